@@ -1,0 +1,1 @@
+"""Lakeward: tier streaming tables into lakehouse tables on Spark."""

@@ -1,0 +1,247 @@
+"""Every error of Lakeward: one root, a stable code each, and a word on who must act.
+
+The branches say what to do next. `UsageError` and `ConfigError`: the person at the keyboard. `TableError`: one
+table cannot go on, the others can. `LeaseError`: the lease backend. `FencedError`: another service took over, stop
+writing. `OutcomeUnknownError`: it may have happened; read back before doing it again. Only `lakeward.cli` turns an
+error into text and an exit code.
+"""
+
+from __future__ import annotations
+
+EXIT_FAILED = 1
+EXIT_USAGE = 2
+EXIT_UNKNOWN = 3
+
+
+class LakewardError(Exception):
+    """The root of all errors that Lakeward raises on purpose."""
+
+    code = "LW-000"
+    exit_code = EXIT_FAILED
+
+
+class UsageError(LakewardError):
+    """The caller did something that is not allowed here; fix the call."""
+
+    code = "LW-100"
+    exit_code = EXIT_USAGE
+
+
+class IllegalEventError(UsageError):
+    """A state machine was given an event that its state has no row for; nothing was changed."""
+
+    code = "LW-101"
+
+    def __init__(self, machine: str, state: str, event: object) -> None:
+        """Name machine, state and event.
+
+        Args:
+            machine: the machine's name, such as `rounds`.
+            state: the state it was in.
+            event: the event that has no row there.
+        """
+        self.machine = machine
+        self.state = state
+        self.event = event
+        super().__init__(f"machine {machine!r} in state {state} has no row for {event!r}")
+
+
+class ConfigError(LakewardError):
+    """The configuration is wrong; the message names the key, what was expected and what was found."""
+
+    code = "LW-200"
+    exit_code = EXIT_USAGE
+
+    def __init__(self, key: str, expected: str, found: object, hint: str = "") -> None:
+        """Name the key.
+
+        Args:
+            key: dotted key, such as `lease.duration_s`, or the file's path.
+            expected: what would have been right, in words.
+            found: what stood there.
+            hint: one more sentence, for instance the nearest known name.
+        """
+        self.key = key
+        self.expected = expected
+        self.found = found
+        self.hint = hint
+        text = f"{key}: expected {expected}, found {found!r}"
+        super().__init__(f"{text}. {hint}" if hint else text)
+
+
+class MissingPluginError(ConfigError):
+    """A source, lake or lease backend is named that no installed package offers."""
+
+    code = "LW-201"
+
+
+class PluginError(LakewardError):
+    """A plugin could not be loaded or breaks the contract; the message names the plugin."""
+
+    code = "LW-202"
+
+
+class JavaError(LakewardError):
+    """No usable Java was found; the message says which one was and how to get another."""
+
+    code = "LW-203"
+    exit_code = EXIT_USAGE
+
+
+class SparkError(LakewardError):
+    """Spark could not start, or a job of ours failed."""
+
+    code = "LW-210"
+
+
+class SourceError(LakewardError):
+    """The source refused or could not answer; the call had no effect or may be repeated."""
+
+    code = "LW-300"
+
+
+class CorruptFileError(LakewardError):
+    """A stored file is damaged; the message names the file, what was expected and what was found."""
+
+    code = "LW-301"
+
+    def __init__(self, file: str, expected: str, found: object) -> None:
+        """Name the file.
+
+        Args:
+            file: path of the damaged file.
+            expected: what a whole file would have had there.
+            found: what it has.
+        """
+        self.file = file
+        self.expected = expected
+        self.found = found
+        super().__init__(f"{file}: expected {expected}, found {found!r}")
+
+
+class StorageError(LakewardError):
+    """A disk, directory or object store refused (full, read-only, no permission)."""
+
+    code = "LW-302"
+
+
+class LeaseApiMissingError(SourceError):
+    """The source is too old to have the lease API."""
+
+    code = "LW-310"
+
+
+class TableError(LakewardError):
+    """One table cannot be tiered as it is; the other tables are not touched.
+
+    `permanent` says that trying again without a person's help is of no use: the table is suspended.
+    """
+
+    code = "LW-400"
+    permanent = False
+
+
+class TableGoneError(TableError):
+    """The table was dropped, or dropped and created anew, while a round was on it."""
+
+    code = "LW-401"
+
+
+class LogTruncatedError(TableError):
+    """Records that were never tiered have been cleaned from the source's log."""
+
+    code = "LW-402"
+    permanent = True
+
+
+class SnapshotGoneError(TableError):
+    """A KV snapshot vanished between listing and reading; enumerate afresh."""
+
+    code = "LW-403"
+
+
+class SchemaMismatchError(TableError):
+    """The source's table and the lake's table do not fit together; the message says what differs."""
+
+    code = "LW-404"
+    permanent = True
+
+
+class RolledBackError(TableError):
+    """Somebody rolled the lake table back behind our newest commit; a person must decide."""
+
+    code = "LW-405"
+    permanent = True
+
+
+class RowError(TableError):
+    """Rows do not fit the schema; the message names column, row and value."""
+
+    code = "LW-406"
+    exit_code = EXIT_USAGE
+
+
+class LeaseError(LakewardError):
+    """A lease backend failed; the message names the backend."""
+
+    code = "LW-500"
+
+    def __init__(self, backend: str, message: str) -> None:
+        """Name the backend.
+
+        Args:
+            backend: the configured name of the backend.
+            message: what happened, in one sentence.
+        """
+        self.backend = backend
+        super().__init__(f"lease backend {backend!r}: {message}")
+
+
+class LeaseLostError(LeaseError):
+    """The lease ran out or was taken; what it protected may be gone. Stop reading."""
+
+    code = "LW-501"
+
+
+class LakeError(LakewardError):
+    """The lake refused, with no effect."""
+
+    code = "LW-600"
+
+
+class CommitConflictError(LakeError):
+    """Another commit came first; nothing of ours landed. It may be built anew on the new head."""
+
+    code = "LW-601"
+
+
+class FencedError(LakeError):
+    """Another incarnation has taken the table over; write nothing more to it.
+
+    `by` is the incarnation found on the lake table's head (text), or the reason why the round may not commit.
+    """
+
+    code = "LW-602"
+
+    def __init__(self, message: str, by: str = "") -> None:
+        """Say who.
+
+        Args:
+            message: what was expected and found.
+            by: the incarnation that took over, empty where there is none.
+        """
+        self.by = by
+        super().__init__(message)
+
+
+class ProtocolError(LakewardError):
+    """A peer sent something that the protocol does not allow."""
+
+    code = "LW-700"
+
+
+class OutcomeUnknownError(LakewardError):
+    """The call may or may not have taken effect; read back before doing it again."""
+
+    code = "LW-900"
+    exit_code = EXIT_UNKNOWN

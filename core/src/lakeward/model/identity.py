@@ -1,0 +1,67 @@
+"""Who writes: incarnations and rounds. Their text forms are on-disk formats."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+
+from lakeward.errors import UsageError
+
+SERVICE_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._]{0,63}")
+"""No `-`, which joins the parts of an incarnation, and no `/`: it becomes a path part and a lease id."""
+
+
+@dataclass(frozen=True, slots=True)
+class Incarnation:
+    """One start of a service: the fence of everything it writes. Text: `service-startedms-nonce`."""
+
+    service: str
+    started_ms: int
+    nonce: str
+
+    @classmethod
+    def parse(cls, text: str) -> Incarnation:
+        """Read the text form.
+
+        Args:
+            text: `service-<milliseconds since 1970>-<16 hex digits>`.
+
+        Returns:
+            The incarnation.
+
+        Raises:
+            UsageError: not of that form.
+        """
+        service, _, rest = text.partition("-")
+        started, _, nonce = rest.partition("-")
+        if not (SERVICE_NAME.fullmatch(service) and started.isdigit() and re.fullmatch(r"[0-9a-f]{16}", nonce)):
+            message = f"incarnation: expected SERVICE-MILLISECONDS-16HEX, found {text!r}"
+            raise UsageError(message)
+        return cls(service, int(started), nonce)
+
+    def succeeds(self, other: Incarnation) -> bool:
+        """True if this is a later start of the same service."""
+        return self.service == other.service and (self.started_ms, self.nonce) > (other.started_ms, other.nonce)
+
+    def __str__(self) -> str:
+        """Join the parts by `-`."""
+        return f"{self.service}-{self.started_ms}-{self.nonce}"
+
+
+@dataclass(frozen=True, slots=True)
+class RoundId:
+    """One pass over one table. Text: `<incarnation>/<table id>-<epoch>-<number>`; `number` grows with every try."""
+
+    incarnation: Incarnation
+    table_id: int
+    epoch: int
+    number: int
+
+    @property
+    def name(self) -> str:
+        """The part after the incarnation."""
+        return f"{self.table_id}-{self.epoch}-{self.number}"
+
+    def __str__(self) -> str:
+        """Incarnation and name joined by `/`."""
+        return f"{self.incarnation}/{self.name}"

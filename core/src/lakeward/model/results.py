@@ -1,0 +1,112 @@
+"""What a writer says of the files it closed, and what a lake says of its commits."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from enum import Enum
+from typing import TYPE_CHECKING
+
+from lakeward.model.tables import TableBucket, TablePath
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from lakeward.model.identity import Incarnation, RoundId
+
+
+@dataclass(frozen=True, slots=True)
+class LakeFile:
+    """One closed file. `detail` is the lake plugin's own (statistics, partition), opaque to the core."""
+
+    path: str
+    kind: str
+    """`data` or `deletes`."""
+    rows: int
+    size_bytes: int
+    detail: bytes = b""
+
+
+@dataclass(frozen=True, slots=True)
+class WriteResult:
+    """What one finished split gave.
+
+    `end_offset` is the first offset not contained. `max_timestamp_ms` is -1 where no log record was seen. `rows`
+    counts the records read from the source. `timings_s` maps a phase (read, decode, encode, upload) to seconds.
+    """
+
+    split_id: str
+    bucket: TableBucket
+    end_offset: int
+    max_timestamp_ms: int
+    rows: int
+    files: tuple[LakeFile, ...]
+    timings_s: dict[str, float] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class OffsetCommit:
+    """A lake snapshot that carries offsets: ours, or another tiering service's.
+
+    `offsets` is None where the snapshot only names an offsets file of the source (`source_path`); ask the source
+    to read it. `incarnation`, `round_name` and `step` are None where another service made it.
+    """
+
+    snapshot_id: int
+    offsets: Mapping[TableBucket, int] | None
+    source_path: str | None
+    incarnation: Incarnation | None
+    round_name: str | None
+    step: int | None
+    timestamp_ms: int
+
+
+@dataclass(frozen=True, slots=True)
+class LakeHead:
+    """The state of a lake table's main branch.
+
+    `stamp` is the incarnation of the newest snapshot that carries one, None on a table that we never touched.
+    `commit` is the newest commit that carries offsets, None if nothing was ever tiered.
+    """
+
+    path: TablePath
+    table_id: int | None
+    location: str
+    snapshot_id: int | None
+    stamp: Incarnation | None
+    commit: OffsetCommit | None
+
+
+@dataclass(frozen=True, slots=True)
+class CommitIds:
+    """Chosen before a commit is built and written to the journal, so that its leftovers can be found."""
+
+    uuid: str
+    snapshot_id: int
+
+
+@dataclass(frozen=True, slots=True)
+class CommitRequest:
+    """One atomic commit to one lake table.
+
+    `base_commit` is the snapshot id of the newest offset-carrying commit that the round was enumerated from (None:
+    there was none); if the head has another one now, the commit is refused with `FencedError`. `offsets` holds ALL
+    buckets of the table. `properties` go to the snapshot summary as they are.
+    """
+
+    path: TablePath
+    table_id: int
+    incarnation: Incarnation
+    round_id: RoundId
+    step: int
+    ids: CommitIds
+    base_commit: int | None
+    files: tuple[LakeFile, ...]
+    offsets: Mapping[TableBucket, int]
+    properties: Mapping[str, str]
+
+
+class CommitOutcome(Enum):
+    """What is known after a commit was sent; 'unknown' is `OutcomeUnknownError`, 'fenced' is `FencedError`."""
+
+    LANDED = "landed"
+    CONFLICT = "conflict"

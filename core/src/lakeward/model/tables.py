@@ -1,0 +1,130 @@
+"""Tables, buckets and what a source says of them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from lakeward.errors import UsageError
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    import pyarrow as pa
+
+CHANGE_COLUMN = "__change"
+"""uint8 column of every batch read from a source: see `Change`."""
+BUCKET_COLUMN = "__bucket"
+OFFSET_COLUMN = "__offset"
+TIMESTAMP_COLUMN = "__timestamp"
+RESERVED_COLUMNS = frozenset({CHANGE_COLUMN, BUCKET_COLUMN, OFFSET_COLUMN, TIMESTAMP_COLUMN})
+NO_OFFSET = -1
+"""`__offset` of a row that comes from a KV snapshot (facts: Fluss 4.5); its `__timestamp` is -1 ms."""
+
+
+class Change:
+    """Change types of a changelog, as the values of `CHANGE_COLUMN` (Fluss's own order)."""
+
+    APPEND = 0
+    INSERT = 1
+    UPDATE_BEFORE = 2
+    UPDATE_AFTER = 3
+    DELETE = 4
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class TablePath:
+    """Database and table name; its text form is `database.table`."""
+
+    database: str
+    table: str
+
+    @classmethod
+    def parse(cls, text: str) -> TablePath:
+        """Read `database.table`.
+
+        Args:
+            text: two names joined by one dot.
+
+        Returns:
+            The path.
+
+        Raises:
+            UsageError: not of that form.
+        """
+        database, dot, table = text.partition(".")
+        if not (database and dot and table) or "." in table:
+            message = f"table name: expected DATABASE.TABLE, found {text!r}"
+            raise UsageError(message)
+        return cls(database, table)
+
+    def __str__(self) -> str:
+        """Join the names by a dot."""
+        return f"{self.database}.{self.table}"
+
+
+@dataclass(frozen=True, slots=True)
+class TableBucket:
+    """The unit of order and offsets: a bucket of a table, or of one of its partitions."""
+
+    table_id: int
+    partition_id: int | None
+    bucket: int
+
+    def sort_key(self) -> tuple[int, int, int]:
+        """Order buckets by table, partition (none first), bucket."""
+        return (self.table_id, -1 if self.partition_id is None else self.partition_id, self.bucket)
+
+    def __str__(self) -> str:
+        """`table/bucket` or `table/partition/bucket`."""
+        middle = "" if self.partition_id is None else f"{self.partition_id}/"
+        return f"{self.table_id}/{middle}{self.bucket}"
+
+
+@dataclass(frozen=True, slots=True)
+class TableSpec:
+    """What a source says of one table at one moment.
+
+    `schema` holds the user's columns in the source's order, with nullability. `partition_keys` are string columns.
+    `bucket_key` is empty (log table without one: rows are spread freely) or one column.
+    """
+
+    path: TablePath
+    table_id: int
+    schema_id: int
+    schema: pa.Schema
+    primary_key: tuple[str, ...]
+    partition_keys: tuple[str, ...]
+    bucket_key: tuple[str, ...]
+    buckets: int
+    freshness_s: float
+    properties: Mapping[str, str] = field(default_factory=dict)
+
+    @property
+    def has_primary_key(self) -> bool:
+        """True for a primary-key table, False for a log (append-only) table."""
+        return bool(self.primary_key)
+
+
+@dataclass(frozen=True, slots=True)
+class KvSnapshot:
+    """A KV snapshot of one bucket; it stands for all log records with an offset below `log_offset`."""
+
+    bucket: TableBucket
+    snapshot_id: int
+    log_offset: int
+
+
+@dataclass(frozen=True, slots=True)
+class BucketState:
+    """What the source knows of one bucket at one moment.
+
+    `partition` holds the values of the partition keys, empty for an unpartitioned table. `start` is the earliest
+    offset still in the log, `end` the first offset not yet written (high watermark).
+    """
+
+    bucket: TableBucket
+    partition: tuple[str, ...]
+    start: int
+    end: int
+    snapshot: KvSnapshot | None

@@ -1,0 +1,70 @@
+"""The byte form in which a table's spec travels to the subtasks."""
+
+from __future__ import annotations
+
+import msgspec
+import pyarrow as pa
+
+from lakeward.model.tables import TablePath, TableSpec
+
+
+class _WireTable(msgspec.Struct, frozen=True):
+    path: TablePath
+    table_id: int
+    schema_id: int
+    schema: bytes
+    primary_key: tuple[str, ...]
+    partition_keys: tuple[str, ...]
+    bucket_key: tuple[str, ...]
+    buckets: int
+    freshness_s: float
+    properties: dict[str, str]
+
+
+def pack_table(table: TableSpec) -> bytes:
+    """Encode a spec; the schema goes as Arrow IPC.
+
+    Args:
+        table: the spec.
+
+    Returns:
+        msgpack bytes.
+    """
+    return msgspec.msgpack.encode(
+        _WireTable(
+            table.path,
+            table.table_id,
+            table.schema_id,
+            table.schema.serialize().to_pybytes(),
+            table.primary_key,
+            table.partition_keys,
+            table.bucket_key,
+            table.buckets,
+            table.freshness_s,
+            dict(table.properties),
+        )
+    )
+
+
+def unpack_table(data: bytes) -> TableSpec:
+    """Decode what `pack_table` gave.
+
+    Args:
+        data: msgpack bytes.
+
+    Returns:
+        The spec.
+    """
+    wire = msgspec.msgpack.decode(data, type=_WireTable)
+    return TableSpec(
+        path=wire.path,
+        table_id=wire.table_id,
+        schema_id=wire.schema_id,
+        schema=pa.ipc.read_schema(pa.py_buffer(wire.schema)),
+        primary_key=wire.primary_key,
+        partition_keys=wire.partition_keys,
+        bucket_key=wire.bucket_key,
+        buckets=wire.buckets,
+        freshness_s=wire.freshness_s,
+        properties=wire.properties,
+    )
