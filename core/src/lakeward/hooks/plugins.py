@@ -1,0 +1,66 @@
+"""What a source package and a lake package publish.
+
+The entry point of group `lakeward.source` or `lakeward.lake` names an object of one of these shapes; its name there
+is the `type` in the configuration. `options` is a frozen dataclass: its fields are the keys of the TOML section, with
+their defaults; each field's `metadata["description"]` is one line for the reference and for errors, and
+`metadata["secret"]` is true where the value must never be shown.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Protocol
+
+if TYPE_CHECKING:
+    from lakeward.model.splits import Split
+    from lakeward.model.tables import TableSpec
+    from lakeward.ports import Clock, Lake, LakeWriter, Source, SourceReader
+
+SOURCE_GROUP = "lakeward.source"
+LAKE_GROUP = "lakeward.lake"
+LEASE_GROUP = "lakeward.lease"
+WRAPPER_GROUP = "lakeward.lease_wrapper"
+
+
+class SourcePlugin(Protocol):
+    """A source, as a package publishes it."""
+
+    options: type[Any]
+
+    def open(self, options: Any, clock: Clock) -> Source:  # noqa: ANN401 - an instance of `self.options`
+        """Open the source on the driver.
+
+        Args:
+            options: an instance of `options`.
+            clock: the service's clock.
+
+        Raises:
+            ConfigError: an option does not fit what is there.
+            SourceError: it cannot be reached.
+        """
+        ...
+
+    def reader(self, task: bytes, table: TableSpec) -> SourceReader:
+        """Open the source in a subtask, from the bytes of `Source.reader_task`. Imports nothing heavy."""
+        ...
+
+
+class LakePlugin(Protocol):
+    """A lake, as a package publishes it."""
+
+    options: type[Any]
+
+    def open(self, options: Any, clock: Clock) -> Lake:  # noqa: ANN401 - an instance of `self.options`
+        """Open the lake on the driver; creates what is missing (warehouse directory, catalog).
+
+        Raises:
+            ConfigError: an option does not fit.
+            StorageError: the warehouse cannot be written.
+        """
+        ...
+
+    def writer(self, task: bytes, table: TableSpec, split: Split, attempt: int) -> LakeWriter:
+        """Open a writer for one split in a subtask, from the bytes of `Lake.writer_task`.
+
+        `attempt` (the coordinator's number) is part of each file's name. Imports pyarrow and nothing heavier.
+        """
+        ...

@@ -1,0 +1,117 @@
+"""The five hooks of a lease backend: the whole contract, in one file.
+
+All are `firstresult`: one backend is configured, and wrappers (`hookimpl(wrapper=True)`) may stand around it. They
+are called on the driver, on a thread of their own, one at a time per lease, each with a time limit; after a time-out
+the outcome is unknown and a new generation of the lease is started. Retry and back-off are the core's: a backend
+raises and is called again. A backend talks to the server through `lease.server` only.
+
+A backend is a class without arguments, published under the entry-point group `lakeward.lease`; a wrapper likewise
+under `lakeward.lease_wrapper`. A class attribute `default_duration_s` (seconds) is the lease's duration where the
+configuration names none.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from lakeward.hooks.markers import hookspec
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from lakeward.model.leases import Failover, FailoverAnswer, Lease, Protection
+    from lakeward.model.tables import TableBucket
+
+
+class LeaseSpec:
+    """What a lease backend implements."""
+
+    @hookspec(firstresult=True)
+    def acquire(self, lease: Lease, snapshots: Mapping[TableBucket, int]) -> Protection | None:  # type: ignore[empty-body]
+        """Protect snapshots, or renew.
+
+        Called before any split of a round is handed out, and again every third of the duration, then with the
+        whole list. The id and the held buckets are already persisted when it is called.
+
+        Args:
+            lease: the service's lease; `lease.held` contains `snapshots`.
+            snapshots: bucket to the snapshot id that is to be protected; never empty.
+
+        Returns:
+            What is protected until when, and which snapshots are known to be gone. None is a broken contract.
+
+        Raises:
+            SourceError: the server refused; the round that asked fails, nothing was protected.
+            OutcomeUnknownError: no answer; a new generation is started.
+
+        Source: design section 5; Fluss KV snapshot leases (upstream #2512, #2898, #3286).
+        """
+
+    @hookspec(firstresult=True)
+    def release(self, lease: Lease, buckets: frozenset[TableBucket]) -> None:
+        """Give buckets back.
+
+        Called when a finished split became durable; when a table finished, failed or was dropped; when a failover
+        returned splits that will not be read again; at stop. Never called for a bucket that is being acquired.
+
+        Args:
+            lease: the lease under whose id these buckets are held.
+            buckets: never empty.
+
+        Returns:
+            None.
+
+        Raises:
+            SourceError: the buckets stay in the books and are released again later.
+        """
+
+    @hookspec(firstresult=True)
+    def drop(self, lease: Lease) -> None:
+        """Remove the whole lease.
+
+        Called when the service ends for good (`run --final`, `leases drop`), and for the old id once a new
+        generation protects everything.
+
+        Args:
+            lease: the lease to remove; its `held` may be empty.
+
+        Returns:
+            None.
+
+        Raises:
+            SourceError: tried again later; the server's expiry does it in the end.
+        """
+
+    @hookspec(firstresult=True)
+    def on_failover(self, lease: Lease, failover: Failover) -> FailoverAnswer | None:  # type: ignore[empty-body]
+        """Decide what happens to the lease after a failure.
+
+        Called when a reader failed, when a job was launched again, and once at each start of the service
+        (COORDINATOR) with the bytes that `serialize_state` had given.
+
+        Args:
+            lease: the lease as it is now (at COORDINATOR: the new, empty one).
+            failover: what happened.
+
+        Returns:
+            KEEP the snapshots, RELEASE what will not be read again, or ACQUIRE everything afresh under a new
+            generation; after COORDINATOR, `restored` is the lease to go on with (its snapshots are taken over,
+            verified, then its id is dropped). None means KEEP.
+
+        Raises:
+            CorruptFileError: the bytes are not this backend's.
+        """
+
+    @hookspec(firstresult=True)
+    def serialize_state(self, lease: Lease) -> bytes | None:
+        """Give the bytes to persist for the next start.
+
+        Called after each change of the lease, on the coordinator's thread: it must return at once and call
+        nothing.
+
+        Args:
+            lease: the lease as it is now, its pending releases included.
+
+        Returns:
+            Bytes for `on_failover`, or None: this backend keeps nothing (stateless).
+        """
