@@ -1,0 +1,1 @@
+"""Pure state machines: `step(event) -> commands`. No IO, no clock, no threads, no randomness."""
