@@ -1,0 +1,73 @@
+"""What a running service tells people: written to a status file, shown as progress, read by `lakeward tables`."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from lakeward.model.tables import TableBucket
+
+
+@dataclass(frozen=True, slots=True)
+class RoundReport:
+    """One round, running or over.
+
+    `outcome` is `running`, `committed`, `idle`, `failed`, `dropped`, `fenced`, `stopped` or `stale`. Times are
+    milliseconds since 1970. `timings_s` says where the time went: enumerate, lease, job, read, encode, upload, keys,
+    commit, source, wait.
+    """
+
+    round_name: str
+    outcome: str
+    started_ms: int
+    ended_ms: int | None
+    rows: int
+    splits: int
+    splits_done: int
+    files: int
+    size_bytes: int
+    rows_per_s: float
+    snapshot_id: int | None
+    reason: str = ""
+    timings_s: dict[str, float] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class TableReport:
+    """One table as the service sees it. `word` is the phase in one word, `sentence` says what is wrong, if anything."""
+
+    path: str
+    table_id: int
+    word: str
+    sentence: str
+    lag_rows: int | None
+    lag_s: float | None
+    rounds: int
+    rows: int
+    round: RoundReport | None
+
+
+@dataclass(frozen=True, slots=True)
+class ServiceReport:
+    """The whole service at one moment."""
+
+    service: str
+    incarnation: str
+    pid: int
+    state: str
+    """`starting`, `serving`, `stopping`, `stopped`."""
+    written_ms: int
+    spark_ui: str | None
+    tables: tuple[TableReport, ...]
+    lease_id: str | None
+    leased: int
+    releasing: int
+    lease_sentence: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class TableOffsets:
+    """`lakeward tables`: one bucket's offsets."""
+
+    bucket: TableBucket
+    tiered: int | None
+    end: int
