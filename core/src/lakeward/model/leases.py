@@ -20,6 +20,8 @@ class Lease:
 
     `held` maps each bucket to the one snapshot that is to be protected. `server` is the source's own lease API.
     The id is service, incarnation and generation joined by `-`; it has no `/` and is under 200 characters.
+    `releasing` are buckets that nobody needs any more but whose release is not confirmed. `old_ids` are the ids of
+    earlier generations, with their numbers, that are still to be dropped.
     """
 
     lease_id: str
@@ -27,6 +29,8 @@ class Lease:
     duration_s: float
     held: Mapping[TableBucket, int]
     server: SnapshotLeases
+    releasing: frozenset[TableBucket] = frozenset()
+    old_ids: tuple[tuple[str, int], ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,11 +79,12 @@ class FailoverAction(Enum):
 
 @dataclass(frozen=True, slots=True)
 class RestoredLease:
-    """An earlier start's lease, to go on with."""
+    """An earlier start's lease, to go on with. `old_ids` had not been dropped yet when it was persisted."""
 
     lease_id: str
     generation: int
     held: Mapping[TableBucket, int]
+    old_ids: tuple[tuple[str, int], ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
