@@ -1,0 +1,35 @@
+"""What one launch of a round's job is told, and what each of its tasks is."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True)
+class JobSpec:
+    """One launch. `title` is what the Spark UI shows; `secret` is proved on every connection."""
+
+    round_name: str
+    job_attempt: int
+    subtasks: int
+    title: str
+    tag: str
+    pool: str
+    host: str
+    port: int
+    secret: bytes
+    fence_s: float
+
+    @property
+    def group(self) -> str:
+        """The job group: the round and the launch."""
+        return f"lakeward {self.round_name} launch {self.job_attempt}"
+
+
+@dataclass(frozen=True, slots=True)
+class SubtaskPlace:
+    """One task of a launch. `spark_attempt` is Spark's number, for logs only: the coordinator gives its own."""
+
+    job: JobSpec
+    subtask: int
+    spark_attempt: int
