@@ -1,0 +1,1 @@
+"""The only importer of pyspark: Java, the session, one job for each round."""

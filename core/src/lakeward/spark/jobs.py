@@ -1,0 +1,104 @@
+"""One Spark job for each round: the one primitive that classic Spark and Spark Connect share.
+
+`range(0, P, 1, P).mapInArrow(f).collect()`: exactly P tasks, `f` once in each, only metadata comes back. Rows never
+enter the JVM (facts: Spark 5, 7).
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pyarrow as pa
+from pyspark import InheritableThread, TaskContext
+from pyspark.errors import PySparkException
+
+from lakeward.errors import SparkError
+from lakeward.model.jobs import JobSpec, SubtaskPlace
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from lakeward.spark.session import SparkHandle
+
+_SCHEMA = "subtask int, outcome string"
+
+
+class SparkJobs:
+    """The port `Jobs` on classic Spark. Thread-safe."""
+
+    def __init__(self, handle: SparkHandle, entry: Callable[[SubtaskPlace], str]) -> None:
+        """Keep the session.
+
+        Args:
+            handle: a running session.
+            entry: what each task runs, by reference importable in the workers; returns its outcome in one word.
+        """
+        self._handle = handle
+        self._entry = entry
+        self.slots = handle.slots
+
+    def launch(self, spec: JobSpec, over: Callable[[str | None], None]) -> None:
+        """Start a job on a thread of its own.
+
+        Args:
+            spec: the job.
+            over: called once, on that thread, when the job is over: None, or one sentence that says why it failed.
+        """
+        InheritableThread(target=self._run, args=(spec, over), name=f"job-{spec.tag}", daemon=True).start()
+
+    def cancel(self, spec: JobSpec) -> None:
+        """Cancel a job; one that is over is no error.
+
+        Args:
+            spec: the job.
+        """
+        self._handle.session.sparkContext.cancelJobGroup(spec.group)
+
+    def _run(self, spec: JobSpec, over: Callable[[str | None], None]) -> None:
+        try:
+            self._collect(spec)
+        except PySparkException as error:
+            over(_sentence(error))
+        except Exception as error:  # noqa: BLE001 - py4j raises its own; whatever ended the job is its reason
+            over(_sentence(error))
+        else:
+            over(None)
+
+    def _collect(self, spec: JobSpec) -> None:
+        session = self._handle.session
+        context = session.sparkContext
+        context.setJobGroup(spec.group, spec.title, interruptOnCancel=True)
+        context.setLocalProperty("spark.scheduler.pool", spec.pool)
+        context.addJobTag(spec.tag)
+        try:
+            rows = session.range(0, spec.subtasks, 1, spec.subtasks).mapInArrow(_Subtask(spec, self._entry), _SCHEMA).collect()
+        finally:
+            context.removeJobTag(spec.tag)
+        if len(rows) != spec.subtasks:
+            message = f"job {spec.group}: expected {spec.subtasks} subtasks, found {len(rows)}"
+            raise SparkError(message)
+
+
+class _Subtask:
+    """What runs in each task; pickled by Spark itself."""
+
+    def __init__(self, spec: JobSpec, entry: Callable[[SubtaskPlace], str]) -> None:
+        self._spec = spec
+        self._entry = entry
+
+    def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        number = int(next(iter(batches)).column(0)[0].as_py())
+        context = TaskContext.get()
+        outcome = self._entry(SubtaskPlace(self._spec, number, context.attemptNumber() if context else 0))
+        for _ in batches:
+            pass
+        yield pa.RecordBatch.from_pydict({"subtask": pa.array([number], pa.int32()), "outcome": [outcome]})
+
+
+def _sentence(error: BaseException) -> str:
+    """Return the one line of a Spark error that a person wants: the last line of the Python traceback, if any."""
+    lines = [line.strip() for line in str(error).splitlines() if line.strip()]
+    for line in reversed(lines):
+        if line.startswith(("lakeward.errors.", "pyarrow.lib.", "OSError", "MemoryError")):
+            return line
+    return lines[0] if lines else type(error).__name__
