@@ -1,0 +1,203 @@
+"""What runs in one Spark task: register, pull splits, read, write, report; one mailbox thread owns all state."""
+
+from __future__ import annotations
+
+from queue import Empty, SimpleQueue
+from typing import TYPE_CHECKING, cast
+
+from lakeward.clock import SystemClock
+from lakeward.errors import FencedError, LakewardError, TableError
+from lakeward.hooks.discovery import load
+from lakeward.hooks.plugins import LAKE_GROUP, SOURCE_GROUP
+from lakeward.model.events import (
+    AckClose,
+    AssignSplits,
+    Cancel,
+    Close,
+    Deploy,
+    Failed,
+    FinishEarly,
+    NoMoreSplits,
+    Progress,
+    RequestSplit,
+    SplitFinished,
+)
+from lakeward.model.splits import LogSplit, Split
+from lakeward.model.wire import unpack_table
+from lakeward.subtask.link import Link, LostCoordinator
+from lakeward.subtask.reading import Read
+from lakeward.subtask.work import SplitWork
+
+if TYPE_CHECKING:
+    from lakeward.hooks.plugins import LakePlugin, SourcePlugin
+    from lakeward.model.jobs import SubtaskPlace
+    from lakeward.ports import Clock, SourceReader
+
+_TURN_S = 0.5
+"""Longest wait for the mailbox: signs of life go out in between."""
+
+
+def run_subtask(place: SubtaskPlace) -> str:
+    """Do one task's work.
+
+    Args:
+        place: which task this is.
+
+    Returns:
+        `done`, or `cancelled` where the coordinator no longer counts this attempt.
+
+    Raises:
+        LakewardError: it could not go on; the coordinator was told first where it could be reached.
+    """
+    clock = SystemClock()
+    mailbox: SimpleQueue[object] = SimpleQueue()
+    link = Link(place, clock, mailbox)
+    try:
+        deploy = link.register()
+        if isinstance(deploy, Cancel):
+            return "cancelled"
+        return Subtask(place, deploy, link, clock, mailbox).run()
+    finally:
+        link.close()
+
+
+class Subtask:
+    """One attempt of a subtask, from its deployment to its end."""
+
+    def __init__(
+        self, place: SubtaskPlace, deploy: Deploy, link: Link, clock: Clock, mailbox: SimpleQueue[object]
+    ) -> None:
+        """Keep what it was deployed with.
+
+        Args:
+            place: which task this is.
+            deploy: what to work on.
+            link: the connection to the coordinator.
+            clock: the machine's clock.
+            mailbox: everything that happens to this subtask, in order.
+        """
+        self._place = place
+        self._deploy = deploy
+        self._link = link
+        self._clock = clock
+        self._mailbox = mailbox
+        self._table = unpack_table(deploy.table)
+        self._waiting: list[Split] = []
+        self._work: SplitWork | None = None
+        self._reader: SourceReader | None = None
+        self._last_beat = clock.now()
+        self._last_progress = clock.now()
+        self._outcome: str | None = None
+
+    def run(self) -> str:
+        """Work until there is nothing more, or until told to stop.
+
+        Returns:
+            The outcome in one word.
+        """
+        try:
+            self._reader = self._source().reader(self._deploy.source_task, self._table)
+            self._link.send(RequestSplit())
+            while self._outcome is None:
+                self._turn()
+            if self._outcome == "done":
+                self._link.send(AckClose())
+                self._link.finish()
+        except Exception as error:
+            self._fail(error)
+            raise
+        finally:
+            if self._reader is not None:
+                self._reader.close()
+        return self._outcome
+
+    def _source(self) -> SourcePlugin:
+        return cast("SourcePlugin", load(SOURCE_GROUP, self._deploy.source))
+
+    def _lake(self) -> LakePlugin:
+        return cast("LakePlugin", load(LAKE_GROUP, self._deploy.lake))
+
+    def _turn(self) -> None:
+        try:
+            item = self._mailbox.get(timeout=_TURN_S)
+        except Empty:
+            item = None
+        self._take(item)
+        self._show_life()
+
+    def _take(self, item: object) -> None:
+        match item:
+            case Read():
+                self._take_read(item)
+            case AssignSplits():
+                self._waiting.extend(wire.split for wire in item.splits)
+                self._start_next()
+            case NoMoreSplits():
+                self._outcome = "done"
+            case FinishEarly():
+                self._finish_early()
+            case Close() | Cancel():
+                self._abort()
+                self._outcome = "cancelled"
+            case LostCoordinator():
+                self._abort()
+                message = f"coordinator silent for {item.silent_s:.0f} s: stopping, nothing more is written"
+                raise FencedError(message)
+            case _:
+                pass
+
+    def _take_read(self, item: Read) -> None:
+        work = self._work
+        if work is None or work.split.split_id != item.split_id:
+            return
+        if item.error is not None:
+            raise item.error
+        if item.batch is not None:
+            work.write(item.batch, item.read_s)
+            return
+        self._finish(work)
+
+    def _start_next(self) -> None:
+        if self._work is not None or not self._waiting or self._reader is None:
+            return
+        split = self._waiting.pop(0)
+        writer = self._lake().writer(self._deploy.lake_task, self._table, split, self._deploy.attempt)
+        self._work = SplitWork(split, self._reader, writer, self._clock, self._mailbox)
+
+    def _finish(self, work: SplitWork) -> None:
+        self._work = None
+        self._link.send(SplitFinished(result=work.close()))
+        if self._waiting:
+            self._start_next()
+        else:
+            self._link.send(RequestSplit())
+
+    def _finish_early(self) -> None:
+        self._waiting.clear()
+        if self._work is not None and isinstance(self._work.split, LogSplit):
+            self._finish(self._work)
+
+    def _show_life(self) -> None:
+        now = self._clock.now()
+        if now - self._last_beat >= min(_TURN_S, self._place.job.fence_s / 10):
+            self._last_beat = now
+            self._link.beat()
+        if self._work is not None and now - self._last_progress >= self._deploy.progress_s:
+            self._last_progress = now
+            work = self._work
+            self._link.send(
+                Progress(
+                    split_id=work.split.split_id, rows=work.rows, size_bytes=work.size_bytes, offset=work.next_offset
+                )
+            )
+
+    def _abort(self) -> None:
+        if self._work is not None:
+            self._work.abort()
+            self._work = None
+
+    def _fail(self, error: Exception) -> None:
+        code = error.code if isinstance(error, LakewardError) else LakewardError.code
+        permanent = isinstance(error, TableError) and error.permanent
+        self._link.send(Failed(code=code, message=f"{type(error).__name__}: {error}", permanent=permanent))
+        self._abort()

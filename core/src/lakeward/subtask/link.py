@@ -1,0 +1,235 @@
+"""A subtask's connection to the coordinator: proves the secret, registers, receives on a thread, reconnects.
+
+The receiving thread only posts to the mailbox. What was sent and not acknowledged is sent again after a reconnect.
+A subtask that has not heard from the coordinator for the fence time stops itself (`LostCoordinator`).
+"""
+
+from __future__ import annotations
+
+import os
+import secrets
+import socket
+import threading
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from lakeward.errors import FencedError, ProtocolError
+from lakeward.machines.channel import Channel, ChannelKey
+from lakeward.machines.frames import NONCE, decode, encode, frame, length_of, proof, proves
+from lakeward.model.events import AnyEvent, Cancel, Deploy, Envelope, Heartbeat, Register
+
+if TYPE_CHECKING:
+    from queue import SimpleQueue
+
+    from lakeward.model.jobs import SubtaskPlace
+    from lakeward.ports import Clock
+
+_CONNECT_S = 5.0
+_PAUSE_S = 0.2
+
+
+@dataclass(frozen=True, slots=True)
+class LostCoordinator:
+    """Posted to the mailbox: nothing was heard for the fence time."""
+
+    silent_s: float
+
+
+class Link:
+    """One subtask's link. `send` may be called by the mailbox thread only."""
+
+    def __init__(self, place: SubtaskPlace, clock: Clock, mailbox: SimpleQueue[object]) -> None:
+        """Connect nothing yet.
+
+        Args:
+            place: which task this is, and where the coordinator listens.
+            clock: the machine's clock.
+            mailbox: where events are posted.
+        """
+        self._place = place
+        self._clock = clock
+        self._mailbox = mailbox
+        self._lock = threading.Lock()
+        self._socket: socket.socket | None = None
+        self._channel: Channel | None = None
+        self._attempt: int | None = None
+        self._heard = clock.now()
+        self._closed = threading.Event()
+        self._settled = threading.Condition(self._lock)
+
+    def register(self) -> Deploy | Cancel:
+        """Connect and register.
+
+        Returns:
+            What to work on, or why not.
+
+        Raises:
+            FencedError: the coordinator cannot be reached within the fence time.
+        """
+        while True:
+            try:
+                connection, answer = self._connect()
+            except OSError as error:
+                self._give_up_if_silent(error)
+                self._closed.wait(_PAUSE_S)
+                continue
+            if isinstance(answer.event, Deploy):
+                self._attempt = answer.event.attempt
+                self._channel = Channel(self._key(answer.event.attempt), "up")
+                self._adopt(connection)
+                threading.Thread(target=self._receive, name="link", daemon=True).start()
+                return answer.event
+            connection.close()
+            if isinstance(answer.event, Cancel):
+                return answer.event
+            message = f"register: expected Deploy or Cancel, found {type(answer.event).__name__}"
+            raise ProtocolError(message)
+
+    def send(self, event: AnyEvent) -> None:
+        """Send an event; while the connection is down a data event waits and a control event is dropped.
+
+        Args:
+            event: what to say.
+        """
+        with self._lock:
+            if self._channel is not None:
+                self._put(self._channel.send(event))
+
+    def beat(self) -> None:
+        """Send a sign of life, with the acknowledgement of what was received."""
+        with self._lock:
+            if self._channel is not None:
+                self._put(self._channel.send(Heartbeat(acked=self._channel.received)))
+
+    def finish(self) -> None:
+        """Wait until everything that was sent is acknowledged.
+
+        Raises:
+            FencedError: not within the fence time.
+        """
+        with self._settled:
+            while self._channel is not None and self._channel.unacked():
+                self._put(self._channel.send(Heartbeat(acked=self._channel.received)))
+                if not self._settled.wait(_PAUSE_S) and self._silent_s() > self._place.job.fence_s:
+                    message = f"coordinator silent for {self._silent_s():.0f} s; stopping with unacknowledged results"
+                    raise FencedError(message)
+
+    def close(self) -> None:
+        """End the connection; calling it twice is harmless."""
+        self._closed.set()
+        with self._lock:
+            if self._socket is not None:
+                self._socket.close()
+                self._socket = None
+
+    def _receive(self) -> None:
+        while not self._closed.is_set():
+            try:
+                self._receive_one()
+            except (OSError, ProtocolError):
+                if not self._reconnect():
+                    return
+
+    def _receive_one(self) -> None:
+        connection = self._socket
+        if connection is None or self._channel is None:
+            message = "connection is down"
+            raise OSError(message)
+        envelope = decode(_read_frame(connection))
+        with self._settled:
+            self._heard = self._clock.now()
+            event = self._channel.receive(envelope)
+            self._settled.notify_all()
+        if event is not None and not isinstance(event, Heartbeat):
+            self._mailbox.put(event)
+
+    def _reconnect(self) -> bool:
+        while not self._closed.is_set():
+            if self._silent_s() > self._place.job.fence_s:
+                self._mailbox.put(LostCoordinator(self._silent_s()))
+                return False
+            try:
+                connection, answer = self._connect()
+            except (OSError, ProtocolError):
+                self._closed.wait(_PAUSE_S)
+                continue
+            if isinstance(answer.event, Cancel):
+                self._mailbox.put(answer.event)
+                return False
+            self._adopt(connection)
+            with self._lock:
+                for envelope in self._channel.unacked() if self._channel else ():
+                    self._put(envelope)
+            return True
+        return False
+
+    def _connect(self) -> tuple[socket.socket, Envelope]:
+        job = self._place.job
+        connection = socket.create_connection((job.host, job.port), timeout=_CONNECT_S)
+        try:
+            connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+            self._prove(connection)
+            register = Register(
+                subtask=self._place.subtask, host=socket.gethostname(), pid=os.getpid(), attempt=self._attempt
+            )
+            connection.sendall(encode(self._wrap(register)))
+            answer = decode(_read_frame(connection))
+            connection.settimeout(None)
+        except BaseException:
+            connection.close()
+            raise
+        self._heard = self._clock.now()
+        return connection, answer
+
+    def _prove(self, connection: socket.socket) -> None:
+        secret = self._place.job.secret
+        theirs = _read_frame(connection)
+        ours = secrets.token_bytes(NONCE)
+        connection.sendall(frame(ours + proof(secret, "client", theirs, ours)))
+        if not proves(_read_frame(connection), proof(secret, "server", theirs, ours)):
+            message = "the coordinator did not prove the secret of this service run"
+            raise ProtocolError(message)
+
+    def _wrap(self, event: AnyEvent) -> Envelope:
+        return Channel(self._key(self._attempt or 0), "up").send(event)
+
+    def _key(self, attempt: int) -> ChannelKey:
+        return ChannelKey(self._place.job.round_name, self._place.job.job_attempt, self._place.subtask, attempt)
+
+    def _adopt(self, connection: socket.socket) -> None:
+        with self._lock:
+            self._socket = connection
+
+    def _put(self, envelope: Envelope) -> None:
+        if self._socket is None:
+            return
+        try:
+            self._socket.sendall(encode(envelope))
+        except OSError:
+            # The receiving thread sees the same break and reconnects; a data event is sent again then.
+            self._socket.close()
+            self._socket = None
+
+    def _silent_s(self) -> float:
+        return self._clock.now() - self._heard
+
+    def _give_up_if_silent(self, error: OSError) -> None:
+        job = self._place.job
+        if self._silent_s() > job.fence_s:
+            message = f"coordinator at {job.host}:{job.port} not reached for {job.fence_s:.0f} s: {error}"
+            raise FencedError(message) from error
+
+
+def _read_frame(connection: socket.socket) -> bytes:
+    return _read(connection, length_of(_read(connection, 4)))
+
+
+def _read(connection: socket.socket, count: int) -> bytes:
+    data = bytearray()
+    while len(data) < count:
+        piece = connection.recv(min(count - len(data), 1 << 20))
+        if not piece:
+            message = "connection closed by the coordinator"
+            raise ConnectionError(message)
+        data += piece
+    return bytes(data)
