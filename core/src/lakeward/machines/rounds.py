@@ -6,337 +6,99 @@ Rules
   paused is kept in hand and waits out its back-off, for one reported as failed comes back in milliseconds.
 * Of the tables in hand, the one nearest to breaking its promised freshness is opened first.
 * A commit needs a renewal younger than the fence time; otherwise the table waits (SETTLING) for the next heartbeat.
+  A renewal counts from when its heartbeat was sent.
 * A table that the source refuses leaves the hand at once: FORGET, never a report.
 * One bad table never changes another one.
+* A step ends with what a `Tick` would do, so that nothing waits for the clock that needs no waiting.
 """
-# CONTRACT: events, commands and phases below are agreed; `step` and the table are to be written.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from enum import Enum
-
-from lakeward.model.tables import TablePath
-from lakeward.model.tiering import Beat, BeatAnswer, Offer
-
-
-class Phase(Enum):
-    """Where a table in hand stands."""
-
-    WAITING = "waiting"
-    """In hand, no round yet."""
-    OPENING = "opening"
-    """The lake table is opened and stamped, buckets are listed, splits enumerated."""
-    LEASING = "leasing"
-    """Its snapshots are acquired and verified."""
-    RUNNING = "running"
-    """Journal written; the Spark job runs."""
-    SETTLING = "settling"
-    """All splits are done; a fresh renewal is awaited."""
-    COMMITTING = "committing"
-    """Prepare, lake commit, source commit."""
-    REPORTING = "reporting"
-    """Finished, to be said in the next heartbeat."""
-    BACKOFF = "backoff"
-    """Failed; waits in hand until `retry_at`."""
-    SUSPENDED = "suspended"
-    """Failed for good; waits in hand for a person (or for a restart)."""
-    PAUSED = "paused"
-    """A person paused it; kept in hand."""
-    RETURNING = "returning"
-    """To be given back (reported as failed) in the next heartbeat: the service stops."""
-
-
-@dataclass(frozen=True, slots=True)
-class RoundsPolicy:
-    """All in seconds except `slots` (rounds side by side)."""
-
-    slots: int = 2
-    renew_every_s: float = 30.0
-    poll_every_s: float = 1.0
-    fence_s: float = 60.0
-    max_round_s: float = 600.0
-    backoff_first_s: float = 1.0
-    backoff_most_s: float = 300.0
-    once: bool = False
-    """Serve until every target is reached, then stop: a failed table is tried `once_attempts` times."""
-    once_attempts: int = 3
-
-
-# --- events -----------------------------------------------------------------------------------------------------
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Tick:
-    """Time went on; what is due is commanded."""
-
-    now: float
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Resumed:
-    """At start: these tables of the predecessor are ours under their old epochs; their renewal has succeeded."""
-
-    now: float
-    offers: tuple[Offer, ...]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class BeatAnswered:
-    """The heartbeat came back. `beat` is the one that was sent."""
-
-    now: float
-    beat: Beat
-    answer: BeatAnswer
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class BeatFailed:
-    """The heartbeat failed or its outcome is unknown: nothing counts as renewed; reports are sent again."""
-
-    now: float
-    cause: str
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Opened:
-    """Enumeration is done. `splits` may be 0 (idle); `leases` says that snapshots have to be acquired.
-
-    `offsets_moved` is true where no split has rows but offsets are to be advanced (empty batches only).
-    """
-
-    now: float
-    table_id: int
-    splits: int
-    leases: bool
-    offsets_moved: bool = False
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Leased:
-    """All snapshots are acquired and verified."""
-
-    now: float
-    table_id: int
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SnapshotsGone:
-    """A snapshot was lost between listing and acquiring (or reading): enumerate afresh."""
-
-    now: float
-    table_id: int
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Drained:
-    """Every split is finished, or was left out by a cut. `cut` says that some were left out or stopped early."""
-
-    now: float
-    table_id: int
-    cut: bool
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Committed:
-    """The lake has it and the source knows. `caught_up` is false where more is known to be waiting."""
-
-    now: float
-    table_id: int
-    caught_up: bool
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class RoundFailed:
-    """Opening, leasing, running or committing failed. `permanent` suspends the table."""
-
-    now: float
-    table_id: int
-    reason: str
-    permanent: bool
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class TableGone:
-    """The table was dropped, or dropped and created anew under another id."""
-
-    now: float
-    table_id: int
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class RoundFenced:
-    """Another incarnation stamped the lake table, or the base commit is another one: the round must not commit."""
-
-    now: float
-    table_id: int
-    reason: str
-    lost: bool
-    """True: another service has the table (leave the hand silently). False: only enumerate afresh."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class TargetReached:
-    """`once`: the table stands at the end offsets that were seen at the start."""
-
-    now: float
-    path: TablePath
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Targets:
-    """`once`: these tables have to reach their targets (sent once, before the first tick)."""
-
-    now: float
-    paths: frozenset[TablePath]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class PauseAsked:
-    """A person pauses a table; a running round is cut and commits first."""
-
-    now: float
-    path: TablePath
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ResumeAsked:
-    """A person resumes a paused or suspended table."""
-
-    now: float
-    path: TablePath
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class StopAsked:
-    """The service is to end: cut the rounds, commit what is whole, give the tables back, then `Stopped`."""
-
-    now: float
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class StopTimedOut:
-    """What is not committed by now is given up."""
-
-    now: float
-
-
-RoundsEvent = (
-    Tick
-    | Resumed
-    | BeatAnswered
-    | BeatFailed
-    | Opened
-    | Leased
-    | SnapshotsGone
-    | Drained
-    | Committed
-    | RoundFailed
-    | TableGone
-    | RoundFenced
-    | TargetReached
-    | Targets
-    | PauseAsked
-    | ResumeAsked
-    | StopAsked
-    | StopTimedOut
+from typing import TYPE_CHECKING
+
+from lakeward.errors import IllegalEventError
+from lakeward.machines import heartbeats, round_phases
+from lakeward.machines.hand import Hand, RoundsPolicy, TableStatus, Target
+from lakeward.machines.round_moves import Moves
+from lakeward.machines.round_phases import TRANSITIONS, Phase, Pulse, Service, State
+from lakeward.machines.round_protocol import (
+    AcquireLeases,
+    BeatAnswered,
+    BeatFailed,
+    CommitRound,
+    Committed,
+    CutRound,
+    Drained,
+    EndRound,
+    Forget,
+    LaunchJob,
+    Leased,
+    Opened,
+    OpenRound,
+    PauseAsked,
+    ResumeAsked,
+    Resumed,
+    RoundFailed,
+    RoundFenced,
+    RoundsCommand,
+    RoundsEvent,
+    SendBeat,
+    SnapshotsGone,
+    StopAsked,
+    Stopped,
+    StopTimedOut,
+    TableGone,
+    TargetReached,
+    Targets,
+    Tick,
 )
 
-# --- commands ---------------------------------------------------------------------------------------------------
+if TYPE_CHECKING:
+    from collections.abc import Mapping
 
+__all__ = [
+    "TRANSITIONS",
+    "AcquireLeases",
+    "BeatAnswered",
+    "BeatFailed",
+    "CommitRound",
+    "Committed",
+    "CutRound",
+    "Drained",
+    "EndRound",
+    "Forget",
+    "LaunchJob",
+    "Leased",
+    "OpenRound",
+    "Opened",
+    "PauseAsked",
+    "Phase",
+    "Pulse",
+    "ResumeAsked",
+    "Resumed",
+    "RoundFailed",
+    "RoundFenced",
+    "Rounds",
+    "RoundsCommand",
+    "RoundsEvent",
+    "RoundsPolicy",
+    "SendBeat",
+    "Service",
+    "SnapshotsGone",
+    "StopAsked",
+    "StopTimedOut",
+    "Stopped",
+    "TableGone",
+    "TableStatus",
+    "TargetReached",
+    "Targets",
+    "Tick",
+]
 
-@dataclass(frozen=True, slots=True)
-class SendBeat:
-    """Send this heartbeat; answer with `BeatAnswered` or `BeatFailed`."""
+_MACHINE = "rounds"
 
-    beat: Beat
-
-
-@dataclass(frozen=True, slots=True)
-class OpenRound:
-    """Start a round: open, stamp, enumerate; answer with `Opened`, `RoundFailed`, `TableGone` or `RoundFenced`."""
-
-    offer: Offer
-    attempt: int
-    """1 for the first try since the last success."""
-
-
-@dataclass(frozen=True, slots=True)
-class AcquireLeases:
-    """Acquire and verify; answer with `Leased`, `SnapshotsGone` or `RoundFailed`."""
-
-    table_id: int
-
-
-@dataclass(frozen=True, slots=True)
-class LaunchJob:
-    """Write the journal and launch the Spark job; answer with `Drained` or a failure.
-
-    For a round without rows whose offsets moved, no job is needed: the shell answers `Drained` at once.
-    """
-
-    table_id: int
-
-
-@dataclass(frozen=True, slots=True)
-class CutRound:
-    """End the round early: the maximum duration is over, a pause or a stop was asked."""
-
-    table_id: int
-    reason: str
-
-
-@dataclass(frozen=True, slots=True)
-class CommitRound:
-    """Prepare, commit to the lake, commit to the source; answer with `Committed` or a failure."""
-
-    table_id: int
-
-
-@dataclass(frozen=True, slots=True)
-class EndRound:
-    """The round is over: cancel its job if it still runs, release its leases, clean its files if it failed."""
-
-    table_id: int
-    outcome: str
-    """`committed`, `idle`, `failed`, `dropped`, `fenced` (release and delete nothing of a successor's), `stopped`."""
-    reason: str = ""
-
-
-@dataclass(frozen=True, slots=True)
-class Forget:
-    """The table left the hand."""
-
-    table_id: int
-    reason: str
-
-
-@dataclass(frozen=True, slots=True)
-class Stopped:
-    """Nothing is in hand any more and the last heartbeat was answered (or given up): the service may end.
-
-    `failed` lists, for `once`, the tables that did not reach their target, with the last reason.
-    """
-
-    failed: tuple[tuple[TablePath, str], ...] = ()
-
-
-RoundsCommand = (
-    SendBeat | OpenRound | AcquireLeases | LaunchJob | CutRound | CommitRound | EndRound | Forget | Stopped
-)
-
-
-@dataclass(frozen=True, slots=True)
-class TableStatus:
-    """One table in hand, for people and for the state file."""
-
-    offer: Offer
-    phase: Phase
-    deadline: float
-    attempt: int
-    renewed_at: float
-    retry_at: float | None
-    reason: str
+_Answer = Opened | Leased | SnapshotsGone | Drained | Committed | RoundFailed | TableGone | RoundFenced
+"""Events about one table, by its id; they may be late."""
 
 
 class Rounds:
@@ -348,7 +110,8 @@ class Rounds:
         Args:
             policy: periods and limits.
         """
-        raise NotImplementedError
+        self._policy = policy
+        self._hand = Hand()
 
     def step(self, event: RoundsEvent) -> tuple[RoundsCommand, ...]:
         """Take one event.
@@ -362,19 +125,121 @@ class Rounds:
         Raises:
             IllegalEventError: no row for this event; nothing was changed.
         """
-        raise NotImplementedError
+        moves = Moves(self._policy, self._hand.copy(), event.now)
+        states = self._admit(event)
+        self._react(moves, event)
+        states = self._check(states, moves.hand, type(event), event)
+        if moves.settled():
+            moves.stop()
+            states = self._check(states, moves.hand, StopAsked, event)
+        if moves.hand.service is not Service.STARTING:
+            moves.due()
+            self._check(states, moves.hand, Tick, event)
+        self._hand = moves.hand
+        return tuple(moves.commands)
 
     @property
     def in_hand(self) -> tuple[TableStatus, ...]:
         """All tables in hand, ordered by table id."""
-        raise NotImplementedError
+        return tuple(self._hand.tables[table_id].status() for table_id in sorted(self._hand.tables))
 
     @property
     def next_due(self) -> float | None:
         """When the next `Tick` has something to do, None if only an event can change anything."""
-        raise NotImplementedError
+        return self._hand.next_due(self._policy)
 
     @property
     def stopping(self) -> bool:
         """True after `StopAsked`, or once every target of `once` is settled."""
-        raise NotImplementedError
+        return self._hand.stopping
+
+    def _react(self, moves: Moves, event: RoundsEvent) -> None:
+        """Do what the event itself asks for."""
+        match event:
+            case Tick():
+                if moves.hand.service is Service.STARTING:
+                    moves.hand.service = Service.SERVING
+            case Resumed():
+                for offer in event.offers:
+                    moves.adopt(offer, event.now)
+            case BeatAnswered():
+                heartbeats.answered(moves, event)
+            case BeatFailed():
+                heartbeats.failed(moves, event)
+            case Targets():
+                moves.hand.targets = dict.fromkeys(event.paths, Target())
+            case StopAsked():
+                moves.stop()
+            case StopTimedOut():
+                moves.stop_timed_out()
+            case TargetReached() | PauseAsked() | ResumeAsked():
+                self._react_to_word(moves, event)
+            case _:
+                self._react_to_answer(moves, event)
+
+    def _react_to_word(self, moves: Moves, event: TargetReached | PauseAsked | ResumeAsked) -> None:
+        """Do what is asked of a table by its name, in hand or not."""
+        match event:
+            case TargetReached():
+                moves.reached(event.path)
+            case PauseAsked():
+                moves.pause(event.path)
+            case ResumeAsked():
+                moves.resume(event.path)
+
+    def _react_to_answer(self, moves: Moves, event: _Answer) -> None:
+        """Do what an answer asks for, or nothing where it is late (the table stays: see `TRANSITIONS`)."""
+        table = moves.hand.tables.get(event.table_id)
+        if table is None:
+            return
+        match event, table.phase:
+            case Opened(), Phase.OPENING:
+                moves.opened(table, event)
+            case Leased(), Phase.LEASING:
+                moves.launch(table)
+            case SnapshotsGone(), Phase.LEASING | Phase.RUNNING:
+                moves.snapshots_gone(table)
+            case Drained(), Phase.RUNNING:
+                moves.drained(table)
+            case Committed(), Phase.COMMITTING:
+                moves.committed(table, caught_up=event.caught_up)
+            case RoundFailed(), _ if table.active:
+                moves.failed(table, event.reason, permanent=event.permanent)
+            case TableGone(), _:
+                moves.gone(table)
+            case RoundFenced(), _:
+                moves.fenced(table, event.reason, lost=event.lost)
+            case _:
+                pass
+
+    def _admit(self, event: RoundsEvent) -> Mapping[int | str, State]:
+        """Return all states as they are; raise if one that the event speaks to has no row for it."""
+        states = self._hand.states()
+        spoken_to = dict(states)
+        if isinstance(event, _Answer):
+            phase = states.get(event.table_id, Phase.ABSENT)
+            spoken_to = {"service": states["service"], "heartbeat": states["heartbeat"], event.table_id: phase}
+        for name, state in spoken_to.items():
+            if (state, type(event)) not in round_phases.TRANSITIONS:
+                raise IllegalEventError(_MACHINE, _named(name, state), event)
+        if isinstance(event, BeatAnswered) and self._hand.sent is not None and event.beat != self._hand.sent.beat:
+            raise IllegalEventError(_MACHINE, f"{self._hand.sent} under way", event)
+        if isinstance(event, Targets) and (self._hand.targets is not None or not self._policy.once):
+            raise IllegalEventError(_MACHINE, "targets were given" if self._policy.once else "serving for ever", event)
+        return states
+
+    def _check(
+        self, before: Mapping[int | str, State], hand: Hand, cause: type[RoundsEvent], event: RoundsEvent
+    ) -> Mapping[int | str, State]:
+        """Return the states after a move; raise if the table of transitions does not allow them."""
+        after = hand.states()
+        spoken_to = event.table_id if isinstance(event, _Answer) and cause is type(event) else None
+        for name in before.keys() | after.keys() | ({spoken_to} if spoken_to is not None else set()):
+            old, new = before.get(name, Phase.ABSENT), after.get(name, Phase.ABSENT)
+            if (old is not new or name == spoken_to) and new not in round_phases.TRANSITIONS.get((old, cause), ()):
+                raise IllegalEventError(_MACHINE, f"{_named(name, old)}, which cannot become {new.value}", event)
+        return after
+
+
+def _named(name: int | str, state: State) -> str:
+    return f"{name if isinstance(name, str) else f'table {name}'} {state.value}"

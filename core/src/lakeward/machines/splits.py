@@ -5,194 +5,79 @@ Rules
 * A split is read by one attempt at a time. A subtask's newer attempt replaces the older one; whatever the older one
   says afterwards is rejected.
 * A cut hands out nothing new. Log splits stop where they are, started snapshot splits run to their end; a log split
-  that was cut is finished at the offset it reached.
+  that was cut is finished at the offset it reached. What comes back after a cut is left out.
 * A bucket's offset after the round is the end of its contiguous finished prefix.
+* Where splits and attempts may go is in `split_phases.TRANSITIONS`, looked up at every move.
 """
-# CONTRACT: functions, events and commands below are agreed; the bodies are to be written.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from enum import Enum
+import heapq
+from typing import TYPE_CHECKING, assert_never
 
-from lakeward.model.splits import Split
-from lakeward.model.tables import BucketState, KvSnapshot, TableBucket
+from lakeward.errors import IllegalEventError, UsageError
+from lakeward.machines import split_phases
+from lakeward.machines.enumeration import Enumeration, enumerate_splits
+from lakeward.machines.split_phases import TRANSITIONS, AttemptPhase, SplitPhase
+from lakeward.machines.split_protocol import (
+    Accept,
+    AllDone,
+    Assign,
+    AttemptLost,
+    AttemptRegistered,
+    CutAsked,
+    JobEnded,
+    NoMore,
+    Reject,
+    SplitDone,
+    SplitRequested,
+    SplitsCommand,
+    SplitsEvent,
+    SplitsReturned,
+    TellCut,
+)
+from lakeward.model.splits import LogSplit, SnapshotSplit, Split
 
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Mapping
 
-@dataclass(frozen=True, slots=True)
-class Enumeration:
-    """What one look at the buckets gave.
+    from lakeward.model.tables import TableBucket
 
-    `splits` in the order in which they are handed out: snapshot splits first, then log splits, longest first.
-    `offsets` are the offsets of ALL buckets before the round (a bucket never tiered and without records is left
-    out). `snapshots` are to be leased. `behind` says that a snapshot split leaves log records to the next round.
-    """
+__all__ = [
+    "TRANSITIONS",
+    "Accept",
+    "AllDone",
+    "Assign",
+    "AttemptLost",
+    "AttemptPhase",
+    "AttemptRegistered",
+    "CutAsked",
+    "Enumeration",
+    "JobEnded",
+    "NoMore",
+    "Reject",
+    "SplitDone",
+    "SplitPhase",
+    "SplitRequested",
+    "Splits",
+    "SplitsCommand",
+    "SplitsEvent",
+    "SplitsReturned",
+    "TellCut",
+    "enumerate_splits",
+]
 
-    splits: tuple[Split, ...]
-    offsets: Mapping[TableBucket, int]
-    snapshots: tuple[KvSnapshot, ...]
-    behind: bool
+_MACHINE = "splits"
 
-
-def enumerate_splits(
-    buckets: Sequence[BucketState],
-    tiered: Mapping[TableBucket, int],
-    *,
-    primary_key: bool,
-    cut_rows: int,
-) -> Enumeration:
-    """Make the splits of a round (rules: Fluss 4.4, and better).
-
-    Args:
-        buckets: every bucket's state now.
-        tiered: the next offset to tier, by bucket, from the lake's head; absent = never tiered.
-        primary_key: a primary-key table: never tiered and a snapshot is there = snapshot split.
-        cut_rows: log splits of append-only tables are cut into ranges of about this many offsets; 0 = never.
-
-    Returns:
-        The enumeration. A bucket with `end` <= its tiered offset gives no split.
-
-    Raises:
-        LogTruncatedError: records between the tiered offset (or 0 on a never tiered primary-key bucket without a
-            snapshot that covers the gap) and the log's start are gone; names buckets, offsets expected and found.
-            A never tiered append-only bucket starts at the log's start: what retention removed before anybody
-            tiered the table was never promised.
-    """
-    raise NotImplementedError
-
-
-class SplitPhase(Enum):
-    """Where a split stands."""
-
-    UNASSIGNED = "unassigned"
-    ASSIGNED = "assigned"
-    FINISHED = "finished"
-    SKIPPED = "skipped"
-    """Left out by a cut."""
-
-
-# --- events -----------------------------------------------------------------------------------------------------
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class AttemptRegistered:
-    """A subtask's attempt is ready. An older attempt of the same subtask is replaced: its splits come back."""
-
-    now: float
-    subtask: int
-    attempt: int
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SplitRequested:
-    """An attempt has nothing to read."""
-
-    now: float
-    subtask: int
-    attempt: int
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SplitDone:
-    """An attempt closed all files of a split. `end_offset` is the first offset not contained."""
-
-    now: float
-    subtask: int
-    attempt: int
-    split_id: str
-    end_offset: int
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class AttemptLost:
-    """An attempt failed, was cancelled, or its connection is gone for good: its splits come back."""
-
-    now: float
-    subtask: int
-    attempt: int
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class JobEnded:
-    """The job is over (well or not): all attempts are gone, unfinished splits come back."""
-
-    now: float
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class CutAsked:
-    """End early; asking twice is harmless."""
-
-    now: float
-
-
-SplitsEvent = AttemptRegistered | SplitRequested | SplitDone | AttemptLost | JobEnded | CutAsked
-
-# --- commands ---------------------------------------------------------------------------------------------------
-
-
-@dataclass(frozen=True, slots=True)
-class Assign:
-    """Hand this split to this attempt."""
-
-    subtask: int
-    attempt: int
-    split: Split
-
-
-@dataclass(frozen=True, slots=True)
-class NoMore:
-    """Tell this attempt that nothing will come any more."""
-
-    subtask: int
-    attempt: int
-
-
-@dataclass(frozen=True, slots=True)
-class TellCut:
-    """Tell this attempt to end early (it has a split in work)."""
-
-    subtask: int
-    attempt: int
-
-
-@dataclass(frozen=True, slots=True)
-class Accept:
-    """The finish counts: keep the write result of this split."""
-
-    split_id: str
-
-
-@dataclass(frozen=True, slots=True)
-class Reject:
-    """What this attempt said does not count: delete the files it names, cancel it."""
-
-    subtask: int
-    attempt: int
-    reason: str
-
-
-@dataclass(frozen=True, slots=True)
-class SplitsReturned:
-    """These came back unfinished and will be read again (for the hook `on_failover`)."""
-
-    splits: tuple[Split, ...]
-
-
-@dataclass(frozen=True, slots=True)
-class AllDone:
-    """Every split is finished or skipped; sent once. `cut` says that something was skipped or stopped early."""
-
-    cut: bool
-
-
-SplitsCommand = Assign | NoMore | TellCut | Accept | Reject | SplitsReturned | AllDone
+Attempt = tuple[int, int]
+"""Subtask and attempt number."""
 
 
 class Splits:
-    """The machine of one round. An idle attempt (it asked and got nothing) is remembered and served when a split
-    comes back; it is told NoMore only when all splits are finished or skipped.
+    """The machine of one round.
+
+    An idle attempt (it asked and got nothing) is remembered and served when a split comes back; it is told NoMore
+    only when all splits are finished or skipped.
     """
 
     def __init__(self, enumeration: Enumeration) -> None:
@@ -200,8 +85,30 @@ class Splits:
 
         Args:
             enumeration: what `enumerate_splits` gave, snapshots leased; at least one split.
+
+        Raises:
+            UsageError: no split, or two splits of one id.
         """
-        raise NotImplementedError
+        self._splits: dict[str, Split] = {split.split_id: split for split in enumeration.splits}
+        if not self._splits or len(self._splits) < len(enumeration.splits):
+            message = f"splits of a round: expected at least one, each id once, found {len(enumeration.splits)}"
+            raise UsageError(message)
+        self._before = enumeration.offsets
+        self._order = tuple(self._splits)
+        self._rank = {split_id: rank for rank, split_id in enumerate(self._order)}
+        self._by_bucket = _grouped(enumeration.splits)
+        self._phases = dict.fromkeys(self._splits, SplitPhase.UNASSIGNED)
+        self._queue = list(range(len(self._order)))  # a heap of ranks; sorted is a heap
+        self._open = len(self._order)
+        self._finishes: dict[str, tuple[Attempt, int]] = {}
+        self._attempts: dict[Attempt, AttemptPhase] = {}
+        self._newest: dict[int, int] = {}
+        self._held: dict[Attempt, set[str]] = {}
+        self._holders: dict[str, Attempt] = {}
+        self._waiting: dict[Attempt, None] = {}  # asked and not served yet, in that order
+        self._cut = False
+        self._cut_short = False
+        self._done = False
 
     def step(self, event: SplitsEvent) -> tuple[SplitsCommand, ...]:
         """Take one event.
@@ -215,22 +122,229 @@ class Splits:
         Raises:
             IllegalEventError: no row for this event; nothing was changed.
         """
-        raise NotImplementedError
+        match event:
+            case AttemptRegistered():
+                commands = self._registered(event)
+            case SplitRequested():
+                commands = self._requested(event)
+            case SplitDone():
+                commands = self._split_done(event)
+            case AttemptLost():
+                commands = self._lost(event)
+            case JobEnded():
+                commands = self._job_ended(event)
+            case CutAsked():
+                commands = self._cut_asked(event)
+            case _:
+                assert_never(event)
+        return (*commands, *self._serve(event), *self._all_done(event))
 
     def offsets(self) -> Mapping[TableBucket, int]:
         """Return the offsets of all buckets as they may be committed now: finished contiguous prefixes."""
-        raise NotImplementedError
+        offsets = dict(self._before)
+        for bucket, splits in self._by_bucket.items():
+            for split in self._prefix(splits):
+                end = self._finishes[split.split_id][1]
+                # A never tiered bucket that a cut stopped at its very start stays never tiered.
+                if isinstance(split, SnapshotSplit) or end > split.start:
+                    offsets[bucket] = end
+        return offsets
 
     def committable(self) -> frozenset[str]:
         """Return the ids of finished splits that lie within those prefixes: their files go into the commit."""
-        raise NotImplementedError
+        return frozenset(split.split_id for splits in self._by_bucket.values() for split in self._prefix(splits))
 
     @property
     def unfinished(self) -> tuple[Split, ...]:
         """Splits not finished and not skipped, in hand-out order."""
-        raise NotImplementedError
+        ended = (SplitPhase.FINISHED, SplitPhase.SKIPPED)
+        return tuple(split for split_id, split in self._splits.items() if self._phases[split_id] not in ended)
 
     @property
     def done(self) -> bool:
         """True once `AllDone` was sent."""
-        raise NotImplementedError
+        return self._done
+
+    def _prefix(self, splits: Iterable[Split]) -> Iterator[Split]:
+        """Yield a bucket's finished splits up to the first that is not, or that was stopped early."""
+        for split in splits:
+            if split.split_id not in self._finishes:
+                return
+            yield split
+            if self._finishes[split.split_id][1] != _end_of(split):
+                return
+
+    def _registered(self, event: AttemptRegistered) -> list[SplitsCommand]:
+        attempt, phase = self._own(event)
+        if phase is AttemptPhase.GONE:
+            return [self._late(attempt)]
+        if phase is not AttemptPhase.UNKNOWN:
+            return []
+        commands: list[SplitsCommand] = []
+        older = (event.subtask, self._newest.get(event.subtask, -1))
+        if self._phase_of(older) is not AttemptPhase.GONE and older in self._attempts:
+            commands += self._give_back([older], event)
+            commands.append(Reject(*older, f"replaced by attempt {event.attempt}"))
+        self._newest[event.subtask] = event.attempt
+        self._move_attempt(attempt, AttemptPhase.READY, event)
+        return commands
+
+    def _requested(self, event: SplitRequested) -> list[SplitsCommand]:
+        attempt, phase = self._own(event)
+        if phase is AttemptPhase.GONE:
+            return [self._late(attempt)]
+        if self._done:
+            self._move_attempt(attempt, AttemptPhase.DISMISSED, event)
+            return [NoMore(*attempt)]
+        self._waiting[attempt] = None
+        if phase is AttemptPhase.READY and not self._queue:
+            self._move_attempt(attempt, AttemptPhase.IDLE, event)
+        return []
+
+    def _split_done(self, event: SplitDone) -> list[SplitsCommand]:
+        attempt, phase = self._own(event)
+        self._check_finish(event)
+        if self._finishes.get(event.split_id) == (attempt, event.end_offset):
+            return []  # said twice: its files are in the books and must not be rejected
+        if phase is AttemptPhase.GONE:
+            return [self._late(attempt)]
+        split = self._splits[event.split_id]
+        if self._holders.get(event.split_id) != attempt or not self._may_end(split, event.end_offset):
+            raise self._illegal(attempt, event)
+        self._cut_short = self._cut_short or event.end_offset != _end_of(split)
+        self._drop(event.split_id)
+        self._end(event.split_id, SplitPhase.FINISHED, event)
+        self._finishes[event.split_id] = (attempt, event.end_offset)
+        if not self._held[attempt]:
+            rest = AttemptPhase.IDLE if attempt in self._waiting else AttemptPhase.READY
+            self._move_attempt(attempt, rest, event)
+        return [Accept(event.split_id)]
+
+    def _lost(self, event: AttemptLost) -> list[SplitsCommand]:
+        attempt, phase = self._own(event)
+        if phase in (AttemptPhase.UNKNOWN, AttemptPhase.GONE):
+            return []
+        return self._give_back([attempt], event)
+
+    def _job_ended(self, event: JobEnded) -> list[SplitsCommand]:
+        living = [attempt for attempt, phase in self._attempts.items() if phase is not AttemptPhase.GONE]
+        return self._give_back(living, event)
+
+    def _cut_asked(self, event: CutAsked) -> list[SplitsCommand]:
+        if self._cut:
+            return []
+        self._cut = True
+        for rank in self._queue:
+            self._end(self._order[rank], SplitPhase.SKIPPED, event)
+        self._cut_short = self._cut_short or bool(self._queue)
+        self._queue = []
+        return [TellCut(*attempt) for attempt, held in self._held.items() if held]
+
+    def _give_back(self, attempts: Iterable[Attempt], cause: SplitsEvent) -> list[SplitsCommand]:
+        """Let these attempts go; what they hold is read again, or left out after a cut."""
+        back: list[str] = []
+        for attempt in attempts:
+            back += self._held[attempt]
+            self._waiting.pop(attempt, None)
+            self._move_attempt(attempt, AttemptPhase.GONE, cause)
+        back.sort(key=self._rank.__getitem__)
+        for split_id in back:
+            self._drop(split_id)
+            if self._cut:
+                self._cut_short = True
+                self._end(split_id, SplitPhase.SKIPPED, cause)
+            else:
+                self._move_split(split_id, SplitPhase.UNASSIGNED, cause)
+                heapq.heappush(self._queue, self._rank[split_id])
+        returned = SplitsReturned(tuple(self._splits[split_id] for split_id in back))
+        return [returned] if back and not self._cut else []
+
+    def _serve(self, cause: SplitsEvent) -> Iterator[SplitsCommand]:
+        """Hand out what is there to those who wait, first come first served."""
+        while self._waiting and self._queue:
+            attempt = next(iter(self._waiting))
+            del self._waiting[attempt]
+            split_id = self._order[heapq.heappop(self._queue)]
+            self._move_split(split_id, SplitPhase.ASSIGNED, cause)
+            self._held[attempt].add(split_id)
+            self._holders[split_id] = attempt
+            self._move_attempt(attempt, AttemptPhase.READING, cause)
+            yield Assign(*attempt, self._splits[split_id])
+
+    def _all_done(self, cause: SplitsEvent) -> Iterator[SplitsCommand]:
+        if self._open or self._done:
+            return
+        self._done = True
+        for attempt in self._waiting:
+            self._move_attempt(attempt, AttemptPhase.DISMISSED, cause)
+            yield NoMore(*attempt)
+        self._waiting = {}
+        yield AllDone(self._cut_short)
+
+    def _drop(self, split_id: str) -> None:
+        self._held[self._holders.pop(split_id)].remove(split_id)
+
+    def _end(self, split_id: str, phase: SplitPhase, cause: SplitsEvent) -> None:
+        self._move_split(split_id, phase, cause)
+        self._open -= 1
+
+    def _move_split(self, split_id: str, phase: SplitPhase, cause: SplitsEvent) -> None:
+        self._check_move(self._phases[split_id], phase, cause)
+        self._phases[split_id] = phase
+
+    def _move_attempt(self, attempt: Attempt, phase: AttemptPhase, cause: SplitsEvent) -> None:
+        self._check_move(self._phase_of(attempt), phase, cause)
+        self._attempts[attempt] = phase
+        self._held.setdefault(attempt, set())
+
+    def _check_move(self, before: split_phases.State, after: split_phases.State, cause: SplitsEvent) -> None:
+        if after not in split_phases.TRANSITIONS.get((before, type(cause)), ()):
+            raise IllegalEventError(_MACHINE, f"{before.value}, which cannot become {after.value}", cause)
+
+    def _phase_of(self, attempt: Attempt) -> AttemptPhase:
+        """An attempt that never registered is gone if a newer one of its subtask did."""
+        late = attempt[1] < self._newest.get(attempt[0], attempt[1])
+        return self._attempts.get(attempt, AttemptPhase.GONE if late else AttemptPhase.UNKNOWN)
+
+    def _own(self, event: AttemptRegistered | SplitRequested | SplitDone | AttemptLost) -> tuple[Attempt, AttemptPhase]:
+        """Return who speaks; raise before anything is changed if it may not say this."""
+        attempt = (event.subtask, event.attempt)
+        phase = self._phase_of(attempt)
+        if (phase, type(event)) not in split_phases.TRANSITIONS:
+            raise self._illegal(attempt, event)
+        return attempt, phase
+
+    def _check_finish(self, event: SplitDone) -> None:
+        phase = self._phases.get(event.split_id)
+        if phase is None or (phase, SplitDone) not in split_phases.TRANSITIONS:
+            raise self._illegal((event.subtask, event.attempt), event)
+
+    def _may_end(self, split: Split, end_offset: int) -> bool:
+        if end_offset == _end_of(split):
+            return True
+        return self._cut and isinstance(split, LogSplit) and split.start <= end_offset < split.stop
+
+    def _illegal(self, attempt: Attempt, event: SplitsEvent) -> IllegalEventError:
+        state = f"attempt {self._phase_of(attempt).value}"
+        if isinstance(event, SplitDone):
+            split = self._splits.get(event.split_id)
+            phase = "unknown" if split is None else f"{self._phases[event.split_id].value} ({split})"
+            state = f"{state}, split {phase}, {'cut' if self._cut else 'not cut'}"
+        return IllegalEventError(_MACHINE, state, event)
+
+    def _late(self, attempt: Attempt) -> Reject:
+        return Reject(*attempt, f"attempt {attempt[1]} of subtask {attempt[0]} was lost or replaced")
+
+
+def _grouped(splits: Iterable[Split]) -> dict[TableBucket, list[Split]]:
+    """Group by bucket, each bucket's splits in offset order."""
+    groups: dict[TableBucket, list[Split]] = {}
+    for split in splits:
+        groups.setdefault(split.bucket, []).append(split)
+    for group in groups.values():
+        group.sort(key=lambda split: split.start if isinstance(split, LogSplit) else 0)
+    return groups
+
+
+def _end_of(split: Split) -> int:
+    return split.log_offset if isinstance(split, SnapshotSplit) else split.stop
