@@ -1,0 +1,1 @@
+"""The built-in source: a streaming store in one directory (SQLite and Arrow IPC files)."""

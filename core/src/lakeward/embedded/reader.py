@@ -1,0 +1,205 @@
+"""The embedded store in a subtask: log ranges and KV snapshots as Arrow batches, straight from mapped files."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import msgspec
+import numpy as np
+import pyarrow as pa
+
+from lakeward.embedded.catalog import key_of
+from lakeward.embedded.database import Database
+from lakeward.embedded.files import open_arrow, read_batch
+from lakeward.embedded.pieces import one_batch, widen
+from lakeward.errors import CorruptFileError, LogTruncatedError, SnapshotGoneError, TableGoneError
+from lakeward.model.tables import CHANGE_COLUMN, NO_OFFSET, OFFSET_COLUMN, TIMESTAMP_COLUMN, Change
+from lakeward.ports import SourceBatch
+
+if TYPE_CHECKING:
+    import sqlite3
+    from collections.abc import Iterator
+
+    from lakeward.model.splits import LogSplit, SnapshotSplit
+    from lakeward.model.tables import TableBucket, TableSpec
+
+ROWS_LEAST = 65_536
+"""Small segments are gathered up to so many rows: below that the work per batch costs more than the copy."""
+ROWS_MOST = 262_144
+"""Large segments are cut, without a copy, into so many rows: that bounds what a writer holds."""
+_SNAPSHOT_MS = -1
+_SEGMENTS = """
+SELECT base, stop, rows, timestamp_ms, file, batch FROM segments
+WHERE table_id = ? AND partition_id = ? AND bucket = ? AND stop > ? AND base < ? ORDER BY stop"""
+_BUCKET = "SELECT log_start, log_end FROM buckets WHERE table_id = ? AND partition_id = ? AND bucket = ?"
+_SNAPSHOT = """
+SELECT file FROM snapshots WHERE table_id = ? AND partition_id = ? AND bucket = ? AND snapshot_id = ?"""
+_Segment = tuple[int, int, int, int, str, int]
+_SYSTEM = (
+    pa.field(CHANGE_COLUMN, pa.uint8(), nullable=False),
+    pa.field(OFFSET_COLUMN, pa.int64(), nullable=False),
+    pa.field(TIMESTAMP_COLUMN, pa.timestamp("us", tz="UTC"), nullable=False),
+)
+
+
+class ReaderTask(msgspec.Struct, frozen=True):
+    """What a subtask's reader needs; the bytes of `Source.reader_task`."""
+
+    directory: str
+
+
+class EmbeddedReader:
+    """See `lakeward.ports.SourceReader`."""
+
+    def __init__(self, root: Path, table: TableSpec) -> None:
+        """Open the store for one table.
+
+        Args:
+            root: the store's directory.
+            table: batches are given in its schema.
+        """
+        self._root = root
+        self._table = table
+        self._database = Database(root)
+        self._schema = pa.schema([*table.schema, *_SYSTEM])
+
+    @classmethod
+    def of_task(cls, task: bytes, table: TableSpec) -> EmbeddedReader:
+        """Open from the bytes of `Source.reader_task`."""
+        return cls(Path(msgspec.msgpack.decode(task, type=ReaderTask).directory), table)
+
+    def read_log(self, split: LogSplit) -> Iterator[SourceBatch]:
+        """See Protocol."""
+        with self._database.read() as sql:
+            start, end = self._bucket(sql, split.bucket)
+            segments = sql.execute(_SEGMENTS, (*key_of(split.bucket), split.start, split.stop)).fetchall()
+        if split.start < start:
+            raise self._truncated(split, start)
+        if end < split.stop:
+            message = f"bucket {split.bucket} of {self._table.path}"
+            raise CorruptFileError(str(self._database.file), f"{message} up to offset {split.stop}", end)
+        return self._gathered(self._parts(split, segments), split)
+
+    def read_snapshot(self, split: SnapshotSplit) -> Iterator[SourceBatch]:
+        """See Protocol. The file is mapped at once: what is deleted afterwards can still be read."""
+        with self._database.read() as sql:
+            self._bucket(sql, split.bucket)
+            row = sql.execute(_SNAPSHOT, (*key_of(split.bucket), split.snapshot_id)).fetchone()
+        if row is None:
+            raise self._snapshot_gone(split)
+        path = self._root / row[0]
+        try:
+            file = open_arrow(path)
+        except FileNotFoundError as error:
+            raise self._snapshot_gone(split) from error
+        return self._snapshot_batches(split, path, file)
+
+    def close(self) -> None:
+        """See Protocol."""
+        self._database.close()
+
+    def _parts(self, split: LogSplit, segments: list[_Segment]) -> Iterator[tuple[pa.RecordBatch | None, int]]:
+        """Yield each segment's share of the split and where it ends; None for one without records."""
+        reached = split.start
+        for base, stop, rows, timestamp_ms, file, number in segments:
+            if base > reached:
+                raise CorruptFileError(str(self._database.file), f"a segment at offset {reached}", base)
+            first, reached = max(base, split.start), min(stop, split.stop)
+            if not rows:
+                yield None, reached
+                continue
+            whole = self._batch(split, file, number, stop - base)
+            yield self._log_batch(whole.slice(first - base, reached - first), first, timestamp_ms), reached
+
+    def _gathered(self, parts: Iterator[tuple[pa.RecordBatch | None, int]], split: LogSplit) -> Iterator[SourceBatch]:
+        """Gather small parts, cut large ones; the last batch ends where the split ends."""
+        held: list[pa.RecordBatch] = []
+        rows = 0
+        given, reached = -1, split.start
+        for batch, end in parts:
+            if batch is not None:
+                if held and len(batch) >= ROWS_LEAST:
+                    yield SourceBatch(self._joined(held), reached)
+                    held, rows = [], 0
+                held.append(batch)
+                rows += len(batch)
+            reached = end
+            if rows >= ROWS_LEAST:
+                yield from self._cut(held, reached)
+                held, rows, given = [], 0, reached
+        if held:
+            yield SourceBatch(self._joined(held), reached)
+        elif reached > given:
+            yield SourceBatch(self._empty(), reached)
+
+    def _snapshot_batches(
+        self, split: SnapshotSplit, path: Path, file: pa.ipc.RecordBatchFileReader
+    ) -> Iterator[SourceBatch]:
+        for number in range(file.num_record_batches):
+            whole = widen(read_batch(path, file, number), self._table.schema)
+            for start in range(0, len(whole), ROWS_MOST):
+                batch = whole.slice(start, ROWS_MOST)
+                offsets = np.full(len(batch), NO_OFFSET, dtype=np.int64)
+                yield SourceBatch(self._complete(batch, None, offsets, _SNAPSHOT_MS), split.log_offset)
+        if file.num_record_batches == 0:
+            yield SourceBatch(self._empty(), split.log_offset)
+
+    def _bucket(self, sql: sqlite3.Connection, bucket: TableBucket) -> tuple[int, int]:
+        row = sql.execute(_BUCKET, key_of(bucket)).fetchone()
+        if row is None:
+            message = f"table {self._table.path}: bucket {bucket} is no more: its table or partition was dropped"
+            raise TableGoneError(message)
+        return int(row[0]), int(row[1])
+
+    def _batch(self, split: LogSplit, file: str, number: int, rows: int) -> pa.RecordBatch:
+        path = self._root / file
+        try:
+            batch = read_batch(path, open_arrow(path), number)
+        except FileNotFoundError as error:
+            with self._database.read() as sql:
+                start, _ = self._bucket(sql, split.bucket)
+            if start > split.start:
+                raise self._truncated(split, start) from error
+            raise CorruptFileError(str(path), "a log segment", "no file") from error
+        if len(batch) != rows:
+            raise CorruptFileError(str(path), f"{rows} rows in batch {number}", len(batch))
+        return batch
+
+    def _log_batch(self, part: pa.RecordBatch, first: int, timestamp_ms: int) -> pa.RecordBatch:
+        changes = part.column(CHANGE_COLUMN) if self._table.has_primary_key else None
+        offsets = np.arange(first, first + len(part), dtype=np.int64)
+        return self._complete(widen(part, self._table.schema), changes, offsets, timestamp_ms)
+
+    def _complete(
+        self, batch: pa.RecordBatch, changes: pa.Array | None, offsets: np.ndarray, timestamp_ms: int
+    ) -> pa.RecordBatch:
+        if changes is None:
+            change = Change.INSERT if self._table.has_primary_key else Change.APPEND
+            changes = pa.array(np.full(len(batch), change, dtype=np.uint8))
+        times = pa.array(np.full(len(batch), timestamp_ms * 1000, dtype=np.int64)).view(_SYSTEM[2].type)
+        return pa.RecordBatch.from_arrays([*batch.columns, changes, pa.array(offsets), times], schema=self._schema)
+
+    def _joined(self, held: list[pa.RecordBatch]) -> pa.RecordBatch:
+        return held[0] if len(held) == 1 else one_batch(pa.Table.from_batches(held, schema=self._schema))
+
+    def _cut(self, held: list[pa.RecordBatch], end: int) -> Iterator[SourceBatch]:
+        batch = self._joined(held)
+        for start in range(0, len(batch), ROWS_MOST):
+            part = batch.slice(start, ROWS_MOST)
+            last = start + len(part) == len(batch)
+            yield SourceBatch(part, end if last else part.column(OFFSET_COLUMN)[-1].as_py() + 1)
+
+    def _empty(self) -> pa.RecordBatch:
+        return one_batch(self._schema.empty_table())
+
+    def _truncated(self, split: LogSplit, start: int) -> LogTruncatedError:
+        return LogTruncatedError(
+            f"table {self._table.path}, bucket {split.bucket}: expected log records from offset {split.start}, "
+            f"found the log to begin at {start}"
+        )
+
+    def _snapshot_gone(self, split: SnapshotSplit) -> SnapshotGoneError:
+        return SnapshotGoneError(
+            f"table {self._table.path}, bucket {split.bucket}: KV snapshot {split.snapshot_id} was cleaned away"
+        )

@@ -1,0 +1,1 @@
+"""Shipped to plugin authors: conformance suites, a fake clock, the simulator."""

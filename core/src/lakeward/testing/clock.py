@@ -1,0 +1,34 @@
+"""A clock that stands still until a test moves it."""
+
+from __future__ import annotations
+
+
+class FakeClock:
+    """A `lakeward.ports.Clock` under the test's control."""
+
+    def __init__(self, now: float = 1000.0, wall_ms: int = 1_700_000_000_000) -> None:
+        """Start somewhere.
+
+        Args:
+            now: seconds on the boot-time clock.
+            wall_ms: milliseconds since 1970.
+        """
+        self._now = now
+        self._wall_ms = float(wall_ms)
+
+    def now(self) -> float:
+        """Return seconds on the boot-time clock."""
+        return self._now
+
+    def wall_ms(self) -> int:
+        """Return milliseconds since 1970."""
+        return round(self._wall_ms)
+
+    def advance(self, seconds: float) -> None:
+        """Let time pass, on both clocks.
+
+        Args:
+            seconds: >= 0.
+        """
+        self._now += seconds
+        self._wall_ms += seconds * 1000
