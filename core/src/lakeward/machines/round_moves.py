@@ -24,6 +24,8 @@ from lakeward.machines.round_protocol import (
 from lakeward.model.tiering import Refusal
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
     from lakeward.model.tables import TablePath
     from lakeward.model.tiering import Offer
 
@@ -56,6 +58,16 @@ class Moves:
         """Let a table out of the hand."""
         del self.hand.tables[table.offer.table_id]
         self.commands.append(Forget(table.offer.table_id, reason))
+
+    def start(self) -> None:
+        """Begin to serve with the first tick."""
+        if self.hand.service is Service.STARTING:
+            self.hand.service = Service.SERVING
+
+    def resumed(self, offers: Iterable[Offer]) -> None:
+        """Take a predecessor's tables, which have just been renewed."""
+        for offer in offers:
+            self.adopt(offer, self.now)
 
     def adopt(self, offer: Offer, renewed_at: float) -> None:
         """Take an offer. A newer epoch of a table in hand ends its round; a back-off or a pause goes on."""

@@ -112,6 +112,8 @@ _P = Phase
 _FAILED = (_P.BACKOFF, _P.SUSPENDED)
 _HELD_BACK = (_P.PAUSED, _P.RETURNING)  # where a stop or a pause sends a table that would wait otherwise
 _OFFERED = (_P.WAITING, *_HELD_BACK)
+_AT_WORK = (_P.RUNNING, _P.SETTLING, _P.COMMITTING)
+_STAYING = (*_AT_WORK, _P.REPORTING)  # where a pause or a stop lets a table go on
 
 _TABLE: Table = {
     **_rows(
@@ -127,19 +129,22 @@ _TABLE: Table = {
         Phase,
         {
             _P.ABSENT: (_P.ABSENT, *_OFFERED),
-            _P.REPORTING: (_P.REPORTING, *_OFFERED),
-            **{phase: (phase, *_OFFERED) for phase in ACTIVE},  # offered anew under a newer epoch
+            # offered anew under a newer epoch
+            _P.OPENING: (_P.OPENING, _P.WAITING),
+            _P.LEASING: (_P.LEASING, _P.WAITING),
+            **{phase: (phase, *_OFFERED) for phase in _STAYING},
         },
     ),
     **_rows(
         BeatAnswered,
         (),
         {
-            _P.ABSENT: (_P.ABSENT, *_OFFERED),
-            _P.REPORTING: (_P.REPORTING, _P.ABSENT, *_OFFERED),
-            **{phase: (phase, _P.ABSENT) for phase in _RESTING - {_P.ABSENT, _P.REPORTING}},
-            **{phase: (phase, _P.ABSENT, *_OFFERED) for phase in ACTIVE},
+            # refused and, in the same answer, offered anew
+            **{phase: (phase, _P.ABSENT, _P.WAITING) for phase in Phase},
+            **{phase: (phase, _P.ABSENT, *_OFFERED) for phase in (_P.ABSENT, *_STAYING)},
             _P.SETTLING: (_P.SETTLING, _P.COMMITTING, _P.ABSENT, *_OFFERED),
+            _P.PAUSED: (_P.PAUSED, _P.ABSENT),
+            _P.RETURNING: (_P.RETURNING, _P.ABSENT),
         },
     ),
     **_rows(
@@ -174,7 +179,7 @@ _TABLE: Table = {
         {
             _P.OPENING: _FAILED,
             _P.LEASING: _FAILED,
-            **dict.fromkeys((_P.RUNNING, _P.SETTLING, _P.COMMITTING), (*_FAILED, *_HELD_BACK)),
+            **dict.fromkeys(_AT_WORK, (*_FAILED, *_HELD_BACK)),
         },
     ),
     **_rows(TableGone, (), dict.fromkeys(Phase, (_P.ABSENT,))),
@@ -185,7 +190,7 @@ _TABLE: Table = {
             **{phase: (phase, _P.ABSENT) for phase in _RESTING},
             _P.OPENING: (_P.ABSENT, _P.BACKOFF),
             _P.LEASING: (_P.ABSENT, _P.BACKOFF),
-            **dict.fromkeys((_P.RUNNING, _P.SETTLING, _P.COMMITTING), (_P.ABSENT, _P.BACKOFF, *_HELD_BACK)),
+            **dict.fromkeys(_AT_WORK, (_P.ABSENT, _P.BACKOFF, *_HELD_BACK)),
         },
     ),
     **_rows(TargetReached, Phase, {}),

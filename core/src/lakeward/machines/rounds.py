@@ -157,11 +157,9 @@ class Rounds:
         """Do what the event itself asks for."""
         match event:
             case Tick():
-                if moves.hand.service is Service.STARTING:
-                    moves.hand.service = Service.SERVING
+                moves.start()
             case Resumed():
-                for offer in event.offers:
-                    moves.adopt(offer, event.now)
+                moves.resumed(event.offers)
             case BeatAnswered():
                 heartbeats.answered(moves, event)
             case BeatFailed():
