@@ -1,0 +1,370 @@
+"""A lease server that loses, delays and forgets plays against the machine; what is told as protected is protected."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+import pytest
+from hypothesis import HealthCheck, Phase, settings
+from hypothesis import strategies as st
+from hypothesis.stateful import (
+    RuleBasedStateMachine,
+    initialize,
+    invariant,
+    precondition,
+    rule,
+    run_state_machine_as_test,
+)
+
+from lakeward.machines.lease_ledger import Claim, Standing
+from lakeward.machines.lease_memory import LeaseMemory
+from lakeward.machines.leases import (
+    Acquired,
+    CallAcquire,
+    CallDrop,
+    CallFailed,
+    CallRelease,
+    CallUnknown,
+    CallVerify,
+    CoordinatorChanged,
+    Done,
+    Leases,
+    LeasesCommand,
+    LeasesEvent,
+    LeasesPolicy,
+    LeaseTick,
+    Lost,
+    NotProtected,
+    Persist,
+    Protect,
+    Protected,
+    Renumber,
+    Restored,
+    Unprotect,
+    Verified,
+)
+from lakeward.model.leases import Protection, RestoredLease
+from lakeward.model.tables import KvSnapshot, TableBucket
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+DURATION_S = 600.0
+CALL_TIMEOUT_S = 30.0
+SERVER_OFFSET_S = 1_000_000.0
+"""The server's clock is far from the holder's; only periods may count."""
+BUCKETS = [TableBucket(table, None, bucket) for table in (1, 2) for bucket in (0, 1)]
+LeaseCall = CallAcquire | CallRelease | CallDrop
+Call = LeaseCall | CallVerify
+PATIENCE_S = 200.0
+"""Three pauses between retries, and well below the duration: expiry must not hide a leak."""
+OUTCOMES = ["ok", "ok", "ok", "failed", "lost before", "lost after", "timed out"]
+
+
+@dataclass
+class Server:
+    """Leases by id, with expiry; snapshots that exist. It never looks whether a leased snapshot exists."""
+
+    leases: dict[str, dict[TableBucket, int]] = field(default_factory=dict)
+    expiry: dict[str, float] = field(default_factory=dict)
+    gone: set[tuple[TableBucket, int]] = field(default_factory=set)
+
+    def take(self, call: LeaseCall, now: float) -> None:
+        if isinstance(call, CallAcquire):
+            self.leases.setdefault(call.lease_id, {}).update(call.snapshots)
+            self.expiry[call.lease_id] = now + SERVER_OFFSET_S + DURATION_S
+        elif isinstance(call, CallRelease):
+            for bucket in call.buckets:
+                self.leases.get(call.lease_id, {}).pop(bucket, None)
+        else:
+            self.leases.pop(call.lease_id, None)
+
+    def expire(self, now: float) -> None:
+        for lease_id in [i for i in self.leases if self.expiry[i] < now + SERVER_OFFSET_S]:
+            del self.leases[lease_id]
+
+    def protects(self, bucket: TableBucket, snapshot_id: int) -> bool:
+        return any(held.get(bucket) == snapshot_id for held in self.leases.values())
+
+
+class LeaseGame(RuleBasedStateMachine):
+    """The rules of the game; every invariant is checked after every step."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.machine = Leases(LeasesPolicy(duration_s=DURATION_S), "svc-1-00000000000000aa")
+        self.server = Server()
+        self.now = 100.0
+        self.seq = 0
+        self.pending: dict[int, tuple[Call, float]] = {}
+        self.late: dict[int, LeaseCall] = {}
+        self.written = self.machine.books
+        self.acquired: dict[tuple[str, TableBucket], tuple[int, int]] = {}
+        self.verify_sent: dict[int, int] = {}
+        self.verified: dict[tuple[TableBucket, int], int] = {}
+        self.asked: dict[int, dict[TableBucket, int]] = {}
+        self.reading: dict[TableBucket, int] = {}
+        self.exposed: set[TableBucket] = set()
+        self.used_ids: list[str] = []
+
+    # --- playing -------------------------------------------------------------------------------------------------
+
+    def play(self, event: LeasesEvent) -> None:
+        for command in self.machine.step(event):
+            self.seq += 1
+            self.perform(command)
+
+    def perform(self, command: LeasesCommand) -> None:
+        match command:
+            case Persist():
+                self.written = self.machine.books
+            case CallAcquire() | CallRelease() | CallDrop():
+                self.check_call(command)
+                self.pending[command.call] = (command, self.now)
+            case CallVerify():
+                self.verify_sent[command.call] = self.seq
+                self.pending[command.call] = (command, self.now)
+            case Protected():
+                self.check_protected(self.asked.pop(command.table_id))
+            case NotProtected():
+                asked = self.asked.pop(command.table_id)
+                assert all(asked[s.bucket] == s.snapshot_id for s in command.gone)
+                for bucket in asked:
+                    if bucket not in self.machine.books.held:
+                        self.reading.pop(bucket, None)
+            case Lost():
+                for bucket in command.buckets:
+                    self.reading.pop(bucket, None)
+
+    def check_call(self, call: LeaseCall) -> None:
+        busy = [c for c, _ in self.pending.values() if not isinstance(c, CallVerify)]
+        assert all(c.lease_id != call.lease_id for c in busy), "two calls for one id"
+        if isinstance(call, CallAcquire):
+            assert self.written.lease_id == call.lease_id, "an id is used that was not persisted"
+            assert call.snapshots.items() <= self.written.held.items(), "an acquire is sent before it is persisted"
+            assert call.snapshots, "an empty acquire"
+            if call.lease_id not in self.used_ids:
+                self.used_ids.append(call.lease_id)
+            assert call.lease_id == self.used_ids[-1], "an id that was given up is used again"
+        elif isinstance(call, CallRelease):
+            assert call.buckets.isdisjoint(self.machine.books.held), "a wanted bucket is released"
+        else:
+            assert call.lease_id != self.machine.books.lease_id, "the current id is dropped"
+
+    def check_protected(self, asked: dict[TableBucket, int]) -> None:
+        lease_id = self.machine.books.lease_id
+        for bucket, snapshot_id in asked.items():
+            got, when = self.acquired[lease_id, bucket]
+            assert got == snapshot_id, "told as protected, another snapshot was acquired"
+            assert self.verified.get((bucket, snapshot_id), -1) > when, "told as protected, not verified afterwards"
+        self.reading.update(asked)
+        self.exposed.difference_update(asked)
+
+    def finish(self, number: int, *, late: bool = False) -> None:
+        """The call takes effect and is answered."""
+        call = self.late.pop(number) if late else self.pending.pop(number)[0]
+        if isinstance(call, CallVerify):
+            missing = frozenset(s for s in call.snapshots if (s.bucket, s.snapshot_id) in self.server.gone)
+            for s in set(call.snapshots) - missing:
+                self.verified[s.bucket, s.snapshot_id] = self.verify_sent[number]
+            self.play(Verified(now=self.now, call=number, missing=missing))
+            return
+        self.server.take(call, self.now)
+        if isinstance(call, CallAcquire):
+            if call.lease_id == self.machine.books.lease_id and not late:
+                for bucket, snapshot_id in call.snapshots.items():
+                    self.acquired[call.lease_id, bucket] = (snapshot_id, self.seq)
+            self.play(Acquired(now=self.now, call=number, protection=Protection(DURATION_S)))
+        else:
+            self.play(Done(now=self.now, call=number))
+
+    def lose(self, number: int, outcome: str) -> None:
+        """The call's outcome becomes unknown."""
+        call, _ = self.pending.pop(number)
+        if not isinstance(call, CallVerify):
+            if outcome == "lost after":
+                self.server.take(call, self.now)
+            elif outcome == "timed out":
+                self.late[number] = call
+        self.play(CallUnknown(now=self.now, call=number, reason=outcome))
+
+    def pass_time(self, until: float) -> None:
+        """Go on in steps, as the shell does: time-outs of calls and due times are kept."""
+        while self.now < until:
+            due = [self.machine.next_due, *(sent + CALL_TIMEOUT_S for _, sent in self.pending.values()), until]
+            times = [t for t in due if t is not None and t > self.now]
+            self.now = min(times)
+            for number in [n for n, (_, sent) in self.pending.items() if sent + CALL_TIMEOUT_S <= self.now]:
+                self.lose(number, "timed out")
+            self.play(LeaseTick(now=self.now))
+            self.server.expire(self.now)
+
+    # --- rules ---------------------------------------------------------------------------------------------------
+
+    @initialize(snapshots=st.dictionaries(st.sampled_from(BUCKETS), st.integers(1, 2)))
+    def restore(self, snapshots: dict[TableBucket, int]) -> None:
+        """Some games start with a predecessor's lease."""
+        if not snapshots:
+            return
+        self.server.leases["svc-0-00000000000000aa-3"] = dict(snapshots)
+        self.server.expiry["svc-0-00000000000000aa-3"] = self.now + SERVER_OFFSET_S + DURATION_S
+        lease = RestoredLease("svc-0-00000000000000aa-3", 3, snapshots)
+        self.reading.update(snapshots)
+        self.play(
+            Restored(now=self.now, lease=lease, snapshots=tuple(KvSnapshot(b, i, 0) for b, i in snapshots.items()))
+        )
+
+    @rule(
+        table=st.sampled_from([1, 2]), ids=st.lists(st.integers(1, 3), min_size=2, max_size=2), many=st.integers(1, 2)
+    )
+    def protect(self, table: int, ids: list[int], many: int) -> None:
+        asked = {TableBucket(table, None, n): ids[n] for n in range(many)}
+        self.asked[table] = asked
+        for bucket, snapshot_id in asked.items():
+            if self.reading.get(bucket, snapshot_id) != snapshot_id:
+                del self.reading[bucket]
+        snapshots = tuple(KvSnapshot(bucket, snapshot_id, 7) for bucket, snapshot_id in asked.items())
+        self.play(Protect(now=self.now, table_id=table, snapshots=snapshots))
+
+    @rule(buckets=st.sets(st.sampled_from(BUCKETS), min_size=1))
+    def unprotect(self, buckets: set[TableBucket]) -> None:
+        for bucket in buckets:
+            self.reading.pop(bucket, None)
+            for asked in self.asked.values():
+                asked.pop(bucket, None)
+        self.asked = {table: asked for table, asked in self.asked.items() if asked}
+        self.play(Unprotect(now=self.now, buckets=frozenset(buckets)))
+
+    @precondition(lambda self: self.pending)
+    @rule(data=st.data())
+    def answer(self, data: st.DataObject) -> None:
+        number = data.draw(st.sampled_from(sorted(self.pending)))
+        outcome = data.draw(st.sampled_from(OUTCOMES))
+        if outcome == "ok":
+            self.finish(number)
+        elif outcome == "failed":
+            del self.pending[number]
+            self.play(CallFailed(now=self.now, call=number, reason="refused"))
+        else:
+            self.lose(number, outcome)
+
+    @precondition(lambda self: self.late)
+    @rule(data=st.data())
+    def land(self, data: st.DataObject) -> None:
+        """A call that had timed out takes effect after all."""
+        before = dict(self.server.leases.get(self.machine.books.lease_id, {}))
+        self.finish(data.draw(st.sampled_from(sorted(self.late))), late=True)
+        assert self.server.leases.get(self.machine.books.lease_id, {}) == before, "a late call changed the current id"
+
+    @rule(seconds=st.sampled_from([0.5, 5.0, 29.0, 60.0, 150.0, 450.0]))
+    def wait(self, seconds: float) -> None:
+        self.pass_time(self.now + seconds)
+
+    @rule(bucket=st.sampled_from(BUCKETS), snapshot_id=st.integers(1, 3))
+    def clean_up(self, bucket: TableBucket, snapshot_id: int) -> None:
+        """The server's clean-up takes what nobody leases."""
+        if not self.server.protects(bucket, snapshot_id):
+            self.server.gone.add((bucket, snapshot_id))
+
+    @rule(lost=st.booleans())
+    def change_coordinator(self, lost: bool) -> None:
+        if lost:
+            self.server.leases.clear()
+            self.exposed.update(self.reading)
+        self.play(CoordinatorChanged(now=self.now))
+
+    @rule()
+    def renumber(self) -> None:
+        self.play(Renumber(now=self.now))
+
+    # --- what always holds ---------------------------------------------------------------------------------------
+
+    @invariant()
+    def what_is_read_is_protected(self) -> None:
+        for bucket, snapshot_id in self.reading.items():
+            if bucket not in self.exposed:
+                assert self.server.protects(bucket, snapshot_id), f"{bucket} is read without protection"
+
+    @invariant()
+    def due_lies_ahead(self) -> None:
+        assert self.machine.next_due is None or self.machine.next_due > self.now
+
+    def teardown(self) -> None:
+        """When the server answers again every question is answered, and what nobody needs is given back."""
+        self.calm(lambda: not self.asked)
+        assert not self.asked, "a round was never answered"
+        self.unprotect(set(BUCKETS))
+        self.calm(lambda: not any(self.server.leases.values()) and not self.machine.books.old_ids)
+        assert not any(self.server.leases.values()), "a lease leaked"
+        assert not self.machine.books.releasing
+        assert not self.machine.books.old_ids
+
+    def calm(self, reached: Callable[[], bool]) -> None:
+        latest = self.now + PATIENCE_S
+        while self.now < latest:
+            while self.pending or self.late:
+                self.finish(min(self.pending or self.late), late=not self.pending)
+                self.what_is_read_is_protected()
+            if reached():
+                return
+            self.now = self.machine.next_due or latest
+            self.server.expire(self.now)
+            self.play(LeaseTick(now=self.now))
+
+
+GAME = settings(
+    max_examples=400,
+    stateful_step_count=50,
+    deadline=None,
+    suppress_health_check=list(HealthCheck),
+    derandomize=True,
+    database=None,
+    report_multiple_bugs=False,
+)
+HUNT = settings(GAME, phases=[Phase.generate])
+"""A mutant only has to die; how small its counterexample is does not matter."""
+
+
+def test_the_machine_wins_against_a_server_that_loses_delays_and_forgets() -> None:
+    """All invariants hold after every step, and nothing leaks at the end."""
+    run_state_machine_as_test(LeaseGame, settings=GAME)
+
+
+def _renumber_unless_unknown(memory: LeaseMemory, now: float, *, unsettled: bool = False) -> None:
+    if not unsettled:
+        _renumber(memory, now)
+
+
+_renumber = LeaseMemory.renumber
+
+
+def _tell_before_verified(claim: Claim, bucket: TableBucket) -> bool:
+    return claim.slots[bucket].standing is not Standing.WANTED
+
+
+def _drop_at_once(memory: LeaseMemory) -> bool:
+    return True
+
+
+def _release_nothing(claim: Claim) -> frozenset[TableBucket]:
+    return frozenset()
+
+
+@pytest.mark.parametrize(
+    ("target", "name", "wrong"),
+    [
+        pytest.param(Claim, "_is_safe", _tell_before_verified, id="tells the round before the snapshot is verified"),
+        pytest.param(LeaseMemory, "renumber", _renumber_unless_unknown, id="keeps the id after an unknown outcome"),
+        pytest.param(LeaseMemory, "taken_over", _drop_at_once, id="drops the old id before the new one protects"),
+        pytest.param(Claim, "releasing", property(_release_nothing), id="forgets to release"),
+    ],
+)
+def test_the_game_finds_the_mutant_that(
+    monkeypatch: pytest.MonkeyPatch, target: type, name: str, wrong: object
+) -> None:
+    """A machine with this fault loses the game."""
+    monkeypatch.setattr(target, name, wrong)
+
+    with pytest.raises(AssertionError):
+        run_state_machine_as_test(LeaseGame, settings=HUNT)
