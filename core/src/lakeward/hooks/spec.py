@@ -27,7 +27,7 @@ class LeaseSpec:
     """What a lease backend implements."""
 
     @hookspec(firstresult=True)
-    def acquire(self, lease: Lease, snapshots: Mapping[TableBucket, int]) -> Protection | None:  # type: ignore[empty-body]
+    def acquire(self, lease: Lease, snapshots: Mapping[TableBucket, int]) -> Protection | None:
         """Protect snapshots, or renew.
 
         Called before any split of a round is handed out, and again every third of the duration, then with the
@@ -83,7 +83,7 @@ class LeaseSpec:
         """
 
     @hookspec(firstresult=True)
-    def on_failover(self, lease: Lease, failover: Failover) -> FailoverAnswer | None:  # type: ignore[empty-body]
+    def on_failover(self, lease: Lease, failover: Failover) -> FailoverAnswer | None:
         """Decide what happens to the lease after a failure.
 
         Called when a reader failed, when a job was launched again, and once at each start of the service

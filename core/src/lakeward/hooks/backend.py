@@ -1,0 +1,172 @@
+"""The typed façade over pluggy for the one configured lease backend and its wrappers."""
+
+from __future__ import annotations
+
+import os
+import sys
+from typing import TYPE_CHECKING, Any
+
+import pluggy
+
+from lakeward.errors import LakewardError, LeaseError, OutcomeUnknownError, PluginError
+from lakeward.hooks.answers import check_failover, check_nothing, check_protection, check_state
+from lakeward.hooks.discovery import load
+from lakeward.hooks.markers import PROJECT
+from lakeward.hooks.plugins import LEASE_GROUP, WRAPPER_GROUP
+from lakeward.hooks.spec import LeaseSpec
+from lakeward.model.leases import FailoverAction, FailoverAnswer, Lease
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from lakeward.model.leases import Failover, Protection
+    from lakeward.model.tables import TableBucket
+
+TRACE_VARIABLE = "LAKEWARD_TRACE_HOOKS"
+FALLBACK_DURATION_S = 600.0
+"""Duration of a lease where neither the configuration nor the backend names one, in seconds."""
+
+_REQUIRED = ("acquire", "release", "drop")
+"""The other two may be left out: None means keep, and stateless."""
+
+
+class LeaseBackend:
+    """The configured backend: loaded by name, wrapped, its answers checked. Keeps no state of its own."""
+
+    def __init__(self, name: str, backend: object, wrappers: Sequence[tuple[str, object]] = ()) -> None:
+        """Register a backend and its wrappers.
+
+        Args:
+            name: the configured name; it is in every error.
+            backend: the backend, or its class (made without arguments).
+            wrappers: names and wrappers, or their classes; the first one is the outermost.
+
+        Raises:
+            PluginError: one of them breaks the contract; names it.
+        """
+        self.name = name
+        self._manager = pluggy.PluginManager(PROJECT)
+        self._manager.add_hookspecs(LeaseSpec)
+        made = self._register(name, "lease backend", backend)
+        for wrapper_name, wrapper in reversed(wrappers):  # pluggy calls the last one registered first
+            self._check_wrapper(wrapper_name, self._register(wrapper_name, "lease wrapper", wrapper))
+        self._check_hooks(made)
+        self.default_duration_s = self._duration(made)
+        if os.environ.get(TRACE_VARIABLE, "") not in ("", "0"):
+            self._manager.add_hookcall_monitoring(_print_call, _print_result)
+
+    @classmethod
+    def load(cls, name: str, wrappers: Sequence[str] = ()) -> LeaseBackend:
+        """Load the configured backend and wrappers, and nothing else.
+
+        Args:
+            name: name in the entry-point group `lakeward.lease`.
+            wrappers: names in `lakeward.lease_wrapper`; the first one is the outermost.
+
+        Returns:
+            The façade.
+
+        Raises:
+            MissingPluginError: not installed; says which package to install.
+            PluginError: claimed twice, cannot be loaded, or breaks the contract.
+        """
+        return cls(name, load(LEASE_GROUP, name), [(wrapper, load(WRAPPER_GROUP, wrapper)) for wrapper in wrappers])
+
+    # --- the five hooks; see `LeaseSpec` ---------------------------------------------------------------------------
+
+    def acquire(self, lease: Lease, snapshots: Mapping[TableBucket, int]) -> Protection:
+        """Protect snapshots or renew; see `LeaseSpec.acquire`.
+
+        Raises:
+            LeaseError: the backend failed or answered nonsense.
+            SourceError: the server refused.
+            OutcomeUnknownError: no answer.
+        """
+        return check_protection(self.name, self._call("acquire", lease=lease, snapshots=snapshots), snapshots)
+
+    def release(self, lease: Lease, buckets: frozenset[TableBucket]) -> None:
+        """Give buckets back; see `LeaseSpec.release`. Raises as `acquire`."""
+        check_nothing(self.name, "release", self._call("release", lease=lease, buckets=buckets))
+
+    def drop(self, lease: Lease) -> None:
+        """Remove the whole lease; see `LeaseSpec.drop`. Raises as `acquire`."""
+        check_nothing(self.name, "drop", self._call("drop", lease=lease))
+
+    def on_failover(self, lease: Lease, failover: Failover) -> FailoverAnswer:
+        """Decide what happens after a failure; see `LeaseSpec.on_failover`. Raises as `acquire`.
+
+        Raises:
+            CorruptFileError: the persisted bytes are not this backend's.
+        """
+        answer = self._call("on_failover", lease=lease, failover=failover)
+        if answer is None:
+            return FailoverAnswer(FailoverAction.KEEP)
+        return check_failover(self.name, answer, failover)
+
+    def serialize_state(self, lease: Lease) -> bytes | None:
+        """Return the bytes to persist, None where the backend is stateless; see `LeaseSpec.serialize_state`."""
+        return check_state(self.name, self._call("serialize_state", lease=lease))
+
+    def _call(self, hook: str, **arguments: object) -> Any:  # noqa: ANN401 - checked by the caller
+        try:
+            return getattr(self._manager.hook, hook)(**arguments)
+        except LakewardError:
+            raise
+        except (TimeoutError, ConnectionError) as error:
+            message = f"lease backend {self.name!r}: {hook}: no answer ({type(error).__name__}: {error})"
+            raise OutcomeUnknownError(message) from error
+        except Exception as error:
+            raise LeaseError(self.name, f"{hook} raised {type(error).__name__}: {error}") from error
+
+    # --- loading -------------------------------------------------------------------------------------------------
+
+    def _register(self, name: str, kind: str, plugin: object) -> object:
+        try:
+            made = plugin() if isinstance(plugin, type) else plugin
+            self._manager.register(made, name=f"{kind}:{name}")
+            self._manager.check_pending()
+        except Exception as error:
+            message = f"{kind} {name!r}: {error}"
+            raise PluginError(message) from error
+        return made
+
+    def _check_wrapper(self, name: str, wrapper: object) -> None:
+        for caller in self._manager.get_hookcallers(wrapper) or ():
+            for impl in caller.get_hookimpls():
+                if impl.plugin is wrapper and not (impl.wrapper or impl.hookwrapper):
+                    message = (
+                        f"lease wrapper {name!r}: expected hookimpl(wrapper=True) on {caller.name}, found a plain one"
+                    )
+                    raise PluginError(message)
+
+    def _check_hooks(self, backend: object) -> None:
+        offered = {caller.name for caller in self._manager.get_hookcallers(backend) or ()}
+        missing = [hook for hook in _REQUIRED if hook not in offered]
+        if missing:
+            message = (
+                f"lease backend {self.name!r}: expected the hooks {', '.join(_REQUIRED)}, missing {', '.join(missing)}"
+            )
+            raise PluginError(message)
+
+    def _duration(self, backend: object) -> float:
+        value = getattr(backend, "default_duration_s", FALLBACK_DURATION_S)
+        if isinstance(value, bool) or not isinstance(value, int | float) or not value > 0:
+            message = f"lease backend {self.name!r}: default_duration_s: expected seconds > 0, found {value!r}"
+            raise PluginError(message)
+        return float(value)
+
+
+def _print_call(hook: str, _impls: Sequence[Any], arguments: Mapping[str, Any]) -> None:
+    sys.stderr.write(f"lease hook {hook}({', '.join(_brief(n, v) for n, v in arguments.items())})\n")
+
+
+def _print_result(outcome: pluggy.Result[Any], hook: str, _impls: Sequence[Any], _arguments: Mapping[str, Any]) -> None:
+    text = f"raised {outcome.exception!r}" if outcome.exception else f"-> {outcome.get_result()!r}"
+    sys.stderr.write(f"lease hook {hook} {text}\n")
+
+
+def _brief(name: str, value: object) -> str:
+    """Show an argument without the server object, which may know secrets, and without thousands of buckets."""
+    if isinstance(value, Lease):
+        return f"{name}={value.lease_id} holding {len(value.held)}"
+    return f"{name}={len(value)} buckets" if isinstance(value, dict | frozenset) else f"{name}={value!r}"

@@ -1,0 +1,139 @@
+"""Installed plugins: what the entry points of a group offer, and how one of them is loaded by name.
+
+The metadata of installed distributions is read once per process. `LAKEWARD_PLUGINS=a,b` leaves only these names (of
+plugins or distributions) and what the core itself ships.
+"""
+
+from __future__ import annotations
+
+import difflib
+import os
+from functools import cache
+from importlib.metadata import EntryPoint, entry_points
+from typing import Any, NamedTuple
+
+from lakeward.errors import MissingPluginError, PluginError
+from lakeward.hooks.plugins import LAKE_GROUP, LEASE_GROUP, SOURCE_GROUP, WRAPPER_GROUP
+
+RESTRICT_VARIABLE = "LAKEWARD_PLUGINS"
+CORE_DISTRIBUTION = "lakeward"
+
+_KEYS = {
+    SOURCE_GROUP: "source.type",
+    LAKE_GROUP: "lake.type",
+    LEASE_GROUP: "lease.backend",
+    WRAPPER_GROUP: "lease.wrappers",
+}
+_KINDS = {SOURCE_GROUP: "source", LAKE_GROUP: "lake", LEASE_GROUP: "lease backend", WRAPPER_GROUP: "lease wrapper"}
+_PREFIXES = {
+    SOURCE_GROUP: "lakeward-",
+    LAKE_GROUP: "lakeward-lake-",
+    LEASE_GROUP: "lakeward-lease-",
+    WRAPPER_GROUP: "lakeward-lease-",
+}
+_PUBLISHED = {
+    SOURCE_GROUP: ("embedded",),
+    LAKE_GROUP: ("iceberg",),
+    LEASE_GROUP: ("fluss", "ttl", "noop"),
+    WRAPPER_GROUP: ("metrics", "audit"),
+}
+"""Names that a distribution is published for; a near miss is corrected even where it is not installed."""
+
+
+class Installed(NamedTuple):
+    """One plugin that an installed distribution offers; `value` is `module:attribute`."""
+
+    name: str
+    distribution: str
+    version: str
+    value: str
+
+
+@cache  # metadata does not change while a process runs, and reading it costs a scan of site-packages
+def _scan(group: str) -> tuple[tuple[Installed, EntryPoint], ...]:
+    found: dict[Installed, EntryPoint] = {}
+    for entry in entry_points(group=group):
+        owner = entry.dist
+        distribution = "" if owner is None else owner.name
+        version = "" if owner is None else owner.version
+        # An editable and a built copy of one distribution may both be on the path: the first one wins.
+        if not any((i.name, i.distribution) == (entry.name, distribution) for i in found):
+            found[Installed(entry.name, distribution, version, entry.value)] = entry
+    return tuple(sorted(found.items(), key=lambda item: item[0]))
+
+
+def forget() -> None:
+    """Read the metadata again at the next call (after an installation, and in tests)."""
+    _scan.cache_clear()
+
+
+def installed(group: str) -> list[Installed]:
+    """Return what is installed, ordered by name.
+
+    Args:
+        group: an entry-point group of `lakeward.hooks.plugins`.
+
+    Returns:
+        Name, distribution, version and value of each; nothing is imported.
+    """
+    allowed = _allowed()
+    return [plugin for plugin, _ in _scan(group) if _is_allowed(plugin, allowed)]
+
+
+def load(group: str, name: str) -> Any:  # noqa: ANN401 - each group has objects of a shape of its own
+    """Import the one plugin of that name.
+
+    Args:
+        group: an entry-point group of `lakeward.hooks.plugins`.
+        name: the name in the configuration.
+
+    Returns:
+        The object that the entry point names.
+
+    Raises:
+        MissingPluginError: no installed distribution offers it; says which package to install.
+        PluginError: two distributions claim the name, or it cannot be imported.
+    """
+    claims = [plugin for plugin in installed(group) if plugin.name == name]
+    if not claims:
+        raise _missing(group, name)
+    if len(claims) > 1:
+        owners = " and ".join(f"{plugin.distribution} {plugin.version}" for plugin in claims)
+        message = f"{_KINDS.get(group, group)} {name!r} is claimed by {owners}; uninstall all but one"
+        raise PluginError(message)
+    entry = next(entry for plugin, entry in _scan(group) if plugin == claims[0])
+    try:
+        return entry.load()
+    except Exception as error:
+        message = (
+            f"{_KINDS.get(group, group)} {name!r} of {claims[0].distribution} {claims[0].version} cannot be loaded "
+            f"from {entry.value}: {type(error).__name__}: {error}"
+        )
+        raise PluginError(message) from error
+
+
+def _allowed() -> frozenset[str] | None:
+    text = os.environ.get(RESTRICT_VARIABLE, "").strip()
+    return frozenset(part.strip() for part in text.split(",") if part.strip()) if text else None
+
+
+def _is_allowed(plugin: Installed, allowed: frozenset[str] | None) -> bool:
+    return allowed is None or plugin.distribution == CORE_DISTRIBUTION or not allowed.isdisjoint(plugin[:2])
+
+
+def _missing(group: str, name: str) -> MissingPluginError:
+    names = [plugin.name for plugin in installed(group)]
+    expected = "one of " + ", ".join(names) if names else f"an installed {_KINDS.get(group, group)}"
+    return MissingPluginError(_KEYS.get(group, group), expected, name, _hint(group, name))
+
+
+def _hint(group: str, name: str) -> str:
+    if any(plugin.name == name for plugin, _ in _scan(group)):
+        return f"It is installed, but {RESTRICT_VARIABLE}={os.environ[RESTRICT_VARIABLE]} leaves it out."
+    known = {plugin.name for plugin, _ in _scan(group)} | set(_PUBLISHED.get(group, ()))
+    near = [] if name in known else difflib.get_close_matches(name, sorted(known), n=1)
+    wanted = near[0] if near else name
+    question = f"Did you mean {wanted!r}? " if near else ""
+    if any(plugin.name == wanted for plugin, _ in _scan(group)):
+        return question.strip()
+    return f"{question}Install it with: pip install {_PREFIXES.get(group, 'lakeward-')}{wanted}"
