@@ -1,0 +1,315 @@
+"""What every lease backend has to do. A backend's tests subclass it: one fixture, and what the backend can do.
+
+class TestMine(LeaseBackendConformance):
+__test__ = True
+
+@pytest.fixture
+def backend(self) -> object:
+return MyBackend()
+"""
+
+# ruff: noqa: S101 - a conformance suite asserts
+from __future__ import annotations
+
+import pytest
+
+from lakeward.errors import CorruptFileError, OutcomeUnknownError, SourceError
+from lakeward.hooks.backend import LeaseBackend
+from lakeward.model.leases import Failover, FailoverAction, FailoverKind, Lease
+from lakeward.model.tables import TableBucket
+from lakeward.testing.clock import FakeClock
+from lakeward.testing.lease_server import LOST_AFTER, LOST_BEFORE, REFUSED, MemoryLeaseServer
+
+DURATION_S = 60.0
+SHORTEST_S, LONGEST_S = 10.0, 7 * 86_400.0
+BUCKETS = (TableBucket(7, None, 0), TableBucket(7, None, 1), TableBucket(8, 3, 0))
+SNAPSHOTS = {bucket: number + 10 for number, bucket in enumerate(BUCKETS)}
+
+
+class LeaseBackendConformance:
+    """The suite. Every test runs the backend through the façade that the core uses, against a `MemoryLeaseServer`."""
+
+    __test__ = False
+
+    protects = True
+    """It protects snapshots. False: it never calls the server (`noop`)."""
+    releases = True
+    """`release` and `drop` reach the server. False: they do nothing, the server's expiry does it."""
+    stateful = True
+    """`serialize_state` gives bytes, and a restarted service takes its snapshots over."""
+    survives_old_server = True
+    """A server without the lease API degrades the protection. False: the error passes through."""
+
+    @pytest.fixture
+    def backend(self) -> object:
+        """Return a fresh backend (the instance, or its class)."""
+        raise NotImplementedError
+
+    @pytest.fixture
+    def hooks(self, backend: object) -> LeaseBackend:
+        """Return the backend as the core calls it."""
+        return LeaseBackend("under-test", backend)
+
+    @pytest.fixture
+    def server(self) -> MemoryLeaseServer:
+        """Return an empty lease server."""
+        return MemoryLeaseServer(FakeClock())
+
+    # --- acquire -------------------------------------------------------------------------------------------------
+
+    def test_acquire_protects_every_snapshot_under_the_id_it_was_given(
+        self, hooks: LeaseBackend, server: MemoryLeaseServer
+    ) -> None:
+        """The id is the core's: it is persisted already."""
+        answer = hooks.acquire(_lease(server), SNAPSHOTS)
+
+        assert answer.protects is self.protects
+        assert server.leases == ({"svc-1-a-1": SNAPSHOTS} if self.protects else {})
+
+    def test_acquire_says_until_when(self, hooks: LeaseBackend, server: MemoryLeaseServer) -> None:
+        """What it says may not outlive what the server holds."""
+        answer = hooks.acquire(_lease(server), SNAPSHOTS)
+
+        if not self.protects:
+            assert answer.until_s is None
+            return
+        assert answer.until_s is not None
+        assert answer.until_s <= DURATION_S
+        server.clock.advance(answer.until_s)
+        assert server.leases == {"svc-1-a-1": SNAPSHOTS}
+
+    def test_acquire_takes_the_duration_of_the_lease(self, hooks: LeaseBackend, server: MemoryLeaseServer) -> None:
+        """The configured duration wins over the backend's own."""
+        hooks.acquire(_lease(server), SNAPSHOTS)
+
+        server.clock.advance(DURATION_S + 1)
+
+        assert server.leases == {}
+
+    def test_acquire_takes_only_what_is_asked_for(self, hooks: LeaseBackend, server: MemoryLeaseServer) -> None:
+        """`lease.held` may hold more than this call is for."""
+        one = {BUCKETS[0]: 10}
+        hooks.acquire(_lease(server), one)
+
+        assert server.leases == ({"svc-1-a-1": one} if self.protects else {})
+
+    def test_acquire_again_renews(self, hooks: LeaseBackend, server: MemoryLeaseServer) -> None:
+        """The whole list is sent every third of the duration; the lease must live on."""
+        hooks.acquire(_lease(server), SNAPSHOTS)
+        for _ in range(6):
+            server.clock.advance(DURATION_S / 3)
+            hooks.acquire(_lease(server), SNAPSHOTS)
+
+        assert server.leases == ({"svc-1-a-1": SNAPSHOTS} if self.protects else {})
+
+    def test_acquire_moves_a_bucket_to_another_snapshot(self, hooks: LeaseBackend, server: MemoryLeaseServer) -> None:
+        """A lease holds one snapshot per bucket."""
+        hooks.acquire(_lease(server), {BUCKETS[0]: 1})
+        hooks.acquire(_lease(server), {BUCKETS[0]: 2})
+
+        assert server.leases == ({"svc-1-a-1": {BUCKETS[0]: 2}} if self.protects else {})
+
+    def test_acquire_under_a_new_generation_leaves_the_old_one_alone(
+        self, hooks: LeaseBackend, server: MemoryLeaseServer
+    ) -> None:
+        """The core drops the old id itself, when the new one protects everything."""
+        hooks.acquire(_lease(server), SNAPSHOTS)
+        hooks.acquire(_lease(server, generation=2), SNAPSHOTS)
+
+        expected = {"svc-1-a-1": SNAPSHOTS, "svc-1-a-2": SNAPSHOTS} if self.protects else {}
+        assert server.leases == expected
+
+    def test_a_refused_acquire_is_an_error(self, hooks: LeaseBackend, server: MemoryLeaseServer) -> None:
+        """Retry and back-off are the core's; nothing is swallowed."""
+        self._needs("protects")
+        server.script(REFUSED)
+
+        with pytest.raises(SourceError):
+            hooks.acquire(_lease(server), SNAPSHOTS)
+
+        assert len(server.calls) == 1, "the backend retried by itself"
+
+    @pytest.mark.parametrize("outcome", [LOST_BEFORE, LOST_AFTER])
+    def test_an_acquire_without_an_answer_is_unknown(
+        self, hooks: LeaseBackend, server: MemoryLeaseServer, outcome: str
+    ) -> None:
+        """Unknown is not failed."""
+        self._needs("protects")
+        server.script(outcome)
+
+        with pytest.raises(OutcomeUnknownError):
+            hooks.acquire(_lease(server), SNAPSHOTS)
+
+    def test_an_old_server_never_counts_as_protection(self, hooks: LeaseBackend, server: MemoryLeaseServer) -> None:
+        """Where there is no lease API the answer says so, or the error passes through."""
+        self._needs("protects")
+        server.old_server = True
+        if not self.survives_old_server:
+            with pytest.raises(SourceError):
+                hooks.acquire(_lease(server), SNAPSHOTS)
+            return
+
+        answer = hooks.acquire(_lease(server), SNAPSHOTS)
+        hooks.release(_lease(server), frozenset(BUCKETS))
+        hooks.drop(_lease(server))
+
+        assert not answer.protects
+        assert answer.until_s is None
+
+    # --- release and drop ----------------------------------------------------------------------------------------
+
+    def test_release_gives_back_these_buckets_and_no_other(
+        self, hooks: LeaseBackend, server: MemoryLeaseServer
+    ) -> None:
+        """The others are still being read."""
+        hooks.acquire(_lease(server), SNAPSHOTS)
+
+        hooks.release(_lease(server), frozenset(BUCKETS[:2]))
+
+        left = {BUCKETS[2]: 12} if self.releases else SNAPSHOTS
+        assert server.leases == ({"svc-1-a-1": left} if self.protects else {})
+
+    def test_releasing_twice_or_what_was_never_held_is_no_error(
+        self, hooks: LeaseBackend, server: MemoryLeaseServer
+    ) -> None:
+        """A release is repeated until it is confirmed."""
+        hooks.release(_lease(server), frozenset(BUCKETS))
+        hooks.acquire(_lease(server), SNAPSHOTS)
+        hooks.release(_lease(server), frozenset(BUCKETS))
+        hooks.release(_lease(server), frozenset(BUCKETS))
+
+        assert not self.releases or not any(server.leases.values())
+
+    def test_a_refused_release_is_an_error(self, hooks: LeaseBackend, server: MemoryLeaseServer) -> None:
+        """Otherwise the core would cross out what is still held."""
+        self._needs("protects", "releases")
+        hooks.acquire(_lease(server), SNAPSHOTS)
+        server.script(REFUSED)
+
+        with pytest.raises(SourceError):
+            hooks.release(_lease(server), frozenset(BUCKETS))
+
+    def test_drop_removes_the_whole_lease_even_if_its_books_are_empty(
+        self, hooks: LeaseBackend, server: MemoryLeaseServer
+    ) -> None:
+        """An old generation is dropped by its id alone."""
+        hooks.acquire(_lease(server), SNAPSHOTS)
+
+        hooks.drop(_lease(server, held={}))
+        hooks.drop(_lease(server, held={}))
+
+        assert server.leases == ({"svc-1-a-1": SNAPSHOTS} if self.protects and not self.releases else {})
+
+    def test_drop_leaves_other_ids_alone(self, hooks: LeaseBackend, server: MemoryLeaseServer) -> None:
+        """The new generation is being read under."""
+        hooks.acquire(_lease(server), SNAPSHOTS)
+        hooks.acquire(_lease(server, generation=2), SNAPSHOTS)
+
+        hooks.drop(_lease(server))
+
+        assert ("svc-1-a-2" in server.leases) is self.protects
+
+    def test_a_backend_that_never_releases_calls_the_server_for_nothing_else(
+        self, hooks: LeaseBackend, server: MemoryLeaseServer
+    ) -> None:
+        """What a backend says of itself is true."""
+        hooks.acquire(_lease(server), SNAPSHOTS)
+        hooks.release(_lease(server), frozenset(BUCKETS))
+        hooks.drop(_lease(server))
+
+        called = {call for call, _ in server.calls}
+        assert called == ({"acquire"} if self.protects else set()) | ({"release", "drop"} if self.releases else set())
+
+    # --- state and fail-over -------------------------------------------------------------------------------------
+
+    def test_serialize_state_calls_nothing(self, hooks: LeaseBackend, server: MemoryLeaseServer) -> None:
+        """It runs on the coordinator's thread."""
+        state = hooks.serialize_state(_lease(server))
+
+        assert server.calls == []
+        assert (state is not None) is self.stateful
+
+    def test_a_restarted_service_gets_its_lease_back(self, hooks: LeaseBackend, server: MemoryLeaseServer) -> None:
+        """Id, generation, every bucket, and the ids that were still to be dropped."""
+        lease = _lease(server, generation=3, old_ids=(("svc-1-a-2", 2),))
+        state = hooks.serialize_state(lease)
+
+        answer = hooks.on_failover(_lease(server, held={}), Failover(FailoverKind.COORDINATOR, 0, state=state))
+
+        if not self.stateful:
+            assert answer.restored is None
+            return
+        assert answer.restored is not None
+        restored = answer.restored
+        assert (restored.lease_id, restored.generation) == ("svc-1-a-3", 3)
+        assert dict(restored.held) == SNAPSHOTS
+        assert restored.old_ids == (("svc-1-a-2", 2),)
+        assert answer.action is FailoverAction.ACQUIRE
+
+    def test_state_of_many_buckets_survives(self, hooks: LeaseBackend, server: MemoryLeaseServer) -> None:
+        """A lease may hold ten thousand snapshots."""
+        self._needs("stateful")
+        held = {TableBucket(n % 3, None if n % 3 else n, n): n for n in range(10_000)}
+        state = hooks.serialize_state(_lease(server, held=held))
+
+        answer = hooks.on_failover(_lease(server, held={}), Failover(FailoverKind.COORDINATOR, 0, state=state))
+
+        assert answer.restored is not None
+        assert dict(answer.restored.held) == held
+
+    def test_a_first_start_has_nothing_to_restore(self, hooks: LeaseBackend, server: MemoryLeaseServer) -> None:
+        """No bytes, no lease."""
+        answer = hooks.on_failover(_lease(server, held={}), Failover(FailoverKind.COORDINATOR, 0))
+
+        assert answer.restored is None
+
+    @pytest.mark.parametrize("damage", [b"", b"\x00\xff not ours", b"{}"])
+    def test_foreign_state_is_an_error_and_never_guessed_at(
+        self, hooks: LeaseBackend, server: MemoryLeaseServer, damage: bytes
+    ) -> None:
+        """A wrong guess would leak the lease, or drop somebody else's."""
+        self._needs("stateful")
+
+        with pytest.raises(CorruptFileError):
+            hooks.on_failover(_lease(server, held={}), Failover(FailoverKind.COORDINATOR, 0, state=damage))
+
+    def test_cut_state_is_an_error(self, hooks: LeaseBackend, server: MemoryLeaseServer) -> None:
+        """Half of the bytes are not half of the lease."""
+        self._needs("stateful")
+        state = hooks.serialize_state(_lease(server)) or b""
+
+        for end in (1, len(state) // 2, len(state) - 1):
+            with pytest.raises(CorruptFileError):
+                hooks.on_failover(_lease(server, held={}), Failover(FailoverKind.COORDINATOR, 0, state=state[:end]))
+
+    @pytest.mark.parametrize("kind", [FailoverKind.READER, FailoverKind.JOB])
+    def test_a_failed_reader_or_job_restores_nothing(
+        self, hooks: LeaseBackend, server: MemoryLeaseServer, kind: FailoverKind
+    ) -> None:
+        """The coordinator lives, and so does its lease."""
+        hooks.acquire(_lease(server), SNAPSHOTS)
+        before = server.leases
+
+        answer = hooks.on_failover(_lease(server), Failover(kind, 1))
+
+        assert answer.restored is None
+        assert server.leases == before, "on_failover changed the lease by itself"
+
+    def test_the_default_duration_is_a_sensible_period(self, hooks: LeaseBackend) -> None:
+        """Seconds; a third of it is the pace of renewal."""
+        assert SHORTEST_S <= hooks.default_duration_s <= LONGEST_S
+
+    def _needs(self, *capabilities: str) -> None:
+        missing = [name for name in capabilities if not getattr(self, name)]
+        if missing:
+            pytest.skip(f"declared: {', '.join(f'{name} = False' for name in missing)}")
+
+
+def _lease(
+    server: MemoryLeaseServer,
+    generation: int = 1,
+    held: dict[TableBucket, int] | None = None,
+    old_ids: tuple[tuple[str, int], ...] = (),
+) -> Lease:
+    contents = SNAPSHOTS if held is None else held
+    return Lease(f"svc-1-a-{generation}", generation, DURATION_S, contents, server, old_ids=old_ids)

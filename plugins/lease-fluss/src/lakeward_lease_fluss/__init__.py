@@ -1,0 +1,1 @@
+"""A lease backend for Lakeward: one persisted lease on the source."""

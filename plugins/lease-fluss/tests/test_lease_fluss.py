@@ -1,0 +1,104 @@
+from __future__ import annotations
+
+import json
+import zlib
+from typing import TYPE_CHECKING
+
+import pytest
+
+from lakeward.errors import CorruptFileError, SourceError
+from lakeward.hooks.backend import LeaseBackend
+from lakeward.model.leases import Failover, FailoverAction, FailoverKind, Lease
+from lakeward.model.tables import TableBucket
+from lakeward.testing.lease_conformance import LeaseBackendConformance
+from lakeward.testing.lease_server import REFUSED, MemoryLeaseServer
+from lakeward_lease_fluss.backend import FlussLeases
+from lakeward_lease_fluss.state import pack, unpack
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+BUCKET = TableBucket(7, None, 0)
+
+
+class TestFlussLeases(LeaseBackendConformance):
+    __test__ = True
+
+    @pytest.fixture
+    def backend(self) -> object:
+        return FlussLeases()
+
+
+def _lease(server: MemoryLeaseServer) -> Lease:
+    return Lease("svc-1-a-4", 4, 60.0, {BUCKET: 9}, server, frozenset({TableBucket(8, 2, 1)}), (("svc-1-a-3", 3),))
+
+
+def test_it_lasts_six_hours() -> None:
+    """It lasts six hours."""
+    assert LeaseBackend("fluss", FlussLeases).default_duration_s == 6 * 3600
+
+
+def test_an_old_server_is_warned_of_once(caplog: pytest.LogCaptureFixture) -> None:
+    """An old server is warned of once."""
+    server = MemoryLeaseServer(old_server=True)
+    backend = FlussLeases()
+
+    for _ in range(3):
+        assert not backend.acquire(_lease(server), {BUCKET: 9}).protects
+        backend.release(_lease(server), frozenset({BUCKET}))
+
+    assert [record.name for record in caplog.records] == ["lakeward.lease.fluss"]
+
+
+def test_a_refusal_is_not_taken_for_an_old_server() -> None:
+    """A refusal is not taken for an old server."""
+    server = MemoryLeaseServer()
+    server.script(REFUSED)
+
+    with pytest.raises(SourceError):
+        FlussLeases().drop(_lease(server))
+
+
+def test_the_state_has_these_bytes() -> None:
+    """The state has these bytes."""
+    body = b'{"version":1,"id":"svc-1-a-4","generation":4,"held":[[7,null,0,9]],"pending":[[8,2,1]],"old":[["svc-1-a-3",3]]}'
+
+    assert pack(_lease(MemoryLeaseServer())) == b"%08x" % zlib.crc32(body) + body
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        lambda state: state.update(version=2),
+        lambda state: state.pop("version"),
+        lambda state: state.pop("held"),
+        lambda state: state.update(held=[[1, 2]]),
+        lambda state: state.update(old=7),
+    ],
+)
+def test_state_of_another_shape_or_version_is_refused(change: Callable[[dict[str, object]], object]) -> None:
+    """State of another shape or version is refused."""
+    state = json.loads(pack(_lease(MemoryLeaseServer()))[8:])
+    change(state)
+    body = json.dumps(state).encode()
+
+    with pytest.raises(CorruptFileError, match="lease state of backend 'fluss'"):
+        unpack(b"%08x" % zlib.crc32(body) + body)
+
+
+def test_every_flipped_byte_is_noticed() -> None:
+    """Every flipped byte is noticed."""
+    state = pack(_lease(MemoryLeaseServer()))
+
+    for position in range(len(state)):
+        damaged = state[:position] + bytes([state[position] ^ 1]) + state[position + 1 :]
+        with pytest.raises(CorruptFileError):
+            unpack(damaged)
+
+
+@pytest.mark.parametrize("kind", [FailoverKind.READER, FailoverKind.JOB])
+def test_a_failed_reader_or_job_keeps_the_lease(kind: FailoverKind) -> None:
+    """A failed reader or job keeps the lease."""
+    answer = FlussLeases().on_failover(_lease(MemoryLeaseServer()), Failover(kind, 1))
+
+    assert answer.action is FailoverAction.KEEP

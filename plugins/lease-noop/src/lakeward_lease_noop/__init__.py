@@ -1,0 +1,1 @@
+"""A lease backend for Lakeward: no protection."""

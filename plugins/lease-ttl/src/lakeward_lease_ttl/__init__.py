@@ -1,0 +1,1 @@
+"""A lease backend for Lakeward: short leases that run out by themselves."""

@@ -1,0 +1,44 @@
+"""The backend: short leases, renewed while they are needed; what is not renewed runs out by itself."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from lakeward.hooks.markers import hookimpl
+from lakeward.model.leases import FailoverAction, FailoverAnswer
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from lakeward.model.leases import Failover, Lease, Protection
+    from lakeward.model.tables import TableBucket
+
+
+class TtlLeases:
+    """Acquires and renews; never releases, drops or remembers. The id is fresh with each start of the service."""
+
+    default_duration_s = 600.0
+    """Short: it is how long a killed service's snapshots stay on the source's disks."""
+
+    @hookimpl
+    def acquire(self, lease: Lease, snapshots: Mapping[TableBucket, int]) -> Protection:
+        """See `LeaseSpec.acquire`."""
+        return lease.server.acquire(lease.lease_id, lease.duration_s, snapshots)
+
+    @hookimpl
+    def release(self, lease: Lease, buckets: frozenset[TableBucket]) -> None:
+        """See `LeaseSpec.release`: the server's expiry does it."""
+
+    @hookimpl
+    def drop(self, lease: Lease) -> None:
+        """See `LeaseSpec.drop`: the server's expiry does it."""
+
+    @hookimpl
+    def on_failover(self, lease: Lease, failover: Failover) -> FailoverAnswer:
+        """See `LeaseSpec.on_failover`: a new start has a new id; the old one runs out."""
+        del lease, failover
+        return FailoverAnswer(FailoverAction.KEEP)
+
+    @hookimpl
+    def serialize_state(self, lease: Lease) -> None:
+        """See `LeaseSpec.serialize_state`: nothing is kept."""
