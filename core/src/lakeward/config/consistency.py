@@ -1,0 +1,61 @@
+"""Checks that need more than one key: the service's name and the inequalities of the fence time."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from lakeward.config.entries import place
+from lakeward.errors import ConfigError
+from lakeward.model.identity import SERVICE_NAME
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from lakeward.model.settings import Settings
+
+
+def check_consistency(settings: Settings, file: Path) -> None:
+    """Check what single keys cannot tell.
+
+    Args:
+        settings: all sections, each checked by itself.
+        file: the configuration file, for errors.
+
+    Raises:
+        ConfigError: names the key to change.
+
+    Source: design, "Fence time".
+    """
+    _check_name(settings, file)
+    _check_fence(settings, file)
+    _check_renewal(settings, file)
+    _check_backoff(settings, file)
+
+
+def _check_name(settings: Settings, file: Path) -> None:
+    if not SERVICE_NAME.fullmatch(settings.service.name):
+        expected = "letters, digits, `.` and `_`, 64 at the most, a letter or digit first"
+        raise ConfigError(place(file, "service.name"), expected, settings.service.name)
+
+
+def _check_fence(settings: Settings, file: Path) -> None:
+    fence, commit = settings.service.fence_s, settings.lake.commit_timeout_s
+    heartbeat = settings.source.heartbeat_timeout_s
+    if fence + commit >= heartbeat:
+        expected = f"service.fence_s + lake.commit_timeout_s below source.heartbeat_timeout_s ({heartbeat:g} s)"
+        hint = "A commit that is under way must end before the source gives the table to somebody else."
+        found = f"{fence:g} s + {commit:g} s = {fence + commit:g} s"
+        raise ConfigError(place(file, "service.fence_s"), expected, found, hint)
+
+
+def _check_renewal(settings: Settings, file: Path) -> None:
+    renew, fence = settings.service.renew_s, settings.service.fence_s
+    if renew >= fence:
+        expected = f"less than service.fence_s ({fence:g} s), so that a renewal comes before the fence"
+        raise ConfigError(place(file, "service.renew_s"), expected, renew)
+
+
+def _check_backoff(settings: Settings, file: Path) -> None:
+    first, most = settings.service.backoff_first_s, settings.service.backoff_most_s
+    if first > most:
+        raise ConfigError(place(file, "service.backoff_first_s"), f"at most backoff_most_s ({most:g} s)", first)

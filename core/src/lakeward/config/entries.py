@@ -1,0 +1,144 @@
+"""Where values come from: a file, the environment, flags. Each gives entries; later layers win."""
+
+from __future__ import annotations
+
+import tomllib
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from lakeward.config.keys import nearest
+from lakeward.errors import ConfigError, UsageError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+    from pathlib import Path
+
+ENVIRONMENT_PREFIX = "LAKEWARD_"
+CONFIG_VARIABLE = "LAKEWARD_CONFIG"
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """One value that somebody gave.
+
+    `inner` is the name inside a key that is itself a table (`spark.conf`), empty otherwise. `is_text`: the value is
+    a text that must be parsed to the key's type. `where` names the place in errors, `origin` in `config show`.
+    """
+
+    section: str
+    key: str
+    inner: str
+    value: Any
+    is_text: bool
+    where: str
+    origin: str
+
+
+def read_document(file: Path) -> dict[str, Any]:
+    """Read a TOML file.
+
+    Args:
+        file: its path.
+
+    Returns:
+        The document, unchecked.
+
+    Raises:
+        ConfigError: there is no such file, it cannot be read, or it is no TOML (with the line).
+    """
+    try:
+        return tomllib.loads(file.read_text(encoding="utf-8"))
+    except FileNotFoundError as error:
+        hint = f"Make one with `lakeward config init {file}`, or name another with --config."
+        raise ConfigError(str(file), "a configuration file", "no such file", hint) from error
+    except (OSError, UnicodeDecodeError) as error:
+        raise ConfigError(str(file), "a readable text file (UTF-8)", str(error)) from error
+    except tomllib.TOMLDecodeError as error:
+        raise ConfigError(str(file), "TOML", str(error)) from error
+
+
+def from_document(document: Mapping[str, Any], file: Path, sections: Iterable[str]) -> list[Entry]:
+    """Take the entries of all sections but `tables`.
+
+    Args:
+        document: as `read_document` gives it.
+        file: its path, for errors and origins.
+        sections: the names of all sections.
+
+    Returns:
+        The entries, in the file's order.
+
+    Raises:
+        ConfigError: an unknown section, or a key outside any section.
+    """
+    entries: list[Entry] = []
+    for section, body in document.items():
+        if section not in set(sections):
+            expected = "a section" if isinstance(body, Mapping) else "only sections at the top level"
+            raise ConfigError(place(file, section), expected, section, nearest(section, sections))
+        if not isinstance(body, Mapping):
+            raise ConfigError(place(file, section), f"a section [{section}]", body)
+        if section != "tables":
+            entries += [_file_entry(file, section, key, value) for key, value in body.items()]
+    return entries
+
+
+def from_environment(environ: Mapping[str, str], sections: Iterable[str]) -> list[Entry]:
+    """Take the entries of all variables `LAKEWARD_SECTION__KEY` (`__NAME` after it: inside a key that is a table).
+
+    Args:
+        environ: the environment.
+        sections: the names of all sections but `tables`.
+
+    Returns:
+        The entries, ordered by name.
+
+    Raises:
+        ConfigError: the section is unknown.
+    """
+    entries: list[Entry] = []
+    for name in sorted(environ):
+        section, double, rest = name.removeprefix(ENVIRONMENT_PREFIX).lower().partition("__")
+        if not (name.startswith(ENVIRONMENT_PREFIX) and double):
+            continue
+        where = f"environment {name}"
+        if section not in set(sections):
+            raise ConfigError(where, "a section's name after LAKEWARD_", section, nearest(section, sections))
+        key, _, inner = rest.partition("__")
+        entries.append(Entry(section, key, inner.replace("__", "."), environ[name], True, where, where))
+    return entries
+
+
+def from_flags(flags: Mapping[str, object], sections: Iterable[str]) -> list[Entry]:
+    """Take the entries of flags.
+
+    Args:
+        flags: `section.key` (or `section.key.name` inside a key that is a table) to a text or a value.
+        sections: the names of all sections but `tables`.
+
+    Returns:
+        The entries, in order.
+
+    Raises:
+        UsageError: a name without a section, or an unknown section.
+    """
+    entries: list[Entry] = []
+    for name, value in flags.items():
+        section, _, rest = name.partition(".")
+        key, _, inner = rest.partition(".")
+        if section not in set(sections) or not key:
+            message = f"flag --set {name}: expected SECTION.KEY=VALUE. {nearest(section, sections)}"
+            raise UsageError(message)
+        where = f"flag --set {name}"
+        entries.append(Entry(section, key, inner, value, isinstance(value, str), where, where))
+    return entries
+
+
+def place(file: Path, key: str) -> str:
+    """Name a place in the file, for errors: `lakeward.toml: service.rounds`."""
+    return f"{file.name}: {key}"
+
+
+def _file_entry(file: Path, section: str, key: str, value: object) -> Entry:
+    return Entry(section, key, "", value, False, place(file, f"{section}.{key}"), f"file {file.name}")

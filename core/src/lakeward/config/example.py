@@ -1,0 +1,40 @@
+"""A configuration to start from."""
+
+from __future__ import annotations
+
+_STARTER = """\
+# Lakeward. All keys, their units and defaults: `lakeward config show`. Relative paths are relative to this file.
+
+[service]
+name = "{name}"            # a restart under the same name goes on where the last one stopped
+
+[source]
+type = "embedded"
+path = "store"             # the store's directory; `lakeward embedded create` makes it
+
+[lake]
+type = "iceberg"
+warehouse = "warehouse"
+
+[lease]
+backend = "fluss"          # `lakeward plugins` lists what is installed
+
+[spark]
+master = "local[2]"
+
+# [tables."db.*"]          # rules for some tables; the most specific pattern wins, key by key
+# include = true
+# freshness_s = 10.0
+"""
+
+
+def starter(name: str) -> str:
+    """Write a whole configuration file.
+
+    Args:
+        name: the service's name.
+
+    Returns:
+        TOML.
+    """
+    return _STARTER.format(name=name)

@@ -1,0 +1,74 @@
+"""Render `docs/reference/config.md` from the dataclasses that declare the keys."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+from lakeward.config.keys import Key, keys_of
+from lakeward.config.loader import PLAIN_SECTIONS, PLUGIN_SECTIONS, SECTIONS, section_keys
+from lakeward.config.values import describe
+from lakeward.hooks.discovery import load
+from lakeward.hooks.plugins import SOURCE_GROUP
+from lakeward.model.settings import TableSettings
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+_HEAD = """\
+# Configuration
+
+One TOML file, `lakeward.toml` in the current directory unless `--config` or `LAKEWARD_CONFIG` names another. An
+environment variable `LAKEWARD_SECTION__KEY` wins over the file, and a flag `--set section.key=value` over both.
+`lakeward config show` says where each value came from, `lakeward config check` tries it out without starting
+anything. Relative paths are relative to the file. `s` at the end of a key means seconds.
+
+Inside a key that is itself a table, a further `__NAME` in the variable or `.name` in the flag names the entry:
+`LAKEWARD_SPARK__CONF__SPARK__UI__PORT=4041`, `--set spark.conf.spark.ui.port=4041`.
+
+This page is generated from the code; `tests/core/config/test_config_reference.py` keeps it so.
+"""
+
+
+def render_config() -> str:
+    """Render the page.
+
+    Returns:
+        Markdown: a table for each section, the core's keys and those of the built-in source.
+    """
+    parts = [_HEAD]
+    for section in SECTIONS:
+        declared = PLUGIN_SECTIONS[section][0] if section in PLUGIN_SECTIONS else PLAIN_SECTIONS[section]
+        parts.append(_section(f"`[{section}]`", _meaning(declared), section_keys(section).values()))
+        if section == "source":
+            plugin: Any = load(SOURCE_GROUP, "embedded")
+            text = 'The further keys of `[source]` where `type = "embedded"`.'
+            parts.append(_section("`[source]` of type `embedded`", text, keys_of(plugin.options).values()))
+        if section == "lake":
+            parts.append("Further keys are those of the lake that `type` names; its package documents them.\n")
+    parts.append(_section('`[tables."db.*"]`', _meaning(TableSettings), keys_of(TableSettings).values()))
+    return "\n".join(parts)
+
+
+def _meaning(declared: type[Any]) -> str:
+    _, _, meaning = (declared.__doc__ or "").partition(": ")
+    return meaning[:1].upper() + meaning[1:]
+
+
+def _section(title: str, text: str, keys: Iterable[Key]) -> str:
+    rows = [f"| `{key.name}` | {describe(key)} | {_default(key)} | {key.description} |" for key in keys]
+    head = ["| key | expected | default | meaning |", "|---|---|---|---|"]
+    return "\n".join([f"## {title}", "", text, "", *head, *rows, ""])
+
+
+def _default(key: Key) -> str:
+    if key.required:
+        return "none: must be given"
+    value = key.default
+    if value is None or (isinstance(value, tuple | Mapping | str) and not value):
+        return "unset" if value is None else "empty"
+    if isinstance(value, bool):
+        return f"`{str(value).lower()}`"
+    if isinstance(value, float):
+        return f"`{value:g}`"
+    return f'`"{value}"`' if isinstance(value, str) else f"`{value}`"

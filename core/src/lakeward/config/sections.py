@@ -1,0 +1,119 @@
+"""Fill one section from entries: unknown keys, types, ranges, missing keys, relative paths."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from lakeward.config.entries import Entry
+from lakeward.config.keys import Key, keys_of, nearest
+from lakeward.config.values import check, is_mapping, parse
+from lakeward.errors import ConfigError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+
+DEFAULT = "default"
+
+
+@dataclass(slots=True)
+class Filled:
+    """The values of one section (defaults left out, but for paths), and where each key's value came from."""
+
+    values: dict[str, Any] = field(default_factory=dict)
+    origins: dict[str, str] = field(default_factory=dict)
+
+
+def fill(section: str, keys: Mapping[str, Key], entries: Iterable[Entry], base: Path) -> Filled:
+    """Check entries and merge them; a later entry wins over an earlier one.
+
+    Args:
+        section: the section's name.
+        keys: the keys that it has.
+        entries: entries of this section, weakest layer first.
+        base: directory that relative paths are relative to.
+
+    Returns:
+        The given values and the absolute defaults of path keys, and the origin of every key.
+
+    Raises:
+        ConfigError: an unknown key, a wrong value, or a required key that nobody gave.
+    """
+    filled = Filled(origins={f"{section}.{name}": DEFAULT for name, key in keys.items() if not key.required})
+    for entry in entries:
+        if entry.key not in keys:
+            raise ConfigError(entry.where, f"a key of [{section}]", entry.key, nearest(entry.key, keys))
+        _take(filled, keys[entry.key], entry)
+    for key in keys.values():
+        _complete(filled, section, key, base)
+    return filled
+
+
+def build_options(options_type: type[Any], mapping: Mapping[str, Any], section: str, base: Path | None = None) -> Any:  # noqa: ANN401 - an instance of `options_type`
+    """Make a plugin's options from a mapping, with the same checks as a section of the file.
+
+    Args:
+        options_type: the plugin's dataclass; a field with `metadata["path"]` is made absolute.
+        mapping: key to value, as TOML gives them.
+        section: the section's name, for errors.
+        base: directory that relative paths are relative to; None: the current one.
+
+    Returns:
+        An instance of `options_type`.
+
+    Raises:
+        ConfigError: an unknown key, a wrong value, or a required key is missing.
+    """
+    entries = [Entry(section, key, "", value, False, f"{section}.{key}", section) for key, value in mapping.items()]
+    return options_type(**fill(section, keys_of(options_type), entries, base or Path.cwd()).values)
+
+
+def _take(filled: Filled, key: Key, entry: Entry) -> None:
+    dotted = f"{entry.section}.{key.name}"
+    if entry.inner:
+        _take_inner(filled, key, entry, dotted)
+        return
+    read = parse if entry.is_text else check
+    value = read(entry.where, key, entry.value)
+    if is_mapping(key.annotation):
+        _forget_inner(filled, dotted)
+        filled.origins.update({f"{dotted}.{name}": entry.origin for name in value})
+    filled.values[key.name] = value
+    filled.origins[dotted] = entry.origin
+
+
+def _take_inner(filled: Filled, key: Key, entry: Entry, dotted: str) -> None:
+    if not is_mapping(key.annotation):
+        raise ConfigError(entry.where, f"no name below {dotted}", entry.inner)
+    given = check(entry.where, key, {entry.inner: entry.value})
+    filled.values[key.name] = {**filled.values.get(key.name, {}), **given}
+    filled.origins[f"{dotted}.{entry.inner}"] = entry.origin
+
+
+def _forget_inner(filled: Filled, dotted: str) -> None:
+    for name in [name for name in filled.origins if name.startswith(f"{dotted}.")]:
+        del filled.origins[name]
+
+
+def _complete(filled: Filled, section: str, key: Key, base: Path) -> None:
+    if key.name not in filled.values and key.required:
+        dotted = f"{section}.{key.name}"
+        raise ConfigError(dotted, key.description or "a value", None, "It has no default.")
+    if is_path(key, filled.values):
+        value = filled.values.get(key.name, key.default)
+        filled.values[key.name] = _absolute(value, base)
+
+
+def is_path(key: Key, given: Mapping[str, Any]) -> bool:
+    """Say whether a key's value is a path; `metadata["path"]` is true, or asks the section's given values."""
+    declared = key.metadata.get("path", False)
+    return bool(declared(given) if callable(declared) else declared)
+
+
+def _absolute(value: Any, base: Path) -> Any:  # noqa: ANN401 - gives back the type it got
+    """Make a path absolute; a URI, an empty text and None stay as they are."""
+    if not isinstance(value, str | Path) or not str(value) or "://" in str(value):
+        return value
+    absolute = base / Path(value).expanduser()
+    return absolute if isinstance(value, Path) else str(absolute)

@@ -1,0 +1,86 @@
+"""A source and a lake of an installed distribution, and a configuration file that names them."""
+
+from __future__ import annotations
+
+import textwrap
+from typing import TYPE_CHECKING
+
+import pytest
+
+from lakeward.config.loader import Loaded, load_config
+from lakeward.hooks import discovery
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Mapping
+    from pathlib import Path
+
+_MODULE = """
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PondOptions:
+    path: str = field(metadata={"description": "Where the pond lies.", "path": True})
+    cache: str = field(default="cache", metadata={"path": True})
+    depth_m: float = field(default=2.0, metadata={"above": 0})
+    password: str = field(default="", metadata={"secret": True})
+    names: tuple[str, ...] = ()
+    properties: Mapping[str, str] = field(default_factory=dict)
+    extra: Mapping[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MarshOptions:
+    kind: str = field(default="file", metadata={"allowed": ("file", "rest")})
+    warehouse: str = field(default="", metadata={"path": lambda given: given.get("kind") != "rest"})
+    commit_timeout_s: float = 1.0
+
+
+class PondPlugin:
+    options = PondOptions
+
+
+class MarshPlugin:
+    options = MarshOptions
+"""
+_MINIMAL = """
+[source]
+type = "pond"
+path = "water"
+[lake]
+type = "marsh"
+"""
+
+
+@pytest.fixture
+def pond(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """Install a source `pond` and a lake `marsh`."""
+    site = tmp_path / "site"
+    info = site / "pond_of_tests-1.2.dist-info"
+    info.mkdir(parents=True)
+    (site / "pond_of_tests.py").write_text(_MODULE, encoding="utf-8")
+    (info / "METADATA").write_text("Metadata-Version: 2.1\nName: pond-of-tests\nVersion: 1.2\n", encoding="utf-8")
+    points = "[lakeward.source]\npond = pond_of_tests:PondPlugin\n[lakeward.lake]\nmarsh = pond_of_tests:MarshPlugin\n"
+    (info / "entry_points.txt").write_text(points, encoding="utf-8")
+    monkeypatch.syspath_prepend(str(site))
+    discovery.forget()
+    yield
+    discovery.forget()
+
+
+@pytest.fixture
+def load(pond: None, tmp_path: Path) -> Callable[..., Loaded]:
+    """Load a configuration made of the least that is needed and some more TOML."""
+
+    def loader(
+        more: str = "", environ: Mapping[str, str] | None = None, flags: Mapping[str, object] | None = None
+    ) -> Loaded:
+        file = tmp_path / "lakeward.toml"
+        file.write_text(_MINIMAL + textwrap.dedent(more), encoding="utf-8")
+        return load_config(file, environ or {}, flags)
+
+    return loader

@@ -1,0 +1,57 @@
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+
+from lakeward.config.tables import table_rules
+from lakeward.model.settings import TableSettings
+from lakeward.model.tables import TablePath
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from lakeward.config.loader import Loaded
+
+    Load = Callable[..., Loaded]
+
+FLIGHTS = TablePath("nyc", "flights")
+
+
+def test_a_table_that_no_pattern_matches_has_the_defaults(load: Load) -> None:
+    rules = table_rules(load('[tables."other.*"]\ninclude = false'), FLIGHTS)
+    assert (rules.settings, rules.pattern) == (TableSettings(), None)
+
+
+@pytest.mark.parametrize("pattern", ["nyc.*", "*.*", "*.flights", "n?c.fl*", "nyc.flights"])
+def test_a_pattern_matches_names_of_database_and_table(load: Load, pattern: str) -> None:
+    rules = table_rules(load(f'[tables."{pattern}"]\ninclude = false'), FLIGHTS)
+    assert (rules.settings.include, rules.pattern) == (False, pattern)
+
+
+@pytest.mark.parametrize("pattern", ["nyc.flight", "ny.*", "NYC.*", "*.f"])
+def test_a_pattern_matches_whole_names_only(load: Load, pattern: str) -> None:
+    assert table_rules(load(f'[tables."{pattern}"]\ninclude = false'), FLIGHTS).settings.include
+
+
+def test_the_most_specific_pattern_wins_key_by_key(load: Load) -> None:
+    loaded = load(
+        """
+        [tables."nyc.flights"]
+        cut_rows = 7
+        [tables."nyc.*"]
+        freshness_s = 5
+        cut_rows = 6
+        [tables."*.*"]
+        include = false
+        freshness_s = 9
+        """
+    )
+    rules = table_rules(loaded, FLIGHTS)
+    assert rules.pattern == "nyc.flights"
+    assert rules.settings == TableSettings(include=False, freshness_s=5.0, cut_rows=7)
+
+
+def test_a_default_that_is_stated_wins_over_a_wider_pattern(load: Load) -> None:
+    loaded = load('[tables."nyc.*"]\ninclude = false\n[tables."nyc.flights"]\ninclude = true')
+    assert table_rules(loaded, FLIGHTS).settings.include
