@@ -1,0 +1,111 @@
+"""The control file: what commands of other processes ask of a running service, which reads it each second."""
+
+from __future__ import annotations
+
+import fcntl
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from lakeward.errors import CorruptFileError, StorageError
+from lakeward.observe.files import replace_file, service_folder
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+    from lakeward.model.tables import TablePath
+
+CONTROL_FILE = "control.json"
+VERSION = 1
+
+
+@dataclass(frozen=True, slots=True)
+class Control:
+    """What is asked of the service. `paused` are tables (`db.table`) that no round may be started on."""
+
+    paused: frozenset[str] = frozenset()
+
+
+class _Document(msgspec.Struct, forbid_unknown_fields=True):
+    version: int
+    paused: list[str]
+
+
+def read_control(root: str, service: str) -> Control:
+    """Read what is asked of a service.
+
+    Args:
+        root: the state root, on this machine.
+        service: the service's name.
+
+    Returns:
+        The requests; none where there is no file.
+
+    Raises:
+        CorruptFileError: the file is damaged or of another version.
+        StorageError: it cannot be read, or the root is not on this machine.
+    """
+    path = service_folder(root, service) / CONTROL_FILE
+    try:
+        document = msgspec.json.decode(path.read_bytes(), type=_Document)
+    except FileNotFoundError:
+        return Control()
+    except OSError as error:
+        message = f"{path}: cannot be read ({error.strerror or error})"
+        raise StorageError(message) from error
+    except msgspec.MsgspecError as error:
+        raise CorruptFileError(str(path), "a control file", str(error)) from error
+    if document.version != VERSION:
+        raise CorruptFileError(str(path), f"version {VERSION}", document.version)
+    return Control(frozenset(document.paused))
+
+
+def pause(root: str, service: str, table: TablePath) -> bool:
+    """Ask that no round be started on a table; it stays so until `resume`, over restarts.
+
+    Args:
+        root: the state root, on this machine.
+        service: the service's name.
+        table: which one.
+
+    Returns:
+        False where it was paused already.
+
+    Raises:
+        CorruptFileError, StorageError: as `read_control`.
+    """
+    return _change(root, service, table, paused=True)
+
+
+def resume(root: str, service: str, table: TablePath) -> bool:
+    """Take a pause back; arguments, result (False: it was not paused) and errors as `pause`."""
+    return _change(root, service, table, paused=False)
+
+
+def _change(root: str, service: str, table: TablePath, *, paused: bool) -> bool:
+    folder = service_folder(root, service)
+    with _locked(folder):
+        before = read_control(root, service).paused
+        after = before | {str(table)} if paused else before - {str(table)}
+        if after == before:
+            return False
+        content = msgspec.json.encode(_Document(VERSION, sorted(after)))
+        replace_file(folder / CONTROL_FILE, content)
+        return True
+
+
+@contextmanager
+def _locked(folder: Path) -> Iterator[None]:
+    """Keep two commands from losing each other's request; the reader needs no lock."""
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        lock = (folder / "control.lock").open("wb")
+    except OSError as error:
+        message = f"{folder}: cannot be written ({error.strerror or error})"
+        raise StorageError(message) from error
+    with lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        yield

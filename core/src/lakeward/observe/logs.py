@@ -1,0 +1,89 @@
+"""Logs: structlog and the standard library's loggers through one handler, as text or JSON lines on standard error."""
+
+from __future__ import annotations
+
+import logging
+import sys
+from typing import TYPE_CHECKING, Any
+
+import structlog
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from structlog.typing import Processor
+
+QUIETED = ("py4j", "pyiceberg", "pyspark", "fsspec", "sqlalchemy", "urllib3", "asyncio")
+"""Libraries whose own words are of no use to an operator below a warning."""
+
+
+class _StandardError:
+    """Standard error as it is at the moment of writing: a live display or a test may have replaced it."""
+
+    def write(self, text: str) -> int:
+        return sys.stderr.write(text)
+
+    def flush(self) -> None:
+        sys.stderr.flush()
+
+
+class _Handler(logging.StreamHandler[_StandardError]):
+    """Ours, so that a second set-up can take the first one's away."""
+
+
+def setup_logs(form: str, level: str) -> None:
+    """Send all logs of this process to standard error; calling it again replaces the earlier setting.
+
+    Args:
+        form: `text`, or `json` for one object on each line.
+        level: `debug`, `info`, `warning` or `error`.
+    """
+    handler = _Handler(_StandardError())
+    handler.setFormatter(_formatter(form))
+    root = logging.getLogger()
+    root.handlers = [kept for kept in root.handlers if not isinstance(kept, _Handler)]
+    root.addHandler(handler)
+    root.setLevel(level.upper())
+    _quiet(level)
+    structlog.configure(
+        processors=[
+            structlog.stdlib.filter_by_level,
+            *_shared(),
+            structlog.stdlib.PositionalArgumentsFormatter(),
+            structlog.stdlib.ProcessorFormatter.wrap_for_formatter,
+        ],
+        logger_factory=structlog.stdlib.LoggerFactory(),
+        wrapper_class=structlog.stdlib.BoundLogger,
+        cache_logger_on_first_use=False,
+    )
+
+
+def _quiet(level: str) -> None:
+    for name in QUIETED:
+        logging.getLogger(name).setLevel(max(logging.WARNING, logging.getLevelName(level.upper())))
+    # Its server thread logs each connection that a dying driver breaks off as an error, with a traceback.
+    logging.getLogger("py4j").setLevel(logging.CRITICAL)
+
+
+def _shared() -> Sequence[Processor]:
+    return (
+        structlog.contextvars.merge_contextvars,
+        structlog.stdlib.add_logger_name,
+        structlog.stdlib.add_log_level,
+        structlog.processors.TimeStamper(fmt="iso", utc=True, key="time"),
+    )
+
+
+def _formatter(form: str) -> logging.Formatter:
+    last: list[Any]
+    if form == "json":
+        last = [structlog.processors.format_exc_info, structlog.processors.JSONRenderer(default=str)]
+    else:
+        plain = structlog.dev.plain_traceback
+        last = [
+            structlog.dev.ConsoleRenderer(
+                colors=sys.stderr.isatty(), exception_formatter=plain, timestamp_key="time", pad_event_to=0
+            )
+        ]
+    remove = structlog.stdlib.ProcessorFormatter.remove_processors_meta
+    return structlog.stdlib.ProcessorFormatter(foreign_pre_chain=list(_shared()), processors=[remove, *last])

@@ -1,0 +1,46 @@
+"""Numbers and times as people read them."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+
+_MINUTE_S = 60
+_HOUR_S = 3600
+_DAY_S = 86400
+
+
+def clock_time(wall_ms: int) -> str:
+    """Write a moment as local time of day: `12:03:07`."""
+    return _local(wall_ms).strftime("%H:%M:%S")
+
+
+def date_time(wall_ms: int) -> str:
+    """Write a moment as local date and time: `2026-11-21 12:03:07`."""
+    return _local(wall_ms).strftime("%Y-%m-%d %H:%M:%S")
+
+
+def seconds(value: float | None) -> str:
+    """Write a duration: `0.4 s`, `12 s`, `3 min 5 s`, `2 h 10 min`, `3 d 4 h`; unknown is `?`."""
+    if value is None:
+        return "?"
+    if value < 10:  # noqa: PLR2004 - below ten seconds the tenths tell something
+        return f"{value:.1f} s"
+    whole = round(value)
+    if whole < _MINUTE_S:
+        return f"{whole} s"
+    if whole < _HOUR_S:
+        return f"{whole // _MINUTE_S} min {whole % _MINUTE_S} s"
+    if whole < _DAY_S:
+        return f"{whole // _HOUR_S} h {whole % _HOUR_S // _MINUTE_S} min"
+    return f"{whole // _DAY_S} d {whole % _DAY_S // _HOUR_S} h"
+
+
+def count(value: float | None, one: str = "", many: str = "") -> str:
+    """Write a number with its noun: `1 row`, `12,345 rows`; unknown is `?`."""
+    number = "?" if value is None else f"{value:,.0f}"
+    noun = one if value == 1 else (many or (one and f"{one}s"))
+    return f"{number} {noun}".rstrip()
+
+
+def _local(wall_ms: int) -> datetime:
+    return datetime.fromtimestamp(wall_ms / 1000, tz=UTC).astimezone()
