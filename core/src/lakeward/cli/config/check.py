@@ -1,0 +1,17 @@
+"""`lakeward config check`."""
+
+from __future__ import annotations
+
+import click
+
+from lakeward.cli.checks import show_checks
+from lakeward.cli.invocation import Invocation, pass_invocation, with_common_options
+from lakeward.container import check as build
+
+
+@click.command("check")
+@with_common_options
+@pass_invocation
+def check(invocation: Invocation) -> int:
+    """Build everything that the configuration names, without starting it; exit code 1 if something does not fit."""
+    return show_checks(invocation, build(invocation.load()))

@@ -1,0 +1,124 @@
+"""`lakeward doctor`: what would keep a service from running."""
+
+from __future__ import annotations
+
+import os
+import socket
+import sys
+from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from lakeward.cli.checks import Check, show_checks
+from lakeward.cli.invocation import Invocation, pass_invocation, with_common_options
+from lakeward.config.keys import keys_of
+from lakeward.config.sections import is_path
+from lakeward.errors import LakewardError
+from lakeward.hooks.discovery import load
+from lakeward.hooks.plugins import LEASE_GROUP, WRAPPER_GROUP
+from lakeward.observe.files import is_local
+from lakeward.spark.java import find_java
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from lakeward.config.loader import Loaded
+
+
+@click.command("doctor")
+@with_common_options
+@pass_invocation
+def doctor(invocation: Invocation) -> int:
+    """Look at Python, Java, Spark, plugins, directories and port; exit code 1 if something is missing.
+
+    Works without a configuration too, and then says so.
+    """
+    return show_checks(invocation, [*_machine(), *_configured(invocation)])
+
+
+def _machine() -> Iterator[Check]:
+    yield "python", True, f"{sys.version.split()[0]} ({sys.executable})"
+    yield _java()
+    yield _spark()
+
+
+def _java() -> Check:
+    try:
+        java = find_java()
+    except LakewardError as error:
+        return "java", False, str(error)
+    return "java", True, f"version {java.version}, {java.origin} ({java.path})"
+
+
+def _spark() -> Check:
+    try:
+        return "pyspark", True, f"version {version('pyspark')}"
+    except PackageNotFoundError:
+        return "pyspark", False, "expected an installed package, found none: pip install pyspark"
+
+
+def _configured(invocation: Invocation) -> Iterator[Check]:
+    try:
+        loaded = invocation.load()
+    except LakewardError as error:
+        yield "configuration", False, str(error)
+        return
+    yield "configuration", True, f"{loaded.file}: service {loaded.settings.service.name}"
+    yield "source", True, f"plugin {loaded.settings.source.type!r} is installed"
+    yield "lake", True, f"plugin {loaded.settings.lake.type!r} is installed"
+    yield _plugin("lease backend", LEASE_GROUP, loaded.settings.lease.backend)
+    for wrapper in loaded.settings.lease.wrappers:
+        yield _plugin("lease wrapper", WRAPPER_GROUP, wrapper)
+    yield from _directories(loaded)
+    yield _port(loaded)
+
+
+def _plugin(what: str, group: str, name: str) -> Check:
+    try:
+        load(group, name)
+    except LakewardError as error:
+        return what, False, str(error)
+    return what, True, f"plugin {name!r} is installed"
+
+
+def _directories(loaded: Loaded) -> Iterator[Check]:
+    yield _writable("state directory", loaded.settings.checkpoint.root)
+    for name, value in _paths(loaded.lake_options):
+        yield _writable(f"lake.{name}", value)
+    for name, value in _paths(loaded.source_options):
+        yield _writable(f"source.{name}", value)
+
+
+def _paths(options: Any) -> Iterator[tuple[str, str]]:  # noqa: ANN401 - a plugin's options
+    keys = keys_of(type(options))
+    values = {name: getattr(options, name) for name in keys}
+    for name, key in keys.items():
+        if is_path(key, values) and values[name]:
+            yield name, str(values[name])
+
+
+def _writable(what: str, place: str) -> Check:
+    if not is_local(place):
+        return what, True, f"{place} is not on this machine; not looked at"
+    path = Path(place)
+    existing = next(parent for parent in (path, *path.parents) if parent.exists())
+    if not existing.is_dir():
+        return what, False, f"{path}: expected a directory, but {existing} is a file"
+    if not os.access(existing, os.W_OK | os.X_OK):
+        return what, False, f"{path}: expected a writable directory, but {existing} cannot be written"
+    return what, True, f"{path} is writable" if existing == path else f"{path} is made at the start"
+
+
+def _port(loaded: Loaded) -> Check:
+    port = loaded.settings.service.port
+    if not port:
+        return "port", True, "any free one"
+    with socket.socket() as probe:
+        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            probe.bind((loaded.settings.service.host, port))
+        except OSError as error:
+            return "port", False, f"service.port {port}: expected a free port, found: {error.strerror or error}"
+    return "port", True, f"{port} is free"

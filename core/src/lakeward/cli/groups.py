@@ -1,0 +1,92 @@
+"""Groups that import a command only when it is called: `lakeward --help` answers at once."""
+
+from __future__ import annotations
+
+import difflib
+import importlib
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from lakeward.cli.invocation import with_common_options
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+
+@dataclass(frozen=True, slots=True)
+class Lazy:
+    """Where a command lies, and its line in the list of commands."""
+
+    module: str
+    attribute: str
+    summary: str
+
+
+class LazyGroup(click.Group):
+    """A group of commands that are imported on demand; one may stand for the group itself.
+
+    Its methods override click's, with click's arguments (`typing.override` comes with Python 3.12 only).
+    """
+
+    def __init__(self, name: str, lazy: Mapping[str, Lazy], *, default: str | None = None, **attributes: Any) -> None:  # noqa: ANN401 - click's own
+        """Name the commands.
+
+        Args:
+            name: the group's name.
+            lazy: command name to its place.
+            default: the command that is meant where none is named; None: help is shown.
+            attributes: passed on to click.
+        """
+        super().__init__(name, no_args_is_help=default is None, **attributes)
+        self._lazy = lazy
+        self._default = default
+
+    def list_commands(self, ctx: click.Context) -> list[str]:  # type: ignore[explicit-override]  # noqa: ARG002
+        """Return all names, in the order they were given."""
+        return list(self._lazy)
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:  # type: ignore[explicit-override]  # noqa: ARG002
+        """Import a command; None where there is none of that name."""
+        lazy = self._lazy.get(cmd_name)
+        if lazy is None:
+            return None
+        command = getattr(importlib.import_module(lazy.module), lazy.attribute)
+        assert isinstance(command, click.Command)  # noqa: S101 - our own table of commands names it
+        return command
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:  # type: ignore[explicit-override]
+        """Put the default command in where none is named."""
+        asks_for_help = bool(args) and args[0] in ctx.help_option_names
+        if self._default is not None and not asks_for_help and not any(word in self._lazy for word in args):
+            args = [self._default, *args]
+        return super().parse_args(ctx, args)
+
+    def resolve_command(  # type: ignore[explicit-override]
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        """Find the named command; an unknown one is answered with the nearest name."""
+        if args and args[0] not in self._lazy:
+            close = difflib.get_close_matches(args[0], self._lazy, n=1)
+            hint = f" Did you mean {close[0]!r}?" if close else f" Known: {', '.join(self._lazy)}."
+            ctx.fail(f"No such command {args[0]!r}.{hint}")
+        return super().resolve_command(ctx, args)
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:  # type: ignore[explicit-override]  # noqa: ARG002
+        """List the commands by their summaries, without importing them."""
+        with formatter.section("Commands"):
+            formatter.write_dl([(name, lazy.summary) for name, lazy in self._lazy.items()])
+
+
+def command_group(name: str, help_text: str, lazy: Mapping[str, Lazy], default: str | None = None) -> LazyGroup:
+    """Make a group that takes the common options.
+
+    Args:
+        name: the group's name.
+        help_text: what `--help` says first.
+        lazy: command name to its place.
+        default: the command that is meant where none is named.
+    """
+    group = LazyGroup(name, lazy, default=default, help=help_text)
+    return with_common_options(group)

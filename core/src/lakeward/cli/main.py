@@ -1,0 +1,108 @@
+"""The command `lakeward`: finds the command, and turns errors into one line and an exit code."""
+
+from __future__ import annotations
+
+import sys
+import traceback
+from typing import TYPE_CHECKING
+
+import click
+
+from lakeward.cli.groups import Lazy, command_group
+from lakeward.cli.invocation import Invocation
+from lakeward.cli.output import as_json
+from lakeward.errors import EXIT_FAILED, EXIT_USAGE, LakewardError
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+EXIT_INTERRUPTED = 130
+
+_HELP = """Tier streaming tables into lakehouse tables on Spark: leased, exactly once, resumable.
+
+Exit codes: 0 done, 1 failed, 2 wrong usage or configuration, 3 outcome unknown, 130 interrupted."""
+
+COMMANDS = {
+    "demo": Lazy("lakeward.cli.demo", "demo", "Watch it work: a table of flights reaches Iceberg."),
+    "run": Lazy("lakeward.cli.run", "run", "Tier tables until told to stop, or once."),
+    "tables": Lazy("lakeward.cli.tables", "tables", "Show where each table stands; pause, resume, tier now."),
+    "leases": Lazy("lakeward.cli.leases", "leases", "Show which snapshots are held; drop a lease."),
+    "embedded": Lazy("lakeward.cli.embedded", "embedded", "Make, fill and look after a built-in store."),
+    "plugins": Lazy("lakeward.cli.plugins", "plugins", "Show what is installed; start a lease backend."),
+    "config": Lazy("lakeward.cli.config", "config", "Show, check or start a configuration."),
+    "doctor": Lazy("lakeward.cli.doctor", "doctor", "Look for what would keep a service from running."),
+}
+
+lakeward = command_group("lakeward", _HELP, COMMANDS)
+click.version_option(package_name="lakeward", prog_name="lakeward")(lakeward)
+
+
+def main(arguments: Sequence[str] | None = None) -> None:
+    """Run the command line and leave the process with its exit code.
+
+    Args:
+        arguments: words after `lakeward`; None: those of the process.
+    """
+    sys.exit(run(arguments))
+
+
+def run(arguments: Sequence[str] | None = None) -> int:
+    """Run the command line.
+
+    Args:
+        arguments: words after `lakeward`; None: those of the process.
+
+    Returns:
+        The exit code: 0 done, 1 failed, 2 usage, 3 outcome unknown, 130 interrupted.
+    """
+    invocation = Invocation()
+    try:
+        result = lakeward.main(args=arguments, prog_name="lakeward", standalone_mode=False, obj=invocation)
+    except click.ClickException as error:
+        return _click_error(invocation, error)
+    except (click.Abort, KeyboardInterrupt):
+        click.echo("interrupted", err=True)
+        return EXIT_INTERRUPTED
+    except LakewardError as error:
+        return _known_error(invocation, error)
+    except Exception as error:  # noqa: BLE001 - the last one to see it: said in one line, or with its traceback
+        return _internal_error(invocation, error)
+    return result if isinstance(result, int) else 0
+
+
+def _known_error(invocation: Invocation, error: LakewardError) -> int:
+    _trace(invocation, error)
+    _tell(invocation, error.code, str(error), error.exit_code)
+    return error.exit_code
+
+
+def _click_error(invocation: Invocation, error: click.ClickException) -> int:
+    hint = ""
+    if isinstance(error, click.UsageError) and error.ctx is not None:
+        hint = f" See `{error.ctx.command_path} --help`."
+    _tell(invocation, "LW-100", f"{error.format_message()}{hint}", EXIT_USAGE)
+    return EXIT_USAGE
+
+
+def _internal_error(invocation: Invocation, error: Exception) -> int:
+    _trace(invocation, error)
+    message = f"internal error: {type(error).__name__}: {_first_line(error)}"
+    again = "" if invocation.debug else "; run again with --debug for the traceback"
+    _tell(invocation, "LW-000", f"{message}{again}", EXIT_FAILED)
+    return EXIT_FAILED
+
+
+def _tell(invocation: Invocation, code: str, message: str, exit_code: int) -> None:
+    click.echo(f"error[{code}]: {message}", err=True)
+    if invocation.form == "json":
+        click.echo(as_json({"error": {"code": code, "message": message, "exit_code": exit_code}}))
+
+
+def _trace(invocation: Invocation, error: Exception) -> None:
+    if invocation.debug:
+        click.echo("".join(traceback.format_exception(error)), err=True, nl=False)
+
+
+def _first_line(error: Exception) -> str:
+    lines = str(error).splitlines()
+    return lines[0] if lines else "no message"

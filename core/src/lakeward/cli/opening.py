@@ -1,0 +1,52 @@
+"""Open the configured source, lake and lease backend for one command."""
+
+from __future__ import annotations
+
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any
+
+from lakeward.clock import SystemClock
+from lakeward.hooks.discovery import load
+from lakeward.hooks.plugins import LAKE_GROUP, SOURCE_GROUP
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from lakeward.config.loader import Loaded
+    from lakeward.ports import Lake, Source
+
+
+@contextmanager
+def opened_source(loaded: Loaded) -> Iterator[Source]:
+    """Open the configured source, and close it at the end.
+
+    Args:
+        loaded: the configuration.
+
+    Raises:
+        ConfigError, SourceError: as the plugin's `open`.
+    """
+    plugin: Any = load(SOURCE_GROUP, loaded.settings.source.type)
+    source: Source = plugin.open(loaded.source_options, SystemClock())
+    try:
+        yield source
+    finally:
+        source.close()
+
+
+@contextmanager
+def opened_lake(loaded: Loaded) -> Iterator[Lake]:
+    """Open the configured lake, and close it at the end.
+
+    Args:
+        loaded: the configuration.
+
+    Raises:
+        ConfigError, StorageError: as the plugin's `open`.
+    """
+    plugin: Any = load(LAKE_GROUP, loaded.settings.lake.type)
+    lake: Lake = plugin.open(loaded.lake_options, SystemClock())
+    try:
+        yield lake
+    finally:
+        lake.close()

@@ -1,0 +1,12 @@
+"""`lakeward plugins`: sources, lakes, lease backends and wrappers."""
+
+from __future__ import annotations
+
+from lakeward.cli.groups import Lazy, command_group
+
+COMMANDS = {
+    "list": Lazy("lakeward.cli.plugins.listing", "listing", "Show what is installed (the default)."),
+    "new": Lazy("lakeward.cli.plugins.new", "new", "Write a lease backend to start from."),
+}
+
+plugins = command_group("plugins", "Show what is installed; start a lease backend.", COMMANDS, default="list")

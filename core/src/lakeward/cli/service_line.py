@@ -1,0 +1,71 @@
+"""What a command says about the service: does it run, and since when has it been silent."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from lakeward.clock import SystemClock
+from lakeward.model.status import ServiceReport
+from lakeward.observe import status_file
+from lakeward.observe.files import is_local
+from lakeward.observe.words import date_time
+
+if TYPE_CHECKING:
+    from lakeward.config.loader import Loaded
+
+
+@dataclass(frozen=True, slots=True)
+class ServiceSeen:
+    """The service as its status file shows it. `report` is None where it has never run here."""
+
+    name: str
+    running: bool
+    sentence: str
+    report: ServiceReport | None
+
+    def document(self) -> dict[str, object]:
+        """Return what JSON gets."""
+        report = self.report
+        return {
+            "name": self.name,
+            "running": self.running,
+            "sentence": self.sentence,
+            "state": None if report is None else report.state,
+            "pid": None if report is None else report.pid,
+            "incarnation": None if report is None else report.incarnation,
+            "written_ms": None if report is None else report.written_ms,
+            "spark_ui": None if report is None else report.spark_ui,
+        }
+
+
+def see_service(loaded: Loaded) -> ServiceSeen:
+    """Look at the status file.
+
+    Args:
+        loaded: the configuration.
+
+    Returns:
+        What is known of the service.
+
+    Raises:
+        CorruptFileError: the status file is damaged.
+    """
+    name, root = loaded.settings.service.name, loaded.settings.checkpoint.root
+    report = status_file.read(root, name) if is_local(root) else None
+    if report is None:
+        return ServiceSeen(name, False, "has never run here", None)
+    running = status_file.is_running(report, SystemClock().wall_ms())
+    return ServiceSeen(name, running, _sentence(report, running=running), report)
+
+
+def _sentence(report: ServiceReport, *, running: bool) -> str:
+    when = date_time(report.written_ms)
+    if running:
+        ui = f", Spark UI {report.spark_ui}" if report.spark_ui else ""
+        return f"{report.state}, process {report.pid}{ui}"
+    if report.state == "stopped":
+        return f"stopped at {when}"
+    if status_file.process_lives(report.pid):
+        return f"silent since {when}: process {report.pid} hangs, or is another program by now"
+    return f"died: process {report.pid} is gone; it last reported at {when}"

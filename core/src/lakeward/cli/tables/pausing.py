@@ -1,0 +1,43 @@
+"""`lakeward tables pause` and `resume`."""
+
+from __future__ import annotations
+
+import click
+
+from lakeward.cli.invocation import Invocation, pass_invocation, with_common_options
+from lakeward.cli.opening import opened_source
+from lakeward.cli.service_line import see_service
+from lakeward.model.tables import TablePath
+from lakeward.observe import control
+
+
+@click.command("pause")
+@click.argument("table", metavar="DB.TABLE")
+@with_common_options
+@pass_invocation
+def pause(invocation: Invocation, *, table: str) -> None:
+    """Start no round on DB.TABLE until `lakeward tables resume`; a round that runs is finished.
+
+    It holds over restarts of the service.
+    """
+    loaded = invocation.load()
+    path = TablePath.parse(table)
+    with opened_source(loaded) as source:
+        source.table(path)
+    changed = control.pause(loaded.settings.checkpoint.root, loaded.settings.service.name, path)
+    when = "" if see_service(loaded).running else " No service is running; it holds for the next start."
+    sentence = f"{path} is paused.{when}" if changed else f"{path} was paused already."
+    invocation.output.show({"table": str(path), "paused": True, "changed": changed}, sentence)
+
+
+@click.command("resume")
+@click.argument("table", metavar="DB.TABLE")
+@with_common_options
+@pass_invocation
+def resume(invocation: Invocation, *, table: str) -> None:
+    """Take a pause of DB.TABLE back."""
+    loaded = invocation.load()
+    path = TablePath.parse(table)
+    changed = control.resume(loaded.settings.checkpoint.root, loaded.settings.service.name, path)
+    sentence = f"{path} is resumed." if changed else f"{path} was not paused."
+    invocation.output.show({"table": str(path), "paused": False, "changed": changed}, sentence)
