@@ -80,7 +80,7 @@ def hash64(rows: Slices) -> Words:
     """Hash each row to 64 bits."""
     state = mix64(rows.lengths.astype(np.uint64))
     words = _words(rows.data, np.uint64)
-    for step in range(int(-(-rows.lengths // 8).max(initial=0))):
+    for step in range(int(((rows.lengths + 7) // 8).max(initial=0))):
         active = np.flatnonzero(rows.lengths > 8 * step)
         word = words[rows.starts[active] + 8 * step]
         left = np.minimum(rows.lengths[active] - 8 * step, 8).astype(np.uint64)
