@@ -1,0 +1,130 @@
+"""Round journals: `<root>/<service>/<incarnation>/<table id>-<epoch>-<number>/journal`.
+
+A journal is written before a round's job starts, and again before each commit is sent, with the ids of that commit:
+whoever comes next finds every file that the round may have left.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import msgspec
+
+from lakeward.checkpoint.records import pack, unpack
+from lakeward.checkpoint.store import SmallFiles
+from lakeward.errors import CorruptFileError
+from lakeward.model.identity import Incarnation, RoundId
+from lakeward.model.tables import TablePath
+
+FILE = "journal"
+_VERSION = 1
+
+
+@dataclass(frozen=True, slots=True)
+class RoundJournal:
+    """What a round may have left. `commits` holds uuid and snapshot id of each commit that was tried.
+
+    `base_snapshot` is the lake's head that the round started from, `base_commit` the newest offset-carrying commit
+    then. `swept_ms`: when its files were deleted the first time, ms since 1970.
+    """
+
+    round_id: RoundId
+    path: TablePath
+    base_snapshot: int | None
+    base_commit: int | None
+    file_prefix: str
+    commits: tuple[tuple[str, int], ...] = ()
+    swept_ms: int | None = None
+
+
+class _Body(msgspec.Struct, frozen=True):
+    incarnation: str
+    table_id: int
+    epoch: int
+    number: int
+    path: TablePath
+    base_snapshot: int | None
+    base_commit: int | None
+    file_prefix: str
+    commits: tuple[tuple[str, int], ...]
+    swept_ms: int | None
+
+
+class JournalStore:
+    """The journals of one service. Blocking; thread-safe."""
+
+    def __init__(self, files: SmallFiles, service: str) -> None:
+        """Keep the store.
+
+        Args:
+            files: where journals lie.
+            service: the service's name.
+        """
+        self._files = files
+        self._service = service
+
+    def write(self, journal: RoundJournal) -> None:
+        """Write a journal durably, replacing the round's older one."""
+        self._files.write(self._name(journal.round_id), encode(journal))
+
+    def list(self) -> tuple[RoundJournal, ...]:
+        """Return all journals of the service, of all its starts.
+
+        Raises:
+            CorruptFileError: one is damaged; names it.
+        """
+        found = []
+        for name in self._files.names(self._service, FILE):
+            data = self._files.read(name)
+            if data is not None:
+                found.append(decode(data, self._files.path(name)))
+        return tuple(found)
+
+    def delete(self, journal: RoundJournal) -> None:
+        """Delete a round's journal; one that is not there is no error."""
+        self._files.delete(self._name(journal.round_id))
+
+    def _name(self, round_id: RoundId) -> str:
+        return f"{self._service}/{round_id.incarnation}/{round_id.name}/{FILE}"
+
+
+def encode(journal: RoundJournal) -> bytes:
+    """Encode a journal."""
+    round_id = journal.round_id
+    body = _Body(
+        str(round_id.incarnation),
+        round_id.table_id,
+        round_id.epoch,
+        round_id.number,
+        journal.path,
+        journal.base_snapshot,
+        journal.base_commit,
+        journal.file_prefix,
+        journal.commits,
+        journal.swept_ms,
+    )
+    return pack(_VERSION, (msgspec.msgpack.encode(body),))
+
+
+def decode(data: bytes, file: str) -> RoundJournal:
+    """Decode a journal.
+
+    Raises:
+        CorruptFileError: damaged, or of an unknown version; names the file.
+    """
+    _, parts = unpack(data, file, frozenset({_VERSION}))
+    if len(parts) != 1:
+        raise CorruptFileError(file, "1 part", len(parts))
+    try:
+        body = msgspec.msgpack.decode(parts[0], type=_Body)
+    except msgspec.MsgspecError as error:
+        raise CorruptFileError(file, "a round's journal", str(error)) from error
+    return RoundJournal(
+        RoundId(Incarnation.parse(body.incarnation), body.table_id, body.epoch, body.number),
+        body.path,
+        body.base_snapshot,
+        body.base_commit,
+        body.file_prefix,
+        body.commits,
+        body.swept_ms,
+    )

@@ -1,0 +1,75 @@
+"""The on-disk form of a record: magic, format version, then each part with its length and checksum.
+
+Layout, integers big-endian: 4 bytes magic `LKWD`, 2 bytes version, 2 bytes number of parts; for each part 4 bytes
+length, 4 bytes CRC-32 of the bytes, the bytes. Nothing may follow (design section 7).
+"""
+
+from __future__ import annotations
+
+import struct
+import zlib
+
+from lakeward.errors import CorruptFileError
+
+MAGIC = b"LKWD"
+_HEAD = struct.Struct(">4sHH")
+_PART = struct.Struct(">II")
+
+
+def pack(version: int, parts: tuple[bytes, ...]) -> bytes:
+    """Encode a record.
+
+    Args:
+        version: the format's version, 1 or more.
+        parts: the parts, in order.
+
+    Returns:
+        The file's bytes.
+    """
+    head = _HEAD.pack(MAGIC, version, len(parts))
+    return head + b"".join(_PART.pack(len(part), zlib.crc32(part)) + part for part in parts)
+
+
+def unpack(data: bytes, file: str, versions: frozenset[int]) -> tuple[int, tuple[bytes, ...]]:
+    """Decode a record.
+
+    Args:
+        data: the file's bytes.
+        file: its name, for errors.
+        versions: versions that the reader knows.
+
+    Returns:
+        The version, and the parts.
+
+    Raises:
+        CorruptFileError: not such a file, an unknown version, cut short, a bad checksum, or trailing bytes.
+    """
+    if len(data) < _HEAD.size:
+        raise CorruptFileError(file, f"at least {_HEAD.size} bytes", len(data))
+    magic, version, count = _HEAD.unpack_from(data)
+    if magic != MAGIC:
+        raise CorruptFileError(file, f"magic {MAGIC!r}", magic)
+    if version not in versions:
+        raise CorruptFileError(file, f"a format version among {sorted(versions)}", version)
+    parts, end = _read_parts(data, file, count)
+    if end != len(data):
+        raise CorruptFileError(file, f"{end} bytes", f"{len(data)} bytes")
+    return version, parts
+
+
+def _read_parts(data: bytes, file: str, count: int) -> tuple[tuple[bytes, ...], int]:
+    parts: list[bytes] = []
+    position = _HEAD.size
+    for number in range(count):
+        if len(data) < position + _PART.size:
+            raise CorruptFileError(file, f"part {number} at byte {position}", "the file's end")
+        length, checksum = _PART.unpack_from(data, position)
+        position += _PART.size
+        part = data[position : position + length]
+        if len(part) != length:
+            raise CorruptFileError(file, f"{length} bytes in part {number}", len(part))
+        if zlib.crc32(part) != checksum:
+            raise CorruptFileError(file, f"checksum {checksum:08x} of part {number}", f"{zlib.crc32(part):08x}")
+        parts.append(part)
+        position += length
+    return tuple(parts), position
