@@ -81,7 +81,7 @@ def decode(payload: bytes) -> Envelope:
 
 
 def proof(secret: bytes, role: str, server_nonce: bytes, client_nonce: bytes) -> bytes:
-    """Return the keyed hash that proves the secret; `role` (`client` or `server`) keeps one from replaying the other's."""
+    """Return the keyed hash that proves the secret; `role` (`client`, `server`) forbids replaying the other's."""
     return hmac.new(secret, role.encode() + server_nonce + client_nonce, hashlib.sha256).digest()
 
 

@@ -1,0 +1,72 @@
+"""Blocking calls on daemon threads, awaited on the event loop, each with a time limit.
+
+Daemon threads, because a call that hangs (a dead lease server, a stuck file system) must never keep the process from
+ending. After the limit the outcome is unknown; whatever the call returns later is dropped.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from functools import partial
+from typing import TYPE_CHECKING, TypeVar
+
+from lakeward.errors import OutcomeUnknownError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+T = TypeVar("T")
+
+
+async def call(work: Callable[[], T], *, what: str, timeout_s: float | None = None) -> T:
+    """Run `work` on a thread of its own and wait for it without blocking the loop.
+
+    Args:
+        work: the blocking call.
+        what: what it is, in words, for the thread's name and the error.
+        timeout_s: seconds, > 0; None = no limit.
+
+    Returns:
+        What it returned.
+
+    Raises:
+        OutcomeUnknownError: no answer within the limit.
+        Exception: whatever it raised.
+    """
+    loop = asyncio.get_running_loop()
+    future: asyncio.Future[T] = loop.create_future()
+    threading.Thread(target=_run, args=(work, loop, future), name=what, daemon=True).start()
+    try:
+        async with asyncio.timeout(timeout_s):
+            return await future
+    except TimeoutError as error:
+        message = f"{what}: no answer within {timeout_s} s; it may still take effect"
+        raise OutcomeUnknownError(message) from error
+
+
+def _run(work: Callable[[], T], loop: asyncio.AbstractEventLoop, future: asyncio.Future[T]) -> None:
+    try:
+        result = work()
+    except BaseException as error:  # noqa: BLE001 - carried to the awaiting side whole
+        _answer(loop, partial(_fail, future, error))
+    else:
+        _answer(loop, partial(_succeed, future, result))
+
+
+def _succeed(future: asyncio.Future[T], result: T) -> None:
+    if not future.done():
+        future.set_result(result)
+
+
+def _fail(future: asyncio.Future[T], error: BaseException) -> None:
+    if not future.done():
+        future.set_exception(error)
+
+
+def _answer(loop: asyncio.AbstractEventLoop, deliver: Callable[[], None]) -> None:
+    try:
+        loop.call_soon_threadsafe(deliver)
+    except RuntimeError:
+        # The loop is closed: the service ended while this call hung, nobody waits for its answer.
+        return

@@ -1,0 +1,129 @@
+"""Deleting what rounds that did not commit left behind: the dangerous part (design section 4, step 10).
+
+A journal names a round's file prefix and the ids of every commit that was tried. Deleting cannot be compared and
+swapped, so: nothing that any retained snapshot of the table names is touched; files that a commit of unknown outcome
+names are deleted only after a later offset-carrying commit of ours has landed; and the prefix of a round whose
+process may still be alive is listed once more after the fence time.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+import structlog
+
+from lakeward.model.identity import RoundId
+from lakeward.model.results import CommitIds
+
+if TYPE_CHECKING:
+    from lakeward.checkpoint.journal import JournalStore, RoundJournal
+    from lakeward.model.identity import Incarnation
+    from lakeward.model.tables import TablePath
+    from lakeward.ports import Clock, Lake
+
+_log = structlog.get_logger("lakeward.cleaner")
+
+
+class Cleaner:
+    """Sweeps journals of one service. Blocking; one call per table at a time."""
+
+    def __init__(
+        self, lake: Lake, journals: JournalStore, clock: Clock, incarnation: Incarnation, fence_s: float
+    ) -> None:
+        """Keep the parts.
+
+        Args:
+            lake: where files lie.
+            journals: this service's journals.
+            clock: for the fence time (wall clock: journals outlive processes).
+            incarnation: ours.
+            fence_s: seconds after which a process that lost us has stopped writing.
+        """
+        self._lake = lake
+        self._journals = journals
+        self._clock = clock
+        self._incarnation = incarnation
+        self._fence_ms = int(fence_s * 1000)
+        self._live: set[RoundId] = set()
+
+    def begin(self, round_id: RoundId) -> None:
+        """Spare a round of ours from now on: its tasks run."""
+        self._live.add(round_id)
+
+    def end(self, round_id: RoundId) -> None:
+        """Say that no task of a round of ours runs any more."""
+        self._live.discard(round_id)
+
+    def before_round(self, path: TablePath) -> None:
+        """Sweep rounds of this table that were never about to commit; our stamp is on the table.
+
+        Args:
+            path: the table.
+        """
+        for journal in self._of(path):
+            if not journal.commits:
+                self._sweep(journal)
+
+    def after_commit(self, path: TablePath, round_id: RoundId) -> None:
+        """Sweep every other round of this table: a later offset-carrying commit of ours has just landed.
+
+        Args:
+            path: the table.
+            round_id: the round that landed; its own journal is removed.
+        """
+        for journal in self._of(path):
+            if journal.round_id == round_id:
+                self._journals.delete(journal)
+            else:
+                self._sweep(journal)
+
+    def end_round(self, journal: RoundJournal) -> None:
+        """Sweep a round of ours that failed and whose tasks are known to have ended.
+
+        Args:
+            journal: its journal.
+        """
+        if not journal.commits:
+            self._delete_files(journal)
+            self._journals.delete(journal)
+
+    def sweep_prefix(self, path: TablePath, round_id: RoundId) -> None:
+        """Delete what lies under a committed round's prefix and is not part of the table.
+
+        Args:
+            path: the table.
+            round_id: the round.
+        """
+        self._delete_unreferenced(path, self._lake.list_prefix(path, self._lake.file_prefix(path, round_id)))
+
+    def _of(self, path: TablePath) -> list[RoundJournal]:
+        return [journal for journal in self._journals.list() if journal.path == path]
+
+    def _sweep(self, journal: RoundJournal) -> None:
+        now = self._clock.wall_ms()
+        ours = journal.round_id.incarnation == self._incarnation
+        if journal.round_id in self._live:
+            return
+        self._delete_files(journal)
+        if journal.swept_ms is None:
+            journal = replace(journal, swept_ms=now)
+            self._journals.write(journal)
+        if ours or now - (journal.swept_ms or now) >= self._fence_ms:
+            self._journals.delete(journal)
+
+    def _delete_files(self, journal: RoundJournal) -> None:
+        found = list(self._lake.list_prefix(journal.path, journal.file_prefix))
+        for uuid, snapshot_id in journal.commits:
+            found.extend(self._lake.commit_leftovers(journal.path, CommitIds(uuid, snapshot_id)))
+        deleted = self._delete_unreferenced(journal.path, tuple(found))
+        if deleted:
+            _log.info("deleted files of a round that did not commit", round=str(journal.round_id), files=deleted)
+
+    def _delete_unreferenced(self, path: TablePath, files: tuple[str, ...]) -> int:
+        if not files:
+            return 0
+        spare = self._lake.referenced(path, files)
+        doomed = [file for file in files if file not in spare]
+        self._lake.delete(doomed)
+        return len(doomed)

@@ -1,0 +1,258 @@
+"""The service's lease: IO around `machines/leases`.
+
+Commands are carried out in order by one task: what is to be persisted is on disk before the calls that follow it are
+made. Calls of the backend run on daemon threads with a time limit, so that a slow or dead lease server blocks
+nothing; after the limit the outcome is unknown, and the machine settles it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING, Protocol
+
+import structlog
+
+from lakeward.coordinator.calls import call
+from lakeward.errors import LakewardError, OutcomeUnknownError
+from lakeward.machines.leases import (
+    Acquired,
+    CallAcquire,
+    CallDrop,
+    CallFailed,
+    CallRelease,
+    CallUnknown,
+    CallVerify,
+    Done,
+    LeaseBooks,
+    Leases,
+    LeasesCommand,
+    LeasesEvent,
+    LeaseStopped,
+    LeaseTick,
+    Lost,
+    NotProtected,
+    Persist,
+    Protected,
+    Renumber,
+    Verified,
+)
+from lakeward.model.leases import Failover, FailoverAction, FailoverAnswer, Lease
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable, Mapping
+
+    from lakeward.hooks.backend import LeaseBackend
+    from lakeward.model.tables import KvSnapshot, TableBucket
+    from lakeward.ports import Clock, Source
+
+_log = structlog.get_logger("lakeward.leases")
+_Call = CallAcquire | CallVerify | CallRelease | CallDrop
+
+
+class LeaseOwner(Protocol):
+    """Who is told what became of the lease: the service."""
+
+    def lease_protected(self, table_id: int) -> None:
+        """The table's snapshots are acquired and verified."""
+        ...
+
+    def lease_refused(self, table_id: int, gone: frozenset[KvSnapshot], reason: str) -> None:
+        """They could not be had."""
+        ...
+
+    def lease_lost(self, table_id: int, buckets: frozenset[TableBucket], reason: str) -> None:
+        """Protection was lost while a round was reading."""
+        ...
+
+    def lease_stopped(self) -> None:
+        """All calls are settled or given up."""
+        ...
+
+
+class LeaseKeeper:
+    """Carries out what the machine commands. Used on the event loop only."""
+
+    def __init__(
+        self,
+        machine: Leases,
+        backend: LeaseBackend,
+        source: Source,
+        clock: Clock,
+        *,
+        duration_s: float,
+        timeout_s: float,
+        owner: LeaseOwner,
+        persist: Callable[[], Awaitable[None]],
+    ) -> None:
+        """Keep the parts.
+
+        Args:
+            machine: the lease machine.
+            backend: the configured backend, wrappers around it.
+            source: for its own lease API, and for verification.
+            clock: the service's clock.
+            duration_s: seconds that the lease lives without renewal.
+            timeout_s: seconds after which a call is of unknown outcome.
+            owner: who is told.
+            persist: writes the service's state, this lease included, durably.
+        """
+        self._machine = machine
+        self._backend = backend
+        self._source = source
+        self._clock = clock
+        self._duration_s = duration_s
+        self._timeout_s = timeout_s
+        self._owner = owner
+        self._persist = persist
+        self._orders: asyncio.Queue[tuple[LeasesCommand, ...]] = asyncio.Queue()
+        self._running: set[asyncio.Task[None]] = set()
+        self.sentence = ""
+        """What is wrong with the lease, empty if nothing is."""
+
+    @property
+    def books(self) -> LeaseBooks:
+        """What is held."""
+        return self._machine.books
+
+    @property
+    def next_due(self) -> float | None:
+        """When `tick` has something to do."""
+        return self._machine.next_due
+
+    def step(self, event: LeasesEvent) -> None:
+        """Give the machine an event; its commands are carried out in order."""
+        commands = self._machine.step(event)
+        if commands:
+            self._orders.put_nowait(commands)
+
+    def tick(self) -> None:
+        """Let the machine see the time, where something is due."""
+        due = self._machine.next_due
+        if due is not None and due <= self._clock.now():
+            self.step(LeaseTick(now=self._clock.now()))
+
+    def lease(self) -> Lease:
+        """Return the lease as the backend sees it."""
+        books = self._machine.books
+        return self._lease(books.lease_id, books.generation, books.held)
+
+    def state(self) -> bytes | None:
+        """Return what the backend wants persisted."""
+        return self._backend.serialize_state(self.lease())
+
+    async def failover(self, failover: Failover) -> FailoverAnswer:
+        """Ask the backend what a failure means; ACQUIRE starts a new generation.
+
+        Args:
+            failover: what happened.
+
+        Returns:
+            The backend's answer.
+        """
+        lease = self.lease()
+        answer = await call(
+            lambda: self._backend.on_failover(lease, failover), what="on_failover", timeout_s=self._timeout_s
+        )
+        if answer.action is FailoverAction.ACQUIRE and answer.restored is None and self.books.held:
+            self.step(Renumber(now=self._clock.now()))
+        return answer
+
+    async def run(self) -> None:
+        """Carry out orders until cancelled."""
+        while True:
+            await self._carry_out(await self._orders.get())
+
+    async def _carry_out(self, commands: tuple[LeasesCommand, ...]) -> None:
+        refused: str | None = None
+        for command in commands:
+            match command:
+                case Persist():
+                    refused = await self._try_persist()
+                case CallAcquire() | CallVerify() | CallRelease() | CallDrop() if refused is not None:
+                    self.step(CallFailed(now=self._clock.now(), call=command.call, reason=refused))
+                case CallAcquire() | CallVerify() | CallRelease() | CallDrop():
+                    task = asyncio.create_task(self._call(command))
+                    self._running.add(task)
+                    task.add_done_callback(self._running.discard)
+                case _:
+                    self._tell(command)
+
+    async def _try_persist(self) -> str | None:
+        try:
+            await self._persist()
+        except LakewardError as error:
+            _log.error("the lease's state could not be written", reason=str(error))
+            return f"the service's state could not be written: {error}"
+        return None
+
+    async def _call(self, command: _Call) -> None:
+        try:
+            event = await self._answer(command)
+        except OutcomeUnknownError as error:
+            self._complain(command, str(error))
+            event = CallUnknown(now=self._clock.now(), call=command.call, reason=str(error))
+        except Exception as error:  # noqa: BLE001 - whatever a backend raises fails this call alone, by name
+            reason = str(error) if isinstance(error, LakewardError) else f"{type(error).__name__}: {error}"
+            self._complain(command, reason)
+            event = CallFailed(now=self._clock.now(), call=command.call, reason=reason)
+        else:
+            self.sentence = ""
+        self.step(event)
+
+    async def _answer(self, command: _Call) -> LeasesEvent:
+        match command:
+            case CallAcquire():
+                lease = self._lease(command.lease_id, command.generation, command.snapshots)
+                work = lambda: self._backend.acquire(lease, command.snapshots)  # noqa: E731 - read at its use
+                protection = await call(work, what=self._name("acquire"), timeout_s=self._timeout_s)
+                return Acquired(now=self._clock.now(), call=command.call, protection=protection)
+            case CallVerify():
+                missing = await call(
+                    lambda: self._source.missing_snapshots(command.snapshots),
+                    what="verify snapshots",
+                    timeout_s=self._timeout_s,
+                )
+                return Verified(now=self._clock.now(), call=command.call, missing=missing)
+            case CallRelease():
+                lease = self._lease(command.lease_id, command.generation, self.books.held)
+                await call(
+                    lambda: self._backend.release(lease, command.buckets),
+                    what=self._name("release"),
+                    timeout_s=self._timeout_s,
+                )
+            case CallDrop():
+                lease = self._lease(command.lease_id, command.generation, {})
+                await call(lambda: self._backend.drop(lease), what=self._name("drop"), timeout_s=self._timeout_s)
+        return Done(now=self._clock.now(), call=command.call)
+
+    def _tell(self, command: LeasesCommand) -> None:
+        match command:
+            case Protected():
+                self._owner.lease_protected(command.table_id)
+            case NotProtected():
+                self._owner.lease_refused(command.table_id, command.gone, command.reason)
+            case Lost():
+                self._owner.lease_lost(command.table_id, command.buckets, command.reason)
+            case LeaseStopped():
+                self._owner.lease_stopped()
+            case _:
+                pass
+
+    def _complain(self, command: _Call, reason: str) -> None:
+        self.sentence = f"{type(command).__name__.removeprefix('Call').lower()}: {reason}"
+        _log.warning("lease call failed", call=type(command).__name__, reason=reason)
+
+    def _name(self, hook: str) -> str:
+        return f"lease backend {self._backend.name!r}, {hook}"
+
+    def _lease(self, lease_id: str, generation: int, held: Mapping[TableBucket, int]) -> Lease:
+        books = self._machine.books
+        return Lease(
+            lease_id=lease_id,
+            generation=generation,
+            duration_s=self._duration_s,
+            held=dict(held),
+            server=self._source.leases,
+            releasing=books.releasing,
+            old_ids=books.old_ids,
+        )

@@ -1,0 +1,114 @@
+"""Opening a round: the lake table, the stamp, the source's record, the buckets, the splits. Blocking.
+
+The lake's head is the truth about offsets; the source's own record is repaired when it lags, contradicts or cannot
+answer (design section 4, step 8).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import structlog
+
+from lakeward.errors import SourceError, TableGoneError
+from lakeward.machines.splits import Enumeration, enumerate_splits
+from lakeward.model.results import LakeHead
+from lakeward.model.tables import BucketState, TableBucket, TableSpec
+
+if TYPE_CHECKING:
+    from lakeward.model.identity import Incarnation
+    from lakeward.model.results import OffsetCommit
+    from lakeward.model.tiering import Offer
+    from lakeward.ports import Lake, Source
+
+_log = structlog.get_logger("lakeward.opening")
+
+
+@dataclass(frozen=True, slots=True)
+class Opening:
+    """Everything that a round starts from. `tiered` holds the offsets in the lake's head."""
+
+    table: TableSpec
+    head: LakeHead
+    tiered: Mapping[TableBucket, int]
+    buckets: Sequence[BucketState]
+    enumeration: Enumeration
+
+    @property
+    def base_commit(self) -> int | None:
+        """Snapshot id of the commit whose offsets the round starts from."""
+        return self.head.commit.snapshot_id if self.head.commit else None
+
+    def waiting_rows(self, offsets: Mapping[TableBucket, int]) -> int:
+        """Return how many records of the buckets' known ends are not contained in `offsets`."""
+        return sum(max(0, state.end - max(offsets.get(state.bucket, 0), state.start)) for state in self.buckets)
+
+
+def open_round(source: Source, lake: Lake, offer: Offer, incarnation: Incarnation, cut_rows: int) -> Opening:
+    """Open a round on a table.
+
+    Args:
+        source: the source.
+        lake: the lake.
+        offer: the table in hand.
+        incarnation: ours; stamped on the lake table where it is not yet.
+        cut_rows: see `enumerate_splits`.
+
+    Returns:
+        What the round starts from.
+
+    Raises:
+        TableGoneError: dropped, or another table of that name.
+        FencedError: a later start of our own service holds the stamp.
+        SchemaMismatchError: source and lake do not fit.
+        LogTruncatedError: records that were never tiered are gone.
+    """
+    table = _same_table(source, offer)
+    lake.open_table(table)
+    head = lake.stamp(table.path, incarnation)
+    tiered = tiered_offsets(source, table, head)
+    if head.commit is not None:
+        _repair(source, table, head.commit, tiered)
+    buckets = source.buckets(table)
+    enumeration = enumerate_splits(buckets, tiered, primary_key=table.has_primary_key, cut_rows=cut_rows)
+    return Opening(table, head, tiered, buckets, enumeration)
+
+
+def tiered_offsets(source: Source, table: TableSpec, head: LakeHead | None) -> Mapping[TableBucket, int]:
+    """Return the offsets that the lake's newest offset-carrying commit stands for.
+
+    Args:
+        source: reads an offsets file where the commit only names one.
+        table: the table.
+        head: the lake's head, None where there is no lake table.
+
+    Returns:
+        The next offset to tier, by bucket; empty where nothing was ever tiered.
+    """
+    if head is None or head.commit is None:
+        return {}
+    if head.commit.offsets is not None:
+        return head.commit.offsets
+    return source.read_offsets(table, head.commit.source_path or "")
+
+
+def _same_table(source: Source, offer: Offer) -> TableSpec:
+    table = source.table(offer.path)
+    if table.table_id != offer.table_id:
+        message = f"table {offer.path}: expected id {offer.table_id}, found {table.table_id}; it was created anew"
+        raise TableGoneError(message)
+    return table
+
+
+def _repair(source: Source, table: TableSpec, commit: OffsetCommit, tiered: Mapping[TableBucket, int]) -> None:
+    try:
+        record = source.lake_record(table)
+    except SourceError as error:
+        _log.warning("the source cannot read its lake record; repairing it", table=str(table.path), reason=str(error))
+        record = None
+    if record is not None and record.snapshot_id == commit.snapshot_id and dict(record.offsets) == dict(tiered):
+        return
+    _log.info("repairing the source's lake record", table=str(table.path), snapshot_id=commit.snapshot_id)
+    source.commit(table, commit.snapshot_id, source.prepare(table, tiered), tiered)

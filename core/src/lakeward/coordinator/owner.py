@@ -1,0 +1,65 @@
+"""What a round's job tells its service, as long as that round is the one in work on its table."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from lakeward.machines.rounds import Drained, RoundFailed, SnapshotsGone, TableGone
+from lakeward.model.leases import Failover, FailoverKind
+
+if TYPE_CHECKING:
+    from collections.abc import Collection
+
+    from lakeward.coordinator.desk import RoundDesk
+    from lakeward.coordinator.run import RoundRun
+    from lakeward.coordinator.service import Service
+    from lakeward.machines.rounds import RoundsEvent
+    from lakeward.model.results import LakeFile
+    from lakeward.model.splits import Split
+
+
+class RunOwner:
+    """Hands what happens to one round's job to the service, as long as that round is the one in work."""
+
+    def __init__(self, desk: RoundDesk, service: Service, run: RoundRun) -> None:
+        """Keep the round."""
+        self._desk = desk
+        self._service = service
+        self._run = run
+        self._table_id = run.offer.table_id
+
+    def job_drained(self, *, cut: bool) -> None:
+        """See `JobOwner`."""
+        self._post(Drained(now=self._service.now(), table_id=self._table_id, cut=cut))
+
+    def job_failed(self, reason: str, *, permanent: bool) -> None:
+        """See `JobOwner`."""
+        event = RoundFailed(now=self._service.now(), table_id=self._table_id, reason=reason, permanent=permanent)
+        self._post(event)
+
+    def job_lost_snapshot(self) -> None:
+        """See `JobOwner`."""
+        self._post(SnapshotsGone(now=self._service.now(), table_id=self._table_id))
+
+    def job_lost_table(self) -> None:
+        """See `JobOwner`."""
+        self._post(TableGone(now=self._service.now(), table_id=self._table_id))
+
+    def splits_returned(self, kind: FailoverKind, attempt: int, splits: tuple[Split, ...]) -> None:
+        """See `JobOwner`."""
+        failover = Failover(kind=kind, attempt=attempt, returned=splits)
+        self._service.spawn(lambda: self._service.failover(failover))
+
+    def files_rejected(self, files: Collection[LakeFile]) -> None:
+        """See `JobOwner`."""
+        paths = [file.path for file in files]
+        if paths:
+            self._service.spawn(lambda: self._desk.discard(self._run, paths))
+
+    def job_over(self) -> None:
+        """See `JobOwner`."""
+        self._desk.ended(self._run)
+
+    def _post(self, event: RoundsEvent) -> None:
+        if self._desk.current(self._run):
+            self._service.post(event)

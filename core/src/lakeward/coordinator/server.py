@@ -1,0 +1,132 @@
+"""The coordinator's end of the wire: accepts subtasks, proves the secret, hands their events to their round's job."""
+
+from __future__ import annotations
+
+import asyncio
+import secrets
+from typing import TYPE_CHECKING, Protocol
+
+import structlog
+
+from lakeward.errors import ProtocolError
+from lakeward.machines.channel import Channel, ChannelKey
+from lakeward.machines.frames import NONCE, decode, encode, frame, length_of, proof, proves
+from lakeward.model.events import AnyEvent, Cancel, Envelope, Register
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+_HANDSHAKE_S = 10.0
+_log = structlog.get_logger("lakeward.server")
+
+
+class Connection:
+    """One subtask's TCP connection, for sending."""
+
+    def __init__(self, writer: asyncio.StreamWriter) -> None:
+        """Wrap a stream."""
+        self._writer = writer
+
+    def send(self, envelope: Envelope) -> None:
+        """Put an envelope on the wire; never blocks. A broken connection is seen by its reader."""
+        if not self._writer.is_closing():
+            self._writer.write(encode(envelope))
+
+    def close(self) -> None:
+        """End the connection."""
+        self._writer.close()
+
+
+class Attendant(Protocol):
+    """A round's job, as the server sees it."""
+
+    def attend(self, register: Register, connection: Connection) -> ChannelKey | None:
+        """Take a new connection; None where this attempt no longer counts (it is told `Cancel`)."""
+        ...
+
+    def hear(self, key: ChannelKey, connection: Connection, envelope: Envelope) -> None:
+        """Take an envelope of an attended connection. Raises ProtocolError, which ends the connection."""
+        ...
+
+    def leave(self, key: ChannelKey, connection: Connection) -> None:
+        """The connection is gone."""
+        ...
+
+
+class SubtaskServer:
+    """Listens for subtasks."""
+
+    def __init__(self, secret: bytes, find: Callable[[str, int], Attendant | None]) -> None:
+        """Listen nowhere yet.
+
+        Args:
+            secret: of this service run; every connection proves it.
+            find: the job of a round's name and launch number, None where it is over.
+        """
+        self._secret = secret
+        self._find = find
+        self._server: asyncio.Server | None = None
+
+    async def start(self, host: str, port: int) -> int:
+        """Listen.
+
+        Args:
+            host: address to bind; empty = all.
+            port: 0 = any free one.
+
+        Returns:
+            The port.
+        """
+        self._server = await asyncio.start_server(self._serve, host or None, port)
+        return int(self._server.sockets[0].getsockname()[1])
+
+    async def close(self) -> None:
+        """Stop listening."""
+        if self._server is not None:
+            self._server.close()
+
+    async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        try:
+            async with asyncio.timeout(_HANDSHAKE_S):
+                await self._prove(reader, writer)
+                first = decode(await _read_frame(reader))
+            await self._attend(first, reader, Connection(writer))
+        except (ProtocolError, TimeoutError) as error:
+            _log.warning("connection refused", peer=writer.get_extra_info("peername"), reason=str(error))
+        except (OSError, asyncio.IncompleteReadError):
+            _log.debug("connection ended", peer=writer.get_extra_info("peername"))
+        finally:
+            writer.close()
+
+    async def _attend(self, first: Envelope, reader: asyncio.StreamReader, connection: Connection) -> None:
+        if not isinstance(first.event, Register):
+            message = f"expected Register, found {type(first.event).__name__}"
+            raise ProtocolError(message)
+        job = self._find(first.round, first.job_attempt)
+        key = job.attend(first.event, connection) if job is not None else None
+        if job is None or key is None:
+            connection.send(_reply(first, Cancel(reason="this attempt no longer counts")))
+            return
+        try:
+            while True:
+                job.hear(key, connection, decode(await _read_frame(reader)))
+        finally:
+            job.leave(key, connection)
+
+    async def _prove(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        ours = secrets.token_bytes(NONCE)
+        writer.write(frame(ours))
+        answer = await _read_frame(reader)
+        theirs, given = answer[:NONCE], answer[NONCE:]
+        if not proves(given, proof(self._secret, "client", ours, theirs)):
+            message = "the peer did not prove the secret of this service run"
+            raise ProtocolError(message)
+        writer.write(frame(proof(self._secret, "server", ours, theirs)))
+
+
+def _reply(to: Envelope, event: AnyEvent) -> Envelope:
+    return Channel(ChannelKey(to.round, to.job_attempt, to.subtask, to.task_attempt), "down").send(event)
+
+
+async def _read_frame(reader: asyncio.StreamReader) -> bytes:
+    return await reader.readexactly(length_of(await reader.readexactly(4)))

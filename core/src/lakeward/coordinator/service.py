@@ -1,0 +1,373 @@
+"""The service: carries out what `machines/rounds` commands, on one event loop that owns all state.
+
+Whatever can block runs in `calls.call` and comes back as an event. A service that learns that a later start of
+itself has taken over (its stamp on a lake table, or its state file) stops at once: it reports nothing, releases
+nothing and deletes nothing of its successor's.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import secrets
+from collections import deque
+from dataclasses import dataclass
+from functools import partial
+from typing import TYPE_CHECKING
+
+import structlog
+
+from lakeward.coordinator.calls import call
+from lakeward.coordinator.desk import RoundDesk
+from lakeward.coordinator.leasekeeper import LeaseKeeper
+from lakeward.coordinator.reporter import Reporter
+from lakeward.coordinator.server import SubtaskServer
+from lakeward.coordinator.startup import restore_lease, resume
+from lakeward.coordinator.targets import Targets as OnceTargets
+from lakeward.errors import FencedError, LakewardError
+from lakeward.machines.leases import CoordinatorChanged, Leases, LeasesPolicy, LeaseStop, Protect, Unprotect
+from lakeward.machines.rounds import (
+    AcquireLeases,
+    BeatAnswered,
+    BeatFailed,
+    CommitRound,
+    CutRound,
+    EndRound,
+    Forget,
+    LaunchJob,
+    Leased,
+    OpenRound,
+    PauseAsked,
+    ResumeAsked,
+    Resumed,
+    RoundFailed,
+    Rounds,
+    RoundsCommand,
+    RoundsEvent,
+    SendBeat,
+    SnapshotsGone,
+    StopAsked,
+    Stopped,
+    StopTimedOut,
+    Targets,
+    Tick,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Coroutine
+
+    from lakeward.coordinator.parts import Parts, ServiceOptions
+    from lakeward.model.leases import Failover
+    from lakeward.model.tables import KvSnapshot, TableBucket, TablePath
+    from lakeward.model.tiering import Beat
+
+_TURN_S = 0.25
+"""Longest sleep of the loop: silence of subtasks, pauses asked and reports are looked at in between."""
+_log = structlog.get_logger("lakeward.service")
+
+
+@dataclass(frozen=True, slots=True)
+class ServiceEnd:
+    """How the service ended. `failed` lists, for `--once`, tables short of their target, with the reason."""
+
+    failed: tuple[tuple[TablePath, str], ...] = ()
+    superseded_by: str = ""
+
+
+class Service:
+    """One run of the service."""
+
+    def __init__(self, parts: Parts, options: ServiceOptions) -> None:
+        """Put the parts together; nothing is started.
+
+        Args:
+            parts: what it works with.
+            options: how it behaves.
+        """
+        self.parts = parts
+        self.options = options
+        self.secret = secrets.token_bytes(32)
+        self.rounds = Rounds(options.rounds)
+        self.targets = OnceTargets()
+        self.keeper = LeaseKeeper(
+            Leases(LeasesPolicy(duration_s=parts.lease_duration_s), str(parts.incarnation)),
+            parts.backend,
+            parts.source,
+            parts.clock,
+            duration_s=parts.lease_duration_s,
+            timeout_s=options.lease_timeout_s,
+            owner=self,
+            persist=self._persist,
+        )
+        self.desk = RoundDesk(self)
+        self.reporter = Reporter(self)
+        self.server = SubtaskServer(self.secret, self.desk.find_job)
+        self.port = 0
+        self.state_word = "starting"
+        self._events: deque[RoundsEvent] = deque()
+        self._draining = False
+        self._wake = asyncio.Event()
+        self._tasks: set[asyncio.Task[None]] = set()
+        self._stopped: Stopped | None = None
+        self._lease_stopped = asyncio.Event()
+        self._superseded = ""
+        self._coordinator_epoch: int | None = None
+        self._paused: frozenset[str] = frozenset()
+
+    # --- life -----------------------------------------------------------------------------------------------
+
+    async def serve(self) -> ServiceEnd:
+        """Run until stopped (or, with `once`, until every target is settled).
+
+        Returns:
+            How it ended.
+
+        Raises:
+            LakewardError: it could not start.
+        """
+        self.loop = asyncio.get_running_loop()
+        self.port = await self.server.start(self.options.bind, self.options.port)
+        keeping = asyncio.create_task(self.keeper.run())
+        try:
+            await self._start()
+            self.state_word = "serving"
+            await self._turns()
+            await self._stop_lease()
+        finally:
+            keeping.cancel()
+            self.desk.cancel_all()
+            await self.server.close()
+            self.state_word = "stopped"
+            self.reporter.report(force=True)
+        return ServiceEnd(self._stopped.failed if self._stopped else (), self._superseded)
+
+    def stop(self) -> None:
+        """Ask the service to end: rounds end early, what is whole is committed, the lease id is kept."""
+        if self.state_word != "stopping":
+            self.state_word = "stopping"
+            self.post(StopAsked(now=self.now()))
+            self.loop.call_later(self.options.stop_timeout_s, lambda: self.post(StopTimedOut(now=self.now())))
+            self.loop.call_later(self.options.stop_timeout_s * 2, lambda: self.post(StopTimedOut(now=self.now())))
+
+    def post(self, event: RoundsEvent) -> None:
+        """Give the rounds machine an event and carry out what it commands; events from within wait their turn."""
+        self._events.append(event)
+        if self._draining:
+            return
+        self._draining = True
+        try:
+            while self._events and not self._superseded:
+                for command in self.rounds.step(self._events.popleft()):
+                    self._carry_out(command)
+        finally:
+            self._draining = False
+            self._wake.set()
+
+    def spawn(self, work: Callable[[], Coroutine[None, None, None]]) -> None:
+        """Run a coroutine as a task of the service's own; an error nobody expected ends the service."""
+        task = self.loop.create_task(work())
+        self._tasks.add(task)
+        task.add_done_callback(self._task_over)
+
+    def now(self) -> float:
+        """Seconds on the service's clock."""
+        return self.parts.clock.now()
+
+    async def failover(self, failover: Failover) -> None:
+        """Tell the lease backend of a failure; its own trouble with that is logged, the round goes on."""
+        try:
+            await self.keeper.failover(failover)
+        except LakewardError as error:
+            _log.warning("the lease backend failed at a failover", reason=str(error))
+
+    def superseded(self, by: str) -> None:
+        """A later start of this service took over: stop at once and say nothing to anybody."""
+        if not self._superseded:
+            _log.error("a later start of this service took over", by=by)
+            self._superseded = by
+            self._wake.set()
+
+    # --- the lease's owner ----------------------------------------------------------------------------------
+
+    def lease_protected(self, table_id: int) -> None:
+        """See `LeaseOwner`."""
+        self.desk.leased(table_id)
+        self.post(Leased(now=self.now(), table_id=table_id))
+
+    def lease_refused(self, table_id: int, gone: frozenset[KvSnapshot], reason: str) -> None:
+        """See `LeaseOwner`."""
+        if gone:
+            self.post(SnapshotsGone(now=self.now(), table_id=table_id))
+        else:
+            self.post(RoundFailed(now=self.now(), table_id=table_id, reason=reason, permanent=False))
+
+    def lease_lost(self, table_id: int, buckets: frozenset[TableBucket], reason: str) -> None:
+        """See `LeaseOwner`."""
+        _log.warning("protection lost", table_id=table_id, buckets=len(buckets), reason=reason)
+        self.post(SnapshotsGone(now=self.now(), table_id=table_id))
+
+    def lease_stopped(self) -> None:
+        """See `LeaseOwner`."""
+        self._lease_stopped.set()
+
+    # --- inside ---------------------------------------------------------------------------------------------
+
+    async def _start(self) -> None:
+        state = await call(self.parts.state.load, what="read the service's state")
+        await restore_lease(self.keeper, state, self.parts.backend.name, self.now())
+        offers = await resume(self.parts, state, self.options.heartbeat_timeout_s)
+        await self._persist()
+        if self.options.once:
+            look = lambda: self.targets.look(self.parts.source, self.parts.lake, self.options.included)  # noqa: E731
+            await call(look, what="look at the end offsets")
+            paths = self.targets.paths
+            if paths:
+                await call(lambda: self.parts.source.make_due(paths), what="make tables due")
+            self.post(Targets(now=self.now(), paths=paths))
+        if offers:
+            self.post(Resumed(now=self.now(), offers=offers))
+        kept = {offer.table_id for offer in offers}
+        stray = frozenset(bucket for bucket in self.keeper.books.held if bucket.table_id not in kept)
+        if stray:
+            self.keeper.step(Unprotect(now=self.now(), buckets=stray))
+
+    async def _turns(self) -> None:
+        last = self.now()
+        while self._stopped is None and not self._superseded:
+            now = self.now()
+            if now - last > self.options.rounds.fence_s:
+                await self._after_pause()
+            last = now
+            self._tick()
+            self.reporter.report()
+            self._wake.clear()
+            due = self.rounds.next_due
+            wait = _TURN_S if due is None else min(_TURN_S, max(0.0, due - self.now()))
+            try:
+                async with asyncio.timeout(wait):
+                    await self._wake.wait()
+            except TimeoutError:
+                continue
+
+    def _tick(self) -> None:
+        if self._superseded:
+            return
+        self._read_control()
+        self.post(Tick(now=self.now()))
+        self.keeper.tick()
+        self.desk.check_silence()
+
+    async def _after_pause(self) -> None:
+        """After a pause longer than the fence time a successor may be at work: its state file would say so."""
+        try:
+            await call(self.parts.state.check, what="read the service's state")
+        except FencedError as error:
+            self.superseded(error.by)
+
+    def _read_control(self) -> None:
+        wanted = self.options.paused()
+        if wanted == self._paused:
+            return
+        for name in wanted - self._paused:
+            self.post(PauseAsked(now=self.now(), path=self.options.path(name)))
+        for name in self._paused - wanted:
+            self.post(ResumeAsked(now=self.now(), path=self.options.path(name)))
+        self._paused = wanted
+
+    def _carry_out(self, command: RoundsCommand) -> None:
+        match command:
+            case SendBeat():
+                self.spawn(partial(self._beat, command.beat))
+            case OpenRound():
+                self.desk.open(command.offer)
+            case AcquireLeases():
+                snapshots = self.desk.snapshots(command.table_id)
+                self.keeper.step(Protect(now=self.now(), table_id=command.table_id, snapshots=snapshots))
+            case LaunchJob():
+                self.desk.launch(command.table_id)
+            case CutRound():
+                self.desk.cut(command.table_id)
+            case CommitRound():
+                self.desk.commit(command.table_id)
+            case EndRound():
+                self._end(command)
+            case Forget():
+                self.reporter.forget(command.table_id, command.reason)
+                self.spawn(self._persist_quietly)
+            case Stopped():
+                self._stopped = command
+
+    def _end(self, command: EndRound) -> None:
+        self.desk.end(command.table_id, command.outcome, command.reason)
+        held = frozenset(bucket for bucket in self.keeper.books.held if bucket.table_id == command.table_id)
+        if held:
+            self.keeper.step(Unprotect(now=self.now(), buckets=held))
+
+    async def _beat(self, beat: Beat) -> None:
+        try:
+            answer = await call(
+                lambda: self.parts.source.heartbeat(beat), what="heartbeat", timeout_s=self.options.beat_timeout_s
+            )
+        except LakewardError as error:
+            _log.warning("heartbeat failed", reason=str(error))
+            self.post(BeatFailed(now=self.now(), cause=str(error)))
+            return
+        if self._coordinator_epoch not in (None, answer.coordinator_epoch):
+            self.keeper.step(CoordinatorChanged(now=self.now()))
+        self._coordinator_epoch = answer.coordinator_epoch
+        self.post(BeatAnswered(now=self.now(), beat=beat, answer=answer))
+        if beat.renewed or answer.offer is not None:
+            await self._persist_quietly()
+
+    async def _persist(self) -> None:
+        if self._superseded:
+            message = "the state file belongs to a later start of this service"
+            raise FencedError(message, self._superseded)
+        try:
+            await self.parts.state.save(self.rounds.in_hand, self.keeper.state(), self.now())
+        except FencedError as error:
+            self.superseded(error.by)
+            raise
+
+    async def _persist_quietly(self) -> None:
+        try:
+            await self._persist()
+        except FencedError:
+            return
+        except LakewardError as error:
+            _log.error("the service's state could not be written", reason=str(error))
+
+    async def _stop_lease(self) -> None:
+        if self._superseded:
+            await self._drop_own_lease()
+            return
+        self.keeper.step(LeaseStop(now=self.now(), final=self.options.final))
+        try:
+            async with asyncio.timeout(self.options.lease_timeout_s):
+                while not self._lease_stopped.is_set():
+                    self.keeper.tick()
+                    try:
+                        async with asyncio.timeout(_TURN_S):
+                            await self._lease_stopped.wait()
+                    except TimeoutError:
+                        continue
+        except TimeoutError:
+            _log.warning("the lease's last calls are not settled; the next start goes on with them")
+        await self._persist_quietly()
+
+    async def _drop_own_lease(self) -> None:
+        """Drop the id that this incarnation alone has used; its successor holds another one."""
+        lease = self.keeper.lease()
+        try:
+            await call(
+                lambda: self.parts.backend.drop(lease), what="drop our lease", timeout_s=self.options.lease_timeout_s
+            )
+        except LakewardError as error:
+            _log.warning(
+                "our own lease was not dropped; it runs out by itself", lease=lease.lease_id, reason=str(error)
+            )
+
+    def _task_over(self, task: asyncio.Task[None]) -> None:
+        self._tasks.discard(task)
+        if not task.cancelled() and (error := task.exception()) is not None:
+            _log.error("internal error", exc_info=error)
+            self.stop()

@@ -1,0 +1,80 @@
+"""Going on where the last start of this service ended: its lease, and the tables it had in hand."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import structlog
+
+from lakeward.coordinator.calls import call
+from lakeward.errors import LakewardError
+from lakeward.machines.leases import Restored
+from lakeward.model.leases import Failover, FailoverKind
+from lakeward.model.tables import KvSnapshot
+from lakeward.model.tiering import Beat, Claim, Offer
+
+if TYPE_CHECKING:
+    from lakeward.checkpoint.service_state import ServiceState
+    from lakeward.coordinator.leasekeeper import LeaseKeeper
+    from lakeward.coordinator.parts import Parts
+
+_log = structlog.get_logger("lakeward.startup")
+_BEAT_S = 30.0
+
+
+async def restore_lease(keeper: LeaseKeeper, state: ServiceState | None, backend: str, now: float) -> None:
+    """Take the last start's snapshots over under a new generation, where its backend kept a state.
+
+    Args:
+        keeper: the lease, holding nothing yet.
+        state: what the last start persisted, None where there was none.
+        backend: the configured backend's name.
+        now: seconds on the service's clock.
+    """
+    data = state.lease_state if state is not None else None
+    if state is not None and data is not None and state.lease_backend != backend:
+        _log.warning(
+            "the lease of the last start was another backend's and is left to run out",
+            was=state.lease_backend,
+            now=backend,
+        )
+        data = None
+    answer = await keeper.failover(Failover(kind=FailoverKind.COORDINATOR, attempt=0, state=data))
+    restored = answer.restored
+    if restored is not None:
+        snapshots = tuple(KvSnapshot(bucket, snapshot, 0) for bucket, snapshot in restored.held.items())
+        keeper.step(Restored(now=now, lease=restored, snapshots=snapshots))
+
+
+async def resume(parts: Parts, state: ServiceState | None, timeout_s: float) -> tuple[Offer, ...]:
+    """Renew the tables that the last start had in hand; those that the source still counts as ours are kept.
+
+    Args:
+        parts: the service's parts.
+        state: what the last start persisted.
+        timeout_s: the source's heartbeat timeout; a table renewed longer ago than that is not asked for.
+
+    Returns:
+        The tables that are ours under their old epochs.
+    """
+    if state is None or not state.tables:
+        return ()
+    oldest = parts.clock.wall_ms() - int(timeout_s * 1000)
+    fresh = [table for table in state.tables if table.renewed_ms >= oldest]
+    claims = tuple(Claim(table.table_id, table.epoch, table.coordinator_epoch) for table in fresh)
+    if not claims:
+        return ()
+    try:
+        answer = await call(
+            lambda: parts.source.heartbeat(Beat(renewed=claims)),
+            what="renew the last start's tables",
+            timeout_s=_BEAT_S,
+        )
+    except LakewardError as error:
+        _log.warning("the tables of the last start could not be renewed", reason=str(error))
+        return ()
+    return tuple(
+        Offer(table.path, table.table_id, table.epoch, table.coordinator_epoch, table.freshness_s)
+        for table in fresh
+        if table.table_id not in answer.refused
+    )

@@ -1,0 +1,85 @@
+"""The service's own state on disk: which tables are in hand, and what the lease backend wants kept."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING
+
+from lakeward.checkpoint.service_state import ServiceState, ServiceStateStore, TableInHand
+from lakeward.coordinator.calls import call
+
+if TYPE_CHECKING:
+    from lakeward.machines.rounds import TableStatus
+    from lakeward.model.identity import Incarnation
+    from lakeward.ports import Clock
+
+_WRITE_S = 30.0
+
+
+class StateKeeper:
+    """Reads the last start's state once and writes ours, one write at a time."""
+
+    def __init__(self, store: ServiceStateStore, incarnation: Incarnation, backend: str, clock: Clock) -> None:
+        """Keep the parts.
+
+        Args:
+            store: where the state file lies.
+            incarnation: ours.
+            backend: the lease backend's name, written beside its bytes.
+            clock: to turn renewal times into wall-clock times.
+        """
+        self._store = store
+        self._incarnation = incarnation
+        self._backend = backend
+        self._clock = clock
+        self._lock = asyncio.Lock()
+
+    def load(self) -> ServiceState | None:
+        """Read what the last start wrote, None if there was none. Blocking.
+
+        Raises:
+            CorruptFileError: the file is damaged.
+        """
+        return self._store.load(self._incarnation.service)
+
+    def check(self) -> None:
+        """Make sure that no later start has written the state. Blocking.
+
+        Raises:
+            FencedError: one has.
+        """
+        self._store.check(self._incarnation)
+
+    async def save(self, in_hand: tuple[TableStatus, ...], lease: bytes | None, now: float) -> None:
+        """Write the state durably.
+
+        Args:
+            in_hand: the tables in hand.
+            lease: what the lease backend wants kept.
+            now: seconds on the service's clock, at which `renewed_at` of the tables is counted.
+
+        Raises:
+            FencedError: a later start of this service has written the file.
+            StorageError: it could not be written.
+        """
+        wall = self._clock.wall_ms()
+        state = ServiceState(
+            incarnation=self._incarnation,
+            tables=tuple(_in_hand(status, wall, now) for status in in_hand),
+            lease_backend=self._backend if lease is not None else None,
+            lease_state=lease,
+        )
+        async with self._lock:
+            await call(lambda: self._store.save(state), what="write the service's state", timeout_s=_WRITE_S)
+
+
+def _in_hand(status: TableStatus, wall_ms: int, now: float) -> TableInHand:
+    offer = status.offer
+    return TableInHand(
+        path=offer.path,
+        table_id=offer.table_id,
+        epoch=offer.epoch,
+        coordinator_epoch=offer.coordinator_epoch,
+        freshness_s=offer.freshness_s,
+        renewed_ms=wall_ms - int((now - status.renewed_at) * 1000),
+    )

@@ -1,0 +1,60 @@
+"""`run --once`: the end offsets seen at the start, and which tables stand there (as Spark's availableNow does)."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from lakeward.coordinator.opening import tiered_offsets
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+    from lakeward.model.tables import TableBucket, TablePath, TableSpec
+    from lakeward.ports import Lake, Source
+
+
+class Targets:
+    """The end offsets of every table at one moment."""
+
+    def __init__(self) -> None:
+        """Start without targets."""
+        self._ends: dict[TablePath, dict[TableBucket, int]] = {}
+
+    def look(self, source: Source, lake: Lake, included: Callable[[TablePath], bool]) -> None:
+        """Note the end offsets of all included tables that are behind. Blocking.
+
+        Args:
+            source: the source.
+            lake: the lake, for what is tiered already.
+            included: whether a table is ours to tier.
+        """
+        for table in source.tables():
+            if included(table.path):
+                self._note(source, lake, table)
+
+    @property
+    def paths(self) -> frozenset[TablePath]:
+        """Tables that have not reached their target."""
+        return frozenset(self._ends)
+
+    def reached(self, path: TablePath, offsets: Mapping[TableBucket, int]) -> bool:
+        """Say whether a table stands at its target now; a table without one does.
+
+        Args:
+            path: the table.
+            offsets: the next offset to tier, by bucket.
+        """
+        ends = self._ends.get(path, {})
+        if any(offsets.get(bucket, 0) < end for bucket, end in ends.items()):
+            return False
+        self._ends.pop(path, None)
+        return True
+
+    def _note(self, source: Source, lake: Lake, table: TableSpec) -> None:
+        tiered = tiered_offsets(source, table, lake.head(table.path))
+        self._ends[table.path] = {
+            state.bucket: state.end
+            for state in source.buckets(table)
+            if state.end > state.start or state.snapshot is not None
+        }
+        self.reached(table.path, tiered)
