@@ -1,0 +1,157 @@
+"""Tables, batches and rounds for `LakeConformance` and for a lake's own tests."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+
+from lakeward.model.identity import Incarnation, RoundId
+from lakeward.model.results import CommitRequest
+from lakeward.model.splits import LogSplit, SnapshotSplit
+from lakeward.model.tables import (
+    CHANGE_COLUMN,
+    NO_OFFSET,
+    OFFSET_COLUMN,
+    TIMESTAMP_COLUMN,
+    Change,
+    TableBucket,
+    TablePath,
+    TableSpec,
+)
+from lakeward.ports import SourceBatch
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping, Sequence
+
+    from lakeward.hooks.plugins import LakePlugin
+    from lakeward.model.results import CommitIds, LakeFile, LakeHead
+    from lakeward.model.splits import Split
+    from lakeward.ports import Lake
+
+PATH = TablePath("shop", "orders")
+COLUMNS = pa.schema([pa.field("id", pa.int64(), nullable=False), pa.field("name", pa.string())])
+
+
+def log_table(schema: pa.Schema = COLUMNS, **changes: Any) -> TableSpec:  # noqa: ANN401 - fields of `TableSpec`
+    """Return a log table; `changes` replace fields of the spec."""
+    fields: dict[str, Any] = {
+        "path": PATH,
+        "table_id": 7,
+        "schema_id": 1,
+        "schema": schema,
+        "primary_key": (),
+        "partition_keys": (),
+        "bucket_key": (),
+        "buckets": 2,
+        "freshness_s": 60.0,
+    }
+    return TableSpec(**(fields | changes))
+
+
+def key_table(schema: pa.Schema = COLUMNS, **changes: Any) -> TableSpec:  # noqa: ANN401 - fields of `TableSpec`
+    """Return a primary-key table with the key `id`; `changes` replace fields of the spec."""
+    return log_table(schema, **({"primary_key": ("id",), "bucket_key": ("id",)} | changes))
+
+
+def incarnation(started_ms: int = 1000, service: str = "tiering") -> Incarnation:
+    """Return one start of a service."""
+    return Incarnation(service, started_ms, f"{started_ms:016x}")
+
+
+def source_batch(
+    schema: pa.Schema,
+    rows: Sequence[Mapping[str, object]],
+    *,
+    changes: Sequence[int] | None = None,
+    start: int = 0,
+    snapshot: bool = False,
+) -> SourceBatch:
+    """Make a batch as a source gives it.
+
+    Args:
+        schema: the user's columns.
+        rows: one mapping a row.
+        changes: one change a row, APPEND where left out.
+        start: offset of the first row.
+        snapshot: rows of a KV snapshot: offset and timestamp are -1.
+
+    Returns:
+        The batch; its next offset is that of the row after the last.
+    """
+    count = len(rows)
+    offsets = [NO_OFFSET] * count if snapshot else list(range(start, start + count))
+    times = [-1000] * count if snapshot else [1_700_000_000_000_000 + offset for offset in offsets]
+    columns = [pa.array([row.get(one.name) for row in rows], one.type) for one in schema]
+    columns += [
+        pa.array(changes or [Change.INSERT if snapshot else Change.APPEND] * count, pa.uint8()),
+        pa.array(offsets, pa.int64()),
+        pa.array(times, pa.timestamp("us", tz="UTC")),
+    ]
+    names = [*schema.names, CHANGE_COLUMN, OFFSET_COLUMN, TIMESTAMP_COLUMN]
+    return SourceBatch(pa.RecordBatch.from_arrays(columns, names=names), start + count)
+
+
+def log_split(table: TableSpec, bucket: int = 0, partition: tuple[str, ...] = (), partition_id: int = 0) -> LogSplit:
+    """Return a log split of one bucket."""
+    where = TableBucket(table.table_id, partition_id if partition else None, bucket)
+    return LogSplit(f"log-{where}", where, partition, 0, 1_000_000)
+
+
+def snapshot_split(table: TableSpec, bucket: int = 0) -> SnapshotSplit:
+    """Return a snapshot split of one bucket."""
+    where = TableBucket(table.table_id, None, bucket)
+    return SnapshotSplit(f"snapshot-{where}", where, (), 1, 100)
+
+
+@dataclass(slots=True)
+class TieringRound:
+    """One round against a lake, as the service would do it: open, stamp, write, commit."""
+
+    plugin: LakePlugin
+    lake: Lake
+    table: TableSpec
+    who: Incarnation
+    number: int = 1
+    attempt: int = 1
+    head: LakeHead = field(init=False)
+    task: bytes = field(init=False)
+    files: list[LakeFile] = field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        """Take the table over and ask for the writers' task."""
+        self.lake.open_table(self.table)
+        self.head = self.lake.stamp(self.table.path, self.who)
+        self.task = self.lake.writer_task(self.table, self.head, self.round_id)
+
+    @property
+    def round_id(self) -> RoundId:
+        """The round's id."""
+        return RoundId(self.who, self.table.table_id, 1, self.number)
+
+    def write(self, split: Split, batches: Iterable[SourceBatch]) -> tuple[LakeFile, ...]:
+        """Write one split; its files are committed later."""
+        writer = self.plugin.writer(self.task, self.table, split, self.attempt)
+        for batch in batches:
+            writer.write(batch)
+        written = writer.close()
+        self.files += written
+        return written
+
+    def request(
+        self, offsets: Mapping[TableBucket, int] | None = None, *, ids: CommitIds | None = None, **properties: str
+    ) -> CommitRequest:
+        """Return the request that commits what was written."""
+        return CommitRequest(
+            path=self.table.path,
+            table_id=self.table.table_id,
+            incarnation=self.who,
+            round_id=self.round_id,
+            step=0,
+            ids=ids or self.lake.new_ids(),
+            base_commit=None if self.head.commit is None else self.head.commit.snapshot_id,
+            files=tuple(self.files),
+            offsets=offsets or {TableBucket(self.table.table_id, None, 0): self.number * 100},
+            properties=properties,
+        )

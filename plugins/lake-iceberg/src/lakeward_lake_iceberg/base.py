@@ -1,0 +1,64 @@
+"""Looks for older versions of keys in data files, by their key columns alone."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from lakeward_lake_iceberg.bounds import value_of
+from lakeward_lake_iceberg.datafile import FIELD_ID
+from lakeward_lake_iceberg.storage import storage_errors
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from lakeward_lake_iceberg.keys import Codes, KeyIndex
+    from lakeward_lake_iceberg.storage import Storage
+    from lakeward_lake_iceberg.task import BaseFile, WriterTask
+
+_BATCH_ROWS = 1 << 17
+
+
+class KeyScan:
+    """Scans data files of one bucket for keys."""
+
+    def __init__(self, storage: Storage, task: WriterTask) -> None:
+        """Remember the key columns and their types."""
+        schema = task.arrow_schema()
+        self._storage = storage
+        self._fields = [schema.field(name) for name in task.key_columns]
+        self._kind = task.types.get(int(self._fields[0].metadata[FIELD_ID]), "")
+
+    def may_hold(self, file: BaseFile, index: KeyIndex) -> bool:
+        """Return False where the file's bounds show that it holds none of the keys."""
+        if not (file.lower and file.upper):
+            return True
+        lower, upper = value_of(self._kind, file.lower), value_of(self._kind, file.upper)
+        if lower is None or upper is None:
+            return True
+        smallest, largest = index.raw_bounds()
+        # Text is ordered by code point in Python and by bytes in Iceberg: the two agree for UTF-8.
+        return bool(smallest <= upper and largest >= lower)
+
+    def positions(self, path: str, index: KeyIndex) -> Codes:
+        """Return the positions of all rows of a file whose key is in the index, ascending.
+
+        Raises:
+            StorageError: the file cannot be read.
+        """
+        found = [np.empty(0, dtype=np.int64)]
+        start = 0
+        with storage_errors(path), self._storage.open(path) as source:
+            file = pq.ParquetFile(source)
+            names = [field.name for field in self._fields]
+            for batch in file.iter_batches(batch_size=_BATCH_ROWS, columns=names):
+                flags = index.contains(self._columns(batch))
+                found.append(np.flatnonzero(flags) + start)
+                start += batch.num_rows
+        return np.concatenate(found)
+
+    def _columns(self, batch: pa.RecordBatch) -> Sequence[pa.Array]:
+        return [batch.column(field.name).cast(field.type) for field in self._fields]

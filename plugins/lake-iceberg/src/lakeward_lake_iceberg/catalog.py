@@ -1,0 +1,204 @@
+"""Opens the catalog, and sends commits: once, with our own requirements, without the library's retries.
+
+`Transaction.commit` retries and cleans up, and can so delete the manifest list of a commit that landed after all
+(measured; facts: lake 1.9). `Catalog.commit_table` does neither.
+"""
+
+from __future__ import annotations
+
+import time
+from enum import Enum
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NoReturn
+
+from pyiceberg.catalog import load_catalog
+from pyiceberg.catalog.sql import SqlCatalog
+from pyiceberg.exceptions import (
+    BadRequestError,
+    CommitFailedException,
+    ForbiddenError,
+    NoSuchNamespaceError,
+    NoSuchTableError,
+    UnauthorizedError,
+)
+from sqlalchemy.exc import OperationalError
+
+from lakeward.errors import ConfigError, LakeError, OutcomeUnknownError, StorageError
+from lakeward_lake_iceberg.storage import local_path
+
+if TYPE_CHECKING:
+    from pyiceberg.catalog import Catalog
+    from pyiceberg.table import Table
+    from pyiceberg.table.metadata import TableMetadata
+    from pyiceberg.table.update import TableRequirement, TableUpdate
+
+    from lakeward.model.tables import TablePath
+    from lakeward_lake_iceberg.options import IcebergOptions
+
+_SQLITE = "sqlite:///"
+_OPEN_TRIES = 20
+
+
+class Sent(Enum):
+    """What a catalog said to a commit; an unknown outcome is an error."""
+
+    LANDED = "landed"
+    CONFLICT = "conflict"
+
+
+class CatalogClient:
+    """One pyiceberg catalog, usable from several threads and beside other processes."""
+
+    def __init__(self, options: IcebergOptions) -> None:
+        """Open it, and make what is missing.
+
+        Raises:
+            ConfigError: an option does not fit.
+            StorageError: the warehouse cannot be written.
+        """
+        self.warehouse = warehouse_uri(options)
+        self.properties = _properties(options, self.warehouse)
+        self.catalog = _open(options, self.properties)
+        _limit_calls(self.catalog, options.commit_timeout_s)
+
+    def load(self, path: TablePath) -> Table | None:
+        """Return a table as it is now, None if there is none.
+
+        Raises:
+            LakeError: the catalog cannot answer.
+        """
+        try:
+            return self.catalog.load_table((path.database, path.table))
+        except (NoSuchTableError, NoSuchNamespaceError):
+            return None
+        except Exception as failed:
+            message = f"{path}: the catalog cannot load the table: {failed}"
+            raise LakeError(message) from failed
+
+    def send(
+        self, table: Table, requirements: tuple[TableRequirement, ...], updates: tuple[TableUpdate, ...]
+    ) -> tuple[Sent, TableMetadata | None]:
+        """Send a commit, once.
+
+        Returns:
+            LANDED and the new metadata, or CONFLICT.
+
+        Raises:
+            StorageError: the metadata file could not be written; nothing landed.
+            LakeError: the catalog refused it for good; nothing landed.
+            OutcomeUnknownError: anything that is not known to be a refusal.
+        """
+        name = ".".join(table.name())
+        try:
+            response = self.catalog.commit_table(table, requirements, updates)
+        except (CommitFailedException, NoSuchTableError):
+            return Sent.CONFLICT, None
+        except (BadRequestError, UnauthorizedError, ForbiddenError) as refused:
+            message = f"{name}: the catalog refused the commit: {refused}"
+            raise LakeError(message) from refused
+        except Exception as failed:  # noqa: BLE001 - what is not known to be a refusal may have landed
+            self._raise_failure(name, failed)
+        else:
+            return Sent.LANDED, response.metadata
+
+    def _raise_failure(self, name: str, failed: Exception) -> NoReturn:
+        # The SQL catalog runs in this process: it checks updates and writes the metadata file before the swap.
+        local = isinstance(self.catalog, SqlCatalog)
+        if local and isinstance(failed, OSError):
+            message = f"{name}: the metadata cannot be written: {failed}"
+            raise StorageError(message) from failed
+        if local and isinstance(failed, ValueError):
+            message = f"{name}: the catalog refused the commit: {failed}"
+            raise LakeError(message) from failed
+        message = f"{name}: the outcome of the commit is unknown: {failed}"
+        raise OutcomeUnknownError(message) from failed
+
+    def close(self) -> None:
+        """Close the catalog's connections."""
+        if isinstance(self.catalog, SqlCatalog):
+            self.catalog.engine.dispose()
+        else:
+            self.catalog.close()
+
+
+def warehouse_uri(options: IcebergOptions) -> str:
+    """Return the warehouse as a URI; what is no local path stays as it is.
+
+    Raises:
+        ConfigError: it is empty.
+    """
+    text = options.warehouse
+    if not text:
+        raise ConfigError(key="lake.warehouse", expected="a directory or a URI", found=text)
+    if options.catalog == "rest" or ("://" in text and not text.startswith("file:")):
+        return text.rstrip("/")
+    return f"file://{Path(local_path(text)).expanduser().absolute()}"
+
+
+def _properties(options: IcebergOptions, warehouse: str) -> dict[str, str]:
+    properties = {
+        "type": options.catalog,
+        "warehouse": warehouse,
+        "py-io-impl": "pyiceberg.io.pyarrow.PyArrowFileIO",
+    }
+    if uri := _catalog_uri(options, warehouse):
+        properties["uri"] = uri
+    return properties | dict(options.properties)
+
+
+def _catalog_uri(options: IcebergOptions, warehouse: str) -> str:
+    uri = options.uri
+    if options.catalog != "sql":
+        return uri
+    if not uri:
+        if not warehouse.startswith("file:"):
+            raise ConfigError(key="lake.uri", expected="a database's URI, as the warehouse is no directory", found=uri)
+        _make_directory(Path(local_path(warehouse)))
+        uri = f"{_SQLITE}{local_path(warehouse)}/catalog.db"
+    if uri.startswith(_SQLITE) and "timeout=" not in uri:
+        # SQLite waits so long for the lock of another process before it says "database is locked".
+        uri += f"{'&' if '?' in uri else '?'}timeout={options.commit_timeout_s:g}"
+    return uri
+
+
+def _make_directory(directory: Path) -> None:
+    try:
+        directory.mkdir(parents=True, exist_ok=True)
+    except OSError as refused:
+        message = f"{directory}: the warehouse cannot be created: {refused}"
+        raise StorageError(message) from refused
+
+
+def _open(options: IcebergOptions, properties: dict[str, str]) -> Catalog:
+    for remaining in reversed(range(_OPEN_TRIES)):
+        try:
+            return load_catalog(options.catalog_name, **properties)
+        except OperationalError as failed:
+            # Two processes that create the catalog's tables at once: the second is told that they exist.
+            if "already exists" not in str(failed) or not remaining:
+                message = f"{properties.get('uri')}: the catalog cannot be opened: {failed.orig}"
+                raise StorageError(message) from failed
+            time.sleep(0.05)
+        except (ValueError, KeyError, ImportError) as unfit:
+            expected = "a catalog that pyiceberg can open"
+            raise ConfigError(key="lake.catalog", expected=expected, found=options.catalog, hint=str(unfit)) from unfit
+        except Exception as failed:
+            message = f"{properties.get('uri')}: the catalog cannot be opened: {failed}"
+            raise LakeError(message) from failed
+    message = "unreachable"
+    raise AssertionError(message)
+
+
+def _limit_calls(catalog: Catalog, timeout_s: float) -> None:
+    """Give the HTTP session of a REST catalog a time limit; it has none of its own (facts: lake 1.9)."""
+    session: Any = getattr(catalog, "_session", None)
+    if session is None or not hasattr(session, "send"):
+        return
+    send = session.send
+
+    def limited(request: Any, **options: Any) -> Any:  # noqa: ANN401 - requests' own signature
+        if options.get("timeout") is None:
+            options["timeout"] = timeout_s
+        return send(request, **options)
+
+    session.send = limited

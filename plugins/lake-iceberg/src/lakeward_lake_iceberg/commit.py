@@ -1,0 +1,302 @@
+"""Builds one snapshot on one state of the metadata: its manifests, its list, its summary, and the updates to send."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from pyiceberg.manifest import ManifestContent, write_manifest_list
+from pyiceberg.table.refs import MAIN_BRANCH, SnapshotRefType
+from pyiceberg.table.snapshots import Operation, Snapshot, SnapshotSummaryCollector, Summary, update_snapshot_summaries
+from pyiceberg.table.update import (
+    AddSnapshotUpdate,
+    AssertRefSnapshotId,
+    AssertTableUUID,
+    RemovePropertiesUpdate,
+    SetPropertiesUpdate,
+    SetSnapshotRefUpdate,
+)
+
+from lakeward.errors import FencedError, LakeError
+from lakeward_lake_iceberg.detail import unpack_detail
+from lakeward_lake_iceberg.manifests import ManifestSet, data_file, live_entries
+from lakeward_lake_iceberg.offsets import (
+    COPIED_INCARNATION,
+    COPIED_ROUND,
+    COPIED_SEQUENCE,
+    COPIED_SNAPSHOT,
+    COPIED_STEP,
+    COPIED_TIMESTAMP,
+    FLUSS_OFFSETS,
+    INCARNATION,
+    INLINE_BYTES,
+    OFFSETS,
+    OFFSETS_FILE,
+    ROUND,
+    STEP,
+    TABLE_ID,
+    pack_offsets,
+)
+from lakeward_lake_iceberg.storage import storage_errors
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Mapping
+
+    from pyiceberg.manifest import DataFile, ManifestFile
+    from pyiceberg.table import Table
+    from pyiceberg.table.update import TableRequirement, TableUpdate
+
+    from lakeward.model.results import CommitIds, CommitRequest
+    from lakeward_lake_iceberg.detail import FileDetail
+
+_COPIED_SOURCE = f"lakeward.{FLUSS_OFFSETS}"
+
+
+@dataclass(frozen=True, slots=True)
+class Prepared:
+    """A commit that is written but not sent."""
+
+    requirements: tuple[TableRequirement, ...]
+    updates: tuple[TableUpdate, ...]
+
+
+class SnapshotBuilder:
+    """Writes one snapshot on a table as it was loaded, under ids that were chosen before."""
+
+    def __init__(self, table: Table, ids: CommitIds, wall_ms: int) -> None:
+        """Write nothing yet.
+
+        Args:
+            table: what the snapshot is built on.
+            ids: the commit's uuid and snapshot id.
+            wall_ms: the time of the commit, in ms since 1970.
+        """
+        self._table = table
+        self._metadata = table.metadata
+        self._ids = ids
+        # A reader may refuse a snapshot that is older than the table's last change.
+        self._time_ms = max(wall_ms, self._metadata.last_updated_ms)
+        self._manifests = ManifestSet(self._metadata, table.io, ids.snapshot_id, self._new_manifest)
+        self._count = 0
+
+    def stamp(self, summary: Mapping[str, str]) -> Prepared:
+        """Build an empty snapshot."""
+        return self._finish(self._base(), Operation.APPEND, {}, summary, {})
+
+    def commit(self, request: CommitRequest) -> Prepared:
+        """Build the commit of a round.
+
+        Raises:
+            FencedError: a file that the round's deletes name or replace is gone.
+            StorageError: the storage refused; nothing was sent.
+        """
+        details = [unpack_detail(file.detail) for file in request.files]
+        check_targets(self._table, request, details)
+        offsets = self._offsets(request)
+        with storage_errors(self._metadata.location):
+            return self._build(request, details, offsets)
+
+    def _build(self, request: CommitRequest, details: Collection[FileDetail], offsets: dict[str, str]) -> Prepared:
+        data = [data_file(file) for file in request.files if file.kind == "data"]
+        deletes = [data_file(file) for file in request.files if file.kind == "deletes"]
+        replaced = {path for detail in details for path in detail.replaces}
+        base, removed = self._manifests.without(self._base(), replaced)
+        if len(removed) != len(replaced):
+            message = f"{request.path}: delete files that the round replaces are gone; enumerate the round afresh"
+            raise FencedError(message)
+        manifests = [
+            *self._manifests.added(data, ManifestContent.DATA),
+            *self._manifests.added(deletes, ManifestContent.DELETES),
+            *self._manifests.merged(base),
+        ]
+        operation = Operation.OVERWRITE if deletes else Operation.APPEND
+        summary = {
+            **request.properties,
+            INCARNATION: str(request.incarnation),
+            TABLE_ID: str(request.table_id),
+            ROUND: request.round_id.name,
+            STEP: str(request.step),
+            **offsets,
+        }
+        counts = self._counts([*data, *deletes], removed)
+        return self._finish(manifests, operation, counts, summary, self._copy(request, offsets))
+
+    def _base(self) -> list[ManifestFile]:
+        head = self._metadata.current_snapshot()
+        return [] if head is None else list(head.manifests(self._table.io))
+
+    def _offsets(self, request: CommitRequest) -> dict[str, str]:
+        text = pack_offsets(request.table_id, request.offsets)
+        if len(text) <= INLINE_BYTES:
+            return {OFFSETS: text}
+        path = self._metadata_path(f"offsets-{self._ids.uuid}.json")
+        with storage_errors(path), self._table.io.new_output(path).create(overwrite=True) as stream:
+            stream.write(text.encode("utf-8"))
+        return {OFFSETS_FILE: path}
+
+    def _copy(self, request: CommitRequest, offsets: Mapping[str, str]) -> dict[str, str]:
+        copied = {
+            **offsets,
+            COPIED_SNAPSHOT: str(self._ids.snapshot_id),
+            COPIED_SEQUENCE: str(self._metadata.next_sequence_number()),
+            COPIED_TIMESTAMP: str(self._time_ms),
+            COPIED_INCARNATION: str(request.incarnation),
+            COPIED_ROUND: request.round_id.name,
+            COPIED_STEP: str(request.step),
+        }
+        if FLUSS_OFFSETS in request.properties:
+            copied[_COPIED_SOURCE] = request.properties[FLUSS_OFFSETS]
+        return copied
+
+    def _counts(self, added: Collection[DataFile], removed: Collection[DataFile]) -> dict[str, str]:
+        collector = SnapshotSummaryCollector()
+        specs, schema = self._metadata.specs(), self._metadata.schema()
+        for file in added:
+            collector.add_file(file, schema, specs[file.spec_id])
+        for file in removed:
+            collector.remove_file(file, schema, specs[file.spec_id])
+        return collector.build()
+
+    def _finish(
+        self,
+        manifests: list[ManifestFile],
+        operation: Operation,
+        counts: Mapping[str, str],
+        summary: Mapping[str, str],
+        properties: Mapping[str, str],
+    ) -> Prepared:
+        head = self._metadata.current_snapshot()
+        parent = None if head is None else head.snapshot_id
+        # The totals of the parent's summary are carried on.
+        full = update_snapshot_summaries(
+            Summary(operation, **{**counts, **summary}), None if head is None else head.summary
+        )
+        snapshot = Snapshot.model_validate(
+            {
+                "snapshot-id": self._ids.snapshot_id,
+                "parent-snapshot-id": parent,
+                "sequence-number": self._metadata.next_sequence_number(),
+                "timestamp-ms": self._time_ms,
+                "manifest-list": self._write_list(manifests, parent),
+                "summary": full,
+                "schema-id": self._metadata.current_schema_id,
+            }
+        )
+        return Prepared(_requirements(self._table), self._updates(snapshot, properties))
+
+    def _write_list(self, manifests: list[ManifestFile], parent: int | None) -> str:
+        path = self._metadata_path(f"snap-{self._ids.snapshot_id}-0-{self._ids.uuid}.avro")
+        codec: Any = self._metadata.properties.get("write.avro.compression-codec", "gzip")
+        with (
+            storage_errors(path),
+            write_manifest_list(
+                self._metadata.format_version,
+                self._table.io.new_output(path),
+                self._ids.snapshot_id,
+                parent,
+                self._metadata.next_sequence_number(),
+                codec,
+            ) as writer,
+        ):
+            writer.add_manifests(manifests)
+        return path
+
+    def _updates(self, snapshot: Snapshot, properties: Mapping[str, str]) -> tuple[TableUpdate, ...]:
+        reference = SetSnapshotRefUpdate.model_validate(
+            {
+                "ref-name": MAIN_BRANCH,
+                "type": SnapshotRefType.BRANCH,
+                "snapshot-id": snapshot.snapshot_id,
+                **_retention(self._table),
+            }
+        )
+        updates: list[TableUpdate] = [AddSnapshotUpdate(snapshot=snapshot), reference]
+        if properties:
+            known = self._metadata.properties
+            stale = [key for key in (OFFSETS, OFFSETS_FILE, _COPIED_SOURCE) if key in known and key not in properties]
+            if stale:
+                updates.append(RemovePropertiesUpdate(removals=stale))
+            updates.append(SetPropertiesUpdate(updates=dict(properties)))
+        return tuple(updates)
+
+    def _new_manifest(self) -> str:
+        self._count += 1
+        return self._metadata_path(f"{self._ids.uuid}-m{self._count - 1}.avro")
+
+    def _metadata_path(self, name: str) -> str:
+        return self._table.location_provider().new_metadata_location(name)
+
+
+def check_targets(table: Table, request: CommitRequest, details: Collection[FileDetail]) -> None:
+    """Check that every data file that a delete of the round names is still there.
+
+    Manifests are read only where somebody removed data files since the snapshot that the round is pinned to.
+
+    Raises:
+        FencedError: one is gone (somebody compacted): the round is to be enumerated afresh.
+    """
+    own = {file.path for file in request.files}
+    named = {detail.references for detail in details if detail.references is not None} - own
+    pins = {detail.base_snapshot for detail in details if detail.references is not None}
+    if not named or all(_only_grew(table, pin) for pin in pins):
+        return
+    head = table.metadata.current_snapshot()
+    manifests = [] if head is None else head.manifests(table.io)
+    gone = named - {entry.data_file.file_path for entry in live_entries(manifests, table.io, ManifestContent.DATA)}
+    if gone:
+        message = (
+            f"{request.path}: {len(gone)} data files that the round deletes rows of are gone, such as {min(gone)} "
+            f"(somebody compacted the table); enumerate the round afresh"
+        )
+        raise FencedError(message)
+
+
+def _only_grew(table: Table, pin: int | None) -> bool:
+    """Return whether no snapshot after the pinned one removed data files, as far as summaries tell."""
+    current = table.metadata.current_snapshot()
+    while current is not None and current.snapshot_id != pin:
+        summary = current.summary
+        appended = summary is not None and (
+            summary.operation is Operation.APPEND or INCARNATION in summary.additional_properties
+        )
+        if not appended or current.parent_snapshot_id is None:
+            return False
+        current = table.metadata.snapshot_by_id(current.parent_snapshot_id)
+    return current is not None
+
+
+def _requirements(table: Table) -> tuple[TableRequirement, ...]:
+    head = table.metadata.refs.get(MAIN_BRANCH)
+    return (
+        AssertTableUUID(uuid=table.metadata.table_uuid),
+        main_is(None if head is None else head.snapshot_id),
+    )
+
+
+def main_is(snapshot_id: int | None) -> TableRequirement:
+    """Require that main stands at a snapshot, or does not exist."""
+    return AssertRefSnapshotId.model_validate({"ref": MAIN_BRANCH, "snapshot-id": snapshot_id})
+
+
+def _retention(table: Table) -> dict[str, int]:
+    """Keep what somebody configured on the branch."""
+    reference = table.metadata.refs.get(MAIN_BRANCH)
+    if reference is None:
+        return {}
+    kept = {
+        "min-snapshots-to-keep": reference.min_snapshots_to_keep,
+        "max-snapshot-age-ms": reference.max_snapshot_age_ms,
+        "max-ref-age-ms": reference.max_ref_age_ms,
+    }
+    return {key: value for key, value in kept.items() if value is not None}
+
+
+def check_format(table: Table) -> None:
+    """Refuse a table whose format version cannot be written here.
+
+    Raises:
+        LakeError: the version is not 2.
+    """
+    if table.metadata.format_version != 2:  # noqa: PLR2004 - the one version that pyiceberg writes with deletes
+        message = f"{'.'.join(table.name())}: format version: expected 2, found {table.metadata.format_version}"
+        raise LakeError(message)

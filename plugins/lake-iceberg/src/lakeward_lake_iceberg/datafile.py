@@ -1,0 +1,229 @@
+"""Parquet files of one lake partition: encodings, rolling at the target size, metrics."""
+
+from __future__ import annotations
+
+import secrets
+import time
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+
+from lakeward.model.results import LakeFile
+from lakeward_lake_iceberg.bounds import Metrics
+from lakeward_lake_iceberg.detail import FileDetail, pack_detail
+from lakeward_lake_iceberg.storage import storage_errors
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from lakeward_lake_iceberg.storage import Storage
+    from lakeward_lake_iceberg.task import WriterTask
+
+_SAMPLE_ROWS = 16_384
+_LOW_CARDINALITY = 0.2
+"""Share of distinct values up to which a dictionary is built; beyond it, it costs time and is given up anyway."""
+FIELD_ID = b"PARQUET:field_id"
+
+
+class FileNames:
+    """Names that no other try, and no other writer of the same try, can choose."""
+
+    def __init__(self, task: WriterTask, split_id: str, attempt: int) -> None:
+        """Fix what all names of one writer share."""
+        self._start = f"{task.prefix}{_plain(split_id)}-{attempt}-{secrets.token_hex(4)}"
+        self._count = 0
+
+    def next(self, suffix: str = "") -> str:
+        """Return the next name as a full path."""
+        self._count += 1
+        return f"{self._start}-{self._count:05d}{suffix}.parquet"
+
+
+class ParquetFile:
+    """One open file; each `write` is one row group."""
+
+    def __init__(self, storage: Storage, path: str, schema: pa.Schema, options: dict[str, Any]) -> None:
+        """Create it.
+
+        Raises:
+            StorageError: it cannot be created.
+        """
+        self.path = path
+        self.rows = 0
+        self.upload_s = 0.0
+        self.nan_counts: dict[int, int] = {}
+        self._sink = storage.create(path)
+        self._writer = pq.ParquetWriter(self._sink, schema, **options)
+
+    @property
+    def size_bytes(self) -> int:
+        """Bytes written so far, compressed."""
+        return int(self._sink.tell())
+
+    def write(self, rows: pa.Table) -> None:
+        """Append one row group.
+
+        Raises:
+            StorageError: the storage refused.
+        """
+        with storage_errors(self.path):
+            self._writer.write_table(rows, row_group_size=max(1, rows.num_rows))
+        self.rows += rows.num_rows
+        self._count_nan(rows)
+
+    def close(self) -> tuple[pq.FileMetaData, int]:
+        """Write the footer.
+
+        Returns:
+            The footer and the file's size in bytes.
+        """
+        with storage_errors(self.path):
+            self._writer.close()
+            size = int(self._sink.tell())
+            started = time.perf_counter()
+            self._sink.close()
+            self.upload_s = time.perf_counter() - started
+        return self._writer.writer.metadata, size
+
+    def drop(self) -> None:
+        """Let go of the file without a footer; it is deleted next, so what the storage says is of no interest."""
+        try:
+            self._sink.close()
+        except OSError:
+            return
+
+    def _count_nan(self, rows: pa.Table) -> None:
+        for field in rows.schema:
+            if pa.types.is_floating(field.type):
+                found = pc.sum(pc.is_nan(rows.column(field.name))).as_py() or 0
+                field_id = int(field.metadata[FIELD_ID])
+                self.nan_counts[field_id] = self.nan_counts.get(field_id, 0) + found
+
+
+class DataFiles:
+    """The data files of one writer, one open at a time."""
+
+    def __init__(
+        self, storage: Storage, task: WriterTask, partition: tuple[str | int, ...], new_path: Callable[[], str]
+    ) -> None:
+        """Open nothing yet.
+
+        Args:
+            storage: where files go.
+            task: the round's task.
+            partition: values of the partition fields; the last one is the bucket.
+            new_path: names a file.
+        """
+        self._storage = storage
+        self._task = task
+        self._schema = task.arrow_schema()
+        self._partition = partition
+        self._new_path = new_path
+        self._open: ParquetFile | None = None
+        self._options: dict[str, Any] | None = None
+        self.closed: list[LakeFile] = []
+        self.paths: list[str] = []
+        self.upload_s = 0.0
+
+    def write(self, rows: pa.Table) -> tuple[int, int]:
+        """Append rows as one row group; the file is closed once it has its target size.
+
+        Args:
+            rows: in the lake's schema, not empty.
+
+        Returns:
+            The number of the file (into `paths`) and the position of the first row in it.
+        """
+        current = self._current(rows)
+        place = (len(self.paths) - 1, current.rows)
+        current.write(rows)
+        if current.size_bytes >= self._task.target_size_bytes:
+            self.roll()
+        return place
+
+    def roll(self) -> None:
+        """Close the open file, if any."""
+        if self._open is not None:
+            current, self._open = self._open, None
+            footer, size = current.close()
+            self.upload_s += current.upload_s
+            self.closed.append(self._describe(current, footer, size))
+
+    def abort(self) -> None:
+        """Delete every file of this writer."""
+        if self._open is not None:
+            self._open.drop()
+            self._open = None
+        for path in self.paths:
+            self._storage.delete(path)
+
+    def _current(self, rows: pa.Table) -> ParquetFile:
+        if self._open is None:
+            if self._options is None:
+                self._options = parquet_options(self._task, rows)
+            path = self._new_path()
+            self.paths.append(path)
+            self._open = ParquetFile(self._storage, path, self._schema, self._options)
+        return self._open
+
+    def _describe(self, written: ParquetFile, footer: pq.FileMetaData, size: int) -> LakeFile:
+        has_nan = {field_id for field_id, count in written.nan_counts.items() if count}
+        metrics = Metrics(footer, self._task.types, has_nan)
+        detail = FileDetail(
+            partition=self._partition,
+            spec_id=self._task.spec_id,
+            column_sizes=metrics.column_sizes,
+            value_counts=metrics.value_counts,
+            null_counts=metrics.null_counts,
+            nan_counts=written.nan_counts,
+            lower=metrics.lower,
+            upper=metrics.upper,
+            split_offsets=metrics.split_offsets,
+        )
+        return LakeFile(written.path, "data", written.rows, size, pack_detail(detail))
+
+
+def parquet_options(task: WriterTask, sample: pa.Table) -> dict[str, Any]:
+    """Choose codec and encodings.
+
+    A dictionary only for columns with few values; whole numbers and times otherwise as packed differences, which
+    are both faster and smaller than a dictionary that is given up.
+
+    Args:
+        task: the round's task, for the codec.
+        sample: the first rows of the file.
+
+    Returns:
+        Keyword arguments of `pq.ParquetWriter`.
+    """
+    head = sample.slice(0, _SAMPLE_ROWS)
+    flat = [field for field in sample.schema if not pa.types.is_nested(field.type)]
+    repeated = {field.name for field in flat if _repeats(head.column(field.name))}
+    packed = {field.name for field in flat if field.name not in repeated and _is_whole(field.type)}
+    codec = task.compression
+    return {
+        "compression": codec,
+        "compression_level": task.compression_level if codec in {"zstd", "gzip", "brotli"} else None,
+        "use_dictionary": sorted(repeated),
+        "column_encoding": dict.fromkeys(sorted(packed), "DELTA_BINARY_PACKED") or None,
+        "store_decimal_as_integer": True,
+        "version": "2.6",
+        "write_statistics": True,
+    }
+
+
+def _repeats(column: pa.ChunkedArray) -> bool:
+    if pa.types.is_boolean(column.type) or pa.types.is_null(column.type):
+        return False
+    return bool(pc.count_distinct(column, mode="all").as_py() <= max(1, _LOW_CARDINALITY * len(column)))
+
+
+def _is_whole(kind: pa.DataType) -> bool:
+    return bool(pa.types.is_integer(kind) or pa.types.is_temporal(kind))
+
+
+def _plain(text: str) -> str:
+    """Keep a split's id readable in a file name, without what a path or a URI could stumble over."""
+    return "".join(letter if letter.isalnum() or letter in "-_." else "_" for letter in text)

@@ -1,0 +1,37 @@
+"""What the worker says of a file beyond path, rows and size: `LakeFile.detail`."""
+
+from __future__ import annotations
+
+import msgspec
+
+
+class FileDetail(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """Iceberg's metrics of one file, by field id, and its place in the table.
+
+    `bounds` are Iceberg single values. `references` is the one data file that a delete file names. `replaces` are
+    the older delete files whose positions it contains as well, so that they leave the table with the same commit.
+    `base_snapshot` is the snapshot that a primary-key round is pinned to.
+    """
+
+    partition: tuple[str | int, ...]
+    spec_id: int
+    column_sizes: dict[int, int] = {}
+    value_counts: dict[int, int] = {}
+    null_counts: dict[int, int] = {}
+    nan_counts: dict[int, int] = {}
+    lower: dict[int, bytes] = {}
+    upper: dict[int, bytes] = {}
+    split_offsets: tuple[int, ...] = ()
+    references: str | None = None
+    replaces: tuple[str, ...] = ()
+    base_snapshot: int | None = None
+
+
+def pack_detail(detail: FileDetail) -> bytes:
+    """Encode a detail."""
+    return msgspec.msgpack.encode(detail)
+
+
+def unpack_detail(data: bytes) -> FileDetail:
+    """Decode what `pack_detail` gave."""
+    return msgspec.msgpack.decode(data, type=FileDetail)

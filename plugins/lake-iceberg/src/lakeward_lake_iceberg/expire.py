@@ -1,0 +1,128 @@
+"""Expires old snapshots, and deletes what only they named.
+
+A contiguous piece of main's history is kept, from the head down to the oldest that is still needed: the configured
+number, the newest commit, the stamp, the commit whose offsets are copied. So whether main descends from our newest
+commit can always be read off the retained snapshots. Single older ones are spared where a reference or the caller
+names them.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from pyiceberg.manifest import ManifestContent, ManifestEntryStatus
+from pyiceberg.table.refs import MAIN_BRANCH, SnapshotRefType
+from pyiceberg.table.update import AssertTableUUID, RemoveSnapshotsUpdate
+
+from lakeward_lake_iceberg.commit import main_is
+from lakeward_lake_iceberg.files import manifests_of, offsets_files
+from lakeward_lake_iceberg.head import Ancestry, summary_of
+from lakeward_lake_iceberg.offsets import COPIED_SNAPSHOT, INCARNATION, carries_offsets
+
+if TYPE_CHECKING:
+    from collections.abc import Collection
+
+    from pyiceberg.io import FileIO
+    from pyiceberg.manifest import ManifestFile
+    from pyiceberg.table import Table
+    from pyiceberg.table.metadata import TableMetadata
+    from pyiceberg.table.snapshots import Snapshot
+    from pyiceberg.table.update import TableRequirement, TableUpdate
+
+
+def expirable(metadata: TableMetadata, keep: Collection[int], count: int) -> list[int]:
+    """Return the ids of snapshots that nobody needs.
+
+    Args:
+        metadata: the table.
+        keep: ids to spare.
+        count: so many of the newest are kept.
+    """
+    history = Ancestry.of(metadata).snapshots
+    spared = set(keep) | _referenced(metadata)
+    return [one.snapshot_id for one in history[_kept(metadata, history, count) :] if one.snapshot_id not in spared]
+
+
+def removal(table: Table, ids: list[int]) -> tuple[tuple[TableRequirement, ...], tuple[TableUpdate, ...]]:
+    """Return the commit that expires snapshots; it fails if main has moved on, since then more may be needed."""
+    head = table.metadata.current_snapshot_id
+    requirements = (AssertTableUUID(uuid=table.metadata.table_uuid), main_is(head))
+    return requirements, (RemoveSnapshotsUpdate.model_validate({"snapshot-ids": ids}),)
+
+
+def unreachable(base: TableMetadata, expired: Collection[int], io: FileIO) -> list[str]:
+    """Return the files that only the expired snapshots named, in an order that is safe to delete in.
+
+    Args:
+        base: the table before the expiry.
+        expired: ids of the expired snapshots.
+        io: reads manifests.
+
+    Returns:
+        Data and delete files first, then manifests, lists and offsets files.
+    """
+    gone = [one for one in base.snapshots if one.snapshot_id in expired]
+    kept = [one for one in base.snapshots if one.snapshot_id not in expired]
+    kept_manifests = manifests_of(kept, io)
+    dead = {path: one for path, one in manifests_of(gone, io).items() if path not in kept_manifests}
+    lists = {one.manifest_list for one in gone} - {one.manifest_list for one in kept}
+    offsets = offsets_files(gone, {}) - offsets_files(kept, base.properties)
+    return [*_dead_files(base, dead, kept_manifests, io), *sorted(dead), *sorted(lists), *sorted(offsets)]
+
+
+def _dead_files(
+    base: TableMetadata, dead: dict[str, ManifestFile], kept: dict[str, ManifestFile], io: FileIO
+) -> list[str]:
+    """Return files of dead manifests that no kept manifest lists.
+
+    A file disappears from a table only by a commit that removes it and counts that in its summary; where no snapshot
+    does, nothing has to be read. Appending and merging of manifests remove no file.
+    """
+    if not any(_removes(one) for one in base.snapshots):
+        return []
+    contents = {content for content in ManifestContent if any(one.content is content for one in dead.values())}
+    live = {
+        entry.data_file.file_path
+        for manifest in kept.values()
+        if manifest.content in contents
+        for entry in manifest.fetch_manifest_entry(io, discard_deleted=True)
+    }
+    named = {
+        entry.data_file.file_path
+        for manifest in dead.values()
+        for entry in manifest.fetch_manifest_entry(io, discard_deleted=False)
+        if entry.status is not ManifestEntryStatus.DELETED
+    }
+    return sorted(named - live)
+
+
+def _removes(snapshot: Snapshot) -> bool:
+    summary = summary_of(snapshot)
+    counts = (summary.get("deleted-data-files", "0"), summary.get("removed-delete-files", "0"))
+    # Somebody else's summary may lack the counts: only ours and plain appends are taken at their word.
+    unsaid = INCARNATION not in summary and (snapshot.summary is None or snapshot.summary.operation.value != "append")
+    return unsaid or any(int(count) > 0 for count in counts)
+
+
+def _kept(metadata: TableMetadata, history: tuple[Snapshot, ...], count: int) -> int:
+    """Return how many of the newest are needed."""
+    copied = metadata.properties.get(COPIED_SNAPSHOT)
+    commit = next((place for place, one in enumerate(history) if carries_offsets(summary_of(one))), -1)
+    stamp = next((place for place, one in enumerate(history) if INCARNATION in summary_of(one)), -1)
+    copy = next((place for place, one in enumerate(history) if str(one.snapshot_id) == copied), -1)
+    return max(count, 1, commit + 1, stamp + 1, copy + 1)
+
+
+def _referenced(metadata: TableMetadata) -> set[int]:
+    """Return the snapshots that tags name and that other branches descend from."""
+    known = {one.snapshot_id: one for one in metadata.snapshots}
+    found: set[int] = set()
+    for name, reference in metadata.refs.items():
+        current = known.get(reference.snapshot_id)
+        if current is None or name == MAIN_BRANCH:
+            continue
+        found.add(current.snapshot_id)
+        while reference.snapshot_ref_type is SnapshotRefType.BRANCH and current is not None:
+            found.add(current.snapshot_id)
+            current = known.get(current.parent_snapshot_id or 0)
+    return found

@@ -1,0 +1,131 @@
+"""Which files of a table are named by what, and the deletion of files."""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING
+
+from lakeward_lake_iceberg.head import summary_of
+from lakeward_lake_iceberg.offsets import OFFSETS_FILE
+from lakeward_lake_iceberg.storage import Storage, local_path
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Iterable, Iterator, Mapping
+
+    from pyiceberg.io import FileIO
+    from pyiceberg.manifest import ManifestFile
+    from pyiceberg.table import Table
+    from pyiceberg.table.metadata import TableMetadata
+    from pyiceberg.table.snapshots import Snapshot
+
+    from lakeward.model.results import CommitIds
+
+_METADATA_FILE = re.compile(r"(\d+)-[^/]*\.metadata\.json$")
+
+
+def data_root(metadata: TableMetadata) -> str:
+    """Return the directory of data files, with a slash at its end."""
+    return (metadata.properties.get("write.data.path") or f"{metadata.location}/data").rstrip("/") + "/"
+
+
+def metadata_root(metadata: TableMetadata) -> str:
+    """Return the directory of metadata files, with a slash at its end."""
+    return (metadata.properties.get("write.metadata.path") or f"{metadata.location}/metadata").rstrip("/") + "/"
+
+
+def referenced(table: Table, files: Collection[str]) -> frozenset[str]:
+    """Return those of `files` that any retained snapshot, or the metadata itself, names.
+
+    Newest manifests first, and no further than until all are found: the files of a round that landed are named
+    by one manifest.
+    """
+    wanted = {_plain(file): file for file in files}
+    found: set[str] = set()
+    for name in _named(table):
+        plain = _plain(name)
+        if plain in wanted:
+            found.add(wanted.pop(plain))
+            if not wanted:
+                break
+    return frozenset(found)
+
+
+def leftovers(table: Table, storage: Storage, ids: CommitIds) -> tuple[str, ...]:
+    """Return what a commit with these ids wrote: manifests, list, offsets file, and metadata files that hold it.
+
+    A metadata file's name says nothing of the commit that wrote it, so the ones that neither are current nor in the
+    table's own log are looked into.
+    """
+    root = metadata_root(table.metadata)
+    everything = storage.list(root)
+    named = [path for path in everything if ids.uuid in path.rpartition("/")[2]]
+    known = {_plain(path) for path in _metadata_files(table)}
+    dead = [path for path in everything if _METADATA_FILE.search(path) and _plain(path) not in known]
+    mark = str(ids.snapshot_id).encode("ascii")
+    return tuple(sorted({*named, *(path for path in dead if mark in _content(storage, path))}))
+
+
+def dead_metadata(table: Table, storage: Storage) -> list[str]:
+    """Return metadata files that lost their swap: of the current version or older, and not in the table's log.
+
+    Only for catalogs that number metadata files and swap them in order; a file of a later version may be in flight.
+    """
+    current = _METADATA_FILE.search(table.metadata_location)
+    if current is None:
+        return []
+    known = {_plain(path) for path in _metadata_files(table)}
+    return [
+        path
+        for path in storage.list(metadata_root(table.metadata))
+        if (found := _METADATA_FILE.search(path)) and int(found[1]) <= int(current[1]) and _plain(path) not in known
+    ]
+
+
+def trim_metadata(base: TableMetadata, new: TableMetadata, storage: Storage) -> None:
+    """Delete metadata files that fell out of the log, where the table asks for it (as the library's commit does)."""
+    if base.properties.get("write.metadata.delete-after-commit.enabled", "false").lower() != "true":
+        return
+    kept = {entry.metadata_file for entry in new.metadata_log}
+    for entry in base.metadata_log:
+        if entry.metadata_file not in kept:
+            storage.delete(entry.metadata_file)
+
+
+def offsets_files(snapshots: Iterable[Snapshot], properties: Mapping[str, str]) -> set[str]:
+    """Return the offsets files that snapshots and table properties name."""
+    named = {summary_of(snapshot).get(OFFSETS_FILE) for snapshot in snapshots} | {properties.get(OFFSETS_FILE)}
+    return {path for path in named if path is not None}
+
+
+def manifests_of(snapshots: Iterable[Snapshot], io: FileIO) -> dict[str, ManifestFile]:
+    """Return the manifests of some snapshots by path, each once."""
+    return {manifest.manifest_path: manifest for snapshot in snapshots for manifest in snapshot.manifests(io)}
+
+
+def _named(table: Table) -> Iterator[str]:
+    snapshots = sorted(table.metadata.snapshots, key=lambda one: one.sequence_number or 0, reverse=True)
+    yield from _metadata_files(table)
+    yield from offsets_files(snapshots, table.metadata.properties)
+    yield from (snapshot.manifest_list for snapshot in snapshots)
+    manifests = manifests_of(snapshots, table.io)
+    yield from manifests
+    for manifest in sorted(manifests.values(), key=lambda one: one.sequence_number, reverse=True):
+        # Entries that say "deleted" count too: a doubt keeps a file.
+        yield from (
+            entry.data_file.file_path for entry in manifest.fetch_manifest_entry(table.io, discard_deleted=False)
+        )
+
+
+def _metadata_files(table: Table) -> Iterator[str]:
+    yield table.metadata_location
+    yield from (entry.metadata_file for entry in table.metadata.metadata_log)
+
+
+def _content(storage: Storage, path: str) -> bytes:
+    with storage.open(path) as source:
+        return bytes(source.read())
+
+
+def _plain(path: str) -> str:
+    """Make the spellings of one local path alike: `/a`, `file:/a`, `file:///a`."""
+    return local_path(path)

@@ -1,0 +1,143 @@
+"""What stands on main: the stamp, the newest commit with offsets, and whether somebody rolled back."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import partial
+from typing import TYPE_CHECKING
+
+from lakeward.errors import CorruptFileError, RolledBackError
+from lakeward.model.results import LakeHead
+from lakeward_lake_iceberg.offsets import (
+    COPIED_SEQUENCE,
+    COPIED_SNAPSHOT,
+    INCARNATION,
+    TABLE_ID,
+    carries_offsets,
+    copied_commit,
+    offset_commit,
+    parse_incarnation,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+
+    from pyiceberg.io import FileIO
+    from pyiceberg.table import Table
+    from pyiceberg.table.metadata import TableMetadata
+    from pyiceberg.table.snapshots import Snapshot
+
+    from lakeward.model.identity import Incarnation
+    from lakeward.model.results import OffsetCommit
+    from lakeward.model.tables import TablePath
+
+
+@dataclass(frozen=True, slots=True)
+class Ancestry:
+    """Main's retained snapshots from the head down. `cut` says that older ones were expired below."""
+
+    snapshots: tuple[Snapshot, ...]
+    cut: bool
+
+    @classmethod
+    def of(cls, metadata: TableMetadata) -> Ancestry:
+        """Walk the parents; Iceberg's first snapshot ever has sequence number 1, so any other end is a cut."""
+        known = {snapshot.snapshot_id: snapshot for snapshot in metadata.snapshots}
+        chain: list[Snapshot] = []
+        current = known.get(metadata.current_snapshot_id or 0)
+        while current is not None:
+            chain.append(current)
+            current = known.get(current.parent_snapshot_id or 0)
+        return cls(tuple(chain), cut=bool(chain) and (chain[-1].sequence_number or 0) > 1)
+
+    @property
+    def ids(self) -> frozenset[int]:
+        """The snapshot ids."""
+        return frozenset(snapshot.snapshot_id for snapshot in self.snapshots)
+
+
+def summary_of(snapshot: Snapshot) -> Mapping[str, str]:
+    """Return a snapshot's summary without its operation."""
+    return {} if snapshot.summary is None else snapshot.summary.additional_properties
+
+
+def read_head(path: TablePath, table: Table) -> LakeHead:
+    """Return the state of a loaded table's main branch.
+
+    Raises:
+        RolledBackError: the copied offsets are of a snapshot that main no longer descends from.
+        CorruptFileError: offsets or an incarnation are damaged.
+    """
+    metadata = table.metadata
+    ancestry = Ancestry.of(metadata)
+    table_id = metadata.properties.get(TABLE_ID)
+    behind = _check_copy(path, metadata, ancestry)
+    commit = newest_commit(ancestry, table.io)
+    if commit is None and behind:
+        commit = copied_commit(metadata.properties, partial(read_bytes, table.io))
+    return LakeHead(
+        path=path,
+        table_id=None if table_id is None else int(table_id),
+        location=metadata.location,
+        snapshot_id=metadata.current_snapshot_id,
+        stamp=newest_stamp(ancestry),
+        commit=commit,
+    )
+
+
+def newest_stamp(ancestry: Ancestry) -> Incarnation | None:
+    """Return the incarnation of the newest snapshot that carries one."""
+    stamped = _carrying(ancestry, INCARNATION)
+    return next((parse_incarnation(summary_of(one)[INCARNATION]) for one in stamped), None)
+
+
+def newest_commit(ancestry: Ancestry, io: FileIO) -> OffsetCommit | None:
+    """Return the newest commit that carries offsets."""
+    for snapshot in ancestry.snapshots:
+        summary = summary_of(snapshot)
+        if carries_offsets(summary):
+            return offset_commit(snapshot, summary, partial(read_bytes, io))
+    return None
+
+
+def newest_commit_id(ancestry: Ancestry) -> int | None:
+    """Return the id of the newest commit that carries offsets, without reading them."""
+    return next((one.snapshot_id for one in ancestry.snapshots if carries_offsets(summary_of(one))), None)
+
+
+def read_bytes(io: FileIO, path: str) -> bytes:
+    """Return a file's bytes.
+
+    Raises:
+        CorruptFileError: it is not there.
+    """
+    try:
+        with io.new_input(path).open() as stream:
+            return bytes(stream.read())
+    except FileNotFoundError as missing:
+        raise CorruptFileError(path, "an offsets file", "nothing") from missing
+
+
+def _carrying(ancestry: Ancestry, key: str) -> Iterator[Snapshot]:
+    return (snapshot for snapshot in ancestry.snapshots if key in summary_of(snapshot))
+
+
+def _check_copy(path: TablePath, metadata: TableMetadata, ancestry: Ancestry) -> bool:
+    """Return whether the snapshot of the copied offsets lies below a cut (somebody else's expiry).
+
+    Not in the ancestry is an alarm only where it can be told apart from expired: the retained chain reaches down to
+    older snapshots, or to the first one, without meeting it.
+    """
+    copied = metadata.properties.get(COPIED_SNAPSHOT)
+    if copied is None or int(copied) in ancestry.ids:
+        return False
+    sequence = int(metadata.properties.get(COPIED_SEQUENCE, "0"))
+    oldest = ancestry.snapshots[-1].sequence_number or 0 if ancestry.snapshots else 0
+    if ancestry.cut and oldest > sequence:
+        return True
+    message = (
+        f"{path}: the lake table was rolled back: property {COPIED_SNAPSHOT} names snapshot {copied}, which is not "
+        f"in the ancestry of main (head {metadata.current_snapshot_id}). Roll forward again, or, to tier anew from "
+        f"the offsets of the head, remove that property"
+    )
+    raise RolledBackError(message)

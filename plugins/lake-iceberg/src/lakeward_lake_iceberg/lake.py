@@ -1,0 +1,251 @@
+"""The port: a warehouse of Iceberg tables, on the driver."""
+
+from __future__ import annotations
+
+import secrets
+import uuid
+from typing import TYPE_CHECKING
+
+from pyiceberg.catalog.sql import SqlCatalog
+
+from lakeward.errors import CommitConflictError, FencedError, OutcomeUnknownError, RolledBackError, TableGoneError
+from lakeward.model.results import CommitIds, CommitOutcome
+from lakeward_lake_iceberg import expire, files, pins, tables
+from lakeward_lake_iceberg.catalog import CatalogClient, Sent
+from lakeward_lake_iceberg.commit import SnapshotBuilder, check_format
+from lakeward_lake_iceberg.head import Ancestry, newest_commit_id, newest_stamp, read_head, summary_of
+from lakeward_lake_iceberg.offsets import (
+    COPIED_INCARNATION,
+    COPIED_ROUND,
+    COPIED_SNAPSHOT,
+    COPIED_STEP,
+    INCARNATION,
+    ROUND,
+    STEP,
+    TABLE_ID,
+)
+from lakeward_lake_iceberg.storage import Storage
+from lakeward_lake_iceberg.task import pack_task
+
+if TYPE_CHECKING:
+    from collections.abc import Collection
+
+    from pyiceberg.table import Table
+
+    from lakeward.model.identity import Incarnation, RoundId
+    from lakeward.model.results import CommitRequest, LakeHead
+    from lakeward.model.tables import TablePath, TableSpec
+    from lakeward.ports import Clock
+    from lakeward_lake_iceberg.options import IcebergOptions
+
+_TRIES = 50
+_ID_BITS = 62
+
+
+class IcebergLake:
+    """See `lakeward.ports.Lake`."""
+
+    name = "iceberg"
+
+    def __init__(self, options: IcebergOptions, clock: Clock) -> None:
+        """Open the catalog.
+
+        Raises:
+            ConfigError: an option does not fit.
+            StorageError: the warehouse cannot be written.
+        """
+        self._options = options
+        self._clock = clock
+        self._client = CatalogClient(options)
+
+    def open_table(self, table: TableSpec) -> LakeHead:
+        """See `lakeward.ports.Lake.open_table`."""
+        return read_head(table.path, tables.open_table(self._client, table))
+
+    def head(self, path: TablePath) -> LakeHead | None:
+        """See `lakeward.ports.Lake.head`."""
+        table = self._client.load(path)
+        return None if table is None else read_head(path, table)
+
+    def stamp(self, path: TablePath, incarnation: Incarnation) -> LakeHead:
+        """See `lakeward.ports.Lake.stamp`."""
+        for _ in range(_TRIES):
+            table = self._load(path)
+            found = newest_stamp(Ancestry.of(table.metadata))
+            if found == incarnation:
+                return read_head(path, table)
+            if found is not None and found.succeeds(incarnation):
+                message = f"{path}: a later start of this service, {found}, has taken the table over"
+                raise FencedError(message, by=str(found))
+            self._send_stamp(path, table, incarnation)
+        message = f"{path}: {_TRIES} commits of others came before the stamp"
+        raise CommitConflictError(message)
+
+    def writer_task(self, table: TableSpec, head: LakeHead, round_id: RoundId) -> bytes:
+        """See `lakeward.ports.Lake.writer_task`."""
+        loaded = self._load(table.path)
+        prefix = _round_prefix(loaded, round_id)
+        storage = self._storage_properties()
+        return pack_task(pins.build_task(loaded, table, head, prefix=prefix, options=self._options, storage=storage))
+
+    def new_ids(self) -> CommitIds:
+        """See `lakeward.ports.Lake.new_ids`."""
+        return CommitIds(str(uuid.uuid4()), secrets.randbits(_ID_BITS) + 1)
+
+    def commit(self, request: CommitRequest) -> CommitOutcome:
+        """See `lakeward.ports.Lake.commit`.
+
+        `FencedError` with an empty `by` also says that files which the round's deletes name are gone (somebody
+        compacted the table): the round is to be enumerated afresh.
+        """
+        table = self._load(request.path)
+        check_format(table)
+        _check_fence(table, request)
+        prepared = SnapshotBuilder(table, request.ids, self._clock.wall_ms()).commit(request)
+        outcome, metadata = self._client.send(table, prepared.requirements, prepared.updates)
+        if outcome is Sent.CONFLICT or metadata is None:
+            return CommitOutcome.CONFLICT
+        files.trim_metadata(table.metadata, metadata, self._storage(table))
+        return CommitOutcome.LANDED
+
+    def find(self, path: TablePath, round_id: RoundId, step: int) -> int | None:
+        """See `lakeward.ports.Lake.find`."""
+        table = self._client.load(path)
+        if table is None:
+            return None
+        wanted = (str(round_id.incarnation), round_id.name, str(step))
+        for snapshot in Ancestry.of(table.metadata).snapshots:
+            summary = summary_of(snapshot)
+            if (summary.get(INCARNATION), summary.get(ROUND), summary.get(STEP)) == wanted:
+                return snapshot.snapshot_id
+        head = read_head(path, table)
+        properties = table.metadata.properties
+        copied = (properties.get(COPIED_INCARNATION), properties.get(COPIED_ROUND), properties.get(COPIED_STEP))
+        behind = head.commit is not None and str(head.commit.snapshot_id) == properties.get(COPIED_SNAPSHOT)
+        return int(properties[COPIED_SNAPSHOT]) if behind and copied == wanted else None
+
+    def file_prefix(self, path: TablePath, round_id: RoundId) -> str:
+        """See `lakeward.ports.Lake.file_prefix`."""
+        return _round_prefix(self._load(path), round_id)
+
+    def list_prefix(self, path: TablePath, prefix: str) -> tuple[str, ...]:  # noqa: ARG002 - the prefix is a full path
+        """See `lakeward.ports.Lake.list_prefix`."""
+        return self._storage_at(prefix).list(prefix)
+
+    def commit_leftovers(self, path: TablePath, ids: CommitIds) -> tuple[str, ...]:
+        """See `lakeward.ports.Lake.commit_leftovers`."""
+        table = self._load(path)
+        return files.leftovers(table, self._storage(table), ids)
+
+    def referenced(self, path: TablePath, files: Collection[str]) -> frozenset[str]:
+        """See `lakeward.ports.Lake.referenced`."""
+        return _referenced(self._load(path), files)
+
+    def delete(self, files: Collection[str]) -> None:
+        """See `lakeward.ports.Lake.delete`."""
+        for path in files:
+            self._storage_at(path).delete(path)
+
+    def expire(self, path: TablePath, keep: frozenset[int]) -> int:
+        """See `lakeward.ports.Lake.expire`."""
+        table = self._load(path)
+        ids = expire.expirable(table.metadata, keep, self._options.keep_snapshots)
+        if not ids:
+            return 0
+        outcome, metadata = self._client.send(table, *expire.removal(table, ids))
+        if outcome is Sent.CONFLICT or metadata is None:
+            return 0
+        self._clean_up(table, ids)
+        files.trim_metadata(table.metadata, metadata, self._storage(table))
+        return len(ids)
+
+    def close(self) -> None:
+        """See `lakeward.ports.Lake.close`."""
+        self._client.close()
+
+    def _clean_up(self, base: Table, expired: Collection[int]) -> None:
+        """Delete what only expired snapshots named, unless the table forbids it (`gc.enabled`)."""
+        if base.metadata.properties.get("gc.enabled", "true").lower() != "true":
+            return
+        storage = self._storage(base)
+        for path in expire.unreachable(base.metadata, expired, base.io):
+            storage.delete(path)
+        if isinstance(self._client.catalog, SqlCatalog):
+            for path in files.dead_metadata(base, storage):
+                storage.delete(path)
+
+    def _send_stamp(self, path: TablePath, table: Table, incarnation: Incarnation) -> None:
+        """Try once; whether it landed is read off the head."""
+        check_format(table)
+        ids = self.new_ids()
+        summary = {INCARNATION: str(incarnation)}
+        if TABLE_ID in table.metadata.properties:
+            summary[TABLE_ID] = table.metadata.properties[TABLE_ID]
+        prepared = SnapshotBuilder(table, ids, self._clock.wall_ms()).stamp(summary)
+        try:
+            outcome, _ = self._client.send(table, prepared.requirements, prepared.updates)
+        except OutcomeUnknownError:
+            # A stamp may be sent again: one that lands late finds main moved on, or is ours anyway.
+            return
+        if outcome is Sent.CONFLICT and self._load(path).metadata.snapshot_by_id(ids.snapshot_id) is None:
+            self.delete([update.snapshot.manifest_list for update in prepared.updates if hasattr(update, "snapshot")])
+
+    def _load(self, path: TablePath) -> Table:
+        table = self._client.load(path)
+        if table is None:
+            message = f"{path}: the lake has no such table"
+            raise TableGoneError(message)
+        return table
+
+    def _storage(self, table: Table) -> Storage:
+        return self._storage_at(table.location())
+
+    def _storage_at(self, uri: str) -> Storage:
+        return Storage(uri, self._storage_properties())
+
+    def _storage_properties(self) -> dict[str, str]:
+        return {
+            key: value for key, value in self._client.catalog.properties.items() if key.startswith(("s3.", "client."))
+        }
+
+
+def _round_prefix(table: Table, round_id: RoundId) -> str:
+    return f"{files.data_root(table.metadata)}{round_id}/"
+
+
+def _referenced(table: Table, named: Collection[str]) -> frozenset[str]:
+    return files.referenced(table, named)
+
+
+def _check_fence(table: Table, request: CommitRequest) -> None:
+    """Check on the metadata that the commit is built on: whose table, whose stamp, which newest commit.
+
+    Raises:
+        FencedError: one of them is another one now.
+    """
+    owner = table.metadata.properties.get(TABLE_ID)
+    if owner != str(request.table_id):
+        message = f"{request.path}: the lake table belongs to table id {owner}, expected {request.table_id}"
+        raise FencedError(message)
+    ancestry = Ancestry.of(table.metadata)
+    stamp = newest_stamp(ancestry)
+    if stamp != request.incarnation:
+        message = f"{request.path}: the stamp on the head is {stamp}, expected {request.incarnation}"
+        raise FencedError(message, by="" if stamp is None else str(stamp))
+    newest = newest_commit_id(ancestry)
+    if newest is None:
+        newest = _copied_commit_id(table, request)
+    if newest != request.base_commit:
+        message = (
+            f"{request.path}: the newest commit with offsets is snapshot {newest}, expected {request.base_commit}, "
+            f"from which the round was enumerated"
+        )
+        raise FencedError(message)
+
+
+def _copied_commit_id(table: Table, request: CommitRequest) -> int | None:
+    try:
+        commit = read_head(request.path, table).commit
+    except RolledBackError as rolled_back:
+        raise FencedError(str(rolled_back)) from rolled_back
+    return None if commit is None else commit.snapshot_id

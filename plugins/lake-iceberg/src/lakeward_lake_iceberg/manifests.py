@@ -1,0 +1,238 @@
+"""Writes manifests: of data and of deletes, new ones, merged ones, and ones with entries taken out.
+
+pyiceberg has no writer for delete manifests and none that merges them (facts: lake 1.4, 1.8). Merging is by size
+class, ten to one: each entry is rewritten once per class, so that the cost of a commit does not grow with the number
+of commits before it, and the number of manifests grows with its logarithm alone.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from typing import TYPE_CHECKING, Any
+
+from pyiceberg.manifest import (
+    DataFile,
+    DataFileContent,
+    FileFormat,
+    ManifestContent,
+    ManifestEntry,
+    ManifestEntryStatus,
+    ManifestFile,
+    ManifestWriterV2,
+)
+from pyiceberg.typedef import Record
+from typing_extensions import override
+
+from lakeward_lake_iceberg.detail import unpack_detail
+from lakeward_lake_iceberg.positions import PATH_ID, POSITION_ID
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Collection, Iterable, Iterator
+
+    from pyiceberg.io import FileIO, OutputFile
+    from pyiceberg.partitioning import PartitionSpec
+    from pyiceberg.table.metadata import TableMetadata
+
+    from lakeward.model.results import LakeFile
+
+MERGED_MANIFESTS = 10
+"""So many manifests of one size class become one."""
+_LARGEST_BYTES = 8 * 1024 * 1024
+"""Manifests of this size are left alone (Iceberg's own target size)."""
+
+
+class _Writer(ManifestWriterV2):
+    """pyiceberg's writer, for either content, with all entries in one Avro block."""
+
+    def __init__(self, metadata: TableMetadata, spec: PartitionSpec, file: OutputFile, snapshot_id: int) -> None:
+        codec: Any = metadata.properties.get("write.avro.compression-codec", "gzip")
+        super().__init__(spec, metadata.schema(), file, snapshot_id, codec)
+        self._content = ManifestContent.DATA
+
+    def holding(self, content: ManifestContent) -> _Writer:
+        """Set the content, before anything is written."""
+        self._content = content
+        return self
+
+    @override
+    def content(self) -> ManifestContent:
+        return self._content
+
+    @property
+    @override
+    def _meta(self) -> dict[str, str]:
+        return {**super()._meta, "content": "data" if self._content is ManifestContent.DATA else "deletes"}
+
+    def add_all(self, entries: Collection[ManifestEntry]) -> None:
+        """Write entries as they are, in one block."""
+        for entry in entries:
+            self._count(entry)
+        self._writer.write_block([self.prepare_entry(entry) for entry in entries])
+
+    def _count(self, entry: ManifestEntry) -> None:
+        rows = entry.data_file.record_count
+        if entry.status is ManifestEntryStatus.ADDED:
+            self._added_files, self._added_rows = self._added_files + 1, self._added_rows + rows
+        elif entry.status is ManifestEntryStatus.EXISTING:
+            self._existing_files, self._existing_rows = self._existing_files + 1, self._existing_rows + rows
+        else:
+            self._deleted_files, self._deleted_rows = self._deleted_files + 1, self._deleted_rows + rows
+        self._partitions.append(entry.data_file.partition)
+        sequence = entry.sequence_number
+        if entry.status is not ManifestEntryStatus.DELETED and sequence is not None:
+            known = self._min_sequence_number
+            self._min_sequence_number = sequence if known is None else min(known, sequence)
+
+
+class ManifestSet:
+    """The manifests of one snapshot that is being built."""
+
+    def __init__(self, metadata: TableMetadata, io: FileIO, snapshot_id: int, new_path: Callable[[], str]) -> None:
+        """Write nothing yet.
+
+        Args:
+            metadata: what the snapshot is built on.
+            io: where manifests are read and written.
+            snapshot_id: the new snapshot's id.
+            new_path: names a manifest.
+        """
+        self._metadata = metadata
+        self._io = io
+        self._snapshot_id = snapshot_id
+        self._new_path = new_path
+
+    def added(self, files: Collection[DataFile], content: ManifestContent) -> list[ManifestFile]:
+        """Write new files, a manifest for each partition spec."""
+        by_spec: dict[int, list[ManifestEntry]] = defaultdict(list)
+        for file in files:
+            by_spec[file.spec_id].append(_added(file, self._snapshot_id))
+        return [self._write(spec_id, content, entries) for spec_id, entries in by_spec.items()]
+
+    def without(
+        self, manifests: Iterable[ManifestFile], removed: Collection[str]
+    ) -> tuple[list[ManifestFile], list[DataFile]]:
+        """Mark delete files as deleted.
+
+        Args:
+            manifests: the manifests of the base.
+            removed: paths of delete files.
+
+        Returns:
+            The manifests, those rewritten that named one of them, and the files that were found.
+        """
+        kept: list[ManifestFile] = []
+        found: list[DataFile] = []
+        for manifest in manifests:
+            entries = self._read(manifest) if removed and manifest.content is ManifestContent.DELETES else []
+            gone = [entry.data_file for entry in entries if entry.data_file.file_path in removed]
+            if gone:
+                found += gone
+                restated = [
+                    _restated(entry, self._snapshot_id, removed=entry.data_file.file_path in removed)
+                    for entry in entries
+                ]
+                kept.append(self._write(manifest.partition_spec_id, ManifestContent.DELETES, restated))
+            else:
+                kept.append(manifest)
+        return kept, found
+
+    def merged(self, manifests: list[ManifestFile]) -> list[ManifestFile]:
+        """Merge manifests of the base, newest first, by content, spec and size class."""
+        classes: dict[tuple[ManifestContent, int, int], list[ManifestFile]] = defaultdict(list)
+        for manifest in manifests:
+            if manifest.manifest_length < _LARGEST_BYTES:
+                classes[manifest.content, manifest.partition_spec_id, _size_class(manifest)].append(manifest)
+        result = list(manifests)
+        for (content, spec_id, _), alike in classes.items():
+            if len(alike) >= MERGED_MANIFESTS:
+                result = self._merge(result, alike, content, spec_id)
+        return result
+
+    def _merge(
+        self, manifests: list[ManifestFile], alike: list[ManifestFile], content: ManifestContent, spec_id: int
+    ) -> list[ManifestFile]:
+        entries = [entry for manifest in alike for entry in self._read(manifest)]
+        if any(entry.data_file.equality_ids for entry in entries):
+            # pyiceberg would write these ids with a type that Java cannot read (facts: lake 1.4).
+            return manifests
+        rest = [manifest for manifest in manifests if manifest not in alike]
+        if not entries:
+            return rest
+        restated = [_restated(entry, self._snapshot_id, removed=False) for entry in entries]
+        return [*rest, self._write(spec_id, content, restated)]
+
+    def _read(self, manifest: ManifestFile) -> list[ManifestEntry]:
+        return manifest.fetch_manifest_entry(self._io, discard_deleted=True)
+
+    def _write(self, spec_id: int, content: ManifestContent, entries: Collection[ManifestEntry]) -> ManifestFile:
+        spec = self._metadata.specs()[spec_id]
+        output = self._io.new_output(self._new_path())
+        writer = _Writer(self._metadata, spec, output, self._snapshot_id).holding(content)
+        with writer:
+            writer.add_all(entries)
+        return writer.to_manifest_file()
+
+
+def data_file(file: LakeFile) -> DataFile:
+    """Return a worker's file in Iceberg's terms."""
+    detail = unpack_detail(file.detail)
+    deletes = file.kind == "deletes"
+    built = DataFile.from_args(
+        content=DataFileContent.POSITION_DELETES if deletes else DataFileContent.DATA,
+        file_path=file.path,
+        file_format=FileFormat.PARQUET,
+        partition=Record(*detail.partition),
+        record_count=file.rows,
+        file_size_in_bytes=file.size_bytes,
+        column_sizes=detail.column_sizes or None,
+        value_counts={PATH_ID: file.rows, POSITION_ID: file.rows} if deletes else detail.value_counts or None,
+        null_value_counts=detail.null_counts or None,
+        nan_value_counts=detail.nan_counts or None,
+        lower_bounds=detail.lower or None,
+        upper_bounds=detail.upper or None,
+        key_metadata=None,
+        split_offsets=list(detail.split_offsets) or None,
+        equality_ids=None,
+        sort_order_id=None,
+    )
+    built.spec_id = detail.spec_id
+    return built
+
+
+def live_entries(manifests: Iterable[ManifestFile], io: FileIO, content: ManifestContent) -> Iterator[ManifestEntry]:
+    """Yield the live entries of all manifests of one content."""
+    for manifest in manifests:
+        if manifest.content is content:
+            yield from manifest.fetch_manifest_entry(io, discard_deleted=True)
+
+
+def named_data_file(delete: DataFile) -> str | None:
+    """Return the one data file that a position-delete file names, None where it may name several."""
+    lower, upper = (delete.lower_bounds or {}).get(PATH_ID), (delete.upper_bounds or {}).get(PATH_ID)
+    return None if lower is None or lower != upper else bytes(lower).decode("utf-8")
+
+
+def _size_class(manifest: ManifestFile) -> int:
+    files = (manifest.added_files_count or 0) + (manifest.existing_files_count or 0)
+    return len(str(max(1, files)))
+
+
+def _added(file: DataFile, snapshot_id: int) -> ManifestEntry:
+    return ManifestEntry.from_args(
+        status=ManifestEntryStatus.ADDED,
+        snapshot_id=snapshot_id,
+        sequence_number=None,
+        file_sequence_number=None,
+        data_file=file,
+    )
+
+
+def _restated(entry: ManifestEntry, snapshot_id: int, *, removed: bool) -> ManifestEntry:
+    """Carry an entry over with its own sequence numbers; a removed one names the snapshot that removed it."""
+    return ManifestEntry.from_args(
+        status=ManifestEntryStatus.DELETED if removed else ManifestEntryStatus.EXISTING,
+        snapshot_id=snapshot_id if removed else entry.snapshot_id,
+        sequence_number=entry.sequence_number,
+        file_sequence_number=entry.file_sequence_number,
+        data_file=entry.data_file,
+    )

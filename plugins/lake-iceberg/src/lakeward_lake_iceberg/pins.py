@@ -1,0 +1,126 @@
+"""What a round's writers are told: layout, and for primary-key tables the files that the round is pinned to."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from typing import TYPE_CHECKING
+
+from pyiceberg.manifest import ManifestContent
+
+from lakeward.errors import SchemaMismatchError, TableGoneError
+from lakeward_lake_iceberg.manifests import live_entries, named_data_file
+from lakeward_lake_iceberg.schema import arrow_schema, bounded_types
+from lakeward_lake_iceberg.task import BaseBucket, BaseFile, WriterTask, pack_base, partition_name
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+
+    from pyiceberg.manifest import DataFile
+    from pyiceberg.table import Table
+    from pyiceberg.table.snapshots import Snapshot
+
+    from lakeward.model.results import LakeHead
+    from lakeward.model.tables import TableSpec
+    from lakeward_lake_iceberg.options import IcebergOptions
+
+_TARGET_SIZE = "write.target-file-size-bytes"
+
+
+def build_task(
+    table: Table, spec: TableSpec, head: LakeHead, *, prefix: str, options: IcebergOptions, storage: Mapping[str, str]
+) -> WriterTask:
+    """Build the task of one round.
+
+    Args:
+        table: the lake table, as loaded now.
+        spec: the source's table.
+        head: the head that the round was enumerated from; a primary-key round is pinned to its snapshot.
+        prefix: the round's file prefix.
+        options: the lake's options.
+        storage: properties of the file system.
+
+    Raises:
+        TableGoneError: the head's snapshot is no longer retained.
+        SchemaMismatchError: the table holds files of another partition layout.
+    """
+    schema = table.schema()
+    size = table.metadata.properties.get(_TARGET_SIZE)
+    level = options.compression_level if options.compression_level > 0 else None
+    pinned = _pinned(table, head) if spec.has_primary_key else None
+    return WriterTask(
+        location=table.location(),
+        prefix=prefix,
+        schema=arrow_schema(schema).serialize().to_pybytes(),
+        types=bounded_types(schema),
+        spec_id=table.spec().spec_id,
+        target_size_bytes=options.target_file_size_bytes if size is None else int(size),
+        compression=options.compression,
+        compression_level=level,
+        storage=dict(storage),
+        key_columns=spec.primary_key,
+        base_snapshot=None if pinned is None else pinned.snapshot_id,
+        base={} if pinned is None else _base(table, spec, pinned),
+    )
+
+
+def _pinned(table: Table, head: LakeHead) -> Snapshot | None:
+    if head.snapshot_id is None:
+        return None
+    snapshot = table.metadata.snapshot_by_id(head.snapshot_id)
+    if snapshot is None:
+        message = f"{head.path}: snapshot {head.snapshot_id}, from which the round was enumerated, was expired"
+        raise TableGoneError(message)
+    return snapshot
+
+
+def _base(table: Table, spec: TableSpec, pinned: Snapshot) -> dict[str, bytes]:
+    manifests = pinned.manifests(table.io)
+    key = table.schema().find_field(spec.primary_key[0]).field_id
+    deletes, shared = _deletes(entry.data_file for entry in live_entries(manifests, table.io, ManifestContent.DELETES))
+    buckets: dict[tuple[str | int, ...], list[BaseFile]] = defaultdict(list)
+    for entry in live_entries(manifests, table.io, ManifestContent.DATA):
+        file = entry.data_file
+        _check_spec(table, spec, file)
+        buckets[_partition(file)].append(_base_file(file, key, deletes.get(file.file_path, ())))
+    return {
+        partition_name(partition): pack_base(BaseBucket(tuple(files), tuple(shared[partition])))
+        for partition, files in buckets.items()
+    }
+
+
+def _deletes(
+    files: Iterable[DataFile],
+) -> tuple[dict[str, tuple[str, ...]], dict[tuple[str | int, ...], list[str]]]:
+    """Sort position deletes into those of one data file, by that file, and others, by partition.
+
+    Equality deletes (Fluss's own service writes them) are not read: what they delete may be deleted once more.
+    """
+    single: dict[str, tuple[str, ...]] = defaultdict(tuple)
+    shared: dict[tuple[str | int, ...], list[str]] = defaultdict(list)
+    for file in files:
+        if file.equality_ids:
+            continue
+        target = named_data_file(file)
+        if target is None:
+            shared[_partition(file)].append(file.file_path)
+        else:
+            single[target] += (file.file_path,)
+    return single, shared
+
+
+def _base_file(file: DataFile, key: int, deletes: tuple[str, ...]) -> BaseFile:
+    lower, upper = (file.lower_bounds or {}).get(key, b""), (file.upper_bounds or {}).get(key, b"")
+    return BaseFile(file.file_path, file.record_count, bytes(lower), bytes(upper), deletes)
+
+
+def _partition(file: DataFile) -> tuple[str | int, ...]:
+    return tuple(file.partition[position] for position in range(len(file.partition)))
+
+
+def _check_spec(table: Table, spec: TableSpec, file: DataFile) -> None:
+    if file.spec_id != table.spec().spec_id:
+        message = (
+            f"{spec.path}: file {file.file_path} has partition spec {file.spec_id}, expected {table.spec().spec_id}: "
+            f"somebody changed the lake table's partitioning; rewrite its data files first"
+        )
+        raise SchemaMismatchError(message)

@@ -1,0 +1,96 @@
+"""Position-delete files: which rows of which data file are no more (Iceberg spec, "Position Delete Files")."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+
+from lakeward.model.results import LakeFile
+from lakeward_lake_iceberg.datafile import FIELD_ID
+from lakeward_lake_iceberg.detail import FileDetail, pack_detail
+from lakeward_lake_iceberg.storage import storage_errors
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from lakeward_lake_iceberg.keys import Codes
+    from lakeward_lake_iceberg.storage import Storage
+    from lakeward_lake_iceberg.task import WriterTask
+
+PATH_ID = 2147483546
+POSITION_ID = 2147483545
+SCHEMA = pa.schema(
+    [
+        pa.field("file_path", pa.string(), nullable=False, metadata={FIELD_ID: str(PATH_ID)}),
+        pa.field("pos", pa.int64(), nullable=False, metadata={FIELD_ID: str(POSITION_ID)}),
+    ]
+)
+
+
+def write_positions(
+    storage: Storage,
+    task: WriterTask,
+    target: str,
+    path: str,
+    positions: Codes,
+    *,
+    partition: tuple[str | int, ...],
+    replaces: tuple[str, ...] = (),
+) -> LakeFile:
+    """Write the positions of one data file.
+
+    Args:
+        storage: where files go.
+        task: the round's task.
+        target: the data file whose rows are no more.
+        path: the new file.
+        positions: ascending, each once.
+        partition: the data file's partition.
+        replaces: older delete files whose positions are contained.
+
+    Returns:
+        The new file.
+
+    Raises:
+        StorageError: the storage refused.
+    """
+    count = len(positions)
+    names = pa.DictionaryArray.from_arrays(pa.array(np.zeros(count, dtype=np.int32)), pa.array([target]))
+    rows = pa.table([names.cast(pa.string()), pa.array(positions, pa.int64())], schema=SCHEMA)
+    sink = storage.create(path)
+    with storage_errors(path):
+        pq.write_table(
+            rows,
+            sink,
+            compression=task.compression,
+            use_dictionary=["file_path"],
+            column_encoding={"pos": "DELTA_BINARY_PACKED"},
+        )
+        size = int(sink.tell())
+        sink.close()
+    bound = {PATH_ID: target.encode("utf-8")}
+    detail = FileDetail(
+        partition=partition,
+        spec_id=task.spec_id,
+        lower=bound,
+        upper=bound,
+        references=target,
+        replaces=replaces,
+        base_snapshot=task.base_snapshot,
+    )
+    return LakeFile(path, "deletes", count, size, pack_detail(detail))
+
+
+def read_positions(storage: Storage, files: Iterable[str], target: str) -> Codes:
+    """Return the positions of one data file that existing delete files name, ascending."""
+    found = [np.empty(0, dtype=np.int64)]
+    for path in files:
+        with storage_errors(path), storage.open(path) as source:
+            rows = pq.read_table(source, columns=["file_path", "pos"])
+        chosen = rows.filter(pc.equal(rows.column("file_path"), target))
+        found.append(chosen.column("pos").to_numpy())
+    return np.unique(np.concatenate(found))

@@ -1,0 +1,93 @@
+"""From a source's batch to the columns of the lake table."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from lakeward.errors import RowError
+from lakeward.model.tables import BUCKET_COLUMN, OFFSET_COLUMN
+
+if TYPE_CHECKING:
+    from lakeward.model.tables import TableSpec
+
+
+class RowConverter:
+    """Makes lake batches out of source batches of one bucket: names, types, system columns, missing columns."""
+
+    def __init__(self, table: TableSpec, schema: pa.Schema, bucket: int) -> None:
+        """Remember the target.
+
+        Args:
+            table: the source's table, for messages.
+            schema: the lake's schema, with field ids.
+            bucket: the value of `__bucket`.
+        """
+        self._table = table
+        self.schema = schema
+        self._bucket = bucket
+
+    def convert(self, batch: pa.RecordBatch) -> pa.RecordBatch:
+        """Return the same rows in the lake's columns.
+
+        Raises:
+            RowError: a value does not fit its column; names column, row and value.
+        """
+        columns = [self._column(batch, field) for field in self.schema]
+        return pa.RecordBatch.from_arrays(columns, schema=self.schema)
+
+    def _column(self, batch: pa.RecordBatch, field: pa.Field) -> pa.Array:
+        position = batch.schema.get_field_index(field.name)
+        if position >= 0:
+            array = self._cast(batch, batch.column(position), field)
+        elif field.name == BUCKET_COLUMN:
+            array = pa.array(np.full(batch.num_rows, self._bucket, dtype=np.int32))
+        else:
+            array = pa.nulls(batch.num_rows, field.type)
+        if not field.nullable and array.null_count:
+            row = int(np.flatnonzero(array.is_null().to_numpy(zero_copy_only=False))[0])
+            raise self._refusal(batch, field, row, None, "a value")
+        return array
+
+    def _cast(self, batch: pa.RecordBatch, array: pa.Array, field: pa.Field) -> pa.Array:
+        if array.type.equals(field.type):
+            return array
+        try:
+            return cast_column(array, field.type)
+        except (pa.ArrowInvalid, pa.ArrowNotImplementedError) as unfit:
+            row = _first_unfit(array, field.type)
+            value = array[row].as_py() if row < len(array) else "?"
+            raise self._refusal(batch, field, row, value, f"a value of type {field.type}") from unfit
+
+    def _refusal(self, batch: pa.RecordBatch, field: pa.Field, row: int, value: object, expected: str) -> RowError:
+        offset = batch.column(OFFSET_COLUMN)[row].as_py() if row < batch.num_rows else "?"
+        text = f"{self._table.path}: column {field.name!r}, offset {offset} of bucket {self._bucket}: "
+        return RowError(f"{text}expected {expected}, found {value!r}")
+
+
+def cast_column(array: pa.Array, target: pa.DataType) -> pa.Array:
+    """Cast without loss, but for times finer than a microsecond, which are cut towards the past.
+
+    Raises:
+        pa.ArrowInvalid: a value does not fit.
+    """
+    if pa.types.is_timestamp(array.type) and array.type.unit == "ns":
+        array = pc.floor_temporal(array, unit="microsecond")
+    return pc.cast(array, options=pc.CastOptions(target, allow_time_truncate=True))
+
+
+def _first_unfit(array: pa.Array, target: pa.DataType) -> int:
+    """Find the first row that cannot be cast, by halving; the length where each alone can."""
+    low, high = 0, len(array)
+    while high - low > 1:
+        middle = (low + high) // 2
+        try:
+            cast_column(array.slice(low, middle - low), target)
+        except (pa.ArrowInvalid, pa.ArrowNotImplementedError):
+            high = middle
+        else:
+            low = middle
+    return low

@@ -1,0 +1,131 @@
+"""Files by URI through pyarrow, in the worker. Local paths, `file:` URIs and S3; others as Arrow knows them."""
+
+from __future__ import annotations
+
+from contextlib import contextmanager
+from typing import TYPE_CHECKING
+from urllib.parse import urlparse
+
+import pyarrow.fs as pafs
+
+from lakeward.errors import StorageError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+
+    import pyarrow as pa
+
+_S3_OPTIONS = {
+    "s3.endpoint": "endpoint_override",
+    "s3.access-key-id": "access_key",
+    "s3.secret-access-key": "secret_key",
+    "s3.session-token": "session_token",
+    "s3.region": "region",
+    "client.access-key-id": "access_key",
+    "client.secret-access-key": "secret_key",
+    "client.session-token": "session_token",
+    "client.region": "region",
+}
+"""pyiceberg's names of what an S3 file system is told, and pyarrow's."""
+
+
+@contextmanager
+def storage_errors(path: str) -> Iterator[None]:
+    """Turn what the operating system says into an error that names the path.
+
+    Raises:
+        StorageError: the disk or the store refused.
+    """
+    try:
+        yield
+    except OSError as refused:
+        message = f"{path}: the storage refused: {refused}"
+        raise StorageError(message) from refused
+
+
+class Storage:
+    """The file system of one warehouse."""
+
+    def __init__(self, uri: str, properties: Mapping[str, str]) -> None:
+        """Open it.
+
+        Args:
+            uri: any URI or path in the warehouse.
+            properties: pyiceberg's file-system properties (`s3.endpoint` and the like).
+        """
+        self._scheme = urlparse(uri).scheme
+        self._fs = _filesystem(uri, self._scheme, properties)
+        self._made: set[str] = set()
+
+    def create(self, uri: str) -> pa.NativeFile:
+        """Open a file for writing; its directory is made, an existing file is refused.
+
+        Raises:
+            StorageError: it exists, or the storage refused.
+        """
+        path = self.path(uri)
+        with storage_errors(uri):
+            if self._local:
+                self._make_directory(path.rpartition("/")[0])
+                if self._fs.get_file_info(path).type != pafs.FileType.NotFound:
+                    message = "the file exists already and is not overwritten"
+                    raise FileExistsError(message)
+            return self._fs.open_output_stream(path)
+
+    def open(self, uri: str) -> pa.NativeFile:
+        """Open a file for random reading."""
+        with storage_errors(uri):
+            return self._fs.open_input_file(self.path(uri))
+
+    def delete(self, uri: str) -> None:
+        """Delete a file; one that is not there is no error."""
+        with storage_errors(uri):
+            try:
+                self._fs.delete_file(self.path(uri))
+            except FileNotFoundError:
+                return
+
+    def list(self, prefix: str) -> tuple[str, ...]:
+        """Return the URIs of all files under a directory, sorted; none where there is no such directory."""
+        root = self.path(prefix).rstrip("/")
+        with storage_errors(prefix):
+            found = self._fs.get_file_info(pafs.FileSelector(root, recursive=True, allow_not_found=True))
+        return tuple(sorted(self._uri(prefix, root, info.path) for info in found if info.is_file))
+
+    def path(self, uri: str) -> str:
+        """Return the path inside the file system."""
+        if self._scheme in {"", "file"}:
+            return local_path(uri)
+        parsed = urlparse(uri)
+        return parsed.path if self._scheme in {"hdfs", "viewfs"} else f"{parsed.netloc}{parsed.path}"
+
+    @property
+    def _local(self) -> bool:
+        return self._scheme in {"", "file"}
+
+    def _make_directory(self, directory: str) -> None:
+        if directory not in self._made:
+            self._fs.create_dir(directory, recursive=True)
+            self._made.add(directory)
+
+    @staticmethod
+    def _uri(prefix: str, root: str, path: str) -> str:
+        return prefix.rstrip("/") + path.removeprefix(root)
+
+
+def local_path(uri: str) -> str:
+    """Return the path of a `file:` URI in any of its spellings, or the path itself."""
+    for start in ("file://", "file:"):
+        if uri.startswith(start):
+            return uri.removeprefix(start)
+    return uri
+
+
+def _filesystem(uri: str, scheme: str, properties: Mapping[str, str]) -> pafs.FileSystem:
+    if scheme in {"", "file"}:
+        return pafs.LocalFileSystem()
+    if scheme in {"s3", "s3a", "s3n"}:
+        options = {name: properties[key] for key, name in _S3_OPTIONS.items() if key in properties}
+        return pafs.S3FileSystem(**options)
+    with storage_errors(uri):
+        return pafs.FileSystem.from_uri(uri)[0]

@@ -1,0 +1,262 @@
+"""Creates lake tables, adopts and evolves existing ones, and sets aside those of a table that was dropped."""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING
+
+from pyiceberg.exceptions import NoSuchTableError, TableAlreadyExistsError
+from pyiceberg.table.update import AssertTableUUID, SetPropertiesUpdate
+from pyiceberg.table.update.schema import UpdateSchema
+from pyiceberg.types import (
+    DecimalType,
+    DoubleType,
+    FloatType,
+    IntegerType,
+    ListType,
+    LongType,
+    MapType,
+    PrimitiveType,
+    StructType,
+)
+
+from lakeward.errors import CommitConflictError, LakeError, LakewardError, SchemaMismatchError, StorageError
+from lakeward_lake_iceberg.commit import check_format
+from lakeward_lake_iceberg.offsets import TABLE_ID
+from lakeward_lake_iceberg.schema import (
+    SYSTEM_COLUMNS,
+    lake_schema,
+    partition_layout,
+    partition_spec,
+    sort_order,
+    table_properties,
+)
+
+if TYPE_CHECKING:
+    from pyiceberg.schema import Schema
+    from pyiceberg.table import Table
+    from pyiceberg.types import IcebergType, NestedField
+
+    from lakeward.model.tables import TableSpec
+    from lakeward_lake_iceberg.catalog import CatalogClient
+
+_TRIES = 10
+_ASIDE = "__dropped_"
+
+
+def open_table(client: CatalogClient, spec: TableSpec) -> Table:
+    """Return the lake table of a source's table, made to fit.
+
+    Raises:
+        SchemaMismatchError: they do not fit; says what differs.
+        StorageError: the warehouse cannot be written.
+        CommitConflictError: somebody else changes the table all the time.
+    """
+    for _ in range(_TRIES):
+        table = client.load(spec.path)
+        if table is None:
+            _create(client, spec)
+        elif (owner := table.metadata.properties.get(TABLE_ID)) is not None and int(owner) != spec.table_id:
+            _set_aside(client, spec, int(owner))
+        elif _evolve(client, table, spec):
+            return table
+    message = f"{spec.path}: the lake table was changed by somebody else {_TRIES} times in a row"
+    raise CommitConflictError(message)
+
+
+def _create(client: CatalogClient, spec: TableSpec) -> None:
+    schema = lake_schema(spec)
+    layout = partition_spec(spec, schema)
+    with _Creating(spec):
+        _create_namespace(client, spec.path.database)
+        client.catalog.create_table(
+            (spec.path.database, spec.path.table),
+            schema=schema,
+            location=_location(client, spec),
+            partition_spec=layout,
+            sort_order=sort_order(schema),
+            properties={**table_properties(spec), TABLE_ID: str(spec.table_id)},
+        )
+
+
+class _Creating:
+    """Turns what the catalog says while a table is created into our errors; a race that was lost is none."""
+
+    def __init__(self, spec: TableSpec) -> None:
+        self._spec = spec
+
+    def __enter__(self) -> None:
+        return None
+
+    def __exit__(self, kind: object, failed: BaseException | None, trace: object) -> bool:
+        if failed is None or isinstance(failed, LakewardError) or not isinstance(failed, Exception):
+            return False
+        if isinstance(failed, TableAlreadyExistsError):
+            return True
+        failure = StorageError if isinstance(failed, OSError) else LakeError
+        message = f"{self._spec.path}: the lake table cannot be created: {failed}"
+        raise failure(message) from failed
+
+
+def _create_namespace(client: CatalogClient, database: str) -> None:
+    try:
+        client.catalog.create_namespace_if_not_exists((database,))
+    except Exception:
+        # Another thread or process may have made it since the catalog looked; each catalog says so differently.
+        if not client.catalog.namespace_exists((database,)):
+            raise
+
+
+def _location(client: CatalogClient, spec: TableSpec) -> str | None:
+    """Keep a new table out of the directory of one that was set aside; else the catalog decides."""
+    aside = re.compile(re.escape(f"{spec.path.table}{_ASIDE}") + r"(\d+)")
+    for identifier in client.catalog.list_tables((spec.path.database,)):
+        if found := aside.fullmatch(identifier[-1]):
+            old = client.catalog.load_table(identifier).location()
+            return f"{old.removesuffix(f'-{found[1]}')}-{spec.table_id}"
+    return None
+
+
+def _set_aside(client: CatalogClient, spec: TableSpec, owner: int) -> None:
+    """Rename the table of an earlier table id; its data stays. A race that was lost is no error."""
+    name = spec.path.table
+    try:
+        client.catalog.rename_table((spec.path.database, name), (spec.path.database, f"{name}{_ASIDE}{owner}"))
+    except NoSuchTableError:
+        return
+    except Exception as failed:
+        message = (
+            f"{spec.path}: the lake table belongs to table id {owner}, now it is {spec.table_id}, and it cannot be "
+            f"renamed to {name}{_ASIDE}{owner}: {failed}"
+        )
+        raise LakeError(message) from failed
+
+
+def _evolve(client: CatalogClient, table: Table, spec: TableSpec) -> bool:
+    """Make the lake table fit; return whether nothing had to be changed."""
+    check_format(table)
+    wanted = lake_schema(spec)
+    _check_layout(table, spec, wanted)
+    changes = _Changes(table, spec, wanted)
+    if not changes.needed:
+        return _adopt(client, table, spec)
+    update = changes.apply()
+    updates, requirements = update._commit()  # noqa: SLF001 - sent by us, without the library's retries
+    client.send(table, (AssertTableUUID(uuid=table.metadata.table_uuid), *requirements), updates)
+    return False
+
+
+def _adopt(client: CatalogClient, table: Table, spec: TableSpec) -> bool:
+    """Write the table id on a table that another service made."""
+    if TABLE_ID in table.metadata.properties:
+        return True
+    update = SetPropertiesUpdate(updates={TABLE_ID: str(spec.table_id)})
+    client.send(table, (AssertTableUUID(uuid=table.metadata.table_uuid),), (update,))
+    return False
+
+
+class _Changes:
+    """What has to change in the lake's schema, or why it cannot be made to fit."""
+
+    def __init__(self, table: Table, spec: TableSpec, wanted: Schema) -> None:
+        """Compare.
+
+        Raises:
+            SchemaMismatchError: a difference that cannot be evolved.
+        """
+        self._table = table
+        self._path = spec.path
+        self._added: list[NestedField] = []
+        self._widened: list[NestedField] = []
+        self._relaxed: list[NestedField] = []
+        present = {field.name: field for field in table.schema().fields}
+        for field in wanted.fields:
+            self._compare(field, present.pop(field.name, None))
+        for extra in present.values():
+            self._tolerate(extra)
+
+    @property
+    def needed(self) -> bool:
+        """True if anything has to change."""
+        return bool(self._added or self._widened or self._relaxed)
+
+    def apply(self) -> UpdateSchema:
+        """Return the schema update, not yet sent."""
+        update = UpdateSchema(self._table.transaction())
+        system = [name for name in SYSTEM_COLUMNS if name in self._table.schema().column_names]
+        for field in self._added:
+            update.add_column(field.name, field.field_type, field.doc)
+            if system:
+                update.move_before(field.name, system[0])
+        for field in self._widened:
+            assert isinstance(field.field_type, PrimitiveType)  # noqa: S101 - only primitive types widen
+            update.update_column(field.name, field_type=field.field_type)
+        for field in self._relaxed:
+            update.make_column_optional(field.name)
+        return update
+
+    def _compare(self, wanted: NestedField, found: NestedField | None) -> None:
+        if found is None:
+            self._miss(wanted)
+            return
+        if not _same(wanted.field_type, found.field_type) and not _widens(wanted.field_type, found.field_type):
+            if not _widens(found.field_type, wanted.field_type):
+                self._refuse(f"column {wanted.name!r}: type {wanted.field_type}", str(found.field_type))
+            self._widened.append(wanted)
+        if found.required and wanted.optional:
+            self._relaxed.append(wanted)
+
+    def _miss(self, wanted: NestedField) -> None:
+        if wanted.name in SYSTEM_COLUMNS:
+            self._refuse(f"system column {wanted.name!r} of type {wanted.field_type}", "none")
+        if wanted.required:
+            self._refuse(f"column {wanted.name!r}, which is not nullable", "none (only nullable columns can be added)")
+        self._added.append(wanted)
+
+    def _tolerate(self, extra: NestedField) -> None:
+        """A column that the source has not is written as null."""
+        if extra.required:
+            self._refuse("no further column that is not nullable", f"column {extra.name!r}")
+
+    def _refuse(self, expected: str, found: str) -> None:
+        message = f"{self._path}: the lake table does not fit: expected {expected}, found {found}"
+        raise SchemaMismatchError(message)
+
+
+def _check_layout(table: Table, spec: TableSpec, wanted: Schema) -> None:
+    schema = table.schema()
+    found = [(schema.find_column_name(field.source_id), str(field.transform)) for field in table.spec().fields]
+    expected = partition_layout(spec)
+    if found != expected:
+        message = f"{spec.path}: the lake table's partitioning does not fit: expected {expected}, found {found}"
+        raise SchemaMismatchError(message)
+    keys = schema.identifier_field_names()
+    if keys != wanted.identifier_field_names():
+        message = (
+            f"{spec.path}: the lake table's identifier columns do not fit: expected {sorted(spec.primary_key)}, "
+            f"found {sorted(keys)}"
+        )
+        raise SchemaMismatchError(message)
+
+
+def _same(one: IcebergType, other: IcebergType) -> bool:
+    """Compare types without field ids, and without the nullability of what is nested."""
+    if isinstance(one, StructType) and isinstance(other, StructType):
+        mine, theirs = one.fields, other.fields
+        return [field.name for field in mine] == [field.name for field in theirs] and all(
+            _same(a.field_type, b.field_type) for a, b in zip(mine, theirs, strict=True)
+        )
+    if isinstance(one, ListType) and isinstance(other, ListType):
+        return _same(one.element_type, other.element_type)
+    if isinstance(one, MapType) and isinstance(other, MapType):
+        return _same(one.key_type, other.key_type) and _same(one.value_type, other.value_type)
+    return one == other
+
+
+def _widens(narrow: IcebergType, wide: IcebergType) -> bool:
+    """True if Iceberg allows the promotion from `narrow` to `wide`."""
+    if isinstance(narrow, DecimalType) and isinstance(wide, DecimalType):
+        return narrow.scale == wide.scale and narrow.precision <= wide.precision
+    return (isinstance(narrow, IntegerType) and isinstance(wide, LongType)) or (
+        isinstance(narrow, FloatType) and isinstance(wide, DoubleType)
+    )

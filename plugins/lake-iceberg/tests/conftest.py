@@ -1,0 +1,84 @@
+"""A warehouse, and two readers that are not ours: DuckDB and pyiceberg."""
+
+from __future__ import annotations
+
+from importlib import import_module
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+from pyiceberg.catalog.sql import SqlCatalog
+from pyiceberg.table.refs import MAIN_BRANCH, SnapshotRefType
+from pyiceberg.table.update import SetSnapshotRefUpdate
+
+from lakeward_lake_iceberg.options import IcebergOptions
+from lakeward_lake_iceberg.plugin import IcebergLakePlugin
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    import pyarrow as pa
+
+    from lakeward.model.tables import TablePath
+
+
+def _extension(name: str, version: str) -> Path:
+    """Return an extension's file in its wheel: loaded by path, it needs neither a network nor an installation."""
+    package = import_module(f"duckdb_extension_{name}")
+    return Path(package.__path__[0]) / "extensions" / f"v{version}" / f"{name}.duckdb_extension"
+
+
+@pytest.fixture
+def plugin() -> IcebergLakePlugin:
+    """The plugin under test."""
+    return IcebergLakePlugin()
+
+
+@pytest.fixture
+def options(tmp_path: Path) -> IcebergOptions:
+    """A fresh warehouse."""
+    return IcebergOptions(warehouse=str(tmp_path / "warehouse"))
+
+
+@pytest.fixture
+def catalog(options: IcebergOptions) -> Iterator[SqlCatalog]:
+    """Somebody else's catalog on the same warehouse."""
+    uri = f"sqlite:///{options.warehouse}/catalog.db"
+    catalog = SqlCatalog("lakeward", uri=uri, warehouse=f"file://{options.warehouse}")
+    yield catalog
+    catalog.engine.dispose()
+
+
+@pytest.fixture
+def query(catalog: SqlCatalog) -> Callable[[TablePath, str], pa.Table]:
+    """Ask DuckDB: `query(path, "id > 5")`."""
+    duckdb = pytest.importorskip("duckdb")
+
+    def ask(path: TablePath, where: str = "true") -> pa.Table:
+        location = catalog.load_table((path.database, path.table)).metadata_location
+        with duckdb.connect() as connection:
+            for name in ("avro", "iceberg"):
+                connection.execute(f"LOAD '{_extension(name, duckdb.__version__)}'")
+            return connection.execute(f"SELECT * FROM iceberg_scan('{location}') WHERE {where}").to_arrow_table()  # noqa: S608 - a test's own text
+
+    return ask
+
+
+@pytest.fixture
+def read_table(query: Callable[..., pa.Table]) -> Callable[[TablePath], pa.Table]:
+    """All live rows, by DuckDB."""
+    return query
+
+
+@pytest.fixture
+def roll_back(catalog: SqlCatalog) -> Callable[[TablePath, int], None]:
+    """Moves main to another snapshot, as a person would."""
+
+    def move(path: TablePath, snapshot_id: int) -> None:
+        table = catalog.load_table((path.database, path.table))
+        update = SetSnapshotRefUpdate.model_validate(
+            {"ref-name": MAIN_BRANCH, "type": SnapshotRefType.BRANCH, "snapshot-id": snapshot_id}
+        )
+        catalog.commit_table(table, (), (update,))
+
+    return move
