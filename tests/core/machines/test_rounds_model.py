@@ -1,0 +1,448 @@
+"""A source that refuses, fails and hands out again plays against the machine `rounds`; three mutants must die."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+import pytest
+from hypothesis import HealthCheck, Phase, settings
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
+from hypothesis.stateful import run_state_machine_as_test as play
+
+from lakeward.machines import heartbeats
+from lakeward.machines.round_moves import Moves
+from lakeward.machines.rounds import (
+    AcquireLeases,
+    BeatAnswered,
+    BeatFailed,
+    CommitRound,
+    Committed,
+    CutRound,
+    Drained,
+    EndRound,
+    Forget,
+    LaunchJob,
+    Leased,
+    Opened,
+    OpenRound,
+    PauseAsked,
+    ResumeAsked,
+    Resumed,
+    RoundFailed,
+    RoundFenced,
+    Rounds,
+    RoundsCommand,
+    RoundsEvent,
+    RoundsPolicy,
+    SendBeat,
+    SnapshotsGone,
+    StopAsked,
+    Stopped,
+    StopTimedOut,
+    TableGone,
+    TargetReached,
+    Targets,
+    Tick,
+)
+from lakeward.machines.rounds import Phase as TablePhase
+from lakeward.model.tables import TablePath
+from lakeward.model.tiering import Beat, BeatAnswer, Offer, Refusal
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from lakeward.machines.hand import Hand, TableInHand
+
+TABLES = range(1, 6)
+POLICY = RoundsPolicy(slots=2, renew_every_s=10, fence_s=25, max_round_s=40, backoff_most_s=20, once_attempts=2)
+STAGES = {"opening": TablePhase.OPENING, "leasing": TablePhase.LEASING, "running": TablePhase.RUNNING}
+STAGES["committing"] = TablePhase.COMMITTING
+table_ids = st.sampled_from(TABLES)
+
+
+def path(table_id: int) -> TablePath:
+    """Each table id has a name."""
+    return TablePath("db", f"t{table_id}")
+
+
+class SourceAndShell(RuleBasedStateMachine):
+    """The source's books and what the shell is doing, kept from commands alone."""
+
+    def __init__(self) -> None:
+        """Start at 0 seconds with nothing."""
+        super().__init__()
+        self.now = 0.0
+        self.epochs = dict.fromkeys(TABLES, 0)
+        self.hand: dict[int, Offer] = {}
+        self.renewed: dict[int, float] = {}
+        self.stage: dict[int, str] = {}
+        self.cut: set[int] = set()
+        self.beat: Beat | None = None
+        self.sent_at = 0.0
+        self.stopped = 0
+        self.sound = True
+        self.seen_opening: set[int] = set()
+
+    @initialize(once=st.booleans())
+    def start(self, once: bool) -> None:
+        """Serve for ever, or until two tables have reached their targets."""
+        self.rounds = Rounds(replace(POLICY, once=once))
+        self.once = once
+        if once:
+            self.feed(Targets(now=self.now, paths=frozenset({path(1), path(2)})))
+        self.feed(Tick(now=self.now))
+
+    def feed(self, event: RoundsEvent) -> None:
+        """Take an event, check each command in its turn."""
+        self.sound = False
+        for command in self.rounds.step(event):
+            assert not self.stopped, f"{command} after Stopped"
+            self.obey(command)
+        self.sound = True
+
+    def obey(self, command: RoundsCommand) -> None:
+        """Do what the shell would do, and check that it may."""
+        match command:
+            case SendBeat():
+                self.check_beat(command.beat)
+            case OpenRound():
+                table_id = command.offer.table_id
+                assert self.hand[table_id] == command.offer
+                self.enter(table_id, None, "opening")
+            case AcquireLeases():
+                self.enter(command.table_id, "opening", "leasing")
+            case LaunchJob():
+                assert self.stage[command.table_id] in ("opening", "leasing")
+                self.stage[command.table_id] = "running"
+            case CutRound():
+                assert self.stage[command.table_id] == "running"
+                assert command.table_id not in self.cut, "cut twice"
+                self.cut.add(command.table_id)
+            case CommitRound():
+                assert self.stage[command.table_id] in ("opening", "running", "drained")
+                assert self.now - self.renewed[command.table_id] < POLICY.fence_s, "committed on an old heartbeat"
+                self.stage[command.table_id] = "committing"
+            case EndRound():
+                del self.stage[command.table_id]
+                self.cut.discard(command.table_id)
+            case Forget():
+                assert command.table_id not in self.stage, "forgotten with an open round"
+                del self.hand[command.table_id]
+            case Stopped():
+                assert not self.hand
+                assert self.beat is None
+                self.stopped += 1
+
+    def enter(self, table_id: int, before: str | None, stage: str) -> None:
+        """Move a round that the shell works on."""
+        assert self.stage.get(table_id) == before
+        self.stage[table_id] = stage
+
+    def check_beat(self, beat: Beat) -> None:
+        """One at a time; each table in hand is renewed or reported, once, under its epoch."""
+        assert self.beat is None, "two heartbeats under way"
+        said = [(claim.table_id, claim.epoch) for claim in (*beat.renewed, *beat.finished, *beat.failed)]
+        assert sorted(said) == sorted((offer.table_id, offer.epoch) for offer in self.hand.values())
+        assert not {claim.table_id for claim in (*beat.finished, *beat.failed)} & self.stage.keys()
+        assert not (beat.request and self.rounds.stopping)
+        self.beat, self.sent_at = beat, self.now
+
+    def hand_out(self, table_id: int) -> Offer:
+        """The source gives a table a new epoch, and it is in hand."""
+        self.epochs[table_id] += 1
+        offer = Offer(path(table_id), table_id, self.epochs[table_id], 0, 10.0 * table_id)
+        self.hand[table_id] = offer
+        return offer
+
+    @rule(seconds=st.sampled_from((0.5, 3.0, 11.0, 30.0)))
+    def time_passes(self, seconds: float) -> None:
+        """A tick, not always on time."""
+        self.now += seconds
+        self.feed(Tick(now=self.now))
+
+    @rule()
+    def the_clock_is_on_time(self) -> None:
+        """A tick exactly when the machine asked for one."""
+        if self.rounds.next_due is not None:
+            self.now = max(self.now, self.rounds.next_due)
+            self.feed(Tick(now=self.now))
+
+    @precondition(lambda self: self.beat is not None)
+    @rule(wanted=st.none() | table_ids, refuse=st.dictionaries(table_ids, st.sampled_from(Refusal), max_size=1))
+    def heartbeat_answered(self, wanted: int | None, refuse: dict[int, Refusal]) -> None:
+        """Some may be refused; a free table may be handed out."""
+        beat, self.beat = self.beat, None
+        assert beat is not None
+        renewed = {claim.table_id: claim for claim in beat.renewed}
+        lost = {table_id for table_id in refuse if table_id in renewed}
+        free = wanted is not None and (wanted in lost or wanted not in self.hand)
+        before, now_hand = dict(self.hand), dict(self.hand)
+        for table_id, claim in renewed.items():
+            if table_id not in lost and table_id in self.hand and self.hand[table_id].epoch == claim.epoch:
+                self.renewed[table_id] = self.sent_at
+        offer = None
+        if beat.request and free and wanted is not None:
+            offer = self.hand_out(wanted)
+            now_hand[wanted] = offer
+            self.hand = before
+        self.sound = False
+        commands = self.rounds.step(
+            BeatAnswered(now=self.now, beat=beat, answer=BeatAnswer(0, offer, {key: refuse[key] for key in lost}))
+        )
+        entered = offer is None
+        for command in commands:
+            if not entered and offer is not None and not isinstance(command, EndRound | Forget):
+                self.hand[offer.table_id], self.renewed[offer.table_id] = offer, self.sent_at
+                entered = True
+            self.obey(command)
+        if not entered and offer is not None:
+            self.hand[offer.table_id], self.renewed[offer.table_id] = offer, self.sent_at
+        for table_id in lost:
+            known = self.hand.get(table_id)
+            assert known is None or known is offer or known.epoch != renewed[table_id].epoch, "refused but kept"
+        self.sound = True
+
+    @precondition(lambda self: self.beat is not None)
+    @rule()
+    def heartbeat_failed(self) -> None:
+        """Nothing counts as renewed."""
+        self.beat = None
+        self.feed(BeatFailed(now=self.now, cause="no answer"))
+
+    @precondition(lambda self: self.stage)
+    @rule(data=st.data(), well=st.integers(0, 9), flag=st.booleans())
+    def the_shell_answers(self, data: st.DataObject, well: int, flag: bool) -> None:
+        """Mostly well; `flag` is leases, cut, caught up, permanent or lost."""
+        table_id = data.draw(st.sampled_from(sorted(self.stage)))
+        stage = self.stage[table_id]
+        if stage == "drained":
+            return
+        if well == 0:
+            self.feed(RoundFailed(now=self.now, table_id=table_id, reason="no", permanent=flag))
+        elif well == 1:
+            self.feed(RoundFenced(now=self.now, table_id=table_id, reason="no", lost=flag))
+        elif well == 2 and stage in ("leasing", "running"):
+            self.feed(SnapshotsGone(now=self.now, table_id=table_id))
+        else:
+            self.answer_well(table_id, stage, splits=well % 2, flag=flag)
+
+    def answer_well(self, table_id: int, stage: str, *, splits: int, flag: bool) -> None:
+        """Give the answer that the stage waits for."""
+        now = self.now
+        if stage == "opening":
+            self.feed(Opened(now=now, table_id=table_id, splits=splits, leases=flag, offsets_moved=flag))
+            self.stage.update({table_id: "drained"} if self.phase(table_id) is TablePhase.SETTLING else {})
+        elif stage == "leasing":
+            self.feed(Leased(now=now, table_id=table_id))
+        elif stage == "running":
+            self.stage[table_id] = "drained"
+            self.feed(Drained(now=now, table_id=table_id, cut=flag))
+        else:
+            self.feed(Committed(now=now, table_id=table_id, caught_up=flag))
+
+    @rule(table_id=table_ids, kind=st.integers(0, 5))
+    def a_late_answer(self, table_id: int, kind: int) -> None:
+        """About a round that is no more: nothing may come of it."""
+        if table_id in self.stage:
+            return
+        before = self.rounds.in_hand
+        late: RoundsEvent = (
+            Opened(now=self.now, table_id=table_id, splits=1, leases=True),
+            Leased(now=self.now, table_id=table_id),
+            SnapshotsGone(now=self.now, table_id=table_id),
+            Drained(now=self.now, table_id=table_id, cut=False),
+            Committed(now=self.now, table_id=table_id, caught_up=True),
+            RoundFailed(now=self.now, table_id=table_id, reason="late", permanent=True),
+        )[kind]
+        self.feed(late)
+        assert self.rounds.in_hand == before
+
+    @rule(table_id=table_ids)
+    def dropped(self, table_id: int) -> None:
+        """It leaves; the others stay where they are, but for one that takes its slot."""
+        before = {status.offer.table_id: status.phase for status in self.rounds.in_hand}
+        stopping = self.rounds.stopping
+        self.feed(TableGone(now=self.now, table_id=table_id))
+        assert self.phase(table_id) is TablePhase.ABSENT
+        for other, phase in before.items():
+            if other != table_id and stopping == self.rounds.stopping and phase is not TablePhase.WAITING:
+                assert self.phase(other) is phase
+
+    @rule(table_id=table_ids, pause=st.booleans())
+    def a_person_asks(self, table_id: int, pause: bool) -> None:
+        """Pause or resume."""
+        self.feed((PauseAsked if pause else ResumeAsked)(now=self.now, path=path(table_id)))
+
+    @precondition(lambda self: not self.stopped)
+    @rule(table_id=table_ids)
+    def an_old_epoch_is_resumed(self, table_id: int) -> None:
+        """Under a newer epoch than what is in hand, if anything is."""
+        offer = self.hand_out(table_id)
+        self.renewed[table_id] = self.now
+        self.feed(Resumed(now=self.now, offers=(offer,)))
+
+    @rule(table_id=table_ids)
+    def a_target_is_reached(self, table_id: int) -> None:
+        """Also one that nobody waits for."""
+        self.feed(TargetReached(now=self.now, path=path(table_id)))
+
+    @precondition(lambda self: len(self.hand) > 2)
+    @rule(time_out=st.booleans())
+    def stop(self, time_out: bool) -> None:
+        """Ask, or give up what is open."""
+        if not time_out:
+            self.feed(StopAsked(now=self.now))
+        elif self.rounds.stopping:
+            self.feed(StopTimedOut(now=self.now))
+
+    def phase(self, table_id: int) -> TablePhase:
+        """Where a table stands."""
+        phases = {status.offer.table_id: status.phase for status in self.rounds.in_hand}
+        return phases.get(table_id, TablePhase.ABSENT)
+
+    @invariant()
+    def the_books_agree(self) -> None:
+        """What is in hand, which rounds are open, and how many."""
+        if not hasattr(self, "rounds"):
+            return
+        assert {status.offer.table_id: status.offer for status in self.rounds.in_hand} == self.hand
+        assert len(self.stage) <= POLICY.slots
+        for table_id, stage in self.stage.items():
+            assert self.phase(table_id) is STAGES.get(stage, TablePhase.SETTLING)
+
+    @invariant()
+    def no_table_with_a_later_deadline_was_opened_first(self) -> None:
+        """A free slot never waits, and the one that waits longest is next."""
+        if not hasattr(self, "rounds"):
+            return
+        waiting = [status.deadline for status in self.rounds.in_hand if status.phase is TablePhase.WAITING]
+        assert not waiting or len(self.stage) == POLICY.slots
+        just_opened = [
+            status.deadline
+            for status in self.rounds.in_hand
+            if status.phase is TablePhase.OPENING and status.offer.table_id not in self.seen_opening
+        ]
+        assert not waiting or not just_opened or max(just_opened) <= min(waiting)
+        self.seen_opening = {
+            status.offer.table_id for status in self.rounds.in_hand if status.phase is TablePhase.OPENING
+        }
+
+    @invariant()
+    def nothing_is_overdue(self) -> None:
+        """What is due now was done; what is due later is known."""
+        if hasattr(self, "rounds") and not self.stopped:
+            due = self.rounds.next_due
+            assert due is None or due > self.now
+            assert due is not None or self.beat is not None or self.stage
+
+    def teardown(self) -> None:  # type: ignore[explicit-override]  # typing.override is in 3.12
+        """A stop ends, once, whatever state it found."""
+        if not self.sound or not hasattr(self, "rounds"):
+            return
+        self.feed(StopAsked(now=self.now))
+        for _ in range(40):
+            if self.beat is not None:
+                self.heartbeat_answered_well()
+            for table_id, stage in list(self.stage.items()):
+                if stage != "drained":
+                    self.answer_well(table_id, stage, splits=1, flag=True)
+            self.the_clock_is_on_time()
+        assert self.stopped == 1
+
+    def heartbeat_answered_well(self) -> None:
+        """Nothing refused, nothing handed out."""
+        beat, self.beat = self.beat, None
+        assert beat is not None
+        for claim in beat.renewed:
+            if claim.table_id in self.hand and self.hand[claim.table_id].epoch == claim.epoch:
+                self.renewed[claim.table_id] = self.sent_at
+        self.feed(BeatAnswered(now=self.now, beat=beat, answer=BeatAnswer(0, None, {})))
+
+
+HEALTH = (HealthCheck.too_slow, HealthCheck.filter_too_much)
+QUICK = settings(
+    max_examples=60,
+    stateful_step_count=50,
+    deadline=None,
+    derandomize=True,
+    database=None,
+    suppress_health_check=HEALTH,
+)
+HUNT = settings(QUICK, max_examples=300, phases=[Phase.generate], print_blob=False)
+
+
+def test_the_machine_holds_every_invariant() -> None:
+    """After every step of a source and a shell that do anything they may."""
+    play(SourceAndShell, settings=QUICK)
+
+
+def commits_on_any_heartbeat(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Mutant: the fence time is forgotten."""
+    monkeypatch.setattr(Moves, "may_commit", lambda self, table: True)
+
+
+def forgets_to_renew_what_rests(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Mutant: a heartbeat speaks only of open rounds and reports."""
+
+    def compose(hand: Hand, policy: RoundsPolicy) -> Beat:
+        beat = original(hand, policy)
+        return replace(beat, renewed=tuple(claim for claim in beat.renewed if hand.tables[claim.table_id].active))
+
+    original = heartbeats.compose
+    monkeypatch.setattr(heartbeats, "compose", compose)
+
+
+def keeps_what_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Mutant: a refusal is not read, as upstream does."""
+
+    def refused(self: Moves, table: TableInHand, refusal: Refusal) -> None:
+        """Do nothing."""
+
+    monkeypatch.setattr(Moves, "refused", refused)
+
+
+def opens_first_in_first_out(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Mutant: deadlines do not count, as upstream does."""
+
+    def fill(self: Moves) -> None:
+        kept = {table_id: table.deadline for table_id, table in self.hand.tables.items()}
+        for table in list(self.hand.tables.values()):
+            self.put(replace(table, deadline=table.renewed_at))
+        original(self)
+        for table in list(self.hand.tables.values()):
+            self.put(replace(table, deadline=kept[table.offer.table_id]))
+
+    original = Moves._fill_slots
+    monkeypatch.setattr(Moves, "_fill_slots", fill)
+
+
+def counts_a_renewal_from_its_answer(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Mutant: a slow heartbeat looks fresh."""
+
+    def answered(moves: Moves, event: BeatAnswered) -> None:
+        if moves.hand.sent is not None:
+            moves.hand.sent = replace(moves.hand.sent, at=moves.now)
+        original(moves, event)
+
+    original = heartbeats.answered
+    monkeypatch.setattr(heartbeats, "answered", answered)
+
+
+@pytest.mark.parametrize(
+    "mutate",
+    [
+        commits_on_any_heartbeat,
+        forgets_to_renew_what_rests,
+        keeps_what_is_refused,
+        opens_first_in_first_out,
+        counts_a_renewal_from_its_answer,
+    ],
+    ids=lambda mutate: mutate.__name__,
+)
+def test_a_mutant_dies(mutate: Callable[[pytest.MonkeyPatch], None], monkeypatch: pytest.MonkeyPatch) -> None:
+    """The same game finds it."""
+    mutate(monkeypatch)
+    with pytest.raises((AssertionError, KeyError)):
+        play(SourceAndShell, settings=HUNT)
