@@ -153,9 +153,8 @@ def partition_spec(table: TableSpec, schema: Schema) -> PartitionSpec:
     fields = []
     for number, (column, transform) in enumerate(layout):
         field = schema.find_field(column)
-        kind: Transform[Any, Any] = (
-            BucketTransform(table.buckets) if transform.startswith("bucket") else IdentityTransform()
-        )
+        hashed = transform.startswith("bucket")
+        kind: Transform[Any, Any] = BucketTransform(table.buckets) if hashed else IdentityTransform()
         if not kind.can_transform(field.field_type):
             message = f"{table.path}: column {column!r} of type {field.field_type} cannot be a bucket key in Iceberg"
             raise SchemaMismatchError(message)
