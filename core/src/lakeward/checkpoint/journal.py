@@ -12,7 +12,7 @@ import msgspec
 
 from lakeward.checkpoint.records import pack, unpack
 from lakeward.checkpoint.store import SmallFiles
-from lakeward.errors import CorruptFileError
+from lakeward.errors import CorruptFileError, UsageError
 from lakeward.model.identity import Incarnation, RoundId
 from lakeward.model.tables import TablePath
 
@@ -117,10 +117,11 @@ def decode(data: bytes, file: str) -> RoundJournal:
         raise CorruptFileError(file, "1 part", len(parts))
     try:
         body = msgspec.msgpack.decode(parts[0], type=_Body)
-    except msgspec.MsgspecError as error:
+        incarnation = Incarnation.parse(body.incarnation)
+    except (msgspec.MsgspecError, UsageError) as error:
         raise CorruptFileError(file, "a round's journal", str(error)) from error
     return RoundJournal(
-        RoundId(Incarnation.parse(body.incarnation), body.table_id, body.epoch, body.number),
+        RoundId(incarnation, body.table_id, body.epoch, body.number),
         body.path,
         body.base_snapshot,
         body.base_commit,

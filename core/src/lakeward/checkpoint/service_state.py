@@ -1,7 +1,9 @@
-"""The service's own state file: `<root>/<service>/service.state`.
+"""The service's own state file: `<root>/<service>/<incarnation>/service.state`.
 
-Version 1 has no lease (it reads as "no lease kept"); version 2 adds the lease backend's name and bytes. A start never
-overwrites the state of a LATER start of the same service, so a zombie cannot destroy what its successor needs.
+Version 1 has no lease (it reads as "no lease kept"); version 2 adds the lease backend's name and bytes. Each start
+writes a file of its own, and the newest start's counts. So a zombie cannot destroy what its successor needs, whenever
+it wakes up: there is no moment between a check and a write that it could sleep in, and no lock that it could keep
+while it sleeps.
 """
 
 from __future__ import annotations
@@ -12,7 +14,7 @@ import msgspec
 
 from lakeward.checkpoint.records import pack, unpack
 from lakeward.checkpoint.store import SmallFiles
-from lakeward.errors import CorruptFileError, FencedError
+from lakeward.errors import CorruptFileError, FencedError, UsageError
 from lakeward.model.identity import Incarnation
 from lakeward.model.tables import TablePath
 
@@ -68,38 +70,66 @@ class ServiceStateStore:
         Raises:
             CorruptFileError: the file is damaged or of an unknown version; names it.
         """
-        name = f"{service}/{FILE}"
-        data = self._files.read(name)
-        return None if data is None else decode(data, self._files.path(name))
+        for start in self._starts(service):
+            data = self._files.read(_name(start))
+            if data is not None:  # a successor may have swept it since the listing
+                return self._decode(data, start)
+        return None
 
     def check(self, incarnation: Incarnation) -> None:
-        """Make sure that the file is not a later start's.
+        """Make sure that no later start has taken over.
 
         Args:
             incarnation: ours.
 
         Raises:
-            FencedError: a later start of the same service wrote it.
+            FencedError: a later start of the same service has written its state.
         """
-        found = self.load(incarnation.service)
-        if found is not None and found.incarnation.succeeds(incarnation):
-            message = f"the state of service {incarnation.service!r} belongs to a later start, {found.incarnation}"
-            raise FencedError(message, str(found.incarnation))
+        newest = next(iter(self._starts(incarnation.service)), None)
+        if newest is not None and newest.succeeds(incarnation):
+            message = f"the state of service {incarnation.service!r} belongs to a later start, {newest}"
+            raise FencedError(message, str(newest))
 
     def save(self, state: ServiceState) -> None:
-        """Write a service's state durably.
+        """Write a service's state durably, then remove those of earlier starts.
 
         Args:
-            state: the state.
+            state: the state; what has to be taken over from an earlier start is in it.
 
         Raises:
-            FencedError: a later start of the same service wrote the file.
+            FencedError: a later start of the same service has written its state; nothing was written.
             StorageError: the disk refused.
         """
-        service = state.incarnation.service
-        with self._files.lock(f"{service}/.{FILE}.lock"):
-            self.check(state.incarnation)
-            self._files.write(f"{service}/{FILE}", encode(state))
+        ours = state.incarnation
+        self.check(ours)
+        self._files.write(_name(ours), encode(state))
+        for start in self._starts(ours.service):
+            if ours.succeeds(start):
+                self._files.delete(_name(start))
+
+    def _starts(self, service: str) -> list[Incarnation]:
+        """Return every start that left a state, the newest first."""
+        names = self._files.names(service, FILE)
+        starts = [_start(name, self._files.path(name)) for name in names]
+        return sorted(starts, key=lambda start: (start.started_ms, start.nonce), reverse=True)
+
+    def _decode(self, data: bytes, start: Incarnation) -> ServiceState:
+        file = self._files.path(_name(start))
+        state = decode(data, file)
+        if state.incarnation != start:
+            raise CorruptFileError(file, f"the state of {start}", str(state.incarnation))
+        return state
+
+
+def _name(start: Incarnation) -> str:
+    return f"{start.service}/{start}/{FILE}"
+
+
+def _start(name: str, file: str) -> Incarnation:
+    try:
+        return Incarnation.parse(name.split("/")[-2])
+    except UsageError as error:
+        raise CorruptFileError(file, "a folder named by an incarnation", name) from error
 
 
 def encode(state: ServiceState) -> bytes:
@@ -126,7 +156,8 @@ def decode(data: bytes, file: str) -> ServiceState:
         raise CorruptFileError(file, f"{expected} parts in version {version}", len(parts))
     try:
         body = msgspec.msgpack.decode(parts[0], type=_Body)
-    except msgspec.MsgspecError as error:
+        incarnation = Incarnation.parse(body.incarnation)
+        backend, lease = (parts[1].decode(), parts[2]) if version == WITH_LEASE else (None, None)
+    except (msgspec.MsgspecError, UsageError, UnicodeDecodeError) as error:
         raise CorruptFileError(file, "a service's state", str(error)) from error
-    backend, lease = (parts[1].decode(), parts[2]) if version == WITH_LEASE else (None, None)
-    return ServiceState(Incarnation.parse(body.incarnation), body.tables, backend, lease)
+    return ServiceState(incarnation, body.tables, backend, lease)

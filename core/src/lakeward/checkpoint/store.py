@@ -7,21 +7,16 @@ the old or the new file whole; elsewhere it is one PUT.
 from __future__ import annotations
 
 import contextlib
-import fcntl
 import os
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import pyarrow.fs as pafs
 
 from lakeward.errors import StorageError
 
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
 
 class SmallFiles:
-    """Small files under one root. Names are relative, with `/` between parts. Thread-safe."""
+    """Small files under one root. Names are relative, with `/` between parts. Thread-safe, one writer per file."""
 
     def __init__(self, root: str) -> None:
         """Open the root; it is made at the first write.
@@ -110,47 +105,42 @@ class SmallFiles:
         if self._local:
             _prune(Path(self.path(name)).parent, Path(self._base))
 
-    @contextlib.contextmanager
-    def lock(self, name: str) -> Iterator[None]:
-        """Hold a lock between processes of this machine; elsewhere than on a local disk there is none.
 
-        Args:
-            name: of the lock file.
-        """
-        if not self._local:
-            yield
-            return
-        target = Path(self.path(name))
-        try:
-            target.parent.mkdir(parents=True, exist_ok=True)
-            handle = os.open(target, os.O_RDWR | os.O_CREAT, 0o644)
-        except OSError as error:
-            message = f"{target}: cannot be locked: {error}"
-            raise StorageError(message) from error
-        try:
-            fcntl.flock(handle, fcntl.LOCK_EX)
-            yield
-        finally:
-            os.close(handle)
-
-
-def _write_local(target: Path, data: bytes) -> None:
-    target.parent.mkdir(parents=True, exist_ok=True)
-    fresh = target.with_name(f".{target.name}.{os.getpid()}.new")
+def _write_local(target: Path, data: bytes, tries: int = 3) -> None:
+    fresh = target.with_name(f".{target.name}.new")  # one writer per file: each start writes its own
     try:
+        _make_folders(target.parent)
         with fresh.open("wb") as out:
             out.write(data)
             out.flush()
             os.fsync(out.fileno())
         fresh.replace(target)
+        _sync(target.parent)
+    except FileNotFoundError:
+        # A delete has just taken the folder away because it was empty.
+        if tries == 1:
+            raise
+        _write_local(target, data, tries - 1)
     except OSError:
-        fresh.unlink(missing_ok=True)
+        with contextlib.suppress(OSError):  # the first error is the one to be told
+            fresh.unlink(missing_ok=True)
         raise
-    folder = os.open(target.parent, os.O_RDONLY)
+
+
+def _make_folders(folder: Path) -> None:
+    """Make what is missing; a new folder is durable once its parent is synced."""
+    if not folder.is_dir():
+        _make_folders(folder.parent)
+        folder.mkdir(exist_ok=True)
+        _sync(folder.parent)
+
+
+def _sync(folder: Path) -> None:
+    handle = os.open(folder, os.O_RDONLY)
     try:
-        os.fsync(folder)
+        os.fsync(handle)
     finally:
-        os.close(folder)
+        os.close(handle)
 
 
 def _prune(folder: Path, base: Path) -> None:

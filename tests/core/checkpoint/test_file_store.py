@@ -1,0 +1,116 @@
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import threading
+from pathlib import Path
+
+import pytest
+
+from lakeward.checkpoint.store import SmallFiles
+from lakeward.errors import StorageError
+
+OLD, NEW = b"a" * 200_000, b"b" * 300_000
+
+
+def test_what_is_written_is_read_back_and_replaced(tmp_path: Path) -> None:
+    store = SmallFiles(str(tmp_path / "root"))
+
+    store.write("svc/start/state", b"one")
+    store.write("svc/start/state", b"two")
+
+    assert store.read("svc/start/state") == b"two"
+    assert store.names("svc", "state") == ("svc/start/state",)
+
+
+def test_what_is_not_there_is_none(tmp_path: Path) -> None:
+    store = SmallFiles(str(tmp_path))
+
+    assert store.read("svc/state") is None
+    assert store.names("svc", "state") == ()
+
+
+def test_a_uri_names_the_same_files_as_its_path(tmp_path: Path) -> None:
+    SmallFiles(tmp_path.as_uri()).write("svc/state", b"x")
+
+    assert SmallFiles(str(tmp_path)).read("svc/state") == b"x"
+
+
+def test_deleting_takes_empty_folders_along_and_may_be_repeated(tmp_path: Path) -> None:
+    store = SmallFiles(str(tmp_path))
+    store.write("svc/start/round/journal", b"x")
+    store.write("svc/start/state", b"x")
+
+    store.delete("svc/start/round/journal")
+    store.delete("svc/start/round/journal")
+
+    assert store.names("svc", "state") == ("svc/start/state",)
+    assert not (tmp_path / "svc/start/round").exists()
+
+
+def test_a_half_written_file_is_none(tmp_path: Path) -> None:
+    (tmp_path / ".state.new").write_bytes(b"half")
+
+    assert SmallFiles(str(tmp_path)).names("", "state") == ()
+
+
+def test_a_file_in_the_way_is_a_storage_error_that_names_the_file(tmp_path: Path) -> None:
+    (tmp_path / "svc").write_bytes(b"")
+
+    with pytest.raises(StorageError, match=r"svc/state"):
+        SmallFiles(str(tmp_path)).write("svc/state", b"x")
+
+
+def test_an_unknown_scheme_is_a_storage_error() -> None:
+    with pytest.raises(StorageError, match="gopher"):
+        SmallFiles("gopher://host/root")
+
+
+def test_writes_and_deletes_side_by_side_do_not_disturb_each_other(tmp_path: Path) -> None:
+    store = SmallFiles(str(tmp_path))
+    failures: list[BaseException] = []
+
+    def work(name: str) -> None:
+        try:
+            for _ in range(50):
+                store.write(f"svc/start/{name}/journal", b"x")
+                store.delete(f"svc/start/{name}/journal")
+        except StorageError as error:
+            failures.append(error)
+
+    threads = [threading.Thread(target=work, args=(str(n),)) for n in range(3)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+
+    assert failures == []
+
+
+_WRITER = """
+import sys
+from lakeward.checkpoint.store import SmallFiles
+store = SmallFiles(sys.argv[1])
+print("ready", flush=True)
+while True:
+    store.write("svc/state", b"b" * 300_000)
+    store.write("svc/state", b"a" * 200_000)
+"""
+
+
+def test_a_writer_killed_in_the_middle_leaves_the_old_or_the_new_whole(tmp_path: Path) -> None:
+    store = SmallFiles(str(tmp_path))
+    store.write("svc/state", OLD)
+    for wait_s in (0.001, 0.004, 0.007, 0.011, 0.017, 0.023):
+        with subprocess.Popen([sys.executable, "-c", _WRITER, str(tmp_path)], stdout=subprocess.PIPE) as writer:
+            assert writer.stdout is not None
+            writer.stdout.readline()
+            threading.Event().wait(wait_s)  # not for something to happen: to be killed at another moment
+            os.kill(writer.pid, signal.SIGKILL)
+            writer.wait()
+
+        assert store.read("svc/state") in (OLD, NEW)
+        store.write("svc/state", OLD)
+        assert store.read("svc/state") == OLD

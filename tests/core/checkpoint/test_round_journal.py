@@ -1,0 +1,90 @@
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+import pytest
+
+from lakeward.checkpoint.journal import JournalStore, RoundJournal, decode, encode
+from lakeward.checkpoint.records import pack
+from lakeward.checkpoint.store import SmallFiles
+from lakeward.errors import CorruptFileError
+from lakeward.model.identity import Incarnation, RoundId
+from lakeward.model.tables import TablePath
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+START = Incarnation("svc", 1000, "00000000000000aa")
+JOURNAL = RoundJournal(RoundId(START, 7, 3, 1), TablePath("db", "t"), None, None, "/w/t/data/r")
+COMMITTING = replace(
+    JOURNAL,
+    base_snapshot=11,
+    base_commit=10,
+    commits=(("6f9619ff-8b86-d011-b42d-00c04fc964ff", 2**62),),
+    swept_ms=1_700_000_000_000,
+)
+GOLDEN = (
+    "4c4b574400010001000000a19e00be5c8aab696e6361726e6174696f6eb97376632d313030302d3030303030303030303030"
+    "3030306161a87461626c655f696407a565706f636803a66e756d62657201a47061746882a86461746162617365a26462a574"
+    "61626c65a174ad626173655f736e617073686f74c0ab626173655f636f6d6d6974c0ab66696c655f707265666978ab2f772f"
+    "742f646174612f72a7636f6d6d69747390a873776570745f6d73c0"
+)
+
+
+@pytest.mark.parametrize("journal", [JOURNAL, COMMITTING], ids=["writing", "committing"])
+def test_a_journal_survives(tmp_path: Path, journal: RoundJournal) -> None:
+    journals = JournalStore(SmallFiles(str(tmp_path)), "svc")
+
+    journals.write(journal)
+
+    assert journals.list() == (journal,)
+    assert (tmp_path / "svc" / str(START) / "7-3-1" / "journal").is_file()
+
+
+def test_version_1_has_these_bytes() -> None:
+    assert encode(JOURNAL).hex() == GOLDEN
+    assert decode(bytes.fromhex(GOLDEN), "f") == JOURNAL
+
+
+def test_journals_of_all_starts_are_listed_but_not_another_services(tmp_path: Path) -> None:
+    files = SmallFiles(str(tmp_path))
+    later = replace(JOURNAL, round_id=RoundId(Incarnation("svc", 2000, "00000000000000aa"), 7, 1, 1))
+    other = replace(JOURNAL, round_id=RoundId(Incarnation("svc2", 1, "00000000000000aa"), 7, 1, 1))
+    for journal in (later, JOURNAL):
+        JournalStore(files, "svc").write(journal)
+    JournalStore(files, "svc2").write(other)
+
+    assert JournalStore(files, "svc").list() == (JOURNAL, later)
+
+
+def test_a_deleted_journal_is_gone_and_may_be_deleted_again(tmp_path: Path) -> None:
+    journals = JournalStore(SmallFiles(str(tmp_path)), "svc")
+    journals.write(JOURNAL)
+
+    journals.delete(JOURNAL)
+    journals.delete(JOURNAL)
+
+    assert journals.list() == ()
+
+
+@pytest.mark.parametrize(
+    "data",
+    [
+        encode(JOURNAL)[:-1],
+        encode(JOURNAL) + b"\x00",
+        pack(2, (b"x",)),
+        pack(1, (b"\xc1",)),
+    ],
+    ids=["truncated", "trailing", "future", "foreign"],
+)
+def test_a_damaged_journal_is_an_error_that_names_the_file(tmp_path: Path, data: bytes) -> None:
+    journals = JournalStore(SmallFiles(str(tmp_path)), "svc")
+    journals.write(JOURNAL)
+    file = tmp_path / "svc" / str(START) / "7-3-1" / "journal"
+    file.write_bytes(data)
+
+    with pytest.raises(CorruptFileError) as caught:
+        journals.list()
+
+    assert caught.value.file == str(file)
