@@ -1,0 +1,65 @@
+"""Find out what is known of leases: ask the source, read the service's state file and its status file."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from lakeward.checkpoint.service_state import ServiceStateStore
+from lakeward.checkpoint.store import SmallFiles
+from lakeward.cli.service_line import see_service
+from lakeward.hooks.backend import LeaseBackend
+from lakeward.model.leases import Failover, FailoverKind, Lease, RestoredLease
+from lakeward.observe.lease_survey import LeaseKnowledge, LeaseListing
+
+if TYPE_CHECKING:
+    from lakeward.config.loader import Loaded
+    from lakeward.ports import Source
+
+
+def load_backend(loaded: Loaded) -> LeaseBackend:
+    """Load the configured lease backend and its wrappers.
+
+    Raises:
+        MissingPluginError, PluginError: as `LeaseBackend.load`.
+    """
+    return LeaseBackend.load(loaded.settings.lease.backend, loaded.settings.lease.wrappers)
+
+
+def know_leases(loaded: Loaded, source: Source, backend: LeaseBackend) -> LeaseKnowledge:
+    """Look everywhere where something is known of leases.
+
+    Args:
+        loaded: the configuration.
+        source: open.
+        backend: the configured one; it alone can read what it persisted.
+
+    Returns:
+        What is known.
+
+    Raises:
+        CorruptFileError: the state file or the status file is damaged.
+        SourceError: the source cannot answer.
+    """
+    seen = see_service(loaded)
+    server = source.leases
+    return LeaseKnowledge(
+        service=seen.name,
+        listed=server.listing() if isinstance(server, LeaseListing) else None,
+        restored=_restored(loaded, source, backend),
+        report=seen.report if seen.running else None,
+    )
+
+
+def lease_of(loaded: Loaded, source: Source, backend: LeaseBackend, lease_id: str) -> Lease:
+    """Make the value that a backend is told a lease by; nothing is known of what it holds."""
+    last = lease_id.rpartition("-")[2]
+    duration_s = loaded.settings.lease.duration_s or backend.default_duration_s
+    return Lease(lease_id, int(last) if last.isdigit() else 0, duration_s, {}, source.leases)
+
+
+def _restored(loaded: Loaded, source: Source, backend: LeaseBackend) -> RestoredLease | None:
+    state = ServiceStateStore(SmallFiles(loaded.settings.checkpoint.root)).load(loaded.settings.service.name)
+    if state is None or state.lease_state is None or state.lease_backend != backend.name:
+        return None
+    nothing = lease_of(loaded, source, backend, f"{state.incarnation}-0")
+    return backend.on_failover(nothing, Failover(FailoverKind.COORDINATOR, 0, state=state.lease_state)).restored

@@ -1,0 +1,77 @@
+"""`lakeward leases list`."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import click
+
+from lakeward.cli.invocation import Invocation, pass_invocation, with_common_options
+from lakeward.cli.leases.knowing import know_leases, load_backend
+from lakeward.cli.opening import opened_source
+from lakeward.cli.output import Columns
+from lakeward.clock import SystemClock
+from lakeward.observe.lease_survey import OWNERS, LeaseLine, lease_lines
+from lakeward.observe.words import count, seconds
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+
+@click.command("list")
+@click.option("--buckets", is_flag=True, help="Show each leased snapshot too.")
+@with_common_options
+@pass_invocation
+def listing(invocation: Invocation, *, buckets: bool) -> None:
+    """Show the leases: whose they are, what they hold, when they run out, which releases are not confirmed.
+
+    A source that cannot list its leases (Fluss) is not asked: then only this service's own are shown.
+    """
+    loaded = invocation.load()
+    backend = load_backend(loaded)
+    with opened_source(loaded) as source:
+        known = know_leases(loaded, source, backend)
+    lines = lease_lines(known)
+    report = known.report
+    document = {
+        "backend": backend.name,
+        "listed_by_source": known.listed is not None,
+        "leases": lines,
+        "service": None if report is None else {"lease_id": report.lease_id, "sentence": report.lease_sentence},
+    }
+    parts: list[str | Columns] = [f"lease backend {backend.name}"]
+    if known.listed is None:
+        parts.append("The source cannot list its leases: these are this service's own.")
+    if report is not None and report.lease_sentence:
+        parts.append(report.lease_sentence)
+    parts.append(_leases(lines, SystemClock().wall_ms()) if lines else "No lease is held.")
+    if buckets and lines:
+        parts += ["", _buckets(lines)]
+    invocation.output.show(document, *parts)
+
+
+def _leases(lines: Sequence[LeaseLine], now_ms: int) -> Columns:
+    rows = [
+        (
+            line.lease_id,
+            "" if line.generation is None else line.generation,
+            count(line.held),
+            _expiry(line.expires_ms, now_ms),
+            "" if line.releasing is None else count(line.releasing),
+            OWNERS[line.owner],
+        )
+        for line in lines
+    ]
+    return Columns(("lease", "generation#", "snapshots#", "runs out", "to be released#", "whose"), rows)
+
+
+def _expiry(expires_ms: int | None, now_ms: int) -> str:
+    if expires_ms is None:
+        return "?"
+    left = (expires_ms - now_ms) / 1000
+    return f"in {seconds(left)}" if left > 0 else f"ran out {seconds(-left)} ago"
+
+
+def _buckets(lines: Sequence[LeaseLine]) -> Columns:
+    rows = [(line.lease_id, bucket, snapshot) for line in lines for bucket, snapshot in line.buckets.items()]
+    return Columns(("lease", "bucket", "snapshot#"), rows)
