@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import secrets
 from pathlib import Path
@@ -51,6 +52,7 @@ def replace_file(path: Path, content: bytes) -> None:
         fresh.write_bytes(content)
         fresh.replace(path)
     except OSError as error:
-        fresh.unlink(missing_ok=True)
+        with contextlib.suppress(OSError):  # the first error is the one to be told
+            fresh.unlink(missing_ok=True)
         message = f"{path}: cannot be written ({error.strerror or error})"
         raise StorageError(message) from error
