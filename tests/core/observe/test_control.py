@@ -1,0 +1,52 @@
+from __future__ import annotations
+
+from concurrent.futures import ThreadPoolExecutor
+from typing import TYPE_CHECKING
+
+import pytest
+
+from lakeward.errors import CorruptFileError
+from lakeward.model.tables import TablePath
+from lakeward.observe.control import CONTROL_FILE, Control, pause, read_control, resume
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+FLIGHTS = TablePath("nyc", "flights")
+
+
+def test_without_a_file_nothing_is_asked(tmp_path: Path) -> None:
+    assert read_control(str(tmp_path), "nyc") == Control()
+
+
+def test_a_pause_is_read_back_until_it_is_taken_back(tmp_path: Path) -> None:
+    assert pause(str(tmp_path), "nyc", FLIGHTS)
+    assert read_control(str(tmp_path), "nyc").paused == {"nyc.flights"}
+    assert resume(str(tmp_path), "nyc", FLIGHTS)
+    assert read_control(str(tmp_path), "nyc").paused == frozenset()
+
+
+def test_asking_twice_changes_nothing(tmp_path: Path) -> None:
+    pause(str(tmp_path), "nyc", FLIGHTS)
+    assert not pause(str(tmp_path), "nyc", FLIGHTS)
+    assert not resume(str(tmp_path), "nyc", TablePath("nyc", "other"))
+
+
+def test_services_do_not_see_each_others_requests(tmp_path: Path) -> None:
+    pause(str(tmp_path), "nyc", FLIGHTS)
+    assert read_control(str(tmp_path), "other") == Control()
+
+
+def test_requests_at_the_same_time_are_all_kept(tmp_path: Path) -> None:
+    tables = [TablePath("db", f"t{number}") for number in range(20)]
+    with ThreadPoolExecutor(8) as pool:
+        list(pool.map(lambda table: pause(str(tmp_path), "nyc", table), tables))
+    assert read_control(str(tmp_path), "nyc").paused == {str(table) for table in tables}
+
+
+@pytest.mark.parametrize("damage", [b"", b"{}", b'{"version":2,"paused":[]}', b'{"version":1,"paused":[],"x":1}'])
+def test_a_damaged_file_is_named(tmp_path: Path, damage: bytes) -> None:
+    (tmp_path / "nyc").mkdir()
+    (tmp_path / "nyc" / CONTROL_FILE).write_bytes(damage)
+    with pytest.raises(CorruptFileError, match=r"control\.json"):
+        read_control(str(tmp_path), "nyc")

@@ -1,0 +1,88 @@
+from __future__ import annotations
+
+import json
+import logging
+from typing import TYPE_CHECKING
+
+import pytest
+import structlog
+
+from lakeward.observe.logs import setup_logs
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+
+@pytest.fixture(autouse=True)
+def kept_logging() -> Iterator[None]:
+    """Give the process its logging back."""
+    root = logging.getLogger()
+    handlers, level = list(root.handlers), root.level
+    yield
+    root.handlers = handlers
+    root.setLevel(level)
+    structlog.reset_defaults()
+
+
+def lines(capsys: pytest.CaptureFixture[str]) -> list[str]:
+    captured = capsys.readouterr()
+    assert captured.out == ""
+    return captured.err.splitlines()
+
+
+def test_json_is_one_object_a_line(capsys: pytest.CaptureFixture[str]) -> None:
+    setup_logs("json", "info")
+    structlog.get_logger("lakeward.x").info("round over", rows=3)
+    (line,) = lines(capsys)
+    logged = json.loads(line)
+    assert (logged["event"], logged["rows"], logged["level"], logged["logger"]) == (
+        "round over",
+        3,
+        "info",
+        "lakeward.x",
+    )
+
+
+def test_the_standard_librarys_loggers_take_the_same_way(capsys: pytest.CaptureFixture[str]) -> None:
+    setup_logs("json", "info")
+    logging.getLogger("some.library").warning("slow %d", 7)
+    (line,) = lines(capsys)
+    assert json.loads(line)["event"] == "slow 7"
+
+
+def test_text_names_level_event_and_values(capsys: pytest.CaptureFixture[str]) -> None:
+    setup_logs("text", "info")
+    structlog.get_logger("lakeward.x").warning("round over", rows=3)
+    (line,) = lines(capsys)
+    for part in ("warning", "round over", "rows=3"):
+        assert part in line
+
+
+def test_what_is_below_the_level_is_not_written(capsys: pytest.CaptureFixture[str]) -> None:
+    setup_logs("text", "warning")
+    structlog.get_logger("lakeward.x").info("quiet")
+    logging.getLogger("some.library").info("quiet")
+    assert lines(capsys) == []
+
+
+@pytest.mark.parametrize("name", ["pyiceberg.table", "py4j.java_gateway"])
+def test_noisy_libraries_are_quiet_below_a_warning(capsys: pytest.CaptureFixture[str], name: str) -> None:
+    setup_logs("text", "debug")
+    logging.getLogger(name).info("chatter")
+    assert lines(capsys) == []
+
+
+def test_a_second_set_up_replaces_the_first(capsys: pytest.CaptureFixture[str]) -> None:
+    setup_logs("text", "info")
+    setup_logs("json", "info")
+    structlog.get_logger("lakeward.x").info("once")
+    assert len(lines(capsys)) == 1
+
+
+def test_an_exception_is_logged_whole(capsys: pytest.CaptureFixture[str]) -> None:
+    setup_logs("json", "info")
+    try:
+        int("broken")
+    except ValueError:
+        structlog.get_logger("lakeward.x").exception("it broke")
+    assert "invalid literal" in json.loads(lines(capsys)[0])["exception"]

@@ -1,0 +1,144 @@
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pyarrow as pa
+import pytest
+
+from lakeward.embedded.source import EmbeddedSource
+from lakeward.embedded.store import EmbeddedStore
+from lakeward.errors import RolledBackError
+from lakeward.model.results import LakeHead, OffsetCommit
+from lakeward.model.status import TableReport
+from lakeward.model.tables import TableBucket, TablePath, TableSpec
+from lakeward.observe.survey import Surroundings, TableStanding, survey
+from lakeward.testing.clock import FakeClock
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+PATH = TablePath("nyc", "flights")
+
+
+class HeadsOnly:
+    """A lake that says what its heads are and can do nothing else."""
+
+    def __init__(self) -> None:
+        self.heads: dict[TablePath, LakeHead | Exception] = {}
+
+    def head(self, path: TablePath) -> LakeHead | None:
+        found = self.heads.get(path)
+        if isinstance(found, Exception):
+            raise found
+        return found
+
+
+class Place:
+    """An embedded store with a table, and a lake."""
+
+    def __init__(self, directory: Path) -> None:
+        self.clock = FakeClock()
+        self.store = EmbeddedStore.create(directory, clock=self.clock)
+        self.lake = HeadsOnly()
+        self.source = EmbeddedSource(self.store)
+
+    def table(self, path: TablePath = PATH) -> TableSpec:
+        return self.store.create_table(path, pa.schema([("id", pa.int64())]), buckets=1)
+
+    def load(self, rows: int, path: TablePath = PATH) -> None:
+        self.store.load(path, pa.table({"id": pa.array(range(rows), pa.int64())}))
+
+    def commit(self, spec: TableSpec, offset: int, table_id: int | None = None) -> None:
+        bucket = TableBucket(spec.table_id, None, 0)
+        commit = OffsetCommit(55, {bucket: offset}, None, None, "1-1-1", 1, 1234)
+        number = spec.table_id if table_id is None else table_id
+        self.lake.heads[spec.path] = LakeHead(spec.path, number, "/w", 55, None, commit)
+
+    def look(self, **around: object) -> list[TableStanding]:
+        known = Surroundings(
+            running=bool(around.get("reports")),
+            reports=around.get("reports", {}),  # type: ignore[arg-type]  # what a test gives
+            paused=frozenset(around.get("paused", ())),  # type: ignore[call-overload]  # what a test gives
+            now_ms=self.clock.wall_ms(),
+        )
+        return survey(self.source, self.lake, self.store.tables(), known)  # type: ignore[arg-type]  # heads are enough
+
+
+@pytest.fixture
+def place(tmp_path: Path) -> Iterator[Place]:
+    """Make an empty store and an empty lake."""
+    made = Place(tmp_path / "store")
+    yield made
+    made.store.close()
+
+
+def test_a_table_that_was_never_tiered_is_new(place: Place) -> None:
+    place.table()
+    place.load(10)
+    place.clock.advance(3.0)
+    (standing,) = place.look()
+    assert (standing.word, standing.tiered, standing.end, standing.lag_rows, standing.lag_s) == ("new", 0, 10, 10, 3.0)
+    assert standing.sentence == "Never tiered; 10 rows wait, the oldest for 3.0 s. No service is running."
+
+
+def test_a_table_whose_lake_has_everything_is_idle(place: Place) -> None:
+    spec = place.table()
+    place.load(10)
+    place.commit(spec, 10)
+    (standing,) = place.look()
+    assert (standing.word, standing.lag_rows, standing.lag_s, standing.sentence) == (
+        "idle",
+        0,
+        0.0,
+        "The lake has everything.",
+    )
+    assert (standing.snapshot_id, standing.committed_ms) == (55, 1234)
+
+
+def test_a_table_with_newer_rows_is_behind(place: Place) -> None:
+    spec = place.table()
+    place.load(10)
+    place.commit(spec, 10)
+    place.clock.advance(60.0)
+    place.load(5)
+    place.clock.advance(2.0)
+    (standing,) = place.look()
+    assert (standing.word, standing.tiered, standing.lag_rows, standing.lag_s) == ("behind", 10, 5, 2.0)
+
+
+def test_an_empty_table_is_idle(place: Place) -> None:
+    place.table()
+    (standing,) = place.look()
+    assert (standing.word, standing.sentence) == ("idle", "Nothing to tier yet.")
+
+
+def test_a_lake_table_of_an_earlier_table_does_not_count(place: Place) -> None:
+    spec = place.table()
+    place.load(10)
+    place.commit(spec, 10, table_id=spec.table_id + 100)
+    (standing,) = place.look()
+    assert (standing.word, standing.snapshot_id) == ("new", None)
+
+
+def test_a_paused_table_says_so(place: Place) -> None:
+    place.table()
+    (standing,) = place.look(paused=("nyc.flights",))
+    assert standing.word == "paused"
+
+
+def test_a_running_services_word_wins(place: Place) -> None:
+    spec = place.table()
+    place.load(10)
+    report = TableReport("nyc.flights", spec.table_id, "suspended", "types differ", 10, 1.0, 0, 0, None)
+    (standing,) = place.look(reports={"nyc.flights": report})
+    assert (standing.word, standing.sentence) == ("suspended", "types differ")
+
+
+def test_a_table_that_cannot_be_looked_at_keeps_nobody_else_from_it(place: Place) -> None:
+    bad = place.table()
+    place.table(TablePath("nyc", "planes"))
+    place.lake.heads[bad.path] = RolledBackError("table nyc.flights was rolled back")
+    first, second = place.look()
+    assert (first.word, first.sentence) == ("unreadable", "table nyc.flights was rolled back")
+    assert second.word == "idle"
