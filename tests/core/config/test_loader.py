@@ -143,7 +143,7 @@ def test_a_wrong_variable_is_refused_by_name(load: Load, environ: dict[str, str]
 
 @pytest.mark.parametrize("flag", ["rounds", "servce.rounds", "service"])
 def test_a_flag_without_a_known_section_is_a_usage_error(load: Load, flag: str) -> None:
-    with pytest.raises(UsageError, match="expected SECTION.KEY=VALUE"):
+    with pytest.raises(UsageError, match=r"expected SECTION\.KEY=VALUE"):
         load(flags={flag: "1"})
 
 

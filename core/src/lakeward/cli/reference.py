@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import inspect
+import sys
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
 
 from lakeward import errors
 from lakeward.cli.main import lakeward
+from lakeward.config.reference import render_config
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -54,6 +57,17 @@ def render_errors() -> str:
     """
     rows = [f"| {kind.code} | {kind.exit_code} | `{kind.__name__}` | {_first_line(kind)} |" for kind in error_classes()]
     return _ERRORS_HEAD + "\n".join(rows) + "\n"
+
+
+def write_pages(directory: Path) -> None:
+    """Write all generated pages: `python -m lakeward.cli.reference docs/reference`.
+
+    Args:
+        directory: where they go.
+    """
+    pages = {"cli.md": render_cli, "errors.md": render_errors, "config.md": render_config}
+    for name, render in pages.items():
+        (directory / name).write_text(render(), encoding="utf-8")
 
 
 def error_classes() -> list[type[errors.LakewardError]]:
@@ -118,3 +132,7 @@ def _cell(text: str) -> str:
 
 def _first_line(kind: type[errors.LakewardError]) -> str:
     return (kind.__doc__ or "").splitlines()[0]
+
+
+if __name__ == "__main__":
+    write_pages(Path(sys.argv[1]))
