@@ -1,0 +1,118 @@
+from __future__ import annotations
+
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import click
+import pytest
+
+from lakeward.cli import main
+from lakeward.cli.main import COMMANDS
+from lakeward.cli.reference import commands
+from lakeward.errors import OutcomeUnknownError
+
+Lakeward = Callable[..., Any]
+HEAVY = ("pyarrow", "pyspark", "pyiceberg", "dependency_injector", "numpy")
+FIRST = [
+    (first, main.lakeward.get_command(click.Context(main.lakeward), first)) for first in COMMANDS if first != "demo"
+]
+NAMES = ["lakeward", *(name for first, made in FIRST if made for name, _ in commands(made, f"lakeward {first}"))]
+
+
+def test_help_imports_nothing_heavy() -> None:
+    code = (
+        "import sys; from lakeward.cli.main import run; run(['--help']);"
+        f"print([name for name in {HEAVY!r} if name in sys.modules], file=sys.stderr)"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stderr.strip() == "[]"
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_every_command_has_help(lakeward: Lakeward, name: str) -> None:
+    said = lakeward(*name.split()[1:], "--help")
+    assert (said.code, said.err) == (0, "")
+    assert said.out.startswith(f"Usage: {name}")
+
+
+@pytest.mark.parametrize(
+    ("words", "text"),
+    [
+        (["tabels"], "Did you mean 'tables'?"),
+        (["tables", "paus"], "paus"),
+        (["run", "--onec"], "--onec"),
+        (["embedded", "create"], "DB.TABLE"),
+        (["--output", "xml", "tables"], "xml"),
+        (["config", "shwo"], "Did you mean 'show'?"),
+        (["config", "show", "--set", "x"], "expected SECTION.KEY=VALUE"),
+    ],
+)
+def test_wrong_usage_is_exit_code_2_and_one_line(lakeward: Lakeward, words: list[str], text: str) -> None:
+    said = lakeward(*words)
+    assert said.code == 2
+    assert said.err.startswith("error[LW-100]: ")
+    assert text in said.err
+    assert said.err.count("\n") == 1
+
+
+def test_a_missing_configuration_is_one_line(lakeward: Lakeward) -> None:
+    said = lakeward("tables")
+    assert said.code == 2
+    assert said.err.startswith("error[LW-200]: lakeward.toml: expected a configuration file")
+    assert "Traceback" not in said.err
+
+
+def test_debug_shows_the_traceback(lakeward: Lakeward) -> None:
+    assert "Traceback (most recent call last)" in lakeward("tables", "--debug").err
+
+
+def test_an_error_is_json_on_standard_output_where_json_is_asked_for(lakeward: Lakeward) -> None:
+    said = lakeward("tables", "--output", "json")
+    error = said.document["error"]
+    assert (error["code"], error["exit_code"]) == ("LW-200", 2)
+    assert error["message"] in said.err
+
+
+@pytest.mark.parametrize(
+    ("error", "code", "text"),
+    [
+        (OutcomeUnknownError("no answer"), 3, "error[LW-900]: no answer"),
+        (KeyboardInterrupt(), 130, "interrupted"),
+        (KeyError("x"), 1, "error[LW-000]: internal error: KeyError: 'x'; run again with --debug"),
+        (click.Abort(), 130, "interrupted"),
+    ],
+)
+def test_an_error_of_a_command_becomes_its_exit_code(
+    lakeward: Lakeward, monkeypatch: pytest.MonkeyPatch, error: BaseException, code: int, text: str
+) -> None:
+    @click.command("failing")
+    def failing() -> None:
+        raise error
+
+    monkeypatch.setattr(main.lakeward, "get_command", lambda _context, _name: failing)
+    said = lakeward("tables")
+    assert said.code == code
+    assert text in said.err
+
+
+def test_options_may_stand_before_and_after_the_command(lakeward: Lakeward, tmp_path: Path) -> None:
+    before = lakeward("--config", "x.toml", "-o", "json", "config", "show")
+    after = lakeward("config", "show", "--config", "x.toml", "-o", "json")
+    between = lakeward("config", "--config", "x.toml", "show", "-o", "json")
+    assert before == after == between
+    assert "x.toml" in before.document["error"]["message"]
+
+
+def test_the_version_is_told(lakeward: Lakeward) -> None:
+    assert lakeward("--version").out.startswith("lakeward, version ")
+
+
+@pytest.mark.slow
+def test_help_answers_at_once() -> None:
+    begun = time.perf_counter()
+    subprocess.run([sys.executable, "-c", "from lakeward.cli.main import run; run(['--help'])"], check=True)
+    assert time.perf_counter() - begun < 1.0, "about 0.2 s on an idle machine"

@@ -1,0 +1,120 @@
+from __future__ import annotations
+
+import os
+import socket
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from lakeward.config.loader import load_config
+
+Lakeward = Callable[..., Any]
+
+
+def test_show_says_where_each_value_came_from(flights: Lakeward, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("LAKEWARD_SERVICE__POLL_S", "2")
+    said = flights("config", "show", "-o", "json", "--set", "spark.slots=3")
+    found = {key["key"]: (key["value"], key["origin"]) for key in said.document["keys"]}
+    assert found["service.name"] == ("nyc", "file lakeward.toml")
+    assert found["service.poll_s"] == (2.0, "environment LAKEWARD_SERVICE__POLL_S")
+    assert found["spark.slots"] == (3, "flag --set spark.slots")
+    assert found["lake.warehouse"][1] == "default"
+
+
+def test_show_as_text_has_a_line_for_each_key(flights: Lakeward) -> None:
+    lines = flights("config", "show").out.splitlines()
+    assert lines[0].split() == ["key", "value", "from"]
+    assert any(line.split() == ["service.name", "nyc", "file", "lakeward.toml"] for line in lines)
+
+
+def test_init_writes_a_file_that_loads(configured: Lakeward, tmp_path: Path) -> None:
+    assert configured("config", "init", "new.toml", "--name", "mine").code == 0
+    loaded = load_config(tmp_path / "new.toml", {}, {"lake.type": "puddle"})
+    assert loaded.settings.service.name == "mine"
+
+
+def test_init_never_overwrites(flights: Lakeward, tmp_path: Path) -> None:
+    before = (tmp_path / "lakeward.toml").read_bytes()
+    said = flights("config", "init")
+    assert said.code == 2
+    assert "is there already" in said.err
+    assert (tmp_path / "lakeward.toml").read_bytes() == before
+
+
+def test_plugins_say_what_is_used(configured: Lakeward) -> None:
+    plugins = configured("plugins", "-o", "json").document["plugins"]
+    lines = {(line["kind"], line["name"]): (line["distribution"], line["version"], line["used"]) for line in plugins}
+    assert lines["lake", "puddle"] == ("puddle", "1.2", True)
+    assert lines["lease backend", "mine"] == ("puddle", "1.2", True)
+
+
+def test_plugins_are_shown_without_a_configuration(lakeward: Lakeward) -> None:
+    said = lakeward("plugins")
+    assert said.code == 0
+    assert "embedded" in said.out
+    assert "Which are used is not known: lakeward.toml" in said.out
+
+
+def test_a_new_backend_passes_its_own_tests(lakeward: Lakeward, tmp_path: Path) -> None:
+    assert lakeward("plugins", "new", "my-own", "backend").code == 0
+    place = tmp_path / "backend"
+    environment = {**os.environ, "PYTHONPATH": str(place / "src")}
+    words = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "--rootdir", str(place), str(place)]
+    done = subprocess.run(words, capture_output=True, text=True, env=environment, check=False)
+    assert done.returncode == 0, done.stdout
+    assert "passed" in done.stdout
+
+
+@pytest.mark.parametrize(("name", "text"), [("My", "lower-case"), ("a_b", "lower-case"), ("-a", "No such option")])
+def test_a_wrong_name_of_a_backend_is_refused(lakeward: Lakeward, name: str, text: str) -> None:
+    said = lakeward("plugins", "new", name, "backend")
+    assert said.code == 2
+    assert text in said.err
+
+
+def test_a_new_backend_is_not_written_over_something(lakeward: Lakeward, tmp_path: Path) -> None:
+    (tmp_path / "backend").mkdir()
+    (tmp_path / "backend" / "mine.py").write_text("", encoding="utf-8")
+    assert "expected a new or empty directory" in lakeward("plugins", "new", "x", "backend").err
+
+
+def checks(lakeward: Lakeward, *words: str) -> dict[str, tuple[bool, str]]:
+    document = lakeward("doctor", "-o", "json", *words).document
+    return {check["what"]: (check["ok"], check["sentence"]) for check in document["checks"]}
+
+
+def test_the_doctor_looks_at_everything_that_is_configured(flights: Lakeward) -> None:
+    found = checks(flights)
+    assert {"python", "java", "pyspark", "configuration", "lease backend", "state directory", "port"} <= set(found)
+    assert found["lake.warehouse"][0]
+
+
+def test_the_doctor_works_without_a_configuration(lakeward: Lakeward) -> None:
+    said = lakeward("doctor")
+    assert said.code == 1
+    assert "FAILED" in said.out
+    assert "config init" in said.out
+
+
+def test_the_doctor_finds_a_port_in_use(flights: Lakeward) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+        ok, sentence = checks(flights, "--set", f"service.port={port}", "--set", "service.host=127.0.0.1")["port"]
+    assert not ok
+    assert str(port) in sentence
+
+
+def test_the_doctor_finds_a_file_where_a_directory_should_be(flights: Lakeward) -> None:
+    ok, sentence = checks(flights, "--set", "lake.warehouse=flights.csv")["lake.warehouse"]
+    assert not ok
+    assert "is a file" in sentence
+
+
+def test_the_doctor_names_a_backend_that_is_not_installed(flights: Lakeward) -> None:
+    ok, sentence = checks(flights, "--set", "lease.backend=nowhere")["lease backend"]
+    assert not ok
+    assert "nowhere" in sentence

@@ -1,0 +1,75 @@
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from lakeward.embedded.store import EmbeddedStore
+from lakeward.model.status import ServiceReport
+from lakeward.observe import status_file
+from lakeward.observe.control import read_control
+
+Lakeward = Callable[..., Any]
+
+
+def test_tables_are_shown_without_a_service(flights: Lakeward) -> None:
+    said = flights("tables")
+    assert said.out.startswith("service nyc: has never run here\n")
+    (line,) = [line for line in said.out.splitlines() if "nyc.flights" in line]
+    assert "new" in line
+    assert "Never tiered; 3 rows wait" in line
+
+
+def test_tables_are_shown_as_json(flights: Lakeward) -> None:
+    document = flights("tables", "-o", "json").document
+    (table,) = document["tables"]
+    assert (table["path"], table["end"], table["tiered"], table["lag_rows"]) == ("nyc.flights", 3, 0, 3)
+    assert table["buckets"][0]["end"] == 3
+    assert document["service"]["running"] is False
+
+
+def test_list_is_the_default_command(flights: Lakeward) -> None:
+    assert (
+        flights("tables", "--buckets").out.splitlines()[-1]
+        == flights("tables", "list", "--buckets").out.splitlines()[-1]
+    )
+
+
+def test_a_table_that_is_not_included_is_not_shown(flights: Lakeward) -> None:
+    with open("lakeward.toml", "a", encoding="utf-8") as file:  # noqa: PTH123 - relative to the test's directory
+        file.write('[tables."nyc.*"]\ninclude = false\n')
+    assert flights("tables", "-o", "json").document["tables"] == []
+
+
+def test_a_dead_service_is_told(flights: Lakeward, tmp_path: Any) -> None:  # noqa: ANN401 - a path
+    report = ServiceReport("nyc", "nyc-1-0123456789abcdef", 2**22 + 1, "serving", 0, None, (), None, 0, 0)
+    status_file.write(str(tmp_path / "lakeward-state"), "nyc", report)
+    assert "died: process 4194305 is gone" in flights("tables").out
+
+
+def test_pause_and_resume_reach_the_control_file(flights: Lakeward, tmp_path: Any) -> None:  # noqa: ANN401 - a path
+    root = str(tmp_path / "lakeward-state")
+    said = flights("tables", "pause", "nyc.flights")
+    assert said.out == "nyc.flights is paused. No service is running; it holds for the next start.\n"
+    assert read_control(root, "nyc").paused == {"nyc.flights"}
+    assert flights("tables", "-o", "json").document["tables"][0]["word"] == "paused"
+    assert flights("tables", "resume", "nyc.flights").out == "nyc.flights is resumed.\n"
+    assert read_control(root, "nyc").paused == frozenset()
+
+
+@pytest.mark.parametrize("command", ["pause", "tier-now"])
+def test_a_table_that_is_not_there_is_named(flights: Lakeward, command: str) -> None:
+    said = flights("tables", command, "nyc.plane")
+    assert said.code == 1
+    assert said.err.startswith("error[LW-401]: ")
+
+
+def test_tier_now_makes_a_table_due(flights: Lakeward) -> None:
+    said = flights("tables", "tier-now", "nyc.flights", "-o", "json")
+    assert said.document == {"table": "nyc.flights", "due": True, "running": False}
+
+
+def test_a_store_without_tables_says_so(configured: Lakeward, tmp_path: Any) -> None:  # noqa: ANN401 - a path
+    EmbeddedStore.create(tmp_path / "store").close()
+    assert "The source has no table to tier." in configured("tables").out
