@@ -1,0 +1,318 @@
+"""The rules of the lease machine, one by one."""
+
+from __future__ import annotations
+
+import time
+
+import pytest
+
+from lakeward.errors import UsageError
+from lakeward.machines.leases import (
+    Acquired,
+    CallAcquire,
+    CallDrop,
+    CallFailed,
+    CallRelease,
+    CallUnknown,
+    CallVerify,
+    CoordinatorChanged,
+    Done,
+    Leases,
+    LeasesPolicy,
+    LeaseStop,
+    LeaseStopped,
+    LeaseTick,
+    Lost,
+    NotProtected,
+    Persist,
+    Protect,
+    Protected,
+    Restored,
+    State,
+    Unprotect,
+    Verified,
+)
+from lakeward.model.leases import Protection, RestoredLease
+from lakeward.model.tables import KvSnapshot, TableBucket
+
+A, B = TableBucket(1, None, 0), TableBucket(2, None, 0)
+SNAP_A, SNAP_B = KvSnapshot(A, 5, 50), KvSnapshot(B, 6, 60)
+NONE: frozenset[KvSnapshot] = frozenset()
+GRANTED = Protection(600.0)
+
+
+def _fresh() -> Leases:
+    return Leases(LeasesPolicy(duration_s=600.0), "svc-1-aa")
+
+
+def _holding() -> Leases:
+    """Table 1 holds snapshot 5 under generation 1; calls 1 and 2 are settled."""
+    machine = _fresh()
+    machine.step(Protect(now=0.0, table_id=1, snapshots=(SNAP_A,)))
+    machine.step(Acquired(now=0.0, call=1, protection=GRANTED))
+    machine.step(Verified(now=0.0, call=2, missing=NONE))
+    return machine
+
+
+def test_a_round_is_told_after_persist_acquire_and_verify() -> None:
+    machine = _fresh()
+
+    asked = machine.step(Protect(now=0.0, table_id=1, snapshots=(SNAP_A,)))
+    acquired = machine.step(Acquired(now=1.0, call=1, protection=GRANTED))
+    verified = machine.step(Verified(now=2.0, call=2, missing=NONE))
+
+    assert asked == (Persist(), CallAcquire(1, "svc-1-aa-1", 1, {A: 5}))
+    assert acquired == (CallVerify(2, (SNAP_A,)),)
+    assert verified == (Protected(1),)
+
+
+def test_a_round_without_snapshots_is_protected_at_once() -> None:
+    assert Protected(1) in _fresh().step(Protect(now=0.0, table_id=1, snapshots=()))
+
+
+def test_a_snapshot_that_is_gone_is_told_and_given_back() -> None:
+    machine = _fresh()
+    machine.step(Protect(now=0.0, table_id=1, snapshots=(SNAP_A,)))
+    machine.step(Acquired(now=0.0, call=1, protection=GRANTED))
+
+    answer = machine.step(Verified(now=0.0, call=2, missing=frozenset({SNAP_A})))
+
+    assert NotProtected(1, frozenset({SNAP_A}), "the source has cleaned it up") in answer
+    assert CallRelease(3, "svc-1-aa-1", 1, frozenset({A})) in answer
+
+
+def test_an_unavailable_snapshot_is_not_even_verified() -> None:
+    machine = _fresh()
+    machine.step(Protect(now=0.0, table_id=1, snapshots=(SNAP_A,)))
+
+    answer = machine.step(Acquired(now=0.0, call=1, protection=Protection(600.0, {A: 5})))
+
+    assert [type(command) for command in answer] == [Persist, NotProtected, CallRelease]
+
+
+def test_a_refused_acquire_fails_its_round_alone() -> None:
+    machine = _holding()
+    machine.step(Protect(now=1.0, table_id=2, snapshots=(SNAP_B,)))
+
+    answer = machine.step(CallFailed(now=1.0, call=3, reason="table 2 is unknown"))
+
+    assert answer == (Persist(), NotProtected(2, NONE, "table 2 is unknown"))
+    assert machine.books.held == {A: 5}
+
+
+def test_the_whole_list_is_renewed_every_third_of_the_duration() -> None:
+    machine = _holding()
+    assert machine.next_due == 200.0
+
+    renewal = machine.step(LeaseTick(now=200.0))
+    check = machine.step(Acquired(now=200.0, call=3, protection=GRANTED))
+    machine.step(Verified(now=200.0, call=4, missing=NONE))
+
+    assert renewal == (CallAcquire(3, "svc-1-aa-1", 1, {A: 5}),)
+    assert check == (CallVerify(4, (SNAP_A,)),)
+    assert machine.next_due == 400.0
+
+
+def test_nothing_is_renewed_where_nothing_runs_out() -> None:
+    machine = _fresh()
+    machine.step(Protect(now=0.0, table_id=1, snapshots=(SNAP_A,)))
+    machine.step(Acquired(now=0.0, call=1, protection=Protection(None, protects=False)))
+    machine.step(Verified(now=0.0, call=2, missing=NONE))
+
+    assert machine.next_due is None
+
+
+def test_a_failed_renewal_starts_a_generation_and_drops_the_old_id_last() -> None:
+    machine = _holding()
+    machine.step(LeaseTick(now=200.0))
+
+    failed = machine.step(CallFailed(now=200.0, call=3, reason="refused"))
+    machine.step(Acquired(now=200.0, call=4, protection=GRANTED))
+    verified = machine.step(Verified(now=200.0, call=5, missing=NONE))
+
+    assert failed == (Persist(), CallAcquire(4, "svc-1-aa-2", 2, {A: 5}))
+    assert verified == (CallDrop(6, "svc-1-aa-1", 1),)
+
+
+def test_a_call_of_unknown_outcome_fails_its_round_and_moves_the_others() -> None:
+    machine = _holding()
+    machine.step(Protect(now=1.0, table_id=2, snapshots=(SNAP_B,)))
+
+    answer = machine.step(CallUnknown(now=31.0, call=3, reason="no answer"))
+
+    assert answer == (Persist(), NotProtected(2, NONE, "no answer"), CallAcquire(4, "svc-1-aa-2", 2, {A: 5}))
+
+
+def test_an_acquire_that_lands_late_is_dropped_again() -> None:
+    machine = _fresh()
+    machine.step(Protect(now=0.0, table_id=1, snapshots=(SNAP_A,)))
+    machine.step(CallUnknown(now=30.0, call=1, reason="no answer"))
+    machine.step(Done(now=31.0, call=2))
+    machine.step(LeaseTick(now=91.0))
+    machine.step(Done(now=91.0, call=3))
+    assert machine.books.old_ids == ()
+
+    late = machine.step(Acquired(now=500.0, call=1, protection=GRANTED))
+
+    assert late == (Persist(), CallDrop(4, "svc-1-aa-1", 1))
+
+
+def test_calls_under_the_new_id_do_not_wait_for_the_old_one_and_its_drop_does() -> None:
+    machine = _holding()
+    machine.step(LeaseTick(now=200.0))
+
+    changed = machine.step(CoordinatorChanged(now=201.0))
+    machine.step(Acquired(now=202.0, call=4, protection=GRANTED))
+    verified = machine.step(Verified(now=203.0, call=5, missing=NONE))
+    settled = machine.step(Acquired(now=204.0, call=3, protection=GRANTED))
+
+    assert changed == (Persist(), CallAcquire(4, "svc-1-aa-2", 2, {A: 5}))
+    assert verified == ()
+    assert settled == (CallDrop(6, "svc-1-aa-1", 1),)
+
+
+def test_what_cannot_be_taken_over_before_the_old_lease_runs_out_is_lost() -> None:
+    machine = _holding()
+    machine.step(CoordinatorChanged(now=100.0))
+    machine.step(CallFailed(now=100.0, call=3, reason="down"))
+    told: list[object] = []
+    while not told:
+        now = machine.next_due
+        assert now is not None
+        assert now <= 600.0
+        for command in machine.step(LeaseTick(now=now)):
+            if isinstance(command, CallAcquire):
+                machine.step(CallFailed(now=now, call=command.call, reason="down"))
+            elif isinstance(command, Lost):
+                told.append(command)
+
+    assert told == [Lost(1, frozenset({A}), "the lease ran out before it could be taken anew")]
+    assert machine.books.held == {}
+
+
+def test_a_snapshot_that_a_renewal_shows_as_gone_is_lost() -> None:
+    machine = _holding()
+    machine.step(LeaseTick(now=200.0))
+    machine.step(Acquired(now=200.0, call=3, protection=GRANTED))
+
+    answer = machine.step(Verified(now=200.0, call=4, missing=frozenset({SNAP_A})))
+
+    assert Lost(1, frozenset({A}), "the source has cleaned it up") in answer
+
+
+def test_a_failed_release_is_tried_again_with_a_growing_pause() -> None:
+    machine = _holding()
+    machine.step(Unprotect(now=0.0, buckets=frozenset({A})))
+    now, pauses = 0.0, []
+    for call in range(3, 9):
+        machine.step(CallFailed(now=now, call=call, reason="down"))
+        assert machine.books.releasing == {A}
+        assert machine.next_due is not None
+        pauses.append(machine.next_due - now)
+        now = machine.next_due
+        machine.step(LeaseTick(now=now))
+
+    assert pauses == [1.0, 2.0, 4.0, 8.0, 16.0, 32.0]
+
+
+def test_asking_again_cancels_a_pending_release() -> None:
+    machine = _holding()
+    machine.step(Unprotect(now=0.0, buckets=frozenset({A})))
+    machine.step(CallFailed(now=0.0, call=3, reason="down"))
+
+    again = machine.step(Protect(now=0.5, table_id=1, snapshots=(SNAP_A,)))
+
+    assert again == (Persist(), CallAcquire(4, "svc-1-aa-1", 1, {A: 5}))
+    assert machine.books.releasing == frozenset()
+
+
+def test_a_bucket_moves_to_another_snapshot_by_one_acquire() -> None:
+    machine = _holding()
+
+    moved = machine.step(Protect(now=1.0, table_id=1, snapshots=(KvSnapshot(A, 9, 90),)))
+
+    assert moved == (Persist(), CallAcquire(3, "svc-1-aa-1", 1, {A: 9}))
+
+
+def test_a_restored_lease_is_taken_over_verified_and_then_dropped() -> None:
+    machine = _fresh()
+    lease = RestoredLease("svc-0-aa-3", 3, {A: 5}, (("svc-0-aa-2", 2),))
+
+    restored = machine.step(Restored(now=0.0, lease=lease, snapshots=(SNAP_A,)))
+    machine.step(Acquired(now=0.0, call=1, protection=GRANTED))
+    verified = machine.step(Verified(now=0.0, call=2, missing=NONE))
+
+    assert restored == (Persist(), CallAcquire(1, "svc-1-aa-1", 1, {A: 5}))
+    assert verified == (CallDrop(3, "svc-0-aa-2", 2), CallDrop(4, "svc-0-aa-3", 3))
+
+
+def test_a_round_finds_what_was_restored_for_it_protected_at_once() -> None:
+    machine = _fresh()
+    machine.step(Restored(now=0.0, lease=RestoredLease("svc-0-aa-3", 3, {A: 5}), snapshots=(KvSnapshot(A, 5, 0),)))
+    machine.step(Acquired(now=0.0, call=1, protection=GRANTED))
+    machine.step(Verified(now=0.0, call=2, missing=NONE))
+
+    assert Protected(1) in machine.step(Protect(now=1.0, table_id=1, snapshots=(SNAP_A,)))
+
+
+def test_a_stop_keeps_what_is_held_and_releases_what_is_not_needed() -> None:
+    machine = _holding()
+    machine.step(Protect(now=1.0, table_id=2, snapshots=(SNAP_B,)))
+    machine.step(Acquired(now=1.0, call=3, protection=GRANTED))
+    machine.step(Verified(now=1.0, call=4, missing=NONE))
+    machine.step(Unprotect(now=1.0, buckets=frozenset({B})))
+
+    stopping = machine.step(LeaseStop(now=2.0, final=False))
+    stopped = machine.step(Done(now=3.0, call=5))
+
+    assert stopping == ()
+    assert stopped == (Persist(), LeaseStopped())
+    assert machine.books.held == {A: 5}
+
+
+def test_a_final_stop_drops_the_lease() -> None:
+    machine = _holding()
+
+    stopping = machine.step(LeaseStop(now=2.0, final=True))
+    stopped = machine.step(Done(now=3.0, call=3))
+
+    assert stopping == (Persist(), CallDrop(3, "svc-1-aa-1", 1))
+    assert stopped == (Persist(), LeaseStopped())
+
+
+def test_a_stop_does_not_wait_for_a_dead_server_and_keeps_the_books() -> None:
+    machine = _holding()
+    machine.step(Unprotect(now=0.0, buckets=frozenset({A})))
+
+    machine.step(LeaseStop(now=2.0, final=False))
+    stopped = machine.step(CallFailed(now=3.0, call=3, reason="down"))
+    if machine.state is State.STOPPING:
+        stopped = machine.step(CallFailed(now=4.0, call=4, reason="down"))
+
+    assert LeaseStopped() in stopped
+    assert machine.books.releasing == {A}
+
+
+def test_a_stop_refuses_who_still_waits() -> None:
+    machine = _fresh()
+    machine.step(Protect(now=0.0, table_id=1, snapshots=(SNAP_A,)))
+
+    assert NotProtected(1, NONE, "the service stops") in machine.step(LeaseStop(now=1.0, final=False))
+
+
+def test_another_tables_snapshot_is_refused() -> None:
+    with pytest.raises(UsageError, match="expected snapshots of table 2"):
+        _fresh().step(Protect(now=0.0, table_id=2, snapshots=(SNAP_A,)))
+
+
+def test_ten_thousand_snapshots_are_protected_in_well_under_a_second() -> None:
+    machine = _fresh()
+    snapshots = tuple(KvSnapshot(TableBucket(1, None, n), n, n) for n in range(10_000))
+    started = time.perf_counter()
+
+    machine.step(Protect(now=0.0, table_id=1, snapshots=snapshots))
+    machine.step(Acquired(now=0.0, call=1, protection=GRANTED))
+    told = machine.step(Verified(now=0.0, call=2, missing=NONE))
+
+    assert told == (Protected(1),)
+    assert time.perf_counter() - started < 1.0
