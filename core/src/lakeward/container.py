@@ -1,0 +1,288 @@
+"""Builds a service from a configuration: the only importer of dependency_injector.
+
+Source, lake and store are selected by name among what is installed; whatever has to be freed is a resource, and
+resources are freed in the reverse order of their need. Tests override providers.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import secrets
+import signal
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, cast
+
+from dependency_injector import containers, providers
+from rich.console import Console
+
+from lakeward.checkpoint.journal import JournalStore
+from lakeward.checkpoint.service_state import ServiceStateStore
+from lakeward.checkpoint.store import SmallFiles
+from lakeward.clock import SystemClock
+from lakeward.config.tables import table_rules
+from lakeward.coordinator.parts import Parts, ServiceOptions
+from lakeward.coordinator.service import Service, ServiceEnd
+from lakeward.coordinator.statekeeper import StateKeeper
+from lakeward.errors import EXIT_FAILED, LakewardError
+from lakeward.hooks.backend import LeaseBackend
+from lakeward.hooks.discovery import installed, load
+from lakeward.hooks.plugins import LAKE_GROUP, SOURCE_GROUP
+from lakeward.machines.rounds import RoundsPolicy
+from lakeward.model.identity import Incarnation
+from lakeward.observe import status_file
+from lakeward.observe.control import read_control
+from lakeward.observe.progress import Progress
+from lakeward.spark.java import find_java
+from lakeward.spark.jobs import SparkJobs
+from lakeward.spark.session import SparkHandle, start_session
+from lakeward.subtask.entry import run_subtask
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from lakeward.config.loader import Loaded
+    from lakeward.hooks.plugins import LakePlugin, SourcePlugin
+    from lakeward.model.settings import Settings
+    from lakeward.model.status import ServiceReport
+    from lakeward.ports import Clock, Lake, Source
+
+Check = tuple[str, bool, str]
+
+
+def _service_name(settings: Settings) -> str:
+    # `settings.service.name` would be the provider's own attribute `name`.
+    return settings.service.name
+
+
+def _incarnation(service: str, clock: Clock) -> Incarnation:
+    return Incarnation(service, clock.wall_ms(), secrets.token_hex(8))
+
+
+def _source(name: str, options: Any, clock: Clock) -> Iterator[Source]:  # noqa: ANN401 - the plugin's own options
+    source = cast("SourcePlugin", load(SOURCE_GROUP, name)).open(options, clock)
+    try:
+        yield source
+    finally:
+        source.close()
+
+
+def _lake(name: str, options: Any, clock: Clock) -> Iterator[Lake]:  # noqa: ANN401 - the plugin's own options
+    lake = cast("LakePlugin", load(LAKE_GROUP, name)).open(options, clock)
+    try:
+        yield lake
+    finally:
+        lake.close()
+
+
+def _spark(settings: Settings, files: SmallFiles) -> Iterator[SparkHandle]:
+    directory = Path(files.path(settings.service.name)) / "spark"
+    handle = start_session(settings.spark, settings.service.name, settings.service.rounds, directory)
+    try:
+        yield handle
+    finally:
+        handle.session.stop()
+
+
+def _duration(settings: Settings, backend: LeaseBackend) -> float:
+    return settings.lease.duration_s or backend.default_duration_s
+
+
+class Container(containers.DeclarativeContainer):
+    """Everything that a service is made of."""
+
+    loaded: providers.Dependency[Loaded] = providers.Dependency()
+    settings = loaded.provided.settings
+    clock: providers.Provider[Clock] = providers.Singleton(SystemClock)
+    service_name = providers.Callable(_service_name, settings)
+    incarnation = providers.Singleton(_incarnation, service_name, clock)
+    files = providers.Singleton(SmallFiles, settings.checkpoint.root)
+    states = providers.Singleton(ServiceStateStore, files)
+    journals = providers.Singleton(JournalStore, files, service_name)
+    source: providers.Selector = providers.Selector(settings.source.type)
+    lake: providers.Selector = providers.Selector(settings.lake.type)
+    backend = providers.Singleton(LeaseBackend.load, settings.lease.backend, settings.lease.wrappers)
+    spark = providers.Resource(_spark, settings, files)
+    jobs = providers.Singleton(SparkJobs, spark, providers.Object(run_subtask))
+    state = providers.Singleton(StateKeeper, states, incarnation, settings.lease.backend, clock)
+    parts = providers.Singleton(
+        Parts,
+        incarnation=incarnation,
+        clock=clock,
+        source=source,
+        source_name=settings.source.type,
+        lake=lake,
+        lake_name=settings.lake.type,
+        jobs=jobs,
+        backend=backend,
+        lease_duration_s=providers.Callable(_duration, settings, backend),
+        state=state,
+        journals=journals,
+    )
+
+
+def build(loaded: Loaded) -> Container:
+    """Make the container of a configuration; nothing is opened yet.
+
+    Args:
+        loaded: the configuration.
+
+    Returns:
+        The container. `shutdown_resources()` frees what was opened.
+    """
+    container = Container(loaded=loaded)
+    container.source.set_providers(
+        **{
+            plugin.name: providers.Resource(_source, plugin.name, loaded.source_options, container.clock)
+            for plugin in installed(SOURCE_GROUP)
+        }
+    )
+    container.lake.set_providers(
+        **{
+            plugin.name: providers.Resource(_lake, plugin.name, loaded.lake_options, container.clock)
+            for plugin in installed(LAKE_GROUP)
+        }
+    )
+    return container
+
+
+def check(loaded: Loaded) -> tuple[Check, ...]:
+    """Build everything that a configuration names, without starting it.
+
+    Args:
+        loaded: the configuration.
+
+    Returns:
+        For each part: its name, whether it is well, one sentence.
+    """
+    container = build(loaded)
+    settings = loaded.settings
+
+    def java() -> str:
+        home = find_java()
+        return f"version {home.version}, {home.origin}"
+
+    def root() -> str:
+        container.files().write(f"{settings.service.name}/.check", b"")
+        container.files().delete(f"{settings.service.name}/.check")
+        return f"{settings.checkpoint.root} can be written"
+
+    looks = {
+        "source": lambda: f"{settings.source.type}, {len(container.source().tables())} tables to tier",
+        "lake": lambda: f"{settings.lake.type}, opened as {container.lake().name}",
+        "lease": lambda: f"{settings.lease.backend}, {_duration(settings, container.backend()):.0f} s",
+        "state": root,
+        "java": java,
+    }
+    try:
+        return tuple(_look(what, look) for what, look in looks.items())
+    finally:
+        container.shutdown_resources()
+
+
+def _look(what: str, look: Any) -> Check:  # noqa: ANN401 - a callable that gives one sentence
+    try:
+        return what, True, look()
+    except LakewardError as error:
+        return what, False, f"[{error.code}] {error}"
+
+
+def serve(loaded: Loaded, *, once: bool, final: bool, progress: bool) -> int:
+    """Run the service of a configuration until it is stopped.
+
+    Args:
+        loaded: the configuration.
+        once: end when each table stands at the end offsets seen at the start.
+        final: drop the lease at the end.
+        progress: show progress on standard output.
+
+    Returns:
+        The exit code: 0 done, 1 where a table of `once` fell short or a later start took over.
+
+    Raises:
+        LakewardError: it could not start.
+    """
+    container = build(loaded)
+    console = Console(soft_wrap=True)
+    shown = Progress(console) if progress else None
+    try:
+        service = Service(container.parts(), _options(container, loaded, shown, once=once, final=final))
+        end = asyncio.run(_serve(service))
+    finally:
+        if shown is not None:
+            shown.close()
+        container.shutdown_resources()
+    return _say_end(Console(stderr=True, soft_wrap=True), end)
+
+
+async def _serve(service: Service) -> ServiceEnd:
+    loop = asyncio.get_running_loop()
+    asked = 0
+
+    def on_signal(number: int) -> None:
+        nonlocal asked
+        asked += 1
+        if asked > 1:
+            os._exit(128 + number)
+        service.stop()
+
+    for number in (signal.SIGINT, signal.SIGTERM):
+        loop.add_signal_handler(number, on_signal, number)
+    return await service.serve()
+
+
+def _options(
+    container: Container, loaded: Loaded, shown: Progress | None, *, once: bool, final: bool
+) -> ServiceOptions:
+    settings, handle = loaded.settings, container.spark()
+    service = settings.service
+    host = service.host or handle.driver_host
+
+    def on_report(report: ServiceReport) -> None:
+        status_file.write(settings.checkpoint.root, service.name, report)
+        if shown is not None:
+            shown.update(report)
+
+    def paused() -> frozenset[str]:
+        return read_control(settings.checkpoint.root, service.name).paused
+
+    return ServiceOptions(
+        rounds=RoundsPolicy(
+            slots=service.rounds,
+            renew_every_s=service.renew_s,
+            poll_every_s=service.poll_s,
+            fence_s=service.fence_s,
+            max_round_s=service.max_round_s,
+            backoff_first_s=service.backoff_first_s,
+            backoff_most_s=service.backoff_most_s,
+            once=once,
+        ),
+        rules=lambda path: table_rules(loaded, path).settings,
+        paused=paused,
+        on_report=on_report,
+        on_round=shown.round_over if shown is not None else (lambda _table, _report: None),
+        host=host,
+        bind=service.host or ("127.0.0.1" if handle.local else "0.0.0.0"),  # noqa: S104 - executors are elsewhere
+        port=service.port,
+        spark_ui=handle.ui_url,
+        once=once,
+        final=final,
+        heartbeat_timeout_s=settings.source.heartbeat_timeout_s,
+        beat_timeout_s=min(30.0, service.fence_s),
+        stop_timeout_s=service.stop_timeout_s,
+        lease_timeout_s=settings.lease.call_timeout_s,
+        commit_timeout_s=settings.lake.commit_timeout_s,
+        subtask_timeout_s=settings.spark.subtask_timeout_s,
+        job_attempts=settings.spark.job_attempts,
+        progress_s=settings.observe.progress_s,
+        expire_every=settings.lake.expire_every,
+    )
+
+
+def _say_end(console: Console, end: ServiceEnd) -> int:
+    if end.superseded_by:
+        console.print(f"stopped: a later start of this service took over ({end.superseded_by})", markup=False)
+        return EXIT_FAILED
+    for path, reason in end.failed:
+        console.print(f"{path} did not reach its target: {reason}", markup=False)
+    return EXIT_FAILED if end.failed else 0
