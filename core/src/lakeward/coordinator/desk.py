@@ -108,7 +108,9 @@ class RoundDesk:
         run = self._runs.pop(table_id, None)
         if run is None:
             return
-        run.outcome, run.reason, run.ended_ms = outcome, reason, self._parts.clock.wall_ms()
+        nothing = outcome == "committed" and run.snapshot_id is None
+        run.outcome, run.reason = "idle" if nothing else outcome, reason
+        run.ended_ms = self._parts.clock.wall_ms()
         if run.job is not None and run.job.running:
             self._leaving.append(run)
             if outcome != "committed":
@@ -159,6 +161,7 @@ class RoundDesk:
         """The last launch of a round is over: nothing of it runs any more."""
         if run in self._leaving:
             self._leaving.remove(run)
+            self._service.wake()
             self._service.spawn(lambda: self._clean(run))
 
     def current(self, run: RoundRun) -> bool:
@@ -282,7 +285,7 @@ class RoundDesk:
             return
         irregular = run.job is not None and run.job.irregular
         try:
-            if run.outcome == "committed":
+            if run.snapshot_id is not None:
                 if irregular:
                     await call(
                         lambda: self._cleaner.sweep_prefix(run.offer.path, run.round_id), what="clean after a round"

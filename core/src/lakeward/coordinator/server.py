@@ -66,26 +66,35 @@ class SubtaskServer:
         self._secret = secret
         self._find = find
         self._server: asyncio.Server | None = None
+        self._serving: dict[asyncio.Task[None], asyncio.StreamWriter] = {}
 
     async def start(self, host: str, port: int) -> int:
         """Listen.
 
         Args:
-            host: address to bind; empty = all.
+            host: address to bind.
             port: 0 = any free one.
 
         Returns:
             The port.
         """
-        self._server = await asyncio.start_server(self._serve, host or None, port)
+        self._server = await asyncio.start_server(self._serve, host, port)
         return int(self._server.sockets[0].getsockname()[1])
 
     async def close(self) -> None:
-        """Stop listening."""
+        """Stop listening and end every connection."""
         if self._server is not None:
             self._server.close()
+        serving = dict(self._serving)
+        for writer in serving.values():
+            writer.close()
+        await asyncio.gather(*serving, return_exceptions=True)
 
     async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        task = asyncio.current_task()
+        if task is not None:
+            self._serving[task] = writer
+            task.add_done_callback(lambda done: self._serving.pop(done, None))
         try:
             async with asyncio.timeout(_HANDSHAKE_S):
                 await self._prove(reader, writer)

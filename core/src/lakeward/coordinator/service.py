@@ -62,6 +62,7 @@ if TYPE_CHECKING:
 
 _TURN_S = 0.25
 """Longest sleep of the loop: silence of subtasks, pauses asked and reports are looked at in between."""
+_LEAVE_S = 5.0
 _log = structlog.get_logger("lakeward.service")
 
 
@@ -132,6 +133,7 @@ class Service:
             self.state_word = "serving"
             await self._turns()
             await self._stop_lease()
+            await self._let_jobs_leave()
         finally:
             keeping.cancel()
             self.desk.cancel_all()
@@ -167,6 +169,10 @@ class Service:
         task = self.loop.create_task(work())
         self._tasks.add(task)
         task.add_done_callback(self._task_over)
+
+    def wake(self) -> None:
+        """Let the loop look around at once."""
+        self._wake.set()
 
     def now(self) -> float:
         """Seconds on the service's clock."""
@@ -353,6 +359,17 @@ class Service:
         except TimeoutError:
             _log.warning("the lease's last calls are not settled; the next start goes on with them")
         await self._persist_quietly()
+
+    async def _let_jobs_leave(self) -> None:
+        """Give the subtasks of the last rounds a moment to say goodbye, so that Spark counts them as done."""
+        deadline = self.now() + _LEAVE_S
+        while self.desk.busy and self.now() < deadline:
+            self._wake.clear()
+            try:
+                async with asyncio.timeout(_TURN_S):
+                    await self._wake.wait()
+            except TimeoutError:
+                continue
 
     async def _drop_own_lease(self) -> None:
         """Drop the id that this incarnation alone has used; its successor holds another one."""

@@ -105,7 +105,9 @@ def _bundled() -> JavaHome | None:
 
 def _shim(java: Path) -> Path:
     """Make a JAVA_HOME whose `bin/java` is the shim; one for each user and Java."""
-    home = Path(gettempdir()) / f"lakeward-java-{os.getuid()}" / re.sub(r"[^A-Za-z0-9]+", "-", str(java)).strip("-")[-80:]
+    home = (
+        Path(gettempdir()) / f"lakeward-java-{os.getuid()}" / re.sub(r"[^A-Za-z0-9]+", "-", str(java)).strip("-")[-80:]
+    )
     target = home / "bin" / "java"
     text = _SHIM.format(java=java)
     if target.is_file() and target.read_text(encoding="utf-8") == text:

@@ -71,7 +71,11 @@ class SparkJobs:
         context.setLocalProperty("spark.scheduler.pool", spec.pool)
         context.addJobTag(spec.tag)
         try:
-            rows = session.range(0, spec.subtasks, 1, spec.subtasks).mapInArrow(_Subtask(spec, self._entry), _SCHEMA).collect()
+            rows = (
+                session.range(0, spec.subtasks, 1, spec.subtasks)
+                .mapInArrow(_Subtask(spec, self._entry), _SCHEMA)
+                .collect()
+            )
         finally:
             context.removeJobTag(spec.tag)
         if len(rows) != spec.subtasks:

@@ -28,6 +28,7 @@ class SparkHandle:
 
     session: SparkSession
     slots: int
+    local: bool
     driver_host: str
     ui_url: str | None
     java: JavaHome
@@ -86,6 +87,7 @@ def start_session(settings: SparkSettings, service: str, rounds: int, directory:
     return SparkHandle(
         session=session,
         slots=settings.slots or int(context.defaultParallelism),
+        local=_LOCAL.fullmatch(settings.master.strip()) is not None,
         driver_host=str(context.getConf().get("spark.driver.host")),
         ui_url=context.uiWebUrl if settings.ui else None,
         java=java,
@@ -93,7 +95,8 @@ def start_session(settings: SparkSettings, service: str, rounds: int, directory:
 
 
 def _defaults(settings: SparkSettings, directory: Path) -> dict[str, str]:
-    return {
+    local = {"spark.driver.host": "127.0.0.1", "spark.driver.bindAddress": "127.0.0.1"}
+    return (local if _LOCAL.fullmatch(settings.master.strip()) else {}) | {
         "spark.ui.enabled": str(settings.ui).lower(),
         "spark.ui.showConsoleProgress": "false",
         "spark.scheduler.mode": "FAIR",
