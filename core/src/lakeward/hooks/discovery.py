@@ -88,7 +88,7 @@ def load(group: str, name: str) -> Any:  # noqa: ANN401 - each group has objects
         name: the name in the configuration.
 
     Returns:
-        The object that the entry point names.
+        The object that the entry point names; of a class, an instance made without arguments.
 
     Raises:
         MissingPluginError: no installed distribution offers it; says which package to install.
@@ -103,7 +103,8 @@ def load(group: str, name: str) -> Any:  # noqa: ANN401 - each group has objects
         raise PluginError(message)
     entry = next(entry for plugin, entry in _scan(group) if plugin == claims[0])
     try:
-        return entry.load()
+        found = entry.load()
+        return found() if isinstance(found, type) else found
     except Exception as error:
         message = (
             f"{_KINDS.get(group, group)} {name!r} of {claims[0].distribution} {claims[0].version} cannot be loaded "
