@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from lakeward.model.tables import BucketState, KvSnapshot, TableBucket, TablePath, TableSpec
     from lakeward.model.tiering import Beat, BeatAnswer, LakeRecord
 
+
 class Clock(Protocol):
     """Time, for everything outside the machines."""
 

@@ -19,7 +19,9 @@ def _key(default: Any, description: str, **extra: Any) -> Any:  # noqa: ANN401 -
 class ServiceSettings:
     """`[service]`: who we are and how fast we turn."""
 
-    name: str = _key("lakeward", "Name of the service; letters, digits, `.` and `_`. A restart under the same name goes on.")
+    name: str = _key(
+        "lakeward", "Name of the service; letters, digits, `.` and `_`. A restart under the same name goes on."
+    )
     rounds: int = _key(2, "Rounds (tables) side by side.", least=1)
     poll_s: float = _key(1.0, "Seconds between two questions for work while there is none.", above=0)
     renew_s: float = _key(20.0, "Seconds between two renewals of the tables in hand.", above=0)
@@ -46,7 +48,9 @@ class LakeSettings:
     """`[lake]`: which lake, and its own keys."""
 
     type: str = _key("iceberg", "Name of an installed lake.")
-    commit_timeout_s: float = _key(60.0, "Seconds after which a commit without an answer is of unknown outcome.", above=0)
+    commit_timeout_s: float = _key(
+        60.0, "Seconds after which a commit without an answer is of unknown outcome.", above=0
+    )
     expire_every: int = _key(10, "Commits to one table between two expiries of old snapshots.", least=1)
     options: Mapping[str, Any] = field(default_factory=dict)
 
@@ -56,7 +60,9 @@ class LeaseSettings:
     """`[lease]`: which lease backend."""
 
     backend: str = _key("fluss", "Name of an installed lease backend.")
-    duration_s: float | None = _key(None, "Seconds that a lease lives without renewal; unset: the backend's default.", above=0)
+    duration_s: float | None = _key(
+        None, "Seconds that a lease lives without renewal; unset: the backend's default.", above=0
+    )
     call_timeout_s: float = _key(15.0, "Seconds after which a call of the backend is of unknown outcome.", above=0)
     wrappers: tuple[str, ...] = _key((), "Wrappers around the backend, outermost first.")
 
@@ -65,7 +71,9 @@ class LeaseSettings:
 class CheckpointSettings:
     """`[checkpoint]`: where state is kept."""
 
-    root: str = _key("lakeward-state", "Directory (or URI) of the service's state and journals; relative to the configuration file.")
+    root: str = _key(
+        "lakeward-state", "Directory (or URI) of the service's state and journals; relative to the configuration file."
+    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,7 +84,9 @@ class SparkSettings:
     slots: int = _key(0, "Subtasks in all, over all rounds side by side; 0: the default parallelism of Spark.", least=0)
     ui: bool = _key(default=True, description="Serve Spark's own UI.")
     job_attempts: int = _key(4, "Times that a round's job is launched before the round fails.", least=1)
-    subtask_timeout_s: float = _key(60.0, "Seconds without a sign of life after which a subtask counts as hung.", above=0)
+    subtask_timeout_s: float = _key(
+        60.0, "Seconds without a sign of life after which a subtask counts as hung.", above=0
+    )
     conf: Mapping[str, str] = field(default_factory=dict, metadata={"description": "Further Spark configuration."})
 
 
@@ -97,7 +107,9 @@ class TableSettings:
     mode: str = _key("tier", "`tier`: the source knows. (`mirror` comes with the Fluss source.)", allowed=("tier",))
     exchange: str = _key("none", "How records get from readers to writers.", allowed=("none",))
     freshness_s: float | None = _key(None, "Promised freshness in seconds; unset: the source's own.", above=0)
-    cut_rows: int = _key(4_000_000, "Log splits of append-only tables are cut into ranges of about this many rows; 0: never.", least=0)
+    cut_rows: int = _key(
+        4_000_000, "Log splits of append-only tables are cut into ranges of about this many rows; 0: never.", least=0
+    )
 
 
 @dataclass(frozen=True, slots=True)
