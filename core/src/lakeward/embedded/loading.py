@@ -103,12 +103,12 @@ class Loading:
         self._store(spec, grouped, index, _Entries(hashes, chains, found, groups, changelog.places))
         return len(records)
 
-    def skip(self, spec: TableSpec, partition_id: int, bucket: int, count: int) -> None:
+    def skip(self, spec: TableSpec, bucket: tuple[int, int], count: int) -> None:
         """Let a bucket's log go on by `count` offsets (> 0) without a record."""
-        grouped = _Grouped(pa.RecordBatch.from_arrays([], names=[]), np.array([count]), [(partition_id, bucket)])
+        grouped = _Grouped(pa.RecordBatch.from_arrays([], names=[]), np.array([count]), [bucket])
         with self._database.read() as sql:
             piece, ends = self._positions(sql, spec, grouped)
-        self._register(spec, None, [(piece, partition_id, bucket, ends[0], ends[0] + count, 0)], None)
+        self._register(spec, None, [(piece, *bucket, ends[0], ends[0] + count, 0)], None)
 
     def _groups(self, spec: TableSpec, records: pa.RecordBatch) -> tuple[Ints, list[tuple[int, int]]]:
         """Return each row's group, and the (partition id, bucket) of each group."""

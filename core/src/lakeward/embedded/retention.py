@@ -46,18 +46,17 @@ class Retention:
         self._database = database
         self._clock = clock
 
-    def trim(self, spec: TableSpec, partition_id: int, bucket: int, before: int) -> None:
+    def trim(self, spec: TableSpec, bucket: tuple[int, int], before: int) -> None:
         """Forget log records below an offset, tiered or not; current rows of a primary-key table stay.
 
         Args:
             spec: the table.
-            partition_id: of the bucket, -1 for none.
-            bucket: its number.
+            bucket: partition id (-1 for none) and number.
             before: the log then begins here (or where it began, or at its end).
         """
         with self._database.write() as sql:
             check_there(sql, spec)
-            _trim(sql, (before, spec.table_id, partition_id, bucket))
+            _trim(sql, (before, spec.table_id, *bucket))
         self.drop_segments(spec)
 
     def expire(self, spec: TableSpec) -> None:

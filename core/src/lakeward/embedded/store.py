@@ -20,7 +20,7 @@ from lakeward.embedded.queue import TieringQueue
 from lakeward.embedded.retention import Retention, remove_folder
 from lakeward.embedded.rows import fit_rows
 from lakeward.embedded.snapshots import Snapshots
-from lakeward.errors import UsageError
+from lakeward.errors import RowError, UsageError
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -194,13 +194,13 @@ class EmbeddedStore:
         written = first_row = 0
         for step in steps_of(rows):
             with self._locked(path) as spec:
-                fitted = fit_rows(spec, step, change, first_row)
-                if len(fitted.records):
-                    load = self._loading.merge if spec.has_primary_key else self._loading.append
-                    written += load(spec, fitted)
-                if spec.has_primary_key:
-                    self._snapshots.take_due(spec)
-                    self._snapshots.clean_up(spec)
+                try:
+                    written += self._load_step(spec, step, change, first_row)
+                except RowError as error:
+                    if not first_row:
+                        raise
+                    message = f"{error} (the {first_row} rows before this batch are stored)"
+                    raise RowError(message) from error
             first_row += len(step)
         return written
 
@@ -218,12 +218,12 @@ class EmbeddedStore:
     def append_empty(self, path: TablePath, bucket: int, count: int, partition: Sequence[str] = ()) -> None:
         """Let a bucket's log go on by `count` offsets without a record, as an empty batch of Fluss does."""
         with self._locked(path) as spec:
-            self._loading.skip(spec, self._partition_id(spec, partition), bucket, count)
+            self._loading.skip(spec, self._bucket(spec, bucket, partition), count)
 
     def trim_log(self, path: TablePath, bucket: int, before: int, partition: Sequence[str] = ()) -> None:
         """Clean log records below an offset away, tiered or not."""
         with self._locked(path) as spec:
-            self._retention.trim(spec, self._partition_id(spec, partition), bucket, before)
+            self._retention.trim(spec, self._bucket(spec, bucket, partition), before)
 
     def snapshot(self, path: TablePath) -> int:
         """Take KV snapshots of all changed buckets now, then clean up; returns how many were taken.
@@ -244,10 +244,7 @@ class EmbeddedStore:
         self.lease_table.reap()
         for spec in self.catalog.tables():
             with self.layout.lock(spec.table_id):
-                if spec.has_primary_key:
-                    self._snapshots.take_due(spec)
-                    self._snapshots.clean_up(spec)
-                self._retention.expire(spec)
+                self._keep_house(spec)
                 self._retention.drop_segments(spec)
                 self._retention.sweep(spec)
         self._retention.sweep_dropped()
@@ -294,6 +291,20 @@ class EmbeddedStore:
     def __exit__(self, *_: object) -> None:
         self.close()
 
+    def _load_step(self, spec: TableSpec, step: pa.Table, change: str | None, first_row: int) -> int:
+        fitted = fit_rows(spec, step, change, first_row)
+        load = self._loading.merge if spec.has_primary_key else self._loading.append
+        written = load(spec, fitted) if len(fitted.records) else 0
+        self._keep_house(spec)
+        return written
+
+    def _keep_house(self, spec: TableSpec) -> None:
+        """Do what is due after a change: snapshots, clean-up, retention."""
+        if spec.has_primary_key:
+            self._snapshots.take_due(spec)
+            self._snapshots.clean_up(spec)
+        self._retention.expire(spec)
+
     @contextmanager
     def _locked(self, path: TablePath) -> Iterator[TableSpec]:
         """Be the only writer of a table; the spec is read again under the lock."""
@@ -307,9 +318,13 @@ class EmbeddedStore:
         with self._locked(path) as spec:
             yield spec
 
+    def _bucket(self, spec: TableSpec, bucket: int, values: Sequence[str]) -> tuple[int, int]:
+        if not 0 <= bucket < spec.buckets:
+            message = f"table {spec.path}: expected a bucket below {spec.buckets}, found {bucket}"
+            raise UsageError(message)
+        return (self._partition_id(spec, values) if spec.partition_keys else NO_PARTITION), bucket
+
     def _partition_id(self, spec: TableSpec, values: Sequence[str]) -> int:
-        if not spec.partition_keys:
-            return NO_PARTITION
         wanted = _partition(spec, values)
         for state in self.catalog.buckets(spec):
             if state.partition == wanted and state.bucket.partition_id is not None:
