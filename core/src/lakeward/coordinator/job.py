@@ -306,12 +306,12 @@ class RoundJob:
         if self.launched is not spec:
             return
         self.launched = None
-        if self._ended or self._splits.done:
+        if self._ended or self._all_done():
             self.owner.job_over()
             return
         self.irregular = True
         self._step(JobEnded(now=self.clock.now()))
-        if self._splits.done:
+        if self._all_done():
             self.owner.job_over()
         elif self._launches >= self.plan.limit:
             sentence = reason or "its subtasks ended with splits unfinished"
@@ -319,6 +319,9 @@ class RoundJob:
         else:
             _log.warning("launching the job again", round=self.plan.round_name, reason=reason)
             self.launch(self._post)
+
+    def _all_done(self) -> bool:
+        return self._splits.done
 
     def _step(self, event: SplitsEvent, result: WriteResult | None = None) -> None:
         for command in self._splits.step(event):

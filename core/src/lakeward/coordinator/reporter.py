@@ -58,10 +58,11 @@ class Reporter:
         if run.outcome == "committed":
             history.rounds += 1
             history.rows += report.rows
+        history.word, history.sentence = run.outcome, run.reason
         if run.outcome not in _QUIET:
             history.last = report
+            self.report(force=True)
             self._service.options.on_round(history.path, report)
-        history.word, history.sentence = run.outcome, run.reason
 
     def forget(self, table_id: int, reason: str) -> None:
         """The table left the hand; its history stays.
