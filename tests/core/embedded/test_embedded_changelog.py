@@ -115,6 +115,22 @@ def test_text_key_and_growing_index_keep_every_row(store: EmbeddedStore) -> None
     assert len(list((store.root / "index" / "1").iterdir())) == 1
 
 
+@pytest.mark.parametrize("others", [0, 1, 2])
+def test_deleted_key_of_a_large_table_stays_deleted(store: EmbeddedStore, others: int) -> None:
+    spec = store.create_table(PATH, SCHEMA, primary_key=["id", "day"])
+    store.load(PATH, pa.table({"id": range(100), "day": ["a"] * 100}))
+    store.load(PATH, pa.table({"id": [7], "day": ["a"], "op": ["-D"]}), change="op")
+    for number in range(others):
+        store.load(PATH, pa.table({"id": [50 + number], "day": ["a"]}))
+
+    assert store.load(PATH, pa.table({"id": [7], "day": ["a"], "op": ["-D"]}), change="op") == 0
+    store.load(PATH, pa.table({"id": [7], "day": ["a"], "v": [1]}))
+    (state,) = store.buckets(PATH)
+    assert read_bucket(store, spec, state)[-1] == ((7, "a"), Change.INSERT, 1)
+    assert store.snapshot(PATH) == 1
+    assert len(read_snapshots(store, spec)) == 100
+
+
 def test_current_rows_survive_a_trimmed_log(store: EmbeddedStore) -> None:
     spec = store.create_table(PATH, SCHEMA, primary_key=["id", "day"])
     store.load(PATH, pa.table({"id": [1, 2], "day": ["a", "a"], "v": [10, 20]}))
