@@ -43,11 +43,11 @@ class LazyGroup(click.Group):
         self._lazy = lazy
         self._default = default
 
-    def list_commands(self, ctx: click.Context) -> list[str]:  # type: ignore[explicit-override]  # noqa: ARG002
+    def list_commands(self, ctx: click.Context) -> list[str]:  # noqa: ARG002
         """Return all names, in the order they were given."""
         return list(self._lazy)
 
-    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:  # type: ignore[explicit-override]  # noqa: ARG002
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:  # noqa: ARG002
         """Import a command; None where there is none of that name."""
         lazy = self._lazy.get(cmd_name)
         if lazy is None:
@@ -56,14 +56,14 @@ class LazyGroup(click.Group):
         assert isinstance(command, click.Command)  # noqa: S101 - our own table of commands names it
         return command
 
-    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:  # type: ignore[explicit-override]
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
         """Put the default command in where none is named."""
         asks_for_help = bool(args) and args[0] in ctx.help_option_names
         if self._default is not None and not asks_for_help and not any(word in self._lazy for word in args):
             args = [self._default, *args]
         return super().parse_args(ctx, args)
 
-    def resolve_command(  # type: ignore[explicit-override]
+    def resolve_command(
         self, ctx: click.Context, args: list[str]
     ) -> tuple[str | None, click.Command | None, list[str]]:
         """Find the named command; an unknown one is answered with the nearest name."""
@@ -73,7 +73,7 @@ class LazyGroup(click.Group):
             ctx.fail(f"No such command {args[0]!r}.{hint}")
         return super().resolve_command(ctx, args)
 
-    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:  # type: ignore[explicit-override]  # noqa: ARG002
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:  # noqa: ARG002
         """List the commands by their summaries, without importing them."""
         with formatter.section("Commands"):
             formatter.write_dl([(name, lazy.summary) for name, lazy in self._lazy.items()])
