@@ -1,0 +1,133 @@
+"""Plugins are found by the metadata of real distributions on the path."""
+
+from __future__ import annotations
+
+import sys
+from typing import TYPE_CHECKING
+
+import pytest
+
+from lakeward.errors import MissingPluginError, PluginError
+from lakeward.hooks import discovery
+from lakeward.hooks.backend import LeaseBackend
+from lakeward.hooks.discovery import installed, load
+from lakeward.hooks.plugins import LAKE_GROUP, LEASE_GROUP, WRAPPER_GROUP
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+    from pathlib import Path
+
+    Install = Callable[..., None]
+
+
+@pytest.fixture
+def install(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Install]:
+    """Put a distribution on the path: its name, and its entry points."""
+    monkeypatch.syspath_prepend(str(tmp_path))
+
+    def put(distribution: str, entries: str, group: str = LEASE_GROUP) -> None:
+        folder = tmp_path / f"{distribution.replace('-', '_')}-1.5.dist-info"
+        folder.mkdir()
+        (folder / "METADATA").write_text(
+            f"Metadata-Version: 2.1\nName: {distribution}\nVersion: 1.5\n", encoding="utf-8"
+        )
+        (folder / "entry_points.txt").write_text(f"[{group}]\n{entries}\n", encoding="utf-8")
+        discovery.forget()
+
+    yield put
+    discovery.forget()
+
+
+def test_an_installed_plugin_is_listed_without_being_imported(install: Install) -> None:
+    install("some-leases", "spare = no_such_module:Backend")
+
+    found = {plugin.name: plugin for plugin in installed(LEASE_GROUP)}
+
+    assert found["spare"] == ("spare", "some-leases", "1.5", "no_such_module:Backend")
+
+
+def test_only_the_configured_backend_is_imported(install: Install, tmp_path: Path) -> None:
+    code = "from tests_of_lakeward_do_not_import_this import x"
+    (tmp_path / "lease_that_must_not_be_imported.py").write_text(code, encoding="utf-8")
+    install("some-leases", "bad = lease_that_must_not_be_imported:Backend\ngood = lakeward.testing.clock:FakeClock")
+
+    load(LEASE_GROUP, "good")
+
+    assert "lease_that_must_not_be_imported" not in sys.modules
+
+
+def test_two_distributions_that_claim_a_name_are_both_named(install: Install) -> None:
+    install("first-leases", "spare = a:B")
+    install("second-leases", "spare = c:D")
+
+    with pytest.raises(PluginError, match=r"first-leases 1\.5 and second-leases 1\.5"):
+        LeaseBackend.load("spare")
+
+
+def test_a_plugin_that_cannot_be_imported_is_named_with_its_distribution(install: Install) -> None:
+    install("some-leases", "spare = no_such_module:Backend")
+
+    with pytest.raises(PluginError, match=r"'spare' of some-leases 1\.5 .*no_such_module"):
+        LeaseBackend.load("spare")
+
+
+@pytest.mark.parametrize(
+    ("group", "name", "package"),
+    [
+        (LEASE_GROUP, "vault", "lakeward-lease-vault"),
+        (LAKE_GROUP, "hudi", "lakeward-lake-hudi"),
+        (WRAPPER_GROUP, "zzz", "lakeward-lease-zzz"),
+    ],
+)
+def test_a_missing_plugin_says_which_package_to_install(group: str, name: str, package: str) -> None:
+    with pytest.raises(MissingPluginError, match=f"pip install {package}") as caught:
+        load(group, name)
+
+    assert caught.value.found == name
+
+
+def test_a_misspelt_name_is_corrected() -> None:
+    with pytest.raises(MissingPluginError, match="Did you mean 'metrics'"):
+        load(WRAPPER_GROUP, "metrix")
+
+
+def test_a_near_miss_of_a_published_name_says_which_package_offers_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(discovery, "_scan", lambda _group: ())
+
+    with pytest.raises(
+        MissingPluginError, match=r"Did you mean 'fluss'\? Install it with: pip install lakeward-lease-fluss"
+    ):
+        load(LEASE_GROUP, "flus")
+
+
+def test_the_restriction_leaves_only_named_plugins_and_the_core(
+    install: Install, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    install("some-leases", "one = a:B\ntwo = a:B\nmetrics = a:B", group=WRAPPER_GROUP)
+    monkeypatch.setenv("LAKEWARD_PLUGINS", "one, three")
+
+    names = [(plugin.name, plugin.distribution) for plugin in installed(WRAPPER_GROUP)]
+
+    assert names == [("audit", "lakeward"), ("metrics", "lakeward"), ("one", "some-leases")]
+
+
+def test_what_the_restriction_leaves_out_says_so(install: Install, monkeypatch: pytest.MonkeyPatch) -> None:
+    install("some-leases", "spare = a:B")
+    monkeypatch.setenv("LAKEWARD_PLUGINS", "other")
+
+    with pytest.raises(MissingPluginError, match="LAKEWARD_PLUGINS=other leaves it out"):
+        load(LEASE_GROUP, "spare")
+
+
+def test_a_copy_of_the_same_distribution_is_no_second_claim(
+    install: Install, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    install("some-leases", "spare = lakeward.testing.clock:FakeClock")
+    folder = tmp_path / "copy" / "some_leases-1.4.dist-info"
+    folder.mkdir(parents=True)
+    (folder / "METADATA").write_text("Metadata-Version: 2.1\nName: some-leases\nVersion: 1.4\n", encoding="utf-8")
+    (folder / "entry_points.txt").write_text(f"[{LEASE_GROUP}]\nspare = old:Old\n", encoding="utf-8")
+    monkeypatch.setattr(sys, "path", [*sys.path, str(tmp_path / "copy")])
+    discovery.forget()
+
+    assert [plugin.version for plugin in installed(LEASE_GROUP) if plugin.name == "spare"] == ["1.5"]
