@@ -1,0 +1,103 @@
+"""Render the reference page of the lease hooks from their specification."""
+
+from __future__ import annotations
+
+import inspect
+import re
+from typing import TYPE_CHECKING
+
+from lakeward.hooks.plugins import LEASE_GROUP, WRAPPER_GROUP
+from lakeward.hooks.spec import LeaseSpec
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+_HEAD = f"""\
+# Lease hooks
+
+A lease backend decides how the KV snapshots that a round reads are protected from the source's clean-up. It is a
+class without arguments with these hooks, published under the entry-point group `{LEASE_GROUP}`; its name there is
+`lease.backend` in the configuration. The configured backend alone is loaded. `acquire`, `release` and `drop` must be
+there. Its attribute `default_duration_s` (seconds) counts where `lease.duration_s` is not given.
+
+Wrappers (`hookimpl(wrapper=True)`, group `{WRAPPER_GROUP}`) stand around the backend in the order of
+`lease.wrappers`, the first one outermost. `metrics` and `audit` are built in.
+
+Hooks run on the driver, on threads of their own, one at a time per lease id, with a time limit. After a time-out the
+outcome is unknown and everything is taken anew under a new id. A backend never retries: the core does, with growing
+pauses. `LAKEWARD_TRACE_HOOKS=1` prints every call.
+
+This page is generated from the code; `tests/meta/test_hooks_reference.py` keeps it so.
+See also: [write a lease backend](../how-to/write-a-lease-backend.md).
+
+## The life of a lease
+
+```mermaid
+flowchart TD
+    start([service starts]) --> failover["on_failover(COORDINATOR, state)"]
+    failover -->|"restored: take over"| persist
+    failover -->|"nothing to restore"| ask
+    ask(["a round asks for its snapshots"]) --> persist
+    persist["serialize_state: id and buckets are on disk"] --> acquire
+    acquire["acquire"] --> verify["do the snapshots still exist?"]
+    verify -->|yes| held(["protected: splits are handed out"])
+    verify -->|gone| again(["enumerate afresh"])
+    acquire -->|refused| failed(["that round fails"])
+    held -->|"every third of the duration"| renew["acquire, the whole list"]
+    renew --> verify
+    held -->|"durable, finished, failed, dropped"| release["release"]
+    release -->|"failed: with a growing pause"| release
+    held -->|"reader or job failed"| reader["on_failover(READER or JOB)"]
+    reader -->|KEEP| held
+    reader -->|RELEASE| release
+    reader -->|ACQUIRE| generation
+    acquire -->|"outcome unknown"| generation
+    renew -->|"failed or unknown"| generation
+    release -->|"outcome unknown"| generation
+    generation["new generation: another id"] --> persist
+    verify -->|"all verified under the new id"| drop["drop the old id"]
+    held -->|"run --final"| final["drop"]
+```
+"""
+
+
+def render() -> str:
+    """Render `docs/reference/hooks.md` from `LeaseSpec`.
+
+    Returns:
+        Markdown: the life cycle, then a section for each hook.
+    """
+    hooks = [function for name, function in vars(LeaseSpec).items() if not name.startswith("_")]
+    return _HEAD + "".join(_section(function) for function in hooks)
+
+
+def _section(function: Callable[..., object]) -> str:
+    signature = inspect.signature(function)
+    arguments = [p for name, p in signature.parameters.items() if name != "self"]
+    shown = ", ".join(f"{p.name}: {p.annotation}" for p in arguments)
+    code = f"def {function.__name__}(self, {shown}) -> {signature.return_annotation}: ..."
+    return f"\n## `{function.__name__}`\n\n```python\n{code}\n```\n\n{_body(inspect.getdoc(function) or '')}\n"
+
+
+def _body(text: str) -> str:
+    """Turn a docstring's sections into bold words, and their entries into a list."""
+    lines = []
+    inside = ""
+    for line in text.splitlines():
+        heading = re.fullmatch(r"(Args|Returns|Raises):", line)
+        if heading:
+            inside = heading.group(1)
+            lines += [f"**{inside}**", ""]
+        elif inside and line.startswith("    "):
+            lines.append(_entry(line[4:], listed=inside != "Returns"))
+        else:
+            inside = inside if not line else ""
+            lines.append(line)
+    return "\n".join(lines).rstrip()
+
+
+def _entry(line: str, *, listed: bool) -> str:
+    if not listed:
+        return line
+    name, colon, rest = line.partition(": ")
+    return f"- `{name}`: {rest}" if colon and not line.startswith(" ") else f"  {line.strip()}"
