@@ -15,7 +15,8 @@ class EmbeddedOptions:
     """The `[source]` section for `type = "embedded"`."""
 
     path: str = field(
-        default="lakeward-store", metadata={"description": "the store's directory, made by `lakeward embedded create`"}
+        default="lakeward-store",
+        metadata={"description": "the store's directory, made by `lakeward embedded create`", "path": True},
     )
 
 
