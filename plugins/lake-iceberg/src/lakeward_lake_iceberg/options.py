@@ -6,12 +6,20 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 
+def _is_directory(given: Mapping[str, object]) -> bool:
+    """Say whether the warehouse is a place of ours; a REST catalog has names of its own for its warehouses."""
+    return given.get("catalog", "sql") == "sql"
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class IcebergOptions:
     """Where the tables lie, which catalog knows them, and what files are made like."""
 
     warehouse: str = field(
-        metadata={"description": "Directory or URI under which tables are created (for REST: the warehouse's name)."}
+        metadata={
+            "description": "Directory or URI under which tables are created (for REST: the warehouse's name).",
+            "path": _is_directory,
+        }
     )
     catalog: str = field(
         default="sql", metadata={"description": "Type of the pyiceberg catalog: sql, rest, hive, glue, dynamodb."}
