@@ -314,8 +314,8 @@ class LeaseGame(RuleBasedStateMachine):
 
 
 GAME = settings(
-    max_examples=400,
-    stateful_step_count=50,
+    max_examples=300,
+    stateful_step_count=40,
     deadline=None,
     suppress_health_check=list(HealthCheck),
     derandomize=True,

@@ -226,6 +226,16 @@ def test_asking_again_cancels_a_pending_release() -> None:
     assert machine.books.releasing == frozenset()
 
 
+def test_a_taken_over_snapshot_is_persisted_again_before_each_try() -> None:
+    machine = _holding()
+    machine.step(CoordinatorChanged(now=100.0))
+    machine.step(CallFailed(now=100.0, call=3, reason="the state could not be written"))
+
+    again = machine.step(LeaseTick(now=101.0))
+
+    assert again == (Persist(), CallAcquire(4, "svc-1-aa-2", 2, {A: 5}))
+
+
 def test_a_bucket_moves_to_another_snapshot_by_one_acquire() -> None:
     machine = _holding()
 
@@ -305,14 +315,14 @@ def test_another_tables_snapshot_is_refused() -> None:
         _fresh().step(Protect(now=0.0, table_id=2, snapshots=(SNAP_A,)))
 
 
-def test_ten_thousand_snapshots_are_protected_in_well_under_a_second() -> None:
+def test_ten_thousand_snapshots_are_protected_in_well_under_a_second_of_processor_time() -> None:
     machine = _fresh()
     snapshots = tuple(KvSnapshot(TableBucket(1, None, n), n, n) for n in range(10_000))
-    started = time.perf_counter()
+    started = time.process_time()
 
     machine.step(Protect(now=0.0, table_id=1, snapshots=snapshots))
     machine.step(Acquired(now=0.0, call=1, protection=GRANTED))
     told = machine.step(Verified(now=0.0, call=2, missing=NONE))
 
     assert told == (Protected(1),)
-    assert time.perf_counter() - started < 1.0
+    assert time.process_time() - started < 1.0

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import threading
 from pathlib import Path
 
 import pyarrow.fs as pafs
@@ -16,7 +17,7 @@ from lakeward.errors import StorageError
 
 
 class SmallFiles:
-    """Small files under one root. Names are relative, with `/` between parts. Thread-safe, one writer per file."""
+    """Small files under one root, by relative name. Thread-safe; a file is written by one process."""
 
     def __init__(self, root: str) -> None:
         """Open the root; it is made at the first write.
@@ -36,6 +37,8 @@ class SmallFiles:
         except (OSError, ValueError) as error:
             message = f"checkpoint.root: expected a directory or a URI of a known filesystem, found {root!r}: {error}"
             raise StorageError(message) from error
+        self._writing = threading.Lock()
+        """A write that its caller has given up may still be under way: a later one must land later."""
         self._local = isinstance(self._filesystem, pafs.LocalFileSystem)
 
     def path(self, name: str) -> str:
@@ -53,14 +56,18 @@ class SmallFiles:
             StorageError: the disk or store refused.
         """
         try:
-            if self._local:
-                _write_local(Path(self.path(name)), data)
-            else:
-                with self._filesystem.open_output_stream(self.path(name)) as out:
-                    out.write(data)
+            with self._writing:
+                self._write(name, data)
         except OSError as error:
             message = f"{self.path(name)}: cannot be written: {error}"
             raise StorageError(message) from error
+
+    def _write(self, name: str, data: bytes) -> None:
+        if self._local:
+            _write_local(Path(self.path(name)), data)
+        else:
+            with self._filesystem.open_output_stream(self.path(name)) as out:
+                out.write(data)
 
     def read(self, name: str) -> bytes | None:
         """Return a file's bytes, None if there is no such file.

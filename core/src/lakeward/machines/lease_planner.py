@@ -83,6 +83,8 @@ def _acquire(
     call = memory.call(CallKind.ACQUIRE, now, tables, snapshots, frozenset(added), renewal=renewal)
     number = memory.send(call)
     memory.state = State.RENEWING if renewal else State.ACQUIRING
+    # The books may be unchanged since they were persisted, but whether that went well is not known here.
+    memory.dirty = memory.dirty or not renewal
     memory.out.append(CallAcquire(number, memory.lease_id, memory.generation, buckets))
 
 
