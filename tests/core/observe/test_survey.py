@@ -9,7 +9,7 @@ from lakeward.embedded.source import EmbeddedSource
 from lakeward.embedded.store import EmbeddedStore
 from lakeward.errors import RolledBackError
 from lakeward.model.results import LakeHead, OffsetCommit
-from lakeward.model.status import TableReport
+from lakeward.model.status import RoundReport, TableReport
 from lakeward.model.tables import TableBucket, TablePath, TableSpec
 from lakeward.observe.survey import Surroundings, TableStanding, survey
 from lakeward.testing.clock import FakeClock
@@ -57,7 +57,7 @@ class Place:
 
     def look(self, **around: object) -> list[TableStanding]:
         known = Surroundings(
-            running=bool(around.get("reports")),
+            running=bool(around.get("running", around.get("reports"))),
             reports=around.get("reports", {}),  # type: ignore[arg-type]  # what a test gives
             paused=frozenset(around.get("paused", ())),  # type: ignore[call-overload]  # what a test gives
             now_ms=self.clock.wall_ms(),
@@ -133,6 +133,14 @@ def test_a_running_services_word_wins(place: Place) -> None:
     report = TableReport("nyc.flights", spec.table_id, "suspended", "types differ", 10, 1.0, 0, 0, None)
     (standing,) = place.look(reports={"nyc.flights": report})
     assert (standing.word, standing.sentence) == ("suspended", "types differ")
+
+
+def test_the_word_of_a_service_that_is_gone_does_not_count_but_its_last_round_does(place: Place) -> None:
+    spec = place.table()
+    last = RoundReport("1-1-1", "committed", 0, 1000, 5, 1, 1, 1, 100, 5.0, 55)
+    report = TableReport("nyc.flights", spec.table_id, "reading", "", 10, 1.0, 0, 0, last)
+    (standing,) = place.look(reports={"nyc.flights": report}, running=False)
+    assert (standing.word, standing.last_round) == ("idle", last)
 
 
 def test_a_table_that_cannot_be_looked_at_keeps_nobody_else_from_it(place: Place) -> None:

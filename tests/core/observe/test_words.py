@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from lakeward.observe.words import count, seconds
+from lakeward.observe.words import count, rate, seconds
 
 
 @pytest.mark.parametrize(
@@ -30,3 +30,7 @@ def test_a_number_comes_with_its_noun() -> None:
         "? rows",
         "3",
     ]
+
+
+def test_a_slow_rate_keeps_a_tenth() -> None:
+    assert [rate(0.0), rate(0.38), rate(9.9), rate(6858.3)] == ["0", "0.4", "9.9", "6,858"]

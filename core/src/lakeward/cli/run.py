@@ -2,10 +2,18 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 import click
 
 from lakeward.cli.invocation import Invocation, pass_invocation, with_common_options
 from lakeward.container import serve
+from lakeward.observe import status_file
+from lakeward.observe.files import is_local
+
+if TYPE_CHECKING:
+    from lakeward.config.loader import Loaded
+    from lakeward.model.status import ServiceReport
 
 
 @click.command("run")
@@ -19,5 +27,17 @@ def run(invocation: Invocation, *, once: bool, final: bool, progress: bool) -> i
 
     SIGINT or SIGTERM ends the rounds early, commits what is whole, releases what is no longer needed and keeps the
     lease; a second one stops at once. The next start goes on where this one stopped.
+
+    With `--output json` there is no progress; the service's last report is written at the end.
     """
-    return serve(invocation.load(), once=once, final=final, progress=progress)
+    loaded = invocation.load()
+    as_json = invocation.form == "json"
+    code = serve(loaded, once=once, final=final, progress=progress and not as_json)
+    if as_json:
+        invocation.output.show({"exit_code": code, "report": _last_report(loaded)})
+    return code
+
+
+def _last_report(loaded: Loaded) -> ServiceReport | None:
+    root = loaded.settings.checkpoint.root
+    return status_file.read(root, loaded.settings.service.name) if is_local(root) else None

@@ -35,7 +35,7 @@ class ServiceSeen:
             "pid": None if report is None else report.pid,
             "incarnation": None if report is None else report.incarnation,
             "written_ms": None if report is None else report.written_ms,
-            "spark_ui": None if report is None else report.spark_ui,
+            "spark_ui": report.spark_ui if report is not None and self.running else None,
         }
 
 

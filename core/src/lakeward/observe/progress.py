@@ -8,7 +8,7 @@ from rich.live import Live
 from rich.table import Table
 from rich.text import Text
 
-from lakeward.observe.words import clock_time, count, seconds
+from lakeward.observe.words import clock_time, count, rate, seconds
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -80,7 +80,7 @@ class Progress:
             commit = running
         return (
             count(running.rows if running else table.rows),
-            count(running.rows_per_s) if running else "",
+            rate(running.rows_per_s) if running else "",
             f"{running.splits_done}/{running.splits}" if running else "",
             lag_words(table.lag_rows, table.lag_s),
             clock_time(commit.ended_ms) if commit and commit.ended_ms is not None else "",
@@ -105,7 +105,7 @@ def round_line(table: str, report: RoundReport, lag_rows: int | None) -> str:
         return f"{head}: {report.reason}" if report.reason else head
     taken = seconds((ended - report.started_ms) / 1000)
     parts = [
-        f"{head} {count(report.rows, 'row')} in {taken} ({count(report.rows_per_s)} rows/s)",
+        f"{head} {count(report.rows, 'row')} in {taken} ({rate(report.rows_per_s)} rows/s)",
         count(report.files, "file"),
     ]
     if lag_rows is not None:

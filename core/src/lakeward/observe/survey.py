@@ -43,7 +43,8 @@ class TableStanding:
 class Surroundings:
     """What is known besides source and lake.
 
-    `reports` are the tables as the running service sees them, empty where none runs; `paused` are tables by name.
+    `reports` are the tables as the service reported them last, by name; their words count only while it runs.
+    `paused` are tables by name.
     """
 
     running: bool
@@ -126,7 +127,7 @@ def _words(
     report = around.reports.get(path)
     if path in around.paused:
         return "paused", f"Paused by `lakeward tables pause`; {_waits(lag_rows, lag_s)}."
-    if report is not None:
+    if report is not None and around.running:
         return report.word, report.sentence or _plain_sentence(commit, lag_rows, lag_s)
     nobody = "" if around.running else " No service is running."
     word = "new" if commit is None and lag_rows else ("behind" if lag_rows else "idle")

@@ -42,5 +42,10 @@ def count(value: float | None, one: str = "", many: str = "") -> str:
     return f"{number} {noun}".rstrip()
 
 
+def rate(value: float) -> str:
+    """Write rows per second: `6,858`, and below ten with a tenth: `0.4`."""
+    return f"{value:,.0f}" if value >= 10 or value == 0 else f"{value:.1f}"  # noqa: PLR2004 - as for seconds
+
+
 def _local(wall_ms: int) -> datetime:
     return datetime.fromtimestamp(wall_ms / 1000, tz=UTC).astimezone()

@@ -26,10 +26,12 @@ def show(invocation: Invocation) -> None:
 def _text(value: object) -> str:
     if value is None:
         return "(unset)"
+    if value == "" or (isinstance(value, Mapping | list | tuple) and not value):
+        return "(empty)"
     if isinstance(value, bool):
         return str(value).lower()
     if isinstance(value, float):
         return f"{value:g}"
     if isinstance(value, list | tuple):
         return ", ".join(map(str, value))
-    return "{}" if isinstance(value, Mapping) and not value else str(value)
+    return str(value)

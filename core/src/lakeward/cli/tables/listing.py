@@ -48,7 +48,7 @@ def listing(invocation: Invocation, *, buckets: bool) -> None:
 
 def _look(loaded: Loaded, service: ServiceSeen) -> list[TableStanding]:
     root = loaded.settings.checkpoint.root
-    reports = {table.path: table for table in service.report.tables} if service.report and service.running else {}
+    reports = {table.path: table for table in service.report.tables} if service.report else {}
     paused = read_control(root, service.name).paused if is_local(root) else frozenset[str]()
     around = Surroundings(service.running, reports, paused, SystemClock().wall_ms())
     with opened_source(loaded) as source, opened_lake(loaded) as lake:
