@@ -118,3 +118,17 @@ def test_the_doctor_names_a_backend_that_is_not_installed(flights: Lakeward) -> 
     ok, sentence = checks(flights, "--set", "lease.backend=nowhere")["lease backend"]
     assert not ok
     assert "nowhere" in sentence
+
+
+def test_check_builds_what_is_configured(flights: Lakeward) -> None:
+    document = flights("config", "check", "-o", "json").document
+    found = {check["what"]: check["ok"] for check in document["checks"]}
+    assert found["source"]
+    assert found["lake"]
+    assert found["lease"]
+
+
+def test_check_fails_where_a_part_does_not_fit(flights: Lakeward) -> None:
+    said = flights("config", "check", "--set", "lease.backend=nowhere")
+    assert said.code == 1
+    assert any(line.startswith("FAILED  lease") and "nowhere" in line for line in said.out.splitlines())
