@@ -43,6 +43,7 @@ def options(tmp_path: Path) -> IcebergOptions:
 @pytest.fixture
 def catalog(options: IcebergOptions) -> Iterator[SqlCatalog]:
     """Somebody else's catalog on the same warehouse."""
+    Path(options.warehouse).mkdir(parents=True, exist_ok=True)
     uri = f"sqlite:///{options.warehouse}/catalog.db"
     catalog = SqlCatalog("lakeward", uri=uri, warehouse=f"file://{options.warehouse}")
     yield catalog

@@ -9,7 +9,7 @@ from __future__ import annotations
 import time
 from enum import Enum
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NoReturn
+from typing import TYPE_CHECKING, NoReturn
 
 from pyiceberg.catalog import load_catalog
 from pyiceberg.catalog.sql import SqlCatalog
@@ -36,6 +36,7 @@ if TYPE_CHECKING:
     from lakeward_lake_iceberg.options import IcebergOptions
 
 _SQLITE = "sqlite:///"
+_REST = "lakeward_lake_iceberg.rest.TimedRestCatalog"
 _OPEN_TRIES = 20
 
 
@@ -59,7 +60,6 @@ class CatalogClient:
         self.warehouse = warehouse_uri(options)
         self.properties = _properties(options, self.warehouse)
         self.catalog = _open(options, self.properties)
-        _limit_calls(self.catalog, options.commit_timeout_s)
 
     def load(self, path: TablePath) -> Table | None:
         """Return a table as it is now, None if there is none.
@@ -136,11 +136,11 @@ def warehouse_uri(options: IcebergOptions) -> str:
 
 
 def _properties(options: IcebergOptions, warehouse: str) -> dict[str, str]:
-    properties = {
-        "type": options.catalog,
-        "warehouse": warehouse,
-        "py-io-impl": "pyiceberg.io.pyarrow.PyArrowFileIO",
-    }
+    properties = {"warehouse": warehouse, "py-io-impl": "pyiceberg.io.pyarrow.PyArrowFileIO"}
+    if options.catalog == "rest":
+        properties |= {"py-catalog-impl": _REST, "lakeward.call-timeout-s": f"{options.commit_timeout_s:g}"}
+    elif "py-catalog-impl" not in options.properties:
+        properties["type"] = options.catalog
     if uri := _catalog_uri(options, warehouse):
         properties["uri"] = uri
     return properties | dict(options.properties)
@@ -187,18 +187,3 @@ def _open(options: IcebergOptions, properties: dict[str, str]) -> Catalog:
             raise LakeError(message) from failed
     message = "unreachable"
     raise AssertionError(message)
-
-
-def _limit_calls(catalog: Catalog, timeout_s: float) -> None:
-    """Give the HTTP session of a REST catalog a time limit; it has none of its own (facts: lake 1.9)."""
-    session: Any = getattr(catalog, "_session", None)
-    if session is None or not hasattr(session, "send"):
-        return
-    send = session.send
-
-    def limited(request: Any, **options: Any) -> Any:  # noqa: ANN401 - requests' own signature
-        if options.get("timeout") is None:
-            options["timeout"] = timeout_s
-        return send(request, **options)
-
-    session.send = limited

@@ -21,7 +21,6 @@ from pyiceberg.manifest import (
     ManifestWriterV2,
 )
 from pyiceberg.typedef import Record
-from typing_extensions import override
 
 from lakeward_lake_iceberg.detail import unpack_detail
 from lakeward_lake_iceberg.positions import PATH_ID, POSITION_ID
@@ -54,12 +53,10 @@ class _Writer(ManifestWriterV2):
         self._content = content
         return self
 
-    @override
     def content(self) -> ManifestContent:
         return self._content
 
     @property
-    @override
     def _meta(self) -> dict[str, str]:
         return {**super()._meta, "content": "data" if self._content is ManifestContent.DATA else "deletes"}
 
