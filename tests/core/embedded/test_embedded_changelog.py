@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import pyarrow as pa
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from lakeward.embedded.reader import EmbeddedReader
@@ -67,8 +67,9 @@ def read_snapshots(store: EmbeddedStore, spec: TableSpec) -> dict[Key, int]:
     return rows
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=60, deadline=None)
 @given(steps=STEPS, partitioned=st.booleans(), buckets=st.integers(1, 3))
+@example(steps=[[(True, 0, "mon", 0), (False, 0, "mon", 0)], [(False, 0, "mon", 0)]], partitioned=False, buckets=1)
 def test_any_mix_of_loads_and_snapshots_is_what_a_dictionary_gives(
     tmp_path_factory: pytest.TempPathFactory, steps: list[object], partitioned: bool, buckets: int
 ) -> None:

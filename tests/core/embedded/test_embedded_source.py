@@ -93,9 +93,7 @@ class TestEmbeddedSource(SourceConformance):
     __test__ = True
 
     @pytest.fixture
-    def world(  # type: ignore[explicit-override]  # typing.override is in 3.12
-        self, store: EmbeddedStore, clock: FakeClock
-    ) -> Iterator[EmbeddedWorld]:
+    def world(self, store: EmbeddedStore, clock: FakeClock) -> Iterator[EmbeddedWorld]:
         world = EmbeddedWorld(store, clock)
         yield world
         world.close()

@@ -92,6 +92,8 @@ class KeyIndex:
         for run in reversed(self._runs):
             if not len(open_rows):
                 break
+            if not len(run.hashes):
+                continue
             at = np.searchsorted(run.hashes, hashes[open_rows])
             at[at == len(run.hashes)] = 0
             hit = run.hashes[at] == hashes[open_rows]
