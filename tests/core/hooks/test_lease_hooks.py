@@ -85,13 +85,12 @@ class Minimal:
 
 
 def _call(hooks: LeaseBackend, hook: str) -> object:
-    return {
-        "acquire": lambda: hooks.acquire(LEASE, {BUCKET: 9}),
-        "release": lambda: hooks.release(LEASE, frozenset({BUCKET})),
-        "drop": lambda: hooks.drop(LEASE),
-        "on_failover": lambda: hooks.on_failover(LEASE, READER),
-        "serialize_state": lambda: hooks.serialize_state(LEASE),
-    }[hook]()
+    arguments: dict[str, tuple[object, ...]] = {
+        "acquire": (LEASE, {BUCKET: 9}),
+        "release": (LEASE, frozenset({BUCKET})),
+        "on_failover": (LEASE, READER),
+    }
+    return getattr(hooks, hook)(*arguments.get(hook, (LEASE,)))
 
 
 HOOKS = ["acquire", "release", "drop", "on_failover", "serialize_state"]

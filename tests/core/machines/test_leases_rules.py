@@ -157,6 +157,18 @@ def test_an_acquire_that_lands_late_is_dropped_again() -> None:
     assert late == (Persist(), CallDrop(4, "svc-1-aa-1", 1))
 
 
+def test_an_id_that_was_taken_late_is_remembered_for_as_long_as_it_lives() -> None:
+    machine = _holding()
+    machine.step(LeaseTick(now=200.0))
+    machine.step(CoordinatorChanged(now=200.0))
+    machine.step(CallUnknown(now=230.0, call=3, reason="no answer"))
+
+    machine.step(Acquired(now=700.0, call=3, protection=GRANTED))
+    machine.step(LeaseTick(now=1200.0))
+
+    assert ("svc-1-aa-1", 1) in machine.books.old_ids
+
+
 def test_calls_under_the_new_id_do_not_wait_for_the_old_one_and_its_drop_does() -> None:
     machine = _holding()
     machine.step(LeaseTick(now=200.0))

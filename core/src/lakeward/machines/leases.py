@@ -266,6 +266,7 @@ class Leases:
         old = self._memory.old.setdefault(
             call.lease_id, OldId(call.lease_id, call.generation, self._memory.expiry(event.now))
         )
+        old.expires = max(old.expires, self._memory.expiry(event.now))
         old.unsettled = old.flight is not None
         old.retry_at = event.now
         self._memory.tried.discard(call.lease_id)
@@ -276,6 +277,7 @@ class Leases:
         old = self._memory.old[call.lease_id]
         old.flight = None
         if call.kind is not CallKind.DROP:
+            old.expires = max(old.expires, self._memory.expiry(event.now))  # it may have taken effect only now
             old.unsettled = old.unsettled or isinstance(event, CallUnknown)
         elif isinstance(event, CallFailed | CallUnknown):
             old.failures += 1
