@@ -1,8 +1,9 @@
 """The states of splits and of attempts, and every transition between them.
 
-A row lists where a split or an attempt may stand after one event. An attempt's row counts for its own events and
-for what befalls it through another one's; a split's likewise. No row = the event is illegal there. What an attempt
-says after it was replaced or lost is late, not illegal: it is rejected and moves nothing.
+A row lists where a split or an attempt may go with one event, move by move: a split may come back and be handed out
+again in one step. An attempt's row counts for its own events and for what befalls it through another one's. No row =
+the event is illegal there. What an attempt says after it was replaced or lost is late, not illegal: it is rejected
+and moves nothing.
 """
 
 from __future__ import annotations
@@ -66,10 +67,10 @@ def _row(*states: State) -> frozenset[State]:
 
 TRANSITIONS: Mapping[tuple[State, type[SplitsEvent]], frozenset[State]] = MappingProxyType(
     {
-        (_UNASSIGNED, AttemptRegistered): _row(_UNASSIGNED),
+        (_UNASSIGNED, AttemptRegistered): _row(_UNASSIGNED, _ASSIGNED),  # it came back, and somebody waits
         (_UNASSIGNED, SplitRequested): _row(_UNASSIGNED, _ASSIGNED),
         (_UNASSIGNED, SplitDone): _row(_UNASSIGNED),  # from an attempt that lost it: rejected
-        (_UNASSIGNED, AttemptLost): _row(_UNASSIGNED),
+        (_UNASSIGNED, AttemptLost): _row(_UNASSIGNED, _ASSIGNED),
         (_UNASSIGNED, JobEnded): _row(_UNASSIGNED),
         (_UNASSIGNED, CutAsked): _row(_SKIPPED),
         (_ASSIGNED, AttemptRegistered): _row(_ASSIGNED, _UNASSIGNED, _SKIPPED),  # its reader was replaced
@@ -102,7 +103,7 @@ TRANSITIONS: Mapping[tuple[State, type[SplitsEvent]], frozenset[State]] = Mappin
         (_READY, CutAsked): _row(_READY),
         (_READING, AttemptRegistered): _row(_READING, _GONE),
         (_READING, SplitRequested): _row(_READING),
-        (_READING, SplitDone): _row(_READING, _READY, _IDLE, _DISMISSED),
+        (_READING, SplitDone): _row(_READING, _READY, _IDLE),
         (_READING, AttemptLost): _row(_GONE, _READING),  # it asked for more and is served what came back
         (_READING, JobEnded): _row(_GONE),
         (_READING, CutAsked): _row(_READING),

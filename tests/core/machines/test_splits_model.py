@@ -1,0 +1,315 @@
+"""Subtasks that fail, are replaced and speak late play against the machine `splits`; three mutants must die."""
+
+from __future__ import annotations
+
+import heapq
+from typing import TYPE_CHECKING
+
+import pytest
+from hypothesis import HealthCheck, Phase, settings
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
+from hypothesis.stateful import run_state_machine_as_test as play
+
+from lakeward.machines.splits import (
+    Accept,
+    AllDone,
+    Assign,
+    AttemptLost,
+    AttemptRegistered,
+    CutAsked,
+    Enumeration,
+    JobEnded,
+    NoMore,
+    Reject,
+    SplitDone,
+    SplitRequested,
+    Splits,
+    SplitsCommand,
+    SplitsEvent,
+    SplitsReturned,
+    TellCut,
+    enumerate_splits,
+)
+from lakeward.model.splits import LogSplit, Split
+from lakeward.model.tables import BucketState, KvSnapshot, TableBucket
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+
+Attempt = tuple[int, int]
+subtasks = st.integers(0, 2)
+BUCKETS = [TableBucket(1, None, number) for number in range(3)]
+
+
+def some_round(*, primary_key: bool) -> Enumeration:
+    """A few buckets: one tiered before, one with a snapshot or a log that is cut."""
+    states = [BucketState(bucket, (), 0, 40, KvSnapshot(bucket, 4, 30)) for bucket in BUCKETS]
+    return enumerate_splits(states, {BUCKETS[0]: 20}, primary_key=primary_key, cut_rows=25)
+
+
+class Subtasks(RuleBasedStateMachine):
+    """Attempts that read, and a book of what each was given, kept from commands alone."""
+
+    machine: type[Splits] = Splits
+
+    @initialize(primary_key=st.booleans())
+    def start(self, primary_key: bool) -> None:
+        """Start a round, with two attempts ready."""
+        self.enumeration = some_round(primary_key=primary_key)
+        self.splits = self.machine(self.enumeration)
+        self.numbers = dict.fromkeys(range(3), 0)
+        self.given: dict[Attempt, dict[str, Split]] = {}
+        self.once_given: dict[Attempt, set[str]] = {}
+        self.finished: dict[str, int] = {}
+        self.cut = False
+        self.ended = 0
+        self.waiting: set[Attempt] = set()
+        self.offsets = dict(self.enumeration.offsets)
+        self.register(0)
+        self.register(1)
+
+    def feed(self, event: SplitsEvent) -> tuple[SplitsCommand, ...]:
+        """Take an event, check each command in its turn."""
+        commands = self.splits.step(event)
+        for command in commands:
+            match command:
+                case Assign():
+                    self.assign((command.subtask, command.attempt), command.split)
+                case SplitsReturned():
+                    assert not self.cut
+                    assert not {split.split_id for split in command.splits} & self.finished.keys()
+                case AllDone():
+                    self.ended += 1
+                    assert self.ended == 1, "done twice"
+                    assert not any(self.given.values()), "done while somebody reads"
+                case NoMore():
+                    self.waiting.discard((command.subtask, command.attempt))
+                case TellCut():
+                    assert self.given[command.subtask, command.attempt]
+                case Accept() | Reject():
+                    pass
+        return commands
+
+    def assign(self, attempt: Attempt, split: Split) -> None:
+        """Only to a living one that asked, only what nobody else has, never what is finished."""
+        assert not self.cut, "handed out after a cut"
+        assert split.split_id not in self.finished, "handed out again"
+        assert all(split.split_id not in held for held in self.given.values()), "two read one split"
+        self.waiting.remove(attempt)
+        self.given[attempt][split.split_id] = split
+        self.once_given[attempt].add(split.split_id)
+
+    def register(self, subtask: int) -> None:
+        """A newer attempt; the older one loses what it holds."""
+        older = (subtask, self.numbers[subtask])
+        self.numbers[subtask] += 1
+        attempt = (subtask, self.numbers[subtask])
+        self.given.pop(older, None)
+        self.waiting.discard(older)
+        self.given[attempt], self.once_given[attempt] = {}, set()
+        self.feed(AttemptRegistered(now=0, subtask=subtask, attempt=attempt[1]))
+
+    @rule(subtask=subtasks, action=st.integers(0, 5), part=st.integers(0, 3))
+    def work_goes_on(self, subtask: int, action: int, part: int) -> None:
+        """A living attempt asks or finishes."""
+        attempt = (subtask, self.numbers[subtask])
+        if attempt not in self.given:
+            self.register(subtask)
+        elif self.given[attempt] and action < 3:
+            self.finish(attempt, sorted(self.given[attempt])[part % len(self.given[attempt])], part)
+        else:
+            if not self.splits.done:
+                self.waiting.add(attempt)
+            self.feed(SplitRequested(now=0, subtask=subtask, attempt=attempt[1]))
+
+    @rule(subtask=subtasks)
+    def asks_ahead(self, subtask: int) -> None:
+        """While it still closes files of the last one, or once more."""
+        attempt = (subtask, self.numbers[subtask])
+        if attempt in self.given and not self.splits.done:
+            self.waiting.add(attempt)
+            self.feed(SplitRequested(now=0, subtask=subtask, attempt=attempt[1]))
+
+    def finish(self, attempt: Attempt, split_id: str, part: int) -> None:
+        """At its end; after a cut a log split may stop earlier."""
+        split = self.given[attempt].pop(split_id)
+        whole = split.stop if isinstance(split, LogSplit) else split.log_offset
+        end = split.start + part if self.cut and isinstance(split, LogSplit) and part else whole
+        self.finished[split_id] = end
+        assert Accept(split_id) in self.say(attempt, split_id, end)
+
+    def say(self, attempt: Attempt, split_id: str, end: int) -> tuple[SplitsCommand, ...]:
+        """An attempt says that it finished."""
+        return self.feed(SplitDone(now=0, subtask=attempt[0], attempt=attempt[1], split_id=split_id, end_offset=end))
+
+    @rule(subtask=subtasks)
+    def restarted(self, subtask: int) -> None:
+        """A newer attempt of a subtask registers."""
+        self.register(subtask)
+
+    @rule(subtask=subtasks)
+    def lost(self, subtask: int) -> None:
+        """The living attempt of a subtask is gone, or was before."""
+        attempt = (subtask, self.numbers[subtask])
+        self.given.pop(attempt, None)
+        self.waiting.discard(attempt)
+        self.feed(AttemptLost(now=0, subtask=subtask, attempt=attempt[1]))
+
+    @rule(choice=st.integers(0, 99), again=st.booleans())
+    def a_late_word(self, choice: int, again: bool) -> None:
+        """A lost attempt asks, or finishes what it once had: rejected, unless it only repeats what was accepted."""
+        late = [attempt for attempt in self.once_given if attempt not in self.given]
+        if not late:
+            return
+        attempt = late[choice % len(late)]
+        before = dict(self.finished), self.splits.unfinished, self.splits.offsets()
+        for split_id in sorted(self.once_given[attempt]):
+            split = next(split for split in self.enumeration.splits if split.split_id == split_id)
+            whole = split.stop if isinstance(split, LogSplit) else split.log_offset
+            commands = self.say(attempt, split_id, whole)
+            assert all(isinstance(command, Reject) for command in commands)
+        if again:
+            (rejected,) = self.feed(SplitRequested(now=0, subtask=attempt[0], attempt=attempt[1]))
+            assert isinstance(rejected, Reject)
+        assert before == (self.finished, self.splits.unfinished, self.splits.offsets())
+
+    @rule(often=st.integers(0, 19))
+    def cut_or_job_ended(self, often: int) -> None:
+        """Now and then."""
+        if often == 0:
+            self.feed_cut()
+        elif often == 1:
+            self.given, self.waiting = {}, set()
+            self.feed(JobEnded(now=0))
+
+    def feed_cut(self) -> None:
+        """From now on nothing is handed out."""
+        self.cut = True
+        self.feed(CutAsked(now=0))
+
+    @invariant()
+    def the_books_agree(self) -> None:
+        """Unfinished is what is neither finished nor left out; who waits is owed nothing that is free."""
+        if not hasattr(self, "splits"):
+            return
+        unfinished = {split.split_id for split in self.splits.unfinished}
+        held = {split_id for splits in self.given.values() for split_id in splits}
+        assert not unfinished & self.finished.keys()
+        assert held <= unfinished
+        assert not (self.waiting and unfinished - held), "somebody waits while a split is free"
+        assert self.splits.done == (not unfinished)
+        assert self.ended == self.splits.done
+        assert not (self.cut and unfinished - held)
+
+    @invariant()
+    def offsets_are_the_finished_prefixes(self) -> None:
+        """They never move back, and everything below them is in files that go into the commit."""
+        if not hasattr(self, "splits"):
+            return
+        offsets, committable = dict(self.splits.offsets()), self.splits.committable()
+        assert all(offsets[bucket] >= offset for bucket, offset in self.offsets.items())
+        self.offsets = offsets
+        assert committable <= self.finished.keys()
+        for bucket in BUCKETS:
+            of_bucket = [split for split in self.enumeration.splits if split.bucket == bucket]
+            assert self.expected(of_bucket) == offsets.get(bucket)
+        for split in self.enumeration.splits:
+            assert (split.split_id in committable) or self.reached(split) <= self.floor(split, offsets)
+
+    def expected(self, splits: list[Split]) -> int | None:
+        """Walk the offsets one by one, knowing nothing of prefixes."""
+        bucket = splits[0].bucket
+        covered = self.enumeration.offsets.get(bucket, 0)
+        known = bucket in self.enumeration.offsets
+        for split in sorted(splits, key=lambda split: split.start if isinstance(split, LogSplit) else 0):
+            if isinstance(split, LogSplit) and split.split_id in self.finished and split.start == covered:
+                covered = self.finished[split.split_id]
+            elif not isinstance(split, LogSplit) and split.split_id in self.finished:
+                covered = split.log_offset
+        return covered if known or covered > 0 else None
+
+    def reached(self, split: Split) -> int:
+        """Where a split stands that is left out of the commit; 0 where it has no files."""
+        return split.start if isinstance(split, LogSplit) and split.split_id in self.finished else 0
+
+    def floor(self, split: Split, offsets: dict[TableBucket, int]) -> int:
+        """A finished split may be left out only behind a gap, so at or above the bucket's offset."""
+        start = split.start if isinstance(split, LogSplit) else 0
+        assert split.split_id not in self.finished or start >= offsets.get(split.bucket, 0)
+        return start
+
+
+QUICK = settings(
+    max_examples=120,
+    stateful_step_count=40,
+    deadline=None,
+    derandomize=True,
+    database=None,
+    suppress_health_check=(HealthCheck.too_slow, HealthCheck.filter_too_much),
+)
+HUNT = settings(QUICK, max_examples=400, phases=[Phase.generate], print_blob=False)
+
+
+def test_the_machine_holds_every_invariant() -> None:
+    """After every step of subtasks that do anything they may."""
+    play(Subtasks, settings=QUICK)
+
+
+class HandsOutAgain(Splits):
+    """Mutant: a lost attempt's finished splits are read again."""
+
+    def _give_back(self, attempts: Iterable[Attempt], cause: SplitsEvent) -> list[SplitsCommand]:
+        """Put all that they ever finished back, too."""
+        gone = list(attempts)
+        for split_id, (attempt, _) in list(self._finishes.items()):
+            if attempt in gone and not self._cut:
+                heapq.heappush(self._queue, self._rank[split_id])
+        return super()._give_back(gone, cause)
+
+    def _check_move(self, before: object, after: object, cause: SplitsEvent) -> None:
+        """Nor is the table asked."""
+
+
+class ForgetsTheCut(Splits):
+    """Mutant: what comes back after a cut is handed out."""
+
+    def _give_back(self, attempts: Iterable[Attempt], cause: SplitsEvent) -> list[SplitsCommand]:
+        """As if nothing had been cut."""
+        was_cut, self._cut = self._cut, False
+        commands = super()._give_back(attempts, cause)
+        self._cut = was_cut
+        return commands
+
+
+class JumpsOverGaps(Splits):
+    """Mutant: every finished split moves its bucket's offset."""
+
+    def _prefix(self, splits: Iterable[Split]) -> Iterator[Split]:
+        """Take all that is finished."""
+        return (split for split in splits if split.split_id in self._finishes)
+
+
+class BelievesLateFinishes(Splits):
+    """Mutant: an attempt that was lost may still finish what it had."""
+
+    def _split_done(self, event: SplitDone) -> list[SplitsCommand]:
+        """Take anybody's word."""
+        holder = self._holders.get(event.split_id)
+        if holder is not None:
+            event = SplitDone(
+                now=event.now,
+                subtask=holder[0],
+                attempt=holder[1],
+                split_id=event.split_id,
+                end_offset=event.end_offset,
+            )
+        return super()._split_done(event)
+
+
+@pytest.mark.parametrize("mutant", [HandsOutAgain, ForgetsTheCut, JumpsOverGaps, BelievesLateFinishes])
+def test_a_mutant_dies(mutant: type[Splits]) -> None:
+    """The same game finds it."""
+    game = type(f"{mutant.__name__}Game", (Subtasks,), {"machine": mutant})
+    with pytest.raises((AssertionError, KeyError)):
+        play(game, settings=HUNT)
