@@ -1,0 +1,245 @@
+# ruff: noqa: ARG002 - it implements a port; what this simple lake has no use for is still given
+"""A lake in a folder, for tests of the coordinator: a JSON file a table, Arrow files for data, real fencing.
+
+It keeps every promise of the port that a coordinator builds on (stamps, compare-and-swap, base commits, finding,
+listing, deleting); it has no deletes: rows of a primary-key table keep their change type, `read` folds them.
+"""
+
+from __future__ import annotations
+
+import json
+import secrets
+import threading
+from collections.abc import Callable, Collection, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+
+from lakeward.errors import FencedError
+from lakeward.model.identity import Incarnation, RoundId
+from lakeward.model.results import CommitIds, CommitOutcome, CommitRequest, LakeFile, LakeHead, OffsetCommit
+from lakeward.model.tables import Change, TableBucket, TablePath, TableSpec
+
+if TYPE_CHECKING:
+    from lakeward.model.splits import Split
+    from lakeward.ports import Clock, SourceBatch
+
+_LOCK = threading.RLock()  # one process, several services: the lake itself is what they share
+
+
+@dataclass(frozen=True, slots=True)
+class FolderOptions:
+    """Where the lake lies."""
+
+    path: str = ""
+
+
+class FolderLakePlugin:
+    """See `lakeward.hooks.plugins.LakePlugin`."""
+
+    options = FolderOptions
+
+    def open(self, options: FolderOptions, clock: Clock) -> FolderLake:
+        """See Protocol."""
+        return FolderLake(Path(options.path))
+
+    def writer(self, task: bytes, table: TableSpec, split: Split, attempt: int) -> FolderWriter:
+        """See Protocol."""
+        return FolderWriter(Path(task.decode()), f"{split.split_id}-{attempt}")
+
+
+@dataclass
+class FolderLake:
+    """See `lakeward.ports.Lake`. `before_commit` runs between the fence check and the swap."""
+
+    root: Path
+    name: str = "folder"
+    before_commit: Callable[[CommitRequest], None] = lambda _: None
+    after_commit: Callable[[CommitRequest], None] = lambda _: None
+    expired: int = 0
+    deleted: list[str] = field(default_factory=list)
+
+    def open_table(self, table: TableSpec) -> LakeHead:
+        """See Protocol."""
+        with self._state(table.path) as state:
+            if state.get("table_id") != table.table_id:
+                state.clear()
+                state |= {"table_id": table.table_id, "log": []}
+        return self._head(table.path)
+
+    def head(self, path: TablePath) -> LakeHead | None:
+        """See Protocol."""
+        return self._head(path) if self._file(path).exists() else None
+
+    def stamp(self, path: TablePath, incarnation: Incarnation) -> LakeHead:
+        """See Protocol."""
+        with self._state(path) as state:
+            found = _stamp(state)
+            if found is not None and found.succeeds(incarnation):
+                message = f"{path}: stamped by {found}"
+                raise FencedError(message, str(found))
+            if found != incarnation:
+                state["log"].append({"id": secrets.randbits(60), "stamp": str(incarnation)})
+        return self._head(path)
+
+    def writer_task(self, table: TableSpec, head: LakeHead, round_id: RoundId) -> bytes:
+        """See Protocol."""
+        return self.file_prefix(table.path, round_id).encode()
+
+    def new_ids(self) -> CommitIds:
+        """See Protocol."""
+        return CommitIds(secrets.token_hex(8), secrets.randbits(60))
+
+    def commit(self, request: CommitRequest) -> CommitOutcome:
+        """See Protocol."""
+        with self._state(request.path) as state:
+            _check(state, request)
+            size = len(state["log"])
+        self.before_commit(request)
+        with self._state(request.path) as state:
+            if len(state["log"]) != size:
+                return CommitOutcome.CONFLICT
+            state["log"].append(_entry(request))
+        self.after_commit(request)
+        return CommitOutcome.LANDED
+
+    def find(self, path: TablePath, round_id: RoundId, step: int) -> int | None:
+        """See Protocol."""
+        with self._state(path) as state:
+            wanted = (str(round_id), step)
+            return next((e["id"] for e in state["log"] if (e.get("round"), e.get("step")) == wanted), None)
+
+    def file_prefix(self, path: TablePath, round_id: RoundId) -> str:
+        """See Protocol."""
+        return str(self.root / str(path) / str(round_id))
+
+    def list_prefix(self, path: TablePath, prefix: str) -> tuple[str, ...]:
+        """See Protocol."""
+        return tuple(str(file) for file in sorted(Path(prefix).rglob("*")) if file.is_file())
+
+    def commit_leftovers(self, path: TablePath, ids: CommitIds) -> tuple[str, ...]:
+        """See Protocol; a commit of this lake leaves nothing beside its entry."""
+        return ()
+
+    def referenced(self, path: TablePath, files: Collection[str]) -> frozenset[str]:
+        """See Protocol."""
+        with self._state(path) as state:
+            named = {file for entry in state["log"] for file in entry.get("files", ())}
+        return frozenset(files) & named
+
+    def delete(self, files: Collection[str]) -> None:
+        """See Protocol."""
+        for file in files:
+            self.deleted.append(file)
+            Path(file).unlink(missing_ok=True)
+
+    def expire(self, path: TablePath, keep: frozenset[int]) -> int:
+        """See Protocol; counts that it was asked."""
+        self.expired += 1
+        return 0
+
+    def close(self) -> None:
+        """See Protocol."""
+
+    def read(self, path: TablePath, key: str | None = None) -> list[dict[str, Any]]:
+        """Return the table's rows; with `key`, folded to the last change of each key."""
+        with self._state(path) as state:
+            files = [file for entry in state["log"] for file in entry.get("files", ())]
+        rows = [row for file in files for row in pa.ipc.open_file(file).read_all().to_pylist()]
+        if key is None:
+            return rows
+        last = {row[key]: row for row in rows if row["__change"] != Change.UPDATE_BEFORE}
+        return [row for row in last.values() if row["__change"] != Change.DELETE]
+
+    def files_on_disk(self, path: TablePath) -> set[str]:
+        """Return every data file of a table, committed or not."""
+        return {str(file) for file in (self.root / str(path)).rglob("*.arrow")}
+
+    def _head(self, path: TablePath) -> LakeHead:
+        with self._state(path) as state:
+            log = state["log"]
+            commit = next((_commit(entry) for entry in reversed(log) if "offsets" in entry), None)
+            last = log[-1]["id"] if log else None
+            return LakeHead(path, state["table_id"], str(self.root), last, _stamp(state), commit)
+
+    def _file(self, path: TablePath) -> Path:
+        return self.root / f"{path}.json"
+
+    @contextmanager
+    def _state(self, path: TablePath) -> Iterator[dict[str, Any]]:
+        with _LOCK:
+            file = self._file(path)
+            state: dict[str, Any] = json.loads(file.read_text(encoding="utf-8")) if file.exists() else {"log": []}
+            yield state
+            self.root.mkdir(parents=True, exist_ok=True)
+            file.write_text(json.dumps(state), encoding="utf-8")
+
+
+class FolderWriter:
+    """See `lakeward.ports.LakeWriter`."""
+
+    def __init__(self, folder: Path, stem: str) -> None:
+        """Keep where to write."""
+        self._file = folder / f"{stem}-{secrets.token_hex(4)}.arrow"
+        self._batches: list[pa.RecordBatch] = []
+
+    def write(self, batch: SourceBatch) -> None:
+        """See Protocol."""
+        self._batches.append(batch.records)
+
+    def close(self) -> tuple[LakeFile, ...]:
+        """See Protocol."""
+        if not self._batches:
+            return ()
+        self._file.parent.mkdir(parents=True, exist_ok=True)
+        with pa.ipc.new_file(str(self._file), self._batches[0].schema) as out:
+            for batch in self._batches:
+                out.write_batch(batch)
+        rows = sum(batch.num_rows for batch in self._batches)
+        return (LakeFile(str(self._file), "data", rows, self._file.stat().st_size),)
+
+    def abort(self) -> None:
+        """See Protocol."""
+        self._file.unlink(missing_ok=True)
+
+    @property
+    def timings_s(self) -> dict[str, float]:
+        """See Protocol."""
+        return {}
+
+
+def _stamp(state: dict[str, Any]) -> Incarnation | None:
+    return next((Incarnation.parse(entry["stamp"]) for entry in reversed(state["log"]) if "stamp" in entry), None)
+
+
+def _check(state: dict[str, Any], request: CommitRequest) -> None:
+    stamp = _stamp(state)
+    if stamp != request.incarnation:
+        message = f"{request.path}: expected the stamp {request.incarnation}, found {stamp}"
+        raise FencedError(message, str(stamp))
+    base = next((entry["id"] for entry in reversed(state["log"]) if "offsets" in entry), None)
+    if base != request.base_commit:
+        message = f"{request.path}: expected base commit {request.base_commit}, found {base}"
+        raise FencedError(message)
+
+
+def _entry(request: CommitRequest) -> dict[str, Any]:
+    offsets = [[b.table_id, b.partition_id, b.bucket, offset] for b, offset in request.offsets.items()]
+    return {
+        "id": request.ids.snapshot_id,
+        "stamp": str(request.incarnation),
+        "round": str(request.round_id),
+        "step": request.step,
+        "offsets": offsets,
+        "path": request.properties.get("fluss-offsets"),
+        "files": [file.path for file in request.files],
+    }
+
+
+def _commit(entry: dict[str, Any]) -> OffsetCommit:
+    offsets = {TableBucket(table, partition, bucket): offset for table, partition, bucket, offset in entry["offsets"]}
+    stamp = Incarnation.parse(entry["stamp"])
+    return OffsetCommit(entry["id"], offsets, entry["path"], stamp, entry["round"], entry["step"], 0)

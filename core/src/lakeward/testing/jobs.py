@@ -1,0 +1,61 @@
+"""Jobs without Spark: each subtask is a thread of this process, over real sockets and real plugins."""
+
+from __future__ import annotations
+
+import threading
+from typing import TYPE_CHECKING
+
+from lakeward.model.jobs import JobSpec, SubtaskPlace
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+
+class ThreadJobs:
+    """The port `Jobs` on threads. A task that raises is tried again, `attempts` times, as Spark would."""
+
+    def __init__(self, entry: Callable[[SubtaskPlace], str], slots: int = 2, attempts: int = 4) -> None:
+        """Keep what a task runs.
+
+        Args:
+            entry: what each task runs.
+            slots: how many subtasks there are room for; more than that run side by side all the same.
+            attempts: tries of one task.
+        """
+        self.slots = slots
+        self._entry = entry
+        self._attempts = attempts
+        self.launched: list[JobSpec] = []
+        self.cancelled: list[JobSpec] = []
+
+    def launch(self, job: JobSpec, over: Callable[[str | None], None]) -> None:
+        """See `lakeward.ports.Jobs`."""
+        self.launched.append(job)
+        threading.Thread(target=self._run, args=(job, over), name=job.tag, daemon=True).start()
+
+    def cancel(self, job: JobSpec) -> None:
+        """See `lakeward.ports.Jobs`; threads cannot be killed: their link tells them."""
+        self.cancelled.append(job)
+
+    def _run(self, job: JobSpec, over: Callable[[str | None], None]) -> None:
+        failures: list[str] = []
+        tasks = [
+            threading.Thread(target=self._task, args=(job, number, failures), daemon=True)
+            for number in range(job.subtasks)
+        ]
+        for task in tasks:
+            task.start()
+        for task in tasks:
+            task.join()
+        over(failures[0] if failures else None)
+
+    def _task(self, job: JobSpec, number: int, failures: list[str]) -> None:
+        sentence = "no attempt was made"
+        for attempt in range(self._attempts):
+            try:
+                self._entry(SubtaskPlace(job, number, attempt))
+            except Exception as error:  # noqa: BLE001 - what a task raises is what Spark would see of it
+                sentence = f"{type(error).__name__}: {error}"
+            else:
+                return
+        failures.append(sentence)
