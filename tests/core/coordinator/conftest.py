@@ -1,0 +1,37 @@
+"""A world for services without Spark, see `lakeward.testing.service_world`."""
+
+from __future__ import annotations
+
+import sys
+from typing import TYPE_CHECKING
+
+import pytest
+
+from lakeward.hooks import discovery
+from lakeward.testing.service_world import World
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+
+@pytest.fixture(scope="session", autouse=True)
+def folder_lake_is_installed(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
+    """Publish the folder lake under its entry point, as an installed package would."""
+    place = tmp_path_factory.mktemp("site")
+    info = place / "folder_lake-0.1.dist-info"
+    info.mkdir()
+    (info / "METADATA").write_text("Metadata-Version: 2.1\nName: folder-lake\nVersion: 0.1\n", encoding="utf-8")
+    entry = "[lakeward.lake]\nfolder = lakeward.testing.folder_lake:FolderLakePlugin\n"
+    (info / "entry_points.txt").write_text(entry, encoding="utf-8")
+    sys.path.insert(0, str(place))
+    discovery.forget()
+    yield
+    sys.path.remove(str(place))
+    discovery.forget()
+
+
+@pytest.fixture
+def world(tmp_path: Path) -> World:
+    """A fresh source and lake."""
+    return World.create(tmp_path)

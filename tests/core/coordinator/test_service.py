@@ -1,0 +1,303 @@
+"""What the service does, end to end, without Spark."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+import pytest
+
+from lakeward.embedded.source import EmbeddedSource
+from lakeward.embedded.store import EmbeddedStore
+from lakeward.errors import LakewardError, OutcomeUnknownError, SourceError
+from lakeward.model.settings import TableSettings
+from lakeward.model.tables import TablePath
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+    from lakeward.model.results import CommitRequest, OffsetCommit
+    from lakeward.model.tables import TableBucket, TableSpec
+    from lakeward.testing.service_world import World
+
+
+def ids(rows: list[dict[str, object]]) -> list[object]:
+    return sorted(row["id"] for row in rows)  # type: ignore[type-var] # ids are numbers
+
+
+def committed(world: World, path: TablePath) -> OffsetCommit:
+    head = world.lake.head(path)
+    assert head is not None
+    assert head.commit is not None
+    return head.commit
+
+
+async def until(true: Callable[[], object]) -> None:
+    """Look again and again, for 20 s at the most."""
+    async with asyncio.timeout(20):
+        while not true():  # noqa: ASYNC110 - what is looked at has no event of its own
+            await asyncio.sleep(0.02)
+
+
+def test_once_ends_when_each_table_stands_at_its_end_offsets(world: World) -> None:
+    log, keyed = world.table("log"), world.table("keyed", key=True)
+    world.load(log, 0, 1000)
+    world.load(keyed, 0, 500)
+    world.store.snapshot(keyed)
+    world.load(keyed, 400, 200)
+    end = world.once()
+    assert end.failed == ()
+    assert ids(world.lake.read(log)) == list(range(1000))
+    assert ids(world.lake.read(keyed, key="id")) == list(range(600))
+
+
+def test_a_second_run_without_new_rows_commits_nothing(world: World) -> None:
+    log = world.table("log")
+    world.load(log, 0, 10)
+    world.once()
+    world.once()
+    assert world.outcomes(log) == ["committed"]
+
+
+def test_new_rows_alone_are_tiered_by_the_next_run(world: World) -> None:
+    log = world.table("log")
+    world.load(log, 0, 10)
+    world.once()
+    world.load(log, 10, 5)
+    world.once()
+    assert ids(world.lake.read(log)) == list(range(15))
+
+
+def test_empty_batches_alone_move_the_offsets(world: World) -> None:
+    log = world.table("log", buckets=1)
+    world.store.append_empty(log, 0, 7)
+    world.once()
+    assert list((committed(world, log).offsets or {}).values()) == [7]
+
+
+def test_snapshots_are_acquired_before_the_job_and_released_after_the_commit(world: World) -> None:
+    keyed = world.table("keyed", key=True)
+    world.load(keyed, 0, 100)
+    world.store.snapshot(keyed)
+    seen: list[int] = []
+    world.lake.before_commit = lambda _: seen.append(sum(len(lease.held) for lease in world.store.leases()))
+    world.once()
+    assert seen == [2]
+    assert list(world.store.leases()) == []
+
+
+def test_a_round_journal_is_gone_after_the_commit(world: World) -> None:
+    world.load(world.table("log"), 0, 10)
+    world.once()
+    assert list((world.directory / "state").rglob("journal")) == []
+
+
+def test_no_file_is_left_that_the_lake_does_not_name(world: World) -> None:
+    log = world.table("log")
+    world.load(log, 0, 10)
+    world.once()
+    assert world.lake.files_on_disk(log) == world.lake.referenced(log, world.lake.files_on_disk(log))
+
+
+def test_a_table_that_fails_leaves_the_others_alone(world: World) -> None:
+    bad, good = world.table("bad", buckets=1), world.table("good")
+    world.load(bad, 0, 10)
+    world.load(good, 0, 10)
+
+    def fail(request: CommitRequest) -> None:
+        if request.path == bad:
+            message = "the lake said no"
+            raise LakewardError(message)
+
+    world.lake.before_commit = fail
+    end = world.once()
+    assert ids(world.lake.read(good)) == list(range(10))
+    assert end.failed == ((bad, "the lake said no"),)
+
+
+def test_a_log_trimmed_below_the_tiered_offset_is_an_error_of_that_table_alone(world: World) -> None:
+    cut, good = world.table("cut", buckets=1), world.table("good")
+    world.load(cut, 0, 10)
+    world.load(good, 0, 10)
+    world.once()
+    world.load(cut, 10, 10)
+    world.load(good, 10, 10)
+    world.store.trim_log(cut, 0, 15)
+    end = world.once()
+    assert [path for path, _ in end.failed] == [cut]
+    assert "15" in end.failed[0][1]
+    assert "10" in end.failed[0][1]
+    assert ids(world.lake.read(good)) == list(range(20))
+
+
+def test_a_commit_whose_answer_is_lost_after_it_landed_is_found_again(world: World) -> None:
+    log = world.table("log")
+    world.load(log, 0, 10)
+    lost = iter([True])
+
+    def lose(_: CommitRequest) -> None:
+        if next(lost, False):
+            message = "no answer"
+            raise OutcomeUnknownError(message)
+
+    world.lake.after_commit = lose
+    assert world.once().failed == ()
+    assert ids(world.lake.read(log)) == list(range(10))
+
+
+def test_a_commit_whose_answer_is_lost_before_it_landed_is_sent_again(world: World) -> None:
+    log = world.table("log")
+    world.load(log, 0, 10)
+    lost = iter([True])
+
+    def lose(_: CommitRequest) -> None:
+        if next(lost, False):
+            message = "no answer"
+            raise OutcomeUnknownError(message)
+
+    world.lake.before_commit = lose
+    assert world.once().failed == ()
+    assert ids(world.lake.read(log)) == list(range(10))
+
+
+class ForgetfulSource(EmbeddedSource):
+    """Dies once between the lake's commit and its own."""
+
+    def __init__(self, store: EmbeddedStore) -> None:
+        super().__init__(store)
+        self.dead = False
+
+    def commit(self, table: TableSpec, snapshot_id: int, prepared: str, offsets: Mapping[TableBucket, int]) -> None:
+        if not self.dead:
+            self.dead = True
+            message = "gone"
+            raise SourceError(message)
+        super().commit(table, snapshot_id, prepared, offsets)
+
+
+def test_a_source_that_does_not_know_the_newest_lake_commit_is_repaired(world: World) -> None:
+    log = world.table("log")
+    world.load(log, 0, 10)
+    source = ForgetfulSource(EmbeddedStore.open(world.store.root))
+    world.once(source=source)
+    record = source.lake_record(source.table(log))
+    assert record is not None
+    assert record.snapshot_id == committed(world, log).snapshot_id
+    assert ids(world.lake.read(log)) == list(range(10))
+
+
+def test_a_backend_that_hangs_fails_its_table_alone_by_name(world: World) -> None:
+    keyed, log = world.table("keyed", key=True), world.table("log")
+    world.load(keyed, 0, 10)
+    world.store.snapshot(keyed)
+    world.load(log, 0, 10)
+    forever = threading.Event()
+
+    def hang(hook: str) -> None:
+        if hook == "acquire":
+            forever.wait(20)
+
+    world.backend.before = hang
+    end = world.once(lease_timeout_s=0.2)
+    forever.set()
+    assert ids(world.lake.read(log)) == list(range(10))
+    assert [path for path, _ in end.failed] == [keyed]
+    assert "plain" in end.failed[0][1]
+
+
+def test_a_backend_that_raises_fails_its_table_alone_by_name(world: World) -> None:
+    keyed, log = world.table("keyed", key=True), world.table("log")
+    world.load(keyed, 0, 10)
+    world.store.snapshot(keyed)
+    world.load(log, 0, 10)
+
+    def fail(hook: str) -> None:
+        if hook == "acquire":
+            message = "broken"
+            raise ValueError(message)
+
+    world.backend.before = fail
+    end = world.once()
+    assert ids(world.lake.read(log)) == list(range(10))
+    assert "plain" in dict(end.failed)[keyed]
+
+
+def test_an_excluded_table_is_left_alone(world: World) -> None:
+    log, other = world.table("log"), world.table("other")
+    world.load(log, 0, 10)
+    world.load(other, 0, 10)
+    world.rules = lambda path: replace(TableSettings(), include=path != other)
+    world.once()
+    assert world.lake.head(other) is None
+    assert len(world.lake.read(log)) == 10
+
+
+def test_an_incarnation_that_lost_its_stamp_to_a_later_start_stops_and_reports_nothing(world: World) -> None:
+    log = world.table("log")
+    world.load(log, 0, 10)
+    first = world.service(once=True, rounds=replace(world.service().options.rounds, once=True))
+
+    def take_over(_: CommitRequest) -> None:
+        world.lake.before_commit = lambda _: None
+        world.lake.stamp(log, world.service().parts.incarnation)
+
+    world.lake.before_commit = take_over
+    end = asyncio.run(first.serve())
+    assert end.superseded_by
+    assert world.lake.read(log) == []
+    assert world.lake.deleted == []
+
+
+def test_a_cut_log_split_is_read_by_ranges_and_committed_whole(world: World) -> None:
+    log = world.table("log", buckets=1)
+    for start in range(0, 1000, 100):
+        world.load(log, start, 100)
+    world.rules = lambda _: replace(TableSettings(), cut_rows=100)
+    world.once()
+    assert ids(world.lake.read(log)) == list(range(1000))
+
+
+@pytest.mark.parametrize("final", [False, True])
+def test_a_stopped_service_ends_and_gives_its_tables_back(world: World, final: bool) -> None:
+    log = world.table("log")
+    world.load(log, 0, 10)
+    service = world.service(final=final)
+
+    async def run() -> None:
+        serving = asyncio.create_task(service.serve())
+        await until(lambda: world.outcomes(log))
+        service.stop()
+        await serving
+
+    asyncio.run(run())
+    assert world.reports[-1].state == "stopped"
+    assert service.rounds.in_hand == ()
+
+
+def test_a_paused_table_is_kept_in_hand_and_not_tiered(world: World) -> None:
+    log = world.table("log")
+    world.load(log, 0, 10)
+    world.paused = frozenset({str(log)})
+    service = world.service()
+
+    async def run() -> None:
+        serving = asyncio.create_task(service.serve())
+        await until(lambda: service.rounds.in_hand)
+        assert [status.phase.value for status in service.rounds.in_hand] == ["paused"]
+        world.paused = frozenset()
+        await until(lambda: world.outcomes(log))
+        service.stop()
+        await serving
+
+    asyncio.run(run())
+    assert len(world.lake.read(log)) == 10
+
+
+def test_the_report_says_what_became_of_each_table(world: World) -> None:
+    log = world.table("log")
+    world.load(log, 0, 10)
+    world.once()
+    (table,) = world.reports[-1].tables
+    assert (table.path, table.rounds, table.rows, table.lag_rows) == (str(TablePath("t", "log")), 1, 10, 0)
