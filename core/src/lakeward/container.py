@@ -32,6 +32,7 @@ from lakeward.machines.rounds import RoundsPolicy
 from lakeward.model.identity import Incarnation
 from lakeward.observe import status_file
 from lakeward.observe.control import read_control
+from lakeward.observe.files import is_local
 from lakeward.observe.progress import Progress
 from lakeward.spark.java import find_java
 from lakeward.spark.jobs import SparkJobs
@@ -237,14 +238,16 @@ def _options(
     settings, handle = loaded.settings, container.spark()
     service = settings.service
     host = service.host or handle.driver_host
+    here = is_local(settings.checkpoint.root)  # status and control files are for commands on this machine
 
     def on_report(report: ServiceReport) -> None:
-        status_file.write(settings.checkpoint.root, service.name, report)
+        if here:
+            status_file.write(settings.checkpoint.root, service.name, report)
         if shown is not None:
             shown.update(report)
 
     def paused() -> frozenset[str]:
-        return read_control(settings.checkpoint.root, service.name).paused
+        return read_control(settings.checkpoint.root, service.name).paused if here else frozenset()
 
     return ServiceOptions(
         rounds=RoundsPolicy(
