@@ -11,9 +11,10 @@ from lakeward.coordinator.calls import call
 from lakeward.coordinator.cleaner import Cleaner
 from lakeward.coordinator.committer import Committed as LakeCommitted
 from lakeward.coordinator.committer import Committer, CommitWork
-from lakeward.coordinator.job import JobPlan, RoundJob
+from lakeward.coordinator.job import RoundJob
 from lakeward.coordinator.opening import Opening, open_round
 from lakeward.coordinator.owner import RunOwner
+from lakeward.coordinator.planner import JobPlanner
 from lakeward.coordinator.run import RoundRun
 from lakeward.errors import FencedError, LakewardError, TableError, TableGoneError, UsageError
 from lakeward.machines.rounds import (
@@ -24,10 +25,7 @@ from lakeward.machines.rounds import (
     TableGone,
     TargetReached,
 )
-from lakeward.model.events import Deploy
 from lakeward.model.identity import Incarnation, RoundId
-from lakeward.model.jobs import JobSpec
-from lakeward.model.wire import pack_table
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Mapping
@@ -57,6 +55,7 @@ class RoundDesk:
         self._number = 0
         self._commits: dict[int, int] = {}
         self._leaving: list[RoundRun] = []
+        self._planner = JobPlanner(service)
         self._committer = Committer(self._parts.source, self._parts.lake, self._parts.clock)
         self._cleaner = Cleaner(
             self._parts.lake,
@@ -214,7 +213,8 @@ class RoundDesk:
             return
         try:
             await call(lambda: self._write_journal(run, opening, ()), what=f"journal of {run.offer.path}")
-            plan = await call(lambda: self._plan(run, opening), what=f"plan {run.offer.path}")
+            others = [*self._runs.values()]
+            plan = await call(lambda: self._planner.plan(run, opening, others), what=f"plan {run.offer.path}")
         except Exception as error:  # noqa: BLE001 - as in _open
             self._fail(run, error)
             return
@@ -340,57 +340,6 @@ class RoundDesk:
         commits = run.journal.commits if run.journal is not None else ()
         if run.opening is not None:
             self._write_journal(run, run.opening, (*commits, (ids.uuid, ids.snapshot_id)))
-
-    def _plan(self, run: RoundRun, opening: Opening) -> JobPlan:
-        parts, options = self._parts, self._options
-        table = pack_table(opening.table)
-        source_task = parts.source.reader_task(opening.table)
-        lake_task = parts.lake.writer_task(opening.table, opening.head, run.round_id)
-
-        def deploy(attempt: int) -> Deploy:
-            return Deploy(
-                attempt=attempt,
-                table=table,
-                source=parts.source_name,
-                source_task=source_task,
-                lake=parts.lake_name,
-                lake_task=lake_task,
-                fence_s=options.rounds.fence_s,
-                progress_s=options.progress_s,
-            )
-
-        return JobPlan(
-            round_name=str(run.round_id),
-            enumeration=opening.enumeration,
-            deploy=deploy,
-            spec=lambda launch, subtasks: self._spec(run, launch, subtasks),
-            slots=self._free_slots(run),
-            limit=options.job_attempts,
-            silence_s=options.subtask_timeout_s,
-        )
-
-    def _spec(self, run: RoundRun, launch: int, subtasks: int) -> JobSpec:
-        path = run.offer.path
-        return JobSpec(
-            round_name=str(run.round_id),
-            job_attempt=launch,
-            subtasks=subtasks,
-            title=f"lakeward: {path}, epoch {run.offer.epoch}, {subtasks} subtasks",
-            tag=f"lakeward-{path.database}-{path.table}-{run.offer.epoch}",
-            pool=str(path),
-            host=self._options.host,
-            port=self._service.port,
-            secret=self._service.secret,
-            fence_s=self._options.rounds.fence_s,
-        )
-
-    def _free_slots(self, run: RoundRun) -> int:
-        """Slots for one round: all that are free, but one is left for each other round that may come."""
-        total = self._parts.jobs.slots
-        others = [other for other in self._runs.values() if other is not run and other.job is not None]
-        used = sum(other.job.launched.subtasks for other in others if other.job and other.job.launched)
-        spare = self._options.rounds.slots - 1
-        return max(1, min(total - spare, total - used))
 
     def _settle_target(self, run: RoundRun, offsets: Mapping[TableBucket, int]) -> None:
         if self._options.once and self._service.targets.reached(run.offer.path, offsets):
