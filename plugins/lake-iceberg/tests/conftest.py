@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from importlib import import_module
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 from pyiceberg.catalog.sql import SqlCatalog
@@ -50,17 +50,23 @@ def catalog(options: IcebergOptions) -> Iterator[SqlCatalog]:
     catalog.engine.dispose()
 
 
-@pytest.fixture
-def query(catalog: SqlCatalog) -> Callable[[TablePath, str], pa.Table]:
-    """Ask DuckDB: `query(path, "id > 5")`."""
+@pytest.fixture(scope="session")
+def reader() -> Iterator[Any]:
+    """DuckDB with its Iceberg extension."""
     duckdb = pytest.importorskip("duckdb")
+    with duckdb.connect() as connection:
+        for name in ("avro", "iceberg"):
+            connection.execute(f"LOAD '{_extension(name, duckdb.__version__)}'")
+        yield connection
+
+
+@pytest.fixture
+def query(catalog: SqlCatalog, reader: Any) -> Callable[[TablePath, str], pa.Table]:  # noqa: ANN401 - DuckDB is not typed
+    """Ask DuckDB: `query(path, "id > 5")`."""
 
     def ask(path: TablePath, where: str = "true") -> pa.Table:
         location = catalog.load_table((path.database, path.table)).metadata_location
-        with duckdb.connect() as connection:
-            for name in ("avro", "iceberg"):
-                connection.execute(f"LOAD '{_extension(name, duckdb.__version__)}'")
-            return connection.execute(f"SELECT * FROM iceberg_scan('{location}') WHERE {where}").to_arrow_table()  # noqa: S608 - a test's own text
+        return reader.execute(f"SELECT * FROM iceberg_scan('{location}') WHERE {where}").to_arrow_table()  # noqa: S608 - a test's own text
 
     return ask
 

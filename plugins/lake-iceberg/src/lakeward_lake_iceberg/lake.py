@@ -4,11 +4,19 @@ from __future__ import annotations
 
 import secrets
 import uuid
+from contextlib import suppress
 from typing import TYPE_CHECKING
 
 from pyiceberg.catalog.sql import SqlCatalog
 
-from lakeward.errors import CommitConflictError, FencedError, OutcomeUnknownError, RolledBackError, TableGoneError
+from lakeward.errors import (
+    CommitConflictError,
+    FencedError,
+    OutcomeUnknownError,
+    RolledBackError,
+    StorageError,
+    TableGoneError,
+)
 from lakeward.model.results import CommitIds, CommitOutcome
 from lakeward_lake_iceberg import expire, files, pins, tables
 from lakeward_lake_iceberg.catalog import CatalogClient, Sent
@@ -105,7 +113,9 @@ class IcebergLake:
         outcome, metadata = self._client.send(table, prepared.requirements, prepared.updates)
         if outcome is Sent.CONFLICT or metadata is None:
             return CommitOutcome.CONFLICT
-        files.trim_metadata(table.metadata, metadata, self._storage(table))
+        with suppress(StorageError):
+            # It has landed whatever happens now; a metadata file that stays is found again by the next expiry.
+            files.trim_metadata(table.metadata, metadata, self._storage(table))
         return CommitOutcome.LANDED
 
     def find(self, path: TablePath, round_id: RoundId, step: int) -> int | None:

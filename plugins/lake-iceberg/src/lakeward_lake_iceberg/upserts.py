@@ -103,8 +103,9 @@ class UpsertWriter:
     def write(self, batch: SourceBatch) -> None:
         """See `lakeward.ports.LakeWriter.write`."""
         records = batch.records
-        changes = records.column(CHANGE_COLUMN)
-        records = records.filter(pc.not_equal(changes, pa.scalar(Change.UPDATE_BEFORE, pa.uint8())))
+        kept = pc.not_equal(records.column(CHANGE_COLUMN), pa.scalar(Change.UPDATE_BEFORE, pa.uint8()))
+        if kept.false_count:
+            records = records.filter(kept)
         if not records.num_rows:
             return
         self._pending.append(records)
