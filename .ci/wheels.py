@@ -1,0 +1,109 @@
+"""Install distributions of this workspace from built wheels, into the environment of the Python that runs this.
+
+    wheels.py [--lowest] NAME... [-- REQUIREMENT...]
+
+NAME is `core`, `all` or a folder of `plugins/`, perhaps with extras: `core[java]`. A wheel is built once for each
+state of its sources, whichever environment asks first, and its folder is named by that state: so the installer sees
+by the address alone whether it has it already. `--lowest` installs the oldest version that each dependency allows.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import subprocess
+import sys
+import tempfile
+import tomllib
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+ROOT = Path(__file__).resolve().parents[1]
+WHEELS = Path(os.environ.get("TOX_WORK_DIR", ROOT / ".tox")) / "wheels"
+UV = [sys.executable, "-m", "uv"]
+
+
+@dataclass(frozen=True, slots=True)
+class Wanted:
+    """One distribution of this workspace. `extras` with its brackets, or nothing."""
+
+    folder: Path
+    extras: str
+
+    @classmethod
+    def parse(cls, text: str) -> Wanted:
+        """Read NAME or NAME[EXTRA,...]."""
+        name, bracket, rest = text.partition("[")
+        folder = ROOT / "core" if name == "core" else ROOT / "plugins" / name
+        if not (folder / "pyproject.toml").is_file():
+            sys.exit(f"wheels.py: no distribution {name!r}: expected core, all or a folder of plugins")
+        return cls(folder, bracket + rest)
+
+    def requirement(self) -> str:
+        """Return what to install: name, extras and the wheel's address."""
+        return f"{self._project()['name']}{self.extras} @ {_wheel(self.folder).as_uri()}"
+
+    def dependencies(self) -> list[str]:
+        """Return what it needs from elsewhere, as direct requirements: only those are taken at their oldest."""
+        return [str(one) for one in self._project()["dependencies"] if not str(one).startswith("lakeward")]
+
+    def _project(self) -> dict[str, Any]:
+        document = tomllib.loads((self.folder / "pyproject.toml").read_text(encoding="utf-8"))
+        return dict(document["project"])
+
+
+def main(words: list[str]) -> int:
+    """Build what is missing and install it.
+
+    Args:
+        words: the command line, without the script.
+
+    Returns:
+        The installer's exit code.
+    """
+    end = words.index("--") if "--" in words else len(words)
+    names, further = words[:end], words[end + 1 :]
+    lowest = "--lowest" in names
+    wanted = [Wanted.parse(name) for name in _expand([name for name in names if name != "--lowest"])]
+    requirements = [one.requirement() for one in wanted]
+    if lowest:
+        further = ["--resolution=lowest-direct", *(need for one in wanted for need in one.dependencies()), *further]
+    return subprocess.run([*UV, "pip", "install", "--quiet", *requirements, *further], check=False).returncode
+
+
+def _expand(names: list[str]) -> list[str]:
+    """Put each distribution in the place of `all`, the core with the extras that `all` was given."""
+    plugins = sorted(path.parent.name for path in (ROOT / "plugins").glob("*/pyproject.toml"))
+    whole = []
+    for name in names:
+        base, bracket, rest = name.partition("[")
+        whole += ["core" + bracket + rest, *plugins] if base == "all" else [name]
+    return whole
+
+
+def _wheel(folder: Path) -> Path:
+    """Return the wheel of a distribution, as its sources are now."""
+    place = WHEELS / f"{folder.name}-{_state(folder)}"
+    if not place.is_dir():
+        WHEELS.mkdir(parents=True, exist_ok=True)
+        with tempfile.TemporaryDirectory(dir=WHEELS) as fresh:
+            build = [*UV, "build", "--quiet", "--wheel", "--no-create-gitignore", "--out-dir", f"{fresh}/out"]
+            subprocess.run([*build, str(folder)], check=True)
+            # Another environment may have built the same meanwhile: either will do.
+            if not place.is_dir():
+                Path(fresh, "out").rename(place)
+    return next(place.glob("*.whl"))
+
+
+def _state(folder: Path) -> str:
+    digest = hashlib.sha256()
+    sources = [path for path in folder.glob("src/**/*") if path.is_file() and "__pycache__" not in path.parts]
+    for path in sorted([folder / "pyproject.toml", folder / "README.md", *sources]):
+        data = path.read_bytes()
+        digest.update(f"{path.relative_to(folder)} {len(data)}\n".encode() + data)
+    return digest.hexdigest()[:16]
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
