@@ -246,6 +246,9 @@ class RoundDesk:
             self._fail(run, error)
             return
         run.committed = offsets
+        if not self.current(run):
+            _log.info("a round that was given up has committed after all", round=str(run.round_id))
+            return
         self._settle_target(run, offsets)
         cut = opening.enumeration.behind or run.lag_rows() != 0
         self._post(Committed(now=self._now(), table_id=run.offer.table_id, caught_up=not cut))
