@@ -92,9 +92,12 @@ def test_writes_and_deletes_side_by_side_do_not_disturb_each_other(tmp_path: Pat
 def test_writes_of_one_file_from_several_threads_leave_one_of_them_whole(tmp_path: Path) -> None:
     store = SmallFiles(str(tmp_path))
     contents = [bytes([n]) * 500_000 for n in range(4)]
-    threads = [
-        threading.Thread(target=lambda data=data: [store.write("f", data) for _ in range(5)]) for data in contents
-    ]
+
+    def work(data: bytes) -> None:
+        for _ in range(5):
+            store.write("f", data)
+
+    threads = [threading.Thread(target=work, args=(data,)) for data in contents]
     for thread in threads:
         thread.start()
     for thread in threads:
