@@ -1,0 +1,94 @@
+"""One real process of the service, and waiting with a deadline."""
+
+from __future__ import annotations
+
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import psutil
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+PATIENCE_S = 90.0
+_TURN_S = 0.05
+
+
+def until(look: Callable[[], object], what: str, patience_s: float = PATIENCE_S, turn_s: float = _TURN_S) -> None:
+    """Wait until something is true.
+
+    Args:
+        look: asked again and again.
+        what: in words, for the error.
+        patience_s: seconds.
+        turn_s: seconds between two looks.
+    """
+    deadline = time.monotonic() + patience_s
+    while not look():
+        assert time.monotonic() < deadline, f"waited {patience_s:.0f} s for: {what}"
+        time.sleep(turn_s)
+
+
+class ServiceProcess:
+    """`lakeward run ...`, its words in a file."""
+
+    def __init__(self, arguments: list[str], environment: dict[str, str], log: Path) -> None:
+        """Start it."""
+        self.log = log
+        command = [str(Path(sys.executable).with_name("lakeward")), "run", "--no-progress", *arguments]
+        with log.open("wb") as out:
+            # A session of its own: a signal to the driver reaches the driver alone, as with `docker stop`.
+            self._process = subprocess.Popen(
+                command, stdout=out, stderr=subprocess.STDOUT, env=environment, start_new_session=True
+            )
+        self._family: list[psutil.Process] = []
+
+    @property
+    def pid(self) -> int:
+        """The driver's process id."""
+        return self._process.pid
+
+    @property
+    def alive(self) -> bool:
+        """True until it ended."""
+        return self._process.poll() is None
+
+    @property
+    def stopped(self) -> bool:
+        """True while it is paused by SIGSTOP."""
+        return self.alive and psutil.Process(self.pid).status() == psutil.STATUS_STOPPED
+
+    def send(self, number: signal.Signals) -> None:
+        """Send the driver a signal."""
+        self._process.send_signal(number)
+
+    def ended(self, patience_s: float = PATIENCE_S) -> int:
+        """Wait for its end; returns the exit code (negative: killed by that signal)."""
+        until(lambda: not self.alive, f"the end of the service; it says: {self.words()}", patience_s)
+        return self._process.wait()
+
+    def end(self) -> int:
+        """Stop it as an operator does."""
+        self.send(signal.SIGTERM)
+        return self.ended()
+
+    def words(self) -> str:
+        """Return everything that it has printed."""
+        return self.log.read_text(encoding="utf-8", errors="replace")
+
+    def destroy(self) -> None:
+        """Kill whatever is left of it and of its Spark."""
+        left = [process for process in psutil.process_iter(["environ"]) if self._is_mine(process)]
+        for process in left:
+            process.kill()
+        self._process.kill()
+        self._process.wait()
+        psutil.wait_procs(left, timeout=10)
+
+    def _is_mine(self, process: psutil.Process) -> bool:
+        environ = process.info["environ"] or {}
+        return bool(environ.get("LAKEWARD_TEST_LOG") == str(self.log))

@@ -1,0 +1,226 @@
+"""A store, a warehouse, a state directory, and services on them."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections import Counter
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from lakeward.embedded.store import EmbeddedStore
+from lakeward_e2e.process import ServiceProcess, until
+from lakeward_e2e.warehouse import Warehouse
+from lakeward_faulty.points import FAULTS
+
+if TYPE_CHECKING:
+    from lakeward_e2e.tables import AnyTable
+
+_LOOK_S = 0.3
+_KIT = Path(__file__).resolve().parents[1]
+_CONFIG = """
+[service]
+name = "{service}"
+{service_keys}
+[source]
+type = "embedded-faulty"
+path = "{root}/store"
+heartbeat_timeout_s = {heartbeat_timeout_s}
+[lake]
+type = "iceberg-faulty"
+warehouse = "{root}/warehouse"
+commit_timeout_s = {commit_timeout_s}
+[lease]
+{lease_keys}
+[checkpoint]
+root = "{root}/state"
+[spark]
+master = "local[2]"
+ui = false
+{spark_keys}
+[observe]
+level = "info"
+"""
+_SERVICE = {"poll_s": 0.2, "renew_s": 0.5, "fence_s": 4, "backoff_first_s": 0.2, "stop_timeout_s": 20}
+_LEASE = {"backend": '"fluss"', "wrappers": '["faulty"]', "call_timeout_s": 5}
+_FAULTY_METADATA = "Metadata-Version: 2.1\nName: lakeward-faulty\nVersion: 0.1\n"
+_FAULTY_ENTRY_POINTS = """
+[lakeward.source]
+embedded-faulty = lakeward_faulty.source:FaultySourcePlugin
+[lakeward.lake]
+iceberg-faulty = lakeward_faulty.lake:FaultyLakePlugin
+[lakeward.lease]
+faulty = lakeward_faulty.lease:FaultyLeases
+[lakeward.lease_wrapper]
+faulty = lakeward_faulty.lease:FaultyLeaseWrapper
+"""
+
+
+class World:
+    """Everything under one directory. Each service process is destroyed with it."""
+
+    def __init__(self, root: Path) -> None:
+        """Make an empty store and install the faulty plugins beside it."""
+        self.root = root
+        self.faults = root / "faults"
+        for name in ("once", "always", "fired", "go"):
+            (self.faults / name).mkdir(parents=True)
+        self.store = EmbeddedStore.create(root / "store")
+        self.warehouse = Warehouse(root / "warehouse")
+        self.processes: list[ServiceProcess] = []
+        self.python_path = [self._install(), str(_KIT)]
+
+    # --- services -------------------------------------------------------------------------------------------
+
+    def configure(self, service: str = "tier", **sections: Any) -> Path:
+        """Write a configuration.
+
+        Args:
+            service: the service's name.
+            **sections: `service_keys`, `lease_keys`, `spark_keys`: TOML keys over the defaults;
+                `heartbeat_timeout_s`, `commit_timeout_s`.
+        """
+        timeouts = {"heartbeat_timeout_s": 12, "commit_timeout_s": 4}
+        timeouts |= {key: sections[key] for key in timeouts if key in sections}
+        keys = {
+            "service_keys": _SERVICE | sections.get("service_keys", {}),
+            "lease_keys": _LEASE | sections.get("lease_keys", {}),
+            "spark_keys": sections.get("spark_keys", {}),
+        }
+        lines = {name: "\n".join(f"{key} = {value}" for key, value in some.items()) for name, some in keys.items()}
+        file = self.root / f"{service}.toml"
+        file.write_text(_CONFIG.format(service=service, root=self.root, **timeouts, **lines), encoding="utf-8")
+        self.store.set_option("tiering-timeout-s", str(timeouts["heartbeat_timeout_s"]))
+        return file
+
+    def start(self, config: Path, *arguments: str, **environment: str) -> ServiceProcess:
+        """Start a service and return at once."""
+        log = self.root / f"log-{len(self.processes)}.txt"
+        known = {key: text for key, text in os.environ.items() if not key.startswith(("LAKEWARD_", "PYTEST", "COV"))}
+        added = {FAULTS: str(self.faults), "LAKEWARD_TEST_LOG": str(log), "PYTHONPATH": os.pathsep.join(self.python_path)}
+        process = ServiceProcess(["--config", str(config), *arguments], known | added | environment, log)
+        self.processes.append(process)
+        return process
+
+    def serve(self, config: Path) -> ServiceProcess:
+        """Return the service that runs already, else start one."""
+        living = [process for process in self.processes if process.alive]
+        return living[-1] if living else self.start(config)
+
+    def run_once(self, config: Path, expected: int = 0) -> ServiceProcess:
+        """Run a service with `--once` to its end."""
+        process = self.start(config, "--once")
+        code = process.ended()
+        assert code == expected, f"exit code {code}, expected {expected}: {process.words()}"
+        return process
+
+    def destroy(self) -> None:
+        """End everything."""
+        for process in self.processes:
+            process.destroy()
+        self.store.close()
+
+    # --- faults ---------------------------------------------------------------------------------------------
+
+    def arm(self, point: str, action: str, *, always: bool = False) -> None:
+        """Let something happen at a point; see `lakeward_faulty.points`."""
+        draft = self.faults / f"{point}.draft"
+        draft.write_text(action, encoding="utf-8")
+        draft.rename(self.faults / ("always" if always else "once") / point)
+
+    def disarm(self, point: str) -> None:
+        """Take back what was armed with `always`."""
+        (self.faults / "always" / point).unlink()
+
+    def fired(self, point: str) -> bool:
+        """Say whether something armed was taken."""
+        return (self.faults / "fired" / point).exists()
+
+    def wait_for(self, point: str) -> None:
+        """Wait until something armed was taken."""
+        until(lambda: self.fired(point), f"{point} to be reached; {self._words()}")
+
+    def let_go(self, point: str) -> None:
+        """Let a process that waits at a point go on."""
+        (self.faults / "go" / point).touch()
+
+    # --- what came of it ------------------------------------------------------------------------------------
+
+    def status(self, service: str = "tier") -> dict[str, Any]:
+        """Read the status file; the tables by their names."""
+        file = self.root / "state" / service / "status.json"
+        if not file.exists():
+            return {"tables": []}
+        document: dict[str, Any] = json.loads(file.read_text(encoding="utf-8"))
+        return document
+
+    def table_status(self, table: AnyTable, service: str = "tier") -> dict[str, Any]:
+        """Return one table's part of the status file, empty where it has none."""
+        lines = [line for line in self._tables(service) if line["path"] == str(table.path)]
+        return lines[0] if lines else {}
+
+    def same(self, *tables: AnyTable) -> bool:
+        """Say whether the lake holds exactly what the source holds."""
+        return all(self.warehouse.rows(table) == table.rows() for table in tables)
+
+    def until_same(self, *tables: AnyTable) -> None:
+        """Wait until the lake holds exactly what the source holds."""
+        for table in tables:
+            try:
+                until(partial(self.same, table), f"{table.path} to be right", turn_s=_LOOK_S)
+            except AssertionError as error:
+                message = f"{error}; {self._difference(table)}; {self._words()}"
+                raise AssertionError(message) from error
+
+    def until_clean(self, *tables: AnyTable) -> None:
+        """Wait until no file is without an owner, no lease held and no journal left."""
+        for table in tables:
+            self._until_none(partial(self.warehouse.orphans, table.path), f"orphans of {table.path}")
+        self._until_none(lambda: [lease for lease in self.store.leases() if lease.held], "leases held")
+        self._until_none(self.journals, "journals")
+
+    def journals(self) -> list[str]:
+        """Return all round journals on disk."""
+        return sorted(str(file) for file in (self.root / "state").rglob("journal"))
+
+    def assert_clean(self, *tables: AnyTable) -> None:
+        """As `until_clean`, now: the service has ended."""
+        for table in tables:
+            assert self.warehouse.orphans(table.path) == set()
+        assert [lease for lease in self.store.leases() if lease.held] == []
+        assert self.journals() == []
+
+    def _until_none(self, look: Any, what: str) -> None:  # noqa: ANN401 - a callable that gives a collection
+        found: list[Any] = []
+
+        def none() -> bool:
+            found[:] = list(look())
+            return not found
+
+        try:
+            until(none, f"no {what}", 40.0, _LOOK_S)
+        except AssertionError as error:
+            message = f"{what}: {found}; {self._words()}"
+            raise AssertionError(message) from error
+
+    def _difference(self, table: AnyTable) -> str:
+        found, wanted = Counter(self.warehouse.rows(table)), Counter(table.rows())
+        lost, more = wanted - found, found - wanted
+        return f"{lost.total()} rows lost: {list(lost)[:3]}, {more.total()} too many: {list(more)[:3]}"
+
+    def _tables(self, service: str) -> list[dict[str, Any]]:
+        document = self.status(service)
+        report = document.get("report", document)
+        return list(report["tables"])
+
+    def _words(self) -> str:
+        return "\n".join(f"--- {process.log.name}: {process.words()}" for process in self.processes[-2:])
+
+    def _install(self) -> str:
+        folder = self.root / "site"
+        metadata = folder / "lakeward_faulty-0.1.dist-info"
+        metadata.mkdir(parents=True)
+        (metadata / "METADATA").write_text(_FAULTY_METADATA, encoding="utf-8")
+        (metadata / "entry_points.txt").write_text(_FAULTY_ENTRY_POINTS, encoding="utf-8")
+        return str(folder)

@@ -1,0 +1,123 @@
+"""The Iceberg lake, with points around the very send of a commit, and in the writers."""
+
+from __future__ import annotations
+
+import threading
+import time
+from typing import TYPE_CHECKING, Any
+
+from lakeward_faulty.points import ArmedError, reached
+from lakeward_lake_iceberg.options import IcebergOptions
+from lakeward_lake_iceberg.plugin import IcebergLakePlugin
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from lakeward.model.identity import Incarnation
+    from lakeward.model.results import CommitOutcome, CommitRequest, LakeFile, LakeHead
+    from lakeward.model.splits import Split
+    from lakeward.model.tables import TablePath, TableSpec
+    from lakeward.ports import Clock, LakeWriter, SourceBatch
+
+_WRITTEN = 3
+"""Batches of a split after which it counts as in the middle of writing."""
+_LATE_S = 1.0
+
+
+class FaultyLake:
+    """Hands everything to the Iceberg lake; its catalog may lose answers."""
+
+    def __init__(self, inner: Any) -> None:  # noqa: ANN401 - IcebergLake, imported on the driver alone
+        self._inner = inner
+        catalog = inner._client.catalog
+        catalog.commit_table = _lossy(catalog.commit_table)
+
+    def __getattr__(self, name: str) -> Any:  # noqa: ANN401 - whatever the port has
+        return getattr(self._inner, name)
+
+    def stamp(self, path: TablePath, incarnation: Incarnation) -> LakeHead:
+        head: LakeHead = self._inner.stamp(path, incarnation)
+        reached(f"after-stamp.{path.table}")
+        return head
+
+    def commit(self, request: CommitRequest) -> CommitOutcome:
+        reached(f"before-lake-commit.{request.path.table}")
+        outcome: CommitOutcome = self._inner.commit(request)
+        reached(f"after-lake-commit.{request.path.table}")
+        return outcome
+
+
+def _lossy(send: Callable[..., Any]) -> Callable[..., Any]:
+    """Stand between the fence check and the catalog: `send.<table>` is reached with a data commit only."""
+
+    def commit_table(table: Any, requirements: Any, updates: Any) -> Any:  # noqa: ANN401 - pyiceberg's own
+        summaries = [update.snapshot.summary for update in updates if hasattr(update, "snapshot")]
+        if not any("fluss-offsets" in summary.additional_properties for summary in summaries):
+            return send(table, requirements, updates)
+        match reached(f"send.{table.name()[-1]}"):
+            case "lose-request":
+                message = "the connection broke before the request was sent"
+                raise ArmedError(message)
+            case "lose-answer":
+                send(table, requirements, updates)
+                message = "the connection broke before the answer came"
+                raise ArmedError(message)
+            case "deliver-late":
+                threading.Thread(target=_send_late, args=(send, table, requirements, updates), daemon=True).start()
+                message = "the connection broke, the request is still on its way"
+                raise ArmedError(message)
+            case _:
+                return send(table, requirements, updates)
+
+    return commit_table
+
+
+def _send_late(send: Callable[..., Any], table: Any, requirements: Any, updates: Any) -> None:  # noqa: ANN401
+    time.sleep(_LATE_S)
+    try:
+        send(table, requirements, updates)
+    except Exception as refused:  # noqa: BLE001 - said to the test, whatever it is
+        reached(f"late-refused.{table.name()[-1]}")
+        del refused
+    else:
+        reached(f"late-landed.{table.name()[-1]}")
+
+
+class FaultyWriter:
+    """Hands everything to a writer of the Iceberg lake."""
+
+    def __init__(self, inner: LakeWriter, table: TableSpec) -> None:
+        self._inner = inner
+        self._at = table.path.table
+        self._written = 0
+
+    def write(self, batch: SourceBatch) -> None:
+        self._inner.write(batch)
+        self._written += 1
+        reached(f"each-write.{self._at}")
+        if self._written == _WRITTEN:
+            reached(f"writing.{self._at}")
+
+    def close(self) -> tuple[LakeFile, ...]:
+        files = self._inner.close()
+        reached(f"after-close.{self._at}")
+        return files
+
+    def abort(self) -> None:
+        self._inner.abort()
+
+    @property
+    def timings_s(self) -> dict[str, float]:
+        return self._inner.timings_s
+
+
+class FaultyLakePlugin:
+    """The lake `iceberg-faulty`."""
+
+    options = IcebergOptions
+
+    def open(self, options: IcebergOptions, clock: Clock) -> FaultyLake:
+        return FaultyLake(IcebergLakePlugin().open(options, clock))
+
+    def writer(self, task: bytes, table: TableSpec, split: Split, attempt: int) -> FaultyWriter:
+        return FaultyWriter(IcebergLakePlugin().writer(task, table, split, attempt), table)
