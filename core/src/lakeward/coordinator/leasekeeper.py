@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Protocol
 import structlog
 
 from lakeward.coordinator.calls import call
-from lakeward.errors import LakewardError, OutcomeUnknownError
+from lakeward.errors import LakewardError, LeaseError, OutcomeUnknownError
 from lakeward.machines.leases import (
     Acquired,
     CallAcquire,
@@ -188,7 +188,8 @@ class LeaseKeeper:
     async def _call(self, command: _Call) -> None:
         try:
             event = await self._answer(command)
-        except OutcomeUnknownError as error:
+        except (OutcomeUnknownError, LeaseError) as error:
+            # A backend that raised something of its own, or answered nonsense, may have done its work all the same.
             self._complain(command, str(error))
             event = CallUnknown(now=self._clock.now(), call=command.call, reason=str(error))
         except Exception as error:  # noqa: BLE001 - whatever a backend raises fails this call alone, by name

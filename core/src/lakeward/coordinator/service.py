@@ -219,22 +219,26 @@ class Service:
 
     async def _start(self) -> None:
         state = await call(self.parts.state.load, what="read the service's state")
-        await restore_lease(self.keeper, state, self.parts.backend.name, self.now())
+        # The tables first: from our first write on, the last start's state is gone.
         offers = await resume(self.parts, state, self.options.heartbeat_timeout_s)
-        await self._persist()
         if self.options.once:
-            look = lambda: self.targets.look(self.parts.source, self.parts.lake, self.options.included)  # noqa: E731
-            await call(look, what="look at the end offsets")
-            paths = self.targets.paths
-            if paths:
-                await call(lambda: self.parts.source.make_due(paths), what="make tables due")
-            self.post(Targets(now=self.now(), paths=paths))
+            await self._set_targets()
         if offers:
             self.post(Resumed(now=self.now(), offers=offers))
+        await restore_lease(self.keeper, state, self.parts.backend.name, self.now())
+        await self._persist()
         kept = {offer.table_id for offer in offers}
         stray = frozenset(bucket for bucket in self.keeper.books.held if bucket.table_id not in kept)
         if stray:
             self.keeper.step(Unprotect(now=self.now(), buckets=stray))
+
+    async def _set_targets(self) -> None:
+        look = partial(self.targets.look, self.parts.source, self.parts.lake, self.options.included)
+        await call(look, what="look at the end offsets")
+        paths = self.targets.paths
+        if paths:
+            await call(lambda: self.parts.source.make_due(paths), what="make tables due")
+        self.post(Targets(now=self.now(), paths=paths))
 
     async def _turns(self) -> None:
         last = self.now()
