@@ -1,0 +1,104 @@
+"""What a restarted service does with what its killed predecessor left; the predecessor wakes up as a zombie."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from contextlib import suppress
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+import pytest
+
+if TYPE_CHECKING:
+    from lakeward.coordinator.service import Service
+    from lakeward.model.results import CommitRequest
+    from lakeward.testing.service_world import World
+
+
+@dataclass
+class Trap:
+    """Holds the first commit between its fence check and its swap, until it is let go."""
+
+    sprung: threading.Event = field(default_factory=threading.Event)
+    released: threading.Event = field(default_factory=threading.Event)
+    gone: threading.Event = field(default_factory=threading.Event)
+
+    def __call__(self, request: CommitRequest) -> None:
+        if not self.sprung.is_set():
+            self.sprung.set()
+            self.released.wait(60)
+            self.gone.set()
+
+
+async def _die_when(trap: Trap, service: Service) -> None:
+    serving = asyncio.create_task(service.serve())
+    async with asyncio.timeout(30):
+        while not trap.sprung.is_set():  # noqa: ASYNC110 - set by another thread
+            await asyncio.sleep(0.02)
+    serving.cancel()
+    with suppress(asyncio.CancelledError):
+        await serving
+
+
+@pytest.fixture
+def trap(world: World) -> Trap:
+    trap = Trap()
+    world.lake.before_commit = trap
+    return trap
+
+
+def numbers(world: World, name: str) -> list[int]:
+    path = next(spec.path for spec in world.store.tables() if spec.path.table == name)
+    return sorted(row["id"] for row in world.lake.read(path, key="id"))
+
+
+def test_a_restart_goes_on_at_once_under_the_old_epoch(world: World, trap: Trap) -> None:
+    log = world.table("log")
+    world.load(log, 0, 100)
+    asyncio.run(_die_when(trap, world.service()))
+    assert world.once().failed == ()
+    assert numbers(world, "log") == list(range(100))
+    assert "/1-1-" in str([report.round_name for _, report in world.rounds if report.outcome == "committed"])
+    trap.released.set()
+
+
+def test_a_zombie_that_wakes_up_after_its_successor_committed_changes_nothing(world: World, trap: Trap) -> None:
+    log = world.table("log")
+    world.load(log, 0, 100)
+    asyncio.run(_die_when(trap, world.service()))
+    world.once()
+    before = world.lake.head(log)
+    trap.released.set()
+    assert trap.gone.wait(10)
+    assert world.lake.head(log) == before
+    assert sorted(row["id"] for row in world.lake.read(log)) == list(range(100))
+
+
+def test_files_of_the_killed_round_are_deleted(world: World, trap: Trap) -> None:
+    log = world.table("log")
+    world.load(log, 0, 100)
+    asyncio.run(_die_when(trap, world.service()))
+    left = world.lake.files_on_disk(log)
+    assert left
+    world.once()
+    assert not left & world.lake.files_on_disk(log)
+    assert world.lake.files_on_disk(log) == world.lake.referenced(log, world.lake.files_on_disk(log))
+    trap.released.set()
+
+
+def test_snapshots_are_taken_over_under_a_new_id_and_the_old_id_is_dropped(world: World, trap: Trap) -> None:
+    keyed = world.table("keyed", key=True)
+    world.load(keyed, 0, 100)
+    world.store.snapshot(keyed)
+    asyncio.run(_die_when(trap, world.service()))
+    (old,) = world.store.leases()
+    world.backend.calls.clear()
+    world.once()
+    assert ("drop", old.lease_id) in world.backend.calls
+    acquired = next(lease_id for hook, lease_id in world.backend.calls if hook == "acquire")
+    assert acquired != old.lease_id
+    assert world.backend.calls.index(("acquire", acquired)) < world.backend.calls.index(("drop", old.lease_id))
+    assert list(world.store.leases()) == []
+    assert numbers(world, "keyed") == list(range(100))
+    trap.released.set()
