@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import socket
 import threading
 from dataclasses import replace
 from typing import TYPE_CHECKING
@@ -11,7 +12,7 @@ import pytest
 
 from lakeward.embedded.source import EmbeddedSource
 from lakeward.embedded.store import EmbeddedStore
-from lakeward.errors import LakewardError, OutcomeUnknownError, SourceError
+from lakeward.errors import ConfigError, LakewardError, OutcomeUnknownError, SourceError
 from lakeward.model.settings import TableSettings
 from lakeward.model.tables import TablePath
 
@@ -301,3 +302,28 @@ def test_the_report_says_what_became_of_each_table(world: World) -> None:
     world.once()
     (table,) = world.reports[-1].tables
     assert (table.path, table.rounds, table.rows, table.lag_rows) == (str(TablePath("t", "log")), 1, 10, 0)
+
+
+def test_a_port_in_use_is_named(world: World) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+        with pytest.raises(ConfigError, match=rf"service.port: .*127.0.0.1:{port}"):
+            world.once(port=port)
+
+
+def test_a_freshness_of_ours_replaces_the_sources(world: World) -> None:
+    log = world.table("log")
+    world.load(log, 0, 10)
+    world.rules = lambda _: replace(TableSettings(), freshness_s=77.0)
+    service = world.service()
+    seen: list[float] = []
+    world.lake.before_commit = lambda _: seen.extend(s.offer.freshness_s for s in service.rounds.in_hand)
+
+    async def run() -> None:
+        serving = asyncio.create_task(service.serve())
+        await until(lambda: seen)
+        service.stop()
+        await serving
+
+    asyncio.run(run())
+    assert seen == [77.0]

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Protocol
 
 import structlog
 
-from lakeward.errors import ProtocolError
+from lakeward.errors import ConfigError, ProtocolError
 from lakeward.machines.channel import Channel, ChannelKey
 from lakeward.machines.frames import NONCE, decode, encode, frame, length_of, proof, proves
 from lakeward.model.events import AnyEvent, Cancel, Envelope, Register
@@ -77,8 +77,14 @@ class SubtaskServer:
 
         Returns:
             The port.
+
+        Raises:
+            ConfigError: the address cannot be bound, for instance because the port is in use.
         """
-        self._server = await asyncio.start_server(self._serve, host, port)
+        try:
+            self._server = await asyncio.start_server(self._serve, host, port)
+        except OSError as error:
+            raise ConfigError("service.port", "a free port", f"{host}:{port}", error.strerror or str(error)) from error
         return int(self._server.sockets[0].getsockname()[1])
 
     async def close(self) -> None:

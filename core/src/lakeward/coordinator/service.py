@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 import secrets
 from collections import deque
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import TYPE_CHECKING
 
@@ -58,7 +58,7 @@ if TYPE_CHECKING:
     from lakeward.coordinator.parts import Parts, ServiceOptions
     from lakeward.model.leases import Failover
     from lakeward.model.tables import KvSnapshot, TableBucket, TablePath
-    from lakeward.model.tiering import Beat
+    from lakeward.model.tiering import Beat, Offer
 
 _TURN_S = 0.25
 """Longest sleep of the loop: silence of subtasks, pauses asked and reports are looked at in between."""
@@ -324,9 +324,15 @@ class Service:
         if self._coordinator_epoch not in (None, answer.coordinator_epoch):
             self.keeper.step(CoordinatorChanged(now=self.now()))
         self._coordinator_epoch = answer.coordinator_epoch
+        if answer.offer is not None:
+            answer = replace(answer, offer=self._with_our_freshness(answer.offer))
         self.post(BeatAnswered(now=self.now(), beat=beat, answer=answer))
         if beat.renewed or answer.offer is not None:
             await self._persist_quietly()
+
+    def _with_our_freshness(self, offer: Offer) -> Offer:
+        promised = self.options.rules(offer.path).freshness_s
+        return offer if promised is None else replace(offer, freshness_s=promised)
 
     async def _persist(self) -> None:
         if self._superseded:
