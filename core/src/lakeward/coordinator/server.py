@@ -84,7 +84,8 @@ class SubtaskServer:
         try:
             self._server = await asyncio.start_server(self._serve, host, port)
         except OSError as error:
-            raise ConfigError("service.port", "a free port", f"{host}:{port}", error.strerror or str(error)) from error
+            key = "service.port"
+            raise ConfigError(key, "a free port", f"{host}:{port}", error.strerror or str(error)) from error
         return int(self._server.sockets[0].getsockname()[1])
 
     async def close(self) -> None:
