@@ -16,10 +16,10 @@ from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
-from running_service import RunningService, running
 
 from lakeward.embedded.store import EmbeddedStore
 from lakeward.model.tables import TablePath
+from running_service import RunningService, running
 
 STEP = 500_000
 WIDTHS = {"narrow": 1, "wide": 19}

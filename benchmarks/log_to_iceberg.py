@@ -22,10 +22,10 @@ from pathlib import Path
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
-from running_service import RunningService, running
 
 from lakeward.embedded.store import EmbeddedStore
 from lakeward.model.tables import TablePath
+from running_service import RunningService, running
 
 BUCKETS = 4
 STEP = 250_000
@@ -151,14 +151,13 @@ def bench(directory: Path, options: argparse.Namespace) -> None:
             if options.spark:
                 sparks.append(by_spark(service, parquet, directory / "spark-out"))
                 print(f"spark df.write: {sparks[-1]:.2f} s", flush=True)
+    ratio = statistics.median(plain_s / ours_s for plain_s, ours_s in zip(theirs, ours, strict=True))
     print(f"rows {options.rows:,}, zstd {options.level}; seconds, median of {options.runs}:")
     print(f"  two pyarrow processes {statistics.median(theirs):.2f}, service {statistics.median(ours):.2f}")
-    print(f"  rate of the service / rate of pyarrow: {statistics.median(t / o for t, o in zip(theirs, ours)):.2f}")
+    print(f"  rate of the service / rate of pyarrow: {ratio:.2f}")
     if sparks:
-        print(
-            f"  spark {statistics.median(sparks):.2f}; service / spark: "
-            f"{statistics.median(s / o for s, o in zip(sparks, ours)):.1f}"
-        )
+        ratio = statistics.median(spark_s / ours_s for spark_s, ours_s in zip(sparks, ours, strict=True))
+        print(f"  spark {statistics.median(sparks):.2f}; rate of the service / rate of spark: {ratio:.1f}")
     workers = resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss // 1024
     print(
         f"  peak memory, MiB: driver {resource.getrusage(resource.RUSAGE_SELF).ru_maxrss // 1024}, children {workers}"

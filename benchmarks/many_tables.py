@@ -12,10 +12,10 @@ import time
 from pathlib import Path
 
 import pyarrow as pa
-from running_service import running
 
 from lakeward.embedded.store import EmbeddedStore
 from lakeward.model.tables import TablePath
+from running_service import running
 
 ROWS = 1000
 

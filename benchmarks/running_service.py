@@ -55,7 +55,7 @@ class RunningService:
         loaded = load_config(file, {})
         self.container = containers.build(loaded)
         self.rounds: SimpleQueue[tuple[str, RoundReport]] = SimpleQueue()
-        options = containers._options(self.container, loaded, None, once=False, final=False)
+        options = containers._options(self.container, loaded, None, once=False, final=False)  # noqa: SLF001 - as `serve` does
         options = replace(options, on_round=lambda table, report: self.rounds.put((table, report)))
         self.service = Service(self.container.parts(), options)
         self.loop = asyncio.new_event_loop()
