@@ -1,0 +1,108 @@
+"""The tiering queue of tables in mirror mode: our own, for the source is told nothing of them. Pure.
+
+It answers heartbeats as a source's queue does (facts: Fluss 4.1, 4.2), so that the machine `rounds` needs to know no
+difference: a table is due when its freshness is over, failed ones are due at once, a table that is gone is refused.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+from lakeward.model.tiering import Beat, BeatAnswer, Claim, Offer, Refusal
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Mapping
+
+    from lakeward.model.tables import TablePath
+
+
+@dataclass(frozen=True, slots=True)
+class _Entry:
+    offer: Offer
+    due: float
+    taken: bool = False
+
+
+class MirrorQueue:
+    """The queue of one service. Epochs are counted here and mean nothing to anybody else."""
+
+    def __init__(self, coordinator_epoch: int = 0) -> None:
+        """Start without tables.
+
+        Args:
+            coordinator_epoch: what answers carry.
+        """
+        self._coordinator_epoch = coordinator_epoch
+        self._entries: dict[int, _Entry] = {}
+
+    @property
+    def table_ids(self) -> frozenset[int]:
+        """The tables that this queue knows."""
+        return frozenset(self._entries)
+
+    def update(self, now: float, tables: Mapping[int, tuple[TablePath, float]]) -> None:
+        """Take the tables as they are now: new ones are due at once, those that are gone are forgotten.
+
+        Args:
+            now: seconds on the holder's clock.
+            tables: table id to its path and promised freshness in seconds.
+        """
+        known = self._entries
+        self._entries = {}
+        for table_id, (path, freshness_s) in tables.items():
+            entry = known.get(table_id) or _Entry(Offer(path, table_id, 0, self._coordinator_epoch, freshness_s), now)
+            self._entries[table_id] = replace(entry, offer=replace(entry.offer, freshness_s=freshness_s))
+
+    def make_due(self, now: float, paths: Collection[TablePath]) -> None:
+        """Hand these out at the next request; what is in hand stays as it is."""
+        for table_id, entry in self._entries.items():
+            if entry.offer.path in paths and not entry.taken:
+                self._entries[table_id] = replace(entry, due=min(entry.due, now))
+
+    def beat(self, now: float, beat: Beat) -> BeatAnswer:
+        """Answer a heartbeat: failed, renewed, finished, request, in this order.
+
+        Args:
+            now: seconds on the holder's clock.
+            beat: claims of tables of this queue only.
+
+        Returns:
+            As a source would.
+        """
+        refused: dict[int, Refusal] = {}
+        for claim in beat.failed:
+            self._settle(claim, now, refused)
+        for claim in beat.renewed:
+            self._check(claim, refused)
+        for claim in beat.finished:
+            forced = claim.table_id in beat.forced
+            self._settle(claim, now if forced else None, refused, now)
+        return BeatAnswer(self._coordinator_epoch, self._next(now) if beat.request else None, refused)
+
+    def _settle(self, claim: Claim, due: float | None, refused: dict[int, Refusal], now: float = 0.0) -> None:
+        if self._check(claim, refused):
+            entry = self._entries[claim.table_id]
+            later = now + entry.offer.freshness_s if due is None else due
+            self._entries[claim.table_id] = replace(entry, due=later, taken=False)
+
+    def _check(self, claim: Claim, refused: dict[int, Refusal]) -> bool:
+        entry = self._entries.get(claim.table_id)
+        if entry is None:
+            refused[claim.table_id] = Refusal.GONE
+        elif not entry.taken:
+            refused[claim.table_id] = Refusal.NOT_TIERING
+        elif entry.offer.epoch != claim.epoch:
+            refused[claim.table_id] = Refusal.FENCED
+        else:
+            return True
+        return False
+
+    def _next(self, now: float) -> Offer | None:
+        due = [entry for entry in self._entries.values() if not entry.taken and entry.due <= now]
+        if not due:
+            return None
+        first = min(due, key=lambda entry: (entry.due, entry.offer.table_id))
+        offer = replace(first.offer, epoch=first.offer.epoch + 1)
+        self._entries[offer.table_id] = replace(first, offer=offer, taken=True)
+        return offer
