@@ -21,6 +21,8 @@ from lakeward.checkpoint.service_state import ServiceStateStore
 from lakeward.checkpoint.store import SmallFiles
 from lakeward.clock import SystemClock
 from lakeward.config.tables import table_rules
+from lakeward.coordinator.calls import call
+from lakeward.coordinator.mirror import MIRROR, MirroringSource
 from lakeward.coordinator.parts import Parts, ServiceOptions
 from lakeward.coordinator.service import Service, ServiceEnd
 from lakeward.coordinator.statekeeper import StateKeeper
@@ -40,7 +42,7 @@ from lakeward.spark.session import SparkHandle, start_session
 from lakeward.subtask.entry import run_subtask
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
 
     from lakeward.config.loader import Loaded
     from lakeward.hooks.plugins import LakePlugin, SourcePlugin
@@ -49,6 +51,7 @@ if TYPE_CHECKING:
     from lakeward.ports import Clock, Lake, Source
 
 Check = tuple[str, bool, str]
+_LOOK_EVERY_S = 0.5
 
 
 def _service_name(settings: Settings) -> str:
@@ -60,12 +63,25 @@ def _incarnation(service: str, clock: Clock) -> Incarnation:
     return Incarnation(service, clock.wall_ms(), secrets.token_hex(8))
 
 
-def _source(name: str, options: Any, clock: Clock) -> Iterator[Source]:  # noqa: ANN401 - the plugin's own options
-    source = cast("SourcePlugin", load(SOURCE_GROUP, name)).open(options, clock)
+def _source(name: str, loaded: Loaded, clock: Clock) -> Iterator[Source]:
+    source = cast("SourcePlugin", load(SOURCE_GROUP, name)).open(loaded.source_options, clock)
     try:
-        yield source
+        yield with_mirrors(source, loaded, clock)
     finally:
         source.close()
+
+
+def with_mirrors(source: Source, loaded: Loaded, clock: Clock) -> Source:
+    """Put our own queue before a source, where any table is configured to be mirrored.
+
+    Args:
+        source: the source, as its plugin opened it.
+        loaded: the configuration.
+        clock: the service's clock.
+    """
+    if all(rules.mode != MIRROR for rules in loaded.settings.tables.values()):
+        return source
+    return MirroringSource(source, lambda path: table_rules(loaded, path).settings, clock)
 
 
 def _lake(name: str, options: Any, clock: Clock) -> Iterator[Lake]:  # noqa: ANN401 - the plugin's own options
@@ -134,7 +150,7 @@ def build(loaded: Loaded) -> Container:
     container = Container(loaded=loaded)
     container.source.set_providers(
         **{
-            plugin.name: providers.Resource(_source, plugin.name, loaded.source_options, container.clock)
+            plugin.name: providers.Resource(_source, plugin.name, loaded, container.clock)
             for plugin in installed(SOURCE_GROUP)
         }
     )
@@ -188,7 +204,7 @@ def _look(what: str, look: Any) -> Check:  # noqa: ANN401 - a callable that give
         return what, False, f"[{error.code}] {error}"
 
 
-def serve(loaded: Loaded, *, once: bool, final: bool, progress: bool) -> int:
+def serve(loaded: Loaded, *, once: bool, final: bool, progress: bool, until: Callable[[], bool] | None = None) -> int:
     """Run the service of a configuration until it is stopped.
 
     Args:
@@ -196,19 +212,20 @@ def serve(loaded: Loaded, *, once: bool, final: bool, progress: bool) -> int:
         once: end when each table stands at the end offsets seen at the start.
         final: drop the lease at the end.
         progress: show progress on standard output.
+        until: asked about twice a second, on a thread of its own; the service stops once it says yes. None = never.
 
     Returns:
         The exit code: 0 done, 1 where a table of `once` fell short or a later start took over.
 
     Raises:
-        LakewardError: it could not start.
+        LakewardError: it could not start, or `until` raised it.
     """
     container = build(loaded)
     console = Console(soft_wrap=True)
     shown = Progress(console) if progress else None
     try:
         service = Service(container.parts(), _options(container, loaded, shown, once=once, final=final))
-        end = asyncio.run(_serve(service))
+        end = asyncio.run(_serve(service, until))
     finally:
         if shown is not None:
             shown.close()
@@ -216,7 +233,7 @@ def serve(loaded: Loaded, *, once: bool, final: bool, progress: bool) -> int:
     return _say_end(Console(stderr=True, soft_wrap=True), end)
 
 
-async def _serve(service: Service) -> ServiceEnd:
+async def _serve(service: Service, until: Callable[[], bool] | None) -> ServiceEnd:
     loop = asyncio.get_running_loop()
     asked = 0
 
@@ -229,7 +246,25 @@ async def _serve(service: Service) -> ServiceEnd:
 
     for number in (signal.SIGINT, signal.SIGTERM):
         loop.add_signal_handler(number, on_signal, number)
-    return await service.serve()
+    watching = None if until is None else loop.create_task(_stop_when(service, until))
+    try:
+        end = await service.serve()
+    finally:
+        if watching is not None and not watching.done():
+            watching.cancel()
+    if watching is not None and watching.done():
+        watching.result()
+    return end
+
+
+async def _stop_when(service: Service, until: Callable[[], bool]) -> None:
+    """Stop the service once `until` says yes, or fails: then what it raised is the service's error."""
+    try:
+        while not await call(until, what="look whether the service may end"):  # noqa: ASYNC110 - other processes decide
+            await asyncio.sleep(_LOOK_EVERY_S)
+    finally:
+        if service.state_word != "stopped":
+            service.stop()
 
 
 def _options(

@@ -80,6 +80,10 @@ class Source(Protocol):
         """
         ...
 
+    def all_tables(self) -> Sequence[TableSpec]:
+        """Return every table, lake-enabled or not: any of them may be mirrored. Raises as `tables`."""
+        ...
+
     def table(self, path: TablePath) -> TableSpec:
         """Return one table as it is now.
 

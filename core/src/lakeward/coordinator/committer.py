@@ -141,5 +141,6 @@ class Committer:
             base_commit=work.opening.base_commit,
             files=work.files,
             offsets=work.offsets,
-            properties={"fluss-offsets": prepared, "commit-user": COMMIT_USER},
+            # A mirrored table is no business of upstream's readers: its commits bear neither name.
+            properties={"fluss-offsets": prepared, "commit-user": COMMIT_USER} if prepared else {},
         )

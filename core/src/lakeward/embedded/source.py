@@ -49,6 +49,10 @@ class EmbeddedSource:
         """See Protocol."""
         return tuple(spec for spec in self.store.tables() if table_options(spec.properties).lake_enabled)
 
+    def all_tables(self) -> Sequence[TableSpec]:
+        """See Protocol."""
+        return tuple(self.store.tables())
+
     def table(self, path: TablePath) -> TableSpec:
         """See Protocol."""
         return self.store.table(path)

@@ -104,7 +104,11 @@ class TableSettings:
     """`[tables."db.*"]`: rules for the tables whose name matches; the most specific pattern wins, key by key."""
 
     include: bool = _key(default=True, description="Tier these tables.")
-    mode: str = _key("tier", "`tier`: the source knows. (`mirror` comes with the Fluss source.)", allowed=("tier",))
+    mode: str = _key(
+        "tier",
+        "`tier`: the source knows, its clients read table and lake as one. `mirror`: a lake table of our own.",
+        allowed=("tier", "mirror"),
+    )
     exchange: str = _key("none", "How records get from readers to writers.", allowed=("none",))
     freshness_s: float | None = _key(None, "Promised freshness in seconds; unset: the source's own.", above=0)
     cut_rows: int = _key(

@@ -1,0 +1,74 @@
+"""Mirror mode: any table reaches a lake table of our own, and the source is told nothing."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from lakeward.coordinator.mirror import MirroringSource
+from lakeward.embedded.source import EmbeddedSource
+from lakeward.embedded.store import EmbeddedStore
+from lakeward.model.settings import TableSettings
+
+if TYPE_CHECKING:
+    from lakeward.coordinator.service import ServiceEnd
+    from lakeward.model.tables import TablePath
+    from lakeward.testing.service_world import World
+
+OFF = {"table.datalake.enabled": "false"}
+
+
+def mirror_once(world: World, *mirrored: TablePath) -> ServiceEnd:
+    world.rules = lambda path: replace(TableSettings(), mode="mirror" if path in mirrored else "tier")
+    below = EmbeddedSource(EmbeddedStore.open(world.store.root))
+    return world.once(source=MirroringSource(below, world.rules, world.clock))
+
+
+def test_a_table_without_a_lake_is_mirrored_and_the_source_hears_nothing(world: World) -> None:
+    log = world.table("log", properties=OFF)
+    world.load(log, 0, 100)
+    assert mirror_once(world, log).failed == ()
+    assert sorted(row["id"] for row in world.lake.read(log)) == list(range(100))
+    source = EmbeddedSource(world.store)
+    assert source.lake_record(source.table(log)) is None
+    assert not (world.store.root / "lake").exists() or not list((world.store.root / "lake").rglob("*.offsets"))
+
+
+def test_a_second_run_goes_on_from_the_offsets_in_the_lake(world: World) -> None:
+    log = world.table("log", properties=OFF)
+    world.load(log, 0, 100)
+    mirror_once(world, log)
+    world.load(log, 100, 50)
+    mirror_once(world, log)
+    assert sorted(row["id"] for row in world.lake.read(log)) == list(range(150))
+
+
+def test_leases_protect_a_mirrored_tables_snapshots(world: World) -> None:
+    keyed = world.table("keyed", key=True, properties=OFF)
+    world.load(keyed, 0, 100)
+    world.store.snapshot(keyed)
+    seen: list[int] = []
+    world.lake.before_commit = lambda _: seen.append(sum(len(lease.held) for lease in world.store.leases()))
+    mirror_once(world, keyed)
+    assert seen == [2]
+    assert len(world.lake.read(keyed, key="id")) == 100
+
+
+def test_both_modes_go_side_by_side(world: World) -> None:
+    mirrored, tiered = world.table("mirrored", properties=OFF), world.table("tiered")
+    world.load(mirrored, 0, 10)
+    world.load(tiered, 0, 20)
+    assert mirror_once(world, mirrored).failed == ()
+    source = EmbeddedSource(world.store)
+    assert len(world.lake.read(mirrored)) == 10
+    assert len(world.lake.read(tiered)) == 20
+    assert source.lake_record(source.table(tiered)) is not None
+
+
+def test_a_commit_of_a_mirrored_table_does_not_bear_upstreams_names(world: World) -> None:
+    log = world.table("log", properties=OFF)
+    world.load(log, 0, 10)
+    properties: list[dict[str, str]] = []
+    world.lake.before_commit = lambda request: properties.append(dict(request.properties))
+    mirror_once(world, log)
+    assert properties == [{}]
