@@ -22,7 +22,7 @@ from lakeward.checkpoint.store import SmallFiles
 from lakeward.clock import SystemClock
 from lakeward.config.tables import table_rules
 from lakeward.coordinator.calls import call
-from lakeward.coordinator.mirror import MIRROR, MirroringSource
+from lakeward.coordinator.mirror import with_mirrors
 from lakeward.coordinator.parts import Parts, ServiceOptions
 from lakeward.coordinator.service import Service, ServiceEnd
 from lakeward.coordinator.statekeeper import StateKeeper
@@ -66,22 +66,10 @@ def _incarnation(service: str, clock: Clock) -> Incarnation:
 def _source(name: str, loaded: Loaded, clock: Clock) -> Iterator[Source]:
     source = cast("SourcePlugin", load(SOURCE_GROUP, name)).open(loaded.source_options, clock)
     try:
-        yield with_mirrors(source, loaded, clock)
+        modes = {rules.mode for rules in loaded.settings.tables.values()}
+        yield with_mirrors(source, modes, lambda path: table_rules(loaded, path).settings, clock)
     finally:
         source.close()
-
-
-def with_mirrors(source: Source, loaded: Loaded, clock: Clock) -> Source:
-    """Put our own queue before a source, where any table is configured to be mirrored.
-
-    Args:
-        source: the source, as its plugin opened it.
-        loaded: the configuration.
-        clock: the service's clock.
-    """
-    if all(rules.mode != MIRROR for rules in loaded.settings.tables.values()):
-        return source
-    return MirroringSource(source, lambda path: table_rules(loaded, path).settings, clock)
 
 
 def _lake(name: str, options: Any, clock: Clock) -> Iterator[Lake]:  # noqa: ANN401 - the plugin's own options

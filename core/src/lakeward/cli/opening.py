@@ -6,6 +6,8 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 from lakeward.clock import SystemClock
+from lakeward.config.tables import table_rules
+from lakeward.coordinator.mirror import with_mirrors
 from lakeward.hooks.discovery import load
 from lakeward.hooks.plugins import LAKE_GROUP, SOURCE_GROUP
 
@@ -28,8 +30,9 @@ def opened_source(loaded: Loaded) -> Iterator[Source]:
     """
     plugin: Any = load(SOURCE_GROUP, loaded.settings.source.type)
     source: Source = plugin.open(loaded.source_options, SystemClock())
+    modes = {rules.mode for rules in loaded.settings.tables.values()}
     try:
-        yield source
+        yield with_mirrors(source, modes, lambda path: table_rules(loaded, path).settings, SystemClock())
     finally:
         source.close()
 

@@ -24,6 +24,20 @@ _LOOK_S = 2.0
 MIRROR = "mirror"
 
 
+def with_mirrors(
+    source: Source, modes: Collection[str], rules: Callable[[TablePath], TableSettings], clock: Clock
+) -> Source:
+    """Put our own queue before a source, where any table is configured to be mirrored.
+
+    Args:
+        source: the source, as its plugin opened it.
+        modes: every mode that the configuration names.
+        rules: a table's rules.
+        clock: the service's clock.
+    """
+    return MirroringSource(source, rules, clock) if MIRROR in modes else source
+
+
 class MirroringSource:
     """See `lakeward.ports.Source`. Thread-safe, as the source below it is."""
 
