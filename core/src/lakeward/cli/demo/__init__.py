@@ -1,0 +1,7 @@
+"""`lakeward demo`: real flights through the real service, on this machine."""
+
+from __future__ import annotations
+
+from lakeward.cli.demo.command import demo
+
+__all__ = ["demo"]

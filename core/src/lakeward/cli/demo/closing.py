@@ -1,0 +1,121 @@
+"""The last lines: what was tiered, where it lies, and how to query it from here."""
+
+from __future__ import annotations
+
+import shlex
+import sys
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from lakeward.cli.demo.feed import EVENTS, FLIGHTS
+from lakeward.cli.demo.readers import CATALOG, catalog_uri, duckdb_ready, metadata_file
+from lakeward.observe.words import count, seconds
+
+if TYPE_CHECKING:
+    from lakeward.cli.demo.feed import Fed
+    from lakeward.cli.demo.place import Place
+    from lakeward.cli.demo.proof import Proof
+    from lakeward.cli.demo.source import SnapshotCount
+
+_SQL = "SELECT carrier, count(*) AS flights, round(avg(arr_delay), 1) AS minutes_late"
+_SQL_ORDER = "GROUP BY carrier ORDER BY flights DESC LIMIT 5"
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """What a demo did. `leases` is how many leases are left in the store; `spared` see `FeederLine`."""
+
+    fed: Fed
+    rounds: dict[str, int]
+    snapshots: SnapshotCount
+    spared: int
+    leases: int
+    proof: Proof
+    seconds: float
+
+
+def document(place: Place, outcome: Outcome) -> dict[str, object]:
+    """Return the summary as JSON gets it."""
+    return {
+        "verified": True,
+        "directory": str(place.root),
+        "seconds": round(outcome.seconds, 1),
+        "fed": asdict(outcome.fed),
+        "lake_rows": {str(FLIGHTS): outcome.proof.flights, str(EVENTS): outcome.proof.events},
+        "rounds": outcome.rounds,
+        "snapshots": {**asdict(outcome.snapshots), "spared_by_lease": outcome.spared},
+        "leases_left": outcome.leases,
+        "read_by": outcome.proof.reader,
+        "metadata": {str(table): str(metadata_file(place, table)) for table in (FLIGHTS, EVENTS)},
+        "duckdb": duckdb_line(place),
+        "pyiceberg": pyiceberg_line(place),
+    }
+
+
+def lines(place: Place, outcome: Outcome) -> list[str]:
+    """Return the last lines for people.
+
+    Args:
+        place: the demo's.
+        outcome: what it did.
+    """
+    fed, proof, snapshots = outcome.fed, outcome.proof, outcome.snapshots
+    rounds = ", ".join(f"{count(number, 'round')} on {table}" for table, number in sorted(outcome.rounds.items()))
+    changes = (
+        f"{count(fed.inserts, 'insert')} (schedules), {count(fed.updates, 'update')} (departures and arrivals), "
+        f"{count(fed.deletes, 'delete')} (cancelled)"
+    )
+    spared = f"{count(outcome.spared, 'snapshot')}, superseded while a round was reading, stayed until it had committed"
+    kept = f"the lease at work: {spared}" if outcome.spared else "none was being read when its turn came"
+    leases = "no lease is left" if not outcome.leases else f"{count(outcome.leases, 'lease')} left"
+    cleaned = f"{snapshots.taken:,} taken, {snapshots.deleted:,} deleted by the source's clean-up"
+    ways = [
+        ("DuckDB", duckdb_line(place) or "pip install 'lakeward[demo]' brings it, with its Iceberg extension"),
+        ("pyiceberg", pyiceberg_line(place)),
+        ("lakeward", f"{_program('lakeward')} tables --config {shlex.quote(str(place.config))}"),
+    ]
+    return [
+        "",
+        f"verified   {proof.reader} reads from the lake exactly what was fed, every row and column:",
+        f"           {FLIGHTS} {proof.flights:,} rows, {EVENTS} {proof.events:,} rows",
+        f"tiered     {changes}",
+        f"           {rounds}, in {seconds(outcome.seconds)} all in all",
+        f"snapshots  {cleaned}; {leases}",
+        f"           {kept}",
+        f"lies in    {place.warehouse / 'nyc'} (Iceberg; catalog {place.warehouse / 'catalog.db'})",
+        "",
+        "Query it from here:",
+        *(f"\n  # {name}\n  {line}" for name, line in ways),
+    ]
+
+
+def duckdb_line(place: Place) -> str | None:
+    """Return a line for the shell that asks DuckDB; None where DuckDB or its Iceberg extension is not installed."""
+    if not duckdb_ready(place):
+        return None
+    file = str(metadata_file(place, FLIGHTS)).replace("'", "''")
+    query = f"{_SQL} FROM iceberg_scan('{file}') {_SQL_ORDER}"
+    connection = f"duckdb.connect(config={{'extension_directory': {str(place.duckdb)!r}}})"
+    return python_line(f"import duckdb; print({connection}.sql('''{query}'''))")
+
+
+def pyiceberg_line(place: Place) -> str:
+    """Return a line for the shell that asks pyiceberg."""
+    catalog = f"SqlCatalog({CATALOG!r}, uri={catalog_uri(place.warehouse)!r})"
+    columns = "'flight_id', 'dest', 'status', 'arr_delay'"
+    scan = f"load_table('{FLIGHTS}').scan('arr_delay > 600', selected_fields=({columns}))"
+    return python_line(f"from pyiceberg.catalog.sql import SqlCatalog; print({catalog}.{scan}.to_pandas())")
+
+
+def python_line(code: str) -> str:
+    """Give code to this Python; in double quotes where that is safe, it reads better than what `shlex` makes of it."""
+    quoted = shlex.quote(code) if set(code) & set('"$`\\!') else f'"{code}"'
+    return f"{_program(Path(sys.executable).name)} -c {quoted}"
+
+
+def _program(name: str) -> str:
+    """Name a program of this environment, from the current directory where that is shorter."""
+    path = Path(sys.executable).parent / name
+    here = Path.cwd()
+    return shlex.quote(str(path.relative_to(here) if path.is_relative_to(here) else path))

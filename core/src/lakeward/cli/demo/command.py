@@ -1,0 +1,43 @@
+"""The command `lakeward demo`."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import click
+
+from lakeward.cli.invocation import Invocation, pass_invocation, with_common_options
+
+DAYS = 31
+"""Days that are fed while the service runs, about one each second: the whole of March, several rounds per table."""
+
+
+@click.command("demo")
+@click.option(
+    "--dir",
+    "directory",
+    type=click.Path(path_type=Path, file_okay=False),
+    default=Path("lakeward-demo"),
+    show_default=True,
+    metavar="DIR",
+    help="Made afresh; only the directory of an earlier demo is ever emptied.",
+)
+@click.option(
+    "--days",
+    type=click.IntRange(1, 306),
+    default=DAYS,
+    show_default=True,
+    help="Days from 2013-03-01 on that are fed while the service runs, about one each second.",
+)
+@with_common_options
+@pass_invocation
+def demo(invocation: Invocation, *, directory: Path, days: int) -> int:
+    """Watch it work: all flights from New York in 2013 reach Iceberg on Spark, then a proof and how to query them.
+
+    Two months are there before the service starts; another process feeds the days that follow while it runs.
+    A scheduled flight is an insert, its departure and its arrival are updates, a cancelled flight is a delete.
+    The store cleans superseded KV snapshots away as it goes; a lease keeps those that are being read.
+    """
+    from lakeward.cli.demo.story import tell  # noqa: PLC0415 - the feeder's process does without Spark
+
+    return tell(invocation, directory, days)

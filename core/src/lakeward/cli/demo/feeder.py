@@ -1,0 +1,120 @@
+"""The process that feeds the days that follow: `python -m lakeward.cli.demo.feeder STORE DAYS`.
+
+It begins when a line comes on standard input, says what it does as JSON lines on standard output, and ends early when
+standard input is closed: so it never outlives the demo. Ctrl-C on a terminal reaches it too, and is the demo's to
+answer.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import sys
+import threading
+from datetime import timedelta
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from lakeward.cli.demo.feed import FIRST_LIVE_DAY, Fed, changes_of, count, days_between, live_end, slices
+from lakeward.cli.demo.flights import flights_file, read_flights
+from lakeward.cli.demo.source import count_snapshots, load_changes, superseded
+from lakeward.clock import SystemClock
+from lakeward.embedded.store import EmbeddedStore
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+    from lakeward.cli.demo.source import SnapshotKey
+
+DAY_S = 0.8
+PARTS = 4
+"""Loads of one day: people see rows arrive all the time, and the clean-up runs after each."""
+
+
+class FeederLine(msgspec.Struct, frozen=True):
+    """What the feeder has done so far. `spared` counts superseded snapshots that a lease kept from the clean-up."""
+
+    day: str
+    day_fed: Fed
+    total: Fed
+    snapshots_taken: int
+    snapshots_deleted: int
+    spared: int
+    whole: bool = False
+
+
+class Feeder:
+    """Feeds day after day."""
+
+    def __init__(self, store: EmbeddedStore, stop: threading.Event) -> None:
+        """Keep what it works with.
+
+        Args:
+            store: holds the history.
+            stop: set when it is to end early.
+        """
+        self._store = store
+        self._stop = stop
+        self._clock = SystemClock()
+        self._spared: set[SnapshotKey] = set()
+        self._total = Fed()
+
+    def run(self, flights: pa.Table, days: int) -> None:
+        """Feed days, one each `DAY_S` seconds, and say so.
+
+        Args:
+            flights: all flights.
+            days: how many days from `FIRST_LIVE_DAY` on.
+        """
+        start = self._clock.now()
+        for number in range(days):
+            day = FIRST_LIVE_DAY + timedelta(days=number)
+            changes = changes_of(days_between(flights, day, live_end(number + 1)))
+            for part, rows in enumerate(slices(changes, PARTS)):
+                self._wait_until(start + (number + part / PARTS) * DAY_S)
+                if self._stop.is_set():
+                    return
+                load_changes(self._store, rows)
+                self._spared |= superseded(self._store)
+            fed = count(changes)
+            self._total += fed
+            self._say(day.isoformat(), fed, whole=number + 1 == days)
+
+    def _wait_until(self, due: float) -> None:
+        self._stop.wait(max(0.0, due - self._clock.now()))
+
+    def _say(self, day: str, fed: Fed, *, whole: bool) -> None:
+        snapshots = count_snapshots(self._store)
+        line = FeederLine(day, fed, self._total, snapshots.taken, snapshots.deleted, len(self._spared), whole)
+        sys.stdout.write(msgspec.json.encode(line).decode() + "\n")
+        sys.stdout.flush()
+
+
+def main(directory: str, days: int) -> None:
+    """Feed a store until all days are in or standard input is closed.
+
+    Args:
+        directory: of the store.
+        days: how many.
+    """
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    go, stop = threading.Event(), threading.Event()
+    threading.Thread(target=_watch_parent, args=(go, stop), name="parent", daemon=True).start()
+    flights = read_flights(flights_file())
+    with EmbeddedStore.open(Path(directory)) as store:
+        go.wait()
+        Feeder(store, stop).run(flights, days)
+
+
+def _watch_parent(go: threading.Event, stop: threading.Event) -> None:
+    # Not through `sys.stdin`: its lock, held by a waiting thread, would be in the way of the interpreter's end.
+    while os.read(sys.stdin.fileno(), 1):
+        go.set()
+    stop.set()
+    go.set()
+
+
+if __name__ == "__main__":
+    main(sys.argv[1], int(sys.argv[2]))

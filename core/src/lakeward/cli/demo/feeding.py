@@ -1,0 +1,100 @@
+"""The feeder as the demo sees it: a process of its own whose lines are shown as they come."""
+
+from __future__ import annotations
+
+import contextlib
+import subprocess
+import sys
+import threading
+from typing import IO, TYPE_CHECKING, Self
+
+import msgspec
+
+from lakeward.cli.demo.feeder import FeederLine
+from lakeward.errors import SourceError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from lakeward.cli.demo.place import Place
+
+_LEAVE_S = 20.0
+
+
+class Feeding:
+    """Runs the feeder; a context manager that never leaves it behind."""
+
+    def __init__(self, place: Place, days: int, on_line: Callable[[FeederLine], None]) -> None:
+        """Start it; it waits for `begin`.
+
+        Args:
+            place: the demo's.
+            days: how many days it is to feed.
+            on_line: called for each day that is in, on a thread of its own.
+        """
+        self.last: FeederLine | None = None
+        self._begun = False
+        self._place = place
+        self._on_line = on_line
+        self._log = place.feeder_log.open("w", encoding="utf-8")
+        self._process = subprocess.Popen(
+            [sys.executable, "-m", "lakeward.cli.demo.feeder", str(place.store), str(days)],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=self._log,
+            text=True,
+            encoding="utf-8",
+        )
+        assert self._process.stdin is not None and self._process.stdout is not None  # noqa: S101, PT018 - both are pipes
+        self._pipe_in = self._process.stdin
+        self._reader = threading.Thread(target=self._read, args=(self._process.stdout,), name="feeder", daemon=True)
+        self._reader.start()
+
+    def begin(self) -> None:
+        """Let it begin; further calls change nothing."""
+        if self._begun:
+            return
+        self._begun = True
+        with contextlib.suppress(BrokenPipeError):  # it is dead: `whole` says so
+            self._pipe_in.write("go\n")
+            self._pipe_in.flush()
+
+    def whole(self) -> bool:
+        """Say whether all days are in.
+
+        Raises:
+            SourceError: the feeder ended without having fed them all.
+        """
+        if self._reader.is_alive():
+            return False
+        if self.last is None or not self.last.whole:
+            code = self._process.wait()
+            message = f"demo: the feeding process ended early (exit code {code}): {self._last_words()}"
+            raise SourceError(message)
+        return True
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        """Ask it to end, and wait for the load that it is in."""
+        with contextlib.suppress(BrokenPipeError):  # it is dead already
+            self._pipe_in.close()
+        try:
+            self._process.wait(_LEAVE_S)
+        except subprocess.TimeoutExpired:
+            self._process.kill()
+            self._process.wait()
+        self._reader.join()
+        self._log.close()
+
+    def _last_words(self) -> str:
+        """Return the last line of its log; the log stays, for the rest."""
+        lines = self._place.feeder_log.read_text(encoding="utf-8").splitlines()
+        return f"{lines[-1] if lines else 'it said nothing'} (see {self._place.feeder_log})"
+
+    def _read(self, lines: IO[str]) -> None:
+        with lines:
+            for text in lines:
+                self.last = msgspec.json.decode(text, type=FeederLine)
+                self._on_line(self.last)

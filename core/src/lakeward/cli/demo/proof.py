@@ -1,0 +1,86 @@
+"""The proof: what an independent reader finds in the lake is exactly what was fed."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from lakeward.cli.demo.feed import EVENTS, FLIGHTS, changes_of, event_rows, settled
+from lakeward.cli.demo.readers import read_table
+from lakeward.errors import LakeError
+from lakeward.observe.words import count
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+    from lakeward.cli.demo.place import Place
+    from lakeward.model.tables import TablePath
+
+
+@dataclass(frozen=True, slots=True)
+class Proof:
+    """Rows that were compared, column by column, and who read them."""
+
+    flights: int
+    events: int
+    reader: str
+
+
+def prove(place: Place, fed: pa.Table) -> Proof:
+    """Compare lake and feed, all rows and all columns.
+
+    Args:
+        place: the demo's.
+        fed: the flights that were fed, history included.
+
+    Returns:
+        How much was compared.
+
+    Raises:
+        LakeError: they differ; says in what.
+    """
+    flights, reader = read_table(place, FLIGHTS)
+    check_same(FLIGHTS, settled(fed), flights, ("flight_id",))
+    events, reader = read_table(place, EVENTS)
+    check_same(EVENTS, event_rows(changes_of(fed)), events, ("flight_id", "event"))
+    return Proof(len(flights), len(events), reader)
+
+
+def check_same(table: TablePath, expected: pa.Table, found: pa.Table, key: tuple[str, ...]) -> None:
+    """Compare two tables, whatever the order of their rows.
+
+    Args:
+        table: its name, for the error.
+        expected: what was fed.
+        found: what the lake has; further columns are left out.
+        key: columns that no two expected rows have in common.
+
+    Raises:
+        LakeError: another number of rows, or a row that differs.
+    """
+    if len(found) != len(expected):
+        message = f"{table}: expected {count(len(expected), 'row')} in the lake, found {len(found):,}"
+        raise LakeError(message)
+    order = [(name, "ascending") for name in key]
+    left = expected.sort_by(order)
+    right = found.select(expected.schema.names).cast(expected.schema).sort_by(order)
+    if left.equals(right):
+        return
+    number = _first_difference(left, right)
+    message = f"{table}: expected a row {_row(left, number)} in the lake, found {_row(right, number)}"
+    raise LakeError(message)
+
+
+def _first_difference(left: pa.Table, right: pa.Table) -> int:
+    """Find the first row that differs by halving: everything before it is equal."""
+    low, high = 0, len(left)
+    while high - low > 1:
+        middle = (low + high) // 2
+        same = left.slice(low, middle - low).equals(right.slice(low, middle - low))
+        low, high = (middle, high) if same else (low, middle)
+    return low
+
+
+def _row(rows: pa.Table, number: int) -> dict[str, object]:
+    row: dict[str, object] = rows.slice(number, 1).to_pylist()[0]
+    return row

@@ -1,0 +1,164 @@
+"""The demo from its first line to its last."""
+
+from __future__ import annotations
+
+import sys
+from typing import TYPE_CHECKING
+
+from lakeward.cli.demo.closing import Outcome, document, lines
+from lakeward.cli.demo.feed import EVENTS, FIRST_LIVE_DAY, FLIGHTS, Fed, changes_of, count, days_between, live_end
+from lakeward.cli.demo.feeding import Feeding
+from lakeward.cli.demo.flights import flights_file, read_flights
+from lakeward.cli.demo.place import SERVICE, make_place
+from lakeward.cli.demo.proof import prove
+from lakeward.cli.demo.source import all_tiered, count_snapshots, create_tables, load_changes
+from lakeward.clock import SystemClock
+from lakeward.config.loader import load_config
+from lakeward.container import serve
+from lakeward.embedded.store import EmbeddedStore
+from lakeward.errors import LakewardError, UsageError
+from lakeward.observe import status_file
+from lakeward.observe.logs import setup_logs
+from lakeward.observe.words import clock_time, seconds
+from lakeward.observe.words import count as number
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    import pyarrow as pa
+
+    from lakeward.cli.demo.feeder import FeederLine
+    from lakeward.cli.demo.place import Place
+    from lakeward.cli.invocation import Invocation
+    from lakeward.config.loader import Loaded
+
+_INTERRUPTED = 130
+_OWN_SECTIONS = frozenset({"source", "lake", "checkpoint"})
+
+
+def tell(invocation: Invocation, directory: Path, days: int) -> int:
+    """Run the demo.
+
+    Args:
+        invocation: form of the output, and flags.
+        directory: where everything goes.
+        days: how many days are fed while the service runs.
+
+    Returns:
+        The exit code: 0 where the lake holds exactly what was fed, 130 where it was interrupted.
+
+    Raises:
+        UsageError: the directory is somebody else's, or the data are not installed.
+        LakewardError: a part failed, or the lake is not what was fed.
+    """
+    return _Story(invocation, directory, days).tell()
+
+
+class _Story:
+    """One run of the demo."""
+
+    def __init__(self, invocation: Invocation, directory: Path, days: int) -> None:
+        self._invocation = invocation
+        self._clock = SystemClock()
+        self._start = self._clock.now()
+        self._days = days
+        self._text = invocation.form == "text"
+        _check_flags(invocation)
+        self._flights_file = flights_file()
+        self._place = make_place(directory)
+        self._loaded = _configured(invocation, self._place)
+
+    def tell(self) -> int:
+        flights = days_between(read_flights(self._flights_file), None, live_end(self._days))
+        with EmbeddedStore.create(self._place.store) as store:
+            fed = self._load_history(store, flights)
+            self._say(
+                "Starting the service on Spark. Once it runs, another process feeds "
+                f"{number(self._days, 'day')} from {FIRST_LIVE_DAY} on,\nabout one each second, "
+                "and the store keeps only the newest KV snapshot of each bucket ..."
+            )
+            last = self._serve(store)
+            if last is None:
+                return self._interrupted()
+            outcome = Outcome(
+                fed=fed + last.total,
+                rounds=self._rounds(),
+                snapshots=count_snapshots(store),
+                spared=last.spared,
+                leases=len(store.leases()),
+                proof=prove(self._place, flights),
+                seconds=self._clock.now() - self._start,
+            )
+        self._invocation.output.show(document(self._place, outcome), *lines(self._place, outcome))
+        return 0
+
+    def _load_history(self, store: EmbeddedStore, flights: pa.Table) -> Fed:
+        create_tables(store)
+        changes = changes_of(days_between(flights, None, FIRST_LIVE_DAY))
+        before = self._clock.now()
+        load_changes(store, changes)
+        taken = count_snapshots(store).taken
+        fed = count(changes)
+        self._say(
+            f"History before {FIRST_LIVE_DAY}: {number(fed.inserts, 'flight')} into {FLIGHTS} with "
+            f"{number(taken, 'KV snapshot')}, {number(fed.events, 'row')} into {EVENTS}, in "
+            f"{seconds(self._clock.now() - before)}."
+        )
+        return fed
+
+    def _serve(self, store: EmbeddedStore) -> FeederLine | None:
+        """Run the service until everything that the feeder feeds is tiered; None where a signal ended it before."""
+        done = False
+        with Feeding(self._place, self._days, self._on_line) as feeding:
+
+            def until() -> bool:
+                nonlocal done
+                feeding.begin()
+                done = feeding.whole() and all_tiered(store)
+                return done
+
+            code = serve(self._loaded, once=False, final=False, progress=self._text, until=until)
+            if code:
+                message = "demo: the service ended before everything was tiered"
+                raise LakewardError(message)
+            return feeding.last if done else None
+
+    def _on_line(self, line: FeederLine) -> None:
+        fed = line.day_fed
+        spared = f", {line.spared} spared by the lease" if line.spared else ""
+        self._say(
+            f"{clock_time(self._clock.wall_ms())} fed {line.day}: {number(fed.inserts, 'insert')}, "
+            f"{number(fed.updates, 'update')}, {number(fed.deletes, 'delete')}; "
+            f"KV snapshots: {line.snapshots_taken} taken, {line.snapshots_deleted} cleaned away{spared}"
+        )
+
+    def _rounds(self) -> dict[str, int]:
+        report = status_file.read(str(self._place.state), SERVICE)
+        return {table.path: table.rounds for table in report.tables} if report is not None else {}
+
+    def _interrupted(self) -> int:
+        self._say(
+            f"Interrupted. The service would go on where it stopped: lakeward run --once --config {self._place.config}"
+        )
+        return _INTERRUPTED
+
+    def _say(self, line: str) -> None:
+        if self._text:
+            # Not `click.echo`, which goes past the live table that stands for standard output while it is shown.
+            sys.stdout.write(f"{line}\n")
+            sys.stdout.flush()
+
+
+def _check_flags(invocation: Invocation) -> None:
+    for key in invocation.flags:
+        if key.partition(".")[0] in _OWN_SECTIONS or key == "service.name":
+            message = f"flag --set {key}: the demo says itself where its data lie; expected another section"
+            raise UsageError(message)
+
+
+def _configured(invocation: Invocation, place: Place) -> Loaded:
+    """Load the demo's own configuration; the environment is left out, as it may be meant for another service."""
+    loaded = load_config(place.config, {}, invocation.flags)
+    observe = loaded.settings.observe
+    setup_logs(observe.log, "debug" if invocation.debug else observe.level)
+    return loaded

@@ -1,0 +1,144 @@
+from __future__ import annotations
+
+import os
+import shlex
+import subprocess
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+import pytest
+
+from lakeward.cli.demo import closing, source
+from lakeward.cli.demo.feed import CHANGE, EVENT_COLUMNS, EVENTS, FLIGHT_COLUMNS, FLIGHTS
+from lakeward.cli.demo.feeding import Feeding
+from lakeward.cli.demo.place import make_place
+from lakeward.cli.demo.proof import check_same
+from lakeward.config.entries import read_document
+from lakeward.embedded.store import EmbeddedStore
+from lakeward.errors import LakeError, SourceError, UsageError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    Lakeward = Callable[..., Any]
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> Iterator[EmbeddedStore]:
+    """A store with the demo's tables."""
+    with EmbeddedStore.create(tmp_path / "store") as store:
+        source.create_tables(store)
+        yield store
+
+
+def changes(numbers: range, event: str = "scheduled", change: str = "insert") -> pa.Table:
+    """Return changes of so many flights."""
+    columns = {field.name: field for field in [*FLIGHT_COLUMNS, *EVENT_COLUMNS] if field.name != "month"}
+    schema = pa.schema([*columns.values(), pa.field(CHANGE, pa.string())])
+    rows = [{"flight_id": f"f{number}", CHANGE: change, "event": event} for number in numbers]
+    day = pa.scalar(0, pa.int32()).cast(pa.date32())
+    return pa.Table.from_pylist(rows, schema=schema).set_column(
+        schema.get_field_index("flight_date"), "flight_date", pa.repeat(day, len(rows))
+    )
+
+
+def test_a_directory_is_made_with_a_configuration(tmp_path: Path) -> None:
+    place = make_place(tmp_path / "demo")
+    assert read_document(place.config)["source"] == {"type": "embedded", "path": "store"}
+
+
+def test_an_earlier_demo_is_emptied_but_for_what_somebody_else_put_there(tmp_path: Path) -> None:
+    place = make_place(tmp_path)
+    place.warehouse.mkdir()
+    (place.warehouse / "old").write_text("old", encoding="utf-8")
+    (tmp_path / "notes.txt").write_text("mine", encoding="utf-8")
+    make_place(tmp_path)
+    assert not place.warehouse.exists()
+    assert (tmp_path / "notes.txt").read_text(encoding="utf-8") == "mine"
+
+
+def test_a_directory_of_somebody_else_is_not_touched(tmp_path: Path) -> None:
+    (tmp_path / "store").mkdir()
+    with pytest.raises(UsageError, match="missing, empty or of an earlier demo"):
+        make_place(tmp_path)
+    assert [path.name for path in tmp_path.iterdir()] == ["store"]
+
+
+def test_only_the_newest_snapshot_stays_and_a_leased_one(store: EmbeddedStore) -> None:
+    source.load_changes(store, changes(range(4000)))
+    first = {state.bucket: state.snapshot for state in store.buckets(FLIGHTS)}
+    leased = {bucket: one.snapshot_id for bucket, one in list(first.items())[:1] if one is not None}
+    store.lease_table.acquire("reader", 60, leased)
+    source.load_changes(store, changes(range(4000, 8000)))
+    assert source.count_snapshots(store) == source.SnapshotCount(taken=8, deleted=3)
+    assert len(source.superseded(store)) == 1
+    store.lease_table.drop("reader")
+    source.load_changes(store, changes(range(8000, 8001)))
+    assert source.superseded(store) == frozenset()
+
+
+def test_all_is_tiered_when_each_bucket_is_on_record_up_to_its_end(store: EmbeddedStore) -> None:
+    source.load_changes(store, changes(range(100)))
+    assert not source.all_tiered(store)
+    for path in (FLIGHTS, EVENTS):
+        spec = store.table(path)
+        ends = {state.bucket: state.end for state in store.buckets(path)}
+        store.offsets.commit(spec, 1, store.offsets.prepare(spec, ends), ends)
+    assert source.all_tiered(store)
+    source.load_changes(store, changes(range(1), "departed", "update"))
+    assert not source.all_tiered(store)
+
+
+@pytest.mark.parametrize(
+    ("found", "message"),
+    [
+        ({"id": ["a"], "n": [1]}, "expected 2 rows in the lake, found 1"),
+        ({"id": ["a", "a"], "n": [1, 1]}, r"expected a row \{'id': 'b', 'n': 2\} in the lake, found"),
+        ({"id": ["b", "a"], "n": [3, 1]}, r"expected a row \{'id': 'b', 'n': 2\} in the lake, found .*'n': 3"),
+    ],
+)
+def test_a_lake_that_differs_is_an_error(found: dict[str, list[Any]], message: str) -> None:
+    with pytest.raises(LakeError, match=message):
+        check_same(FLIGHTS, pa.table({"id": ["a", "b"], "n": [1, 2]}), pa.table(found), ("id",))
+
+
+def test_the_order_of_rows_and_further_columns_do_not_matter() -> None:
+    found = pa.table({"__bucket": [0, 1], "n": [2, 1], "id": ["b", "a"]})
+    check_same(FLIGHTS, pa.table({"id": ["a", "b"], "n": [1, 2]}), found, ("id",))
+
+
+def test_a_line_for_the_shell_gives_the_same_code_to_python_whatever_is_in_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    for text in ("it's", 'a "b"', "$HOME `id` \\ !"):
+        words = shlex.split(closing.python_line(f"print({text!r})"))
+        assert subprocess.run(words, capture_output=True, text=True, check=True).stdout == f"{text}\n"
+
+
+def test_programs_below_the_current_directory_are_named_from_there(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(sys, "executable", str(tmp_path / "env" / "bin" / "python"))
+    assert closing.python_line("1") == f'{Path("env/bin/python")} -c "1"'
+    monkeypatch.setattr(sys, "executable", os.fspath(Path("/elsewhere/python")))
+    assert closing.python_line("1").startswith("/elsewhere/python ")
+
+
+def test_a_feeder_that_dies_is_an_error_that_says_why(tmp_path: Path) -> None:
+    place = make_place(tmp_path)
+    with Feeding(place, 1, lambda _: None) as feeding:
+        feeding.begin()
+        feeding._reader.join()
+        with pytest.raises(SourceError, match=r"ended early \(exit code 1\): .*embedded store.*feeder\.log"):
+            feeding.whole()
+
+
+def test_a_demo_does_not_take_a_directory_or_a_flag_of_somebody_else(lakeward: Lakeward, tmp_path: Path) -> None:
+    (tmp_path / "full").mkdir()
+    (tmp_path / "full" / "file").touch()
+    assert lakeward("demo", "--set", "source.path=elsewhere").code == 2
+    assert lakeward("demo", "--dir", "full").code == 2
