@@ -18,6 +18,7 @@ import structlog
 
 from lakeward.coordinator.calls import call
 from lakeward.coordinator.desk import RoundDesk
+from lakeward.coordinator.ending import drop_own_lease, let_jobs_leave, settle_lease
 from lakeward.coordinator.leasekeeper import LeaseKeeper
 from lakeward.coordinator.reporter import Reporter
 from lakeward.coordinator.server import SubtaskServer
@@ -62,7 +63,6 @@ if TYPE_CHECKING:
 
 _TURN_S = 0.25
 """Longest sleep of the loop: silence of subtasks, pauses asked and reports are looked at in between."""
-_LEAVE_S = 5.0
 _log = structlog.get_logger("lakeward.service")
 
 
@@ -111,6 +111,7 @@ class Service:
         self._stopped: Stopped | None = None
         self._lease_stopped = asyncio.Event()
         self._superseded = ""
+        self._broken: BaseException | None = None
         self._coordinator_epoch: int | None = None
         self._paused: frozenset[str] = frozenset()
 
@@ -132,14 +133,22 @@ class Service:
             await self._start()
             self.state_word = "serving"
             await self._turns()
-            await self._stop_lease()
-            await self._let_jobs_leave()
+            if self._superseded:
+                await drop_own_lease(self.keeper, self.parts.backend, self.options.lease_timeout_s)
+            else:
+                self.keeper.step(LeaseStop(now=self.now(), final=self.options.final))
+                await settle_lease(self.keeper, self._lease_stopped, self.options.lease_timeout_s)
+                await self._persist_quietly()
+            await let_jobs_leave(self.desk, self.parts.clock)
         finally:
             keeping.cancel()
             self.desk.cancel_all()
             await self.server.close()
             self.state_word = "stopped"
             self.reporter.report(force=True)
+        if self._broken is not None:
+            message = f"internal error, the service stopped in order: {type(self._broken).__name__}: {self._broken}"
+            raise LakewardError(message) from self._broken
         return ServiceEnd(self._stopped.failed if self._stopped else (), self._superseded)
 
     def stop(self) -> None:
@@ -352,49 +361,9 @@ class Service:
         except LakewardError as error:
             _log.error("the service's state could not be written", reason=str(error))
 
-    async def _stop_lease(self) -> None:
-        if self._superseded:
-            await self._drop_own_lease()
-            return
-        self.keeper.step(LeaseStop(now=self.now(), final=self.options.final))
-        try:
-            async with asyncio.timeout(self.options.lease_timeout_s):
-                while not self._lease_stopped.is_set():
-                    self.keeper.tick()
-                    try:
-                        async with asyncio.timeout(_TURN_S):
-                            await self._lease_stopped.wait()
-                    except TimeoutError:
-                        continue
-        except TimeoutError:
-            _log.warning("the lease's last calls are not settled; the next start goes on with them")
-        await self._persist_quietly()
-
-    async def _let_jobs_leave(self) -> None:
-        """Give the subtasks of the last rounds a moment to say goodbye, so that Spark counts them as done."""
-        deadline = self.now() + _LEAVE_S
-        while self.desk.busy and self.now() < deadline:
-            self._wake.clear()
-            try:
-                async with asyncio.timeout(_TURN_S):
-                    await self._wake.wait()
-            except TimeoutError:
-                continue
-
-    async def _drop_own_lease(self) -> None:
-        """Drop the id that this incarnation alone has used; its successor holds another one."""
-        lease = self.keeper.lease()
-        try:
-            await call(
-                lambda: self.parts.backend.drop(lease), what="drop our lease", timeout_s=self.options.lease_timeout_s
-            )
-        except LakewardError as error:
-            _log.warning(
-                "our own lease was not dropped; it runs out by itself", lease=lease.lease_id, reason=str(error)
-            )
-
     def _task_over(self, task: asyncio.Task[None]) -> None:
         self._tasks.discard(task)
         if not task.cancelled() and (error := task.exception()) is not None:
             _log.error("internal error", exc_info=error)
+            self._broken = error
             self.stop()

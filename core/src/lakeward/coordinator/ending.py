@@ -1,0 +1,65 @@
+"""How a service ends: its lease's last calls, its last subtasks."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING
+
+import structlog
+
+from lakeward.coordinator.calls import call
+from lakeward.errors import LakewardError
+
+if TYPE_CHECKING:
+    from lakeward.coordinator.desk import RoundDesk
+    from lakeward.coordinator.leasekeeper import LeaseKeeper
+    from lakeward.hooks.backend import LeaseBackend
+    from lakeward.ports import Clock
+
+_TURN_S = 0.1
+_LEAVE_S = 5.0
+_log = structlog.get_logger("lakeward.ending")
+
+
+async def settle_lease(keeper: LeaseKeeper, stopped: asyncio.Event, timeout_s: float) -> None:
+    """Wait until the lease's last calls are settled; what is not by then, the next start goes on with.
+
+    Args:
+        keeper: the lease; it was told to stop.
+        stopped: set once all calls are settled.
+        timeout_s: seconds to wait at the most.
+    """
+    try:
+        async with asyncio.timeout(timeout_s):
+            while not stopped.is_set():  # noqa: ASYNC110 - the lease has to be ticked in between
+                keeper.tick()
+                await asyncio.sleep(_TURN_S)
+    except TimeoutError:
+        _log.warning("the lease's last calls are not settled; the next start goes on with them")
+
+
+async def let_jobs_leave(desk: RoundDesk, clock: Clock) -> None:
+    """Give the subtasks of the last rounds a moment to say goodbye, so that Spark counts them as done.
+
+    Args:
+        desk: the rounds.
+        clock: the service's clock.
+    """
+    deadline = clock.now() + _LEAVE_S
+    while desk.busy and clock.now() < deadline:  # noqa: ASYNC110 - jobs end on threads of their own
+        await asyncio.sleep(_TURN_S)
+
+
+async def drop_own_lease(keeper: LeaseKeeper, backend: LeaseBackend, timeout_s: float) -> None:
+    """Drop the id that this incarnation alone has used; its successor holds another one.
+
+    Args:
+        keeper: the lease.
+        backend: the lease backend.
+        timeout_s: seconds to wait at the most.
+    """
+    lease = keeper.lease()
+    try:
+        await call(lambda: backend.drop(lease), what="drop our lease", timeout_s=timeout_s)
+    except LakewardError as error:
+        _log.warning("our own lease was not dropped; it runs out by itself", lease=lease.lease_id, reason=str(error))
