@@ -31,7 +31,7 @@ async def settle_lease(keeper: LeaseKeeper, stopped: asyncio.Event, timeout_s: f
     """
     try:
         async with asyncio.timeout(timeout_s):
-            while not stopped.is_set():  # noqa: ASYNC110 - the lease has to be ticked in between
+            while not stopped.is_set():
                 keeper.tick()
                 await asyncio.sleep(_TURN_S)
     except TimeoutError:
