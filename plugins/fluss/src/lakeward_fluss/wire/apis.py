@@ -64,6 +64,41 @@ LEASE_APIS: Final = frozenset(
 )
 """What a coordinator must offer for leases (0.9 or later)."""
 
+CHANGES: Final = frozenset(
+    {
+        ApiKey.CREATE_DATABASE,
+        ApiKey.DROP_DATABASE,
+        ApiKey.CREATE_TABLE,
+        ApiKey.DROP_TABLE,
+        ApiKey.ALTER_TABLE,
+        ApiKey.CREATE_PARTITION,
+        ApiKey.DROP_PARTITION,
+        ApiKey.PRODUCE_LOG,
+        ApiKey.PUT_KV,
+        ApiKey.COMMIT_LAKE_TABLE_SNAPSHOT,
+        ApiKey.PREPARE_LAKE_TABLE_SNAPSHOT,
+        # It hands a table out, finishes it or fails it.
+        ApiKey.LAKE_TIERING_HEARTBEAT,
+        # A scan repeated with the same sequence number is refused and closed.
+        ApiKey.SCAN_KV,
+        *LEASE_APIS,
+    }
+)
+"""APIs that change something, so that a call without an answer has an unknown outcome."""
+
+TABLET_ONLY: Final = frozenset(
+    {
+        ApiKey.PRODUCE_LOG,
+        ApiKey.FETCH_LOG,
+        ApiKey.PUT_KV,
+        ApiKey.LIST_OFFSETS,
+        ApiKey.INIT_WRITER,
+        ApiKey.LIMIT_SCAN,
+        ApiKey.SCAN_KV,
+    }
+)
+"""APIs that a coordinator does not serve; every other one is served by it."""
+
 Response = TypeVar("Response", bound=Message)
 
 
