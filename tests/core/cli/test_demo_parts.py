@@ -13,7 +13,7 @@ import pytest
 from lakeward.cli.demo import closing, source
 from lakeward.cli.demo.feed import CHANGE, EVENT_COLUMNS, EVENTS, FLIGHT_COLUMNS, FLIGHTS
 from lakeward.cli.demo.feeding import Feeding
-from lakeward.cli.demo.place import make_place
+from lakeward.cli.demo.place import Place, fresh_place
 from lakeward.cli.demo.proof import check_same
 from lakeward.config.entries import read_document
 from lakeward.embedded.store import EmbeddedStore
@@ -45,25 +45,35 @@ def changes(numbers: range, event: str = "scheduled", change: str = "insert") ->
 
 
 def test_a_directory_is_made_with_a_configuration(tmp_path: Path) -> None:
-    place = make_place(tmp_path / "demo")
-    assert read_document(place.config)["source"] == {"type": "embedded", "path": "store"}
+    with fresh_place(tmp_path / "demo") as place:
+        assert read_document(place.config)["source"] == {"type": "embedded", "path": "store"}
 
 
 def test_an_earlier_demo_is_emptied_but_for_what_somebody_else_put_there(tmp_path: Path) -> None:
-    place = make_place(tmp_path)
-    place.warehouse.mkdir()
+    with fresh_place(tmp_path) as place:
+        place.warehouse.mkdir()
     (place.warehouse / "old").write_text("old", encoding="utf-8")
     (tmp_path / "notes.txt").write_text("mine", encoding="utf-8")
-    make_place(tmp_path)
-    assert not place.warehouse.exists()
+    with fresh_place(tmp_path):
+        assert not place.warehouse.exists()
     assert (tmp_path / "notes.txt").read_text(encoding="utf-8") == "mine"
 
 
 def test_a_directory_of_somebody_else_is_not_touched(tmp_path: Path) -> None:
     (tmp_path / "store").mkdir()
-    with pytest.raises(UsageError, match="missing, empty or of an earlier demo"):
-        make_place(tmp_path)
+    with pytest.raises(UsageError, match="missing, empty or of an earlier demo"), fresh_place(tmp_path):
+        pass
     assert [path.name for path in tmp_path.iterdir()] == ["store"]
+
+
+def test_two_demos_do_not_share_a_directory(tmp_path: Path) -> None:
+    with (
+        fresh_place(tmp_path) as place,
+        pytest.raises(UsageError, match="a demo is running in it"),
+        fresh_place(tmp_path),
+    ):
+        pass
+    assert place.config.is_file()
 
 
 def test_only_the_newest_snapshot_stays_and_a_leased_one(store: EmbeddedStore) -> None:
@@ -129,7 +139,7 @@ def test_programs_below_the_current_directory_are_named_from_there(
 
 
 def test_a_feeder_that_dies_is_an_error_that_says_why(tmp_path: Path) -> None:
-    place = make_place(tmp_path)
+    place = Place(tmp_path)
     with Feeding(place, 1, lambda _: None) as feeding:
         feeding.begin()
         feeding._reader.join()

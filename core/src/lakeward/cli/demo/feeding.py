@@ -90,7 +90,8 @@ class Feeding:
 
     def _last_words(self) -> str:
         """Return the last line of its log; the log stays, for the rest."""
-        lines = self._place.feeder_log.read_text(encoding="utf-8").splitlines()
+        log = self._place.feeder_log
+        lines = log.read_text(encoding="utf-8").splitlines() if log.is_file() else []
         return f"{lines[-1] if lines else 'it said nothing'} (see {self._place.feeder_log})"
 
     def _read(self, lines: IO[str]) -> None:

@@ -2,18 +2,24 @@
 
 from __future__ import annotations
 
+import fcntl
 import shutil
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from lakeward.clock import SystemClock
 from lakeward.errors import StorageError, UsageError
 from lakeward.observe import status_file
 
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
 SERVICE = "demo"
 _MARKER = ".lakeward-demo"
-_OURS = ("store", "warehouse", "lakeward-state", "lakeward.toml", "duckdb", "feeder.log", _MARKER)
-"""All that a demo makes; nothing else in the directory is ever touched."""
+_OURS = ("store", "warehouse", "lakeward-state", "lakeward.toml", "duckdb", "feeder.log")
+"""All that a demo makes beside its marker; nothing else in the directory is ever touched."""
 _CONFIG = f"""\
 # The configuration of `lakeward demo`. All keys, units and defaults: `lakeward config show --config THIS-FILE`.
 
@@ -74,43 +80,60 @@ class Place:
         return self.root / "duckdb"
 
 
-def make_place(root: Path) -> Place:
-    """Make the directory of a demo, with its configuration; what an earlier demo left there is removed.
+@contextmanager
+def fresh_place(root: Path) -> Iterator[Place]:
+    """Make the directory of a demo, with its configuration, and keep it from other demos until the end.
+
+    What an earlier demo left there is removed.
 
     Args:
         root: the directory; missing, empty or of an earlier demo.
 
-    Returns:
+    Yields:
         The place.
 
     Raises:
-        UsageError: the directory holds something else, or a demo is running in it.
+        UsageError: the directory holds something else, or a demo or its service is running in it.
         StorageError: it cannot be written.
     """
     place = Place(root)
-    try:
-        if root.is_dir() and any(root.iterdir()):
+    with ExitStack() as held:
+        try:
+            held.enter_context(_taken(place))
             _empty(place)
-        root.mkdir(parents=True, exist_ok=True)
-        (root / _MARKER).write_text("made by `lakeward demo`, which may empty this directory\n", encoding="utf-8")
-        place.config.write_text(_CONFIG, encoding="utf-8")
-    except OSError as error:
-        message = f"{error.filename or root}: cannot be written ({error.strerror or error})"
-        raise StorageError(message) from error
-    return place
+            place.config.write_text(_CONFIG, encoding="utf-8")
+        except OSError as error:
+            message = f"{error.filename or root}: cannot be written ({error.strerror or error})"
+            raise StorageError(message) from error
+        yield place
 
 
-def _empty(place: Place) -> None:
-    if not (place.root / _MARKER).is_file():
+@contextmanager
+def _taken(place: Place) -> Iterator[None]:
+    """Hold the lock on the marker; a demo that was killed holds none."""
+    marker = place.root / _MARKER
+    if place.root.is_dir() and any(place.root.iterdir()) and not marker.is_file():
         message = (
             f"--dir {place.root}: expected a directory that is missing, empty or of an earlier demo, found other files"
         )
         raise UsageError(message)
+    place.root.mkdir(parents=True, exist_ok=True)
+    with marker.open("w", encoding="utf-8") as file:
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError as error:
+            message = f"--dir {place.root}: a demo is running in it; name another directory"
+            raise UsageError(message) from error
+        file.write("Made by `lakeward demo`, which may empty this directory.\n")
+        file.flush()
+        yield
+
+
+def _empty(place: Place) -> None:
     report = status_file.read(str(place.state), SERVICE)
     if report is not None and status_file.is_running(report, SystemClock().wall_ms()):
-        message = f"--dir {place.root}: a demo is running in it (process {report.pid}); name another directory"
+        message = f"--dir {place.root}: a service is running on it (process {report.pid}); name another directory"
         raise UsageError(message)
-    # The marker goes last: a demo that is interrupted here can still be started again.
     for name in _OURS:
         path = place.root / name
         if path.is_dir() and not path.is_symlink():

@@ -9,7 +9,7 @@ from lakeward.cli.demo.closing import Outcome, document, lines
 from lakeward.cli.demo.feed import EVENTS, FIRST_LIVE_DAY, FLIGHTS, Fed, changes_of, count, days_between, live_end
 from lakeward.cli.demo.feeding import Feeding
 from lakeward.cli.demo.flights import flights_file, read_flights
-from lakeward.cli.demo.place import SERVICE, make_place
+from lakeward.cli.demo.place import SERVICE, fresh_place
 from lakeward.cli.demo.proof import prove
 from lakeward.cli.demo.source import all_tiered, count_snapshots, create_tables, load_changes
 from lakeward.clock import SystemClock
@@ -51,25 +51,26 @@ def tell(invocation: Invocation, directory: Path, days: int) -> int:
         UsageError: the directory is somebody else's, or the data are not installed.
         LakewardError: a part failed, or the lake is not what was fed.
     """
-    return _Story(invocation, directory, days).tell()
+    _check_flags(invocation)
+    file = flights_file()
+    with fresh_place(directory) as place:
+        return _Story(invocation, place, days).tell(read_flights(file))
 
 
 class _Story:
     """One run of the demo."""
 
-    def __init__(self, invocation: Invocation, directory: Path, days: int) -> None:
+    def __init__(self, invocation: Invocation, place: Place, days: int) -> None:
         self._invocation = invocation
-        self._clock = SystemClock()
-        self._start = self._clock.now()
+        self._place = place
         self._days = days
         self._text = invocation.form == "text"
-        _check_flags(invocation)
-        self._flights_file = flights_file()
-        self._place = make_place(directory)
-        self._loaded = _configured(invocation, self._place)
+        self._loaded = _configured(invocation, place)
+        self._clock = SystemClock()
+        self._start = self._clock.now()
 
-    def tell(self) -> int:
-        flights = days_between(read_flights(self._flights_file), None, live_end(self._days))
+    def tell(self, year: pa.Table) -> int:
+        flights = days_between(year, None, live_end(self._days))
         with EmbeddedStore.create(self._place.store) as store:
             fed = self._load_history(store, flights)
             self._say(
