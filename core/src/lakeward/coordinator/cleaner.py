@@ -56,13 +56,16 @@ class Cleaner:
         self._live.discard(round_id)
 
     def before_round(self, path: TablePath) -> None:
-        """Sweep rounds of this table that were never about to commit; our stamp is on the table.
+        """Sweep rounds of this table that nobody can adopt any more; our stamp is on the table.
+
+        Those were never about to commit, or a later commit has landed since (they were swept once, and are swept
+        again after the fence time: the table may never have another commit).
 
         Args:
             path: the table.
         """
         for journal in self._of(path):
-            if not journal.commits:
+            if not journal.commits or journal.swept_ms is not None:
                 self._sweep(journal)
 
     def after_commit(self, path: TablePath, round_id: RoundId) -> None:
