@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import importlib.util
 import os
 import shlex
 import subprocess
@@ -15,6 +16,7 @@ from lakeward.cli.demo.feed import CHANGE, EVENT_COLUMNS, EVENTS, FLIGHT_COLUMNS
 from lakeward.cli.demo.feeding import Feeding
 from lakeward.cli.demo.place import Place, fresh_place
 from lakeward.cli.demo.proof import check_same
+from lakeward.cli.demo.readers import duckdb_ready
 from lakeward.config.entries import read_document
 from lakeward.embedded.store import EmbeddedStore
 from lakeward.errors import LakeError, SourceError, UsageError
@@ -136,6 +138,13 @@ def test_programs_below_the_current_directory_are_named_from_there(
     assert closing.python_line("1") == f'{Path("env/bin/python")} -c "1"'
     monkeypatch.setattr(sys, "executable", os.fspath(Path("/elsewhere/python")))
     assert closing.python_line("1").startswith("/elsewhere/python ")
+
+
+def test_without_the_extensions_duckdb_is_not_offered(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    found = importlib.util.find_spec
+    absent = "duckdb_extension_iceberg"
+    monkeypatch.setattr(importlib.util, "find_spec", lambda name: None if name == absent else found(name))
+    assert not duckdb_ready(Place(tmp_path))
 
 
 def test_a_feeder_that_dies_is_an_error_that_says_why(tmp_path: Path) -> None:

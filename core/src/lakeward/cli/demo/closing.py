@@ -73,7 +73,7 @@ def lines(place: Place, outcome: Outcome) -> list[str]:
     ways = [
         ("DuckDB", duckdb_line(place) or "pip install 'lakeward[demo]' brings it, with its Iceberg extension"),
         ("pyiceberg", pyiceberg_line(place)),
-        ("lakeward", f"{_program('lakeward')} tables --config {shlex.quote(str(place.config))}"),
+        ("lakeward", lakeward_line("tables", place.config)),
     ]
     return [
         "",
@@ -111,11 +111,22 @@ def pyiceberg_line(place: Place) -> str:
 def python_line(code: str) -> str:
     """Give code to this Python; in double quotes where that is safe, it reads better than what `shlex` makes of it."""
     quoted = shlex.quote(code) if set(code) & set('"$`\\!') else f'"{code}"'
-    return f"{_program(Path(sys.executable).name)} -c {quoted}"
+    return f"{_from_here(Path(sys.executable))} -c {quoted}"
 
 
-def _program(name: str) -> str:
-    """Name a program of this environment, from the current directory where that is shorter."""
-    path = Path(sys.executable).parent / name
+def lakeward_line(words: str, config: Path) -> str:
+    """Return a line for the shell that runs a command of this Lakeward.
+
+    Args:
+        words: the command, as it is typed.
+        config: the configuration file.
+    """
+    script = Path(sys.executable).with_name("lakeward")
+    program = _from_here(script) if script.exists() else f"{_from_here(Path(sys.executable))} -m lakeward"
+    return f"{program} {words} --config {shlex.quote(str(config))}"
+
+
+def _from_here(program: Path) -> str:
+    """Name a program from the current directory where it lies below that."""
     here = Path.cwd()
-    return shlex.quote(str(path.relative_to(here) if path.is_relative_to(here) else path))
+    return shlex.quote(str(program.relative_to(here) if program.is_relative_to(here) else program))

@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 from typing import TYPE_CHECKING
 
-from lakeward.cli.demo.closing import Outcome, document, lines
+from lakeward.cli.demo.closing import Outcome, document, lakeward_line, lines
 from lakeward.cli.demo.feed import EVENTS, FIRST_LIVE_DAY, FLIGHTS, Fed, changes_of, count, days_between, live_end
 from lakeward.cli.demo.feeding import Feeding
 from lakeward.cli.demo.flights import flights_file, read_flights
@@ -68,6 +68,7 @@ class _Story:
         self._loaded = _configured(invocation, place)
         self._clock = SystemClock()
         self._start = self._clock.now()
+        self._ui_named = False
 
     def tell(self, year: pa.Table) -> int:
         flights = days_between(year, None, live_end(self._days))
@@ -114,6 +115,7 @@ class _Story:
 
             def until() -> bool:
                 nonlocal done
+                self._name_ui()
                 feeding.begin()
                 done = feeding.whole() and all_tiered(store)
                 return done
@@ -133,14 +135,20 @@ class _Story:
             f"KV snapshots: {line.snapshots_taken} taken, {line.snapshots_deleted} cleaned away{spared}"
         )
 
+    def _name_ui(self) -> None:
+        """Name Spark's own pages, once; the live table of a terminal does so anyway."""
+        report = None if self._ui_named else status_file.read(str(self._place.state), SERVICE)
+        if report is not None and report.spark_ui and not sys.stdout.isatty():
+            self._say(f"While it runs, Spark's own pages show a job for each round: {report.spark_ui}")
+        self._ui_named = self._ui_named or report is not None
+
     def _rounds(self) -> dict[str, int]:
         report = status_file.read(str(self._place.state), SERVICE)
         return {table.path: table.rounds for table in report.tables} if report is not None else {}
 
     def _interrupted(self) -> int:
-        self._say(
-            f"Interrupted. The service would go on where it stopped: lakeward run --once --config {self._place.config}"
-        )
+        self._say("Interrupted. The service goes on where it stopped with:")
+        self._say(f"  {lakeward_line('run --once', self._place.config)}")
         return _INTERRUPTED
 
     def _say(self, line: str) -> None:
