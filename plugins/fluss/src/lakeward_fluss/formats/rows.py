@@ -1,0 +1,113 @@
+"""Rows in Fluss's two row formats to Arrow: compiled columnar kernels, or generated Python where numba is missing."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from lakeward.errors import CorruptFileError, UsageError
+from lakeward_fluss.formats import compiled
+from lakeward_fluss.formats.encodings import Encoding, RowLayout
+from lakeward_fluss.formats.target import Columns, empty, fit
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+    from numpy.typing import NDArray
+
+    from lakeward_fluss.formats.schema import FlussSchema
+
+MAX_BYTES = (1 << 31) - 1
+"""A buffer of rows stays below 2 GiB, so that every position fits into 32 bits."""
+
+
+@dataclass(frozen=True, slots=True)
+class Rows:
+    """Rows inside one buffer: `data` (uint8), where each begins and ends (int64), and what `data` is, for errors."""
+
+    data: NDArray[np.uint8]
+    starts: NDArray[np.int64]
+    ends: NDArray[np.int64]
+    origin: str = "rows"
+
+    def __post_init__(self) -> None:
+        """Refuse bounds outside the buffer: kernels rely on them."""
+        if len(self.data) > MAX_BYTES:
+            message = f"{self.origin}: expected less than 2 GiB of rows, found {len(self.data)} bytes"
+            raise UsageError(message)
+        inside = len(self.starts) == len(self.ends) and (
+            not len(self.starts)
+            or (
+                int(self.starts.min()) >= 0
+                and int(self.ends.max()) <= len(self.data)
+                and bool((self.starts <= self.ends).all())
+            )
+        )
+        if not inside:
+            raise CorruptFileError(self.origin, "rows inside their buffer", f"{len(self.data)} bytes")
+
+    @classmethod
+    def of(cls, values: list[bytes], origin: str = "rows") -> Rows:
+        """Lay values side by side."""
+        ends = np.cumsum(np.fromiter(map(len, values), "i8", len(values)))
+        starts = np.concatenate([np.zeros(1, "i8"), ends[:-1]]) if len(values) else ends
+        return cls(np.frombuffer(b"".join(values), "u1"), starts, ends, origin)
+
+    def __len__(self) -> int:
+        """Return the number of rows."""
+        return len(self.starts)
+
+    def select(self, mask: NDArray[np.bool_]) -> Rows:
+        """Return the rows where the mask is true."""
+        return Rows(self.data, self.starts[mask], self.ends[mask], self.origin)
+
+
+def decode_compacted(rows: Rows, schema: FlussSchema, target: pa.Schema) -> pa.RecordBatch:
+    """Decode compacted rows, the default of `table.kv.format` (facts: Fluss 3.5).
+
+    Args:
+        rows: the rows.
+        schema: the schema that they were written under, with today's names (`FlussSchema.seen_as`).
+        target: the columns wanted; one that the schema lacks is null.
+
+    Returns:
+        As many rows, in the target's columns.
+
+    Raises:
+        CorruptFileError: a row does not fit the schema.
+        SchemaMismatchError: a column's type cannot become the target's.
+        RowError: a value that the target's type cannot hold.
+    """
+    return decode(rows, schema, target, Encoding.COMPACTED)
+
+
+def decode_indexed(rows: Rows, schema: FlussSchema, target: pa.Schema) -> pa.RecordBatch:
+    """Decode indexed rows (facts: Fluss 3.6); everything else as `decode_compacted`."""
+    return decode(rows, schema, target, Encoding.INDEXED)
+
+
+def decode(rows: Rows, schema: FlussSchema, target: pa.Schema, encoding: Encoding) -> pa.RecordBatch:
+    """Decode rows of a format; see `decode_compacted`."""
+    if not len(rows):
+        return empty(target)
+    columns = (
+        _compiled(rows, schema, target, encoding) if compiled.AVAILABLE else _plain(rows, schema, target, encoding)
+    )
+    return fit(columns, target, len(rows), rows.origin)
+
+
+def _compiled(rows: Rows, schema: FlussSchema, target: pa.Schema, encoding: Encoding) -> Columns:
+    from lakeward_fluss.formats.cells import read_fields, to_array  # noqa: PLC0415 - loading it compiles the kernels
+
+    layout = RowLayout.of(schema.columns, encoding)
+    cells = read_fields(rows.data, rows.starts, rows.ends, layout, rows.origin)
+    wanted = set(target.names)
+    fields = zip(schema.columns, cells, strict=True)
+    return {field.name: to_array(column, field, encoding) for field, column in fields if field.name in wanted}
+
+
+def _plain(rows: Rows, schema: FlussSchema, target: pa.Schema, encoding: Encoding) -> Columns:
+    from lakeward_fluss.formats.plainrows import read_columns  # noqa: PLC0415 - only where numba is missing
+
+    return read_columns(rows, schema, frozenset(target.names), encoding)
