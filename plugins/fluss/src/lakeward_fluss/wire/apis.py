@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from enum import IntEnum
 from functools import cache
-from typing import ClassVar, Final, Generic, TypeVar, get_args, get_origin
+from typing import Any, ClassVar, Final, Generic, TypeVar, get_args, get_origin
 
 from lakeward.errors import UsageError
 from lakeward_fluss.wire.protobuf import Message
@@ -110,7 +110,6 @@ class Request(Message, Generic[Response]):
     api: ClassVar[ApiKey]
 
 
-@cache
 def response_class(request_class: type[Request[Response]]) -> type[Response]:
     """Return what answers a request.
 
@@ -123,9 +122,15 @@ def response_class(request_class: type[Request[Response]]) -> type[Response]:
     Raises:
         UsageError: the class names none.
     """
+    untyped: Any = request_class  # mypy takes a class's own __hash__ for its instances'
+    answer: type[Response] = _answer(untyped)
+    return answer
+
+
+@cache
+def _answer(request_class: type) -> Any:  # noqa: ANN401  # what a subscript names
     for base in getattr(request_class, "__orig_bases__", ()):
         if get_origin(base) is Request:
-            answer: type[Response] = get_args(base)[0]
-            return answer
+            return get_args(base)[0]
     message = f"{request_class.__name__}: expected a subclass of Request[...], found none"
     raise UsageError(message)

@@ -120,6 +120,14 @@ class ServerUnreachableError(SourceError):
     retriable = True
 
 
+class TlsError(SourceError):
+    """Client and server do not agree on TLS, or the certificate is not to be trusted; nothing was sent."""
+
+
+class ClientClosedError(SourceError):
+    """The client was closed; nothing was sent."""
+
+
 class UnansweredReadError(SourceError):
     """No answer to a call that changes nothing; it may be repeated."""
 

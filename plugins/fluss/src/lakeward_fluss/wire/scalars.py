@@ -90,7 +90,7 @@ class IntKind:
 
     def write(self, value: Any, out: bytearray, where: str) -> None:  # noqa: ANN401  # checked here
         """See `Kind`."""
-        if type(value) is not int or not self._fits(value):
+        if not isinstance(value, int) or isinstance(value, bool) or not self._fits(value):
             message = f"{where}: expected an int of {self._bits} bits, found {value!r}"
             raise UsageError(message)
         write_varint(value & _MASK64, out)
