@@ -62,14 +62,8 @@ def lines(place: Place, outcome: Outcome) -> list[str]:
     """
     fed, proof, snapshots = outcome.fed, outcome.proof, outcome.snapshots
     rounds = ", ".join(f"{count(number, 'round')} on {table}" for table, number in sorted(outcome.rounds.items()))
-    changes = (
-        f"{count(fed.inserts, 'insert')} (schedules), {count(fed.updates, 'update')} (departures and arrivals), "
-        f"{count(fed.deletes, 'delete')} (cancelled)"
-    )
-    spared = f"{count(outcome.spared, 'snapshot')}, superseded while a round was reading, stayed until it had committed"
-    kept = f"the lease at work: {spared}" if outcome.spared else "none was being read when its turn came"
-    leases = "no lease is left" if not outcome.leases else f"{count(outcome.leases, 'lease')} left"
-    cleaned = f"{snapshots.taken:,} taken, {snapshots.deleted:,} deleted by the source's clean-up"
+    leases = "no lease left" if not outcome.leases else f"{count(outcome.leases, 'lease')} left"
+    spared = f"{outcome.spared} outlived their clean-up: leased while a round was reading them"
     ways = [
         ("DuckDB", duckdb_line(place) or "pip install 'lakeward[demo]' brings it, with its Iceberg extension"),
         ("pyiceberg", pyiceberg_line(place)),
@@ -77,13 +71,14 @@ def lines(place: Place, outcome: Outcome) -> list[str]:
     ]
     return [
         "",
-        f"verified   {proof.reader} reads from the lake exactly what was fed, every row and column:",
+        f"verified   {proof.reader} finds in the lake exactly what was fed, every row and column:",
         f"           {FLIGHTS} {proof.flights:,} rows, {EVENTS} {proof.events:,} rows",
-        f"tiered     {changes}",
-        f"           {rounds}, in {seconds(outcome.seconds)} all in all",
-        f"snapshots  {cleaned}; {leases}",
-        f"           {kept}",
-        f"lies in    {place.warehouse / 'nyc'} (Iceberg; catalog {place.warehouse / 'catalog.db'})",
+        f"tiered     {count(fed.inserts, 'insert')} (schedules), {count(fed.deletes, 'delete')} (cancelled flights),",
+        f"           {count(fed.updates, 'update')} (departures and arrivals)",
+        f"           {rounds}, {seconds(outcome.seconds)} in all",
+        f"snapshots  {snapshots.taken:,} taken, {snapshots.deleted:,} deleted by the source's clean-up, {leases}",
+        f"           {spared if outcome.spared else 'none was being read when its turn came'}",
+        f"lies in    {place.warehouse} (Iceberg; its catalog is catalog.db there)",
         "",
         "Query it from here:",
         *(f"\n  # {name}\n  {line}" for name, line in ways),

@@ -69,6 +69,7 @@ class _Story:
         self._clock = SystemClock()
         self._start = self._clock.now()
         self._ui_named = False
+        self._spared = 0
 
     def tell(self, year: pa.Table) -> int:
         flights = days_between(year, None, live_end(self._days))
@@ -76,8 +77,8 @@ class _Story:
             fed = self._load_history(store, flights)
             self._say(
                 "Starting the service on Spark. Once it runs, another process feeds "
-                f"{number(self._days, 'day')} from {FIRST_LIVE_DAY} on,\nabout one each second, "
-                "and the store keeps only the newest KV snapshot of each bucket ..."
+                f"{number(self._days, 'day')} from\n{FIRST_LIVE_DAY} on, about one a second; "
+                "the store keeps only the newest KV snapshot\nof each bucket ..."
             )
             last = self._serve(store)
             if last is None:
@@ -102,9 +103,8 @@ class _Story:
         taken = count_snapshots(store).taken
         fed = count(changes)
         self._say(
-            f"History before {FIRST_LIVE_DAY}: {number(fed.inserts, 'flight')} into {FLIGHTS} with "
-            f"{number(taken, 'KV snapshot')}, {number(fed.events, 'row')} into {EVENTS}, in "
-            f"{seconds(self._clock.now() - before)}."
+            f"History before {FIRST_LIVE_DAY}: {number(fed.inserts, 'flight')} with {number(taken, 'KV snapshot')} "
+            f"in {FLIGHTS},\n{number(fed.events, 'row')} in {EVENTS}, loaded in {seconds(self._clock.now() - before)}."
         )
         return fed
 
@@ -128,12 +128,14 @@ class _Story:
 
     def _on_line(self, line: FeederLine) -> None:
         fed = line.day_fed
-        spared = f", {line.spared} spared by the lease" if line.spared else ""
-        self._say(
-            f"{clock_time(self._clock.wall_ms())} fed {line.day}: {number(fed.inserts, 'insert')}, "
-            f"{number(fed.updates, 'update')}, {number(fed.deletes, 'delete')}; "
-            f"KV snapshots: {line.snapshots_taken} taken, {line.snapshots_deleted} cleaned away{spared}"
-        )
+        time = clock_time(self._clock.wall_ms())
+        changes = (number(fed.inserts, "insert"), number(fed.updates, "update"), number(fed.deletes, "delete"))
+        self._say(f"{time} fed {line.day}: {', '.join(changes)}")
+        if line.spared > self._spared:
+            self._spared = line.spared
+            self._say(
+                f"{time} clean-up has spared {number(line.spared, 'old KV snapshot')}: leased, a round reads them"
+            )
 
     def _name_ui(self) -> None:
         """Name Spark's own pages, once; the live table of a terminal does so anyway."""
