@@ -17,6 +17,10 @@ appender.err.name = err
 appender.err.target = SYSTEM_ERR
 appender.err.layout.type = PatternLayout
 appender.err.layout.pattern = %d{HH:mm:ss} %p %c{1}: %m%n
+appender.err.filter.again.type = RegexFilter
+appender.err.filter.again.regex = Exception encountered
+appender.err.filter.again.onMatch = DENY
+appender.err.filter.again.onMismatch = NEUTRAL
 logger.tasks.name = org.apache.spark.executor.Executor
 logger.tasks.level = off
 logger.sets.name = org.apache.spark.scheduler.TaskSetManager
@@ -28,6 +32,7 @@ logger.gateway.level = error
 """
 # Executor, TaskSetManager and the Python runners print a page of Java for each subtask that ends early; the
 # coordinator says what happened in one line. The gateway's level equals the root's, or Spark prints a hint about it.
+# "Exception encountered" is said of an exception that is thrown on, by tasks that come up while Spark is stopping.
 
 
 def quiet_options(directory: Path, *, local: bool) -> str:
