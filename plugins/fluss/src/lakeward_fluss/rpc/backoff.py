@@ -13,9 +13,13 @@ _JITTER = 0.2
 
 
 class Attempts:
-    """The attempts of one call: how long is left, and the pauses between them."""
+    """The attempts of one call: how long is left, and the pauses between them.
 
-    __slots__ = ("_deadline", "_limit_s", "_pause_s")
+    Attributes:
+        last: why the last attempt failed.
+    """
+
+    __slots__ = ("_deadline", "_limit_s", "_pause_s", "last")
 
     def __init__(self, options: ConnectOptions, timeout_s: float) -> None:
         """Start the clock; must be called in the event loop.
@@ -27,6 +31,7 @@ class Attempts:
         self._deadline = asyncio.get_running_loop().time() + timeout_s
         self._pause_s = options.backoff_s
         self._limit_s = options.backoff_limit_s
+        self.last: Exception | None = None
 
     @property
     def deadline(self) -> float:
@@ -44,6 +49,7 @@ class Attempts:
         Args:
             error: why the last one failed; raised if there is no time for another.
         """
+        self.last = error
         # Many clients lose one server at the same moment; they shall not come back at the same moment too.
         pause_s = self._pause_s * random.uniform(1 - _JITTER, 1 + _JITTER)  # noqa: S311  # no secret
         self._pause_s = min(self._pause_s * 2, self._limit_s)

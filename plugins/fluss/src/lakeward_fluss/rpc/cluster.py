@@ -269,4 +269,4 @@ async def _in_time(work: Awaitable[T], attempts: Attempts) -> T:
             return await work
     except TimeoutError as error:
         message = "no connection in time"
-        raise ServerUnreachableError(message) from error
+        raise attempts.last or ServerUnreachableError(message) from error

@@ -121,10 +121,10 @@ async def connect(serial: int, endpoint: Endpoint, options: ConnectOptions, lost
         A connection that is ready for calls.
 
     Raises:
-        ServerUnreachableError: nobody listens or answers there.
+        ServerUnreachableError: nobody listens or answers there, or not as a Fluss server does.
         TlsError: the two do not agree on TLS, or the certificate is not to be trusted.
         AuthenticationError: refused.
-        ProtocolError: that is no Fluss server.
+        ProtocolError: the first answers are malformed.
     """
     channel = Channel(endpoint, options, lost)
     try:
@@ -161,7 +161,11 @@ async def _dial(channel: Channel, endpoint: Endpoint, tls: Tls | None) -> None:
 
 
 def _context(tls: Tls) -> ssl.SSLContext:
-    context = ssl.create_default_context(cafile=tls.ca_file)
-    if tls.cert_file is not None:
-        context.load_cert_chain(tls.cert_file, tls.key_file)
+    try:
+        context = ssl.create_default_context(cafile=tls.ca_file)
+        if tls.cert_file is not None:
+            context.load_cert_chain(tls.cert_file, tls.key_file)
+    except OSError as error:
+        message = f"expected usable PEM files in {tls}, found: {error}"
+        raise TlsError(message) from error
     return context

@@ -10,7 +10,7 @@ import threading
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final, Self, TypeVar
 
-from lakeward_fluss.rpc.options import Endpoint
+from lakeward_fluss.rpc.options import ConnectOptions, Endpoint
 from lakeward_fluss.wire.apis import ApiKey, Request
 from lakeward_fluss.wire.messages import (
     ApiVersionsResponse,
@@ -198,6 +198,27 @@ class FakeServer:
 
     def _alone(self) -> MetadataResponse:
         return MetadataResponse(coordinator_server=self.node(), tablet_servers=(self.node(),))
+
+
+def quick_options(*servers: FakeServer, timeout_s: float = 5.0, silence_s: float = 10.0) -> ConnectOptions:
+    """Return options with short pauses.
+
+    Args:
+        servers: for bootstrap.
+        timeout_s: seconds for a call.
+        silence_s: seconds after which a silent connection is given up.
+
+    Returns:
+        The options.
+    """
+    return ConnectOptions(
+        tuple(server.endpoint for server in servers),
+        request_timeout_s=timeout_s,
+        connect_timeout_s=2.0,
+        silence_s=silence_s,
+        backoff_s=0.01,
+        backoff_limit_s=0.05,
+    )
 
 
 def _read(stream: socket.socket, number: int) -> Call | None:
