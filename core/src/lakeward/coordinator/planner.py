@@ -67,7 +67,7 @@ class JobPlanner:
             round_name=str(run.round_id),
             job_attempt=launch,
             subtasks=subtasks,
-            title=f"lakeward: {path}, epoch {run.offer.epoch}, {subtasks} subtasks",
+            title=f"lakeward: {path}, epoch {run.offer.epoch}, {subtasks} subtask{'' if subtasks == 1 else 's'}",
             tag=f"lakeward-{path.database}-{path.table}-{run.offer.epoch}",
             pool=str(path),
             host=self._options.host,
