@@ -7,7 +7,14 @@ from pathlib import Path
 
 import pytest
 
-from lakeward.errors import ConfigError, LeaseApiMissingError, OutcomeUnknownError, ProtocolError, SourceError
+from lakeward.errors import (
+    ConfigError,
+    LeaseApiMissingError,
+    OutcomeUnknownError,
+    ProtocolError,
+    SourceError,
+    UsageError,
+)
 from lakeward_fluss.rpc.client import FlussClient
 from lakeward_fluss.rpc.options import Endpoint
 from lakeward_fluss.testing.server import Answer, Call, FakeServer, HangUp, Recorded, quick_options
@@ -34,6 +41,7 @@ from lakeward_fluss.wire.messages import (
     ListDatabasesResponse,
     ListTablesRequest,
     ListTablesResponse,
+    MetadataResponse,
     PbTablePath,
     ScanKvRequest,
 )
@@ -231,6 +239,16 @@ def test_a_new_connection_to_the_coordinator_has_another_id(serve: Serve, connec
     assert client.coordinator_connection_id not in {first, 0}
 
 
+def test_an_answer_tells_the_connection_that_it_came_on(serve: Serve, connect: Connect) -> None:
+    server = serve(lambda call: ListDatabasesResponse() if call.api == ApiKey.LIST_DATABASES else None)
+    client = connect(server)
+    _, first = client.call_coordinator_seen(ListDatabasesRequest())
+    assert first == client.coordinator_connection_id
+    server.hang_up()
+    _, second = client.call_coordinator_seen(ListDatabasesRequest())
+    assert first != second == client.coordinator_connection_id
+
+
 def test_an_api_that_is_not_offered_is_never_sent(serve: Serve, connect: Connect) -> None:
     server = serve(offers=[ApiKey.API_VERSIONS, ApiKey.GET_METADATA, ApiKey.LAKE_TIERING_HEARTBEAT])
     client = connect(server)
@@ -256,6 +274,24 @@ def test_the_next_bootstrap_server_is_asked_where_the_first_is_away(serve: Serve
     away.close()
     connect(away, there)
     assert there.asked(ApiKey.GET_METADATA)
+
+
+def test_a_server_that_hangs_leaves_time_for_the_others(serve: Serve, connect: Connect) -> None:
+    both = MetadataResponse()
+    there = serve(lambda call: ListDatabasesResponse() if call.api == ApiKey.LIST_DATABASES else None)
+    hangs = serve(metadata=lambda: both)
+    both = MetadataResponse(coordinator_server=there.node(), tablet_servers=(hangs.node(1), there.node(2)))
+    client = connect(hangs, there, timeout_s=2.0)
+    client.call_any(ListDatabasesRequest())
+    assert hangs.asked(ApiKey.LIST_DATABASES)
+
+
+def test_a_client_that_was_forked_refuses_to_work(serve: Serve, connect: Connect) -> None:
+    client = connect(serve())
+    opened_in, client._loop._process = client._loop._process, -1
+    with pytest.raises(UsageError, match="no fork"):
+        client.call_any(ListDatabasesRequest())
+    client._loop._process = opened_in
 
 
 def test_a_closed_client_says_so(serve: Serve, connect: Connect) -> None:

@@ -11,8 +11,11 @@ from lakeward.errors import ProtocolError, UsageError
 from lakeward_fluss.wire import messages
 from lakeward_fluss.wire.messages import (
     ApiVersionsRequest,
+    CommitLakeTableSnapshotResponse,
     FetchLogResponse,
     LakeTieringHeartbeatRequest,
+    LegacyCommitLakeTableSnapshotResponse,
+    LegacyPbCommitLakeTableSnapshotRespForTable,
     ListOffsetsRequest,
     MetadataRequest,
     MetadataResponse,
@@ -101,6 +104,15 @@ def test_repeated_numbers_are_read_packed_and_unpacked() -> None:
 def test_forced_tables_are_written_unpacked_and_read_in_both_forms() -> None:
     assert encode(LakeTieringHeartbeatRequest(force_finished_tables=(1, 2))).hex() == "28012802"
     assert decode(LakeTieringHeartbeatRequest, bytes.fromhex("2a020102")).force_finished_tables == (1, 2)
+
+
+def test_an_old_servers_commit_answer_has_other_numbers() -> None:
+    old = bytes.fromhex("0a04 0807 1029")
+    assert decode(LegacyCommitLakeTableSnapshotResponse, old).table_resp == (
+        LegacyPbCommitLakeTableSnapshotRespForTable(table_id=7, error_code=41),
+    )
+    with pytest.raises(ProtocolError):
+        decode(CommitLakeTableSnapshotResponse, old)
 
 
 def test_a_float_comes_back() -> None:

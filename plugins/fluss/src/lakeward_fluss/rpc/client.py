@@ -78,8 +78,21 @@ class FlussClient:
             SourceError: refused, or no coordinator in time; no effect. See the module.
             OutcomeUnknownError: no answer to a call that changes something.
         """
+        return self.call_coordinator_seen(request, timeout_s)[0]
+
+    def call_coordinator_seen(self, request: Request[R], timeout_s: float | None = None) -> tuple[R, int]:
+        """Call the coordinator, and say on which connection: another may be open by the time one asks.
+
+        Args:
+            request: the request.
+            timeout_s: seconds; None for the client's own.
+
+        Returns:
+            The response, and the `coordinator_connection_id` that it came on. Errors as `call_coordinator`.
+        """
         work = self._cluster.call_coordinator(request.api, encode(request), self._timeout(timeout_s))
-        return decode(response_class(type(request)), self._loop.run(work))
+        body, serial = self._loop.run(work)
+        return decode(response_class(type(request)), body), serial
 
     def call_tablet(self, server_id: int, request: Request[R], timeout_s: float | None = None) -> R:
         """Call one tablet server; raises soon if it is away, since the leader may be another by now.

@@ -53,6 +53,7 @@ class Cluster:
         self._tablets_once_seen: Mapping[int, Endpoint] = {}
         self._leaders: dict[tuple[PbTablePath, int | None], Mapping[int, int]] = {}
         self._refreshing = asyncio.Lock()
+        self._refreshed = 0
 
     @property
     def servers(self) -> Topology:
@@ -68,13 +69,17 @@ class Cluster:
         """Close all connections."""
         await self._pool.close()
 
-    async def call_coordinator(self, api: ApiKey, body: bytes, timeout_s: float) -> bytes:
-        """Call the coordinator that leads; waits for one. Raises as `Channel.call`, and UnsupportedApiError."""
+    async def call_coordinator(self, api: ApiKey, body: bytes, timeout_s: float) -> tuple[bytes, int]:
+        """Call the coordinator that leads; waits for one.
+
+        Returns:
+            The response, and the serial of the connection that it came on. Raises as `Connection.call`.
+        """
         attempts = Attempts(self._options, timeout_s)
         while True:
             try:
                 connection = await _in_time(self.coordinator(), attempts)
-                return await connection.call(api, body, attempts.left_s)
+                return await connection.call(api, body, attempts.left_s), connection.serial
             except _PASSING as error:
                 self._topology = Topology(None, self._topology.tablets)
                 await attempts.pause(error)
@@ -178,7 +183,10 @@ class Cluster:
             ServerUnreachableError: none of them could say.
             AuthenticationError: none of them let us in.
         """
+        before = self._refreshed
         async with self._refreshing:
+            if self._refreshed != before:
+                return  # somebody else asked while we waited
             faults: list[SourceError | ProtocolError] = []
             best = Topology()
             for endpoint in self._candidates():
@@ -193,6 +201,7 @@ class Cluster:
                     break
             if best.empty:
                 raise self._lost(faults)
+            self._refreshed += 1
             self._note(best)
 
     async def _described_by(self, endpoint: Endpoint) -> Topology:
