@@ -11,20 +11,11 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from lakeward_fluss.formats.codes import MAX_NANOS, SLOT_STAMP, SLOT_TEXT, SLOT_VALUE
 from lakeward_fluss.formats.compiled import kernel
-from lakeward_fluss.formats.rowkernels import MAX_NANOS
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
-
-VALUE = 0
-"""A slot holds the value itself."""
-TEXT = 1
-"""A slot holds up to 7 bytes, or offset and length."""
-REFERENCE = 2
-"""A slot holds offset and length."""
-STAMP = 3
-"""A slot holds the offset of the milliseconds, and the nanoseconds."""
 
 
 @kernel("bytes", "i64", "i32", "flags", "int", "out64")
@@ -113,10 +104,10 @@ def read_elements(  # noqa: C901 - one kernel: a call per element would cost mor
             slot = np.int64(0)
             for byte in range(width):
                 slot |= np.int64(data[at + byte]) << (8 * byte)
-            if code == VALUE:
+            if code == SLOT_VALUE:
                 first[element] = (slot << (64 - 8 * width)) >> (64 - 8 * width)
                 continue
-            if code == TEXT and slot < 0:
+            if code == SLOT_TEXT and slot < 0:
                 length = (slot >> 56) & 127
                 if length > 7:
                     return row
@@ -124,11 +115,11 @@ def read_elements(  # noqa: C901 - one kernel: a call per element would cost mor
                 second[element] = length
                 continue
             offset = slot >> 32
-            length = np.int64(8) if code == STAMP else slot & 0xFFFFFFFF
+            length = np.int64(8) if code == SLOT_STAMP else slot & 0xFFFFFFFF
             left -= length
             if offset < 0 or left < 0 or offset + length > lengths[row]:
                 return row
-            if code == STAMP:
+            if code == SLOT_STAMP:
                 millis = np.int64(0)
                 for byte in range(8):
                     millis |= np.int64(data[base + offset + byte]) << (8 * byte)

@@ -8,8 +8,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from lakeward_fluss.formats import arraykernels as slots
-from lakeward_fluss.formats import rowkernels as codes
+from lakeward_fluss.formats import codes
 from lakeward_fluss.formats.types import COMPACT_DECIMAL, COMPACT_TIMESTAMP, FlussField, FlussType, Kind
 
 if TYPE_CHECKING:
@@ -76,14 +75,14 @@ _SLOT_WIDTHS = {
 
 
 def slot(kind: FlussType) -> tuple[int, int]:
-    """Return the width of an array's slot for this type, and what it holds (a code of `arraykernels`)."""
+    """Return the width of an array's slot for this type, and what it holds (a SLOT code)."""
     if kind.kind in _TEXTS:
-        return 8, slots.TEXT
+        return 8, codes.SLOT_TEXT
     if kind.kind in _STAMPS and kind.precision > COMPACT_TIMESTAMP:
-        return 8, slots.STAMP
+        return 8, codes.SLOT_STAMP
     if kind.children or kind.kind is Kind.ROW or (kind.kind is Kind.DECIMAL and kind.precision > COMPACT_DECIMAL):
-        return 8, slots.REFERENCE
-    return _SLOT_WIDTHS.get(kind.kind, 8), slots.VALUE
+        return 8, codes.SLOT_REFERENCE
+    return _SLOT_WIDTHS.get(kind.kind, 8), codes.SLOT_VALUE
 
 
 @dataclass(frozen=True, slots=True)

@@ -35,6 +35,8 @@ class LogFormat(StrEnum):
     COMPACTED = "COMPACTED"
 
 
+MAX_ROWS = 1 << 26
+"""Records of one batch; compression makes much of little, so the count is bounded by itself."""
 _LENGTH_AT, _MAGIC_AT = 8, 12
 _PREFIX = 12
 """Base offset and length: the length counts what follows them."""
@@ -123,7 +125,7 @@ def _batch(data: memoryview, log_format: LogFormat, *, verify: bool, origin: str
     if verify:
         _verify(data, version, origin)
     schema_id, attributes, delta, _, _, rows = _TAIL.unpack_from(data, version.crc + 4)
-    if not 0 <= rows <= delta + 1 or base_offset < 0 or base_offset + delta >= 1 << 63:
+    if not 0 <= rows <= min(delta + 1, MAX_ROWS) or base_offset < 0 or base_offset + delta >= 1 << 63:
         raise CorruptFileError(origin, "as many records as offsets", (rows, delta))
     content = data[_content(data, version, origin) :]
     append_only = bool(attributes & _APPEND_ONLY)
@@ -169,17 +171,11 @@ def _arrow_changes(
     content: memoryview, rows: int, *, append_only: bool, origin: str
 ) -> tuple[NDArray[np.uint8], memoryview]:
     if append_only or not rows:
-        if rows > len(content) * _MAX_ROWS_PER_BYTE:
-            raise CorruptFileError(origin, f"an Arrow batch of {rows} rows", f"{len(content)} bytes")
         return np.full(rows, Change.APPEND, "u1"), content
     if rows > len(content):
         raise CorruptFileError(origin, f"{rows} change types", f"{len(content)} bytes")
     changes = np.frombuffer(content[:rows], "u1")
     return _checked(changes, origin), content[rows:]
-
-
-_MAX_ROWS_PER_BYTE = 1 << 16
-"""Compression makes much of little, but a hostile count of rows is bounded by the bytes that came with it."""
 
 
 def _row_records(content: memoryview, rows: int, origin: str) -> tuple[NDArray[np.uint8], rowformats.Rows]:

@@ -1,4 +1,4 @@
-"""Decode rows in Python, by a function generated for the schema: the way without numba, about 0.5 M rows/s.
+"""Decode rows in Python, by a function generated for the schema: the way without numba, ten times slower.
 
 The generated function walks each row once and appends to one list per column; for a plain field it calls nothing.
 Python's own bounds do not catch everything (a slice is cut silently, a value may reach into the next row), so the
@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 
 from lakeward.errors import CorruptFileError, RowError
-from lakeward_fluss.formats import rowkernels as codes
+from lakeward_fluss.formats import codes
 from lakeward_fluss.formats.encodings import Encoding, code
 from lakeward_fluss.formats.plainvalues import BrokenValueError, converter, float_of
 from lakeward_fluss.formats.types import FlussField, Kind

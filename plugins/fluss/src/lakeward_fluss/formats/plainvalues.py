@@ -6,9 +6,8 @@ import struct
 from decimal import Context, Decimal
 from typing import TYPE_CHECKING, Any, TypeAlias
 
-from lakeward_fluss.formats import arraykernels as slots
+from lakeward_fluss.formats import codes
 from lakeward_fluss.formats.encodings import Encoding, slot
-from lakeward_fluss.formats.rowkernels import MAX_NANOS
 from lakeward_fluss.formats.types import COMPACT_TIMESTAMP, FlussField, FlussType, Kind, time_unit
 
 if TYPE_CHECKING:
@@ -138,19 +137,21 @@ def _elements(raw: bytes, kind: FlussType, convert: Convert | None) -> list[Any]
 def _element(raw: bytes, at: int, width: int, holds: int, kind: FlussType) -> tuple[Any, int]:
     """Return the raw value of one slot, and how many bytes outside of it the value takes."""
     value = _unsigned(raw, at, width)
-    if holds == slots.VALUE:
+    if holds == codes.SLOT_VALUE:
         return _plain(raw[at : at + width], kind), 0
-    if holds == slots.TEXT and value & _SLOT_SIGN:
+    if holds == codes.SLOT_TEXT and value & _SLOT_SIGN:
         length = value >> 56 & 127
         if length > _MAX_INLINE:
             raise BrokenValueError
         return raw[at : at + length], 0
     offset, low = value >> 32, value & 0xFFFFFFFF
-    length = 8 if holds == slots.STAMP else low
-    if offset + length > len(raw) or (holds == slots.STAMP and low > MAX_NANOS):
+    length = 8 if holds == codes.SLOT_STAMP else low
+    if offset + length > len(raw) or (holds == codes.SLOT_STAMP and low > codes.MAX_NANOS):
         raise BrokenValueError
     found = raw[offset : offset + length]
-    return (int.from_bytes(found, "little", signed=True) * 1_000_000 + low if holds == slots.STAMP else found), length
+    return (
+        int.from_bytes(found, "little", signed=True) * 1_000_000 + low if holds == codes.SLOT_STAMP else found
+    ), length
 
 
 def _plain(raw: bytes, kind: FlussType) -> int | float:

@@ -101,9 +101,9 @@ def decode_values(
         raise CorruptFileError(values.origin, "values of at least 2 bytes", "a shorter one")
     ids = values.data[values.starts] | (values.data[values.starts + 1].astype("i2") << 8)
     rows = Rows(values.data, values.starts + _SCHEMA_ID, values.ends, values.origin)
+    if bool((ids == ids[0]).all()):
+        return decode(rows, _schema(schemas, int(ids[0]), values.origin), target, encoding)
     found = np.unique(ids)
-    if len(found) == 1:
-        return decode(rows, _schema(schemas, int(found[0]), values.origin), target, encoding)
     masks = [ids == schema_id for schema_id in found]
     parts = [
         decode(rows.select(mask), _schema(schemas, int(schema_id), values.origin), target, encoding)

@@ -15,26 +15,21 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from lakeward_fluss.formats.codes import (
+    FIXED_1,
+    FIXED_2,
+    FIXED_4,
+    FIXED_8,
+    LISTED,
+    MAX_NANOS,
+    PADDED,
+    PREFIXED,
+    VARINT_STAMP,
+)
 from lakeward_fluss.formats.compiled import kernel
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
-
-FIXED_1, FIXED_2, FIXED_4, FIXED_8 = 1, 2, 4, 8
-"""Codes of little-endian signed integers; the code is the width."""
-VARINT_32, VARINT_64 = 10, 11
-"""Codes of varints; the kernel tells those of 32 bits (even) from those of 64 (odd)."""
-PREFIXED = 12
-"""Bytes after a varint with their number."""
-VARINT_STAMP = 13
-"""Milliseconds and nanoseconds, both varints."""
-LISTED = 14
-"""Bytes whose number is in the row's length area."""
-PADDED = 15
-"""A fixed number of bytes."""
-FIXED_STAMP = 16
-"""Milliseconds in 8 bytes, nanoseconds in 4."""
-MAX_NANOS = 999_999
 
 
 @kernel("bytes", "i64", "i64", "codes", "i32", "flags", "int", "i64x2", "i32x2", "flags2")
@@ -195,9 +190,10 @@ def gather(
     """Copy values of variable length side by side; `offsets` says where each goes. Cells were checked when read."""
     for row in range(positions.size):
         if present[row]:
-            source = positions[row]
-            target = offsets[row]
-            for byte in range(lengths[row]):
+            # Unsigned indexes: numba would test signed ones for being below zero, byte by byte.
+            source = np.uint64(positions[row])
+            target = np.uint64(offsets[row])
+            for byte in range(np.uint64(lengths[row])):
                 out[target + byte] = data[source + byte]
     return -1
 
