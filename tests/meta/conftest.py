@@ -20,7 +20,7 @@ def root() -> Path:
 def tracked(root: Path) -> list[Path]:
     """Return all files that git tracks and that are there."""
     words = ["git", "-C", str(root), "ls-files", "-z"]
-    done = subprocess.run(words, capture_output=True, text=True, check=False)
+    done = subprocess.run(words, capture_output=True, encoding="utf-8", check=False)
     if done.returncode != 0:
         pytest.skip(f"not a git checkout: {done.stderr.strip()}")
     return [root / name for name in done.stdout.split("\0") if name and (root / name).is_file()]

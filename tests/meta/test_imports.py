@@ -16,5 +16,5 @@ def test_imports_keep_the_contracts(root: Path) -> None:
     if missing:
         pytest.skip(f"not installed: {', '.join(missing)}")
     words = [sys.executable, "-c", "from importlinter.cli import lint_imports_command as c; c()", "--no-cache"]
-    done = subprocess.run(words, cwd=root, capture_output=True, text=True, check=False)
+    done = subprocess.run(words, cwd=root, capture_output=True, encoding="utf-8", check=False)
     assert done.returncode == 0, done.stdout + done.stderr

@@ -127,7 +127,7 @@ def test_a_line_for_the_shell_gives_the_same_code_to_python_whatever_is_in_it(
     monkeypatch.chdir(tmp_path)
     for text in ("it's", 'a "b"', "$HOME `id` \\ !"):
         words = shlex.split(closing.python_line(f"print({text!r})"))
-        assert subprocess.run(words, capture_output=True, text=True, check=True).stdout == f"{text}\n"
+        assert subprocess.run(words, capture_output=True, encoding="utf-8", check=True).stdout == f"{text}\n"
 
 
 def test_programs_below_the_current_directory_are_named_from_there(

@@ -28,7 +28,7 @@ def test_help_imports_nothing_heavy() -> None:
         "import sys; from lakeward.cli.main import run; run(['--help']);"
         f"print([name for name in {HEAVY!r} if name in sys.modules], file=sys.stderr)"
     )
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, encoding="utf-8", check=True)
     assert done.stderr.strip() == "[]"
 
 

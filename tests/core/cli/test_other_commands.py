@@ -64,7 +64,7 @@ def test_a_new_backend_passes_its_own_tests(lakeward: Lakeward, tmp_path: Path) 
     place = tmp_path / "backend"
     environment = {**os.environ, "PYTHONPATH": str(place / "src")}
     words = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "--rootdir", str(place), str(place)]
-    done = subprocess.run(words, capture_output=True, text=True, env=environment, check=False)
+    done = subprocess.run(words, capture_output=True, encoding="utf-8", env=environment, check=False)
     assert done.returncode == 0, done.stdout
     assert "passed" in done.stdout
 

@@ -83,7 +83,7 @@ def _candidates(environ: dict[str, str]) -> list[tuple[Path, str]]:
 
 def _version(java: Path) -> int | None:
     try:
-        done = subprocess.run([str(java), "-version"], capture_output=True, text=True, timeout=60, check=False)
+        done = subprocess.run([str(java), "-version"], capture_output=True, encoding="utf-8", timeout=60, check=False)
     except (OSError, subprocess.TimeoutExpired):
         return None
     match = _VERSION.search(done.stderr + done.stdout)
