@@ -21,6 +21,8 @@ from typing import Any
 
 ROOT = Path(__file__).resolve().parents[1]
 WHEELS = Path(os.environ.get("TOX_WORK_DIR", ROOT / ".tox")) / "wheels"
+FETCHED = WHEELS / "fetched"
+"""Made once an installation has asked the package index: the next ones look into the installer's cache first."""
 UV = [sys.executable, "-m", "uv"]
 
 
@@ -69,7 +71,24 @@ def main(words: list[str]) -> int:
     requirements = [one.requirement() for one in wanted]
     if lowest:
         further = ["--resolution=lowest-direct", *(need for one in wanted for need in one.dependencies()), *further]
-    return subprocess.run([*UV, "pip", "install", "--quiet", *requirements, *further], check=False).returncode
+    return _install([*requirements, *further], cached=not further)
+
+
+def _install(words: list[str], *, cached: bool) -> int:
+    """Install, from the cache alone where that will do.
+
+    pyspark comes as sources of 450 MB. Whether the cached wheel of them is still good is a question that some mirrors
+    answer with "no" each time, and then it is built again for each environment.
+    """
+    install = [*UV, "pip", "install", "--quiet", *words]
+    if cached and FETCHED.exists():
+        done = subprocess.run([*install, "--offline"], check=False, stderr=subprocess.DEVNULL)
+        if done.returncode == 0:
+            return 0
+    code = subprocess.run(install, check=False).returncode
+    if code == 0:
+        FETCHED.touch()
+    return code
 
 
 def _expand(names: list[str]) -> list[str]:
