@@ -2,13 +2,10 @@ from __future__ import annotations
 
 from pathlib import Path
 
-import pytest
-
 from lakeward.cli.reference import render_cli
 
 PAGE = Path(__file__).parents[3] / "docs" / "reference" / "cli.md"
 
 
 def test_the_page_of_commands_is_what_the_code_says() -> None:
-    pytest.importorskip("lakeward.cli.demo")
     assert PAGE.read_text(encoding="utf-8") == render_cli(), "python -m lakeward.cli.reference docs/reference"
