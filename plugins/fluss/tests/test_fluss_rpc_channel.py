@@ -3,13 +3,17 @@ from __future__ import annotations
 import asyncio
 import struct
 
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from lakeward.errors import LakewardError, OutcomeUnknownError, ProtocolError, SourceError
+from lakeward_fluss.rpc.backoff import Attempts
 from lakeward_fluss.rpc.channel import Channel
+from lakeward_fluss.rpc.cluster import _in_time
 from lakeward_fluss.rpc.options import ConnectOptions, Endpoint
 from lakeward_fluss.wire.apis import ApiKey
+from lakeward_fluss.wire.errors import ServerUnreachableError
 
 ENDPOINT = Endpoint("h", 1)
 OPTIONS = ConnectOptions((ENDPOINT,), limit_bytes=1 << 16)
@@ -78,3 +82,38 @@ def test_an_answer_before_garbage_still_counts() -> None:
 def test_a_malformed_error_body_is_an_error_of_ours() -> None:
     read, _ = asyncio.run(answered([bytes.fromhex("000000060100000000ff")]))
     assert isinstance(read, LakewardError)
+
+
+def test_a_call_without_time_left_is_not_sent() -> None:
+    async def call() -> bytes:
+        channel = Channel(ENDPOINT, OPTIONS, lambda: None)
+        wire = Wire(channel)
+        channel.connection_made(wire)
+        with pytest.raises(ServerUnreachableError, match="no time left"):
+            await channel.call(ApiKey.DROP_KV_SNAPSHOT_LEASE, b"", 0)
+        return wire.sent
+
+    assert asyncio.run(call()) == b""
+
+
+def test_nothing_is_sent_on_a_connection_that_was_given_up() -> None:
+    async def call() -> bytes:
+        channel = Channel(ENDPOINT, OPTIONS, lambda: None)
+        wire = Wire(channel)
+        channel.connection_made(wire)
+        channel.end("over")
+        with pytest.raises(ServerUnreachableError, match="over"):
+            await channel.call(ApiKey.DROP_KV_SNAPSHOT_LEASE, b"", 1)
+        return wire.sent
+
+    assert asyncio.run(call()) == b""
+
+
+def test_where_the_time_runs_out_the_last_refusal_is_told() -> None:
+    async def late() -> None:
+        attempts = Attempts(OPTIONS, 0.0)
+        attempts.last = ServerUnreachableError("the reason")
+        await _in_time(asyncio.sleep(60), attempts)
+
+    with pytest.raises(ServerUnreachableError, match="the reason"):
+        asyncio.run(late())
