@@ -1,0 +1,63 @@
+"""Many calls at once, and calls that are asked again while a server settles."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterable
+from concurrent.futures import ThreadPoolExecutor
+from typing import TypeVar
+
+from lakeward_fluss.wire.errors import FlussServerError
+
+Given = TypeVar("Given")
+Got = TypeVar("Got")
+WIDTH = 8
+"""Calls at once: the server has eight workers for a connection's requests (facts: Fluss 1.1)."""
+_FIRST_S, _MOST_S = 0.05, 1.0
+
+
+def side_by_side(call: Callable[[Given], Got], arguments: Iterable[Given]) -> list[Got]:
+    """Make one call for each argument, some at once.
+
+    Args:
+        call: may block.
+        arguments: one each.
+
+    Returns:
+        The results, in the order of the arguments. The first error is raised, once all calls are over.
+    """
+    listed = list(arguments)
+    if len(listed) <= 1:
+        return [call(one) for one in listed]
+    with ThreadPoolExecutor(min(WIDTH, len(listed)), thread_name_prefix="fluss-call") as pool:
+        return list(pool.map(call, listed))
+
+
+def patiently(
+    call: Callable[[], Got],
+    passing: type[FlussServerError],
+    patience_s: float,
+    between: Callable[[], None] = lambda: None,
+) -> Got:
+    """Make a call again while its refusal may pass by itself.
+
+    Args:
+        call: has no effect when it is refused.
+        passing: the refusals that may pass.
+        patience_s: seconds after which a refusal is believed.
+        between: done before each further try; what it raises ends them.
+
+    Returns:
+        What the call gave.
+    """
+    pause_s, waited_s = _FIRST_S, 0.0
+    while True:
+        try:
+            return call()
+        except passing:
+            if waited_s >= patience_s:
+                raise
+            between()
+            time.sleep(pause_s)
+            waited_s += pause_s
+            pause_s = min(_MOST_S, pause_s * 2)

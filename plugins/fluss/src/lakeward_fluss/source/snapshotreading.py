@@ -1,0 +1,98 @@
+"""Reads a KV snapshot: its files are fetched to a directory of our own, read, and deleted again."""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from lakeward.errors import SnapshotGoneError, SourceError, StorageError
+from lakeward_fluss.formats.encodings import Encoding
+from lakeward_fluss.formats.kvsnapshot import SnapshotFiles, read
+from lakeward_fluss.source.calls import patiently
+from lakeward_fluss.wire.errors import SnapshotMissingError
+from lakeward_fluss.wire.messages import GetKvSnapshotMetadataRequest, GetKvSnapshotMetadataResponse
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+    from lakeward.model.splits import SnapshotSplit
+    from lakeward.model.tables import TableBucket, TableSpec
+    from lakeward_fluss.formats.schema import FlussSchema
+    from lakeward_fluss.formats.storage import Storage
+    from lakeward_fluss.rpc.client import FlussClient
+
+KV_FORMAT = "table.kv.format"
+PATIENCE_S = 0.5
+"""The server says that a snapshot does not exist for passing failures of its own too (facts: Fluss 3.1)."""
+
+
+def snapshot_files(client: FlussClient, bucket: TableBucket, snapshot_id: int) -> GetKvSnapshotMetadataResponse:
+    """Ask for the files of a snapshot: the one way to learn that it exists.
+
+    Args:
+        client: an open client.
+        bucket: whose snapshot.
+        snapshot_id: which.
+
+    Raises:
+        SnapshotMissingError: it is gone; the server was asked several times.
+    """
+    request = GetKvSnapshotMetadataRequest(
+        table_id=bucket.table_id, partition_id=bucket.partition_id, bucket_id=bucket.bucket, snapshot_id=snapshot_id
+    )
+    return patiently(lambda: client.call_any(request), SnapshotMissingError, PATIENCE_S)
+
+
+@dataclass(frozen=True, slots=True)
+class SnapshotReading:
+    """Reads snapshots of one table. `spool` is where directories for their files are made."""
+
+    client: FlussClient
+    storage: Storage
+    table: TableSpec
+    spool: Path
+
+    def batches(self, split: SnapshotSplit, schemas: Mapping[int, FlussSchema]) -> Iterator[pa.RecordBatch]:
+        """Yield the rows of a snapshot in the table's columns.
+
+        Args:
+            split: which snapshot.
+            schemas: the table's, by id.
+
+        Raises:
+            SnapshotGoneError: its files are gone.
+            StorageError: they cannot be fetched, or there is no room for them.
+        """
+        name = f"table {self.table.path}, bucket {split.bucket}: KV snapshot {split.snapshot_id}"
+        try:
+            listed = snapshot_files(self.client, split.bucket, split.snapshot_id).snapshot_files
+        except SnapshotMissingError as missing:
+            message = f"{name} was cleaned away"
+            raise SnapshotGoneError(message) from missing
+        files = SnapshotFiles(tuple((one.remote_path, one.local_file_name) for one in listed), self.storage, name)
+        encoding = kv_encoding(self.table)
+        try:
+            scratch = tempfile.TemporaryDirectory(prefix="lakeward-kv-", dir=self.spool)
+        except OSError as refused:
+            message = f"{self.spool}: no directory for a KV snapshot can be made: {refused}"
+            raise StorageError(message) from refused
+        with scratch as directory:
+            files.download(Path(directory))
+            yield from read(Path(directory), schemas, self.table.schema, encoding=encoding)
+
+
+def kv_encoding(table: TableSpec) -> Encoding:
+    """Return how a table's rows are stored in snapshots.
+
+    Raises:
+        SourceError: in a way that is not known here.
+    """
+    text = table.properties.get(KV_FORMAT, Encoding.COMPACTED.value)
+    try:
+        return Encoding(text.upper())
+    except ValueError:
+        message = f"table {table.path}: {KV_FORMAT}: expected one of {', '.join(Encoding)}, found {text!r}"
+        raise SourceError(message) from None
