@@ -30,7 +30,9 @@ pytestmark = [
 def run(at: Path, *words: str) -> subprocess.CompletedProcess[str]:
     """Run a command in a directory, without what the environment says to other services."""
     environment = {name: text for name, text in os.environ.items() if not name.startswith("LAKEWARD_")}
-    return subprocess.run(words, cwd=at, env=environment, capture_output=True, encoding="utf-8", check=False, timeout=280)
+    return subprocess.run(
+        words, cwd=at, env=environment, capture_output=True, encoding="utf-8", check=False, timeout=280
+    )
 
 
 @pytest.fixture(scope="module")
