@@ -17,8 +17,10 @@ from pathlib import Path
 
 import pyarrow as pa
 
+from lakeward.hooks.plugins import LakePlugin
 from lakeward.model.results import CommitOutcome
 from lakeward.model.tables import TableBucket
+from lakeward.ports import Lake
 from lakeward.testing.clock import FakeClock
 from lakeward.testing.lake_tables import PATH, TieringRound, incarnation, log_split, log_table, source_batch
 from lakeward_lake_iceberg.options import IcebergOptions
@@ -40,7 +42,7 @@ def main() -> None:
         lake.close()
 
 
-def _round(plugin, lake, number: int) -> tuple[float, float]:  # noqa: ANN001 - a plugin and its lake
+def _round(plugin: LakePlugin, lake: Lake, number: int) -> tuple[float, float]:
     """Return the milliseconds of the commit, and those of the expiry."""
     tiering = TieringRound(plugin, lake, log_table(buckets=FILES, schema=SCHEMA), incarnation(), number)
     for bucket in range(FILES):

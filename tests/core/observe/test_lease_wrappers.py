@@ -130,7 +130,12 @@ def test_a_metric_has_one_kind() -> None:
 
 def test_counting_from_several_threads_loses_nothing() -> None:
     metrics = Metrics()
-    threads = [threading.Thread(target=lambda: [metrics.count("x") for _ in range(2000)]) for _ in range(4)]
+
+    def count() -> None:
+        for _ in range(2000):
+            metrics.count("x")
+
+    threads = [threading.Thread(target=count) for _ in range(4)]
     for thread in threads:
         thread.start()
     for thread in threads:
