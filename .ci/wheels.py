@@ -70,7 +70,12 @@ def main(words: list[str]) -> int:
     wanted = [Wanted.parse(name) for name in _expand([name for name in names if name != "--lowest"])]
     requirements = [one.requirement() for one in wanted]
     if lowest:
-        further = ["--resolution=lowest-direct", *(need for one in wanted for need in one.dependencies()), *further]
+        further = [
+            "--upgrade",
+            "--resolution=lowest-direct",
+            *(need for one in wanted for need in one.dependencies()),
+            *further,
+        ]
     return _install([*requirements, *further], cached=not further)
 
 
