@@ -211,6 +211,8 @@ class RoundDesk:
         opening = run.opening
         if opening is None:
             return
+        # Before its journal is on disk: a commit of an earlier round that ends late would sweep it away.
+        self._cleaner.begin(run.round_id)
         try:
             await call(lambda: self._write_journal(run, opening, ()), what=f"journal of {run.offer.path}")
             others = [*self._runs.values()]
@@ -221,7 +223,6 @@ class RoundDesk:
         if not self.current(run):
             self._service.spawn(lambda: self._clean(run))
             return
-        self._cleaner.begin(run.round_id)
         run.job = RoundJob(plan, self._parts.jobs, self._parts.clock, RunOwner(self, self._service, run))
         run.job.launch(self._from_thread)
 
