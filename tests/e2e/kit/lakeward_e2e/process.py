@@ -14,7 +14,7 @@ import psutil
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-PATIENCE_S = 90.0
+PATIENCE_S = 180.0
 _TURN_S = 0.05
 
 

@@ -125,6 +125,7 @@ class World:
 
     def arm(self, point: str, action: str, *, always: bool = False) -> None:
         """Let something happen at a point; see `lakeward_faulty.points`."""
+        (self.faults / "fired" / point).unlink(missing_ok=True)
         draft = self.faults / f"{point}.draft"
         draft.write_text(action, encoding="utf-8")
         draft.rename(self.faults / ("always" if always else "once") / point)

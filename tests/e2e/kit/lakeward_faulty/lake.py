@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from lakeward.model.tables import TablePath, TableSpec
     from lakeward.ports import Clock, LakeWriter, SourceBatch
 
-_WRITTEN = 3
+_WRITTEN = 2
 """Batches of a split after which it counts as in the middle of writing."""
 _LATE_S = 1.0
 

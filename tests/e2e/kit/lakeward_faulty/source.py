@@ -48,7 +48,7 @@ class FaultyReader:
     def __init__(self, inner: SourceReader, table: TableSpec) -> None:
         self._inner = inner
         self._at = table.path.table
-        self._rows = int(os.environ.get(BATCH_ROWS, "100"))
+        self._rows = int(os.environ.get(BATCH_ROWS, "40"))
 
     def read_log(self, split: LogSplit) -> Iterator[SourceBatch]:
         reached(f"before-read.{self._at}")
