@@ -77,6 +77,7 @@ class Cleaner:
         """
         for journal in self._of(path):
             if journal.round_id == round_id:
+                self._delete_tries(journal)
                 self._journals.delete(journal)
             else:
                 self._sweep(journal)
@@ -115,11 +116,18 @@ class Cleaner:
         if ours or now - (journal.swept_ms or now) >= self._fence_ms:
             self._journals.delete(journal)
 
+    def _delete_tries(self, journal: RoundJournal) -> None:
+        """Delete what earlier tries of a commit wrote whose outcome was unknown: none can land after the last one."""
+        if len(journal.commits) > 1:
+            self._delete_unreferenced(journal.path, self._leftovers(journal))
+
+    def _leftovers(self, journal: RoundJournal) -> tuple[str, ...]:
+        tries = [CommitIds(uuid, snapshot_id) for uuid, snapshot_id in journal.commits]
+        return tuple(file for ids in tries for file in self._lake.commit_leftovers(journal.path, ids))
+
     def _delete_files(self, journal: RoundJournal) -> None:
-        found = list(self._lake.list_prefix(journal.path, journal.file_prefix))
-        for uuid, snapshot_id in journal.commits:
-            found.extend(self._lake.commit_leftovers(journal.path, CommitIds(uuid, snapshot_id)))
-        deleted = self._delete_unreferenced(journal.path, tuple(found))
+        found = (*self._lake.list_prefix(journal.path, journal.file_prefix), *self._leftovers(journal))
+        deleted = self._delete_unreferenced(journal.path, found)
         if deleted:
             _log.info("deleted files of a round that did not commit", round=str(journal.round_id), files=deleted)
 
