@@ -27,11 +27,15 @@ LOG = (
 
 
 def test_a_log_is_read_where_numba_is_missing() -> None:
-    done = subprocess.run([sys.executable, "-c", PROGRAM, LOG], capture_output=True, text=True, check=True, timeout=60)
+    done = subprocess.run(
+        [sys.executable, "-c", PROGRAM, LOG], capture_output=True, encoding="utf-8", check=True, timeout=60
+    )
     assert done.stdout.strip() == "[{'id': 1, 's': 'abc'}, {'id': 2, 's': None}] [1, 4]"
 
 
 def test_schemas_are_read_without_loading_kernels() -> None:
     program = "import sys, lakeward_fluss.formats.schema; print('numba' in sys.modules, 'rocksdict' in sys.modules)"
-    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True, timeout=60)
+    done = subprocess.run(
+        [sys.executable, "-c", program], capture_output=True, encoding="utf-8", check=True, timeout=60
+    )
     assert done.stdout.strip() == "False False"
