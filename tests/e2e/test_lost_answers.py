@@ -1,0 +1,60 @@
+"""The lake's answer to a commit is lost: whether it landed, did not, or lands later, each row is there once."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+from lakeward_e2e.process import until
+from lakeward_e2e.tables import KeyTable, LogTable
+
+if TYPE_CHECKING:
+    from lakeward_e2e.world import World
+
+pytestmark = [pytest.mark.spark]
+
+
+@pytest.mark.parametrize("what", ["lose-request", "lose-answer", "deliver-late"])
+def test_an_answer_that_is_lost_doubles_no_row(what: str, shared_world: World) -> None:
+    """In a first round and in a later one, of a log table and of a primary-key table."""
+    world = shared_world
+    name = what.replace("-", "_")
+    log, keyed = LogTable(world.store, f"events_{name}"), KeyTable(world.store, f"orders_{name}")
+    service = world.serve(world.configure())
+    for _ in range(2):
+        for table in (log, keyed):
+            world.arm(f"send.{table.path.table}", what)
+            world.arm(f"late-refused.{table.path.table}", "told")
+            table.load()
+        for table in (log, keyed):
+            world.wait_for(f"send.{table.path.table}")
+            if what == "deliver-late":
+                world.wait_for(f"late-refused.{table.path.table}")
+        world.until_same(log, keyed)
+    assert "outcome of a lake commit unknown" in service.words()
+    for table in (log, keyed):
+        table.load()
+    world.until_same(log, keyed)
+    world.until_clean(log, keyed)
+    for table in (log, keyed):
+        world.store.drop_table(table.path)
+
+
+def test_a_catalog_that_never_answers_holds_up_its_table_alone(shared_world: World) -> None:
+    """Each request is lost: the round fails, is tried again, and is right once the catalog answers."""
+    world = shared_world
+    sick, well = LogTable(world.store, "sick"), LogTable(world.store, "well")
+    world.arm("send.sick", "lose-request", always=True)
+    for table in (sick, well):
+        table.load()
+    world.serve(world.configure())
+    world.until_same(well)
+    until(lambda: world.table_status(sick).get("word") == "backoff", "the table to wait")
+    assert "may still land" in world.table_status(sick)["sentence"]
+    well.load()
+    world.until_same(well)
+    world.disarm("send.sick")
+    world.until_same(sick)
+    world.until_clean(sick, well)
+    for table in (sick, well):
+        world.store.drop_table(table.path)
