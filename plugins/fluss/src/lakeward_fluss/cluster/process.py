@@ -12,6 +12,13 @@ from typing import NoReturn
 
 from lakeward.errors import LakewardError
 
+_GUARD = """exec 3<&0; trap : TERM
+"$@" 3<&- </dev/null & server=$!
+(cat <&3 >/dev/null; kill -9 $server) 2>/dev/null & guard=$!
+while kill -0 $server 2>/dev/null; do wait $server; code=$?; done
+kill $guard 2>/dev/null
+exit $code"""
+"""A shell between us and the server: it ends the server when the pipe to us breaks, so that none outlives a test."""
 _STEP_S = 0.1
 _STOP_S = 15.0
 
@@ -62,8 +69,8 @@ class ServerProcess:
         """
         with self.log.open("ab") as output:
             self._process = subprocess.Popen(
-                self._command,
-                stdin=subprocess.DEVNULL,
+                ["/bin/sh", "-c", _GUARD, self.name, *self._command],
+                stdin=subprocess.PIPE,
                 stdout=output,
                 stderr=output,
                 env=os.environ | self._environ,
@@ -80,7 +87,7 @@ class ServerProcess:
     def send(self, number: signal.Signals) -> None:
         """Send a signal, for tests that pause a server."""
         if self._process is not None and self.running:
-            self._process.send_signal(number)
+            os.killpg(self._process.pid, number)
 
     def kill(self) -> None:
         """End it without warning, as a crash does."""
@@ -98,8 +105,10 @@ class ServerProcess:
         try:
             self._process.wait(_STOP_S)
         except subprocess.TimeoutExpired:
-            self._process.kill()
+            os.killpg(self._process.pid, signal.SIGKILL)
             self._process.wait()
+        if self._process.stdin is not None:
+            self._process.stdin.close()
         self._process = None
 
     def _listens(self) -> bool:

@@ -105,6 +105,7 @@ class _Child:
         import fluss  # noqa: PLC0415 - in the child alone
 
         self._fluss = fluss
+        self._settings = settings
         self._connection = await fluss.FlussConnection.create(fluss.Config(settings))
         self._admin = self._connection.get_admin()
 
@@ -172,6 +173,8 @@ class _Child:
 
     async def drop(self, name: str) -> None:
         await self._admin.drop_table(self._path(name), ignore_if_not_exists=True)
+        # A connection remembers tables by name, and would take a new one for the old.
+        await self.connect(self._settings)
 
     async def _table(self, name: str) -> Any:  # noqa: ANN401 - pyfluss is not there when types are checked
         return await self._connection.get_table(self._path(name))
