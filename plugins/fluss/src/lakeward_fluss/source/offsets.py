@@ -66,7 +66,10 @@ def parse_offsets(text: bytes, table_id: int, file: str) -> Mapping[TableBucket,
 
 def _entries(document: dict[str, Any], table_id: int, file: str) -> Iterator[tuple[TableBucket, int]]:
     yield from _buckets(document.get("bucket_offsets", []), TableBucket(table_id, None, 0), file)
-    for partition in document.get("partition_offsets", []):
+    partitions = document.get("partition_offsets", [])
+    if not isinstance(partitions, list):
+        raise CorruptFileError(file, "a list of partitions", partitions)
+    for partition in partitions:
         number = partition.get("partition_id") if isinstance(partition, dict) else None
         if not isinstance(number, int):
             raise CorruptFileError(file, "partitions with an id", partition)
@@ -74,7 +77,7 @@ def _entries(document: dict[str, Any], table_id: int, file: str) -> Iterator[tup
 
 
 def _buckets(values: object, first: TableBucket, file: str) -> Iterator[tuple[TableBucket, int]]:
-    if not isinstance(values, list) or not all(isinstance(value, int) for value in values):
+    if not isinstance(values, list) or not all(isinstance(value, int) and value >= _UNKNOWN for value in values):
         raise CorruptFileError(file, "a list of offsets", values)
     for bucket, offset in enumerate(values):
         if offset != _UNKNOWN:
