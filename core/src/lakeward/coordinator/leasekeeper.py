@@ -188,14 +188,15 @@ class LeaseKeeper:
     async def _call(self, command: _Call) -> None:
         try:
             event = await self._answer(command)
-        except (OutcomeUnknownError, LeaseError) as error:
-            # A backend that raised something of its own, or answered nonsense, may have done its work all the same.
+        except OutcomeUnknownError as error:
             self._complain(command, str(error))
             event = CallUnknown(now=self._clock.now(), call=command.call, reason=str(error))
         except Exception as error:  # noqa: BLE001 - whatever a backend raises fails this call alone, by name
             reason = str(error) if isinstance(error, LakewardError) else f"{type(error).__name__}: {error}"
             self._complain(command, reason)
-            event = CallFailed(now=self._clock.now(), call=command.call, reason=reason)
+            # A backend that raised something of its own, or answered nonsense, may have acquired all the same.
+            broken = isinstance(error, LeaseError) and isinstance(command, CallAcquire)
+            event = (CallUnknown if broken else CallFailed)(now=self._clock.now(), call=command.call, reason=reason)
         else:
             self.sentence = ""
         self.step(event)

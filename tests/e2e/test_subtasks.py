@@ -1,0 +1,44 @@
+"""A subtask is killed, or hangs: its splits are read again, what it left is deleted, the round goes on."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+from lakeward_e2e.tables import KeyTable, LogTable
+
+if TYPE_CHECKING:
+    from lakeward_e2e.world import World
+
+pytestmark = [pytest.mark.spark, pytest.mark.crash]
+FAULTS = {
+    "killed in the middle of writing": ("writing", "kill-self"),
+    "killed with closed files that it had not reported": ("after-close", "kill-self"),
+    "failed in the middle of writing": ("writing", "raise the disk is on fire"),
+    "hung in the middle of writing": ("writing", "stop-self"),
+}
+
+
+@pytest.mark.parametrize("fault", FAULTS)
+def test_a_lost_subtask_costs_no_row_and_leaves_no_file(fault: str, shared_world: World) -> None:
+    """In a round of KV snapshots, and in a round of changes; the service itself goes on all the time."""
+    world = shared_world
+    point, action = FAULTS[fault]
+    name = "".join(word[0] for word in fault.split())
+    log, keyed = LogTable(world.store, f"events_{name}"), KeyTable(world.store, f"orders_{name}")
+    keyed.load()
+    keyed.snapshot()
+    config = world.configure(spark_keys={"subtask_timeout_s": 5})
+    for _ in range(2):
+        for table in (log, keyed):
+            world.arm(f"{point}.{table.path.table}", action)
+            table.load()
+        service = world.serve(config)
+        for table in (log, keyed):
+            world.wait_for(f"{point}.{table.path.table}")
+        world.until_same(log, keyed)
+    world.until_clean(log, keyed)
+    assert service.alive
+    assert len(world.processes) == 1
+    for table in (log, keyed):
+        world.store.drop_table(table.path)
