@@ -5,10 +5,12 @@ from __future__ import annotations
 import asyncio
 import threading
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 import pytest
+
+from lakeward.testing.service_world import POLICY_ONCE
 
 if TYPE_CHECKING:
     from lakeward.coordinator.service import Service
@@ -101,4 +103,16 @@ def test_snapshots_are_taken_over_under_a_new_id_and_the_old_id_is_dropped(world
     assert world.backend.calls.index(("acquire", acquired)) < world.backend.calls.index(("drop", old.lease_id))
     assert list(world.store.leases()) == []
     assert numbers(world, "keyed") == list(range(100))
+    trap.released.set()
+
+
+def test_the_second_sweep_comes_at_a_start_even_if_there_is_nothing_to_tier(world: World, trap: Trap) -> None:
+    log = world.table("log")
+    world.load(log, 0, 100)
+    asyncio.run(_die_when(trap, world.service()))
+    world.once()
+    assert list((world.directory / "state").rglob("journal"))
+    hasty = replace(POLICY_ONCE, fence_s=0.001)
+    world.once(rounds=hasty)
+    assert list((world.directory / "state").rglob("journal")) == []
     trap.released.set()

@@ -68,6 +68,15 @@ class Cleaner:
             if not journal.commits or journal.swept_ms is not None:
                 self._sweep(journal)
 
+    def again(self) -> None:
+        """Sweep every journal that was swept once, the fence time ago or longer: nobody can adopt its files any more.
+
+        Asked at each start, for a table may never have another round.
+        """
+        for journal in self._journals.list():
+            if journal.swept_ms is not None and self._clock.wall_ms() - journal.swept_ms >= self._fence_ms:
+                self._sweep(journal)
+
     def after_commit(self, path: TablePath, round_id: RoundId) -> None:
         """Sweep every other round of this table: a later offset-carrying commit of ours has just landed.
 

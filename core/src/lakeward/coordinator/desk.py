@@ -167,6 +167,13 @@ class RoundDesk:
         """Say whether a round is still the one in work on its table."""
         return self._runs.get(run.offer.table_id) is run
 
+    async def sweep_again(self) -> None:
+        """Delete for the second time what earlier starts left; trouble with it is logged and keeps nobody."""
+        try:
+            await call(self._cleaner.again, what="second sweep")
+        except LakewardError as error:
+            _log.warning("left-over files stay for the next start", reason=str(error))
+
     async def discard(self, run: RoundRun, files: Collection[str]) -> None:
         """Delete files of a round that an attempt closed after it no longer counted."""
         try:

@@ -236,6 +236,7 @@ class Service:
             self.post(Resumed(now=self.now(), offers=offers))
         await restore_lease(self.keeper, state, self.parts.backend.name, self.now())
         await self._persist()
+        await self.desk.sweep_again()
         kept = {offer.table_id for offer in offers}
         stray = frozenset(bucket for bucket in self.keeper.books.held if bucket.table_id not in kept)
         if stray:
