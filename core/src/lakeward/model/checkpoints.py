@@ -1,0 +1,134 @@
+"""What a checkpoint of a round consists of: the coordinator's part, and one part for each subtask."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from lakeward.model.events import SplitFinished
+from lakeward.model.identity import RoundId
+from lakeward.model.results import LakeFile, WriteResult
+from lakeward.model.splits import LogSplit, SnapshotSplit, Split
+from lakeward.model.tables import TableBucket, TablePath
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+
+@dataclass(frozen=True, slots=True)
+class Origin:
+    """Who first sent a data event, under which number: its duplicate key when it is sent again after a restore."""
+
+    job_attempt: int
+    subtask: int
+    task_attempt: int
+    sequence: int
+
+
+@dataclass(frozen=True, slots=True)
+class BlockedEvent:
+    """A data event that a subtask had sent while its gateway was closed.
+
+    Requests for splits are not kept: whoever goes on asks anew.
+    """
+
+    origin: Origin
+    event: SplitFinished
+
+
+@dataclass(frozen=True, slots=True)
+class SplitProgress:
+    """A split that is half done: what of it lies in closed files.
+
+    `position` of a log split is the first offset that is in no file; of a snapshot split it is the number of its
+    rows that are in files (a snapshot is read in the same order each time). `rows`, `max_timestamp_ms` and
+    `timings_s` count as in `WriteResult`.
+    """
+
+    split: SnapshotSplit | LogSplit
+    position: int
+    files: tuple[LakeFile, ...]
+    rows: int
+    max_timestamp_ms: int
+    timings_s: dict[str, float] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class SubtaskSnapshot:
+    """One subtask's part: its splits in work (also those that it has not begun), and what it was not let to send."""
+
+    subtask: int
+    task_attempt: int
+    progress: tuple[SplitProgress, ...]
+    blocked: tuple[BlockedEvent, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class LeaseCopy:
+    """The lease as its backend serialised it; counts at a restore only if the service's own state file is missing."""
+
+    backend: str
+    lease_id: str
+    state: bytes | None
+
+
+@dataclass(frozen=True, slots=True)
+class RoundSnapshot:
+    """The coordinator's part: the round as it was enumerated, and how far it is.
+
+    `base_snapshot` is the lake snapshot that the round pins, `base_commit` the newest offset-carrying commit that it
+    is based on now: the one that it was enumerated from, or after `commit_every` its own last step. `step` is the
+    number of its next commit. `before` holds the tiered offsets that the round's splits start from (all buckets).
+    `finished` holds accepted results; their files that a step has committed are in `committed`. `progress` holds
+    splits half done that no subtask of this checkpoint has.
+    """
+
+    round_id: RoundId
+    path: TablePath
+    table_id: int
+    epoch: int
+    schema_id: int
+    base_snapshot: int | None
+    base_commit: int | None
+    step: int
+    splits: tuple[Split, ...]
+    before: Mapping[TableBucket, int]
+    behind: bool
+    finished: tuple[WriteResult, ...]
+    committed: frozenset[str]
+    progress: tuple[SplitProgress, ...]
+    cut: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class CheckpointRef:
+    """Where a checkpoint is: its round's service, incarnation, table and epoch, and its number within that round."""
+
+    service: str
+    incarnation: str
+    table_id: int
+    epoch: int
+    number: int
+
+
+@dataclass(frozen=True, slots=True)
+class PartFile:
+    """A subtask's part as it lies in the store."""
+
+    subtask: int
+    task_attempt: int
+    name: str
+    size_bytes: int
+    crc: int
+
+
+@dataclass(frozen=True, slots=True)
+class Checkpoint:
+    """A completed checkpoint, read back. `lease` is None in version 1."""
+
+    ref: CheckpointRef
+    completed_ms: int
+    coordinator: RoundSnapshot
+    subtasks: tuple[SubtaskSnapshot, ...]
+    lease: LeaseCopy | None
+    size_bytes: int
