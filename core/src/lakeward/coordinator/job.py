@@ -32,7 +32,6 @@ from lakeward.machines.splits import (
     TellCut,
 )
 from lakeward.model.events import (
-    AckClose,
     AnyEvent,
     AssignSplits,
     Cancel,
@@ -41,18 +40,18 @@ from lakeward.model.events import (
     Failed,
     FinishEarly,
     Heartbeat,
+    Left,
     NoMoreSplits,
     Progress,
     Register,
     RequestSplit,
     SplitFinished,
-    WireLogSplit,
-    WireSnapshotSplit,
+    wire_split,
 )
 from lakeward.model.jobs import JobSpec
 from lakeward.model.leases import FailoverKind
 from lakeward.model.results import LakeFile, WriteResult
-from lakeward.model.splits import LogSplit, Split
+from lakeward.model.splits import Split
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection
@@ -269,7 +268,7 @@ class RoundJob:
                 attempt.progress = event
             case Failed():
                 self._failed(subtask, attempt, event)
-            case AckClose():
+            case Left():
                 attempt.closed = True
             case _:
                 pass
@@ -330,7 +329,7 @@ class RoundJob:
     def _do(self, command: SplitsCommand, event: SplitsEvent, result: WriteResult | None) -> None:
         match command:
             case Assign():
-                self._tell(command.subtask, command.attempt, AssignSplits(splits=[_wire(command.split)]))
+                self._tell(command.subtask, command.attempt, AssignSplits(splits=[wire_split(command.split)]))
             case NoMore():
                 self._tell(command.subtask, command.attempt, NoMoreSplits())
             case TellCut():
@@ -363,7 +362,3 @@ class RoundJob:
         envelope = attempt.channel.send(event)
         if attempt.connection is not None:
             attempt.connection.send(envelope)
-
-
-def _wire(split: Split) -> WireLogSplit | WireSnapshotSplit:
-    return WireLogSplit(split) if isinstance(split, LogSplit) else WireSnapshotSplit(split)

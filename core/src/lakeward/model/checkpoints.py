@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from lakeward.model.events import SplitFinished
+from lakeward.model.finishes import Origin, SplitFinished
 from lakeward.model.identity import RoundId
 from lakeward.model.results import LakeFile, WriteResult
 from lakeward.model.splits import LogSplit, SnapshotSplit, Split
@@ -14,15 +14,17 @@ from lakeward.model.tables import TableBucket, TablePath
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-
-@dataclass(frozen=True, slots=True)
-class Origin:
-    """Who first sent a data event, under which number: its duplicate key when it is sent again after a restore."""
-
-    job_attempt: int
-    subtask: int
-    task_attempt: int
-    sequence: int
+__all__ = [
+    "BlockedEvent",
+    "Checkpoint",
+    "CheckpointRef",
+    "LeaseCopy",
+    "Origin",
+    "PartFile",
+    "RoundSnapshot",
+    "SplitProgress",
+    "SubtaskSnapshot",
+]
 
 
 @dataclass(frozen=True, slots=True)

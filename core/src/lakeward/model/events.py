@@ -10,39 +10,103 @@ from typing import Literal
 
 import msgspec
 
-from lakeward.model.results import WriteResult
-from lakeward.model.splits import LogSplit, SnapshotSplit
+from lakeward.model.checkpoints import BlockedEvent, CheckpointRef, PartFile, SplitProgress, SubtaskSnapshot
+from lakeward.model.finishes import Event, SplitFinished
+from lakeward.model.results import LakeFile
+from lakeward.model.splits import LogSplit, SnapshotSplit, Split
+
+__all__ = [
+    "DATA_EVENTS",
+    "AckCheckpoint",
+    "AckClose",
+    "AnyEvent",
+    "AssignSplits",
+    "Cancel",
+    "CheckpointAborted",
+    "CheckpointComplete",
+    "Close",
+    "DeclineCheckpoint",
+    "Deploy",
+    "Direction",
+    "Envelope",
+    "Event",
+    "Failed",
+    "FinishEarly",
+    "Heartbeat",
+    "Left",
+    "NoMoreSplits",
+    "Open",
+    "Progress",
+    "Register",
+    "RequestSplit",
+    "SplitFinished",
+    "TriggerCheckpoint",
+    "WireDone",
+    "WireLogSplit",
+    "WireSnapshotSplit",
+    "WireSplit",
+    "wire_split",
+]
 
 Direction = Literal["up", "down"]
 
 
-class Event(msgspec.Struct, frozen=True, tag=True, tag_field="type", kw_only=True):
-    """The base of all events."""
+class WireDone(msgspec.Struct, frozen=True):
+    """What of a split is done: `SplitProgress` without its split."""
+
+    position: int
+    files: tuple[LakeFile, ...]
+    rows: int
+    max_timestamp_ms: int
+    timings_s: dict[str, float]
 
 
-class WireLogSplit(msgspec.Struct, frozen=True, tag="log", tag_field="kind"):
-    """A `LogSplit` on the wire."""
+class _WireSplit(msgspec.Struct, frozen=True, tag_field="kind"):
+    """A split on the wire: a union of two dataclasses cannot be told apart there."""
+
+    @property
+    def progress(self) -> SplitProgress | None:
+        """How far it is; None where it starts from its beginning."""
+        done: WireDone | None = self.done  # type: ignore[attr-defined] # both subclasses have the two fields
+        if done is None:
+            return None
+        split: Split = self.split  # type: ignore[attr-defined] # as above
+        return SplitProgress(split, done.position, done.files, done.rows, done.max_timestamp_ms, done.timings_s)
+
+
+class WireLogSplit(_WireSplit, frozen=True, tag="log"):
+    """A `LogSplit` on the wire, and how far it is."""
 
     split: LogSplit
+    done: WireDone | None = None
 
 
-class WireSnapshotSplit(msgspec.Struct, frozen=True, tag="snapshot", tag_field="kind"):
-    """A `SnapshotSplit` on the wire."""
+class WireSnapshotSplit(_WireSplit, frozen=True, tag="snapshot"):
+    """A `SnapshotSplit` on the wire, and how far it is."""
 
     split: SnapshotSplit
+    done: WireDone | None = None
 
 
 WireSplit = WireLogSplit | WireSnapshotSplit
 
 
+def wire_split(split: Split, progress: SplitProgress | None = None) -> WireSplit:
+    """Put a split into its wire form.
+
+    Args:
+        split: what to read.
+        progress: how far it is, None for its beginning.
+    """
+    done = None
+    if progress is not None:
+        p = progress
+        done = WireDone(p.position, p.files, p.rows, p.max_timestamp_ms, p.timings_s)
+    return WireLogSplit(split, done) if isinstance(split, LogSplit) else WireSnapshotSplit(split, done)
+
+
 class RequestSplit(Event, frozen=True, kw_only=True):
     """Up, data: the subtask has nothing to read."""
-
-
-class SplitFinished(Event, frozen=True, kw_only=True):
-    """Up, data: all records of a split are in closed files."""
-
-    result: WriteResult
 
 
 class AssignSplits(Event, frozen=True, kw_only=True):
@@ -103,20 +167,37 @@ class Deploy(Event, frozen=True, kw_only=True):
     lake_task: bytes
     fence_s: float
     progress_s: float
+    checkpoint_root: str = ""
+    """Where the checkpoint store lies; empty: no checkpoint is taken."""
+    checkpoint_ref: CheckpointRef | None = None
+    """Names this round's checkpoints; the number is that of the checkpoint to take, here 0."""
+    gateway_closed: int | None = None
+    """The checkpoint in the middle of which it registered: both gateways start closed for it."""
+    restored: list[BlockedEvent] = msgspec.field(default_factory=list)
+    """Data events of a restored checkpoint: to be sent again before anything new."""
 
 
-class Close(Event, frozen=True, kw_only=True):
-    """Down, control: stop reading, close, answer with `AckClose`."""
-
-
-class AckClose(Event, frozen=True, kw_only=True):
-    """Up, control: everything is closed; the connection may end."""
+class Left(Event, frozen=True, kw_only=True):
+    """Up, control: everything is closed and acknowledged; the connection may end."""
 
 
 class Cancel(Event, frozen=True, kw_only=True):
     """Down, control: this attempt no longer counts; delete what is unfinished and exit."""
 
     reason: str
+
+
+class Close(Event, frozen=True, kw_only=True):
+    """Down, control: a checkpoint starts; close the gateway, answer with `AckClose`."""
+
+    checkpoint: int
+
+
+class AckClose(Event, frozen=True, kw_only=True):
+    """Up, control: the gateway is closed. `sent` is the number of the last data event before the cut."""
+
+    checkpoint: int
+    sent: int
 
 
 class TriggerCheckpoint(Event, frozen=True, kw_only=True):
@@ -126,13 +207,34 @@ class TriggerCheckpoint(Event, frozen=True, kw_only=True):
 
 
 class AckCheckpoint(Event, frozen=True, kw_only=True):
-    """Up, control: the snapshot is stored."""
+    """Up, control: the snapshot is stored as `part`; `splits` and `blocked` are what it holds."""
 
     checkpoint: int
+    part: PartFile
+    splits: list[WireSplit]
+    blocked: list[BlockedEvent]
+
+    @classmethod
+    def of(cls, checkpoint: int, part: PartFile, snapshot: SubtaskSnapshot) -> AckCheckpoint:
+        """Say that a snapshot is stored.
+
+        Args:
+            checkpoint: its number.
+            part: where it is.
+            snapshot: what it holds.
+        """
+        splits = [wire_split(progress.split, progress) for progress in snapshot.progress]
+        return cls(checkpoint=checkpoint, part=part, splits=splits, blocked=list(snapshot.blocked))
+
+    @property
+    def snapshot(self) -> SubtaskSnapshot:
+        """The snapshot as the subtask took it."""
+        progress = tuple(found for wire in self.splits if (found := wire.progress) is not None)
+        return SubtaskSnapshot(self.part.subtask, self.part.task_attempt, progress, tuple(self.blocked))
 
 
 class DeclineCheckpoint(Event, frozen=True, kw_only=True):
-    """Up, control: no snapshot can be taken now."""
+    """Up, control: no snapshot can be taken now, or it could not be stored."""
 
     checkpoint: int
     reason: str
@@ -145,13 +247,13 @@ class CheckpointComplete(Event, frozen=True, kw_only=True):
 
 
 class CheckpointAborted(Event, frozen=True, kw_only=True):
-    """Down, control: the checkpoint never happened."""
+    """Down, control: the checkpoint never happened; a gateway that is closed for it opens."""
 
     checkpoint: int
 
 
 class Open(Event, frozen=True, kw_only=True):
-    """Both ways, control: the gateway may send again."""
+    """Up, control: the snapshot is taken and the gateway open again; the coordinator opens its own."""
 
     checkpoint: int
 
@@ -169,9 +271,10 @@ AnyEvent = (
     | Progress
     | Failed
     | Deploy
+    | Left
+    | Cancel
     | Close
     | AckClose
-    | Cancel
     | TriggerCheckpoint
     | AckCheckpoint
     | DeclineCheckpoint

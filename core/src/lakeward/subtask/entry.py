@@ -10,13 +10,12 @@ from lakeward.errors import FencedError, LakewardError, TableError
 from lakeward.hooks.discovery import load
 from lakeward.hooks.plugins import LAKE_GROUP, SOURCE_GROUP
 from lakeward.model.events import (
-    AckClose,
     AssignSplits,
     Cancel,
-    Close,
     Deploy,
     Failed,
     FinishEarly,
+    Left,
     NoMoreSplits,
     Progress,
     RequestSplit,
@@ -101,7 +100,7 @@ class Subtask:
             while self._outcome is None:
                 self._turn()
             if self._outcome == "done":
-                self._link.send(AckClose())
+                self._link.send(Left())
                 self._link.finish()
         except Exception as error:
             self._fail(error)
@@ -136,7 +135,7 @@ class Subtask:
                 self._outcome = "done"
             case FinishEarly():
                 self._finish_early()
-            case Close() | Cancel():
+            case Cancel():
                 self._abort()
                 self._outcome = "cancelled"
             case LostCoordinator():
