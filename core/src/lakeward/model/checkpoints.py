@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from enum import Enum
 from typing import TYPE_CHECKING
 
 from lakeward.model.finishes import Origin, SplitFinished
@@ -17,7 +18,9 @@ if TYPE_CHECKING:
 __all__ = [
     "BlockedEvent",
     "Checkpoint",
+    "CheckpointInfo",
     "CheckpointRef",
+    "CheckpointState",
     "LeaseCopy",
     "Origin",
     "PartFile",
@@ -104,13 +107,17 @@ class RoundSnapshot:
 
 @dataclass(frozen=True, slots=True)
 class CheckpointRef:
-    """Where a checkpoint is: its round's service, incarnation, table and epoch, and its number within that round."""
+    """Where a checkpoint is: its round's service, incarnation, table and epoch, and its number within that epoch."""
 
     service: str
     incarnation: str
     table_id: int
     epoch: int
     number: int
+
+    def __str__(self) -> str:
+        """`INCARNATION/TABLE_ID-EPOCH/chk-NUMBER`."""
+        return f"{self.incarnation}/{self.table_id}-{self.epoch}/chk-{self.number}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -134,3 +141,33 @@ class Checkpoint:
     subtasks: tuple[SubtaskSnapshot, ...]
     lease: LeaseCopy | None
     size_bytes: int
+
+
+class CheckpointState(Enum):
+    """Whether a checkpoint counts.
+
+    UNFINISHED ones never happened (they may be under way): no `_metadata`, a torn one, or abandoned. DAMAGED ones
+    had completed, and something of them is missing or wrong now.
+    """
+
+    COMPLETE = "complete"
+    UNFINISHED = "unfinished"
+    DAMAGED = "damaged"
+
+
+@dataclass(frozen=True, slots=True)
+class CheckpointInfo:
+    """A checkpoint as it lies in the store.
+
+    `sentence` says why it is not complete, naming the file. `written_ms` is when its newest file was written, by the
+    store's clock; `completed_ms` and `path` are None where `_metadata` cannot be read. `parts` are the subtasks'.
+    """
+
+    ref: CheckpointRef
+    state: CheckpointState
+    sentence: str
+    written_ms: int
+    size_bytes: int
+    completed_ms: int | None = None
+    path: TablePath | None = None
+    parts: int = 0
