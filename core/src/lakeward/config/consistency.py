@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from lakeward.config.entries import place
+from lakeward.config.tables import table_section
 from lakeward.errors import ConfigError
 from lakeward.model.identity import SERVICE_NAME
 
@@ -30,6 +31,7 @@ def check_consistency(settings: Settings, file: Path) -> None:
     _check_fence(settings, file)
     _check_renewal(settings, file)
     _check_backoff(settings, file)
+    _check_commits(settings, file)
 
 
 def _check_name(settings: Settings, file: Path) -> None:
@@ -59,3 +61,11 @@ def _check_backoff(settings: Settings, file: Path) -> None:
     first, most = settings.service.backoff_first_s, settings.service.backoff_most_s
     if first > most:
         raise ConfigError(place(file, "service.backoff_first_s"), f"at most backoff_most_s ({most:g} s)", first)
+
+
+def _check_commits(settings: Settings, file: Path) -> None:
+    """Between two checkpoints there is nothing to commit."""
+    for pattern, rules in settings.tables.items():
+        if rules.commit_every and not settings.checkpoint.interval_s:
+            expected = "0 where checkpoint.interval_s is 0: a step commits what a checkpoint holds"
+            raise ConfigError(place(file, f"{table_section(pattern)}.commit_every"), expected, rules.commit_every)

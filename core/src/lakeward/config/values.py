@@ -10,6 +10,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from lakeward.config.durations import WORDS as DURATION
+from lakeward.config.durations import parse_duration
 from lakeward.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -39,7 +41,7 @@ def check(where: str, key: Key, value: object) -> Any:  # noqa: ANN401 - of the 
         ConfigError: wrong type, or outside the range.
     """
     try:
-        converted = _convert(key.annotation, value)
+        converted = _convert(key.annotation, _seconds(key, value))
     except _Mismatch as error:
         raise ConfigError(where, describe(key), value) from error
     _check_range(where, key, converted)
@@ -49,7 +51,7 @@ def check(where: str, key: Key, value: object) -> Any:  # noqa: ANN401 - of the 
 def parse(where: str, key: Key, text: str) -> Any:  # noqa: ANN401 - of the key's type
     """Convert a text from the environment or a flag to the key's type; arguments and errors as `check`."""
     try:
-        value = _from_text(_plain(key.annotation), text)
+        value = text if key.metadata.get("duration") else _from_text(_plain(key.annotation), text)
     except _Mismatch as error:
         raise ConfigError(where, describe(key), text) from error
     return check(where, key, value)
@@ -64,6 +66,8 @@ def is_mapping(annotation: Any) -> bool:  # noqa: ANN401 - any annotation
 
 def describe(key: Key) -> str:
     """Say what a right value would be: type and range, in words."""
+    if key.metadata.get("duration"):
+        return DURATION
     words = [_type_words(_plain(key.annotation))]
     bounds = {"least": "at least {}", "above": "above {}", "most": "at most {}"}
     words += [text.format(key.metadata[name]) for name, text in bounds.items() if name in key.metadata]
@@ -71,6 +75,14 @@ def describe(key: Key) -> str:
     if allowed:
         return "one of " + ", ".join(f"{word!r}" for word in allowed)
     return " ".join(words)
+
+
+def _seconds(key: Key, value: object) -> object:
+    """Turn the text of a duration into seconds; anything else stays as it is."""
+    if not (key.metadata.get("duration") and isinstance(value, str)):
+        return value
+    seconds = parse_duration(value)
+    return _expect(seconds is not None, seconds)
 
 
 def _type_words(annotation: Any) -> str:  # noqa: ANN401 - any annotation

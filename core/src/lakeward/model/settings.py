@@ -69,11 +69,18 @@ class LeaseSettings:
 
 @dataclass(frozen=True, slots=True)
 class CheckpointSettings:
-    """`[checkpoint]`: where state is kept."""
+    """`[checkpoint]`: where state is kept, and how often a round's is."""
 
     root: str = _key(
-        "lakeward-state", "Directory (or URI) of the service's state and journals; relative to the configuration file."
+        "lakeward-state",
+        "Directory (or URI) of the service's state, journals and checkpoints, which every subtask can reach; "
+        "relative to the configuration file.",
     )
+    interval_s: float = _key(30.0, "Seconds from one checkpoint of a round to the next; 0: none are taken.", least=0)
+    timeout_s: float = _key(120.0, "Seconds after which a checkpoint that is not complete is given up.", above=0)
+    pause_s: float = _key(1.0, "Seconds between the end of a checkpoint and the next one, at the least.", least=0)
+    tolerated: int = _key(5, "Checkpoints in a row that may fail; one more fails the round.", least=0)
+    retained: int = _key(2, "Completed checkpoints of a table that are kept.", least=1)
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,6 +120,12 @@ class TableSettings:
     freshness_s: float | None = _key(None, "Promised freshness in seconds; unset: the source's own.", above=0)
     cut_rows: int = _key(
         4_000_000, "Log splits of append-only tables are cut into ranges of about this many rows; 0: never.", least=0
+    )
+    commit_every: float = _key(
+        0.0,
+        "How often a round commits what its newest checkpoint holds, instead of all at its end; 0: never.",
+        least=0,
+        duration=True,
     )
 
 
