@@ -43,9 +43,9 @@ def machine(*splits: Split) -> Splits:
     return Splits(Enumeration(splits or (FIRST, SECOND), {}, (), behind=False))
 
 
-def registered(subtask: int, attempt: int = 1) -> AttemptRegistered:
-    """An attempt is ready."""
-    return AttemptRegistered(now=0, subtask=subtask, attempt=attempt)
+def registered(subtask: int, attempt: int = 1, *restored: str) -> AttemptRegistered:
+    """An attempt is ready; it was given the word of these finishes to send again."""
+    return AttemptRegistered(now=0, subtask=subtask, attempt=attempt, restored=frozenset(restored))
 
 
 def asks(subtask: int, attempt: int = 1) -> SplitRequested:
@@ -96,6 +96,19 @@ STORIES: tuple[tuple[SplitsEvent, ...], ...] = (
 )
 """From each of them every event is tried; together they stand in every state."""
 
+RESTORED_STORIES: tuple[tuple[SplitsEvent, ...], ...] = (
+    (),
+    (CUT,),
+    (registered(1),),
+    (registered(1), asks(1)),
+    (registered(0, 1, "b0-0"),),
+    (registered(0, 1, "b0-0"), asks(0)),
+    (registered(0, 1, "b0-0"), CUT),
+    (registered(0, 1, "b0-0"), registered(1), asks(1)),
+    (registered(0, 1, "b0-0"), asks(0), asks(0), done(FIRST, 0)),
+)
+"""As above, of a machine that was restored with the first split withheld."""
+
 TRIED: tuple[SplitsEvent, ...] = (
     *(registered(subtask, attempt) for subtask in (0, 1, 2) for attempt in (1, 2)),
     *(asks(subtask, attempt) for subtask in (0, 1, 2) for attempt in (1, 2)),
@@ -103,6 +116,8 @@ TRIED: tuple[SplitsEvent, ...] = (
     done(FIRST, 0, end=4),
     done(FIRST, 0, attempt=2),
     *(lost(subtask, attempt) for subtask in (0, 1, 2) for attempt in (1, 2)),
+    registered(0, 1, "b0-0"),
+    registered(0, 2, "b0-0"),
     JOB_ENDED,
     CUT,
 )
@@ -118,9 +133,9 @@ class Recorded(Splits):
         super()._check_move(before, after, cause)
 
 
-def told(story: tuple[SplitsEvent, ...]) -> Recorded:
+def told(story: tuple[SplitsEvent, ...], *withheld: str) -> Recorded:
     """A machine after a story, with nothing written down."""
-    splits = Recorded(Enumeration((FIRST, SECOND), {}, (), behind=False))
+    splits = Recorded(Enumeration((FIRST, SECOND), {}, (), behind=False), withheld=withheld)
     splits.moves = []
     for event in story:
         splits.step(event)
@@ -139,9 +154,10 @@ def stands(splits: Splits, event: SplitsEvent) -> list[State]:
 def test_every_cell_moves_within_its_row_and_every_row_is_reached() -> None:
     """What the table has no row for, no legal step ever did; and no row promises more than happens."""
     seen = {cell: set[State]() for cell in TRANSITIONS}
-    for story in STORIES:
+    stories = [(story, ()) for story in STORIES] + [(story, (FIRST.split_id,)) for story in RESTORED_STORIES]
+    for story, withheld in stories:
         for event in TRIED:
-            splits = told(story)
+            splits = told(story, *withheld)
             before = stands(splits, event)
             try:
                 splits.step(event)
@@ -161,7 +177,14 @@ def test_every_cell_moves_within_its_row_and_every_row_is_reached() -> None:
 def test_an_illegal_event_raises_and_changes_nothing(story: tuple[SplitsEvent, ...]) -> None:
     """An attempt that never registered may not speak; an unknown split or a wrong end is never believed."""
     unknown = replace(FIRST, split_id="b9-0")
-    never = (asks(7), done(FIRST, 7), done(unknown, 0), done(FIRST, 0, end=11), done(FIRST, 0, end=-1))
+    never = (
+        asks(7),
+        registered(7, 1, "b0-10"),
+        done(FIRST, 7),
+        done(unknown, 0),
+        done(FIRST, 0, end=11),
+        done(FIRST, 0, end=-1),
+    )
     for event in (*TRIED, *never):
         splits = told(story)
         before = copy.deepcopy(vars(splits))
@@ -288,3 +311,51 @@ def test_a_cut_before_the_first_record_leaves_a_never_tiered_bucket_never_tiered
     splits = told((registered(0), asks(0), CUT))
     splits.step(done(FIRST, 0, end=0))
     assert splits.offsets() == {}
+
+
+def test_a_withheld_split_is_not_read_again_and_its_word_is_given_to_an_attempt() -> None:
+    """What it finished before the restore is accepted when its word comes."""
+    splits = told((registered(0, 1, "b0-0"),), "b0-0")
+    assert splits.withheld == frozenset()
+    assert splits.step(asks(0)) == (Assign(0, 1, SECOND),)
+    assert splits.step(done(FIRST, 0)) == (Accept("b0-0"),)
+    assert splits.step(done(SECOND, 0)) == (Accept("b0-10"), AllDone(cut=False))
+
+
+@pytest.mark.parametrize("end", [lost(0), JOB_ENDED, registered(0, 2)], ids=["lost", "job over", "replaced"])
+def test_the_word_of_a_withheld_split_outlives_the_attempt_that_was_given_it(end: SplitsEvent) -> None:
+    """Also after a cut: all of it was read."""
+    splits = told((registered(0, 1, "b0-0"), CUT), "b0-0")
+    assert not any(isinstance(command, SplitsReturned) for command in splits.step(end))
+    assert splits.withheld == {"b0-0"}
+    splits.step(registered(2, 1, "b0-0"))
+    assert splits.step(done(FIRST, 2)) == (Accept("b0-0"), AllDone(cut=True))
+    assert splits.offsets() == {A: 10}
+
+
+def test_finished_splits_of_a_checkpoint_stay_finished() -> None:
+    """A round of which nothing is left to read is done as soon as a job of it lives."""
+    splits = Splits(Enumeration((FIRST, SECOND), {}, (), behind=False), {"b0-0": 10, "b0-10": 20})
+    assert splits.unfinished == ()
+    assert splits.step(registered(0)) == (AllDone(cut=False),)
+    assert splits.offsets() == {A: 20}
+
+
+@pytest.mark.parametrize(("finished", "withheld"), [({"b9": 1}, ()), ({}, ("b9",)), ({"b0-0": 10}, ("b0-0",))])
+def test_a_checkpoint_of_other_splits_is_a_mistake_of_the_caller(
+    finished: dict[str, int], withheld: tuple[str, ...]
+) -> None:
+    """Or one that has a split in two places."""
+    with pytest.raises(UsageError, match="restored splits"):
+        Splits(Enumeration((FIRST, SECOND), {}, (), behind=False), finished, withheld)
+
+
+def test_a_log_split_half_done_counts_where_the_finished_prefix_ends() -> None:
+    """A later one, and a snapshot, do not; nor does one that has not moved."""
+    splits = Splits(Enumeration((SNAPSHOT, FIRST, SECOND), {A: 0}, (), behind=False))
+    assert splits.offsets({"b0-10": 15, "b1-s4": 3}) == {A: 0}
+    assert splits.offsets({"b0-0": 4, "b0-10": 15}) == {A: 4}
+    for event in (registered(0), registered(1), asks(0), asks(1), done(FIRST, 1)):
+        splits.step(event)
+    assert splits.offsets({"b0-10": 15}) == {A: 15}
+    assert splits.offsets({"b0-10": 10}) == {A: 10}

@@ -30,6 +30,8 @@ class SplitPhase(Enum):
     """Where a split stands."""
 
     UNASSIGNED = "unassigned"
+    WITHHELD = "withheld"
+    """Finished before a restore; the word of it is sent again by whichever attempt is given it."""
     ASSIGNED = "assigned"
     FINISHED = "finished"
     SKIPPED = "skipped"
@@ -55,7 +57,7 @@ class AttemptPhase(Enum):
 
 State = SplitPhase | AttemptPhase
 
-_UNASSIGNED, _ASSIGNED = SplitPhase.UNASSIGNED, SplitPhase.ASSIGNED
+_UNASSIGNED, _ASSIGNED, _WITHHELD = SplitPhase.UNASSIGNED, SplitPhase.ASSIGNED, SplitPhase.WITHHELD
 _FINISHED, _SKIPPED = SplitPhase.FINISHED, SplitPhase.SKIPPED
 _UNKNOWN, _READY, _READING = AttemptPhase.UNKNOWN, AttemptPhase.READY, AttemptPhase.READING
 _IDLE, _DISMISSED, _GONE = AttemptPhase.IDLE, AttemptPhase.DISMISSED, AttemptPhase.GONE
@@ -73,11 +75,17 @@ TRANSITIONS: Mapping[tuple[State, type[SplitsEvent]], frozenset[State]] = Mappin
         (_UNASSIGNED, AttemptLost): _row(_UNASSIGNED, _ASSIGNED),
         (_UNASSIGNED, JobEnded): _row(_UNASSIGNED),
         (_UNASSIGNED, CutAsked): _row(_SKIPPED),
-        (_ASSIGNED, AttemptRegistered): _row(_ASSIGNED, _UNASSIGNED, _SKIPPED),  # its reader was replaced
+        (_WITHHELD, AttemptRegistered): _row(_WITHHELD, _ASSIGNED),  # its word goes to this attempt
+        (_WITHHELD, SplitRequested): _row(_WITHHELD),
+        (_WITHHELD, SplitDone): _row(_WITHHELD),  # from an attempt that lost it: rejected
+        (_WITHHELD, AttemptLost): _row(_WITHHELD),
+        (_WITHHELD, JobEnded): _row(_WITHHELD),
+        (_WITHHELD, CutAsked): _row(_WITHHELD),  # all of it was read: its word still comes
+        (_ASSIGNED, AttemptRegistered): _row(_ASSIGNED, _UNASSIGNED, _SKIPPED, _WITHHELD),  # its reader was replaced
         (_ASSIGNED, SplitRequested): _row(_ASSIGNED),
         (_ASSIGNED, SplitDone): _row(_ASSIGNED, _FINISHED),
-        (_ASSIGNED, AttemptLost): _row(_ASSIGNED, _UNASSIGNED, _SKIPPED),
-        (_ASSIGNED, JobEnded): _row(_UNASSIGNED, _SKIPPED),
+        (_ASSIGNED, AttemptLost): _row(_ASSIGNED, _UNASSIGNED, _SKIPPED, _WITHHELD),
+        (_ASSIGNED, JobEnded): _row(_UNASSIGNED, _SKIPPED, _WITHHELD),
         (_ASSIGNED, CutAsked): _row(_ASSIGNED),  # its reader is told and runs to an end
         (_FINISHED, AttemptRegistered): _row(_FINISHED),
         (_FINISHED, SplitRequested): _row(_FINISHED),
@@ -95,7 +103,7 @@ TRANSITIONS: Mapping[tuple[State, type[SplitsEvent]], frozenset[State]] = Mappin
         (_UNKNOWN, AttemptLost): _row(_UNKNOWN),  # its connection ended before it registered
         (_UNKNOWN, JobEnded): _row(_UNKNOWN),
         (_UNKNOWN, CutAsked): _row(_UNKNOWN),
-        (_READY, AttemptRegistered): _row(_READY, _GONE),
+        (_READY, AttemptRegistered): _row(_READY, _READING, _GONE),
         (_READY, SplitRequested): _row(_READING, _IDLE, _DISMISSED),
         (_READY, SplitDone): _row(_READY),  # only what it said before, once more
         (_READY, AttemptLost): _row(_GONE),

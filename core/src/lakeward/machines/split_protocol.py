@@ -17,12 +17,14 @@ from lakeward.model.splits import Split
 class AttemptRegistered:
     """A subtask's attempt is ready. An older attempt of the same subtask is replaced: its splits come back.
 
-    The same attempt once more (it reconnected) changes nothing.
+    The same attempt once more (it reconnected) changes nothing. `restored` names the withheld splits whose finish it
+    was given to send again.
     """
 
     now: float
     subtask: int
     attempt: int
+    restored: frozenset[str] = frozenset()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -7,12 +7,15 @@ Rules
 * A cut hands out nothing new. Log splits stop where they are, started snapshot splits run to their end; a log split
   that was cut is finished at the offset it reached. What comes back after a cut is left out.
 * A bucket's offset after the round is the end of its contiguous finished prefix.
+* After a restore, a split whose finish had not reached the coordinator is withheld: it is not read again, an attempt
+  is given the word of it to send once more. If that attempt is lost first, the next one to register gets it.
 * Where splits and attempts may go is in `split_phases.TRANSITIONS`, looked up at every move.
 """
 
 from __future__ import annotations
 
 import heapq
+from types import MappingProxyType
 from typing import TYPE_CHECKING, assert_never
 
 from lakeward.errors import IllegalEventError, UsageError
@@ -39,7 +42,7 @@ from lakeward.machines.split_protocol import (
 from lakeward.model.splits import LogSplit, SnapshotSplit, Split
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping
+    from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 
     from lakeward.model.tables import TableBucket
 
@@ -71,6 +74,8 @@ _MACHINE = "splits"
 
 Attempt = tuple[int, int]
 """Subtask and attempt number."""
+_RESTORED: Attempt = (-1, 0)
+"""Stands for the attempt, of an earlier job, whose finish a checkpoint holds."""
 
 
 class Splits:
@@ -80,27 +85,41 @@ class Splits:
     only when all splits are finished or skipped.
     """
 
-    def __init__(self, enumeration: Enumeration) -> None:
-        """Start with every split unassigned.
+    def __init__(
+        self,
+        enumeration: Enumeration,
+        finished: Mapping[str, int] = MappingProxyType({}),
+        withheld: Collection[str] = (),
+    ) -> None:
+        """Start with every split unassigned, or where a checkpoint left them.
 
         Args:
             enumeration: what `enumerate_splits` gave, snapshots leased; at least one split.
+            finished: restored: splits whose finish was accepted, each with the offset that it ended at.
+            withheld: restored: splits whose finish a subtask had not been let to send.
 
         Raises:
-            UsageError: no split, or two splits of one id.
+            UsageError: no split, two splits of one id, or a restored one that is not of the round.
         """
         self._splits: dict[str, Split] = {split.split_id: split for split in enumeration.splits}
         if not self._splits or len(self._splits) < len(enumeration.splits):
             message = f"splits of a round: expected at least one, each id once, found {len(enumeration.splits)}"
+            raise UsageError(message)
+        strange = ({*finished} | {*withheld}) - {*self._splits} | ({*finished} & {*withheld})
+        if strange:
+            message = f"restored splits: expected those of the round, each once, found {sorted(strange)}"
             raise UsageError(message)
         self._before = enumeration.offsets
         self._order = tuple(self._splits)
         self._rank = {split_id: rank for rank, split_id in enumerate(self._order)}
         self._by_bucket = _grouped(enumeration.splits)
         self._phases = dict.fromkeys(self._splits, SplitPhase.UNASSIGNED)
-        self._queue = list(range(len(self._order)))  # a heap of ranks; sorted is a heap
-        self._open = len(self._order)
-        self._finishes: dict[str, tuple[Attempt, int]] = {}
+        self._phases |= dict.fromkeys(finished, SplitPhase.FINISHED) | dict.fromkeys(withheld, SplitPhase.WITHHELD)
+        self._withheld = frozenset(withheld)
+        ready = (rank for rank, name in enumerate(self._order) if self._phases[name] is SplitPhase.UNASSIGNED)
+        self._queue = list(ready)  # a heap of ranks; sorted is a heap
+        self._open = len(self._order) - len(finished)
+        self._finishes: dict[str, tuple[Attempt, int]] = {name: (_RESTORED, end) for name, end in finished.items()}
         self._attempts: dict[Attempt, AttemptPhase] = {}
         self._newest: dict[int, int] = {}
         self._held: dict[Attempt, set[str]] = {}
@@ -139,8 +158,13 @@ class Splits:
                 assert_never(event)
         return (*commands, *self._serve(event), *self._all_done(event))
 
-    def offsets(self) -> Mapping[TableBucket, int]:
-        """Return the offsets of all buckets as they may be committed now: finished contiguous prefixes."""
+    def offsets(self, positions: Mapping[str, int] = MappingProxyType({})) -> Mapping[TableBucket, int]:
+        """Return the offsets of all buckets as they may be committed now: finished contiguous prefixes.
+
+        Args:
+            positions: how far the log splits are that a checkpoint holds half done; the first one after a bucket's
+                finished prefix counts too (`commit_every`).
+        """
         offsets = dict(self._before)
         for bucket, splits in self._by_bucket.items():
             for split in self._prefix(splits):
@@ -148,6 +172,9 @@ class Splits:
                 # A never tiered bucket that a cut stopped at its very start stays never tiered.
                 if isinstance(split, SnapshotSplit) or end > split.start:
                     offsets[bucket] = end
+            half = self._frontier(splits)
+            if half is not None and positions.get(half.split_id, half.start) > half.start:
+                offsets[bucket] = positions[half.split_id]
         return offsets
 
     def committable(self) -> frozenset[str]:
@@ -159,6 +186,11 @@ class Splits:
         """Splits not finished and not skipped, in hand-out order."""
         ended = (SplitPhase.FINISHED, SplitPhase.SKIPPED)
         return tuple(split for split_id, split in self._splits.items() if self._phases[split_id] not in ended)
+
+    @property
+    def withheld(self) -> frozenset[str]:
+        """Splits whose finish has to be sent again and that no attempt was given yet."""
+        return frozenset(split_id for split_id in self._withheld if self._phases[split_id] is SplitPhase.WITHHELD)
 
     @property
     def done(self) -> bool:
@@ -174,12 +206,21 @@ class Splits:
             if self._finishes[split.split_id][1] != _end_of(split):
                 return
 
+    def _frontier(self, splits: Sequence[Split]) -> LogSplit | None:
+        """Return the log split at which a bucket's finished prefix ends; None if a snapshot or nothing comes next."""
+        whole = len(list(self._prefix(splits)))
+        following = splits[whole] if whole < len(splits) else None
+        stopped = whole and self._finishes[splits[whole - 1].split_id][1] != _end_of(splits[whole - 1])
+        return following if isinstance(following, LogSplit) and not stopped else None
+
     def _registered(self, event: AttemptRegistered) -> list[SplitsCommand]:
         attempt, phase = self._own(event)
         if phase is AttemptPhase.GONE:
             return [self._late(attempt)]
         if phase is not AttemptPhase.UNKNOWN:
             return []
+        if any(self._phases.get(split_id) is not SplitPhase.WITHHELD for split_id in event.restored):
+            raise self._illegal(attempt, event)
         commands: list[SplitsCommand] = []
         older = (event.subtask, self._newest.get(event.subtask, -1))
         if self._phase_of(older) is not AttemptPhase.GONE and older in self._attempts:
@@ -187,6 +228,8 @@ class Splits:
             commands.append(Reject(*older, f"replaced by attempt {event.attempt}"))
         self._newest[event.subtask] = event.attempt
         self._move_attempt(attempt, AttemptPhase.READY, event)
+        for split_id in sorted(event.restored, key=self._rank.__getitem__):
+            self._hold(split_id, attempt, event)
         return commands
 
     def _requested(self, event: SplitRequested) -> list[SplitsCommand]:
@@ -250,14 +293,16 @@ class Splits:
         back.sort(key=self._rank.__getitem__)
         for split_id in back:
             self._drop(split_id)
-            if self._cut:
+            if split_id in self._withheld:
+                self._move_split(split_id, SplitPhase.WITHHELD, cause)
+            elif self._cut:
                 self._cut_short = True
                 self._end(split_id, SplitPhase.SKIPPED, cause)
             else:
                 self._move_split(split_id, SplitPhase.UNASSIGNED, cause)
                 heapq.heappush(self._queue, self._rank[split_id])
-        returned = SplitsReturned(tuple(self._splits[split_id] for split_id in back))
-        return [returned] if back and not self._cut else []
+        again = tuple(self._splits[split_id] for split_id in back if split_id not in self._withheld)
+        return [SplitsReturned(again)] if again and not self._cut else []
 
     def _serve(self, cause: SplitsEvent) -> Iterator[SplitsCommand]:
         """Hand out what is there to those who wait, first come first served."""
@@ -265,10 +310,7 @@ class Splits:
             attempt = next(iter(self._waiting))
             del self._waiting[attempt]
             split_id = self._order[heapq.heappop(self._queue)]
-            self._move_split(split_id, SplitPhase.ASSIGNED, cause)
-            self._held[attempt].add(split_id)
-            self._holders[split_id] = attempt
-            self._move_attempt(attempt, AttemptPhase.READING, cause)
+            self._hold(split_id, attempt, cause)
             yield Assign(*attempt, self._splits[split_id])
 
     def _all_done(self, cause: SplitsEvent) -> Iterator[SplitsCommand]:
@@ -280,6 +322,12 @@ class Splits:
             yield NoMore(*attempt)
         self._waiting = {}
         yield AllDone(self._cut_short)
+
+    def _hold(self, split_id: str, attempt: Attempt, cause: SplitsEvent) -> None:
+        self._move_split(split_id, SplitPhase.ASSIGNED, cause)
+        self._held[attempt].add(split_id)
+        self._holders[split_id] = attempt
+        self._move_attempt(attempt, AttemptPhase.READING, cause)
 
     def _drop(self, split_id: str) -> None:
         self._held[self._holders.pop(split_id)].remove(split_id)
