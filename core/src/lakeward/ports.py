@@ -214,11 +214,16 @@ class SourceReader(Protocol):
         """
         ...
 
-    def read_snapshot(self, split: SnapshotSplit) -> Iterator[SourceBatch]:
-        """Yield the live rows of a KV snapshot, each key once.
+    def read_snapshot(self, split: SnapshotSplit, skip_rows: int = 0) -> Iterator[SourceBatch]:
+        """Yield the live rows of a KV snapshot, each key once, in the same order each time.
+
+        Args:
+            split: which snapshot.
+            skip_rows: so many rows from the first are left out, without decoding them where the format allows it.
 
         Raises:
             SnapshotGoneError: its files are gone.
+            CorruptFileError: it has fewer rows than are to be left out.
         """
         ...
 
@@ -335,12 +340,42 @@ class LakeWriter(Protocol):
         """
         ...
 
+    @property
+    def whole(self) -> bool:
+        """Whether all rows taken so far lie in closed files: at first, after `write` closed a full file, after `roll`.
+
+        Such a moment is a position from which the split can be read again. It costs nothing to ask.
+        """
+        ...
+
+    def roll(self) -> tuple[LakeFile, ...]:
+        """Prepare a checkpoint: close what is open if it amounts to at least half the target file size.
+
+        A smaller file stays open, and what is in it counts as not written. Deletes are written for exactly the rows
+        of the closed files. May take as long as closing a file takes.
+
+        Returns:
+            All files of the split that are closed now (those of the progress that the writer went on from first).
+            They hold exactly the rows that were taken up to the last moment at which the writer was `whole`.
+
+        Raises:
+            StorageError: the disk refused.
+        """
+        ...
+
     def close(self) -> tuple[LakeFile, ...]:
-        """Close all files; everything written is in them. Nothing may be written afterwards."""
+        """Close all files; everything written is in them. Nothing may be written afterwards.
+
+        Returns:
+            All files of the split, those of the progress that the writer went on from first.
+        """
         ...
 
     def abort(self) -> None:
-        """Delete everything that was written; never raises for a file that is not there."""
+        """Delete everything that this writer wrote; never raises for a file that is not there.
+
+        Files of the progress that it went on from are not its own: they stay.
+        """
         ...
 
     @property

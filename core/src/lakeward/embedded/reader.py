@@ -81,7 +81,7 @@ class EmbeddedReader:
             raise CorruptFileError(str(self._database.file), f"{message} up to offset {split.stop}", end)
         return self._gathered(self._parts(split, segments), split)
 
-    def read_snapshot(self, split: SnapshotSplit) -> Iterator[SourceBatch]:
+    def read_snapshot(self, split: SnapshotSplit, skip_rows: int = 0) -> Iterator[SourceBatch]:
         """See Protocol. The file is mapped at once: what is deleted afterwards can still be read."""
         with self._database.read() as sql:
             self._bucket(sql, split.bucket)
@@ -93,7 +93,7 @@ class EmbeddedReader:
             file = open_arrow(path)
         except FileNotFoundError as error:
             raise self._snapshot_gone(split) from error
-        return self._snapshot_batches(split, path, file)
+        return self._snapshot_batches(split, path, file, skip_rows)
 
     def close(self) -> None:
         """See Protocol."""
@@ -134,15 +134,23 @@ class EmbeddedReader:
             yield SourceBatch(self._empty(), reached)
 
     def _snapshot_batches(
-        self, split: SnapshotSplit, path: Path, file: pa.ipc.RecordBatchFileReader
+        self, split: SnapshotSplit, path: Path, file: pa.ipc.RecordBatchFileReader, skip_rows: int
     ) -> Iterator[SourceBatch]:
+        given, left = 0, skip_rows
         for number in range(file.num_record_batches):
-            whole = widen(read_batch(path, file, number), self._table.schema)
+            # Of a mapped batch that is skipped only the metadata is read.
+            mapped = read_batch(path, file, number)
+            skipped = min(left, len(mapped))
+            left -= skipped
+            whole = widen(mapped.slice(skipped), self._table.schema)
             for start in range(0, len(whole), ROWS_MOST):
                 batch = whole.slice(start, ROWS_MOST)
                 offsets = np.full(len(batch), NO_OFFSET, dtype=np.int64)
+                given += len(batch)
                 yield SourceBatch(self._complete(batch, None, offsets, _SNAPSHOT_MS), split.log_offset)
-        if file.num_record_batches == 0:
+        if left:
+            raise CorruptFileError(str(path), f"at least {skip_rows} rows", skip_rows - left)
+        if not given:
             yield SourceBatch(self._empty(), split.log_offset)
 
     def _bucket(self, sql: sqlite3.Connection, bucket: TableBucket) -> tuple[int, int]:

@@ -11,6 +11,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, Protocol
 
 if TYPE_CHECKING:
+    from lakeward.model.checkpoints import SplitProgress
     from lakeward.model.splits import Split
     from lakeward.model.tables import TableSpec
     from lakeward.ports import Clock, Lake, LakeWriter, Source, SourceReader
@@ -58,9 +59,19 @@ class LakePlugin(Protocol):
         """
         ...
 
-    def writer(self, task: bytes, table: TableSpec, split: Split, attempt: int) -> LakeWriter:
-        """Open a writer for one split in a subtask, from the bytes of `Lake.writer_task`.
+    def writer(
+        self, task: bytes, table: TableSpec, split: Split, attempt: int, progress: SplitProgress | None = None
+    ) -> LakeWriter:
+        """Open a writer for one split in a subtask. Imports pyarrow and nothing heavier.
 
-        `attempt` (the coordinator's number) is part of each file's name. Imports pyarrow and nothing heavier.
+        Args:
+            task: the bytes of `Lake.writer_task`.
+            table: the source's table.
+            split: what is written.
+            attempt: the coordinator's number; it is part of each file's name.
+            progress: what another writer had done of the split. The writer goes on from there: its rows start at
+                the progress's position, keys in the progress's files are known to it, those files are among what
+                it returns, and it neither writes to them nor reuses their names. They may lie under the prefix of
+                another round.
         """
         ...

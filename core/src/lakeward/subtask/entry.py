@@ -21,14 +21,15 @@ from lakeward.model.events import (
     RequestSplit,
     SplitFinished,
 )
-from lakeward.model.splits import LogSplit, Split
+from lakeward.model.splits import LogSplit
 from lakeward.model.wire import unpack_table
 from lakeward.subtask.link import Link, LostCoordinator
 from lakeward.subtask.reading import Read
-from lakeward.subtask.work import SplitWork
+from lakeward.subtask.work import SplitWork, at_its_beginning
 
 if TYPE_CHECKING:
     from lakeward.hooks.plugins import LakePlugin, SourcePlugin
+    from lakeward.model.checkpoints import SplitProgress
     from lakeward.model.jobs import SubtaskPlace
     from lakeward.ports import Clock, SourceReader
 
@@ -81,7 +82,7 @@ class Subtask:
         self._clock = clock
         self._mailbox = mailbox
         self._table = unpack_table(deploy.table)
-        self._waiting: list[Split] = []
+        self._waiting: list[SplitProgress] = []
         self._work: SplitWork | None = None
         self._reader: SourceReader | None = None
         self._last_beat = clock.now()
@@ -129,7 +130,7 @@ class Subtask:
             case Read():
                 self._take_read(item)
             case AssignSplits():
-                self._waiting.extend(wire.split for wire in item.splits)
+                self._waiting.extend(wire.progress or at_its_beginning(wire.split) for wire in item.splits)
                 self._start_next()
             case NoMoreSplits():
                 self._outcome = "done"
@@ -159,9 +160,10 @@ class Subtask:
     def _start_next(self) -> None:
         if self._work is not None or not self._waiting or self._reader is None:
             return
-        split = self._waiting.pop(0)
-        writer = self._lake().writer(self._deploy.lake_task, self._table, split, self._deploy.attempt)
-        self._work = SplitWork(split, self._reader, writer, self._clock, self._mailbox)
+        progress = self._waiting.pop(0)
+        deploy = self._deploy
+        writer = self._lake().writer(deploy.lake_task, self._table, progress.split, deploy.attempt, progress)
+        self._work = SplitWork(progress, self._reader, writer, self._clock, self._mailbox)
 
     def _finish(self, work: SplitWork) -> None:
         self._work = None

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from lakeward.model.splits import LogSplit, Split
@@ -31,7 +31,9 @@ class Read:
 class SplitReading:
     """One split being read."""
 
-    def __init__(self, split: Split, reader: SourceReader, clock: Clock, mailbox: SimpleQueue[object]) -> None:
+    def __init__(
+        self, split: Split, reader: SourceReader, clock: Clock, mailbox: SimpleQueue[object], position: int
+    ) -> None:
         """Start reading.
 
         Args:
@@ -39,8 +41,10 @@ class SplitReading:
             reader: the source in this subtask.
             clock: the machine's clock.
             mailbox: where `Read` is posted.
+            position: where to start, as in `SplitProgress`: an offset of a log, a number of rows of a snapshot.
         """
         self.split = split
+        self._position = position
         self._reader = reader
         self._clock = clock
         self._mailbox = mailbox
@@ -78,5 +82,5 @@ class SplitReading:
 
     def _open(self) -> Iterator[SourceBatch]:
         if isinstance(self.split, LogSplit):
-            return self._reader.read_log(self.split)
-        return self._reader.read_snapshot(self.split)
+            return self._reader.read_log(replace(self.split, start=self._position))
+        return self._reader.read_snapshot(self.split, self._position)

@@ -1,12 +1,14 @@
-"""One split in work: its reading, its writer, and what it came to."""
+"""One split in work: its reading, its writer, how far it is, and what it came to."""
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from lakeward.model.checkpoints import SplitProgress
 from lakeward.model.results import WriteResult
 from lakeward.model.splits import LogSplit, Split
 from lakeward.model.tables import TIMESTAMP_COLUMN
@@ -20,31 +22,45 @@ if TYPE_CHECKING:
 _US_PER_MS = 1000
 
 
+def at_its_beginning(split: Split) -> SplitProgress:
+    """Return the progress of a split of which nothing is done."""
+    return SplitProgress(split, split.start if isinstance(split, LogSplit) else 0, (), 0, -1)
+
+
 class SplitWork:
     """Reads a split and writes its files; closed, it gives the write result."""
 
     def __init__(
-        self, split: Split, reader: SourceReader, writer: LakeWriter, clock: Clock, mailbox: SimpleQueue[object]
+        self,
+        progress: SplitProgress,
+        reader: SourceReader,
+        writer: LakeWriter,
+        clock: Clock,
+        mailbox: SimpleQueue[object],
     ) -> None:
         """Start reading.
 
         Args:
-            split: what to do.
+            progress: what to do, and where it goes on: `at_its_beginning`, or as a checkpoint has it.
             reader: the source in this subtask.
-            writer: a fresh writer for this split.
+            writer: a fresh writer for this split and this progress.
             clock: the machine's clock.
             mailbox: where batches are posted.
         """
-        self.split = split
-        self.rows = 0
+        self.split = progress.split
+        self.rows = progress.rows
         self.size_bytes = 0
-        self.next_offset = split.start if isinstance(split, LogSplit) else 0
+        self.next_offset = progress.position if isinstance(self.split, LogSplit) else 0
+        self._position = progress.position
+        self._before = progress
+        self._whole = progress
+        self._recorded = progress
         self._writer = writer
         self._clock = clock
         self._started = clock.now()
         self._read_s = 0.0
-        self._max_timestamp_ms = -1
-        self._reading = SplitReading(split, reader, clock, mailbox)
+        self._max_timestamp_ms = progress.max_timestamp_ms
+        self._reading = SplitReading(self.split, reader, clock, mailbox, progress.position)
 
     def write(self, batch: SourceBatch, read_s: float) -> None:
         """Write one batch.
@@ -60,19 +76,37 @@ class SplitWork:
         self.rows += records.num_rows
         self.size_bytes += records.nbytes
         self.next_offset = batch.next_offset
+        self._position = batch.next_offset if isinstance(self.split, LogSplit) else self._position + records.num_rows
         self._read_s += read_s
+        self._note_whole()
         self._reading.taken()
+
+    def roll(self) -> SplitProgress:
+        """Prepare a checkpoint: close what is large enough, and record how far the split is.
+
+        Takes as long as closing a file takes. It depends on no gateway: done before the gateways close, it blocks
+        nobody.
+
+        Returns:
+            What `progress` returns from now on.
+        """
+        files = self._writer.roll()
+        self._note_whole()
+        self._recorded = replace(self._whole, files=files, timings_s=self._timings_s())
+        return self._recorded
+
+    def progress(self) -> SplitProgress:
+        """Return how far the split was at the last `roll`, or at its start. Costs nothing."""
+        return self._recorded
 
     def close(self) -> WriteResult:
         """Stop reading, close all files.
 
         Returns:
-            What was written; its end is the split's own where it was read whole.
+            What was written, with what was done before; its end is the split's own where it was read whole.
         """
         self._reading.stop()
         files = self._writer.close()
-        timings = self._writer.timings_s | {"read": self._read_s}
-        timings["wait"] = max(0.0, self._clock.now() - self._started - sum(timings.values()))
         return WriteResult(
             split_id=self.split.split_id,
             bucket=self.split.bucket,
@@ -80,13 +114,23 @@ class SplitWork:
             max_timestamp_ms=self._max_timestamp_ms,
             rows=self.rows,
             files=files,
-            timings_s=timings,
+            timings_s=self._timings_s(),
         )
 
     def abort(self) -> None:
-        """Stop reading, delete what was written."""
+        """Stop reading, delete what was written here; files of the progress stay."""
         self._reading.stop()
         self._writer.abort()
+
+    def _note_whole(self) -> None:
+        if self._writer.whole:
+            self._whole = SplitProgress(self.split, self._position, (), self.rows, self._max_timestamp_ms)
+
+    def _timings_s(self) -> dict[str, float]:
+        timings = self._writer.timings_s | {"read": self._read_s}
+        timings["wait"] = max(0.0, self._clock.now() - self._started - sum(timings.values()))
+        before = self._before.timings_s
+        return {phase: before.get(phase, 0.0) + timings.get(phase, 0.0) for phase in before | timings}
 
     def _see_time(self, records: pa.RecordBatch) -> None:
         newest = pc.max(records.column(TIMESTAMP_COLUMN).cast(pa.int64())).as_py()

@@ -24,6 +24,7 @@ from lakeward.model.results import CommitIds, CommitOutcome, CommitRequest, Lake
 from lakeward.model.tables import Change, TableBucket, TablePath, TableSpec
 
 if TYPE_CHECKING:
+    from lakeward.model.checkpoints import SplitProgress
     from lakeward.model.splits import Split
     from lakeward.ports import Clock, SourceBatch
 
@@ -35,6 +36,8 @@ class FolderOptions:
     """Where the lake lies."""
 
     path: str = ""
+    target_bytes: int = 0
+    """A file is closed at this size, and at a checkpoint from half of it on; 0: at each checkpoint and never else."""
 
 
 class FolderLakePlugin:
@@ -44,11 +47,15 @@ class FolderLakePlugin:
 
     def open(self, options: FolderOptions, clock: Clock) -> FolderLake:
         """See Protocol."""
-        return FolderLake(Path(options.path))
+        return FolderLake(Path(options.path), target_bytes=options.target_bytes)
 
-    def writer(self, task: bytes, table: TableSpec, split: Split, attempt: int) -> FolderWriter:
+    def writer(
+        self, task: bytes, table: TableSpec, split: Split, attempt: int, progress: SplitProgress | None = None
+    ) -> FolderWriter:
         """See Protocol."""
-        return FolderWriter(Path(task.decode()), f"{split.split_id}-{attempt}")
+        folder, target_bytes = json.loads(task)
+        before = () if progress is None else progress.files
+        return FolderWriter(Path(folder), f"{split.split_id}-{attempt}", target_bytes, before)
 
 
 @dataclass
@@ -57,6 +64,7 @@ class FolderLake:
 
     root: Path
     name: str = "folder"
+    target_bytes: int = 0
     before_commit: Callable[[CommitRequest], None] = lambda _: None
     after_commit: Callable[[CommitRequest], None] = lambda _: None
     expired: int = 0
@@ -87,7 +95,7 @@ class FolderLake:
 
     def writer_task(self, table: TableSpec, head: LakeHead, round_id: RoundId) -> bytes:
         """See Protocol."""
-        return self.file_prefix(table.path, round_id).encode()
+        return json.dumps([self.file_prefix(table.path, round_id), self.target_bytes]).encode()
 
     def new_ids(self) -> CommitIds:
         """See Protocol."""
@@ -181,29 +189,57 @@ class FolderLake:
 class FolderWriter:
     """See `lakeward.ports.LakeWriter`."""
 
-    def __init__(self, folder: Path, stem: str) -> None:
-        """Keep where to write."""
-        self._file = folder / f"{stem}-{secrets.token_hex(4)}.arrow"
+    def __init__(self, folder: Path, stem: str, target_bytes: int, before: tuple[LakeFile, ...]) -> None:
+        """Keep where to write, and what another writer had closed before."""
+        self._folder = folder
+        self._stem = stem
+        self._target_bytes = target_bytes
+        self._before = before
         self._batches: list[pa.RecordBatch] = []
+        self._closed: list[LakeFile] = []
 
     def write(self, batch: SourceBatch) -> None:
         """See Protocol."""
         self._batches.append(batch.records)
+        if self._target_bytes and self._open_bytes >= self._target_bytes:
+            self._close_file()
+
+    @property
+    def whole(self) -> bool:
+        """See Protocol."""
+        return not self._batches
+
+    def roll(self) -> tuple[LakeFile, ...]:
+        """See Protocol."""
+        if 2 * self._open_bytes >= self._target_bytes:
+            self._close_file()
+        return (*self._before, *self._closed)
 
     def close(self) -> tuple[LakeFile, ...]:
         """See Protocol."""
-        if not self._batches:
-            return ()
-        self._file.parent.mkdir(parents=True, exist_ok=True)
-        with pa.ipc.new_file(str(self._file), self._batches[0].schema) as out:
-            for batch in self._batches:
-                out.write_batch(batch)
-        rows = sum(batch.num_rows for batch in self._batches)
-        return (LakeFile(str(self._file), "data", rows, self._file.stat().st_size),)
+        self._close_file()
+        return (*self._before, *self._closed)
 
     def abort(self) -> None:
         """See Protocol."""
-        self._file.unlink(missing_ok=True)
+        for file in self._closed:
+            Path(file.path).unlink(missing_ok=True)
+
+    @property
+    def _open_bytes(self) -> int:
+        return sum(batch.nbytes for batch in self._batches)
+
+    def _close_file(self) -> None:
+        if not self._batches:
+            return
+        self._folder.mkdir(parents=True, exist_ok=True)
+        file = self._folder / f"{self._stem}-{secrets.token_hex(4)}.arrow"
+        with pa.ipc.new_file(str(file), self._batches[0].schema) as out:
+            for batch in self._batches:
+                out.write_batch(batch)
+        rows = sum(batch.num_rows for batch in self._batches)
+        self._closed.append(LakeFile(str(file), "data", rows, file.stat().st_size))
+        self._batches.clear()
 
     @property
     def timings_s(self) -> dict[str, float]:

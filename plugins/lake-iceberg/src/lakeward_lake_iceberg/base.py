@@ -10,14 +10,17 @@ import pyarrow.parquet as pq
 
 from lakeward_lake_iceberg.bounds import value_of
 from lakeward_lake_iceberg.datafile import FIELD_ID
+from lakeward_lake_iceberg.detail import unpack_detail
 from lakeward_lake_iceberg.storage import storage_errors
+from lakeward_lake_iceberg.task import BaseFile
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from lakeward.model.results import LakeFile
     from lakeward_lake_iceberg.keys import Codes, KeyIndex
     from lakeward_lake_iceberg.storage import Storage
-    from lakeward_lake_iceberg.task import BaseFile, WriterTask
+    from lakeward_lake_iceberg.task import WriterTask
 
 _BATCH_ROWS = 1 << 17
 
@@ -30,7 +33,14 @@ class KeyScan:
         schema = task.arrow_schema()
         self._storage = storage
         self._fields = [schema.field(name) for name in task.key_columns]
-        self._kind = task.types.get(int(self._fields[0].metadata[FIELD_ID]), "")
+        self._key = int(self._fields[0].metadata[FIELD_ID])
+        self._kind = task.types.get(self._key, "")
+
+    def describe(self, file: LakeFile) -> BaseFile:
+        """Return a data file of this split as what it is to later rows: one more file to look into."""
+        detail = unpack_detail(file.detail)
+        lower, upper = detail.lower.get(self._key, b""), detail.upper.get(self._key, b"")
+        return BaseFile(file.path, file.rows, lower, upper)
 
     def may_hold(self, file: BaseFile, index: KeyIndex) -> bool:
         """Return False where the file's bounds show that it holds none of the keys."""

@@ -30,10 +30,10 @@ FIELD_ID = b"PARQUET:field_id"
 class FileNames:
     """Names that no other try, and no other writer of the same try, can choose."""
 
-    def __init__(self, task: WriterTask, split_id: str, attempt: int) -> None:
-        """Fix what all names of one writer share."""
+    def __init__(self, task: WriterTask, split_id: str, attempt: int, count: int = 0) -> None:
+        """Fix what all names of one writer share; `count` files of the split were named before."""
         self._start = f"{task.prefix}{_plain(split_id)}-{attempt}-{secrets.token_hex(4)}"
-        self._count = 0
+        self._count = count
 
     def next(self, suffix: str = "") -> str:
         """Return the next name as a full path."""
@@ -123,22 +123,44 @@ class DataFiles:
         self._new_path = new_path
         self._open: ParquetFile | None = None
         self._options: dict[str, Any] | None = None
+        self._given_bytes = 0
+        self._written_bytes = 0
         self.closed: list[LakeFile] = []
         self.paths: list[str] = []
         self.upload_s = 0.0
 
-    def write(self, rows: pa.Table) -> tuple[int, int]:
+    @property
+    def is_open(self) -> bool:
+        """Whether a file is open: some rows are not in closed files."""
+        return self._open is not None
+
+    def amounts_to_half(self, pending_bytes: int) -> bool:
+        """Say whether a file that is closed now would have half the target size.
+
+        Args:
+            pending_bytes: bytes of Arrow that would be written first; what they shrink to is judged by what others
+                have shrunk to, and where there were none they count whole.
+        """
+        shrunk = self._written_bytes / self._given_bytes if self._given_bytes else 1.0
+        size = 0 if self._open is None else self._open.size_bytes
+        return 2 * (size + pending_bytes * shrunk) >= self._task.target_size_bytes
+
+    def write(self, rows: pa.Table, given_bytes: int) -> tuple[int, int]:
         """Append rows as one row group; the file is closed once it has its target size.
 
         Args:
             rows: in the lake's schema, not empty.
+            given_bytes: bytes of Arrow that these rows were made of.
 
         Returns:
             The number of the file (into `paths`) and the position of the first row in it.
         """
         current = self._current(rows)
         place = (len(self.paths) - 1, current.rows)
+        before = current.size_bytes
         current.write(rows)
+        self._given_bytes += given_bytes
+        self._written_bytes += current.size_bytes - before
         if current.size_bytes >= self._task.target_size_bytes:
             self.roll()
         return place

@@ -10,6 +10,7 @@ from lakeward_lake_iceberg.upserts import UpsertWriter
 from lakeward_lake_iceberg.writer import AppendWriter
 
 if TYPE_CHECKING:
+    from lakeward.model.checkpoints import SplitProgress
     from lakeward.model.splits import Split
     from lakeward.model.tables import TableSpec
     from lakeward.ports import Clock, Lake, LakeWriter
@@ -26,7 +27,9 @@ class IcebergLakePlugin:
 
         return IcebergLake(options, clock)
 
-    def writer(self, task: bytes, table: TableSpec, split: Split, attempt: int) -> LakeWriter:
+    def writer(
+        self, task: bytes, table: TableSpec, split: Split, attempt: int, progress: SplitProgress | None = None
+    ) -> LakeWriter:
         """See `lakeward.hooks.plugins.LakePlugin.writer`."""
         make = UpsertWriter if table.has_primary_key else AppendWriter
-        return make(unpack_task(task), table, split, attempt)
+        return make(unpack_task(task), table, split, attempt, () if progress is None else progress.files)

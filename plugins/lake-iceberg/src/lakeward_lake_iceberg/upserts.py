@@ -1,16 +1,18 @@
 """The writer of primary-key tables: new rows, and position deletes for what they replace (merge-on-read).
 
 Records are taken in chunks. A chunk is folded to the last change of each key; its rows are appended; its keys go into
-a window. When the window is full, or at the end, the older versions of its keys are looked for: among the rows written
-in the same window without reading anything, in the bucket's pinned files and in files of earlier windows by reading
-their key columns. Memory is bounded by chunk and window, never by the table.
+a window. When the window is full, at a checkpoint, or at the end, the older versions of its keys are looked for: among
+the rows written in the same window without reading anything, in the bucket's pinned files and in files of earlier
+windows by reading their key columns. Memory is bounded by chunk and window, never by the table.
+
+Whenever all rows taken so far lie in closed files, the window is marked: at a checkpoint it is searched up to the mark
+and no further, so that the deletes cover exactly the rows of the closed files. What comes after the mark stays.
 """
 
 from __future__ import annotations
 
 import time
-from collections import defaultdict
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -19,13 +21,11 @@ import pyarrow.compute as pc
 
 from lakeward.model.splits import SnapshotSplit
 from lakeward.model.tables import CHANGE_COLUMN, Change
-from lakeward_lake_iceberg.base import KeyScan
 from lakeward_lake_iceberg.datafile import DataFiles, FileNames
+from lakeward_lake_iceberg.deletes import Deletes
 from lakeward_lake_iceberg.keys import ABSENT, KeyIndex
-from lakeward_lake_iceberg.positions import read_positions, write_positions
 from lakeward_lake_iceberg.rows import RowConverter
 from lakeward_lake_iceberg.storage import Storage
-from lakeward_lake_iceberg.task import BaseFile
 from lakeward_lake_iceberg.writer import GROUP_BYTES, GROUP_ROWS
 
 if TYPE_CHECKING:
@@ -38,8 +38,6 @@ if TYPE_CHECKING:
 
 WINDOW_KEYS = 4_000_000
 WINDOW_BYTES = 256 * 1024 * 1024
-MERGED_DELETES = 4
-"""From so many delete files of one data file on, the next one contains their positions and takes their place."""
 
 
 @dataclass(slots=True)
@@ -56,9 +54,9 @@ class _Limits:
 class _Window:
     """Keys not yet looked up, with the file number and position of each one's row (ABSENT for a delete)."""
 
-    keys: list[pa.Table]
-    files: list[Codes]
-    positions: list[Codes]
+    keys: list[pa.Table] = field(default_factory=list)
+    files: list[Codes] = field(default_factory=list)
+    positions: list[Codes] = field(default_factory=list)
     count: int = 0
     size_bytes: int = 0
 
@@ -69,34 +67,47 @@ class _Window:
         self.count += keys.num_rows
         self.size_bytes += keys.nbytes
 
+    def cut(self, entries: int) -> tuple[_Window, _Window]:
+        """Return the first entries, and the others."""
+        parts = _Window(), _Window()
+        for number, entry in enumerate(zip(self.keys, self.files, self.positions, strict=True)):
+            parts[number >= entries].add(*entry)
+        return parts
+
 
 class UpsertWriter:
     """See `lakeward.ports.LakeWriter`."""
 
-    def __init__(
-        self, task: WriterTask, table: TableSpec, split: Split, attempt: int, limits: _Limits | None = None
+    def __init__(  # noqa: PLR0917 - four say what is written; the others have their defaults
+        self,
+        task: WriterTask,
+        table: TableSpec,
+        split: Split,
+        attempt: int,
+        before: tuple[LakeFile, ...] = (),
+        limits: _Limits | None = None,
     ) -> None:
-        """Open nothing yet: an empty split leaves no file."""
+        """Open nothing yet: an empty split leaves no file. `before` are the files of the split's progress."""
         self._task = task
         self._limits = limits or _Limits()
-        self._storage = Storage(task.location, task.storage)
-        self._names = FileNames(task, split.split_id, attempt)
-        self._partition: tuple[str | int, ...] = (*split.partition, split.bucket.bucket)
+        self._before = before
+        storage = Storage(task.location, task.storage)
+        names = FileNames(task, split.split_id, attempt, len(before))
+        partition: tuple[str | int, ...] = (*split.partition, split.bucket.bucket)
         self._converter = RowConverter(table, task.arrow_schema(), split.bucket.bucket)
-        self._files = DataFiles(self._storage, task, self._partition, self._names.next)
-        self._scan = KeyScan(self._storage, task)
-        base = task.base_of(self._partition)
-        self._base = {file.path: file for file in base.files}
-        self._shared = base.shared_deletes
+        self._files = DataFiles(storage, task, partition, names.next)
+        self._deletes = Deletes(storage, task, partition, names.next)
         # A snapshot holds each key once, so in an empty bucket there is nothing to replace.
-        self._plain = isinstance(split, SnapshotSplit) and not self._base
+        self._plain = isinstance(split, SnapshotSplit) and not self._deletes.knows_rows
+        self._deletes.adopt(before)
         self._pending: list[pa.RecordBatch] = []
         self._rows = 0
         self._bytes = 0
-        self._window = _Window([], [], [])
+        self._window = _Window()
+        self._marked = 0
+        self._since_rows = 0
+        self._since_bytes = 0
         self._searched = 0
-        self._deletes: list[LakeFile] = []
-        self._own_deletes: dict[str, tuple[str, ...]] = {}
         self._encode_s = 0.0
         self._keys_s = 0.0
 
@@ -111,22 +122,37 @@ class UpsertWriter:
         self._pending.append(records)
         self._rows += records.num_rows
         self._bytes += records.nbytes
+        self._since_rows += records.num_rows
+        self._since_bytes += records.nbytes
         if self._rows >= self._limits.chunk_rows or self._bytes >= self._limits.chunk_bytes:
             self._take_chunk()
+
+    @property
+    def whole(self) -> bool:
+        """See `lakeward.ports.LakeWriter.whole`."""
+        return not self._since_rows
+
+    def roll(self) -> tuple[LakeFile, ...]:
+        """See `lakeward.ports.LakeWriter.roll`."""
+        if self._pending and self._amounts_to_half():
+            self._take_chunk()
+        if self._since_rows and not self._pending and self._amounts_to_half():
+            self._close_file()
+        self._search()
+        return self._all_files()
 
     def close(self) -> tuple[LakeFile, ...]:
         """See `lakeward.ports.LakeWriter.close`."""
         self._take_chunk()
+        self._close_file()
         self._search()
-        self._roll()
-        return (*self._files.closed, *self._deletes)
+        return self._all_files()
 
     def abort(self) -> None:
         """See `lakeward.ports.LakeWriter.abort`."""
         self._pending.clear()
         self._files.abort()
-        for file in self._deletes:
-            self._storage.delete(file.path)
+        self._deletes.abort()
 
     @property
     def timings_s(self) -> dict[str, float]:
@@ -134,18 +160,29 @@ class UpsertWriter:
         upload_s = self._files.upload_s
         return {"encode": max(0.0, self._encode_s - upload_s), "upload": upload_s, "keys": self._keys_s}
 
+    def _all_files(self) -> tuple[LakeFile, ...]:
+        return (*self._before, *self._files.closed, *self._deletes.closed)
+
+    def _amounts_to_half(self) -> bool:
+        """Where no file is open there are deletes alone since the mark: they count like the rows they could be."""
+        return self._files.amounts_to_half(self._bytes if self._files.is_open else self._since_bytes)
+
     def _take_chunk(self) -> None:
         if not self._pending:
             return
         chunk = pa.Table.from_batches(self._pending)
+        size, closed = self._bytes, len(self._files.closed)
         self._pending.clear()
         self._rows = self._bytes = 0
         if self._plain:
-            self._append(chunk)
-            return
-        self._remember(self._fold(chunk))
+            self._append(chunk, size)
+        else:
+            self._remember(self._fold(chunk), size)
+        if len(self._files.closed) > closed:
+            self._mark()
         window = self._window
         if window.count >= self._limits.window_keys or window.size_bytes >= self._limits.window_bytes:
+            self._close_file()
             self._search()
 
     def _fold(self, chunk: pa.Table) -> pa.Table:
@@ -155,83 +192,57 @@ class UpsertWriter:
         self._keys_s += time.perf_counter() - started
         return folded
 
-    def _remember(self, folded: pa.Table) -> None:
+    def _remember(self, folded: pa.Table, size: int) -> None:
         gone = pc.equal(folded.column(CHANGE_COLUMN), pa.scalar(Change.DELETE, pa.uint8()))
         rows, removed = folded.filter(pc.invert(gone)), folded.filter(gone)
         if rows.num_rows:
-            number, start = self._append(rows)
+            number, start = self._append(rows, size)
             positions = np.arange(start, start + rows.num_rows, dtype=np.int64)
             self._window.add(self._keys(rows), np.full(rows.num_rows, number, dtype=np.int64), positions)
         if removed.num_rows:
             absent = np.full(removed.num_rows, ABSENT, dtype=np.int64)
             self._window.add(self._keys(removed), absent, absent)
 
-    def _append(self, rows: pa.Table) -> tuple[int, int]:
+    def _append(self, rows: pa.Table, size: int) -> tuple[int, int]:
         started = time.perf_counter()
         batches = [self._converter.convert(batch) for batch in rows.to_batches()]
-        place = self._files.write(pa.Table.from_batches(batches, schema=self._converter.schema))
+        place = self._files.write(pa.Table.from_batches(batches, schema=self._converter.schema), size)
         self._encode_s += time.perf_counter() - started
         return place
 
-    def _roll(self) -> None:
+    def _close_file(self) -> None:
         started = time.perf_counter()
         self._files.roll()
         self._encode_s += time.perf_counter() - started
+        self._mark()
+
+    def _mark(self) -> None:
+        """Remember that all rows taken so far lie in closed files."""
+        self._marked = len(self._window.keys)
+        self._since_rows = self._since_bytes = 0
 
     def _keys(self, rows: pa.Table) -> pa.Table:
         fields = [self._converter.schema.field(name) for name in self._task.key_columns]
         return pa.table([rows.column(field.name).cast(field.type) for field in fields], names=[f.name for f in fields])
 
     def _search(self) -> None:
-        """Delete the older versions of the window's keys, and start a new window."""
-        window, self._window = self._window, _Window([], [], [])
-        if not window.count:
-            return
-        self._roll()
+        """Delete the older versions of the window's keys up to the mark; what comes after it stays in the window."""
+        window, self._window = self._window.cut(self._marked)
+        self._marked = 0
         started = time.perf_counter()
-        # What was deleted and inserted anew in one chunk is folded; across chunks the later one stands later here.
-        index = KeyIndex(pa.concat_tables(window.keys))
-        self._delete_own(index, np.concatenate(window.files), np.concatenate(window.positions))
-        for path in self._files.paths[: self._searched]:
-            self._delete(path, self._scan.positions(path, index))
-        for file in list(self._base.values()):
-            if self._scan.may_hold(file, index):
-                self._delete_base(file, self._scan.positions(file.path, index))
-        self._searched = len(self._files.paths)
+        if window.count:
+            # What was deleted and inserted anew in one chunk is folded; across chunks the later one stands later here.
+            index = KeyIndex(pa.concat_tables(window.keys))
+            self._delete_own(index, np.concatenate(window.files), np.concatenate(window.positions))
+            self._deletes.search(index)
+        self._deletes.add(self._files.closed[self._searched :])
+        self._searched = len(self._files.closed)
         self._keys_s += time.perf_counter() - started
 
     def _delete_own(self, index: KeyIndex, files: Codes, positions: Codes) -> None:
         superseded = np.ones(len(files), dtype=np.bool_)
         superseded[index.last_rows()] = False
         superseded &= files >= 0
-        by_file: dict[int, Codes] = defaultdict(lambda: np.empty(0, dtype=np.int64))
         for number in np.unique(files[superseded]):
-            by_file[int(number)] = np.sort(positions[superseded & (files == number)])
-        for number, chosen in by_file.items():
-            self._delete(self._files.paths[number], chosen)
-
-    def _delete_base(self, file: BaseFile, positions: Codes) -> None:
-        """Name only rows that still live: else the deletes of a hot key would grow with the square of its updates."""
-        if not len(positions):
-            return
-        own = self._own_deletes.get(file.path, ())
-        known = read_positions(self._storage, (*file.deletes, *self._shared, *own), file.path)
-        fresh = np.setdiff1d(positions, known, assume_unique=True)
-        if not len(fresh):
-            return
-        if len(file.deletes) >= MERGED_DELETES:
-            written = self._delete(file.path, np.union1d(fresh, known), replaces=file.deletes)
-            self._base[file.path] = BaseFile(file.path, file.rows, file.lower, file.upper)
-        else:
-            written = self._delete(file.path, fresh)
-        self._own_deletes[file.path] = (*own, *written)
-
-    def _delete(self, target: str, positions: Codes, replaces: tuple[str, ...] = ()) -> tuple[str, ...]:
-        if not len(positions):
-            return ()
-        path = self._names.next("-deletes")
-        file = write_positions(
-            self._storage, self._task, target, path, positions, partition=self._partition, replaces=replaces
-        )
-        self._deletes.append(file)
-        return (path,)
+            chosen = np.sort(positions[superseded & (files == number)])
+            self._deletes.delete(self._files.paths[int(number)], chosen)

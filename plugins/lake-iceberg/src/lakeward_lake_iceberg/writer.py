@@ -26,10 +26,20 @@ GROUP_BYTES = 64 * 1024 * 1024
 class AppendWriter:
     """See `lakeward.ports.LakeWriter`."""
 
-    def __init__(self, task: WriterTask, table: TableSpec, split: Split, attempt: int) -> None:
-        """Open nothing yet: an empty split leaves no file."""
+    def __init__(  # noqa: PLR0917 - four say what is written; the others have their defaults
+        self,
+        task: WriterTask,
+        table: TableSpec,
+        split: Split,
+        attempt: int,
+        before: tuple[LakeFile, ...] = (),
+        group_rows: int = GROUP_ROWS,
+    ) -> None:
+        """Open nothing yet: an empty split leaves no file. `before` are the files of the split's progress."""
         storage = Storage(task.location, task.storage)
-        names = FileNames(task, split.split_id, attempt)
+        names = FileNames(task, split.split_id, attempt, len(before))
+        self._before = before
+        self._group_rows = group_rows
         self._converter = RowConverter(table, task.arrow_schema(), split.bucket.bucket)
         self._files = DataFiles(storage, task, (*split.partition, split.bucket.bucket), names.next)
         self._pending: list[pa.RecordBatch] = []
@@ -46,9 +56,24 @@ class AppendWriter:
         self._pending.append(converted)
         self._rows += converted.num_rows
         self._bytes += converted.nbytes
-        if self._rows >= GROUP_ROWS or self._bytes >= GROUP_BYTES:
+        if self._rows >= self._group_rows or self._bytes >= GROUP_BYTES:
             self._flush()
         self._encode_s += time.perf_counter() - started
+
+    @property
+    def whole(self) -> bool:
+        """See `lakeward.ports.LakeWriter.whole`."""
+        return not self._pending and not self._files.is_open
+
+    def roll(self) -> tuple[LakeFile, ...]:
+        """See `lakeward.ports.LakeWriter.roll`."""
+        started = time.perf_counter()
+        if self._pending and self._files.amounts_to_half(self._bytes):
+            self._flush()
+        if not self._pending and self._files.amounts_to_half(0):
+            self._files.roll()
+        self._encode_s += time.perf_counter() - started
+        return (*self._before, *self._files.closed)
 
     def close(self) -> tuple[LakeFile, ...]:
         """See `lakeward.ports.LakeWriter.close`."""
@@ -56,7 +81,7 @@ class AppendWriter:
         self._flush()
         self._files.roll()
         self._encode_s += time.perf_counter() - started
-        return tuple(self._files.closed)
+        return (*self._before, *self._files.closed)
 
     def abort(self) -> None:
         """See `lakeward.ports.LakeWriter.abort`."""
@@ -72,6 +97,6 @@ class AppendWriter:
     def _flush(self) -> None:
         if self._pending:
             rows = pa.Table.from_batches(self._pending, schema=self._converter.schema)
+            self._files.write(rows, self._bytes)
             self._pending.clear()
             self._rows = self._bytes = 0
-            self._files.write(rows)

@@ -13,6 +13,7 @@ from lakeward_lake_iceberg.plugin import IcebergLakePlugin
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from lakeward.model.checkpoints import SplitProgress
     from lakeward.model.identity import Incarnation
     from lakeward.model.results import CommitOutcome, CommitRequest, LakeFile, LakeHead
     from lakeward.model.splits import Split
@@ -98,6 +99,16 @@ class FaultyWriter:
         if self._written == _WRITTEN:
             reached(f"writing.{self._at}")
 
+    @property
+    def whole(self) -> bool:
+        return self._inner.whole
+
+    def roll(self) -> tuple[LakeFile, ...]:
+        reached(f"before-roll.{self._at}")
+        files = self._inner.roll()
+        reached(f"after-roll.{self._at}")
+        return files
+
     def close(self) -> tuple[LakeFile, ...]:
         files = self._inner.close()
         reached(f"after-close.{self._at}")
@@ -119,5 +130,7 @@ class FaultyLakePlugin:
     def open(self, options: IcebergOptions, clock: Clock) -> FaultyLake:
         return FaultyLake(IcebergLakePlugin().open(options, clock))
 
-    def writer(self, task: bytes, table: TableSpec, split: Split, attempt: int) -> FaultyWriter:
-        return FaultyWriter(IcebergLakePlugin().writer(task, table, split, attempt), table)
+    def writer(
+        self, task: bytes, table: TableSpec, split: Split, attempt: int, progress: SplitProgress | None = None
+    ) -> FaultyWriter:
+        return FaultyWriter(IcebergLakePlugin().writer(task, table, split, attempt, progress), table)

@@ -54,9 +54,9 @@ class FaultyReader:
         reached(f"before-read.{self._at}")
         return self._cut(self._inner.read_log(split))
 
-    def read_snapshot(self, split: SnapshotSplit) -> Iterator[SourceBatch]:
+    def read_snapshot(self, split: SnapshotSplit, skip_rows: int = 0) -> Iterator[SourceBatch]:
         reached(f"before-read-snapshot.{self._at}")
-        return self._cut(self._inner.read_snapshot(split))
+        return self._cut(self._inner.read_snapshot(split, skip_rows))
 
     def close(self) -> None:
         self._inner.close()

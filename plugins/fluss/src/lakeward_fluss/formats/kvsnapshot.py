@@ -128,6 +128,8 @@ def read(
     target: pa.Schema,
     batch_rows: int = BATCH_ROWS,
     encoding: Encoding = Encoding.COMPACTED,
+    *,
+    skip_rows: int = 0,
 ) -> Iterator[pa.RecordBatch]:
     """Read all rows of a downloaded snapshot, each key once, in the order of the key bytes.
 
@@ -137,20 +139,22 @@ def read(
         target: the columns wanted.
         batch_rows: rows of a batch, but for the last and for those that reach BATCH_BYTES.
         encoding: the table's kv format.
+        skip_rows: so many rows from the first are passed over without decoding them.
 
     Yields:
         Batches of the target's columns; the same ones each time.
 
     Raises:
-        CorruptFileError: RocksDB cannot read the files, or a value does not fit its schema.
+        CorruptFileError: RocksDB cannot read the files, a value does not fit its schema, or there are fewer rows than
+            are to be passed over.
         SchemaMismatchError: a column's type cannot become the target's.
         RowError: a value that the target's type cannot hold.
     """
-    for values in _values(directory, batch_rows):
+    for values in _values(directory, batch_rows, skip_rows):
         yield decode_values(Rows.of(values, str(directory)), schemas, target, encoding)
 
 
-def _values(directory: Path, batch_rows: int) -> Iterator[list[bytes]]:
+def _values(directory: Path, batch_rows: int, skip_rows: int) -> Iterator[list[bytes]]:
     try:
         # Options of our own: the ones in the directory may be unknown to this version of RocksDB.
         database = Rdict(str(directory), options=Options(raw_mode=True), access_type=AccessType.read_only())
@@ -158,11 +162,13 @@ def _values(directory: Path, batch_rows: int) -> Iterator[list[bytes]]:
         raise CorruptFileError(str(directory), "a RocksDB database", str(broken)) from broken
     try:
         values = database.values(read_opt=_read_options())
-        last = None
+        passed, last = _pass_over(values, skip_rows, directory)
         while batch := _next(values, batch_rows, directory):
             last = batch[-1]
             yield batch
         _check_end(database, last, directory)
+        if passed < skip_rows:
+            raise CorruptFileError(str(directory), f"at least {skip_rows} rows", passed)
     finally:
         database.close()
 
@@ -191,6 +197,17 @@ def _check_end(database: Rdict, last: bytes | None, directory: Path) -> None:
         raise CorruptFileError(str(directory), "readable RocksDB files", str(broken)) from broken
     if found != last:
         raise CorruptFileError(str(directory), "RocksDB files that can be read to their end", "a block that cannot")
+
+
+def _pass_over(values: Iterator[bytes], rows: int, directory: Path) -> tuple[int, bytes | None]:
+    """Return how many values were passed over, and the last of them."""
+    passed, last = 0, None
+    try:
+        for last in islice(values, rows):  # noqa: B007 - the last one is what is wanted
+            passed += 1
+    except Exception as broken:  # rocksdict raises bare Exceptions
+        raise CorruptFileError(str(directory), "readable RocksDB files", str(broken)) from broken
+    return passed, last
 
 
 def _next(values: Iterator[bytes], batch_rows: int, directory: Path) -> list[bytes]:

@@ -83,11 +83,11 @@ class FlussReader:
         elif reached > given:
             yield SourceBatch(self._empty(), reached)
 
-    def read_snapshot(self, split: SnapshotSplit) -> Iterator[SourceBatch]:
+    def read_snapshot(self, split: SnapshotSplit, skip_rows: int = 0) -> Iterator[SourceBatch]:
         """See Protocol."""
         reading = SnapshotReading(self._client, self._storage, self._table, Path(self._options.spool or gettempdir()))
         rows = 0
-        for batch in reading.batches(split, self._schemas):
+        for batch in reading.batches(split, self._schemas, skip_rows):
             rows += len(batch)
             changes = np.full(len(batch), Change.INSERT, "u1")
             yield SourceBatch(self._whole(batch, changes, None, _SNAPSHOT_MS), split.log_offset)

@@ -55,12 +55,15 @@ class SnapshotReading:
     table: TableSpec
     spool: Path
 
-    def batches(self, split: SnapshotSplit, schemas: Mapping[int, FlussSchema]) -> Iterator[pa.RecordBatch]:
-        """Yield the rows of a snapshot in the table's columns.
+    def batches(
+        self, split: SnapshotSplit, schemas: Mapping[int, FlussSchema], skip_rows: int = 0
+    ) -> Iterator[pa.RecordBatch]:
+        """Yield the rows of a snapshot in the table's columns, in the order of their keys.
 
         Args:
             split: which snapshot.
             schemas: the table's, by id.
+            skip_rows: so many rows from the first are passed over without decoding them.
 
         Raises:
             SnapshotGoneError: its files are gone.
@@ -81,7 +84,7 @@ class SnapshotReading:
             raise StorageError(message) from refused
         with scratch as directory:
             files.download(Path(directory))
-            yield from read(Path(directory), schemas, self.table.schema, encoding=encoding)
+            yield from read(Path(directory), schemas, self.table.schema, encoding=encoding, skip_rows=skip_rows)
 
 
 def kv_encoding(table: TableSpec) -> Encoding:

@@ -1,0 +1,134 @@
+"""The older versions of keys: which files may hold them, and the position deletes that were written of them.
+
+Files are those that the round is pinned to, and those that the split's own rows went to, before an interruption or
+after it. They are all looked into alike, by their key columns.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from lakeward_lake_iceberg.base import KeyScan
+from lakeward_lake_iceberg.detail import unpack_detail
+from lakeward_lake_iceberg.positions import read_positions, write_positions
+from lakeward_lake_iceberg.task import BaseFile
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Collection, Iterable
+
+    from lakeward.model.results import LakeFile
+    from lakeward_lake_iceberg.keys import Codes, KeyIndex
+    from lakeward_lake_iceberg.storage import Storage
+    from lakeward_lake_iceberg.task import WriterTask
+
+MERGED_DELETES = 4
+"""From so many pinned delete files of one data file on, the next one contains their positions, in their place."""
+
+
+class Deletes:
+    """The position deletes of one writer."""
+
+    def __init__(
+        self, storage: Storage, task: WriterTask, partition: tuple[str | int, ...], new_path: Callable[[str], str]
+    ) -> None:
+        """Know the pinned files of one lake partition.
+
+        Args:
+            storage: where files go.
+            task: the round's task.
+            partition: values of the partition fields; the last one is the bucket.
+            new_path: names a file, given how its name ends.
+        """
+        self._storage = storage
+        self._task = task
+        self._partition = partition
+        self._new_path = new_path
+        self._scan = KeyScan(storage, task)
+        pinned = task.base_of(partition)
+        self._files = {file.path: file for file in pinned.files}
+        self._pinned = frozenset(self._files)
+        self._shared = pinned.shared_deletes
+        self._own: dict[str, tuple[str, ...]] = {}
+        self.closed: list[LakeFile] = []
+
+    @property
+    def knows_rows(self) -> bool:
+        """Whether any file is known that an older version of a key may be in."""
+        return bool(self._files)
+
+    def adopt(self, files: Collection[LakeFile]) -> None:
+        """Know the split's files from before an interruption.
+
+        A step of the round may have committed them, and the round may have been pinned again since: then they are
+        known already.
+        """
+        for file in files:
+            if file.kind == "data":
+                self._files.setdefault(file.path, self._scan.describe(file))
+        for file in files:
+            if file.kind == "deletes":
+                self._adopt_deletes(file)
+
+    def add(self, files: Iterable[LakeFile]) -> None:
+        """Know further data files of this split."""
+        for file in files:
+            self._files[file.path] = self._scan.describe(file)
+
+    def search(self, index: KeyIndex) -> None:
+        """Delete all versions of some keys that are in known files.
+
+        Raises:
+            StorageError: a file cannot be read or written.
+        """
+        for file in list(self._files.values()):
+            if self._scan.may_hold(file, index):
+                self._delete_found(file, self._scan.positions(file.path, index))
+
+    def delete(self, target: str, positions: Codes) -> None:
+        """Delete rows of one data file that no earlier delete names.
+
+        Args:
+            target: the data file.
+            positions: ascending, each once.
+        """
+        self._write(target, positions)
+
+    def abort(self) -> None:
+        """Delete the files that were written here."""
+        for file in self.closed:
+            self._storage.delete(file.path)
+
+    def _adopt_deletes(self, file: LakeFile) -> None:
+        detail = unpack_detail(file.detail)
+        target = self._files.get(detail.references or "")
+        if target is None or file.path in target.deletes:
+            return
+        if detail.replaces:
+            kept = tuple(path for path in target.deletes if path not in detail.replaces)
+            self._files[target.path] = BaseFile(target.path, target.rows, target.lower, target.upper, kept)
+        self._own[target.path] = (*self._own.get(target.path, ()), file.path)
+
+    def _delete_found(self, file: BaseFile, positions: Codes) -> None:
+        """Name only rows that still live: else the deletes of a hot key would grow with the square of its updates."""
+        if not len(positions):
+            return
+        shared = self._shared if file.path in self._pinned else ()
+        known = read_positions(self._storage, (*file.deletes, *shared, *self._own.get(file.path, ())), file.path)
+        fresh = np.setdiff1d(positions, known, assume_unique=True)
+        if not len(fresh):
+            return
+        if len(file.deletes) >= MERGED_DELETES:
+            self._write(file.path, np.union1d(fresh, known), replaces=file.deletes)
+            self._files[file.path] = BaseFile(file.path, file.rows, file.lower, file.upper)
+        else:
+            self._write(file.path, fresh)
+
+    def _write(self, target: str, positions: Codes, replaces: tuple[str, ...] = ()) -> None:
+        path = self._new_path("-deletes")
+        file = write_positions(
+            self._storage, self._task, target, path, positions, partition=self._partition, replaces=replaces
+        )
+        self.closed.append(file)
+        self._own[target] = (*self._own.get(target, ()), path)
