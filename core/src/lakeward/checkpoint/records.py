@@ -73,3 +73,24 @@ def _read_parts(data: bytes, file: str, count: int) -> tuple[tuple[bytes, ...], 
         parts.append(part)
         position += length
     return tuple(parts), position
+
+
+def is_torn(data: bytes) -> bool:
+    """Say whether bytes are the beginning of a record whose end is missing, and nothing else is wrong with them."""
+    if len(data) < _HEAD.size:
+        return MAGIC.startswith(data[: len(MAGIC)])
+    magic, _, count = _HEAD.unpack_from(data)
+    if magic != MAGIC:
+        return False
+    position = _HEAD.size
+    for _ in range(count):
+        if len(data) < position + _PART.size:
+            return True
+        length, checksum = _PART.unpack_from(data, position)
+        position += _PART.size
+        if len(data) < position + length:
+            return True
+        if zlib.crc32(data[position : position + length]) != checksum:
+            return False
+        position += length
+    return False

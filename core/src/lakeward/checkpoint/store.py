@@ -6,39 +6,49 @@ the old or the new file whole; elsewhere it is one PUT.
 
 from __future__ import annotations
 
-import contextlib
-import os
-import threading
+import re
+from dataclasses import dataclass
 from pathlib import Path
 
 import pyarrow.fs as pafs
 
+from lakeward.checkpoint.durable import prune, write_local
+from lakeward.checkpoint.turns import Turns
 from lakeward.errors import StorageError
+
+_ONE_PUT = "allow_delayed_open"
+_USER_IN_URI = re.compile(r"(?<=://)[^/@\s]+@")
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """A file in a listing. `written_ms` is in milliseconds since 1970, by the store's clock (0: it does not say)."""
+
+    name: str
+    size_bytes: int
+    written_ms: int
 
 
 class SmallFiles:
     """Small files under one root, by relative name. Thread-safe; a file is written by one process."""
 
-    def __init__(self, root: str) -> None:
+    def __init__(self, root: str, filesystem: pafs.FileSystem | None = None) -> None:
         """Open the root; it is made at the first write.
 
         Args:
-            root: a directory, or a URI that `pyarrow.fs` knows.
+            root: a directory, or a URI that `pyarrow.fs` knows; with `filesystem`, a path in it.
+            filesystem: where it is, if `root` alone does not say it.
 
         Raises:
             StorageError: no such kind of filesystem.
         """
         self.root = root
-        try:
-            if "://" in root:
-                self._filesystem, self._base = pafs.FileSystem.from_uri(root)
-            else:
-                self._filesystem, self._base = pafs.LocalFileSystem(), str(Path(root).absolute())
-        except (OSError, ValueError) as error:
-            message = f"checkpoint.root: expected a directory or a URI of a known filesystem, found {root!r}: {error}"
-            raise StorageError(message) from error
-        self._writing = threading.Lock()
-        """A write that its caller has given up may still be under way: a later one must land later."""
+        if filesystem is None:
+            self._filesystem, self._base = _open(root)
+        else:
+            self._filesystem, self._base = filesystem, root
+        self._turns = Turns()
+        """A write that its caller has given up may still be under way: a later one of that file must land later."""
         self._local = isinstance(self._filesystem, pafs.LocalFileSystem)
 
     def path(self, name: str) -> str:
@@ -56,7 +66,7 @@ class SmallFiles:
             StorageError: the disk or store refused.
         """
         try:
-            with self._writing:
+            with self._turns.of(name):
                 self._write(name, data)
         except OSError as error:
             message = f"{self.path(name)}: cannot be written: {error}"
@@ -64,7 +74,7 @@ class SmallFiles:
 
     def _write(self, name: str, data: bytes) -> None:
         if self._local:
-            _write_local(Path(self.path(name)), data)
+            write_local(Path(self.path(name)), data)
         else:
             with self._filesystem.open_output_stream(self.path(name)) as out:
                 out.write(data)
@@ -91,14 +101,49 @@ class SmallFiles:
             under: a relative folder.
             last: the file's own name.
         """
-        selector = pafs.FileSelector(self.path(under), recursive=True, allow_not_found=True)
+        return tuple(entry.name for entry in self.entries(under) if entry.name.rpartition("/")[2] == last)
+
+    def entries(self, under: str) -> tuple[Entry, ...]:
+        """Return all files below a folder, sorted by name; a folder that is not there has none.
+
+        Raises:
+            StorageError: the disk or store refused.
+        """
+        found = (info for info in self._infos(under, recursive=True) if info.type == pafs.FileType.File)
+        return tuple(sorted((self._entry(info) for info in found), key=lambda entry: entry.name))
+
+    def folders(self, under: str) -> tuple[str, ...]:
+        """Return the own names of the folders right below a folder, sorted. Raises as `entries`."""
+        found = self._infos(under, recursive=False)
+        return tuple(sorted(info.base_name for info in found if info.type == pafs.FileType.Directory))
+
+    def _infos(self, under: str, *, recursive: bool) -> list[pafs.FileInfo]:
+        selector = pafs.FileSelector(self.path(under), recursive=recursive, allow_not_found=True)
         try:
-            found = self._filesystem.get_file_info(selector)
+            found: list[pafs.FileInfo] = self._filesystem.get_file_info(selector)
         except OSError as error:
             message = f"{self.path(under)}: cannot be listed: {error}"
             raise StorageError(message) from error
-        cut = len(self._base) + 1
-        return tuple(sorted(i.path[cut:] for i in found if i.type == pafs.FileType.File and i.base_name == last))
+        return found
+
+    def _entry(self, info: pafs.FileInfo) -> Entry:
+        return Entry(info.path[len(self._base) + 1 :], info.size or 0, (info.mtime_ns or 0) // 1_000_000)
+
+    def delete_folder(self, name: str) -> None:
+        """Delete a folder and all that is in it, and locally the folders that this leaves empty; repeatable.
+
+        Raises:
+            StorageError: the disk or store refused.
+        """
+        try:
+            self._filesystem.delete_dir(self.path(name))
+        except FileNotFoundError:
+            return
+        except OSError as error:
+            message = f"{self.path(name)}: cannot be deleted: {error}"
+            raise StorageError(message) from error
+        if self._local:
+            prune(Path(self.path(name)).parent, Path(self._base))
 
     def delete(self, name: str) -> None:
         """Delete a file, and locally the folders that it leaves empty; one that is not there is no error."""
@@ -110,50 +155,27 @@ class SmallFiles:
             message = f"{self.path(name)}: cannot be deleted: {error}"
             raise StorageError(message) from error
         if self._local:
-            _prune(Path(self.path(name)).parent, Path(self._base))
+            prune(Path(self.path(name)).parent, Path(self._base))
 
 
-def _write_local(target: Path, data: bytes, tries: int = 3) -> None:
-    fresh = target.with_name(f".{target.name}.new")  # one writer per file: each start writes its own
+def _open(root: str) -> tuple[pafs.FileSystem, str]:
     try:
-        _make_folders(target.parent)
-        with fresh.open("wb") as out:
-            out.write(data)
-            out.flush()
-            os.fsync(out.fileno())
-        fresh.replace(target)
-        _sync(target.parent)
-    except FileNotFoundError:
-        # A delete has just taken the folder away because it was empty.
-        if tries == 1:
-            raise
-        _write_local(target, data, tries - 1)
-    except OSError:
-        with contextlib.suppress(OSError):  # the first error is the one to be told
-            fresh.unlink(missing_ok=True)
-        raise
+        if "://" not in root:
+            return pafs.LocalFileSystem(), str(Path(root).absolute())
+        filesystem, base = _from_uri(root)
+    except (OSError, ValueError) as error:
+        shown = _USER_IN_URI.sub("********@", root)
+        why = str(error).replace(root, shown)
+        message = f"checkpoint.root: expected a directory or a URI of a known filesystem, found {shown!r}: {why}"
+        raise StorageError(message) from error
+    return filesystem, base.rstrip("/")
 
 
-def _make_folders(folder: Path) -> None:
-    """Make what is missing; a new folder is durable once its parent is synced."""
-    if not folder.is_dir():
-        _make_folders(folder.parent)
-        folder.mkdir(exist_ok=True)
-        _sync(folder.parent)
-
-
-def _sync(folder: Path) -> None:
-    handle = os.open(folder, os.O_RDONLY)
-    try:
-        os.fsync(handle)
-    finally:
-        os.close(handle)
-
-
-def _prune(folder: Path, base: Path) -> None:
-    while folder not in (base, base.parent):
+def _from_uri(root: str) -> tuple[pafs.FileSystem, str]:
+    """Open a URI; on S3 so that a small file is one PUT, not an upload of three requests that leaves parts behind."""
+    if root.startswith("s3://") and _ONE_PUT not in root:
         try:
-            folder.rmdir()
-        except OSError:
-            return
-        folder = folder.parent
+            return pafs.FileSystem.from_uri(f"{root}{'&' if '?' in root else '?'}{_ONE_PUT}=true")  # type: ignore[no-any-return]  # pyarrow has no types
+        except ValueError:
+            pass  # an older pyarrow, without this option, or a wrong URI, which is said below
+    return pafs.FileSystem.from_uri(root)  # type: ignore[no-any-return]  # as above

@@ -1,0 +1,155 @@
+"""The bytes of a checkpoint's files: `_metadata` and the subtasks' parts, each a record (see `records`).
+
+`_metadata` version 1 has two parts: what it is made of, and the coordinator's snapshot. Version 2 adds the lease.
+A subtask's file is version 1: where it belongs, and its snapshot.
+"""
+
+from __future__ import annotations
+
+import zlib
+from dataclasses import dataclass
+from typing import TypeVar
+
+import msgspec
+
+from lakeward.checkpoint.records import pack, unpack
+from lakeward.checkpoint.snapshot_form import (
+    StoredRound,
+    StoredSubtask,
+    read_round,
+    read_subtask,
+    store_round,
+    store_subtask,
+)
+from lakeward.errors import CorruptFileError, UsageError
+from lakeward.model.checkpoints import CheckpointRef, LeaseCopy, PartFile, RoundSnapshot, SubtaskSnapshot
+from lakeward.model.tables import TablePath
+
+WITHOUT_LEASE = 1
+WITH_LEASE = 2
+PART = 1
+_METADATA_VERSIONS = frozenset({WITHOUT_LEASE, WITH_LEASE})
+_PARTS_OF = {WITHOUT_LEASE: 2, WITH_LEASE: 3}
+T = TypeVar("T")
+
+
+class Head(msgspec.Struct, frozen=True):
+    """What a checkpoint is made of. `ref` says where it belongs, so that a file that strayed is seen."""
+
+    ref: CheckpointRef
+    path: TablePath
+    completed_ms: int
+    parts: tuple[PartFile, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Metadata:
+    """The file `_metadata`."""
+
+    head: Head
+    coordinator: RoundSnapshot
+    lease: LeaseCopy | None
+
+
+def encode_metadata(metadata: Metadata) -> bytes:
+    """Encode `_metadata`, in the oldest version that can hold it."""
+    head = msgspec.msgpack.encode(metadata.head)
+    coordinator = msgspec.msgpack.encode(store_round(metadata.coordinator))
+    if metadata.lease is None:
+        return pack(WITHOUT_LEASE, (head, coordinator))
+    return pack(WITH_LEASE, (head, coordinator, msgspec.msgpack.encode(metadata.lease)))
+
+
+def decode_metadata(data: bytes, file: str, ref: CheckpointRef) -> Metadata:
+    """Decode `_metadata`.
+
+    Args:
+        data: the file's bytes.
+        file: its name, for errors.
+        ref: the checkpoint that it lies in.
+
+    Raises:
+        CorruptFileError: damaged, of an unknown version, or another checkpoint's; names the file.
+    """
+    version, parts = _unpack_metadata(data, file)
+    head = _decode_head(parts[0], file, ref)
+    try:
+        coordinator = read_round(_decode(parts[1], StoredRound, file))
+    except UsageError as error:
+        raise CorruptFileError(file, "a round's snapshot", str(error)) from error
+    belongs = (str(coordinator.round_id.incarnation), coordinator.table_id, coordinator.epoch)
+    if belongs != (ref.incarnation, ref.table_id, ref.epoch):
+        raise CorruptFileError(file, f"a snapshot of a round of {ref}", str(coordinator.round_id))
+    lease = _decode(parts[2], LeaseCopy, file) if version == WITH_LEASE else None
+    return Metadata(head, coordinator, lease)
+
+
+def decode_head(data: bytes, file: str, ref: CheckpointRef) -> Head:
+    """Decode what a list of checkpoints needs of `_metadata`; arguments and errors as `decode_metadata`."""
+    return _decode_head(_unpack_metadata(data, file)[1][0], file, ref)
+
+
+def encode_part(ref: CheckpointRef, snapshot: SubtaskSnapshot, name: str) -> tuple[bytes, PartFile]:
+    """Encode a subtask's part.
+
+    Args:
+        ref: the checkpoint.
+        snapshot: what the subtask holds.
+        name: the file's own name.
+
+    Returns:
+        The bytes, and what `_metadata` says of them.
+    """
+    parts = (msgspec.msgpack.encode(ref), msgspec.msgpack.encode(store_subtask(snapshot)))
+    data = pack(PART, parts)
+    return data, PartFile(snapshot.subtask, snapshot.task_attempt, name, len(data), zlib.crc32(data))
+
+
+def decode_part(data: bytes, file: str, ref: CheckpointRef, part: PartFile) -> SubtaskSnapshot:
+    """Decode a subtask's part.
+
+    Args:
+        data: the file's bytes.
+        file: its name, for errors.
+        ref: the checkpoint that it lies in.
+        part: what `_metadata` says of it.
+
+    Raises:
+        CorruptFileError: not the bytes that were written, of an unknown version, or another's; names the file.
+    """
+    if len(data) != part.size_bytes:
+        raise CorruptFileError(file, f"{part.size_bytes} bytes", f"{len(data)} bytes")
+    _, parts = unpack(data, file, frozenset({PART}))
+    if zlib.crc32(data) != part.crc:
+        raise CorruptFileError(file, f"checksum {part.crc:08x}, as `_metadata` says", f"{zlib.crc32(data):08x}")
+    if len(parts) != 2:  # noqa: PLR2004 - where it belongs, and the snapshot
+        raise CorruptFileError(file, "2 parts", len(parts))
+    belongs = _decode(parts[0], CheckpointRef, file)
+    if belongs != ref:
+        raise CorruptFileError(file, f"a part of {ref}", str(belongs))
+    snapshot = read_subtask(_decode(parts[1], StoredSubtask, file))
+    if (snapshot.subtask, snapshot.task_attempt) != (part.subtask, part.task_attempt):
+        found = f"{snapshot.subtask}, {snapshot.task_attempt}"
+        raise CorruptFileError(file, f"subtask and attempt {part.subtask}, {part.task_attempt}", found)
+    return snapshot
+
+
+def _unpack_metadata(data: bytes, file: str) -> tuple[int, tuple[bytes, ...]]:
+    version, parts = unpack(data, file, _METADATA_VERSIONS)
+    if len(parts) != _PARTS_OF[version]:
+        raise CorruptFileError(file, f"{_PARTS_OF[version]} parts in version {version}", len(parts))
+    return version, parts
+
+
+def _decode_head(data: bytes, file: str, ref: CheckpointRef) -> Head:
+    head = _decode(data, Head, file)
+    if head.ref != ref:
+        raise CorruptFileError(file, f"`_metadata` of {ref}", str(head.ref))
+    return head
+
+
+def _decode(data: bytes, kind: type[T], file: str) -> T:
+    try:
+        return msgspec.msgpack.decode(data, type=kind)
+    except msgspec.MsgspecError as error:
+        raise CorruptFileError(file, f"a stored {kind.__name__}", str(error)) from error

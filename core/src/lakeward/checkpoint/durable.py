@@ -1,0 +1,64 @@
+"""Writing a local file so that a crash leaves the old or the new one whole."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+from pathlib import Path
+
+
+def write_local(target: Path, data: bytes, tries: int = 3) -> None:
+    """Write under a temporary name, sync, rename, sync the folder.
+
+    Args:
+        target: the file; missing folders are made.
+        data: its bytes.
+        tries: times that a folder which a delete takes away meanwhile is made anew.
+
+    Raises:
+        OSError: the disk refused.
+    """
+    fresh = target.with_name(f".{target.name}.new")  # one writer per file: each start writes its own
+    try:
+        _make_folders(target.parent)
+        with fresh.open("wb") as out:
+            out.write(data)
+            out.flush()
+            os.fsync(out.fileno())
+        fresh.replace(target)
+        _sync(target.parent)
+    except FileNotFoundError:
+        # A delete has just taken the folder away because it was empty.
+        if tries == 1:
+            raise
+        write_local(target, data, tries - 1)
+    except OSError:
+        with contextlib.suppress(OSError):  # the first error is the one to be told
+            fresh.unlink(missing_ok=True)
+        raise
+
+
+def prune(folder: Path, base: Path) -> None:
+    """Remove a folder and those above it, as far as they are empty and below `base`."""
+    while folder not in (base, base.parent):
+        try:
+            folder.rmdir()
+        except OSError:
+            return
+        folder = folder.parent
+
+
+def _make_folders(folder: Path) -> None:
+    """Make what is missing; a new folder is durable once its parent is synced."""
+    if not folder.is_dir():
+        _make_folders(folder.parent)
+        folder.mkdir(exist_ok=True)
+        _sync(folder.parent)
+
+
+def _sync(folder: Path) -> None:
+    handle = os.open(folder, os.O_RDONLY)
+    try:
+        os.fsync(handle)
+    finally:
+        os.close(handle)

@@ -1,0 +1,77 @@
+"""Where a checkpoint's files lie: `<service>/<incarnation>/<table id>-<epoch>/chk-<number>/<file>`."""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING
+
+from lakeward.errors import UsageError
+from lakeward.model.checkpoints import CheckpointRef
+from lakeward.model.identity import Incarnation
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+
+    from lakeward.checkpoint.store import Entry
+
+METADATA = "_metadata"
+ABANDONED = "_abandoned"
+"""Its presence says that the checkpoint never counts, whatever else is there or will be."""
+_FOLDER = re.compile(
+    r"(?P<service>[^/]+)/(?P<start>[^/]+)/(?P<table>\d+)-(?P<epoch>-?\d+)/chk-(?P<number>\d+)", re.ASCII
+)
+
+
+def folder(ref: CheckpointRef) -> str:
+    """Return the folder of a checkpoint, relative to the root."""
+    return f"{ref.service}/{ref}"
+
+
+def place(ref: CheckpointRef, name: str) -> str:
+    """Return a file's name, relative to the root."""
+    return f"{folder(ref)}/{name}"
+
+
+def part_name(subtask: int, task_attempt: int) -> str:
+    """Return the own name of a subtask's part."""
+    return f"part-{subtask}-{task_attempt}"
+
+
+def parse_folder(name: str) -> CheckpointRef | None:
+    """Read a folder's name; None where it is no checkpoint's."""
+    match = _FOLDER.fullmatch(name)
+    if match is None or not _is_start(match["start"], match["service"]):
+        return None
+    return CheckpointRef(
+        match["service"], match["start"], int(match["table"]), int(match["epoch"]), int(match["number"])
+    )
+
+
+def start_of(ref: CheckpointRef) -> Incarnation:
+    """Return the start that a checkpoint belongs to."""
+    return Incarnation.parse(ref.incarnation)
+
+
+def by_checkpoint(entries: Iterable[Entry]) -> Mapping[CheckpointRef, dict[str, Entry]]:
+    """Gather files by checkpoint; what belongs to none is left out.
+
+    Args:
+        entries: a listing, with names relative to the root.
+
+    Returns:
+        For each checkpoint its files by their own names.
+    """
+    found: dict[CheckpointRef, dict[str, Entry]] = {}
+    for entry in entries:
+        where, _, name = entry.name.rpartition("/")
+        ref = parse_folder(where)
+        if ref is not None:
+            found.setdefault(ref, {})[name] = entry
+    return found
+
+
+def _is_start(text: str, service: str) -> bool:
+    try:
+        return Incarnation.parse(text).service == service
+    except UsageError:
+        return False
