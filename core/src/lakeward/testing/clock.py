@@ -32,3 +32,11 @@ class FakeClock:
         """
         self._now += seconds
         self._wall_ms += seconds * 1000
+
+    def jump_wall(self, seconds: float) -> None:
+        """Set the wall clock, as a person or a time server does; the boot-time clock does not see it.
+
+        Args:
+            seconds: forward, or back where negative.
+        """
+        self._wall_ms += seconds * 1000

@@ -1,0 +1,99 @@
+"""Checkpoints to test stores with: a round of two buckets, half read by two subtasks."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from lakeward.model.checkpoints import (
+    BlockedEvent,
+    CheckpointRef,
+    LeaseCopy,
+    Origin,
+    PartFile,
+    RoundSnapshot,
+    SplitProgress,
+    SubtaskSnapshot,
+)
+from lakeward.model.finishes import SplitFinished
+from lakeward.model.identity import Incarnation, RoundId
+from lakeward.model.results import LakeFile, WriteResult
+from lakeward.model.splits import LogSplit, SnapshotSplit
+from lakeward.model.tables import TableBucket, TablePath
+
+if TYPE_CHECKING:
+    from lakeward.ports import CheckpointStore
+
+SERVICE = "svc"
+FIRST = Incarnation(SERVICE, 1000, "00000000000000aa")
+SECOND = Incarnation(SERVICE, 2000, "00000000000000bb")
+THIRD = Incarnation(SERVICE, 3000, "00000000000000cc")
+PATH = TablePath("shop", "orders")
+BUCKETS = (TableBucket(7, None, 0), TableBucket(7, 3, 1))
+LOG = LogSplit("7-0-log-100", BUCKETS[0], (), 100, 900)
+SNAPSHOT = SnapshotSplit("7-3-1-snapshot-5", BUCKETS[1], ("emea",), 5, 4000)
+LEASE = LeaseCopy("fluss", f"{FIRST}-1", b"\x00lease\xff")
+
+
+def reference(number: int = 1, start: Incarnation = FIRST, table_id: int = 7, epoch: int = 3) -> CheckpointRef:
+    """Name a checkpoint."""
+    return CheckpointRef(start.service, str(start), table_id, epoch, number)
+
+
+def round_snapshot(ref: CheckpointRef) -> RoundSnapshot:
+    """Make the coordinator's part of a checkpoint."""
+    round_id = RoundId(Incarnation.parse(ref.incarnation), ref.table_id, ref.epoch, 1)
+    return RoundSnapshot(
+        round_id=round_id,
+        path=PATH,
+        table_id=ref.table_id,
+        epoch=ref.epoch,
+        schema_id=1,
+        base_snapshot=2**62,
+        base_commit=None,
+        step=2,
+        splits=(LOG, SNAPSHOT),
+        before={BUCKETS[0]: 100, BUCKETS[1]: 0},
+        behind=True,
+        finished=(_result("7-0-log-0", rows=100),),
+        committed=frozenset({"w/a.parquet", "w/b.parquet"}),
+        progress=(SplitProgress(LOG, 250, (_file(),), 150, 1_700_000_000_000, {"read": 0.25}),),
+        cut=False,
+    )
+
+
+def subtask_snapshot(subtask: int = 0, attempt: int = 1) -> SubtaskSnapshot:
+    """Make a subtask's part."""
+    blocked = BlockedEvent(Origin(1, subtask, attempt, 4), SplitFinished(result=_result(LOG.split_id, rows=800)))
+    progress = SplitProgress(SNAPSHOT, 1234, (_file(), _file()), 1234, -1)
+    return SubtaskSnapshot(subtask, attempt, (progress,), (blocked,))
+
+
+@dataclass(frozen=True, slots=True)
+class Written:
+    """What was put into a store. `size_bytes` is what `complete` gave back."""
+
+    ref: CheckpointRef
+    parts: tuple[PartFile, ...]
+    size_bytes: int
+
+
+def write_parts(store: CheckpointStore, ref: CheckpointRef, subtasks: int = 2) -> tuple[PartFile, ...]:
+    """Write the parts of a checkpoint, as subtasks do."""
+    return tuple(store.write_part(ref, subtask_snapshot(number)) for number in range(subtasks))
+
+
+def write_checkpoint(
+    store: CheckpointStore, ref: CheckpointRef, subtasks: int = 2, lease: LeaseCopy | None = LEASE
+) -> Written:
+    """Write a whole checkpoint."""
+    parts = write_parts(store, ref, subtasks)
+    return Written(ref, parts, store.complete(ref, round_snapshot(ref), parts, lease))
+
+
+def _file() -> LakeFile:
+    return LakeFile("w/data/part-00000.parquet", "data", 617, 90_000, b"\x93\x01\x02\x03")
+
+
+def _result(split_id: str, rows: int) -> WriteResult:
+    return WriteResult(split_id, BUCKETS[0], 900, 1_700_000_000_123, rows, (_file(),), {"encode": 0.5, "read": 1.0})
