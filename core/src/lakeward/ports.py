@@ -372,9 +372,10 @@ class LakeWriter(Protocol):
         ...
 
     def abort(self) -> None:
-        """Delete everything that this writer wrote; never raises for a file that is not there.
+        """Delete what this writer wrote and no `roll` returned; never raises for a file that is not there.
 
-        Files of the progress that it went on from are not its own: they stay.
+        A completed checkpoint may name what a `roll` returned: whether it may be deleted is the coordinator's to say.
+        Files of the progress that the writer went on from stay as well.
         """
         ...
 

@@ -68,6 +68,33 @@ def test_a_snapshot_is_fetched_and_read_whatever_the_server_calls_its_files(
     assert table.column("x").to_pylist() == [None if key % 10 else key * 2 for key in ids]
 
 
+@pytest.mark.parametrize("skipped", [0, 1, 1024, 4321, 4499, 4500])
+def test_rows_that_are_passed_over_are_not_decoded(remote: Path, tmp_path: Path, skipped: int) -> None:
+    files(remote).download(tmp_path)
+    decoded = [
+        batch.num_rows
+        for batch in read(tmp_path, {1: OLD.seen_as(NEW), 2: NEW}, NEW.to_arrow(), batch_rows=777, skip_rows=skipped)
+    ]
+    assert sum(decoded) == 4500 - skipped
+    whole = pa.Table.from_batches(read(tmp_path, {1: OLD.seen_as(NEW), 2: NEW}, NEW.to_arrow()))
+    rest = pa.Table.from_batches(
+        read(tmp_path, {1: OLD.seen_as(NEW), 2: NEW}, NEW.to_arrow(), skip_rows=skipped), schema=whole.schema
+    )
+    assert rest.equals(whole.slice(skipped))
+
+
+def test_rows_of_a_schema_that_is_not_known_can_be_passed_over(remote: Path, tmp_path: Path) -> None:
+    files(remote).download(tmp_path)
+    first = next(iter(read(tmp_path, {1: OLD.seen_as(NEW)}, NEW.to_arrow(), batch_rows=8, skip_rows=1)))
+    assert first.column("id").to_pylist() == [1, 2, 3, 4, 6, 7, 8, 9]
+
+
+def test_passing_over_more_rows_than_there_are_is_an_error(remote: Path, tmp_path: Path) -> None:
+    files(remote).download(tmp_path)
+    with pytest.raises(CorruptFileError, match="at least 4501 rows"):
+        list(read(tmp_path, {1: OLD, 2: NEW}, NEW.to_arrow(), skip_rows=4501))
+
+
 def test_batches_have_the_rows_asked_for_and_end_at_their_bytes(
     remote: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

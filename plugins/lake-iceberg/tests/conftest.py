@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -38,6 +39,16 @@ def plugin() -> IcebergLakePlugin:
 def options(tmp_path: Path) -> IcebergOptions:
     """A fresh warehouse."""
     return IcebergOptions(warehouse=str(tmp_path / "warehouse"))
+
+
+@pytest.fixture
+def with_target(options: IcebergOptions) -> Callable[[int], IcebergOptions]:
+    """The same warehouse, with another target file size."""
+
+    def resized(target_bytes: int) -> IcebergOptions:
+        return replace(options, target_file_size_bytes=target_bytes)
+
+    return resized
 
 
 @pytest.fixture

@@ -118,7 +118,7 @@ class SplitWork:
         )
 
     def abort(self) -> None:
-        """Stop reading, delete what was written here; files of the progress stay."""
+        """Stop reading, delete what was written here; what a checkpoint may name stays (`LakeWriter.abort`)."""
         self._reading.stop()
         self._writer.abort()
 

@@ -192,11 +192,12 @@ class FolderWriter:
     def __init__(self, folder: Path, stem: str, target_bytes: int, before: tuple[LakeFile, ...]) -> None:
         """Keep where to write, and what another writer had closed before."""
         self._folder = folder
-        self._stem = stem
+        self._stem = stem.replace("/", "_")
         self._target_bytes = target_bytes
         self._before = before
         self._batches: list[pa.RecordBatch] = []
         self._closed: list[LakeFile] = []
+        self._rolled = 0
 
     def write(self, batch: SourceBatch) -> None:
         """See Protocol."""
@@ -213,6 +214,7 @@ class FolderWriter:
         """See Protocol."""
         if 2 * self._open_bytes >= self._target_bytes:
             self._close_file()
+        self._rolled = len(self._closed)
         return (*self._before, *self._closed)
 
     def close(self) -> tuple[LakeFile, ...]:
@@ -222,7 +224,7 @@ class FolderWriter:
 
     def abort(self) -> None:
         """See Protocol."""
-        for file in self._closed:
+        for file in self._closed[self._rolled :]:
             Path(file.path).unlink(missing_ok=True)
 
     @property

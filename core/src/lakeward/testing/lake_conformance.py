@@ -1,8 +1,9 @@
 """What every lake must do. A plugin's tests subclass `LakeConformance` and give the fixtures.
 
 Fixtures: `plugin` (a `LakePlugin`), `options` (an instance of its options, on a fresh warehouse; it must pickle),
-`read_table` (a function from `TablePath` to a `pa.Table` of the table's live rows, by an independent reader), and
-`roll_back` (a function of a path and a snapshot id that makes main stand there again, as a person would).
+`read_table` (a function from `TablePath` to a `pa.Table` of the table's live rows, by an independent reader),
+`roll_back` (a function of a path and a snapshot id that makes main stand there again, as a person would), and
+`with_target` (a function from a target file size in bytes to options on the same warehouse).
 """
 
 # ruff: noqa: S101, D102, PLR2004 - these are tests: they assert, and a name states its fact
@@ -20,6 +21,7 @@ from lakeward.model.results import CommitOutcome
 from lakeward.model.tables import BUCKET_COLUMN, Change, TablePath
 from lakeward.testing.clock import FakeClock
 from lakeward.testing.lake_fencing import RACERS, LakeFencingConformance, rows_of
+from lakeward.testing.lake_resume import LakeResumeConformance
 from lakeward.testing.lake_tables import (
     COLUMNS,
     PATH,
@@ -42,7 +44,7 @@ if TYPE_CHECKING:
     RollBack = Callable[[TablePath, int], None]
 
 
-class LakeConformance(LakeFencingConformance):
+class LakeConformance(LakeFencingConformance, LakeResumeConformance):
     """The contract of `lakeward.ports.Lake` and `LakeWriter`, as tests."""
 
     __test__ = False

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 import pytest
 
-from lakeward.errors import LogTruncatedError, SnapshotGoneError
+from lakeward.errors import CorruptFileError, LogTruncatedError, SnapshotGoneError
 from lakeward.model.tables import (
     CHANGE_COLUMN,
     OFFSET_COLUMN,
@@ -181,6 +181,30 @@ class SourceReadingConformance:
         assert records.column(OFFSET_COLUMN).to_pylist() == [-1] * 2
         assert records.column(TIMESTAMP_COLUMN).cast(pa.int64()).to_pylist() == [-1000] * 2
         assert {batch.next_offset for batch in batches} == {snapshot.log_offset}
+
+    @pytest.mark.parametrize("skipped", [0, 1, 6, 12, 13])
+    def test_snapshot_goes_on_after_the_rows_that_are_skipped(self, world: SourceWorld, skipped: int) -> None:
+        spec = world.create(PATH, primary_key=True)
+        world.write(PATH, [(UPSERT, number, f"n{number}") for number in range(8)])
+        world.snapshot(PATH)
+        world.write(PATH, [(UPSERT, number, f"n{number}") for number in range(8, 14)])
+        world.write(PATH, [(DELETE, 5, "")])
+        world.snapshot(PATH)
+        snapshot = only_bucket(world, spec).snapshot
+        assert snapshot is not None
+
+        whole = joined(read_snapshot(world, spec, snapshot))
+        rest = read_snapshot(world, spec, snapshot, skipped)
+
+        assert whole.num_rows == 13
+        assert joined(rest).to_pylist() == whole.slice(skipped).to_pylist()
+        assert {batch.next_offset for batch in rest} == {snapshot.log_offset}
+
+    def test_snapshot_with_fewer_rows_than_are_skipped_is_an_error(self, world: SourceWorld) -> None:
+        spec, snapshot = snapshotted(world)
+
+        with pytest.raises(CorruptFileError, match="at least 3 rows"):
+            read_snapshot(world, spec, snapshot, 3)
 
     def test_snapshot_reads_null_in_a_column_that_came_later(self, world: SourceWorld) -> None:
         _, snapshot = snapshotted(world)

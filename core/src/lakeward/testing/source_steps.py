@@ -64,10 +64,10 @@ def read_log(world: SourceWorld, spec: TableSpec, start: int, stop: int) -> list
     return list(world.reader(spec).read_log(LogSplit("split", bucket, (), start, stop)))
 
 
-def read_snapshot(world: SourceWorld, spec: TableSpec, snapshot: KvSnapshot) -> list[SourceBatch]:
-    """Read a KV snapshot."""
+def read_snapshot(world: SourceWorld, spec: TableSpec, snapshot: KvSnapshot, skip_rows: int = 0) -> list[SourceBatch]:
+    """Read a KV snapshot, without its first rows."""
     split = SnapshotSplit("split", snapshot.bucket, (), snapshot.snapshot_id, snapshot.log_offset)
-    return list(world.reader(spec).read_snapshot(split))
+    return list(world.reader(spec).read_snapshot(split, skip_rows))
 
 
 def joined(batches: list[SourceBatch]) -> pa.Table:

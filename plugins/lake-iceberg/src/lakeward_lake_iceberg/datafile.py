@@ -89,6 +89,8 @@ class ParquetFile:
 
     def drop(self) -> None:
         """Let go of the file without a footer; it is deleted next, so what the storage says is of no interest."""
+        # pyarrow would write the footer when the writer is collected, and complain that the file is closed.
+        self._writer.is_open = False
         try:
             self._sink.close()
         except OSError:
@@ -173,13 +175,14 @@ class DataFiles:
             self.upload_s += current.upload_s
             self.closed.append(self._describe(current, footer, size))
 
-    def abort(self) -> None:
-        """Delete every file of this writer."""
+    def abort(self, kept: frozenset[str]) -> None:
+        """Delete the files of this writer but those to be kept."""
         if self._open is not None:
             self._open.drop()
             self._open = None
         for path in self.paths:
-            self._storage.delete(path)
+            if path not in kept:
+                self._storage.delete(path)
 
     def _current(self, rows: pa.Table) -> ParquetFile:
         if self._open is None:

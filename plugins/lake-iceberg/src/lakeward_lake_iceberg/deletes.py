@@ -95,10 +95,11 @@ class Deletes:
         """
         self._write(target, positions)
 
-    def abort(self) -> None:
-        """Delete the files that were written here."""
+    def abort(self, kept: frozenset[str]) -> None:
+        """Delete the files that were written here but those to be kept."""
         for file in self.closed:
-            self._storage.delete(file.path)
+            if file.path not in kept:
+                self._storage.delete(file.path)
 
     def _adopt_deletes(self, file: LakeFile) -> None:
         detail = unpack_detail(file.detail)

@@ -91,6 +91,7 @@ class UpsertWriter:
         self._task = task
         self._limits = limits or _Limits()
         self._before = before
+        self._rolled: frozenset[str] = frozenset()
         storage = Storage(task.location, task.storage)
         names = FileNames(task, split.split_id, attempt, len(before))
         partition: tuple[str | int, ...] = (*split.partition, split.bucket.bucket)
@@ -139,7 +140,9 @@ class UpsertWriter:
         if self._since_rows and not self._pending and self._amounts_to_half():
             self._close_file()
         self._search()
-        return self._all_files()
+        files = self._all_files()
+        self._rolled = frozenset(file.path for file in files)
+        return files
 
     def close(self) -> tuple[LakeFile, ...]:
         """See `lakeward.ports.LakeWriter.close`."""
@@ -151,8 +154,8 @@ class UpsertWriter:
     def abort(self) -> None:
         """See `lakeward.ports.LakeWriter.abort`."""
         self._pending.clear()
-        self._files.abort()
-        self._deletes.abort()
+        self._files.abort(self._rolled)
+        self._deletes.abort(self._rolled)
 
     @property
     def timings_s(self) -> dict[str, float]:

@@ -39,6 +39,7 @@ class AppendWriter:
         storage = Storage(task.location, task.storage)
         names = FileNames(task, split.split_id, attempt, len(before))
         self._before = before
+        self._rolled: frozenset[str] = frozenset()
         self._group_rows = group_rows
         self._converter = RowConverter(table, task.arrow_schema(), split.bucket.bucket)
         self._files = DataFiles(storage, task, (*split.partition, split.bucket.bucket), names.next)
@@ -73,7 +74,9 @@ class AppendWriter:
         if not self._pending and self._files.amounts_to_half(0):
             self._files.roll()
         self._encode_s += time.perf_counter() - started
-        return (*self._before, *self._files.closed)
+        files = (*self._before, *self._files.closed)
+        self._rolled = frozenset(file.path for file in files)
+        return files
 
     def close(self) -> tuple[LakeFile, ...]:
         """See `lakeward.ports.LakeWriter.close`."""
@@ -86,7 +89,7 @@ class AppendWriter:
     def abort(self) -> None:
         """See `lakeward.ports.LakeWriter.abort`."""
         self._pending.clear()
-        self._files.abort()
+        self._files.abort(self._rolled)
 
     @property
     def timings_s(self) -> dict[str, float]:

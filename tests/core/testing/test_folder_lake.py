@@ -1,0 +1,39 @@
+"""The folder lake goes on where a checkpoint left off, as other lakes do."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pyarrow as pa
+import pytest
+
+from lakeward.testing.folder_lake import FolderLake, FolderLakePlugin, FolderOptions
+from lakeward.testing.lake_resume import LakeResumeConformance
+from lakeward.testing.lake_tables import COLUMNS
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
+    from lakeward.model.tables import TablePath
+
+
+class TestFolderLake(LakeResumeConformance):
+    __test__ = True
+
+    @pytest.fixture
+    def plugin(self) -> FolderLakePlugin:
+        return FolderLakePlugin()
+
+    @pytest.fixture
+    def with_target(self, tmp_path: Path) -> Callable[[int], FolderOptions]:
+        return lambda target_bytes: FolderOptions(str(tmp_path), target_bytes)
+
+    @pytest.fixture
+    def read_table(self, tmp_path: Path) -> Callable[[TablePath], pa.Table]:
+        def read(path: TablePath) -> pa.Table:
+            keyed = not path.table.startswith("appends")
+            rows = FolderLake(tmp_path).read(path, "id" if keyed else None)
+            return pa.Table.from_pylist([{"id": row["id"], "name": row["name"]} for row in rows], COLUMNS)
+
+        return read
