@@ -37,6 +37,16 @@ class Channel:
         self._unacked: deque[Envelope] = deque()
 
     @property
+    def sent(self) -> int:
+        """Number of the last data event that was sent."""
+        return self._sent
+
+    @property
+    def acked(self) -> int:
+        """Number of the last data event that the other end acknowledged."""
+        return self._unacked[0].sequence - 1 if self._unacked else self._sent
+
+    @property
     def received(self) -> int:
         """Number of the last data event that was taken: what to acknowledge."""
         return self._received
