@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from queue import Empty, SimpleQueue
 from typing import TYPE_CHECKING, cast
 
 from lakeward.clock import SystemClock
@@ -12,6 +11,9 @@ from lakeward.hooks.plugins import LAKE_GROUP, SOURCE_GROUP
 from lakeward.model.events import (
     AssignSplits,
     Cancel,
+    CheckpointAborted,
+    CheckpointComplete,
+    Close,
     Deploy,
     Failed,
     FinishEarly,
@@ -20,10 +22,13 @@ from lakeward.model.events import (
     Progress,
     RequestSplit,
     SplitFinished,
+    TriggerCheckpoint,
 )
 from lakeward.model.splits import LogSplit
 from lakeward.model.wire import unpack_table
+from lakeward.subtask.checkpointing import Checkpointing, PartWritten
 from lakeward.subtask.link import Link, LostCoordinator
+from lakeward.subtask.mailbox import Mailbox
 from lakeward.subtask.reading import Read
 from lakeward.subtask.work import SplitWork, at_its_beginning
 
@@ -50,7 +55,7 @@ def run_subtask(place: SubtaskPlace) -> str:
         LakewardError: it could not go on; the coordinator was told first where it could be reached.
     """
     clock = SystemClock()
-    mailbox: SimpleQueue[object] = SimpleQueue()
+    mailbox = Mailbox()
     link = Link(place, clock, mailbox)
     try:
         deploy = link.register()
@@ -64,9 +69,7 @@ def run_subtask(place: SubtaskPlace) -> str:
 class Subtask:
     """One attempt of a subtask, from its deployment to its end."""
 
-    def __init__(
-        self, place: SubtaskPlace, deploy: Deploy, link: Link, clock: Clock, mailbox: SimpleQueue[object]
-    ) -> None:
+    def __init__(self, place: SubtaskPlace, deploy: Deploy, link: Link, clock: Clock, mailbox: Mailbox) -> None:
         """Keep what it was deployed with.
 
         Args:
@@ -88,6 +91,7 @@ class Subtask:
         self._last_beat = clock.now()
         self._last_progress = clock.now()
         self._outcome: str | None = None
+        self._checkpointing = Checkpointing(place, deploy, link, clock, mailbox)
 
     def run(self) -> str:
         """Work until there is nothing more, or until told to stop.
@@ -97,7 +101,8 @@ class Subtask:
         """
         try:
             self._reader = self._source().reader(self._deploy.source_task, self._table)
-            self._link.send(RequestSplit())
+            self._checkpointing.start()
+            self._checkpointing.say(RequestSplit())
             while self._outcome is None:
                 self._turn()
             if self._outcome == "done":
@@ -118,11 +123,7 @@ class Subtask:
         return cast("LakePlugin", load(LAKE_GROUP, self._deploy.lake))
 
     def _turn(self) -> None:
-        try:
-            item = self._mailbox.get(timeout=_TURN_S)
-        except Empty:
-            item = None
-        self._take(item)
+        self._take(self._mailbox.get(_TURN_S))
         self._show_life()
 
     def _take(self, item: object) -> None:
@@ -139,6 +140,8 @@ class Subtask:
             case Cancel():
                 self._abort()
                 self._outcome = "cancelled"
+            case Close() | TriggerCheckpoint() | CheckpointComplete() | CheckpointAborted() | PartWritten():
+                self._checkpointing.hear(item, self._roll)
             case LostCoordinator():
                 self._abort()
                 message = f"coordinator silent for {item.silent_s:.0f} s: stopping, nothing more is written"
@@ -167,11 +170,16 @@ class Subtask:
 
     def _finish(self, work: SplitWork) -> None:
         self._work = None
-        self._link.send(SplitFinished(result=work.close()))
+        self._checkpointing.say(SplitFinished(result=work.close()))
         if self._waiting:
             self._start_next()
         else:
-            self._link.send(RequestSplit())
+            self._checkpointing.say(RequestSplit())
+
+    def _roll(self) -> tuple[SplitProgress, ...]:
+        """Close what is large enough; return how far every split is that is held here."""
+        begun = (self._work.roll(),) if self._work is not None else ()
+        return (*begun, *self._waiting)
 
     def _finish_early(self) -> None:
         self._waiting.clear()

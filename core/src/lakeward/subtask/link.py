@@ -19,10 +19,9 @@ from lakeward.machines.frames import NONCE, decode, encode, frame, length_of, pr
 from lakeward.model.events import AnyEvent, Cancel, Deploy, Envelope, Heartbeat, Register
 
 if TYPE_CHECKING:
-    from queue import SimpleQueue
-
     from lakeward.model.jobs import SubtaskPlace
     from lakeward.ports import Clock
+    from lakeward.subtask.mailbox import Mailbox
 
 _CONNECT_S = 5.0
 _PAUSE_S = 0.2
@@ -38,7 +37,7 @@ class LostCoordinator:
 class Link:
     """One subtask's link. `send` may be called by the mailbox thread only."""
 
-    def __init__(self, place: SubtaskPlace, clock: Clock, mailbox: SimpleQueue[object]) -> None:
+    def __init__(self, place: SubtaskPlace, clock: Clock, mailbox: Mailbox) -> None:
         """Connect nothing yet.
 
         Args:
@@ -95,6 +94,12 @@ class Link:
             if self._channel is not None:
                 self._put(self._channel.send(event))
 
+    @property
+    def sent(self) -> int:
+        """Number of the last data event that was sent."""
+        with self._lock:
+            return self._channel.sent if self._channel is not None else 0
+
     def beat(self) -> None:
         """Send a sign of life, with the acknowledgement of what was received."""
         with self._lock:
@@ -140,13 +145,16 @@ class Link:
             self._heard = self._clock.now()
             event = self._channel.receive(envelope)
             self._settled.notify_all()
+            if envelope.sequence:
+                # At once: a checkpoint may wait for it. What is behind it in the mailbox is done after it.
+                self._put(self._channel.send(Heartbeat(acked=self._channel.received)))
         if event is not None and not isinstance(event, Heartbeat):
-            self._mailbox.put(event)
+            self._mailbox.put_said(event)
 
     def _reconnect(self) -> bool:
         while not self._closed.is_set():
             if self._silent_s() > self._place.job.fence_s:
-                self._mailbox.put(LostCoordinator(self._silent_s()))
+                self._mailbox.put_said(LostCoordinator(self._silent_s()))
                 return False
             try:
                 connection, answer = self._connect()
@@ -154,7 +162,7 @@ class Link:
                 self._closed.wait(_PAUSE_S)
                 continue
             if isinstance(answer.event, Cancel):
-                self._mailbox.put(answer.event)
+                self._mailbox.put_said(answer.event)
                 return False
             self._adopt(connection)
             with self._lock:

@@ -10,9 +10,9 @@ from lakeward.model.splits import LogSplit, Split
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
-    from queue import SimpleQueue
 
     from lakeward.ports import Clock, SourceBatch, SourceReader
+    from lakeward.subtask.mailbox import Mailbox
 
 AHEAD = 4
 """Batches read ahead of the writer: enough to hide a read, few enough to bound memory."""
@@ -31,9 +31,7 @@ class Read:
 class SplitReading:
     """One split being read."""
 
-    def __init__(
-        self, split: Split, reader: SourceReader, clock: Clock, mailbox: SimpleQueue[object], position: int
-    ) -> None:
+    def __init__(self, split: Split, reader: SourceReader, clock: Clock, mailbox: Mailbox, position: int) -> None:
         """Start reading.
 
         Args:

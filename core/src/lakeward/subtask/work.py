@@ -15,9 +15,8 @@ from lakeward.model.tables import TIMESTAMP_COLUMN
 from lakeward.subtask.reading import SplitReading
 
 if TYPE_CHECKING:
-    from queue import SimpleQueue
-
     from lakeward.ports import Clock, LakeWriter, SourceBatch, SourceReader
+    from lakeward.subtask.mailbox import Mailbox
 
 _US_PER_MS = 1000
 
@@ -36,7 +35,7 @@ class SplitWork:
         reader: SourceReader,
         writer: LakeWriter,
         clock: Clock,
-        mailbox: SimpleQueue[object],
+        mailbox: Mailbox,
     ) -> None:
         """Start reading.
 
