@@ -177,6 +177,11 @@ class Splits:
                 offsets[bucket] = positions[half.split_id]
         return offsets
 
+    def frontier(self) -> tuple[LogSplit, ...]:
+        """Return the log splits at which the buckets' finished prefixes end: whose beginning may be committed."""
+        found = (self._frontier(splits) for splits in self._by_bucket.values())
+        return tuple(split for split in found if split is not None)
+
     def committable(self) -> frozenset[str]:
         """Return the ids of finished splits that lie within those prefixes: their files go into the commit."""
         return frozenset(split.split_id for splits in self._by_bucket.values() for split in self._prefix(splits))

@@ -1,0 +1,136 @@
+"""Which checkpoint a round may go on from, and how it is opened from there. Blocking.
+
+A checkpoint is valid if the newest offset-carrying commit of the lake is the one that it was based on (or a step that
+was made from it), and the stamp is its incarnation's or that of another start of its service. Stamps and compactions
+carry no offsets and do not count (design section 7). One that is not valid is dropped, and the reason is logged.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+import structlog
+
+from lakeward.coordinator.contents import Contents
+from lakeward.errors import CorruptFileError
+from lakeward.model.checkpoints import CheckpointState
+
+if TYPE_CHECKING:
+    from lakeward.coordinator.opening import Opening
+    from lakeward.model.checkpoints import Checkpoint, CheckpointInfo, CheckpointRef, RoundSnapshot
+    from lakeward.model.identity import Incarnation
+    from lakeward.model.results import LakeHead, OffsetCommit
+    from lakeward.model.tables import TableSpec
+    from lakeward.ports import CheckpointStore, Lake
+
+_log = structlog.get_logger("lakeward.restoring")
+
+
+@dataclass(frozen=True, slots=True)
+class Restored:
+    """A checkpoint that a round goes on from. `committed` are paths of its files that are in the lake already."""
+
+    ref: CheckpointRef
+    contents: Contents
+    committed: frozenset[str]
+    step: int
+
+    def opening(self, opening: Opening) -> Opening:
+        """Return an opening that enumerates what the checkpoint says instead of what the buckets say now."""
+        return replace(opening, enumeration=self.contents.enumeration())
+
+
+class Restorer:
+    """Finds the checkpoint of a table that may be gone on from, and drops the others."""
+
+    def __init__(self, store: CheckpointStore, lake: Lake, incarnation: Incarnation) -> None:
+        """Keep the parts.
+
+        Args:
+            store: where checkpoints lie.
+            lake: says which of their files are committed.
+            incarnation: ours.
+        """
+        self._store = store
+        self._lake = lake
+        self._incarnation = incarnation
+
+    def find(self, table: TableSpec, head: LakeHead | None) -> Restored | None:
+        """Return the newest checkpoint of a table that is valid; those that are not are deleted.
+
+        Args:
+            table: the table as it is now.
+            head: the lake's head BEFORE our stamp, None where there is no lake table.
+
+        Raises:
+            StorageError: the store cannot be read, or a checkpoint that is not valid cannot be deleted.
+        """
+        for info in reversed(self._of(table)):
+            if info.state is CheckpointState.UNFINISHED:
+                continue  # swept by `sweep`, which knows what may be under way
+            found = self._look(info, table, head)
+            if isinstance(found, Restored):
+                return found
+            self._drop(info.ref, found)
+        return None
+
+    def drop_all(self, table: TableSpec, reason: str) -> None:
+        """Delete every checkpoint of a table.
+
+        Args:
+            table: the table.
+            reason: one sentence for the log.
+        """
+        for info in self._of(table):
+            self._drop(info.ref, reason)
+
+    def _of(self, table: TableSpec) -> list[CheckpointInfo]:
+        return [info for info in self._store.list(self._incarnation.service) if info.ref.table_id == table.table_id]
+
+    def _drop(self, ref: CheckpointRef, reason: str) -> None:
+        _log.warning("checkpoint dropped", checkpoint=str(ref), reason=reason)
+        self._store.delete(ref)
+
+    def _look(self, info: CheckpointInfo, table: TableSpec, head: LakeHead | None) -> Restored | str:
+        """Return what to go on from, or why not."""
+        if info.state is CheckpointState.DAMAGED:
+            return info.sentence
+        try:
+            checkpoint = self._store.load(info.ref)
+        except CorruptFileError as error:
+            return str(error)
+        contents = Contents.of(checkpoint.coordinator, checkpoint.subtasks)
+        wrong = _why_not(checkpoint, contents, table, head)
+        if wrong:
+            return wrong
+        commit = head.commit if head is not None else None
+        if commit is None or commit.snapshot_id == contents.round.base_commit:
+            return Restored(info.ref, contents, contents.round.committed, contents.round.step)
+        # A step was committed from it, or from one before it, and nobody lived to write that down.
+        landed = self._lake.referenced(table.path, contents.paths())
+        return Restored(info.ref, contents, contents.round.committed | landed, (commit.step or 0) + 1)
+
+
+def _why_not(checkpoint: Checkpoint, contents: Contents, table: TableSpec, head: LakeHead | None) -> str:
+    was = checkpoint.coordinator
+    if was.path != table.path:
+        return f"its table was {was.path}, now it is {table.path}"
+    if head is None:
+        return "the lake table is gone"
+    if head.stamp is None or head.stamp.service != was.round_id.incarnation.service:
+        return f"stamp of the lake table: expected one of {was.round_id.incarnation.service}, found {head.stamp}"
+    if (head.commit.snapshot_id if head.commit is not None else None) == was.base_commit:
+        return ""
+    return _why_no_step(was, contents, head.commit)
+
+
+def _why_no_step(was: RoundSnapshot, contents: Contents, newest: OffsetCommit | None) -> str:
+    """Say why the newest commit is no step that was made from the checkpoint, or from one before it."""
+    own = (was.round_id.incarnation, was.round_id.name)
+    if newest is None or newest.offsets is None or (newest.incarnation, newest.round_name) != own:
+        found = newest.snapshot_id if newest is not None else None
+        return f"newest commit with offsets: expected {was.base_commit}, found {found}"
+    ours = contents.offsets()
+    beyond = [bucket for bucket, offset in newest.offsets.items() if offset > ours.get(bucket, 0)]
+    return f"step {newest.step} of its round holds more than it does, in {len(beyond)} buckets" if beyond else ""
