@@ -1,0 +1,266 @@
+from __future__ import annotations
+
+from dataclasses import fields, replace
+from typing import Any
+
+import msgspec
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from lakeward.checkpoint import snapshot_form
+from lakeward.checkpoint.checkpoint_files import (
+    Head,
+    Metadata,
+    decode_head,
+    decode_metadata,
+    decode_part,
+    encode_metadata,
+    encode_part,
+)
+from lakeward.checkpoint.records import is_torn, pack, unpack
+from lakeward.errors import CorruptFileError
+from lakeward.model.checkpoints import (
+    BlockedEvent,
+    CheckpointRef,
+    LeaseCopy,
+    Origin,
+    PartFile,
+    RoundSnapshot,
+    SplitProgress,
+    SubtaskSnapshot,
+)
+from lakeward.model.finishes import SplitFinished
+from lakeward.model.identity import Incarnation, RoundId
+from lakeward.model.results import LakeFile, WriteResult
+from lakeward.model.splits import LogSplit, SnapshotSplit
+from lakeward.model.tables import TableBucket, TablePath
+from lakeward.testing.checkpoint_values import LEASE, PATH, reference, round_snapshot, subtask_snapshot
+
+LONG = st.integers(-(2**63), 2**63 - 1)
+COUNT = st.integers(0, 2**63 - 1)
+SMALL = st.integers(0, 2**31 - 1)
+TEXT = st.text(st.characters(codec="utf-8"), max_size=12)
+SECONDS = st.dictionaries(TEXT, st.floats(allow_nan=False), max_size=3)
+BUCKETS = st.builds(TableBucket, COUNT, st.none() | LONG, SMALL)
+PARTITION = st.lists(TEXT, max_size=2).map(tuple)
+LOGS = st.builds(LogSplit, TEXT, BUCKETS, PARTITION, LONG, LONG)
+SPLITS = LOGS | st.builds(SnapshotSplit, TEXT, BUCKETS, PARTITION, COUNT, LONG)
+FILES = st.lists(st.builds(LakeFile, TEXT, TEXT, COUNT, COUNT, st.binary(max_size=12)), max_size=2).map(tuple)
+RESULTS = st.builds(WriteResult, TEXT, BUCKETS, LONG, LONG, COUNT, FILES, SECONDS)
+PROGRESS = st.builds(SplitProgress, SPLITS, LONG, FILES, COUNT, LONG, SECONDS)
+ORIGINS = st.builds(Origin, SMALL, SMALL, SMALL, COUNT)
+EVENTS = st.builds(SplitFinished, result=RESULTS, origin=st.none() | ORIGINS)
+BLOCKED = st.builds(BlockedEvent, ORIGINS, EVENTS)
+
+
+def some(one: st.SearchStrategy[Any]) -> st.SearchStrategy[tuple[Any, ...]]:
+    return st.lists(one, max_size=3).map(tuple)
+
+
+SUBTASKS = st.builds(SubtaskSnapshot, SMALL, SMALL, some(PROGRESS), some(BLOCKED))
+LEASES = st.builds(LeaseCopy, TEXT, TEXT, st.none() | st.binary(max_size=40))
+PARTS = some(st.builds(PartFile, SMALL, SMALL, TEXT, COUNT, st.integers(0, 2**32 - 1)))
+STARTS = st.builds(Incarnation, st.just("svc"), COUNT, st.from_regex(r"[0-9a-f]{16}", fullmatch=True))
+
+
+@st.composite
+def metadata(draw: st.DrawFn) -> Metadata:
+    start, table_id, epoch = draw(STARTS), draw(COUNT), draw(LONG)
+    coordinator = RoundSnapshot(
+        round_id=RoundId(start, table_id, epoch, draw(SMALL)),
+        path=draw(st.builds(TablePath, TEXT, TEXT)),
+        table_id=table_id,
+        epoch=epoch,
+        schema_id=draw(SMALL),
+        base_snapshot=draw(st.none() | LONG),
+        base_commit=draw(st.none() | LONG),
+        step=draw(SMALL),
+        splits=draw(some(SPLITS)),
+        before=draw(st.dictionaries(BUCKETS, LONG, max_size=3)),
+        behind=draw(st.booleans()),
+        finished=draw(some(RESULTS)),
+        committed=draw(st.frozensets(TEXT, max_size=3)),
+        progress=draw(some(PROGRESS)),
+        cut=draw(st.booleans()),
+    )
+    ref = CheckpointRef("svc", str(start), table_id, epoch, draw(SMALL))
+    return Metadata(Head(ref, coordinator.path, draw(COUNT), draw(PARTS)), coordinator, draw(st.none() | LEASES))
+
+
+@given(metadata())
+@settings(max_examples=300, deadline=None)
+def test_any_metadata_is_read_back_as_it_was_written(written: Metadata) -> None:
+    assert decode_metadata(encode_metadata(written), "f", written.head.ref) == written
+    assert decode_head(encode_metadata(written), "f", written.head.ref) == written.head
+
+
+@given(SUBTASKS)
+@settings(max_examples=300, deadline=None)
+def test_any_part_is_read_back_as_it_was_written(snapshot: SubtaskSnapshot) -> None:
+    data, part = encode_part(reference(), snapshot, "p")
+    assert decode_part(data, "f", reference(), part) == snapshot
+
+
+@given(metadata())
+@settings(max_examples=50, deadline=None)
+def test_the_same_checkpoint_has_the_same_bytes(written: Metadata) -> None:
+    """Whatever order its sets and maps are in."""
+    round_ = written.coordinator
+    turned = replace(
+        round_, before=dict(reversed(list(round_.before.items()))), committed=frozenset(sorted(round_.committed))
+    )
+    assert encode_metadata(replace(written, coordinator=turned)) == encode_metadata(written)
+
+
+REF = reference()
+SMALL_ROUND = replace(round_snapshot(REF), splits=(), finished=(), progress=(), committed=frozenset({"a"}))
+WITH = Metadata(Head(REF, PATH, 5, (PartFile(0, 1, "part-0-1", 9, 7),)), SMALL_ROUND, LEASE)
+METADATA = {2: encode_metadata(WITH), 1: encode_metadata(replace(WITH, lease=None))}
+PART_DATA, PART = encode_part(REF, replace(subtask_snapshot(), blocked=()), "part-0-1")
+
+
+def read(kind: str, data: bytes) -> object:
+    if kind == "part":
+        return decode_part(data, "/chk/file", REF, PART)
+    return decode_metadata(data, "/chk/file", REF)
+
+
+WHOLE = [("metadata", METADATA[1]), ("metadata", METADATA[2]), ("part", PART_DATA)]
+BY_KIND = pytest.mark.parametrize(("kind", "whole"), WHOLE, ids=["1", "2", "part"])
+
+
+@BY_KIND
+def test_each_single_byte_that_changes_is_detected(kind: str, whole: bytes) -> None:
+    assert read(kind, whole)
+    for position in range(len(whole)):
+        for mask in (0x01, 0x02, 0x03, 0x10, 0x80, 0xFF):
+            damaged = bytearray(whole)
+            damaged[position] ^= mask
+            with pytest.raises(CorruptFileError, match=r"^/chk/file: expected "):
+                read(kind, bytes(damaged))
+
+
+@BY_KIND
+def test_each_cut_and_each_byte_too_many_is_detected(kind: str, whole: bytes) -> None:
+    for end in range(len(whole)):
+        with pytest.raises(CorruptFileError, match=r"^/chk/file: expected "):
+            read(kind, whole[:end])
+    for more in (b"\x00", b"LKWD", whole):
+        with pytest.raises(CorruptFileError, match=r"^/chk/file: expected "):
+            read(kind, whole + more)
+
+
+@BY_KIND
+def test_each_byte_that_is_left_out_is_detected(kind: str, whole: bytes) -> None:
+    for position in range(len(whole)):
+        with pytest.raises(CorruptFileError, match=r"^/chk/file: expected "):
+            read(kind, whole[:position] + whole[position + 1 :])
+
+
+def test_a_beginning_is_torn_and_a_whole_or_changed_file_is_not() -> None:
+    whole = METADATA[2]
+    assert all(is_torn(whole[:end]) for end in range(len(whole)))
+    assert not is_torn(whole)
+    assert not is_torn(whole + b"\x00")
+    assert not is_torn(whole[:20] + b"\xff" + whole[21:])
+    assert not is_torn(b"PAR1" + whole[4:])
+    assert not is_torn(b"PA")
+
+
+@pytest.mark.parametrize("version", [0, 3, 65535])
+def test_a_version_that_is_not_known_is_refused(version: int) -> None:
+    _, parts = unpack(METADATA[2], "f", frozenset({2}))
+    with pytest.raises(CorruptFileError, match=rf"^/chk/file: expected a format version among .*, found {version}$"):
+        read("metadata", pack(version, parts))
+    with pytest.raises(CorruptFileError, match=rf"found {version}$"):
+        unpack(pack(version, ()), "/chk/file", frozenset({1}))
+
+
+@pytest.mark.parametrize(
+    "parts",
+    [(), (b"\x80",), (b"\xc1", b"\x80"), (b"\x80", b"\x80"), (b"\x80", b"\x80", b"\x80")],
+    ids=["none", "one", "no msgpack", "nothing in it", "one too many"],
+)
+def test_a_whole_record_of_something_else_is_refused(parts: tuple[bytes, ...]) -> None:
+    with pytest.raises(CorruptFileError, match=r"^/chk/file: expected "):
+        read("metadata", pack(1, parts))
+
+
+def test_a_field_of_a_later_release_is_passed_over() -> None:
+    """So that one more field needs no new version."""
+    _, (head, coordinator) = unpack(METADATA[1], "f", frozenset({1}))
+    more = msgspec.msgpack.encode({**msgspec.msgpack.decode(coordinator), "colour": "blue"})
+    assert read("metadata", pack(1, (head, more))) == replace(WITH, lease=None)
+
+
+@pytest.mark.parametrize(
+    ("stored", "model", "differ"),
+    [
+        (snapshot_form.StoredRound, RoundSnapshot, {"round_id", "incarnation", "number"}),
+        (snapshot_form.StoredSubtask, SubtaskSnapshot, set()),
+        (snapshot_form.StoredProgress, SplitProgress, set()),
+        (snapshot_form.StoredResult, WriteResult, set()),
+        (snapshot_form.StoredLog, LogSplit, set()),
+        (snapshot_form.StoredSnapshot, SnapshotSplit, set()),
+    ],
+)
+def test_no_field_of_the_model_is_forgotten(stored: Any, model: Any, differ: set[str]) -> None:  # noqa: ANN401 - classes
+    assert set(stored.__struct_fields__) ^ {field.name for field in fields(model)} == differ
+
+
+def test_nothing_of_it_is_pickle() -> None:
+    for data in (*METADATA.values(), PART_DATA):
+        _, parts = unpack(data, "f", frozenset({1, 2}))
+        assert all(isinstance(msgspec.msgpack.decode(part), dict) for part in parts)
+
+
+GOLDEN_1 = (
+    "4c4b574400010002000000bec918175a84a372656685a773657276696365a3737663ab696e6361726e6174696f6eb9737663"
+    "2d313030302d30303030303030303030303030306161a87461626c655f696407a565706f636803a66e756d62657201a47061"
+    "746882a86461746162617365a473686f70a57461626c65a66f7264657273ac636f6d706c657465645f6d7305a57061727473"
+    "9185a77375627461736b00ac7461736b5f617474656d707401a46e616d65a8706172742d302d31aa73697a655f6279746573"
+    "09a363726307000000e2ad868510de0010ab696e6361726e6174696f6eb97376632d313030302d3030303030303030303030"
+    "3030306161a66e756d62657201a47061746882a86461746162617365a473686f70a57461626c65a66f7264657273a8746162"
+    "6c655f696407a565706f636803a9736368656d615f696401ad626173655f736e617073686f74cf4000000000000000ab6261"
+    "73655f636f6d6d6974c0a47374657002a673706c69747390a66265666f726592929307c00064929307030100a6626568696e"
+    "64c3a866696e697368656490a9636f6d6d697474656491a161a870726f677265737390a3637574c2"
+)
+GOLDEN_2 = (
+    "4c4b574400020003000000bec918175a84a372656685a773657276696365a3737663ab696e6361726e6174696f6eb9737663"
+    "2d313030302d30303030303030303030303030306161a87461626c655f696407a565706f636803a66e756d62657201a47061"
+    "746882a86461746162617365a473686f70a57461626c65a66f7264657273ac636f6d706c657465645f6d7305a57061727473"
+    "9185a77375627461736b00ac7461736b5f617474656d707401a46e616d65a8706172742d302d31aa73697a655f6279746573"
+    "09a363726307000000e2ad868510de0010ab696e6361726e6174696f6eb97376632d313030302d3030303030303030303030"
+    "3030306161a66e756d62657201a47061746882a86461746162617365a473686f70a57461626c65a66f7264657273a8746162"
+    "6c655f696407a565706f636803a9736368656d615f696401ad626173655f736e617073686f74cf4000000000000000ab6261"
+    "73655f636f6d6d6974c0a47374657002a673706c69747390a66265666f726592929307c00064929307030100a6626568696e"
+    "64c3a866696e697368656490a9636f6d6d697474656491a161a870726f677265737390a3637574c2000000430b2175c183a7"
+    "6261636b656e64a5666c757373a86c656173655f6964bb7376632d313030302d303030303030303030303030303061612d31"
+    "a57374617465c407006c65617365ff"
+)
+GOLDEN = {1: GOLDEN_1, 2: GOLDEN_2}
+GOLDEN_PART = (
+    "4c4b5744000100020000004c14d4645885a773657276696365a3737663ab696e6361726e6174696f6eb97376632d31303030"
+    "2d30303030303030303030303030306161a87461626c655f696407a565706f636803a66e756d6265720100000167127623b5"
+    "84a77375627461736b00ac7461736b5f617474656d707401a870726f67726573739186a573706c697486a46b696e64a8736e"
+    "617073686f74a873706c69745f6964b0372d332d312d736e617073686f742d35a66275636b657493070301a9706172746974"
+    "696f6e91a4656d6561ab736e617073686f745f696405aa6c6f675f6f6666736574cd0fa0a8706f736974696f6ecd04d2a566"
+    "696c65739285a470617468b9772f646174612f706172742d30303030302e70617271756574a46b696e64a464617461a4726f"
+    "7773cd0269aa73697a655f6279746573ce00015f90a664657461696cc4049301020385a470617468b9772f646174612f7061"
+    "72742d30303030302e70617271756574a46b696e64a464617461a4726f7773cd0269aa73697a655f6279746573ce00015f90"
+    "a664657461696cc40493010203a4726f7773cd04d2b06d61785f74696d657374616d705f6d73ffa974696d696e67735f7380"
+    "a7626c6f636b656490"
+)
+
+
+@pytest.mark.parametrize("version", [1, 2])
+def test_metadata_has_these_bytes(version: int) -> None:
+    """Old checkpoints are read for ever: change a version's bytes by adding a version."""
+    assert METADATA[version].hex() == GOLDEN[version]
+    assert read("metadata", bytes.fromhex(GOLDEN[version])) == replace(WITH, lease=LEASE if version == 2 else None)
+
+
+def test_a_part_has_these_bytes() -> None:
+    assert PART_DATA.hex() == GOLDEN_PART
+    assert read("part", bytes.fromhex(GOLDEN_PART)) == replace(subtask_snapshot(), blocked=())
