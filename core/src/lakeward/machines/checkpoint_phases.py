@@ -176,7 +176,7 @@ _ROUND: Table = {
     **_each(DataAcked, {**_same(*_WAITING), _DRAINING: _row(_DRAINING, _COLLECTING)}),
     **_each(
         SnapshotTaken,
-        {_SNAPPING: _row(_SNAPPING, _DRAINING), _DRAINING: _row(_COLLECTING), _COLLECTING: _row(_STORING)},
+        {_SNAPPING: _row(_DRAINING), _DRAINING: _row(_COLLECTING), _COLLECTING: _row(_STORING)},
     ),
     **_each(SnapshotFailed, {_SNAPPING: _row(_IDLE)}),
     **_each(GatewayOpened, _same(*_WAITING)),

@@ -290,7 +290,8 @@ class Checkpoints(Course):
                 legal = legal and self.phase_of((event.subtask, event.attempt)) is _UNKNOWN
             case SnapshotTaken():
                 everybody = all(member.key in event.sent for member in self._members.of(MEMBERS))
-                legal = legal and event.checkpoint == self._latest and everybody
+                asked = self._phase is CheckpointPhase.SNAPPING and event.checkpoint == self._latest
+                legal = legal and asked and everybody
             case SnapshotFailed() | CheckpointStored() | StoreFailed():
                 legal = legal and event.checkpoint == self._latest
             case TimePassed() | CheckpointAsked() | LaunchEnded() | RoundEnded():
