@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from lakeward.observe.words import count, rate, seconds
+from lakeward.observe.words import count, rate, seconds, size
 
 
 @pytest.mark.parametrize(
@@ -34,3 +34,11 @@ def test_a_number_comes_with_its_noun() -> None:
 
 def test_a_slow_rate_keeps_a_tenth() -> None:
     assert [rate(0.0), rate(0.38), rate(9.9), rate(6858.3)] == ["0", "0.4", "9.9", "6,858"]
+
+
+@pytest.mark.parametrize(
+    ("value", "text"),
+    [(0, "0 B"), (617, "617 B"), (1024, "1.0 KiB"), (20 * 1024 * 1024, "20 MiB"), (3 * 2**50, "3,072 TiB")],
+)
+def test_bytes_are_written_in_their_unit(value: int, text: str) -> None:
+    assert size(value) == text

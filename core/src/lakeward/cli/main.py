@@ -27,6 +27,9 @@ COMMANDS = {
     "run": Lazy("lakeward.cli.run", "run", "Tier tables until told to stop, or once."),
     "tables": Lazy("lakeward.cli.tables", "tables", "Show where each table stands; pause, resume, tier now."),
     "leases": Lazy("lakeward.cli.leases", "leases", "Show which snapshots are held; drop a lease."),
+    "checkpoints": Lazy(
+        "lakeward.cli.checkpoints", "checkpoints", "Show where unfinished rounds would go on; delete a checkpoint."
+    ),
     "embedded": Lazy("lakeward.cli.embedded", "embedded", "Make, fill and look after a built-in store."),
     "plugins": Lazy("lakeward.cli.plugins", "plugins", "Show what is installed; start a lease backend."),
     "config": Lazy("lakeward.cli.config", "config", "Show, check or start a configuration."),

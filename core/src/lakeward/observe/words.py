@@ -7,6 +7,7 @@ from datetime import UTC, datetime
 _MINUTE_S = 60
 _HOUR_S = 3600
 _DAY_S = 86400
+_KIB = 1024
 
 
 def clock_time(wall_ms: int) -> str:
@@ -40,6 +41,18 @@ def count(value: float | None, one: str = "", many: str = "") -> str:
     number = "?" if value is None else f"{value:,.0f}"
     noun = one if value == 1 else (many or (one and f"{one}s"))
     return f"{number} {noun}".rstrip()
+
+
+def size(value: int) -> str:
+    """Write a number of bytes: `617 B`, `1.5 KiB`, `20 MiB`."""
+    amount, units = float(value), iter(("B", "KiB", "MiB", "GiB", "TiB"))
+    unit = next(units)
+    for larger in units:
+        if amount < _KIB:
+            break
+        amount, unit = amount / _KIB, larger
+    digits = 1 if unit != "B" and amount < 10 else 0  # noqa: PLR2004 - as for seconds
+    return f"{amount:,.{digits}f} {unit}"
 
 
 def rate(value: float) -> str:

@@ -1,0 +1,51 @@
+"""Open the store of checkpoints, and find the one that somebody means."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from lakeward.checkpoint.checkpoints import CheckpointFiles
+from lakeward.checkpoint.store import SmallFiles
+from lakeward.clock import SystemClock
+from lakeward.errors import UsageError
+from lakeward.model.checkpoints import CheckpointInfo, CheckpointState
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from lakeward.config.loader import Loaded
+
+NAMED = "an id as `lakeward checkpoints list` shows it, the end of one, or DB.TABLE for the table's newest"
+
+
+def open_store(loaded: Loaded) -> CheckpointFiles:
+    """Open the configured store.
+
+    Raises:
+        StorageError: its root is of no known kind.
+    """
+    return CheckpointFiles(SmallFiles(loaded.settings.checkpoint.root), SystemClock())
+
+
+def find(infos: Sequence[CheckpointInfo], text: str) -> CheckpointInfo:
+    """Find the checkpoint that is meant.
+
+    Args:
+        infos: all of the service, the newest of a table last.
+        text: an id, the end of one, or a table's name.
+
+    Returns:
+        The checkpoint.
+
+    Raises:
+        UsageError: there is none, or several.
+    """
+    of_table = [info for info in infos if str(info.path) == text and info.state is not CheckpointState.UNFINISHED]
+    found = of_table[-1:] or [info for info in infos if f"/{info.ref}".endswith(f"/{text}")]
+    if len(found) == 1:
+        return found[0]
+    if not found:
+        message = f"checkpoint: expected {NAMED}; found none for {text!r}"
+        raise UsageError(message)
+    message = f"checkpoint: {text!r} may be {' or '.join(str(info.ref) for info in found)}"
+    raise UsageError(message)

@@ -1,0 +1,232 @@
+"""Checkpoints as people see them: a line for each, and all that one holds."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from lakeward.model.splits import LogSplit
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+
+    from lakeward.model.checkpoints import (
+        BlockedEvent,
+        Checkpoint,
+        CheckpointInfo,
+        LeaseCopy,
+        SplitProgress,
+        SubtaskSnapshot,
+    )
+    from lakeward.model.results import LakeFile
+
+COORDINATOR = "coordinator"
+
+
+@dataclass(frozen=True, slots=True)
+class CheckpointLine:
+    """One checkpoint. `age_s` counts from its completion, or else from its newest file; `table` may be unknown."""
+
+    id: str
+    table: str | None
+    table_id: int
+    epoch: int
+    number: int
+    incarnation: str
+    state: str
+    sentence: str
+    age_s: float
+    completed_ms: int | None
+    size_bytes: int
+    parts: int
+
+
+@dataclass(frozen=True, slots=True)
+class ProgressLine:
+    """A split that is half done. `position` and `end` are offsets of a log, `position` rows of a snapshot."""
+
+    holder: str
+    split: str
+    kind: str
+    bucket: str
+    position: int
+    end: int | None
+    rows: int
+    files: int
+    size_bytes: int
+
+
+@dataclass(frozen=True, slots=True)
+class BlockedLine:
+    """The finish of a split that could not be sent. `origin` is job attempt, subtask, task attempt, sequence."""
+
+    holder: str
+    origin: str
+    split: str
+    end_offset: int
+    rows: int
+    files: int
+
+
+@dataclass(frozen=True, slots=True)
+class FileLine:
+    """A closed lake file that the checkpoint names. `committed`: a step of the round has committed it."""
+
+    holder: str
+    split: str
+    path: str
+    kind: str
+    rows: int
+    size_bytes: int
+    committed: bool
+
+
+@dataclass(frozen=True, slots=True)
+class LeaseLine:
+    """The lease in a checkpoint. `state_bytes` is the size of what its backend kept, None: nothing."""
+
+    backend: str
+    lease_id: str
+    state_bytes: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class CheckpointContent:
+    """All that a checkpoint holds, but for the bytes that are a plugin's own."""
+
+    checkpoint: CheckpointLine
+    round: str
+    step: int
+    base_snapshot: int | None
+    base_commit: int | None
+    splits: int
+    finished: int
+    progress: tuple[ProgressLine, ...]
+    blocked: tuple[BlockedLine, ...]
+    files: tuple[FileLine, ...]
+    lease: LeaseLine | None
+
+
+def checkpoint_line(info: CheckpointInfo, now_ms: int) -> CheckpointLine:
+    """Describe a checkpoint from a list.
+
+    Args:
+        info: what the store says.
+        now_ms: milliseconds since 1970.
+    """
+    ref = info.ref
+    since = info.written_ms if info.completed_ms is None else info.completed_ms
+    return CheckpointLine(
+        id=str(ref),
+        table=None if info.path is None else str(info.path),
+        table_id=ref.table_id,
+        epoch=ref.epoch,
+        number=ref.number,
+        incarnation=ref.incarnation,
+        state=info.state.value,
+        sentence=info.sentence,
+        age_s=max(0.0, (now_ms - since) / 1000),
+        completed_ms=info.completed_ms,
+        size_bytes=info.size_bytes,
+        parts=info.parts,
+    )
+
+
+def checkpoint_content(checkpoint: Checkpoint, now_ms: int) -> CheckpointContent:
+    """Describe what a checkpoint holds.
+
+    Args:
+        checkpoint: read back whole.
+        now_ms: milliseconds since 1970.
+    """
+    ours = checkpoint.coordinator
+    held = list(_held(checkpoint))
+    blocked = [(_holder(subtask), event) for subtask in checkpoint.subtasks for event in subtask.blocked]
+    return CheckpointContent(
+        checkpoint=_line_of(checkpoint, now_ms),
+        round=ours.round_id.name,
+        step=ours.step,
+        base_snapshot=ours.base_snapshot,
+        base_commit=ours.base_commit,
+        splits=len(ours.splits),
+        finished=len(ours.finished),
+        progress=tuple(_progress(holder, one) for holder, one in held),
+        blocked=tuple(_blocked(holder, event) for holder, event in blocked),
+        files=tuple(_files(checkpoint, held, blocked)),
+        lease=None if checkpoint.lease is None else _lease(checkpoint.lease),
+    )
+
+
+def _line_of(checkpoint: Checkpoint, now_ms: int) -> CheckpointLine:
+    ref = checkpoint.ref
+    return CheckpointLine(
+        id=str(ref),
+        table=str(checkpoint.coordinator.path),
+        table_id=ref.table_id,
+        epoch=ref.epoch,
+        number=ref.number,
+        incarnation=ref.incarnation,
+        state="complete",
+        sentence="",
+        age_s=max(0.0, (now_ms - checkpoint.completed_ms) / 1000),
+        completed_ms=checkpoint.completed_ms,
+        size_bytes=checkpoint.size_bytes,
+        parts=len(checkpoint.subtasks),
+    )
+
+
+def _holder(subtask: SubtaskSnapshot) -> str:
+    return f"subtask {subtask.subtask}, attempt {subtask.task_attempt}"
+
+
+def _held(checkpoint: Checkpoint) -> Iterator[tuple[str, SplitProgress]]:
+    for one in checkpoint.coordinator.progress:
+        yield COORDINATOR, one
+    for subtask in checkpoint.subtasks:
+        for one in subtask.progress:
+            yield _holder(subtask), one
+
+
+def _progress(holder: str, one: SplitProgress) -> ProgressLine:
+    split = one.split
+    is_log = isinstance(split, LogSplit)
+    return ProgressLine(
+        holder=holder,
+        split=split.split_id,
+        kind="log" if is_log else "snapshot",
+        bucket=str(split.bucket),
+        position=one.position,
+        end=split.stop if isinstance(split, LogSplit) else None,
+        rows=one.rows,
+        files=len(one.files),
+        size_bytes=sum(file.size_bytes for file in one.files),
+    )
+
+
+def _blocked(holder: str, blocked: BlockedEvent) -> BlockedLine:
+    origin, result = blocked.origin, blocked.event.result
+    numbers = f"{origin.job_attempt}/{origin.subtask}/{origin.task_attempt}/{origin.sequence}"
+    return BlockedLine(holder, numbers, result.split_id, result.end_offset, result.rows, len(result.files))
+
+
+def _lease(lease: LeaseCopy) -> LeaseLine:
+    return LeaseLine(lease.backend, lease.lease_id, None if lease.state is None else len(lease.state))
+
+
+def _files(
+    checkpoint: Checkpoint, held: Iterable[tuple[str, SplitProgress]], blocked: Iterable[tuple[str, BlockedEvent]]
+) -> Iterator[FileLine]:
+    committed = checkpoint.coordinator.committed
+
+    def lines(holder: str, split: str, files: Iterable[LakeFile]) -> Iterator[FileLine]:
+        for file in files:
+            yield FileLine(
+                holder, split, file.path, file.kind, file.rows, file.size_bytes, committed=file.path in committed
+            )
+
+    for result in checkpoint.coordinator.finished:
+        yield from lines(COORDINATOR, result.split_id, result.files)
+    for holder, one in held:
+        yield from lines(holder, one.split.split_id, one.files)
+    for holder, event in blocked:
+        yield from lines(holder, event.event.result.split_id, event.event.result.files)

@@ -1,0 +1,182 @@
+from __future__ import annotations
+
+import io
+import os
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from lakeward.checkpoint.checkpoints import CheckpointFiles
+from lakeward.checkpoint.store import SmallFiles
+from lakeward.clock import SystemClock
+from lakeward.model.identity import Incarnation
+from lakeward.model.status import ServiceReport
+from lakeward.observe import status_file
+from lakeward.testing.checkpoint_values import reference, write_checkpoint, write_parts
+
+Lakeward = Callable[..., Any]
+START = Incarnation("nyc", 1000, "0123456789abcdef")
+FIRST, SECOND, UNFINISHED = (reference(number, START) for number in (11, 12, 13))
+
+
+@pytest.fixture
+def kept(configured: Lakeward, tmp_path: Path) -> Lakeward:
+    """Two checkpoints that completed, and one that did not."""
+    store = CheckpointFiles(SmallFiles(str(tmp_path / "lakeward-state")), SystemClock())
+    for ref in (FIRST, SECOND):
+        write_checkpoint(store, ref)
+    write_parts(store, UNFINISHED)
+    return configured
+
+
+def ids(lakeward: Lakeward) -> list[str]:
+    return [line["id"] for line in lakeward("checkpoints", "-o", "json").document["checkpoints"]]
+
+
+def file_of(tmp_path: Path, name: str) -> Path:
+    return tmp_path / "lakeward-state" / "nyc" / str(SECOND) / name
+
+
+def run_service(tmp_path: Path) -> None:
+    now = SystemClock().wall_ms()
+    report = ServiceReport("nyc", str(START), os.getpid(), "serving", now, None, (), "l", 1, 2, "well")
+    status_file.write(str(tmp_path / "lakeward-state"), "nyc", report)
+
+
+def test_checkpoints_are_listed_with_their_states(kept: Lakeward) -> None:
+    lines = kept("checkpoints", "list", "-o", "json").document["checkpoints"]
+    assert [(line["id"], line["state"], line["table"], line["parts"]) for line in lines] == [
+        (str(FIRST), "complete", "shop.orders", 2),
+        (str(SECOND), "complete", "shop.orders", 2),
+        (str(UNFINISHED), "unfinished", None, 2),
+    ]
+    assert all(0 <= line["age_s"] < 60 and line["size_bytes"] > 0 for line in lines)
+
+
+def test_a_list_as_text_says_why_one_does_not_count(kept: Lakeward) -> None:
+    said = kept("checkpoints")
+    assert said.code == 0
+    assert f"{UNFINISHED}: " in said.out
+    assert "_metadata: not there; it is under way, or never completed" in said.out
+
+
+def test_no_checkpoint_is_told(configured: Lakeward) -> None:
+    assert configured("checkpoints").out == "Service nyc has no checkpoint.\n"
+
+
+@pytest.mark.parametrize("name", [str(SECOND), "7-3/chk-12", "chk-12", "shop.orders"])
+def test_a_checkpoint_is_shown_by_id_or_table(kept: Lakeward, name: str) -> None:
+    document = kept("checkpoints", "show", name, "-o", "json").document
+    assert document["checkpoint"]["id"] == str(SECOND)
+    assert (document["round"], document["step"], document["splits"], document["finished"]) == ("7-3-1", 2, 2, 1)
+    assert [(one["holder"], one["kind"], one["position"], one["end"]) for one in document["progress"]] == [
+        ("coordinator", "log", 250, 900),
+        ("subtask 0, attempt 1", "snapshot", 1234, None),
+        ("subtask 1, attempt 1", "snapshot", 1234, None),
+    ]
+    assert [(one["origin"], one["split"]) for one in document["blocked"]] == [
+        ("1/0/1/4", "7-0-log-100"),
+        ("1/1/1/4", "7-0-log-100"),
+    ]
+    assert document["lease"] == {
+        "backend": "fluss",
+        "lease_id": "svc-1000-00000000000000aa-1",
+        "state_bytes": 7,
+    }
+    assert len(document["files"]) == 8
+
+
+def test_a_checkpoint_as_text_has_positions_events_lease_and_files(kept: Lakeward) -> None:
+    said = kept("checkpoints", "show", "chk-12", "--files")
+    assert said.code == 0
+    for piece in (
+        "table shop.orders (id 7), epoch 3, round 7-3-1, commit 2",
+        "lease svc-1000-00000000000000aa-1 of backend fluss, which keeps 7 B",
+        "2 splits: 1 finished, 3 in work; 2 blocked events",
+        "subtask 1, attempt 1",
+        "1/1/1/4",
+        "w/data/part-00000.parquet",
+    ):
+        assert piece in said.out
+    assert "part-00000.parquet" not in kept("checkpoints", "show", "chk-12").out
+
+
+@pytest.mark.parametrize(
+    ("name", "damage"),
+    [
+        ("part-1-1", lambda data: data[:-1] + b"!"),
+        ("part-0-1", lambda data: data[:-1]),
+        ("_metadata", lambda data: data + b"!"),
+        ("_metadata", lambda data: data[:-1]),
+    ],
+)
+def test_of_a_damaged_one_the_file_and_the_reason_are_told(
+    kept: Lakeward, tmp_path: Path, name: str, damage: Callable[[bytes], bytes]
+) -> None:
+    file = file_of(tmp_path, name)
+    file.write_bytes(damage(file.read_bytes()))
+    said = kept("checkpoints", "show", "chk-12")
+    assert said.code == 1
+    assert said.err.startswith(f"error[LW-301]: {file}: expected ")
+    assert "chk-12" in kept("checkpoints").out
+
+
+def test_one_that_never_completed_is_told_as_such(kept: Lakeward) -> None:
+    said = kept("checkpoints", "show", "chk-13")
+    assert said.code == 1
+    assert "_metadata: expected a completed checkpoint, found 'no such file'" in said.err
+
+
+@pytest.mark.parametrize(
+    ("name", "text"), [("chk-99", "found none for 'chk-99'"), ("other.table", "found none"), ("hk-12", "found none")]
+)
+def test_one_that_is_not_there_is_wrong_usage(kept: Lakeward, name: str, text: str) -> None:
+    said = kept("checkpoints", "show", name)
+    assert said.code == 2
+    assert text in said.err
+
+
+def test_a_name_that_means_two_is_wrong_usage(kept: Lakeward, tmp_path: Path) -> None:
+    store = CheckpointFiles(SmallFiles(str(tmp_path / "lakeward-state")), SystemClock())
+    write_checkpoint(store, reference(12, START, table_id=8))
+    said = kept("checkpoints", "show", "chk-12")
+    assert said.code == 2
+    assert f"{SECOND} or {START}/8-3/chk-12" in said.err
+
+
+def test_a_checkpoint_is_deleted(kept: Lakeward) -> None:
+    said = kept("checkpoints", "delete", "chk-11", "chk-13", "--yes")
+    assert (said.code, said.out) == (0, f"Deleted {FIRST}.\nDeleted {UNFINISHED}.\n")
+    assert ids(kept) == [str(SECOND)]
+
+
+def test_nothing_is_deleted_without_a_yes(kept: Lakeward, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("sys.stdin", io.StringIO("n\ny\n"))
+    said = kept("checkpoints", "delete", "chk-11")
+    assert (said.code, said.out) == (1, "Nothing was deleted.\n")
+    assert f"{FIRST} (shop.orders, complete)" in said.err
+    assert len(ids(kept)) == 3
+
+    assert kept("checkpoints", "delete", "chk-11").code == 0
+    assert len(ids(kept)) == 2
+
+
+def test_a_running_services_checkpoints_are_refused(kept: Lakeward, tmp_path: Path) -> None:
+    run_service(tmp_path)
+    said = kept("checkpoints", "delete", "chk-11", "--yes")
+    assert said.code == 2
+    assert "--force" in said.err
+    assert len(ids(kept)) == 3
+
+
+def test_a_running_services_checkpoints_are_deleted_by_force(kept: Lakeward, tmp_path: Path) -> None:
+    run_service(tmp_path)
+    assert kept("checkpoints", "delete", "chk-11", "--yes", "--force").code == 0
+    assert len(ids(kept)) == 2
+
+
+def test_nothing_is_deleted_where_one_is_not_there(kept: Lakeward) -> None:
+    assert kept("checkpoints", "delete", "chk-11", "chk-99", "--yes").code == 2
+    assert len(ids(kept)) == 3
