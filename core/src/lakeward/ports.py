@@ -9,20 +9,13 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol
 
+from lakeward.checkpoint_port import CheckpointStore as CheckpointStore  # noqa: PLC0414 - it is a port as the others
+
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 
     import pyarrow as pa
 
-    from lakeward.model.checkpoints import (
-        Checkpoint,
-        CheckpointInfo,
-        CheckpointRef,
-        LeaseCopy,
-        PartFile,
-        RoundSnapshot,
-        SubtaskSnapshot,
-    )
     from lakeward.model.identity import Incarnation, RoundId
     from lakeward.model.jobs import JobSpec
     from lakeward.model.leases import Protection
@@ -382,102 +375,6 @@ class LakeWriter(Protocol):
     @property
     def timings_s(self) -> dict[str, float]:
         """Seconds spent so far, by phase: encode, upload, keys."""
-        ...
-
-
-class CheckpointStore(Protocol):
-    """Where checkpoints lie. Thread-safe; subtasks on other machines write to the same place."""
-
-    def write_part(self, ref: CheckpointRef, snapshot: SubtaskSnapshot) -> PartFile:
-        """Write one subtask's part durably, replacing an earlier try of the same attempt.
-
-        Raises:
-            StorageError: the store refused; it may be called again.
-        """
-        ...
-
-    def complete(
-        self, ref: CheckpointRef, coordinator: RoundSnapshot, parts: Sequence[PartFile], lease: LeaseCopy | None
-    ) -> int:
-        """Write `_metadata`: once it is whole, the checkpoint has happened.
-
-        After an error the caller either calls again, or gives the checkpoint up by `abandon`. Until one of the two
-        has returned, it is not known whether the checkpoint has happened.
-
-        Returns:
-            The checkpoint's size in bytes, all files.
-
-        Raises:
-            StorageError: it did not complete, or it was abandoned.
-            OutcomeUnknownError: the store failed, and could not be asked whether `_metadata` is there.
-        """
-        ...
-
-    def abandon(self, ref: CheckpointRef) -> None:
-        """Make sure that a checkpoint never counts, whatever a `complete` under way still does.
-
-        Raises:
-            StorageError: the store refused; call again before anything builds on it.
-        """
-        ...
-
-    def load(self, ref: CheckpointRef) -> Checkpoint:
-        """Read a completed checkpoint and check every byte.
-
-        Raises:
-            CorruptFileError: it never completed, or is damaged; names the file.
-            StorageError: the store refused.
-        """
-        ...
-
-    def list(self, service: str) -> tuple[CheckpointInfo, ...]:
-        """Return all checkpoints of a service, those of one table together, its newest last.
-
-        Looks at `_metadata` and at names and sizes of parts: what a part holds is checked by `load` alone.
-        """
-        ...
-
-    def newest(self, service: str, table_id: int) -> CheckpointInfo | None:
-        """Return a table's newest checkpoint that completed (it may be damaged), None if there is none.
-
-        A later start counts as newer, whatever the clocks said; within one epoch the higher number does.
-        """
-        ...
-
-    def delete(self, ref: CheckpointRef) -> None:
-        """Delete a checkpoint, `_metadata` first; one that is not there is no error.
-
-        Raises:
-            StorageError: the store refused; call again.
-        """
-        ...
-
-    def sweep(self, incarnation: Incarnation, keep: Collection[CheckpointRef]) -> tuple[CheckpointRef, ...]:
-        """Delete what checkpoints that never completed left, torn `_metadata` included.
-
-        Spared are `keep`, later starts' checkpoints, and the highest number of each epoch of this start: it may
-        just have begun.
-
-        Args:
-            incarnation: ours.
-            keep: checkpoints that are under way.
-
-        Returns:
-            Those that were deleted.
-        """
-        ...
-
-    def retain(self, service: str, table_id: int, count: int) -> tuple[CheckpointRef, ...]:
-        """Delete a table's completed checkpoints but the newest `count` whole ones; damaged ones older than these go.
-
-        Args:
-            service: the service's name.
-            table_id: the table.
-            count: 1 or more.
-
-        Returns:
-            Those that were deleted.
-        """
         ...
 
 
