@@ -1,0 +1,182 @@
+"""A split in work, whole and in halves: embedded source to folder lake."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+import numpy as np
+import pyarrow as pa
+import pytest
+
+from lakeward.embedded.reader import EmbeddedReader
+from lakeward.embedded.store import EmbeddedStore
+from lakeward.model.splits import LogSplit, SnapshotSplit, Split
+from lakeward.model.tables import TablePath, TableSpec
+from lakeward.subtask.mailbox import Mailbox
+from lakeward.subtask.reading import Read
+from lakeward.subtask.work import SplitWork, at_its_beginning
+from lakeward.testing.clock import FakeClock
+from lakeward.testing.folder_lake import FolderLakePlugin
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+    from lakeward.model.checkpoints import SplitProgress
+    from lakeward.model.results import LakeFile
+
+PATH = TablePath("shop", "orders")
+SCHEMA = pa.schema([pa.field("id", pa.int64(), nullable=False), pa.field("name", pa.string())])
+BATCH = 70_000
+"""Rows of a load: each becomes a batch of its own."""
+ROWS = 4 * BATCH
+HUGE = 1 << 40
+
+
+class Halves:
+    """A table of four batches, and splits of it that are worked on for a while."""
+
+    def __init__(self, store: EmbeddedStore, folder: Path, clock: FakeClock) -> None:
+        self._store = store
+        self._folder = folder
+        self._clock = clock
+        self.table: TableSpec
+        self.attempt = 0
+
+    def log(self) -> LogSplit:
+        self.table = self._store.create_table(PATH, SCHEMA)
+        for start in range(0, ROWS, BATCH):
+            self._store.load(PATH, _rows(start))
+            self._clock.advance(1)
+        (bucket,) = self._store.buckets(PATH)
+        return LogSplit("log-0", bucket.bucket, (), 0, ROWS)
+
+    def snapshot(self) -> SnapshotSplit:
+        self.table = self._store.create_table(PATH, SCHEMA, primary_key=("id",))
+        for start in range(0, ROWS, BATCH):
+            self._store.load(PATH, _rows(start))
+        self._store.snapshot(PATH)
+        (bucket,) = self._store.buckets(PATH)
+        assert bucket.snapshot is not None
+        return SnapshotSplit("kv-0", bucket.bucket, (), bucket.snapshot.snapshot_id, bucket.snapshot.log_offset)
+
+    def begin(self, progress: SplitProgress, target_bytes: int = 0) -> tuple[SplitWork, Mailbox]:
+        self.attempt += 1
+        mailbox = Mailbox()
+        task = json.dumps([str(self._folder), target_bytes]).encode()
+        writer = FolderLakePlugin().writer(task, self.table, progress.split, self.attempt, progress)
+        reader = EmbeddedReader(self._store.root, self.table)
+        return SplitWork(progress, reader, writer, self._clock, mailbox), mailbox
+
+
+@pytest.fixture
+def halves(tmp_path: Path) -> Iterator[Halves]:
+    clock = FakeClock()
+    with EmbeddedStore.create(tmp_path / "store", clock=clock) as store:
+        yield Halves(store, tmp_path / "lake", clock)
+
+
+def _rows(start: int) -> pa.Table:
+    ids = np.arange(start, start + BATCH)
+    return pa.table([pa.array(ids), pa.array(ids).cast(pa.string())], schema=SCHEMA)
+
+
+def _take(work: SplitWork, mailbox: Mailbox, batches: int = 100) -> bool:
+    """Write some batches; return whether the split ended."""
+    for _ in range(batches):
+        read = mailbox.get(30)
+        assert isinstance(read, Read)
+        assert read.error is None
+        if read.batch is None:
+            return True
+        work.write(read.batch, read.read_s)
+    return False
+
+
+def _ids(files: tuple[LakeFile, ...]) -> list[int]:
+    return [one for file in files for one in pa.ipc.open_file(file.path).read_all().column("id").to_pylist()]
+
+
+def _split(halves: Halves, kind: str) -> Split:
+    return halves.log() if kind == "log" else halves.snapshot()
+
+
+@pytest.mark.parametrize("kind", ["log", "snapshot"])
+def test_two_halves_give_what_the_whole_gives(halves: Halves, kind: str) -> None:
+    split = _split(halves, kind)
+    work, mailbox = halves.begin(at_its_beginning(split))
+    assert _take(work, mailbox)
+    whole = work.close()
+
+    first, mailbox = halves.begin(at_its_beginning(split))
+    assert not _take(first, mailbox, 1)
+    progress = first.roll()
+    assert not _take(first, mailbox, 1)
+    first.abort()
+    second, mailbox = halves.begin(progress)
+    assert _take(second, mailbox)
+    result = second.close()
+
+    assert sorted(_ids(result.files)) == sorted(_ids(whole.files)) == list(range(ROWS))
+    assert result.files[: len(progress.files)] == progress.files
+    assert replace(result, files=(), timings_s={}) == replace(whole, files=(), timings_s={})
+
+
+def test_progress_is_that_of_the_last_roll(halves: Halves) -> None:
+    split = halves.log()
+    work, mailbox = halves.begin(at_its_beginning(split))
+    assert work.progress() == at_its_beginning(split)
+    _take(work, mailbox, 2)
+    assert work.progress().position == 0
+    rolled = work.roll()
+    _take(work, mailbox, 1)
+    assert work.progress() == rolled
+    assert (rolled.position, rolled.rows, len(rolled.files)) == (2 * BATCH, 2 * BATCH, 1)
+    work.abort()
+    assert _ids(rolled.files) == list(range(2 * BATCH))
+
+
+def test_what_is_in_a_small_open_file_counts_as_not_read(halves: Halves) -> None:
+    split = halves.log()
+    work, mailbox = halves.begin(at_its_beginning(split), HUGE)
+    _take(work, mailbox, 2)
+    assert work.roll() == replace(at_its_beginning(split), timings_s=work.progress().timings_s)
+    assert work.rows == 2 * BATCH
+    work.abort()
+
+
+def test_below_half_the_position_is_the_end_of_the_last_file_that_was_full(halves: Halves) -> None:
+    """Three batches fill a file, which closes by itself; the fourth is below half of one."""
+    work, mailbox = halves.begin(at_its_beginning(halves.log()))
+    _take(work, mailbox, 1)
+    work.abort()
+    work, mailbox = halves.begin(at_its_beginning(work.split), target_bytes=work.size_bytes * 5 // 2)
+    _take(work, mailbox, 4)
+    rolled = work.roll()
+    assert (rolled.position, rolled.rows, work.rows) == (3 * BATCH, 3 * BATCH, 4 * BATCH)
+    assert _ids(rolled.files) == list(range(3 * BATCH))
+    work.abort()
+
+
+def test_times_of_both_halves_are_added(halves: Halves) -> None:
+    split = halves.log()
+    progress = replace(at_its_beginning(split), timings_s={"read": 100.0, "decode": 7.0})
+    work, mailbox = halves.begin(progress)
+    _take(work, mailbox)
+    timings = work.close().timings_s
+    assert timings["read"] >= 100.0
+    assert timings["decode"] == 7.0
+
+
+def test_a_split_of_which_only_the_end_was_not_reported_is_closed_at_once(halves: Halves) -> None:
+    first, mailbox = halves.begin(at_its_beginning(halves.log()))
+    assert _take(first, mailbox)
+    progress = first.roll()
+    first.abort()
+    second, mailbox = halves.begin(progress)
+    assert _take(second, mailbox)
+    result = second.close()
+    assert result.files == progress.files
+    assert (result.end_offset, result.rows) == (ROWS, ROWS)
