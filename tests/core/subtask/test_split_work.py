@@ -104,20 +104,23 @@ def _split(halves: Halves, kind: str) -> Split:
 
 
 @pytest.mark.parametrize("kind", ["log", "snapshot"])
-def test_two_halves_give_what_the_whole_gives(halves: Halves, kind: str) -> None:
+def test_parts_give_what_the_whole_gives(halves: Halves, kind: str) -> None:
     split = _split(halves, kind)
     work, mailbox = halves.begin(at_its_beginning(split))
     assert _take(work, mailbox)
     whole = work.close()
 
-    first, mailbox = halves.begin(at_its_beginning(split))
-    assert not _take(first, mailbox, 1)
-    progress = first.roll()
-    assert not _take(first, mailbox, 1)
-    first.abort()
-    second, mailbox = halves.begin(progress)
-    assert _take(second, mailbox)
-    result = second.close()
+    progress = at_its_beginning(split)
+    for batches in (2, 1):
+        work, mailbox = halves.begin(progress)
+        assert not _take(work, mailbox, batches)
+        progress = work.roll()
+        assert not _take(work, mailbox, 1)
+        work.abort()
+    assert progress.position == progress.rows
+    work, mailbox = halves.begin(progress)
+    assert _take(work, mailbox)
+    result = work.close()
 
     assert sorted(_ids(result.files)) == sorted(_ids(whole.files)) == list(range(ROWS))
     assert result.files[: len(progress.files)] == progress.files
