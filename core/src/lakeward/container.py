@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any, cast
 from dependency_injector import containers, providers
 from rich.console import Console
 
+from lakeward.checkpoint.checkpoints import CheckpointFiles
 from lakeward.checkpoint.journal import JournalStore
 from lakeward.checkpoint.service_state import ServiceStateStore
 from lakeward.checkpoint.store import SmallFiles
@@ -30,6 +31,7 @@ from lakeward.errors import EXIT_FAILED, LakewardError
 from lakeward.hooks.backend import LeaseBackend
 from lakeward.hooks.discovery import installed, load
 from lakeward.hooks.plugins import LAKE_GROUP, SOURCE_GROUP
+from lakeward.machines.checkpoint_schedule import CheckpointPolicy
 from lakeward.machines.rounds import RoundsPolicy
 from lakeward.model.identity import Incarnation
 from lakeward.observe import status_file
@@ -123,6 +125,8 @@ class Container(containers.DeclarativeContainer):
         lease_duration_s=providers.Callable(_duration, settings, backend),
         state=state,
         journals=journals,
+        checkpoints=providers.Singleton(CheckpointFiles, files, clock),
+        checkpoint_root=settings.checkpoint.root,
     )
 
 
@@ -302,6 +306,13 @@ def _options(
         job_attempts=settings.spark.job_attempts,
         progress_s=settings.observe.progress_s,
         expire_every=settings.lake.expire_every,
+        checkpoints=CheckpointPolicy(
+            interval_s=settings.checkpoint.interval_s,
+            timeout_s=settings.checkpoint.timeout_s,
+            pause_s=settings.checkpoint.pause_s,
+            tolerated=settings.checkpoint.tolerated,
+        ),
+        retained=settings.checkpoint.retained,
     )
 
 

@@ -1,9 +1,9 @@
 """Deleting what rounds that did not commit left behind: the dangerous part (design section 4, step 10).
 
 A journal names a round's file prefix and the ids of every commit that was tried. Deleting cannot be compared and
-swapped, so: nothing that any retained snapshot of the table names is touched; files that a commit of unknown outcome
-names are deleted only after a later offset-carrying commit of ours has landed; and the prefix of a round whose
-process may still be alive is listed once more after the fence time.
+swapped, so: nothing that any retained snapshot of the table or a live checkpoint names is touched; files that a
+commit of unknown outcome names are deleted only after a later offset-carrying commit of ours has landed; and the
+prefix of a round whose process may still be alive is listed once more after the fence time.
 """
 
 from __future__ import annotations
@@ -17,6 +17,8 @@ from lakeward.model.identity import RoundId
 from lakeward.model.results import CommitIds
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from lakeward.checkpoint.journal import JournalStore, RoundJournal
     from lakeward.model.identity import Incarnation
     from lakeward.model.tables import TablePath
@@ -29,7 +31,14 @@ class Cleaner:
     """Sweeps journals of one service. Blocking; one call per table at a time."""
 
     def __init__(
-        self, lake: Lake, journals: JournalStore, clock: Clock, incarnation: Incarnation, fence_s: float
+        self,
+        lake: Lake,
+        journals: JournalStore,
+        clock: Clock,
+        incarnation: Incarnation,
+        *,
+        fence_s: float,
+        checkpointed: Callable[[int], frozenset[str]],
     ) -> None:
         """Keep the parts.
 
@@ -39,12 +48,14 @@ class Cleaner:
             clock: for the fence time (wall clock: journals outlive processes).
             incarnation: ours.
             fence_s: seconds after which a process that lost us has stopped writing.
+            checkpointed: gives the files that live checkpoints of a table, by its id, name.
         """
         self._lake = lake
         self._journals = journals
         self._clock = clock
         self._incarnation = incarnation
         self._fence_ms = int(fence_s * 1000)
+        self._checkpointed = checkpointed
         self._live: set[RoundId] = set()
 
     def begin(self, round_id: RoundId) -> None:
@@ -97,8 +108,7 @@ class Cleaner:
         Args:
             journal: its journal.
         """
-        if not journal.commits:
-            self._delete_files(journal)
+        if not journal.commits and self._delete_files(journal):
             self._journals.delete(journal)
 
     def sweep_prefix(self, path: TablePath, round_id: RoundId) -> None:
@@ -108,7 +118,8 @@ class Cleaner:
             path: the table.
             round_id: the round.
         """
-        self._delete_unreferenced(path, self._lake.list_prefix(path, self._lake.file_prefix(path, round_id)))
+        found = self._lake.list_prefix(path, self._lake.file_prefix(path, round_id))
+        self._delete_unreferenced(path, found, self._checkpointed(round_id.table_id))
 
     def _of(self, path: TablePath) -> list[RoundJournal]:
         return [journal for journal in self._journals.list() if journal.path == path]
@@ -118,11 +129,11 @@ class Cleaner:
         ours = journal.round_id.incarnation == self._incarnation
         if journal.round_id in self._live:
             return
-        self._delete_files(journal)
+        whole = self._delete_files(journal)
         if journal.swept_ms is None:
             journal = replace(journal, swept_ms=now)
             self._journals.write(journal)
-        if ours or now - (journal.swept_ms or now) >= self._fence_ms:
+        if whole and (ours or now - (journal.swept_ms or now) >= self._fence_ms):
             self._journals.delete(journal)
 
     def _delete_tries(self, journal: RoundJournal) -> None:
@@ -134,16 +145,19 @@ class Cleaner:
         tries = [CommitIds(uuid, snapshot_id) for uuid, snapshot_id in journal.commits]
         return tuple(file for ids in tries for file in self._lake.commit_leftovers(journal.path, ids))
 
-    def _delete_files(self, journal: RoundJournal) -> None:
+    def _delete_files(self, journal: RoundJournal) -> bool:
+        """Return whether nothing is left that the journal is needed for: no checkpoint names a file of its round."""
+        kept = self._checkpointed(journal.round_id.table_id)
         found = (*self._lake.list_prefix(journal.path, journal.file_prefix), *self._leftovers(journal))
-        deleted = self._delete_unreferenced(journal.path, found)
+        deleted = self._delete_unreferenced(journal.path, found, kept)
         if deleted:
             _log.info("deleted files of a round that did not commit", round=str(journal.round_id), files=deleted)
+        return kept.isdisjoint(found)
 
-    def _delete_unreferenced(self, path: TablePath, files: tuple[str, ...]) -> int:
+    def _delete_unreferenced(self, path: TablePath, files: tuple[str, ...], kept: frozenset[str] = frozenset()) -> int:
         if not files:
             return 0
-        spare = self._lake.referenced(path, files)
+        spare = self._lake.referenced(path, files) | kept
         doomed = [file for file in files if file not in spare]
         self._lake.delete(doomed)
         return len(doomed)

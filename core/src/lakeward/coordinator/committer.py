@@ -27,8 +27,6 @@ COMMIT_USER = "__fluss_lake_tiering"
 """Upstream's commit user: its own readers and services look for it (facts: Fluss 4.12)."""
 _TRIES = 8
 """Commits built anew after a lost race; each loses only to a commit that landed."""
-STEP = 1
-"""A round commits once; later steps come with commits within a round."""
 _log = structlog.get_logger("lakeward.committer")
 
 
@@ -37,6 +35,10 @@ class CommitWork:
     """What is to be committed. `journal` writes the commit's ids down before anything is sent."""
 
     round_id: RoundId
+    step: int
+    """1 for the first commit of a round; more come with commits within a round."""
+    base_commit: int | None
+    """The newest offset-carrying commit that this one is based on."""
     incarnation: Incarnation
     opening: Opening
     files: tuple[LakeFile, ...]
@@ -124,7 +126,7 @@ class Committer:
     def _find(self, work: CommitWork) -> int | None:
         path = work.opening.table.path
         try:
-            return self._lake.find(path, work.round_id, STEP)
+            return self._lake.find(path, work.round_id, work.step)
         except LakeError as error:
             message = f"table {path}: the lake commit of round {work.round_id} may have landed, cannot look: {error}"
             raise OutcomeUnknownError(message) from error
@@ -136,9 +138,9 @@ class Committer:
             table_id=table.table_id,
             incarnation=work.incarnation,
             round_id=work.round_id,
-            step=STEP,
+            step=work.step,
             ids=ids,
-            base_commit=work.opening.base_commit,
+            base_commit=work.base_commit,
             files=work.files,
             offsets=work.offsets,
             # A mirrored table is no business of upstream's readers: its commits bear neither name.

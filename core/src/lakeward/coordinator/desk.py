@@ -6,15 +6,14 @@ from typing import TYPE_CHECKING
 
 import structlog
 
-from lakeward.checkpoint.journal import RoundJournal
 from lakeward.coordinator.calls import call
 from lakeward.coordinator.cleaner import Cleaner
-from lakeward.coordinator.committer import Committed as LakeCommitted
-from lakeward.coordinator.committer import Committer, CommitWork
 from lakeward.coordinator.job import RoundJob
+from lakeward.coordinator.landing import Lander
 from lakeward.coordinator.opening import Opening, open_round
 from lakeward.coordinator.owner import RunOwner
 from lakeward.coordinator.planner import JobPlanner
+from lakeward.coordinator.restoring import Restorer
 from lakeward.coordinator.run import RoundRun
 from lakeward.errors import FencedError, LakewardError, TableError, TableGoneError, UsageError
 from lakeward.machines.rounds import (
@@ -30,9 +29,10 @@ from lakeward.model.identity import Incarnation, RoundId
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Mapping
 
+    from lakeward.coordinator.checkpointing import CheckpointDone
+    from lakeward.coordinator.committer import Committed as LakeCommitted
     from lakeward.coordinator.service import Service
     from lakeward.machines.rounds import RoundsEvent
-    from lakeward.model.results import CommitIds, LakeFile
     from lakeward.model.tables import KvSnapshot, TableBucket
     from lakeward.model.tiering import Offer
 
@@ -53,17 +53,20 @@ class RoundDesk:
         self._options = service.options
         self._runs: dict[int, RoundRun] = {}
         self._number = 0
-        self._commits: dict[int, int] = {}
+        self._numbers: dict[tuple[int, int], int] = {}
+        """The highest number of a checkpoint, by table id and epoch."""
         self._leaving: list[RoundRun] = []
         self._planner = JobPlanner(service)
-        self._committer = Committer(self._parts.source, self._parts.lake, self._parts.clock)
+        self.restorer = Restorer(self._parts.checkpoints, self._parts.lake, self._parts.incarnation)
         self._cleaner = Cleaner(
             self._parts.lake,
             self._parts.journals,
             self._parts.clock,
             self._parts.incarnation,
-            self._options.rounds.fence_s,
+            fence_s=self._options.rounds.fence_s,
+            checkpointed=self.restorer.named,
         )
+        self._lander = Lander(service, self._cleaner, self.restorer)
 
     # --- commands -------------------------------------------------------------------------------------------
 
@@ -107,6 +110,7 @@ class RoundDesk:
         run = self._runs.pop(table_id, None)
         if run is None:
             return
+        self._close_checkpoints(run)
         nothing = outcome == "committed" and run.snapshot_id is None
         run.outcome, run.reason = "idle" if nothing else outcome, reason
         run.ended_ms = self._parts.clock.wall_ms()
@@ -144,11 +148,11 @@ class RoundDesk:
                 return job if job.launched is not None and job.launched.job_attempt == job_attempt else None
         return None
 
-    def check_silence(self) -> None:
-        """Look for hung subtasks."""
-        for run in self._runs.values():
+    def tick(self) -> None:
+        """Let checkpoints start and expire; look for hung subtasks."""
+        for run in [*self._runs.values()]:
             if run.job is not None:
-                run.job.check_silence()
+                run.job.tick()
 
     def leased(self, table_id: int) -> None:
         """Note that a round's snapshots are protected."""
@@ -167,9 +171,28 @@ class RoundDesk:
         """Say whether a round is still the one in work on its table."""
         return self._runs.get(run.offer.table_id) is run
 
+    def checkpoint_done(self, run: RoundRun, done: CheckpointDone) -> None:
+        """Build on a checkpoint that is whole: release leases, and commit a step of the round if it is time."""
+        run.newest = done
+        table_id = run.offer.table_id
+        self.restorer.note(table_id)
+        whole = done.contents.finished
+        self._service.release(table_id, {result.bucket for result in whole.values()})
+        every = self._options.rules(run.offer.path).commit_every
+        if every and run.stepped_at is not None and self._now() - run.stepped_at >= every:
+            run.stepped_at = self._now()
+            self._service.spawn(lambda: self._commit_step(run, done))
+
+    def latest(self, run: RoundRun) -> int:
+        """Return the highest number that a checkpoint of this epoch ever had."""
+        own = self._numbers.get((run.offer.table_id, run.offer.epoch), 0)
+        ref = run.restored.ref if run.restored is not None else None
+        return own if ref is None or ref.incarnation != str(self._parts.incarnation) else max(own, ref.number)
+
     async def sweep_again(self) -> None:
         """Delete for the second time what earlier starts left; trouble with it is logged and keeps nobody."""
         try:
+            await call(lambda: self.restorer.start(self._parts.source), what="look for checkpoints")
             await call(self._cleaner.again, what="second sweep")
         except LakewardError as error:
             _log.warning("left-over files stay for the next start", reason=str(error))
@@ -188,9 +211,12 @@ class RoundDesk:
         parts = self._parts
 
         def work() -> Opening:
+            may_go_on = self.restorer.has(run.offer.table_id)
+            before = parts.lake.head(run.offer.path) if may_go_on else None
             opening = open_round(parts.source, parts.lake, run.offer, parts.incarnation, rules.cut_rows)
+            run.restored = self.restorer.find(opening.table, before) if may_go_on else None
             self._cleaner.before_round(run.offer.path)
-            return opening
+            return opening if run.restored is None else run.restored.opening(opening)
 
         try:
             opening = await call(work, what=f"open {run.offer.path}")
@@ -199,7 +225,9 @@ class RoundDesk:
             return
         if not self.current(run):
             return
-        run.opening = opening
+        run.open_at(opening)
+        if run.restored is not None:
+            _log.info("the round goes on from a checkpoint", round=str(run.round_id), checkpoint=str(run.restored.ref))
         self._note(run, "enumerate")
         enumeration = opening.enumeration
         if not enumeration.splits:
@@ -221,7 +249,7 @@ class RoundDesk:
         # Before its journal is on disk: a commit of an earlier round that ends late would sweep it away.
         self._cleaner.begin(run.round_id)
         try:
-            await call(lambda: self._write_journal(run, opening, ()), what=f"journal of {run.offer.path}")
+            await call(lambda: self._lander.write_journal(run, opening), what=f"journal of {run.offer.path}")
             others = [*self._runs.values()]
             plan = await call(lambda: self._planner.plan(run, opening, others), what=f"plan {run.offer.path}")
         except Exception as error:  # noqa: BLE001 - as in _open
@@ -230,29 +258,26 @@ class RoundDesk:
         if not self.current(run):
             self._service.spawn(lambda: self._clean(run))
             return
+        run.stepped_at = self._now()
         run.job = RoundJob(plan, self._parts.jobs, self._parts.clock, RunOwner(self, self._service, run))
         run.job.launch(self._from_thread)
 
     async def _commit(self, run: RoundRun) -> None:
-        opening, offsets, files = run.opening, run.offsets(), run.files()
-        if opening is None:
-            return
         if run.job is not None:
             self._note(run, "job")
-        moved = dict(offsets) != dict(opening.tiered)
-        try:
-            if moved:
-                done = await call(
-                    lambda: self._commit_blocking(run, opening, offsets, files),
-                    what=f"commit {run.offer.path}",
-                    timeout_s=self._options.commit_timeout_s * 4,
-                )
-                run.snapshot_id = done.snapshot_id
-                for phase, seconds in done.timings_s.items():
-                    run.timings_s[phase] = seconds
-        except Exception as error:  # noqa: BLE001 - as in _open
-            self._fail(run, error)
-            return
+        async with run.committing:
+            opening, offsets, files = run.opening, run.offsets(), run.files()
+            if opening is None:
+                return
+            moved = dict(offsets) != dict(run.committed if run.committed is not None else opening.tiered)
+            try:
+                if moved:
+                    self._landed(
+                        run, await self._call_commit(run, lambda: self._lander.last(run, opening, offsets, files))
+                    )
+            except Exception as error:  # noqa: BLE001 - as in _open
+                self._fail(run, error)
+                return
         run.committed = offsets
         if not self.current(run):
             _log.info("a round that was given up has committed after all", round=str(run.round_id))
@@ -261,32 +286,33 @@ class RoundDesk:
         cut = opening.enumeration.behind or run.lag_rows() != 0
         self._post(Committed(now=self._now(), table_id=run.offer.table_id, caught_up=not cut))
 
-    def _commit_blocking(
-        self,
-        run: RoundRun,
-        opening: Opening,
-        offsets: Mapping[TableBucket, int],
-        files: tuple[LakeFile, ...],
-    ) -> LakeCommitted:
-        table_id = run.offer.table_id
-        done = self._committer.commit(
-            CommitWork(
-                round_id=run.round_id,
-                incarnation=self._parts.incarnation,
-                opening=opening,
-                files=files,
-                offsets=offsets,
-                journal=lambda ids: self._add_commit(run, ids),
-                may_commit=lambda: self._may_commit(run),
-            )
-        )
-        self._cleaner.after_commit(run.offer.path, run.round_id)
-        self._commits[table_id] = self._commits.get(table_id, 0) + 1
-        if self._commits[table_id] % self._options.expire_every == 0:
-            self._parts.lake.expire(run.offer.path, frozenset({done.snapshot_id}))
-        since = self._parts.source.pending_since_ms(opening.table, offsets)
-        run.lag_s = 0.0 if since is None else max(0.0, (self._parts.clock.wall_ms() - since) / 1000)
-        return done
+    async def _commit_step(self, run: RoundRun, done: CheckpointDone) -> None:
+        """Commit what a checkpoint holds, while the round goes on."""
+        async with run.committing:
+            opening, offsets = run.opening, done.contents.offsets()
+            files = tuple(file for file in done.contents.files() if file.path not in run.in_lake)
+            before = run.committed if run.committed is not None else opening.tiered if opening is not None else {}
+            if opening is None or not self.current(run) or dict(offsets) == dict(before):
+                return
+            try:
+                self._landed(run, await self._call_commit(run, lambda: self._lander.step(run, opening, offsets, files)))
+            except Exception as error:  # noqa: BLE001 - as in _open
+                self._fail(run, error)
+                return
+            run.committed = offsets
+            run.step += 1
+            run.base_commit = run.snapshot_id
+            run.in_lake |= {file.path for file in files}
+            _log.info("committed a step of a round", round=str(run.round_id), files=len(files))
+
+    async def _call_commit(self, run: RoundRun, work: Callable[[], LakeCommitted]) -> LakeCommitted:
+        limit = self._options.commit_timeout_s * 4
+        return await call(work, what=f"commit {run.offer.path}", timeout_s=limit)
+
+    def _landed(self, run: RoundRun, done: LakeCommitted) -> None:
+        run.snapshot_id = done.snapshot_id
+        for phase, seconds in done.timings_s.items():
+            run.timings_s[phase] = run.timings_s.get(phase, 0.0) + seconds
 
     async def _clean(self, run: RoundRun) -> None:
         """Delete what an ended round left; a fenced one deletes nothing: its table is another's now."""
@@ -308,6 +334,11 @@ class RoundDesk:
 
     # --- helpers --------------------------------------------------------------------------------------------
 
+    def _close_checkpoints(self, run: RoundRun) -> None:
+        if run.job is not None:
+            run.job.checkpoints.end()
+            self._numbers[run.offer.table_id, run.offer.epoch] = run.job.checkpoints.latest
+
     def _fail(self, run: RoundRun, error: Exception) -> None:
         if not self.current(run):
             _log.info("a round that is over failed late", round=str(run.round_id), reason=str(error))
@@ -319,6 +350,7 @@ class RoundDesk:
         if isinstance(error, TableGoneError):
             self._post(TableGone(now=now, table_id=table_id))
         elif isinstance(error, FencedError):
+            self.restorer.distrust(table_id)
             self._fenced(run, error)
         else:
             permanent = isinstance(error, TableError) and error.permanent
@@ -331,26 +363,6 @@ class RoundDesk:
             return
         lost = by is not None and by != self._parts.incarnation
         self._post(RoundFenced(now=self._now(), table_id=run.offer.table_id, reason=str(error), lost=lost))
-
-    def _may_commit(self, run: RoundRun) -> None:
-        renewed = next((s.renewed_at for s in self._service.rounds.in_hand if s.offer == run.offer), None)
-        if renewed is None or not self.current(run):
-            message = f"table {run.offer.path} is no longer in hand"
-            raise FencedError(message)
-        if self._now() - renewed >= self._options.rounds.fence_s:
-            message = f"table {run.offer.path}: last renewal {self._now() - renewed:.0f} s ago, fence time is over"
-            raise FencedError(message)
-
-    def _write_journal(self, run: RoundRun, opening: Opening, commits: tuple[tuple[str, int], ...]) -> None:
-        path = opening.table.path
-        prefix = self._parts.lake.file_prefix(path, run.round_id)
-        run.journal = RoundJournal(run.round_id, path, opening.head.snapshot_id, opening.base_commit, prefix, commits)
-        self._parts.journals.write(run.journal)
-
-    def _add_commit(self, run: RoundRun, ids: CommitIds) -> None:
-        commits = run.journal.commits if run.journal is not None else ()
-        if run.opening is not None:
-            self._write_journal(run, run.opening, (*commits, (ids.uuid, ids.snapshot_id)))
 
     def _settle_target(self, run: RoundRun, offsets: Mapping[TableBucket, int]) -> None:
         if self._options.once and self._service.targets.reached(run.offer.path, offsets):

@@ -6,13 +6,32 @@ attempt gets unfinished splits only, and files that an old one closed later are 
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING
 
+import msgspec
 import structlog
 
-from lakeward.errors import SnapshotGoneError, TableGoneError
-from lakeward.machines.channel import Channel, ChannelKey
+from lakeward.coordinator.attempt import Attempt
+from lakeward.coordinator.books import RoundBooks
+from lakeward.coordinator.checkpointing import RoundCheckpoints
+from lakeward.errors import SnapshotGoneError, TableGoneError, UsageError
+from lakeward.machines.channel import ChannelKey
+from lakeward.machines.checkpoint_protocol import (
+    Admit,
+    CloseAcked,
+    DataAcked,
+    DataReceived,
+    Declined,
+    GatewayOpened,
+    LaunchEnded,
+    PartStored,
+    SubtaskLeft,
+    SubtaskLost,
+    SubtaskReconnected,
+    SubtaskRegistered,
+    TimePassed,
+)
+from lakeward.machines.gateway import Gateway
 from lakeward.machines.splits import (
     Accept,
     AllDone,
@@ -31,116 +50,70 @@ from lakeward.machines.splits import (
     SplitsReturned,
     TellCut,
 )
+from lakeward.model.checkpoints import Origin
 from lakeward.model.events import (
+    AckCheckpoint,
+    AckClose,
     AnyEvent,
     AssignSplits,
     Cancel,
-    Deploy,
+    DeclineCheckpoint,
     Envelope,
     Failed,
     FinishEarly,
     Heartbeat,
     Left,
     NoMoreSplits,
+    Open,
     Progress,
     Register,
     RequestSplit,
     SplitFinished,
-    wire_split,
 )
 from lakeward.model.jobs import JobSpec
 from lakeward.model.leases import FailoverKind
 from lakeward.model.results import LakeFile, WriteResult
-from lakeward.model.splits import Split
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection
 
+    from lakeward.coordinator.checkpointing import CheckpointDone
+    from lakeward.coordinator.job_plan import JobOwner, JobPlan
     from lakeward.coordinator.server import Connection
-    from lakeward.machines.splits import Enumeration
+    from lakeward.machines.checkpoint_protocol import CheckpointsEvent
+    from lakeward.model.checkpoints import LeaseCopy, RoundSnapshot, SubtaskSnapshot
     from lakeward.ports import Clock, Jobs
 
 _log = structlog.get_logger("lakeward.job")
 
 
-class JobOwner(Protocol):
-    """Who is told how a job goes: its round."""
-
-    def job_drained(self, *, cut: bool) -> None:
-        """Every split is finished or left out."""
-        ...
-
-    def job_failed(self, reason: str, *, permanent: bool) -> None:
-        """The job cannot go on."""
-        ...
-
-    def job_lost_snapshot(self) -> None:
-        """A snapshot vanished under a reader."""
-        ...
-
-    def job_lost_table(self) -> None:
-        """The table is gone."""
-        ...
-
-    def splits_returned(self, kind: FailoverKind, attempt: int, splits: tuple[Split, ...]) -> None:
-        """Splits came back after a failure and will be read again."""
-        ...
-
-    def files_rejected(self, files: Collection[LakeFile]) -> None:
-        """These were closed by an attempt that no longer counts."""
-        ...
-
-    def job_over(self) -> None:
-        """The last launch is over: no task of it runs any more."""
-        ...
-
-
-@dataclass(slots=True)
-class _Attempt:
-    number: int
-    channel: Channel
-    connection: Connection | None
-    seen: float
-    progress: Progress | None = None
-    closed: bool = False
-
-
-@dataclass(slots=True)
-class JobPlan:
-    """What a job is made of. `deploy` makes the Deploy event for an attempt number; `limit` is launches at most."""
-
-    round_name: str
-    enumeration: Enumeration
-    deploy: Callable[[int], Deploy]
-    spec: Callable[[int, int], JobSpec]
-    """Launch number and subtasks to the launch."""
-    slots: int
-    limit: int
-    silence_s: float
-
-
-@dataclass(slots=True)
 class RoundJob:
     """One round's job, from its first launch to its end. Used on the event loop only."""
 
-    plan: JobPlan
-    jobs: Jobs
-    clock: Clock
-    owner: JobOwner
-    launched: JobSpec | None = None
-    results: dict[str, WriteResult] = field(default_factory=dict)
-    irregular: bool = False
-    """True once any attempt failed or was replaced: files may lie about that nobody reported."""
-    _splits: Splits = field(init=False)
-    _attempts: dict[int, _Attempt] = field(default_factory=dict)
-    _next_attempt: int = 1
-    _launches: int = 0
-    _ended: bool = False
-    _post: Callable[[Callable[[], None]], None] = field(init=False)
+    def __init__(self, plan: JobPlan, jobs: Jobs, clock: Clock, owner: JobOwner) -> None:
+        """Start with every split unassigned, or where a checkpoint left them.
 
-    def __post_init__(self) -> None:
-        """Start with every split unassigned."""
-        self._splits = Splits(self.plan.enumeration)
+        Args:
+            plan: what it is made of.
+            jobs: where it runs.
+            clock: the service's clock.
+            owner: its round.
+        """
+        self.plan = plan
+        self.books = RoundBooks(plan.enumeration, plan.restored)
+        self.launched: JobSpec | None = None
+        self.irregular = plan.restored is not None
+        """True once any attempt failed or was replaced: files may lie about that nobody reported."""
+        self._jobs = jobs
+        self._clock = clock
+        self._owner = owner
+        self._attempts: dict[int, Attempt] = {}
+        self._checkpoints = RoundCheckpoints(plan.checkpoints, clock, self, self._attempts)
+        self._registering: tuple[JobSpec, Connection] | None = None
+        self._next_attempt = 1
+        self._launches = 0
+        self._ended = False
+        self._post: Callable[[Callable[[], None]], None] = _not_launched
 
     # --- what the service asks ------------------------------------------------------------------------------
 
@@ -153,49 +126,58 @@ class RoundJob:
         self._post = post
         self._launches += 1
         self._attempts.clear()
-        spec = self.plan.spec(self._launches, min(self.plan.slots, max(1, len(self._splits.unfinished))))
+        spec = self.plan.spec(self._launches, min(self.plan.slots, max(1, len(self.splits.unfinished))))
         self.launched = spec
-        self.jobs.launch(spec, lambda reason: post(lambda: self._over(spec, reason)))
+        self._jobs.launch(spec, lambda reason: post(lambda: self._over(spec, reason)))
 
     def cut(self) -> None:
-        """End early: nothing new is handed out, log splits stop where they are."""
-        self._step(CutAsked(now=self.clock.now()))
+        """End early: nothing new is handed out, log splits stop where they are; no checkpoint is taken any more."""
+        self._checkpoints.end()
+        self._step(CutAsked(now=self._clock.now()))
 
     def cancel(self) -> None:
         """Stop everything; nothing that arrives later counts."""
+        self._checkpoints.end()
         self._ended = True
         if self.launched is not None:
-            self.jobs.cancel(self.launched)
+            self._jobs.cancel(self.launched)
         else:
-            self.owner.job_over()
+            self._owner.job_over()
 
-    def check_silence(self) -> None:
-        """Cancel the launch if a subtask has been silent for too long (hung, paused, unreachable)."""
-        if self._ended or self._splits.done or self.launched is None:
+    def tick(self) -> None:
+        """Let checkpoints start and expire; cancel the launch if a subtask is silent (hung, paused, unreachable)."""
+        if self._ended or self.splits.done or self.launched is None:
             return
-        now = self.clock.now()
+        now = self._clock.now()
+        self._note(TimePassed(now=now))
         for subtask, attempt in self._attempts.items():
-            if not attempt.closed and now - attempt.seen > self.plan.silence_s:
+            if not attempt.left and now - attempt.seen > self.plan.silence_s:
                 _log.warning("subtask silent, cancelling its job", round=self.plan.round_name, subtask=subtask)
                 self.irregular = True
-                self.jobs.cancel(self.launched)
+                self._jobs.cancel(self.launched)
                 return
 
     @property
     def splits(self) -> Splits:
         """The machine, for offsets and what may be committed."""
-        return self._splits
+        return self.books.splits
 
     @property
     def running(self) -> bool:
         """True while a launch is under way."""
         return self.launched is not None
 
+    @property
+    def checkpoints(self) -> RoundCheckpoints:
+        """Its checkpoints."""
+        return self._checkpoints
+
     def progress(self) -> tuple[int, int, int]:
         """Return rows read, bytes read and splits done so far."""
-        rows = sum(result.rows for result in self.results.values())
-        live = [a.progress for a in self._attempts.values() if a.progress and a.progress.split_id not in self.results]
-        return rows + sum(p.rows for p in live), sum(p.size_bytes for p in live), len(self.results)
+        results = self.books.results
+        rows = sum(result.rows for result in results.values())
+        live = [a.progress for a in self._attempts.values() if a.progress and a.progress.split_id not in results]
+        return rows + sum(p.rows for p in live), sum(p.size_bytes for p in live), len(results)
 
     # --- what the server says -------------------------------------------------------------------------------
 
@@ -209,34 +191,27 @@ class RoundJob:
         self._next_attempt += 1
         if register.subtask in self._attempts:
             self.irregular = True
-        key = ChannelKey(self.plan.round_name, self.launched.job_attempt, register.subtask, number)
-        attempt = _Attempt(number, Channel(key, "down"), connection, self.clock.now())
-        replaced = self._attempts.get(register.subtask)
-        if replaced is not None and replaced.connection is not None:
-            replaced.connection.close()
-        self._attempts[register.subtask] = attempt
-        # The subtask has no channel before it is deployed: its first answer carries its number in the envelope.
-        connection.send(
-            Channel(ChannelKey(key.round_name, key.job_attempt, key.subtask, number), "down").send(
-                self.plan.deploy(number)
-            )
-        )
-        self._step(AttemptRegistered(now=self.clock.now(), subtask=register.subtask, attempt=number))
-        return key
+        self._registering = (self.launched, connection)
+        if self._checkpoints.ended:
+            self.admit(Admit(register.subtask, number, latest=0, closed_for=None))
+        else:
+            self._note(SubtaskRegistered(now=self._clock.now(), subtask=register.subtask, attempt=number))
+        return self._attempts[register.subtask].key
 
     def hear(self, key: ChannelKey, connection: Connection, envelope: Envelope) -> None:
         """See `Attendant`."""
         attempt = self._attempts.get(key.subtask)
         if attempt is None or attempt.number != key.task_attempt or self._ended:
             self._hear_stale(envelope)
-            connection.send(Channel(key, "down").send(Cancel(reason="replaced by a newer attempt")))
+            Attempt(key, connection, self._clock.now()).say(Cancel(reason="replaced by a newer attempt"))
             return
-        attempt.seen = self.clock.now()
-        event = attempt.channel.receive(envelope)
+        attempt.seen = self._clock.now()
+        event = attempt.hear(envelope)
         if event is not None:
-            self._handle(key.subtask, attempt, event)
+            self._handle(attempt, envelope, event)
         if envelope.sequence or isinstance(envelope.event, Heartbeat):
-            self._send(attempt, Heartbeat(acked=attempt.channel.received))
+            attempt.acknowledge()
+            self._count(attempt)
 
     def leave(self, key: ChannelKey, connection: Connection) -> None:
         """See `Attendant`."""
@@ -244,121 +219,216 @@ class RoundJob:
         if attempt is not None and attempt.connection is connection:
             attempt.connection = None
 
+    # --- what the checkpoints say (see `CheckpointOwner`) ---------------------------------------------------
+
+    def admit(self, admit: Admit) -> None:
+        """Deploy the attempt that has just registered, with the finishes that it is to send again."""
+        if self._registering is None:
+            return
+        spec, connection = self._registering
+        self._registering = None
+        replaced = self._attempts.get(admit.subtask)
+        if replaced is not None:
+            replaced.drop()
+        key = ChannelKey(self.plan.round_name, spec.job_attempt, admit.subtask, admit.attempt)
+        gateway = Gateway(latest=admit.latest, closed_for=admit.closed_for)
+        attempt = Attempt(key, connection, self._clock.now(), gateway)
+        self._attempts[admit.subtask] = attempt
+        words = self.books.words()
+        deploy = self.plan.deploy(admit.attempt)
+        attempt.say(msgspec.structs.replace(deploy, gateway_closed=admit.closed_for, restored=words))
+        restored = frozenset(word.event.result.split_id for word in words)
+        now = self._clock.now()
+        self._step(AttemptRegistered(now=now, subtask=admit.subtask, attempt=admit.attempt, restored=restored))
+
+    def give_back(self, part: SubtaskSnapshot | None) -> None:
+        """Take over how far a lost attempt was; its splits come back with the books' own event."""
+        if part is not None:
+            self.books.take_over(part)
+
+    def take_snapshot(self) -> RoundSnapshot:
+        """Return the coordinator's part of a checkpoint."""
+        return self._owner.snapshot(self.books)
+
+    def lease_copy(self) -> LeaseCopy | None:
+        """Return the lease, for the checkpoint."""
+        return self._owner.lease_copy()
+
+    def fail_attempt(self, subtask: int, attempt: int, reason: str) -> None:
+        """Fail an attempt over that lives but cannot be told anything."""
+        found = self._attempts.get(subtask)
+        if found is not None and found.number == attempt:
+            _log.warning("subtask failed over", round=self.plan.round_name, subtask=subtask, reason=reason)
+            found.say(Cancel(reason=reason))
+            self._lose(found)
+
+    def fail_round(self, reason: str) -> None:
+        """Too many checkpoints failed."""
+        self._owner.job_failed(reason, permanent=False)
+
+    def checkpoint_done(self, done: CheckpointDone) -> None:
+        """Hand it on."""
+        self._owner.checkpoint_done(done)
+
+    def checkpoint_aborted(self, number: int, reason: str) -> None:
+        """Hand it on."""
+        self._owner.checkpoint_aborted(number, reason)
+
     # --- inside ---------------------------------------------------------------------------------------------
 
     def _readmit(self, register: Register, connection: Connection) -> ChannelKey | None:
         attempt = self._attempts.get(register.subtask)
         if attempt is None or attempt.number != register.attempt or self.launched is None:
             return None
-        attempt.connection = connection
-        attempt.seen = self.clock.now()
-        self._send(attempt, Heartbeat(acked=attempt.channel.received))
-        for envelope in attempt.channel.unacked():
-            connection.send(envelope)
-        return ChannelKey(self.plan.round_name, self.launched.job_attempt, register.subtask, attempt.number)
+        attempt.reconnect(connection, self._clock.now())
+        self._note(SubtaskReconnected(now=self._clock.now(), subtask=register.subtask, attempt=attempt.number))
+        return attempt.key
 
-    def _handle(self, subtask: int, attempt: _Attempt, event: AnyEvent) -> None:
-        now = self.clock.now()
+    def _handle(self, attempt: Attempt, envelope: Envelope, event: AnyEvent) -> None:
+        now, who = self._clock.now(), {"subtask": attempt.key.subtask, "attempt": attempt.number}
         match event:
             case RequestSplit():
-                self._step(SplitRequested(now=now, subtask=subtask, attempt=attempt.number))
+                self._step(SplitRequested(now=now, **who))
             case SplitFinished():
-                self._finished(subtask, attempt, event.result)
+                self._finished(attempt, event, envelope.sequence)
             case Progress():
                 attempt.progress = event
             case Failed():
-                self._failed(subtask, attempt, event)
+                self._failed(attempt, event)
             case Left():
-                attempt.closed = True
+                attempt.left = True
+                self._note(SubtaskLeft(now=now, **who))
+            case AckClose():
+                self._note(CloseAcked(now=now, checkpoint=event.checkpoint, sent=event.sent, **who))
+            case Open():
+                self._note(GatewayOpened(now=now, checkpoint=event.checkpoint, **who))
+            case AckCheckpoint():
+                number, part, snapshot = event.checkpoint, event.part, event.snapshot
+                self._note(PartStored(now=now, checkpoint=number, part=part, snapshot=snapshot, **who))
+            case DeclineCheckpoint():
+                self._note(Declined(now=now, checkpoint=event.checkpoint, reason=event.reason, **who))
             case _:
                 pass
 
-    def _finished(self, subtask: int, attempt: _Attempt, result: WriteResult) -> None:
+    def _count(self, attempt: Attempt) -> None:
+        """Tell the checkpoints how many data events have gone through, both ways."""
+        now, subtask, number = self._clock.now(), attempt.key.subtask, attempt.number
+        if self._attempts.get(subtask) is attempt:
+            self._note(DataReceived(now=now, subtask=subtask, attempt=number, number=attempt.channel.received))
+        if self._attempts.get(subtask) is attempt:
+            self._note(DataAcked(now=now, subtask=subtask, attempt=number, number=attempt.channel.acked))
+
+    def _note(self, event: CheckpointsEvent) -> None:
+        if not self._checkpoints.ended:
+            self._checkpoints.step(event)
+
+    def _finished(self, attempt: Attempt, event: SplitFinished, sequence: int) -> None:
+        result, key = event.result, attempt.key
+        own = Origin(key.job_attempt, key.subtask, key.task_attempt, sequence)
+        if not self.books.first(event.origin or own):
+            return
         done = SplitDone(
-            now=self.clock.now(),
-            subtask=subtask,
+            now=self._clock.now(),
+            subtask=key.subtask,
             attempt=attempt.number,
             split_id=result.split_id,
             end_offset=result.end_offset,
         )
         self._step(done, result)
 
-    def _failed(self, subtask: int, attempt: _Attempt, event: Failed) -> None:
+    def _failed(self, attempt: Attempt, event: Failed) -> None:
         self.irregular = True
         if event.code == SnapshotGoneError.code:
-            self.owner.job_lost_snapshot()
+            self._owner.job_lost_snapshot()
         elif event.code == TableGoneError.code:
-            self.owner.job_lost_table()
+            self._owner.job_lost_table()
         elif event.permanent:
-            self.owner.job_failed(event.message, permanent=True)
+            self._owner.job_failed(event.message, permanent=True)
         else:
-            _log.warning("subtask failed", round=self.plan.round_name, subtask=subtask, reason=event.message)
-            self._attempts.pop(subtask, None)
-            self._step(AttemptLost(now=self.clock.now(), subtask=subtask, attempt=attempt.number))
+            _log.warning(
+                "subtask failed", round=self.plan.round_name, subtask=attempt.key.subtask, reason=event.message
+            )
+            self._lose(attempt)
+
+    def _lose(self, attempt: Attempt) -> None:
+        """First what it had done is taken over and everybody else's gateways open, then its splits come back."""
+        self.irregular = True
+        subtask, number, now = attempt.key.subtask, attempt.number, self._clock.now()
+        self._attempts.pop(subtask, None)
+        self._note(SubtaskLost(now=now, subtask=subtask, attempt=number))
+        self._step(AttemptLost(now=now, subtask=subtask, attempt=number))
 
     def _hear_stale(self, envelope: Envelope) -> None:
         self.irregular = True
         if isinstance(envelope.event, SplitFinished):
-            self.owner.files_rejected(envelope.event.result.files)
+            self._reject_files(envelope.event.result.files)
+
+    def _reject_files(self, files: Collection[LakeFile]) -> None:
+        doomed = self.books.not_ours(files)
+        if doomed and not self._ended:
+            self._owner.files_rejected(doomed)
 
     def _over(self, spec: JobSpec, reason: str | None) -> None:
         if self.launched is not spec:
             return
         self.launched = None
         if self._ended or self._all_done():
-            self.owner.job_over()
+            self._owner.job_over()
             return
         self.irregular = True
-        self._step(JobEnded(now=self.clock.now()))
+        self._note(LaunchEnded(now=self._clock.now()))
+        self._step(JobEnded(now=self._clock.now()))
         if self._all_done():
-            self.owner.job_over()
+            self._owner.job_over()
         elif self._launches >= self.plan.limit:
             sentence = reason or "its subtasks ended with splits unfinished"
-            self.owner.job_failed(f"job launched {self._launches} times, the last time: {sentence}", permanent=False)
+            self._owner.job_failed(f"job launched {self._launches} times, the last time: {sentence}", permanent=False)
         else:
             _log.warning("launching the job again", round=self.plan.round_name, reason=reason)
             self.launch(self._post)
 
     def _all_done(self) -> bool:
-        return self._splits.done
+        return self.splits.done
 
     def _step(self, event: SplitsEvent, result: WriteResult | None = None) -> None:
-        for command in self._splits.step(event):
+        for command in self.splits.step(event):
             self._do(command, event, result)
 
     def _do(self, command: SplitsCommand, event: SplitsEvent, result: WriteResult | None) -> None:
         match command:
             case Assign():
-                self._tell(command.subtask, command.attempt, AssignSplits(splits=[wire_split(command.split)]))
+                self._tell(command.subtask, command.attempt, AssignSplits(splits=[self.books.wire(command.split)]))
             case NoMore():
                 self._tell(command.subtask, command.attempt, NoMoreSplits())
             case TellCut():
                 self._tell(command.subtask, command.attempt, FinishEarly())
             case Accept() if result is not None:
-                self.results[command.split_id] = result
+                self.books.accept(result)
             case Reject():
                 self._reject(command, result)
             case SplitsReturned():
                 kind = FailoverKind.JOB if isinstance(event, JobEnded) else FailoverKind.READER
                 number = self._launches if kind is FailoverKind.JOB else getattr(event, "attempt", 0)
-                self.owner.splits_returned(kind, number, command.splits)
+                self._owner.splits_returned(kind, number, command.splits)
             case AllDone():
-                self.owner.job_drained(cut=command.cut)
+                self._checkpoints.end()
+                self._owner.job_drained(cut=command.cut)
             case _:
                 pass
 
     def _reject(self, command: Reject, result: WriteResult | None) -> None:
         self.irregular = True
         if result is not None:
-            self.owner.files_rejected(result.files)
+            self._reject_files(result.files)
         self._tell(command.subtask, command.attempt, Cancel(reason=command.reason))
 
     def _tell(self, subtask: int, number: int, event: AnyEvent) -> None:
         attempt = self._attempts.get(subtask)
         if attempt is not None and attempt.number == number:
-            self._send(attempt, event)
+            attempt.say(event)
 
-    def _send(self, attempt: _Attempt, event: AnyEvent) -> None:
-        envelope = attempt.channel.send(event)
-        if attempt.connection is not None:
-            attempt.connection.send(envelope)
+
+def _not_launched(work: Callable[[], None]) -> None:
+    del work
+    message = "a job that was never launched has nothing to run"
+    raise UsageError(message)

@@ -10,10 +10,13 @@ from lakeward.model.leases import Failover, FailoverKind
 if TYPE_CHECKING:
     from collections.abc import Collection
 
+    from lakeward.coordinator.books import RoundBooks
+    from lakeward.coordinator.checkpointing import CheckpointDone
     from lakeward.coordinator.desk import RoundDesk
     from lakeward.coordinator.run import RoundRun
     from lakeward.coordinator.service import Service
     from lakeward.machines.rounds import RoundsEvent
+    from lakeward.model.checkpoints import LeaseCopy, RoundSnapshot
     from lakeward.model.results import LakeFile
     from lakeward.model.splits import Split
 
@@ -39,6 +42,7 @@ class RunOwner:
 
     def job_lost_snapshot(self) -> None:
         """See `JobOwner`."""
+        self._desk.restorer.distrust(self._table_id)
         self._post(SnapshotsGone(now=self._service.now(), table_id=self._table_id))
 
     def job_lost_table(self) -> None:
@@ -59,6 +63,23 @@ class RunOwner:
     def job_over(self) -> None:
         """See `JobOwner`."""
         self._desk.ended(self._run)
+
+    def snapshot(self, books: RoundBooks) -> RoundSnapshot:
+        """See `JobOwner`."""
+        return self._run.snapshot(books)
+
+    def lease_copy(self) -> LeaseCopy | None:
+        """See `JobOwner`."""
+        return self._service.lease_copy()
+
+    def checkpoint_done(self, done: CheckpointDone) -> None:
+        """See `JobOwner`."""
+        if self._desk.current(self._run):
+            self._desk.checkpoint_done(self._run, done)
+
+    def checkpoint_aborted(self, number: int, reason: str) -> None:
+        """See `JobOwner`."""
+        self._run.checkpoint_aborted(number, reason)
 
     def _post(self, event: RoundsEvent) -> None:
         if self._desk.current(self._run):

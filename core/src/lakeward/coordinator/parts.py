@@ -6,6 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from lakeward.machines.checkpoint_schedule import CheckpointPolicy
 from lakeward.machines.rounds import RoundsPolicy
 from lakeward.model.tables import TablePath
 
@@ -16,7 +17,7 @@ if TYPE_CHECKING:
     from lakeward.model.identity import Incarnation
     from lakeward.model.settings import TableSettings
     from lakeward.model.status import RoundReport, ServiceReport
-    from lakeward.ports import Clock, Jobs, Lake, Source
+    from lakeward.ports import CheckpointStore, Clock, Jobs, Lake, Source
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,6 +35,9 @@ class Parts:
     lease_duration_s: float
     state: StateKeeper
     journals: JournalStore
+    checkpoints: CheckpointStore
+    checkpoint_root: str
+    """Where subtasks find that store."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,6 +65,9 @@ class ServiceOptions:
     job_attempts: int
     progress_s: float
     expire_every: int
+    checkpoints: CheckpointPolicy
+    retained: int
+    """Completed checkpoints of a table that are kept."""
 
     def included(self, path: TablePath) -> bool:
         """Say whether a table is ours to tier."""

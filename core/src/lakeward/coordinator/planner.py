@@ -4,13 +4,16 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from lakeward.coordinator.job import JobPlan
+from lakeward.coordinator.calls import call
+from lakeward.coordinator.checkpointing import CheckpointPlan
+from lakeward.coordinator.job_plan import JobPlan
+from lakeward.model.checkpoints import CheckpointRef
 from lakeward.model.events import Deploy
 from lakeward.model.jobs import JobSpec
 from lakeward.model.wire import pack_table
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
 
     from lakeward.coordinator.opening import Opening
     from lakeward.coordinator.run import RoundRun
@@ -37,6 +40,7 @@ class JobPlanner:
         parts, options = self._parts, self._options
         table = pack_table(opening.table)
         source_task = parts.source.reader_task(opening.table)
+        ref = CheckpointRef(parts.incarnation.service, str(parts.incarnation), run.offer.table_id, run.offer.epoch, 0)
         lake_task = parts.lake.writer_task(opening.table, opening.head, run.round_id)
 
         def deploy(attempt: int) -> Deploy:
@@ -49,6 +53,8 @@ class JobPlanner:
                 lake_task=lake_task,
                 fence_s=options.rounds.fence_s,
                 progress_s=options.progress_s,
+                checkpoint_root=parts.checkpoint_root,
+                checkpoint_ref=ref,
             )
 
         return JobPlan(
@@ -59,7 +65,28 @@ class JobPlanner:
             slots=self._free_slots(run, runs),
             limit=options.job_attempts,
             silence_s=options.subtask_timeout_s,
+            checkpoints=CheckpointPlan(
+                policy=options.checkpoints,
+                store=parts.checkpoints,
+                root=parts.checkpoint_root,
+                ref=ref,
+                latest=self._service.desk.latest(run),
+                retained=options.retained,
+                work=self._work,
+            ),
+            restored=run.restored.contents if run.restored is not None else None,
         )
+
+    def _work(self, what: str, work: Callable[[], object], then: Callable[[object], None]) -> None:
+        async def run() -> None:
+            answer: object
+            try:
+                answer = await call(work, what=what)
+            except Exception as error:  # noqa: BLE001 - handed over whole: the receiver says what it means
+                answer = error
+            then(answer)
+
+        self._service.spawn(run)
 
     def _spec(self, run: RoundRun, launch: int, subtasks: int) -> JobSpec:
         path = run.offer.path

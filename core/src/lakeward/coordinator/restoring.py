@@ -13,16 +13,16 @@ from typing import TYPE_CHECKING
 import structlog
 
 from lakeward.coordinator.contents import Contents
-from lakeward.errors import CorruptFileError
+from lakeward.errors import CorruptFileError, SourceError, TableGoneError
 from lakeward.model.checkpoints import CheckpointState
 
 if TYPE_CHECKING:
     from lakeward.coordinator.opening import Opening
-    from lakeward.model.checkpoints import Checkpoint, CheckpointInfo, CheckpointRef, RoundSnapshot
+    from lakeward.model.checkpoints import Checkpoint, CheckpointInfo, CheckpointRef, LeaseCopy, RoundSnapshot
     from lakeward.model.identity import Incarnation
     from lakeward.model.results import LakeHead, OffsetCommit
-    from lakeward.model.tables import TableSpec
-    from lakeward.ports import CheckpointStore, Lake
+    from lakeward.model.tables import TablePath, TableSpec
+    from lakeward.ports import CheckpointStore, Lake, Source
 
 _log = structlog.get_logger("lakeward.restoring")
 
@@ -42,7 +42,7 @@ class Restored:
 
 
 class Restorer:
-    """Finds the checkpoint of a table that may be gone on from, and drops the others."""
+    """Finds the checkpoint of a table that may be gone on from, and drops the others. Thread-safe."""
 
     def __init__(self, store: CheckpointStore, lake: Lake, incarnation: Incarnation) -> None:
         """Keep the parts.
@@ -55,6 +55,35 @@ class Restorer:
         self._store = store
         self._lake = lake
         self._incarnation = incarnation
+        self._tables: set[int] = set()
+        """Tables that may have checkpoints: others cost no call."""
+        self._distrusted: set[int] = set()
+
+    def start(self, source: Source) -> None:
+        """Look which tables have checkpoints; sweep what never completed, and what belongs to tables that are gone.
+
+        Raises:
+            StorageError: the store cannot be read.
+        """
+        self._store.sweep(self._incarnation, ())
+        found = self._store.list(self._incarnation.service)
+        self._tables |= {info.ref.table_id for info in found}
+        for info in found:
+            if info.path is not None and _is_gone(source, info.path, info.ref.table_id):
+                self._drop(info.ref, f"its table {info.path} was dropped")
+
+    def note(self, table_id: int) -> None:
+        """A checkpoint of this table has completed."""
+        self._tables.add(table_id)
+
+    def distrust(self, table_id: int) -> None:
+        """Start the table's next round afresh: its checkpoint cannot be gone on from, whatever it says."""
+        if table_id in self._tables:
+            self._distrusted.add(table_id)
+
+    def has(self, table_id: int) -> bool:
+        """Say whether a table may have checkpoints."""
+        return table_id in self._tables
 
     def find(self, table: TableSpec, head: LakeHead | None) -> Restored | None:
         """Return the newest checkpoint of a table that is valid; those that are not are deleted.
@@ -66,27 +95,66 @@ class Restorer:
         Raises:
             StorageError: the store cannot be read, or a checkpoint that is not valid cannot be deleted.
         """
-        for info in reversed(self._of(table)):
+        if table.table_id in self._distrusted:
+            self.drop_all(table.table_id, "what it needs cannot be had any more")
+            self._distrusted.discard(table.table_id)
+        for info in reversed(self._of(table.table_id)):
             if info.state is CheckpointState.UNFINISHED:
-                continue  # swept by `sweep`, which knows what may be under way
+                continue  # swept by `start`, which knows what may be under way
             found = self._look(info, table, head)
             if isinstance(found, Restored):
                 return found
             self._drop(info.ref, found)
         return None
 
-    def drop_all(self, table: TableSpec, reason: str) -> None:
+    def drop_all(self, table_id: int, reason: str) -> None:
         """Delete every checkpoint of a table.
 
         Args:
-            table: the table.
+            table_id: the table.
             reason: one sentence for the log.
-        """
-        for info in self._of(table):
-            self._drop(info.ref, reason)
 
-    def _of(self, table: TableSpec) -> list[CheckpointInfo]:
-        return [info for info in self._store.list(self._incarnation.service) if info.ref.table_id == table.table_id]
+        Raises:
+            StorageError: the store refused.
+        """
+        for info in self._of(table_id):
+            _log.info("checkpoint no longer needed", checkpoint=str(info.ref), reason=reason)
+            self._store.delete(info.ref)
+        self._tables.discard(table_id)
+
+    def named(self, table_id: int) -> frozenset[str]:
+        """Return the paths of all files that completed checkpoints of a table name.
+
+        Raises:
+            StorageError: the store cannot be read: nothing may be deleted.
+        """
+        names: set[str] = set()
+        for info in self._of(table_id):
+            if info.state is CheckpointState.COMPLETE:
+                try:
+                    checkpoint = self._store.load(info.ref)
+                except CorruptFileError as error:
+                    # Nobody can go on from it; the next round of its table drops it.
+                    _log.warning("checkpoint is damaged", checkpoint=str(info.ref), reason=str(error))
+                else:
+                    names |= Contents.of(checkpoint.coordinator, checkpoint.subtasks).paths()
+        return frozenset(names)
+
+    def lease(self) -> LeaseCopy | None:
+        """Return the lease as the newest checkpoint of this service has it, None if there is none."""
+        found = [info for info in self._store.list(self._incarnation.service) if info.state is CheckpointState.COMPLETE]
+        if not found:
+            return None
+        try:
+            return self._store.load(max(found, key=lambda info: info.completed_ms or 0).ref).lease
+        except CorruptFileError as error:
+            _log.warning("the lease in the newest checkpoint cannot be read", reason=str(error))
+            return None
+
+    def _of(self, table_id: int) -> list[CheckpointInfo]:
+        if table_id not in self._tables:
+            return []
+        return [info for info in self._store.list(self._incarnation.service) if info.ref.table_id == table_id]
 
     def _drop(self, ref: CheckpointRef, reason: str) -> None:
         _log.warning("checkpoint dropped", checkpoint=str(ref), reason=reason)
@@ -134,3 +202,12 @@ def _why_no_step(was: RoundSnapshot, contents: Contents, newest: OffsetCommit | 
     ours = contents.offsets()
     beyond = [bucket for bucket, offset in newest.offsets.items() if offset > ours.get(bucket, 0)]
     return f"step {newest.step} of its round holds more than it does, in {len(beyond)} buckets" if beyond else ""
+
+
+def _is_gone(source: Source, path: TablePath, table_id: int) -> bool:
+    try:
+        return source.table(path).table_id != table_id
+    except TableGoneError:
+        return True
+    except SourceError:
+        return False  # asked again at the next start

@@ -2,17 +2,23 @@
 
 from __future__ import annotations
 
+import asyncio
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
+from lakeward.errors import UsageError
+from lakeward.model.checkpoints import RoundSnapshot
 from lakeward.model.status import RoundReport
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from lakeward.checkpoint.journal import RoundJournal
+    from lakeward.coordinator.books import RoundBooks
+    from lakeward.coordinator.checkpointing import CheckpointDone
     from lakeward.coordinator.job import RoundJob
     from lakeward.coordinator.opening import Opening
+    from lakeward.coordinator.restoring import Restored
     from lakeward.model.identity import RoundId
     from lakeward.model.results import LakeFile
     from lakeward.model.tables import TableBucket
@@ -38,6 +44,21 @@ class RoundRun:
     committed: Mapping[TableBucket, int] | None = None
     lag_s: float | None = None
     timings_s: dict[str, float] = field(default_factory=dict)
+    restored: Restored | None = None
+    """The checkpoint that it went on from, None for a fresh round."""
+    step: int = 1
+    """Number of its next commit; more than one with `commit_every`."""
+    base_commit: int | None = None
+    """The newest offset-carrying commit that it is based on."""
+    in_lake: frozenset[str] = frozenset()
+    """Paths of its files that an earlier step has committed."""
+    stepped_at: float | None = None
+    """When its newest step was begun, in seconds on the service's clock."""
+    newest: CheckpointDone | None = None
+    committing: asyncio.Lock = field(default_factory=asyncio.Lock)
+    """Its commits come one after the other."""
+    aborted: int = 0
+    abort_reason: str = ""
 
     @property
     def over(self) -> bool:
@@ -48,14 +69,57 @@ class RoundRun:
         """Return the files of finished splits that may be committed."""
         if self.job is None:
             return ()
-        whole = self.job.splits.committable()
-        return tuple(file for split, result in self.job.results.items() if split in whole for file in result.files)
+        whole, results = self.job.splits.committable(), self.job.books.results
+        files = (file for split, result in results.items() if split in whole for file in result.files)
+        return tuple(file for file in files if file.path not in self.in_lake)
 
     def offsets(self) -> Mapping[TableBucket, int]:
         """Return the offsets of all buckets after the round, as far as it is whole."""
         if self.job is not None:
             return self.job.splits.offsets()
         return self.opening.enumeration.offsets if self.opening is not None else {}
+
+    def open_at(self, opening: Opening) -> None:
+        """Write down what it starts from; a restored one starts from what its checkpoint says."""
+        self.opening = opening
+        self.base_commit = opening.base_commit
+        if self.restored is not None:
+            self.step, self.in_lake = self.restored.step, self.restored.committed
+
+    def snapshot(self, books: RoundBooks) -> RoundSnapshot:
+        """Return the coordinator's part of a checkpoint.
+
+        Args:
+            books: what the round has.
+
+        Raises:
+            UsageError: it is not open yet.
+        """
+        opening = self.opening
+        if opening is None:
+            message = f"round {self.round_id}: nothing to take a checkpoint of before it is opened"
+            raise UsageError(message)
+        return RoundSnapshot(
+            round_id=self.round_id,
+            path=self.offer.path,
+            table_id=self.offer.table_id,
+            epoch=self.offer.epoch,
+            schema_id=opening.table.schema_id,
+            base_snapshot=opening.head.snapshot_id,
+            base_commit=self.base_commit,
+            step=self.step,
+            splits=opening.enumeration.splits,
+            before=opening.enumeration.offsets,
+            behind=opening.enumeration.behind,
+            finished=tuple(books.results.values()),
+            committed=self.in_lake,
+            progress=books.half_done(),
+        )
+
+    def checkpoint_aborted(self, number: int, reason: str) -> None:
+        """Remember for people that a checkpoint never happened."""
+        self.aborted += 1
+        self.abort_reason = f"checkpoint {number}: {reason}"
 
     def lag_rows(self) -> int | None:
         """Return how many known records are not in the lake."""
@@ -90,7 +154,7 @@ class RoundRun:
 
     def _timings(self) -> dict[str, float]:
         total = dict(self.timings_s)
-        for result in self.job.results.values() if self.job is not None else ():
+        for result in self.job.books.results.values() if self.job is not None else ():
             for phase, seconds in result.timings_s.items():
                 total[phase] = total.get(phase, 0.0) + seconds
         return {phase: round(seconds, 4) for phase, seconds in total.items()}

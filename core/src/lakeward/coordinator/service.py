@@ -52,9 +52,10 @@ from lakeward.machines.rounds import (
     Targets,
     Tick,
 )
+from lakeward.model.checkpoints import LeaseCopy
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Coroutine
+    from collections.abc import Callable, Collection, Coroutine
 
     from lakeward.coordinator.parts import Parts, ServiceOptions
     from lakeward.model.leases import Failover
@@ -114,6 +115,7 @@ class Service:
         self._broken: BaseException | None = None
         self._coordinator_epoch: int | None = None
         self._paused: frozenset[str] = frozenset()
+        self._lease_state: bytes | None = None
 
     # --- life -----------------------------------------------------------------------------------------------
 
@@ -201,6 +203,18 @@ class Service:
             self._superseded = by
             self._wake.set()
 
+    def release(self, table_id: int, buckets: Collection[TableBucket]) -> None:
+        """Give up the snapshots of buckets whose end is durable, while their round goes on."""
+        held = frozenset(bucket for bucket in self.keeper.books.held if bucket in set(buckets))
+        if held:
+            _log.info("released what a checkpoint holds", table_id=table_id, buckets=len(held))
+            self.keeper.step(Unprotect(now=self.now(), buckets=held))
+
+    def lease_copy(self) -> LeaseCopy | None:
+        """Return the lease as it was last persisted: a checkpoint asks no backend."""
+        state = self._lease_state
+        return None if state is None else LeaseCopy(self.parts.backend.name, self.keeper.books.lease_id, state)
+
     # --- the lease's owner ----------------------------------------------------------------------------------
 
     def lease_protected(self, table_id: int) -> None:
@@ -211,6 +225,7 @@ class Service:
     def lease_refused(self, table_id: int, gone: frozenset[KvSnapshot], reason: str) -> None:
         """See `LeaseOwner`."""
         if gone:
+            self.desk.restorer.distrust(table_id)
             self.post(SnapshotsGone(now=self.now(), table_id=table_id))
         else:
             self.post(RoundFailed(now=self.now(), table_id=table_id, reason=reason, permanent=False))
@@ -218,6 +233,7 @@ class Service:
     def lease_lost(self, table_id: int, buckets: frozenset[TableBucket], reason: str) -> None:
         """See `LeaseOwner`."""
         _log.warning("protection lost", table_id=table_id, buckets=len(buckets), reason=reason)
+        self.desk.restorer.distrust(table_id)
         self.post(SnapshotsGone(now=self.now(), table_id=table_id))
 
     def lease_stopped(self) -> None:
@@ -234,13 +250,22 @@ class Service:
             await self._set_targets()
         if offers:
             self.post(Resumed(now=self.now(), offers=offers))
-        await restore_lease(self.keeper, state, self.parts.backend.name, self.now())
+        copy = None if state is not None else await self._lease_of_checkpoint()
+        await restore_lease(self.keeper, state, self.parts.backend.name, self.now(), copy)
         await self._persist()
         await self.desk.sweep_again()
         kept = {offer.table_id for offer in offers}
         stray = frozenset(bucket for bucket in self.keeper.books.held if bucket.table_id not in kept)
         if stray:
             self.keeper.step(Unprotect(now=self.now(), buckets=stray))
+
+    async def _lease_of_checkpoint(self) -> LeaseCopy | None:
+        """Return a checkpoint's copy of the lease: it counts where the state file is missing."""
+        try:
+            return await call(self.desk.restorer.lease, what="look for the lease in a checkpoint")
+        except LakewardError as error:
+            _log.warning("no lease could be read from a checkpoint", reason=str(error))
+            return None
 
     async def _set_targets(self) -> None:
         look = partial(self.targets.look, self.parts.source, self.parts.lake, self.options.included)
@@ -274,7 +299,7 @@ class Service:
         self._read_control()
         self.post(Tick(now=self.now()))
         self.keeper.tick()
-        self.desk.check_silence()
+        self.desk.tick()
 
     async def _after_pause(self) -> None:
         """After a pause longer than the fence time a successor may be at work: its state file would say so."""
@@ -349,7 +374,9 @@ class Service:
             message = "the state file belongs to a later start of this service"
             raise FencedError(message, self._superseded)
         try:
-            await self.parts.state.save(self.rounds.in_hand, self.keeper.state(), self.now())
+            lease = self.keeper.state()
+            await self.parts.state.save(self.rounds.in_hand, lease, self.now())
+            self._lease_state = lease
         except FencedError as error:
             self.superseded(error.by)
             raise

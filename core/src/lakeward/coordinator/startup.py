@@ -17,12 +17,15 @@ if TYPE_CHECKING:
     from lakeward.checkpoint.service_state import ServiceState
     from lakeward.coordinator.leasekeeper import LeaseKeeper
     from lakeward.coordinator.parts import Parts
+    from lakeward.model.checkpoints import LeaseCopy
 
 _log = structlog.get_logger("lakeward.startup")
 _BEAT_S = 30.0
 
 
-async def restore_lease(keeper: LeaseKeeper, state: ServiceState | None, backend: str, now: float) -> None:
+async def restore_lease(
+    keeper: LeaseKeeper, state: ServiceState | None, backend: str, now: float, copy: LeaseCopy | None = None
+) -> None:
     """Take the last start's snapshots over under a new generation, where its backend kept a state.
 
     Args:
@@ -30,14 +33,12 @@ async def restore_lease(keeper: LeaseKeeper, state: ServiceState | None, backend
         state: what the last start persisted, None where there was none.
         backend: the configured backend's name.
         now: seconds on the service's clock.
+        copy: what the newest checkpoint has of it; counts only where `state` is None.
     """
-    data = state.lease_state if state is not None else None
-    if state is not None and data is not None and state.lease_backend != backend:
-        _log.warning(
-            "the lease of the last start was another backend's and is left to run out",
-            was=state.lease_backend,
-            now=backend,
-        )
+    data = state.lease_state if state is not None else copy.state if copy is not None else None
+    was = state.lease_backend if state is not None else copy.backend if copy is not None else None
+    if data is not None and was != backend:
+        _log.warning("the lease of the last start was another backend's and is left to run out", was=was, now=backend)
         data = None
     answer = await keeper.failover(Failover(kind=FailoverKind.COORDINATOR, attempt=0, state=data))
     restored = answer.restored

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
+from lakeward.checkpoint.checkpoints import CheckpointFiles
 from lakeward.checkpoint.journal import JournalStore
 from lakeward.checkpoint.service_state import ServiceStateStore
 from lakeward.checkpoint.store import SmallFiles
@@ -21,6 +22,7 @@ from lakeward.embedded.source import EmbeddedSource
 from lakeward.embedded.store import EmbeddedStore
 from lakeward.hooks.backend import LeaseBackend
 from lakeward.hooks.markers import hookimpl
+from lakeward.machines.checkpoint_schedule import CheckpointPolicy
 from lakeward.machines.rounds import RoundsPolicy
 from lakeward.model.identity import Incarnation
 from lakeward.model.leases import Failover, FailoverAction, FailoverAnswer, Lease, Protection, RestoredLease
@@ -139,6 +141,8 @@ class World:
             lease_duration_s=600.0,
             state=StateKeeper(ServiceStateStore(files), incarnation, "plain", self.clock),
             journals=JournalStore(files, name),
+            checkpoints=CheckpointFiles(files, self.clock),
+            checkpoint_root=str(self.directory / "state"),
         )
         ours = {key: options.pop(key) for key in list(options) if hasattr(parts, key)}
         return Service(replace(parts, **ours), replace(self._options(), **options))
@@ -173,6 +177,8 @@ class World:
             job_attempts=2,
             progress_s=0.05,
             expire_every=2,
+            checkpoints=CheckpointPolicy(interval_s=30.0),
+            retained=2,
         )
 
 

@@ -1,0 +1,96 @@
+"""A round's books: which splits are finished, with which files, and how far the others are.
+
+The books win (design section 4, step 5): a finish that was accepted stays, whatever becomes of its attempt; a new
+attempt gets unfinished splits only, at the position that the newest part of a checkpoint gives them.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from lakeward.machines.gateway import Origins
+from lakeward.machines.splits import Splits
+from lakeward.model.checkpoints import SplitProgress
+from lakeward.model.events import wire_split
+from lakeward.model.splits import LogSplit
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from lakeward.coordinator.contents import Contents
+    from lakeward.machines.enumeration import Enumeration
+    from lakeward.model.checkpoints import BlockedEvent, Origin, SubtaskSnapshot
+    from lakeward.model.events import WireSplit
+    from lakeward.model.results import LakeFile, WriteResult
+    from lakeward.model.splits import Split
+
+
+class RoundBooks:
+    """What one round has. Used on the event loop only."""
+
+    def __init__(self, enumeration: Enumeration, restored: Contents | None = None) -> None:
+        """Start with nothing read, or where a checkpoint left off.
+
+        Args:
+            enumeration: the round's splits.
+            restored: what a checkpoint of the same splits holds, None for a fresh round.
+        """
+        self.results: dict[str, WriteResult] = {}
+        self._progress: dict[str, SplitProgress] = {}
+        self._words: dict[str, BlockedEvent] = {}
+        self._origins = Origins()
+        if restored is not None:
+            self.results |= restored.finished
+            self._progress |= restored.progress
+            self._words |= restored.blocked
+        ends = {split_id: result.end_offset for split_id, result in self.results.items()}
+        self.splits = Splits(enumeration, finished=ends, withheld=self._words)
+
+    def words(self) -> list[BlockedEvent]:
+        """Return the finishes that have to be sent again and that no attempt was given yet."""
+        return [self._words[split_id] for split_id in sorted(self.splits.withheld)]
+
+    def first(self, origin: Origin) -> bool:
+        """Say whether a finish of this origin is heard for the first time."""
+        return self._origins.first(origin)
+
+    def accept(self, result: WriteResult) -> None:
+        """Write a finish down."""
+        self.results[result.split_id] = result
+        self._progress.pop(result.split_id, None)
+
+    def take_over(self, part: SubtaskSnapshot) -> None:
+        """Write down how far a lost attempt was; what it had finished and could not say is all of its split."""
+        for one in part.progress:
+            self._note(one)
+        open_splits = {split.split_id: split for split in self.splits.unfinished}
+        for word in part.blocked:
+            result = word.event.result
+            if result.split_id in open_splits:
+                self._note(_all_of(open_splits[result.split_id], result))
+
+    def wire(self, split: Split) -> WireSplit:
+        """Return a split as an attempt is told it: with how far it is."""
+        return wire_split(split, self._progress.get(split.split_id))
+
+    def half_done(self) -> tuple[SplitProgress, ...]:
+        """Return the splits of which something is in files."""
+        return tuple(self._progress.values())
+
+    def not_ours(self, files: Iterable[LakeFile]) -> list[LakeFile]:
+        """Return those files that neither a finish nor a split half done needs: they may be deleted."""
+        kept = {file.path for result in self.results.values() for file in result.files}
+        kept |= {file.path for one in self._progress.values() for file in one.files}
+        return [file for file in files if file.path not in kept]
+
+    def _note(self, progress: SplitProgress) -> None:
+        split_id = progress.split.split_id
+        known = self._progress.get(split_id)
+        if split_id not in self.results and (known is None or known.position <= progress.position):
+            self._progress[split_id] = progress
+
+
+def _all_of(split: Split, result: WriteResult) -> SplitProgress:
+    """A finish as progress: whoever is given the split reads nothing more of it and says the same."""
+    position = result.end_offset if isinstance(split, LogSplit) else result.rows
+    return SplitProgress(split, position, result.files, result.rows, result.max_timestamp_ms, result.timings_s)

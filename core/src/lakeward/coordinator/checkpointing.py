@@ -1,0 +1,279 @@
+"""A round's checkpoints: carries out what `machines/checkpoints` commands. Used on the event loop only.
+
+The store is called on worker threads; its answer comes back as an event. Nothing here waits.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import TYPE_CHECKING, Protocol, cast
+
+import structlog
+
+from lakeward.coordinator.contents import Contents
+from lakeward.errors import LakewardError
+from lakeward.machines.checkpoint_protocol import (
+    Abort,
+    Admit,
+    CheckpointStored,
+    CloseDownGateways,
+    Complete,
+    DiscardCheckpoint,
+    DiscardPart,
+    FailAttempt,
+    FailRound,
+    GiveBack,
+    OpenDownGateway,
+    RejectWord,
+    RoundEnded,
+    SnapshotFailed,
+    SnapshotTaken,
+    StoreCheckpoint,
+    StoreFailed,
+    TakeSnapshot,
+    TellAborted,
+    TellClose,
+    TellComplete,
+    TellTrigger,
+)
+from lakeward.machines.checkpoints import CheckpointPhase, Checkpoints
+from lakeward.model.events import CheckpointAborted, CheckpointComplete, Close, TriggerCheckpoint
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+    from lakeward.coordinator.attempt import Attempt
+    from lakeward.machines.checkpoint_protocol import CheckpointsCommand, CheckpointsEvent
+    from lakeward.machines.checkpoint_schedule import CheckpointPolicy
+    from lakeward.model.checkpoints import CheckpointRef, LeaseCopy, PartFile, RoundSnapshot, SubtaskSnapshot
+    from lakeward.ports import CheckpointStore, Clock
+
+_log = structlog.get_logger("lakeward.checkpoints")
+
+
+@dataclass(frozen=True, slots=True)
+class CheckpointPlan:
+    """How a round's checkpoints are taken. `ref` names them (its number is left open); `root` is told to subtasks.
+
+    `latest` is the highest number ever given in this epoch. `work` runs a blocking call on a worker and hands its
+    result, or the error that it raised, to a callable on the event loop.
+    """
+
+    policy: CheckpointPolicy
+    store: CheckpointStore
+    root: str
+    ref: CheckpointRef
+    latest: int
+    retained: int
+    work: Callable[[str, Callable[[], object], Callable[[object], None]], None]
+
+
+@dataclass(frozen=True, slots=True)
+class CheckpointDone:
+    """A completed checkpoint, for people and for what builds on it."""
+
+    ref: CheckpointRef
+    contents: Contents
+    seconds: float
+    size_bytes: int
+
+
+class CheckpointOwner(Protocol):
+    """Whose checkpoints these are: a round's job."""
+
+    def admit(self, admit: Admit) -> None:
+        """Deploy the attempt that has just registered."""
+        ...
+
+    def give_back(self, part: SubtaskSnapshot | None) -> None:
+        """Take over how far a lost attempt was, as its newest part that counts says."""
+        ...
+
+    def take_snapshot(self) -> RoundSnapshot:
+        """Return the coordinator's part, calling nothing outside."""
+        ...
+
+    def lease_copy(self) -> LeaseCopy | None:
+        """Return the lease, for the checkpoint."""
+        ...
+
+    def fail_attempt(self, subtask: int, attempt: int, reason: str) -> None:
+        """Fail an attempt over."""
+        ...
+
+    def fail_round(self, reason: str) -> None:
+        """The round cannot go on."""
+        ...
+
+    def checkpoint_done(self, done: CheckpointDone) -> None:
+        """A checkpoint is whole."""
+        ...
+
+    def checkpoint_aborted(self, number: int, reason: str) -> None:
+        """A checkpoint never happened."""
+        ...
+
+
+class RoundCheckpoints:
+    """Drives the machine of one round."""
+
+    def __init__(
+        self, plan: CheckpointPlan, clock: Clock, owner: CheckpointOwner, attempts: Mapping[int, Attempt]
+    ) -> None:
+        """Start with none running.
+
+        Args:
+            plan: how they are taken.
+            clock: the service's clock.
+            owner: the round's job.
+            attempts: the newest attempt of each subtask, as the owner keeps them.
+        """
+        self._plan = plan
+        self._clock = clock
+        self._owner = owner
+        self._attempts = attempts
+        self._machine = Checkpoints(plan.policy, now=clock.now(), latest=plan.latest)
+        self._started = (0, 0.0)
+        """Number of the newest checkpoint, and when it started."""
+
+    @property
+    def latest(self) -> int:
+        """The highest number that was given."""
+        return self._machine.latest
+
+    @property
+    def next_due(self) -> float | None:
+        """When the machine wants to be told the time, in seconds."""
+        return self._machine.next_due
+
+    @property
+    def ended(self) -> bool:
+        """True once the round's end was said: nothing but the store's answer is said to the machine any more."""
+        return self._machine.phase in {CheckpointPhase.ENDED, CheckpointPhase.ENDING}
+
+    def end(self) -> None:
+        """No checkpoint any more: the round ends, or ends early."""
+        if not self.ended:
+            self.step(RoundEnded(now=self._clock.now()))
+
+    def step(self, event: CheckpointsEvent) -> None:
+        """Give the machine an event and do what it commands.
+
+        Args:
+            event: what happened.
+        """
+        for command in self._machine.step(event):
+            self._do(command)
+
+    def _do(self, command: CheckpointsCommand) -> None:
+        match command:
+            case TellClose() | TellTrigger() | TellComplete() | TellAborted():
+                self._tell(command)
+            case CloseDownGateways() | OpenDownGateway():
+                self._turn(command)
+            case TakeSnapshot():
+                self._take(command.checkpoint)
+            case StoreCheckpoint() | Complete() | Abort() | DiscardPart() | DiscardCheckpoint():
+                self._keep(command)
+            case Admit():
+                self._owner.admit(command)
+            case GiveBack():
+                self._owner.give_back(cast("SubtaskSnapshot | None", command.snapshot))
+            case FailAttempt() | RejectWord():
+                self._owner.fail_attempt(command.subtask, command.attempt, command.reason)
+            case FailRound():
+                self._owner.fail_round(command.reason)
+
+    def _tell(self, command: TellClose | TellTrigger | TellComplete | TellAborted) -> None:
+        attempt = self._attempts.get(command.subtask)
+        if attempt is None or attempt.number != command.attempt:
+            return
+        match command:
+            case TellClose():
+                if self._started[0] != command.checkpoint:
+                    self._started = (command.checkpoint, self._clock.now())
+                attempt.say(Close(checkpoint=command.checkpoint))
+            case TellTrigger():
+                attempt.say(TriggerCheckpoint(checkpoint=command.checkpoint))
+            case TellComplete():
+                attempt.say(CheckpointComplete(checkpoint=command.checkpoint))
+            case TellAborted():
+                attempt.over(command.checkpoint)
+                attempt.say(CheckpointAborted(checkpoint=command.checkpoint))
+
+    def _turn(self, command: CloseDownGateways | OpenDownGateway) -> None:
+        if isinstance(command, OpenDownGateway):
+            attempt = self._attempts.get(command.subtask)
+            if attempt is not None and attempt.number == command.attempt:
+                attempt.open(command.checkpoint)
+            return
+        for subtask, _ in command.attempts:
+            self._attempts[subtask].shut(command.checkpoint)
+
+    def _take(self, checkpoint: int) -> None:
+        now = self._clock.now()
+        sent = {(subtask, attempt.number): attempt.channel.sent for subtask, attempt in self._attempts.items()}
+        try:
+            snapshot = self._owner.take_snapshot()
+        except LakewardError as error:
+            self.step(SnapshotFailed(now=now, checkpoint=checkpoint, reason=str(error)))
+            return
+        self.step(SnapshotTaken(now=now, checkpoint=checkpoint, snapshot=snapshot, sent=sent))
+
+    def _keep(self, command: StoreCheckpoint | Complete | Abort | DiscardPart | DiscardCheckpoint) -> None:
+        match command:
+            case StoreCheckpoint():
+                self._complete(command)
+            case Complete():
+                retain = partial(self._plan.store.retain, self._plan.ref.service, self._plan.ref.table_id)
+                self._later("retain checkpoints", lambda: retain(self._plan.retained))
+            case Abort():
+                _log.warning("checkpoint aborted", checkpoint=str(self._ref(command.checkpoint)), reason=command.reason)
+                self._delete(command.checkpoint)
+                self._owner.checkpoint_aborted(command.checkpoint, command.reason)
+            case DiscardPart() if command.checkpoint == self._machine.running:
+                _log.info("a part that is not counted goes with its checkpoint", part=command.part)
+            case DiscardPart() | DiscardCheckpoint():
+                self._delete(command.checkpoint)
+
+    def _complete(self, command: StoreCheckpoint) -> None:
+        """Write `_metadata`; if that fails, make sure that it never appears, and only then say so."""
+        ref = self._ref(command.checkpoint)
+        coordinator = cast("RoundSnapshot", command.snapshot)
+        pairs = cast("tuple[tuple[PartFile, SubtaskSnapshot], ...]", command.parts)
+        lease = self._owner.lease_copy()
+        store = self._plan.store
+
+        def write() -> int:
+            try:
+                return store.complete(ref, coordinator, [part for part, _ in pairs], lease)
+            except LakewardError:
+                store.abandon(ref)
+                raise
+
+        def then(answer: object) -> None:
+            now = self._clock.now()
+            if isinstance(answer, BaseException):
+                self.step(StoreFailed(now=now, checkpoint=ref.number, reason=str(answer)))
+                return
+            self.step(CheckpointStored(now=now, checkpoint=ref.number))
+            if not self.ended:
+                contents = Contents.of(coordinator, (part for _, part in pairs))
+                done = CheckpointDone(ref, contents, now - self._started[1], cast("int", answer))
+                self._owner.checkpoint_done(done)
+
+        self._plan.work(f"complete {ref}", write, then)
+
+    def _delete(self, checkpoint: int) -> None:
+        self._later("delete a checkpoint", partial(self._plan.store.delete, self._ref(checkpoint)))
+
+    def _later(self, what: str, work: Callable[[], object]) -> None:
+        def then(answer: object) -> None:
+            if isinstance(answer, BaseException):
+                _log.warning("left for the sweep", what=what, reason=str(answer))
+
+        self._plan.work(what, work, then)
+
+    def _ref(self, checkpoint: int) -> CheckpointRef:
+        return replace(self._plan.ref, number=checkpoint)

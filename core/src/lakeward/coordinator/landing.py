@@ -1,0 +1,112 @@
+"""Bringing a round, or a step of it, into the lake: journal, fence, commit, clean-up. Blocking."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from lakeward.checkpoint.journal import RoundJournal
+from lakeward.coordinator.committer import Committer, CommitWork
+from lakeward.errors import FencedError
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from lakeward.coordinator.cleaner import Cleaner
+    from lakeward.coordinator.committer import Committed
+    from lakeward.coordinator.opening import Opening
+    from lakeward.coordinator.restoring import Restorer
+    from lakeward.coordinator.run import RoundRun
+    from lakeward.coordinator.service import Service
+    from lakeward.model.results import CommitIds, LakeFile
+    from lakeward.model.tables import TableBucket
+
+
+class Lander:
+    """Commits what rounds have; several tables at once, each table once at a time."""
+
+    def __init__(self, service: Service, cleaner: Cleaner, restorer: Restorer) -> None:
+        """Keep the parts.
+
+        Args:
+            service: for its parts and options, and for what is in hand.
+            cleaner: sweeps once a commit has landed.
+            restorer: drops the checkpoints that a round no longer needs.
+        """
+        self._service = service
+        self._parts = service.parts
+        self._options = service.options
+        self._cleaner = cleaner
+        self._restorer = restorer
+        self._committer = Committer(self._parts.source, self._parts.lake, self._parts.clock)
+        self._commits: dict[int, int] = {}
+
+    def step(
+        self, run: RoundRun, opening: Opening, offsets: Mapping[TableBucket, int], files: tuple[LakeFile, ...]
+    ) -> Committed:
+        """Commit a step of a round that goes on.
+
+        Args:
+            run: the round.
+            opening: what it started from.
+            offsets: all buckets, as far as its checkpoint is.
+            files: those of the checkpoint that are not in the lake yet.
+
+        Returns:
+            The commit. Raises as `Committer.commit`.
+        """
+        return self._committer.commit(
+            CommitWork(
+                round_id=run.round_id,
+                step=run.step,
+                base_commit=run.base_commit,
+                incarnation=self._parts.incarnation,
+                opening=opening,
+                files=files,
+                offsets=offsets,
+                journal=lambda ids: self._add_commit(run, ids),
+                may_commit=lambda: self._may_commit(run),
+            )
+        )
+
+    def last(
+        self, run: RoundRun, opening: Opening, offsets: Mapping[TableBucket, int], files: tuple[LakeFile, ...]
+    ) -> Committed:
+        """Commit the rest of a round, and sweep what nobody can need any more. As `step`."""
+        table_id = run.offer.table_id
+        done = self.step(run, opening, offsets, files)
+        self._restorer.drop_all(table_id, "its round has committed")
+        self._cleaner.after_commit(run.offer.path, run.round_id)
+        self._commits[table_id] = self._commits.get(table_id, 0) + 1
+        if self._commits[table_id] % self._options.expire_every == 0:
+            self._parts.lake.expire(run.offer.path, frozenset({done.snapshot_id}))
+        since = self._parts.source.pending_since_ms(opening.table, offsets)
+        run.lag_s = 0.0 if since is None else max(0.0, (self._parts.clock.wall_ms() - since) / 1000)
+        return done
+
+    def write_journal(self, run: RoundRun, opening: Opening, commits: tuple[tuple[str, int], ...] = ()) -> None:
+        """Write down what has to be swept should the round not end well.
+
+        Args:
+            run: the round.
+            opening: what it starts from.
+            commits: uuid and snapshot id of each commit that is about to be tried or was.
+        """
+        path = opening.table.path
+        prefix = self._parts.lake.file_prefix(path, run.round_id)
+        run.journal = RoundJournal(run.round_id, path, opening.head.snapshot_id, opening.base_commit, prefix, commits)
+        self._parts.journals.write(run.journal)
+
+    def _add_commit(self, run: RoundRun, ids: CommitIds) -> None:
+        commits = run.journal.commits if run.journal is not None else ()
+        if run.opening is not None:
+            self.write_journal(run, run.opening, (*commits, (ids.uuid, ids.snapshot_id)))
+
+    def _may_commit(self, run: RoundRun) -> None:
+        renewed = next((s.renewed_at for s in self._service.rounds.in_hand if s.offer == run.offer), None)
+        if renewed is None or not self._service.desk.current(run):
+            message = f"table {run.offer.path} is no longer in hand"
+            raise FencedError(message)
+        silent = self._service.now() - renewed
+        if silent >= self._options.rounds.fence_s:
+            message = f"table {run.offer.path}: last renewal {silent:.0f} s ago, fence time is over"
+            raise FencedError(message)
