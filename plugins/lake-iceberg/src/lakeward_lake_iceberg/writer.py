@@ -33,14 +33,14 @@ class AppendWriter:
         split: Split,
         attempt: int,
         before: tuple[LakeFile, ...] = (),
-        group_rows: int = GROUP_ROWS,
+        group_rows: int | None = None,
     ) -> None:
         """Open nothing yet: an empty split leaves no file. `before` are the files of the split's progress."""
         storage = Storage(task.location, task.storage)
         names = FileNames(task, split.split_id, attempt, len(before))
         self._before = before
         self._rolled: frozenset[str] = frozenset()
-        self._group_rows = group_rows
+        self._group_rows = group_rows or GROUP_ROWS
         self._converter = RowConverter(table, task.arrow_schema(), split.bucket.bucket)
         self._files = DataFiles(storage, task, (*split.partition, split.bucket.bucket), names.next)
         self._pending: list[pa.RecordBatch] = []
