@@ -16,6 +16,8 @@ from lakeward.checkpoint.durable import prune, write_local
 from lakeward.checkpoint.turns import Turns
 from lakeward.errors import StorageError
 
+_TRIES = 5
+"""Times that a folder which others change meanwhile is listed or deleted."""
 _ONE_PUT = "allow_delayed_open"
 _USER_IN_URI = re.compile(r"(?<=://)[^/@\s]+@")
 
@@ -91,8 +93,16 @@ class SmallFiles:
         except FileNotFoundError:
             return None
         except OSError as error:
+            if self._is_gone(name):  # deleted while it was read: an object store says so in other words
+                return None
             message = f"{self.path(name)}: cannot be read: {error}"
             raise StorageError(message) from error
+
+    def _is_gone(self, name: str) -> bool:
+        try:
+            return bool(self._filesystem.get_file_info(self.path(name)).type == pafs.FileType.NotFound)
+        except OSError:
+            return False  # nothing is known; the first error is the one to be told
 
     def names(self, under: str, last: str) -> tuple[str, ...]:
         """Return the names of all files below a folder that are called `last`, sorted.
@@ -119,11 +129,15 @@ class SmallFiles:
 
     def _infos(self, under: str, *, recursive: bool) -> list[pafs.FileInfo]:
         selector = pafs.FileSelector(self.path(under), recursive=recursive, allow_not_found=True)
-        try:
-            found: list[pafs.FileInfo] = self._filesystem.get_file_info(selector)
-        except OSError as error:
-            message = f"{self.path(under)}: cannot be listed: {error}"
-            raise StorageError(message) from error
+        for left in reversed(range(_TRIES)):
+            try:
+                found: list[pafs.FileInfo] = self._filesystem.get_file_info(selector)
+                break
+            except OSError as error:
+                if left and isinstance(error, FileNotFoundError):
+                    continue  # a folder below was deleted while it was listed
+                message = f"{self.path(under)}: cannot be listed: {error}"
+                raise StorageError(message) from error
         return found
 
     def _entry(self, info: pafs.FileInfo) -> Entry:
@@ -135,13 +149,16 @@ class SmallFiles:
         Raises:
             StorageError: the disk or store refused.
         """
-        try:
-            self._filesystem.delete_dir(self.path(name))
-        except FileNotFoundError:
-            return
-        except OSError as error:
-            message = f"{self.path(name)}: cannot be deleted: {error}"
-            raise StorageError(message) from error
+        for left in reversed(range(_TRIES)):
+            try:
+                self._filesystem.delete_dir(self.path(name))
+                break
+            except OSError as error:
+                if self._is_gone(name):
+                    break
+                if not left:
+                    message = f"{self.path(name)}: cannot be deleted: {error}"
+                    raise StorageError(message) from error
         if self._local:
             prune(Path(self.path(name)).parent, Path(self._base))
 
