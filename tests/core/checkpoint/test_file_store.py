@@ -1,6 +1,8 @@
 from __future__ import annotations
 
+import contextlib
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -104,6 +106,31 @@ def test_writes_of_one_file_from_several_threads_leave_one_of_them_whole(tmp_pat
         thread.join()
 
     assert store.read("f") in contents
+
+
+def test_a_folder_is_deleted_and_listed_while_others_write_to_it(tmp_path: Path) -> None:
+    store, stop = SmallFiles(str(tmp_path)), threading.Event()
+
+    def write(number: int) -> None:
+        while not stop.is_set():
+            with contextlib.suppress(StorageError):  # its folder is deleted under its hands
+                store.write(f"svc/start/{number}/a/b", b"x")
+            shutil.rmtree(tmp_path / f"svc/start/{number}", ignore_errors=True)
+
+    threads = [threading.Thread(target=write, args=(number,)) for number in range(2)]
+    for thread in threads:
+        thread.start()
+    try:
+        for _ in range(300):
+            store.entries("svc")
+            store.delete_folder("svc/start/0/a")
+    finally:
+        stop.set()
+        for thread in threads:
+            thread.join()
+
+    store.delete_folder("svc/start/0")
+    assert store.entries("svc/start/0") == ()
 
 
 _WRITER = """
