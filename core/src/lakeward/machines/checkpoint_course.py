@@ -37,7 +37,7 @@ from lakeward.machines.checkpoint_protocol import (
 from lakeward.machines.checkpoint_schedule import CheckpointPolicy, Schedule
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Collection, Iterable
 
 Commands = list[CheckpointsCommand]
 
@@ -143,7 +143,7 @@ class Course:
             commands.append(FailRound(f"checkpoint {self._latest}, one too many in a row that failed: {reason}"))
         return commands
 
-    def _abort(self, cause: CheckpointsEvent, reason: str, lost: Iterable[Member] = ()) -> Commands:
+    def _abort(self, cause: CheckpointsEvent, reason: str, lost: Collection[Member] = ()) -> Commands:
         """Open both ends of all but those that are lost, then say so."""
         told = [member for member in self._members.of(MEMBERS) if member not in lost]
         commands: Commands = []

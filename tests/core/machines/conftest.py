@@ -1,0 +1,8 @@
+"""The kit of these tests: a world that takes checkpoints."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).with_name("kit")))

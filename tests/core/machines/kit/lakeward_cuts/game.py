@@ -1,0 +1,152 @@
+"""Anything that can happen to a world, in any order."""
+
+from __future__ import annotations
+
+from hypothesis import HealthCheck, settings
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
+
+from lakeward.machines.checkpoint_protocol import (
+    CheckpointAsked,
+    LaunchEnded,
+)
+from lakeward.model.events import (
+    DeclineCheckpoint,
+)
+from lakeward_cuts.process import SPLITS
+from lakeward_cuts.world import World
+
+subtasks = st.integers(0, 2)
+
+
+class Game(RuleBasedStateMachine):
+    """Anything that can happen, in any order."""
+
+    world: World
+    kind: type[World] = World
+
+    @initialize()
+    def start(self) -> None:
+        self.world = self.kind()
+        self.world.register(0)
+        self.world.register(1)
+
+    @rule(subtask=subtasks)
+    def register(self, subtask: int) -> None:
+        """A new one, or a second one of the same subtask."""
+        if len(self.world.finished) < len(SPLITS):
+            self.world.register(subtask)
+
+    @rule(subtask=subtasks, count=st.integers(1, 5))
+    def up(self, subtask: int, count: int) -> None:
+        for _ in range(count):
+            if subtask in self.world.seats:
+                self.world.deliver_up(subtask)
+
+    @rule(subtask=subtasks, count=st.integers(1, 5))
+    def down(self, subtask: int, count: int) -> None:
+        for _ in range(count):
+            if subtask in self.world.seats:
+                self.world.deliver_down(subtask)
+
+    @rule(subtask=subtasks)
+    def beat(self, subtask: int) -> None:
+        if subtask in self.world.seats:
+            self.world.beat(subtask)
+
+    @rule(subtask=subtasks, finish=st.booleans())
+    def work(self, subtask: int, finish: bool) -> None:
+        seat = self.world.seats.get(subtask)
+        process = seat.process if seat is not None else None
+        if process is None or process.left:
+            return
+        if finish and process.work:
+            process.finish()
+        elif not process.asking:
+            process.ask()
+
+    @rule(subtask=subtasks, ok=st.sampled_from([True, True, True, False]))
+    def store_part(self, subtask: int, ok: bool) -> None:
+        seat = self.world.seats.get(subtask)
+        if seat is not None and seat.process is not None and seat.process.writing:
+            if ok:
+                seat.process.stored()
+            else:
+                number, _ = seat.process.writing.pop(0)
+                seat.process.say(DeclineCheckpoint(checkpoint=number, reason="full"))
+
+    @rule(rounds=st.integers(1, 4))
+    def go_well(self, rounds: int) -> None:
+        """A while without faults, so that checkpoints complete."""
+        for _ in range(rounds):
+            self.world.turn(checkpoints=True)
+            self.world.check()
+
+    @rule(subtask=subtasks, then=st.sampled_from(["nothing", "register", "crash", "break", "work", "well"]))
+    def ask(self, subtask: int, then: str) -> None:
+        """A checkpoint starts, and something befalls somebody in the middle of it."""
+        self.world.step(CheckpointAsked(now=self.world.now))
+        if then == "register":
+            self.register(subtask)
+        elif then == "crash":
+            self.crash(subtask)
+        elif then == "break":
+            self.break_connection(subtask)
+        elif then == "work":
+            self.down(subtask, 5)
+            self.work(subtask, finish=False)
+            self.work(subtask, finish=True)
+        elif then == "well":
+            self.go_well(1)
+
+    @rule(seconds=st.integers(1, 4))
+    def tick(self, seconds: int) -> None:
+        self.world.tick(seconds)
+
+    @rule(ok=st.sampled_from([True, True, False]))
+    def store(self, ok: bool) -> None:
+        if self.world.storing is not None:
+            self.world.settle_store(ok=ok)
+
+    @rule(subtask=subtasks)
+    def break_connection(self, subtask: int) -> None:
+        if subtask in self.world.seats:
+            self.world.break_connection(subtask)
+
+    @rule(subtask=subtasks)
+    def crash(self, subtask: int) -> None:
+        if subtask in self.world.seats:
+            self.world.crash(subtask)
+
+    @precondition(lambda self: self.world.late)
+    @rule()
+    def hear_late(self) -> None:
+        self.world.hear_late()
+
+    @rule()
+    def end_launch(self) -> None:
+        self.world.step(LaunchEnded(now=self.world.now))
+
+    @rule()
+    def restore(self) -> None:
+        """The coordinator dies, with all subtasks; another one goes on."""
+        self.world.restore()
+
+    @invariant()
+    def holds(self) -> None:
+        if hasattr(self, "world"):
+            self.world.check()
+
+    def teardown(self) -> None:
+        if hasattr(self, "world"):
+            self.world.finish()
+
+
+QUICK = settings(
+    max_examples=150,
+    stateful_step_count=60,
+    deadline=None,
+    derandomize=True,
+    database=None,
+    suppress_health_check=(HealthCheck.too_slow, HealthCheck.filter_too_much),
+)
