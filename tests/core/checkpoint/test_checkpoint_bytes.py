@@ -164,6 +164,7 @@ def test_a_beginning_is_torn_and_a_whole_or_changed_file_is_not() -> None:
     assert not is_torn(whole)
     assert not is_torn(whole + b"\x00")
     assert not is_torn(whole[:20] + b"\xff" + whole[21:])
+    assert not is_torn(whole[:20] + b"\xff" + whole[21:-1])
     assert not is_torn(b"PAR1" + whole[4:])
     assert not is_torn(b"PA")
 
@@ -185,6 +186,26 @@ def test_a_version_that_is_not_known_is_refused(version: int) -> None:
 def test_a_whole_record_of_something_else_is_refused(parts: tuple[bytes, ...]) -> None:
     with pytest.raises(CorruptFileError, match=r"^/chk/file: expected "):
         read("metadata", pack(1, parts))
+
+
+def test_the_whole_part_of_another_is_refused() -> None:
+    """Another checkpoint's, another attempt's, and one that was written anew after the checkpoint had completed."""
+    assert decode_part(PART_DATA, "f", REF, PART).subtask == PART.subtask
+    for ref, part in [
+        (reference(2), PART),
+        (REF, replace(PART, subtask=9)),
+        (REF, replace(PART, task_attempt=9)),
+        (REF, replace(PART, crc=PART.crc ^ 1)),
+    ]:
+        with pytest.raises(CorruptFileError, match=r"^/chk/file: expected "):
+            decode_part(PART_DATA, "/chk/file", ref, part)
+
+
+@pytest.mark.parametrize("other", [replace(REF, table_id=99), replace(REF, epoch=99)], ids=["table", "epoch"])
+def test_the_round_of_another_is_refused(other: CheckpointRef) -> None:
+    stray = replace(WITH, head=msgspec.structs.replace(WITH.head, ref=other))
+    with pytest.raises(CorruptFileError, match=r"^/chk/file: expected a snapshot of a round of .*, found "):
+        decode_metadata(encode_metadata(stray), "/chk/file", other)
 
 
 def test_a_field_of_a_later_release_is_passed_over() -> None:

@@ -55,6 +55,7 @@ def test_a_store_that_throttles_now_and_then_is_only_slow(store: CheckpointFiles
     assert all(count < 0 for count in left.values())
 
 
+@pytest.mark.slow
 def test_a_store_that_throttles_in_the_last_step_completes_nothing(store: CheckpointFiles, s3: Any) -> None:  # noqa: ANN401 - as above
     parts = write_parts(store, REF)
     s3.spoil = lambda method, path: "refuse" if method == "PUT" and "_metadata" in path else None
@@ -68,6 +69,7 @@ def test_a_store_that_throttles_in_the_last_step_completes_nothing(store: Checkp
     assert store.load(REF).ref == REF
 
 
+@pytest.mark.slow
 def test_an_answer_that_is_lost_is_looked_up(store: CheckpointFiles, s3: Any) -> None:  # noqa: ANN401 - as above
     parts = write_parts(store, REF)
     s3.spoil = lambda method, path: "lose" if method == "PUT" and "_metadata" in path else None
@@ -77,6 +79,7 @@ def test_an_answer_that_is_lost_is_looked_up(store: CheckpointFiles, s3: Any) ->
     assert store.load(REF).ref == REF
 
 
+@pytest.mark.slow
 def test_a_large_file_whose_last_step_fails_never_appears(s3_files: SmallFiles, s3: Any) -> None:  # noqa: ANN401 - as above
     """An upload of several requests: all of its pieces are there, and it is not put together."""
     large = b"x" * (MANY_PARTS_MIB << 20)
@@ -91,6 +94,7 @@ def test_a_large_file_whose_last_step_fails_never_appears(s3_files: SmallFiles, 
     assert s3_files.read("svc/large") == large
 
 
+@pytest.mark.slow
 def test_a_large_file_of_which_a_piece_is_lost_never_appears(s3_files: SmallFiles, s3: Any) -> None:  # noqa: ANN401 - as above
     s3.spoil = lambda method, path: "refuse" if method == "PUT" and "partNumber=2" in path else None
 
@@ -100,6 +104,7 @@ def test_a_large_file_of_which_a_piece_is_lost_never_appears(s3_files: SmallFile
     assert s3_files.read("svc/large") is None
 
 
+@pytest.mark.slow
 def test_a_store_that_cannot_list_sweeps_nothing(store: CheckpointFiles, s3: Any) -> None:  # noqa: ANN401 - as above
     write_parts(store, REF)
     s3.spoil = lambda method, path: "refuse" if method == "GET" and "list-type" in path else None

@@ -117,8 +117,6 @@ def decode_part(data: bytes, file: str, ref: CheckpointRef, part: PartFile) -> S
     Raises:
         CorruptFileError: not the bytes that were written, of an unknown version, or another's; names the file.
     """
-    if len(data) != part.size_bytes:
-        raise CorruptFileError(file, f"{part.size_bytes} bytes", f"{len(data)} bytes")
     _, parts = unpack(data, file, frozenset({PART}))
     if zlib.crc32(data) != part.crc:
         raise CorruptFileError(file, f"checksum {part.crc:08x}, as `_metadata` says", f"{zlib.crc32(data):08x}")

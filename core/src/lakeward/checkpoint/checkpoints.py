@@ -115,15 +115,13 @@ class CheckpointFiles:
 
     def load(self, ref: CheckpointRef) -> Checkpoint:
         """Read everything, and check everything."""
-        listed = self._listed(ref)
         file = self._files.path(place(ref, METADATA))
-        if ABANDONED in listed:
+        if ABANDONED in self._listed(ref):
             raise CorruptFileError(file, "a completed checkpoint", "one that was given up")
         data = self._files.read(place(ref, METADATA))
         if data is None:
             raise CorruptFileError(file, "a completed checkpoint", "no such file")
         metadata = decode_metadata(data, file, ref)
-        check_parts(self._files, ref, metadata.head, listed)
         parts = metadata.head.parts
         with ThreadPoolExecutor(_READERS, "read-checkpoint") as pool:
             subtasks = tuple(pool.map(lambda part: self._read_part(ref, part), parts))

@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import threading
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import pytest
@@ -224,6 +225,25 @@ class CheckpointStoreConformance:
         with pytest.raises(CorruptFileError, match="chk-1/part-1-1"):
             store.load(ref)
 
+    def test_a_part_of_another_size_is_told_and_named(self, store: CheckpointStore, files: SmallFiles) -> None:
+        """A list sees it without reading it."""
+        ref = write_checkpoint(store, reference()).ref
+        _change(files, _name(ref, "part-1-1"), lambda data: data[:-1])
+
+        (info,) = store.list(SERVICE)
+
+        assert info.state is CheckpointState.DAMAGED
+        assert "chk-1/part-1-1: expected " in info.sentence
+
+    def test_a_part_that_was_written_anew_after_all_is_damage(self, store: CheckpointStore) -> None:
+        """A zombie writes the file of its attempt once more, as large as before."""
+        ref = write_checkpoint(store, reference()).ref
+        (progress,) = subtask_snapshot().progress
+        store.write_part(ref, replace(subtask_snapshot(), progress=(replace(progress, position=1235),)))
+
+        with pytest.raises(CorruptFileError, match=r"chk-1/part-0-1: expected checksum"):
+            store.load(ref)
+
     def test_a_checkpoint_that_lies_in_anothers_place_is_refused(
         self, store: CheckpointStore, files: SmallFiles
     ) -> None:
@@ -247,6 +267,8 @@ class CheckpointStoreConformance:
         files.write(f"svc/{FIRST}/7-3-1/journal", b"x")
         files.write(f"svc/{FIRST}/service.state", b"x")
         files.write("svc2/x", b"x")
+        files.write("svc/svc2-1-00000000000000aa/7-3/chk-1/part-0-1", b"x")
+        files.write("svc/elsewhere/7-3/chk-1/part-0-1", b"x")
 
         infos = store.list(SERVICE)
 
