@@ -306,7 +306,7 @@ def _options(
         job_attempts=settings.spark.job_attempts,
         progress_s=settings.observe.progress_s,
         expire_every=settings.lake.expire_every,
-        checkpoints=CheckpointPolicy(
+        checkpoint_policy=CheckpointPolicy(
             interval_s=settings.checkpoint.interval_s,
             timeout_s=settings.checkpoint.timeout_s,
             pause_s=settings.checkpoint.pause_s,

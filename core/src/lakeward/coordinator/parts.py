@@ -65,7 +65,7 @@ class ServiceOptions:
     job_attempts: int
     progress_s: float
     expire_every: int
-    checkpoints: CheckpointPolicy
+    checkpoint_policy: CheckpointPolicy
     retained: int
     """Completed checkpoints of a table that are kept."""
 

@@ -66,7 +66,7 @@ class JobPlanner:
             limit=options.job_attempts,
             silence_s=options.subtask_timeout_s,
             checkpoints=CheckpointPlan(
-                policy=options.checkpoints,
+                policy=options.checkpoint_policy,
                 store=parts.checkpoints,
                 root=parts.checkpoint_root,
                 ref=ref,

@@ -117,8 +117,8 @@ class FolderLake:
     def find(self, path: TablePath, round_id: RoundId, step: int) -> int | None:
         """See Protocol."""
         with self._state(path) as state:
-            wanted = (str(round_id), step)
-            return next((e["id"] for e in state["log"] if (e.get("round"), e.get("step")) == wanted), None)
+            wanted = (str(round_id.incarnation), round_id.name, step)
+            return next((e["id"] for e in state["log"] if (e["stamp"], e.get("round"), e.get("step")) == wanted), None)
 
     def file_prefix(self, path: TablePath, round_id: RoundId) -> str:
         """See Protocol."""
@@ -269,7 +269,7 @@ def _entry(request: CommitRequest) -> dict[str, Any]:
     return {
         "id": request.ids.snapshot_id,
         "stamp": str(request.incarnation),
-        "round": str(request.round_id),
+        "round": request.round_id.name,
         "step": request.step,
         "offsets": offsets,
         "path": request.properties.get("fluss-offsets"),

@@ -177,7 +177,7 @@ class World:
             job_attempts=2,
             progress_s=0.05,
             expire_every=2,
-            checkpoints=CheckpointPolicy(interval_s=30.0),
+            checkpoint_policy=CheckpointPolicy(interval_s=30.0),
             retained=2,
         )
 

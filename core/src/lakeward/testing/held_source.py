@@ -1,0 +1,91 @@
+"""The embedded source with readers that stop in the middle: a round lasts for as long as a test wants."""
+
+from __future__ import annotations
+
+import json
+import threading
+from base64 import b64decode, b64encode
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from lakeward.embedded.plugin import EmbeddedSourcePlugin
+from lakeward.embedded.source import EmbeddedSource
+from lakeward.model.tables import OFFSET_COLUMN
+from lakeward.ports import SourceBatch
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from lakeward.embedded.store import EmbeddedStore
+    from lakeward.model.splits import LogSplit, SnapshotSplit
+    from lakeward.model.tables import TableSpec
+    from lakeward.ports import SourceReader
+
+_LOOK_S = 0.01
+_PIECE_ROWS = 10
+
+
+class HeldSource(EmbeddedSource):
+    """Its readers stop after some batches of each split, for as long as a file exists."""
+
+    def __init__(self, store: EmbeddedStore, gate: Path, batches: int) -> None:
+        """Hold nothing yet.
+
+        Args:
+            store: where the tables are.
+            gate: the file.
+            batches: read before a split stops.
+        """
+        super().__init__(store)
+        self._held = {"gate": str(gate), "batches": batches}
+
+    def reader_task(self, table: TableSpec) -> bytes:
+        """See Protocol."""
+        return json.dumps(self._held | {"task": b64encode(super().reader_task(table)).decode()}).encode()
+
+
+class HeldSourcePlugin(EmbeddedSourcePlugin):
+    """See `lakeward.hooks.plugins.SourcePlugin`."""
+
+    def reader(self, task: bytes, table: TableSpec) -> SourceReader:
+        """See Protocol."""
+        held = json.loads(task)
+        return _HeldReader(super().reader(b64decode(held["task"]), table), Path(held["gate"]), held["batches"])
+
+
+class _HeldReader:
+    def __init__(self, reader: SourceReader, gate: Path, batches: int) -> None:
+        self._reader = reader
+        self._gate = gate
+        self._batches = batches
+
+    def read_log(self, split: LogSplit) -> Iterator[SourceBatch]:
+        """See Protocol."""
+        return self._hold(_in_pieces(self._reader.read_log(split)))
+
+    def read_snapshot(self, split: SnapshotSplit, skip_rows: int = 0) -> Iterator[SourceBatch]:
+        """See Protocol."""
+        return self._hold(_in_pieces(self._reader.read_snapshot(split, skip_rows)))
+
+    def close(self) -> None:
+        """See Protocol."""
+        self._reader.close()
+
+    def _hold(self, batches: Iterator[SourceBatch]) -> Iterator[SourceBatch]:
+        never = threading.Event()
+        for number, batch in enumerate(batches):
+            while number >= self._batches and self._gate.exists():
+                never.wait(_LOOK_S)
+            yield batch
+
+
+def _in_pieces(batches: Iterator[SourceBatch]) -> Iterator[SourceBatch]:
+    for batch in batches:
+        records = batch.records
+        for start in range(0, records.num_rows, _PIECE_ROWS):
+            piece = records.slice(start, _PIECE_ROWS)
+            offset = piece.column(OFFSET_COLUMN)[-1].as_py()
+            inner = start + _PIECE_ROWS < records.num_rows and offset >= 0  # rows of a snapshot have no offset
+            yield SourceBatch(piece, offset + 1 if inner else batch.next_offset)
+        if not records.num_rows:
+            yield batch

@@ -1,0 +1,229 @@
+"""Rounds that go on from a checkpoint: after a kill, after a failure, with another number of subtasks."""
+
+from __future__ import annotations
+
+import asyncio
+import shutil
+from contextlib import suppress
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from lakeward.checkpoint.checkpoints import CheckpointFiles
+from lakeward.checkpoint.store import SmallFiles
+from lakeward.embedded.store import EmbeddedStore
+from lakeward.errors import CorruptFileError
+from lakeward.machines.checkpoint_schedule import CheckpointPolicy
+from lakeward.model.checkpoints import CheckpointState
+from lakeward.model.settings import TableSettings
+from lakeward.subtask.entry import run_subtask
+from lakeward.testing.held_source import HeldSource
+from lakeward.testing.jobs import ThreadJobs
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
+    from lakeward.coordinator.service import Service
+    from lakeward.model.checkpoints import Checkpoint
+    from lakeward.model.tables import TablePath
+    from lakeward.testing.service_world import World
+
+OFTEN = CheckpointPolicy(interval_s=0.05, pause_s=0.0)
+
+
+@dataclass
+class Held:
+    """A world whose readers stop in the middle of each split for as long as the gate is there."""
+
+    world: World
+    gate: Path
+
+    def service(self, **options: Any) -> Service:  # noqa: ANN401 - fields of any type
+        """Make a service that takes checkpoints all the time."""
+        source = HeldSource(EmbeddedStore.open(self.world.store.root), self.gate, 2)
+        ours: dict[str, Any] = {"source": source, "source_name": "held", "checkpoint_policy": OFTEN}
+        return self.world.service(**ours | {"jobs": ThreadJobs(run_subtask, slots=3)} | options)
+
+    @property
+    def files(self) -> CheckpointFiles:
+        """Where checkpoints lie."""
+        return CheckpointFiles(SmallFiles(str(self.world.directory / "state")), self.world.clock)
+
+    def whole(self) -> list[Checkpoint]:
+        """Return all checkpoints that completed and were not deleted meanwhile."""
+        found: list[Checkpoint] = []
+        for info in self.files.list("svc"):
+            if info.state is CheckpointState.COMPLETE:
+                with suppress(CorruptFileError):  # a service that runs deletes older ones
+                    found.append(self.files.load(info.ref))
+        return found
+
+    def until(self, seen: Callable[[], bool], **options: Any) -> None:  # noqa: ANN401 - fields of any type
+        """Run a service and kill it as soon as something is seen; its subtasks stand still meanwhile."""
+        self.gate.touch()
+        asyncio.run(_die_when(seen, self.service(**options)))
+
+    def go_on(self, **options: Any) -> None:  # noqa: ANN401 - fields of any type
+        """Open the gate and let a service run until every target is settled."""
+        self.gate.unlink()
+        once = replace(self.world.service().options.rounds, once=True)
+        assert asyncio.run(self.service(**{"once": True, "rounds": once, **options}).serve()).failed == ()
+
+    def half_done(self) -> bool:
+        """Say whether a checkpoint holds a beginning of every split."""
+        return any(len(_progress(one)) == len(one.coordinator.splits) for one in self.whole())
+
+
+async def _die_when(seen: Callable[[], bool], service: Service) -> None:
+    serving = asyncio.create_task(service.serve())
+    async with asyncio.timeout(8):
+        while not seen():  # noqa: ASYNC110 - seen on disk
+            await asyncio.sleep(0.02)
+    serving.cancel()
+    with suppress(asyncio.CancelledError):
+        await serving
+
+
+def _progress(checkpoint: Checkpoint) -> dict[str, int]:
+    return {p.split.split_id: p.rows for part in checkpoint.subtasks for p in part.progress if p.rows}
+
+
+@pytest.fixture
+def held(world: World) -> Held:
+    return Held(world, world.directory / "gate")
+
+
+def fill(world: World, path: TablePath, batches: int = 6) -> None:
+    for number in range(batches):
+        world.load(path, number * 20, 20)
+
+
+def ids(world: World, path: TablePath) -> list[int]:
+    return sorted(row["id"] for row in world.lake.read(path))
+
+
+def test_a_killed_service_goes_on_where_its_checkpoint_was(held: Held) -> None:
+    world, log = held.world, held.world.table("log")
+    fill(world, log)
+    held.until(held.half_done)
+    kept = {file.path for one in held.whole()[-1:] for part in one.subtasks for p in part.progress for file in p.files}
+    assert kept
+    held.go_on()
+    assert ids(world, log) == list(range(120))
+    assert kept <= world.lake.files_on_disk(log)
+    assert kept <= set(world.lake.referenced(log, kept))
+
+
+def test_nothing_is_left_of_checkpoints_once_their_round_has_committed(held: Held) -> None:
+    world, log = held.world, held.world.table("log")
+    fill(world, log)
+    held.until(held.half_done)
+    held.go_on()
+    assert held.files.list("svc") == ()
+    on_disk = world.lake.files_on_disk(log)
+    assert on_disk == set(world.lake.referenced(log, on_disk))
+
+
+def test_snapshots_half_read_go_on_under_a_lease_of_the_next_start(held: Held) -> None:
+    world, keyed = held.world, held.world.table("keyed", key=True)
+    fill(world, keyed)
+    world.store.snapshot(keyed)
+    held.until(held.half_done)
+    held.go_on()
+    assert sorted(row["id"] for row in world.lake.read(keyed, key="id")) == list(range(120))
+    assert len(ids(world, keyed)) == 120  # nothing was read twice
+    assert [lease for lease in world.store.leases() if lease.held] == []
+
+
+@pytest.mark.parametrize("slots", [2, 6])
+def test_another_number_of_subtasks_goes_on_from_the_same_checkpoint(held: Held, slots: int) -> None:
+    world, log = held.world, held.world.table("log", buckets=4)
+    fill(world, log, 12)
+    held.until(lambda: bool(held.whole()) and len(_progress(held.whole()[-1])) > 1)
+    held.go_on(jobs=ThreadJobs(run_subtask, slots=slots))
+    assert ids(world, log) == list(range(240))
+
+
+def test_a_checkpoint_is_dropped_where_another_service_has_committed_since(held: Held) -> None:
+    world, log = held.world, held.world.table("log")
+    fill(world, log)
+    held.until(held.half_done)
+    other = replace(world.service().options.rounds, once=True)
+    world.store.set_option("tiering-timeout-s", "0.01")
+    asyncio.run(world.service("other", once=True, rounds=other).serve())
+    world.load(log, 120, 20)
+    held.go_on()
+    assert ids(world, log) == list(range(140))
+    assert held.files.list("svc") == ()
+
+
+def test_a_damaged_checkpoint_is_dropped_and_the_round_starts_afresh(held: Held) -> None:
+    world, log = held.world, held.world.table("log")
+    fill(world, log)
+    held.until(held.half_done)
+    for metadata in (world.directory / "state").rglob("chk-*/part-*"):
+        metadata.write_bytes(b"torn")
+    held.go_on()
+    assert ids(world, log) == list(range(120))
+
+
+def test_a_dropped_tables_checkpoint_is_deleted_at_the_next_start(held: Held) -> None:
+    world, log = held.world, held.world.table("log")
+    fill(world, log)
+    held.until(held.half_done)
+    world.store.drop_table(log)
+    held.go_on()
+    assert held.files.list("svc") == ()
+
+
+def test_steps_of_a_round_are_committed_while_it_goes_on(held: Held) -> None:
+    world, log = held.world, held.world.table("log")
+    world.rules = lambda _: TableSettings(commit_every=0.01)
+    fill(world, log)
+    held.until(lambda: 0 < len(ids(world, log)) < 120 if world.lake.head(log) else False)
+    step = ids(world, log)
+    held.go_on()
+    assert ids(world, log) == list(range(120))
+    assert set(step) < set(range(120))
+
+
+def test_a_step_that_nobody_lived_to_write_down_is_not_committed_twice(held: Held) -> None:
+    world, log = held.world, held.world.table("log")
+    world.rules = lambda _: TableSettings(commit_every=0.01)
+    fill(world, log)
+    state = world.directory / "state"
+    saved = world.directory / "saved"
+
+    def before_first_step(_: object) -> None:
+        if not saved.exists():
+            shutil.copytree(state, saved)
+
+    world.lake.before_commit = before_first_step
+    held.until(lambda: 0 < len(ids(world, log)) < 120 if world.lake.head(log) else False)
+    world.lake.before_commit = lambda _: None
+    # Every checkpoint that was written after the step's is lost.
+    for chk in state.rglob("chk-*"):
+        if not (saved / chk.relative_to(state)).exists():
+            shutil.rmtree(chk)
+    held.go_on()
+    assert ids(world, log) == list(range(120))
+
+
+def test_leases_are_released_when_a_checkpoint_holds_the_finished_split(held: Held) -> None:
+    world = held.world
+    keyed = world.table("keyed", key=True, buckets=4)
+    world.load(keyed, 0, 20)
+    world.store.snapshot(keyed)
+    for number in range(1, 5):
+        world.load(keyed, number * 20, 20)
+    held.gate.touch()
+    released: list[str] = []
+    world.backend.before = released.append
+    seen = lambda: "release" in released  # noqa: E731 - a name for the condition
+    service = held.service(jobs=ThreadJobs(run_subtask, slots=1))
+    asyncio.run(_die_when(seen, service))
+    assert "drop" not in released
+    held.go_on()
+    assert sorted({row["id"] for row in world.lake.read(keyed, key="id")}) == list(range(100))
