@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from lakeward.errors import ProtocolError, TableGoneError
 from lakeward.model.tables import BucketState, KvSnapshot, TableBucket, TableSpec
-from lakeward_fluss.source.calls import patiently, side_by_side
+from lakeward_fluss.source.calls import MOVING, patiently, side_by_side
 from lakeward_fluss.source.tables import wire_path
 from lakeward_fluss.wire.codes import ErrorCode
 from lakeward_fluss.wire.errors import FlussServerError, PartitionMissingError, StaleMetadataError, check_code
@@ -74,7 +74,7 @@ class BucketLook:
             snapshots = self._snapshots(table, partition) if table.has_primary_key else {}
             bounds = patiently(
                 lambda: self._bounds(table, partition),
-                StaleMetadataError,
+                MOVING,
                 PATIENCE_S,
                 lambda: self._moved(table, partition),
             )
