@@ -183,7 +183,8 @@ class SourceBatch:
     `__offset` (int64) and `__timestamp` (timestamp[us, UTC], commit time). Rows of a KV snapshot have change
     INSERT, offset -1 and timestamp -1 ms. A batch without rows still moves `next_offset`.
 
-    `next_offset` is the first log offset not yet read (for a snapshot split: the split's `log_offset`).
+    `next_offset` is the first log offset not yet read (for a snapshot split: the split's `log_offset`; for a
+    live one the offset that its rows stand at, there or later).
     """
 
     records: pa.RecordBatch

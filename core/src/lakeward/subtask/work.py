@@ -76,7 +76,7 @@ class SplitWork:
         return WriteResult(
             split_id=self.split.split_id,
             bucket=self.split.bucket,
-            end_offset=self.next_offset if isinstance(self.split, LogSplit) else self.split.log_offset,
+            end_offset=self._end_offset(),
             max_timestamp_ms=self._max_timestamp_ms,
             rows=self.rows,
             files=files,
@@ -87,6 +87,11 @@ class SplitWork:
         """Stop reading, delete what was written."""
         self._reading.stop()
         self._writer.abort()
+
+    def _end_offset(self) -> int:
+        if isinstance(self.split, LogSplit):
+            return self.next_offset
+        return max(self.next_offset, self.split.log_offset) if self.split.live else self.split.log_offset
 
     def _see_time(self, records: pa.RecordBatch) -> None:
         newest = pc.max(records.column(TIMESTAMP_COLUMN).cast(pa.int64())).as_py()
