@@ -7,7 +7,7 @@ for one table of a lake at a time). `SourceReader` and `LakeWriter` live in one 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Protocol, runtime_checkable
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
@@ -172,6 +172,24 @@ class Source(Protocol):
 
     def close(self) -> None:
         """Free what is held; calling it twice is harmless."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """One thing that `lakeward doctor` says of a source: what, whether a service can go on with it, one sentence."""
+
+    what: str
+    ok: bool
+    sentence: str
+
+
+@runtime_checkable
+class DescribedSource(Protocol):
+    """A source that can say what it is and what it can do; one that cannot is only opened by the doctor."""
+
+    def describe(self) -> Sequence[Finding]:
+        """Return what is there, without secrets. Raises as `Source.tables`."""
         ...
 
 
