@@ -11,7 +11,7 @@ import pytest
 # The kit is two packages: one that the tests import, and one that the services under test load as a plugin.
 sys.path.insert(0, str(Path(__file__).with_name("kit")))
 
-from lakeward_e2e.world import World  # noqa: E402 - found by the line above
+from lakeward_e2e.world import World
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

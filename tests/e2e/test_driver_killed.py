@@ -9,6 +9,7 @@ import signal
 from typing import TYPE_CHECKING
 
 import pytest
+
 from lakeward_e2e.tables import KeyTable, LogTable
 
 if TYPE_CHECKING:

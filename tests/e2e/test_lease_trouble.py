@@ -11,10 +11,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
-from lakeward_e2e.process import until
-from lakeward_e2e.tables import KeyTable, LogTable
 
 from lakeward.cli.plugins.skeleton import skeleton
+from lakeward_e2e.process import until
+from lakeward_e2e.tables import KeyTable, LogTable
 
 if TYPE_CHECKING:
     from lakeward_e2e.world import World

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 import pytest
+
 from lakeward_e2e.process import until
 from lakeward_e2e.tables import KeyTable, LogTable
 

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import signal
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
+
 from lakeward_e2e.process import until
 from lakeward_e2e.tables import KeyTable, LogTable
 
@@ -17,7 +18,7 @@ if TYPE_CHECKING:
     from lakeward_e2e.world import World
 
 pytestmark = [pytest.mark.spark, pytest.mark.crash]
-PATIENT = {"service_keys": {"fence_s": 60}, "heartbeat_timeout_s": 120, "commit_timeout_s": 30}
+PATIENT: dict[str, Any] = {"service_keys": {"fence_s": 60}, "heartbeat_timeout_s": 120, "commit_timeout_s": 30}
 """The pause is shorter than the fence time: the zombie's heartbeat counts as fresh when it wakes up."""
 
 

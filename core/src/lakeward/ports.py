@@ -7,7 +7,7 @@ for one table of a lake at a time). `SourceReader` and `LakeWriter` live in one 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Protocol, runtime_checkable
 
 from lakeward.checkpoint_port import CheckpointStore as CheckpointStore  # noqa: PLC0414 - it is a port as the others
 
@@ -178,6 +178,24 @@ class Source(Protocol):
 
 
 @dataclass(frozen=True, slots=True)
+class Finding:
+    """One thing that `lakeward doctor` says of a source: what, whether a service can go on with it, one sentence."""
+
+    what: str
+    ok: bool
+    sentence: str
+
+
+@runtime_checkable
+class DescribedSource(Protocol):
+    """A source that can say what it is and what it can do; one that cannot is only opened by the doctor."""
+
+    def describe(self) -> Sequence[Finding]:
+        """Return what is there, without secrets. Raises as `Source.tables`."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
 class SourceBatch:
     """Some records of one bucket, in offset order.
 
@@ -185,7 +203,8 @@ class SourceBatch:
     `__offset` (int64) and `__timestamp` (timestamp[us, UTC], commit time). Rows of a KV snapshot have change
     INSERT, offset -1 and timestamp -1 ms. A batch without rows still moves `next_offset`.
 
-    `next_offset` is the first log offset not yet read (for a snapshot split: the split's `log_offset`).
+    `next_offset` is the first log offset not yet read (for a snapshot split: the split's `log_offset`; for a
+    live one the offset that its rows stand at, there or later).
     """
 
     records: pa.RecordBatch

@@ -93,6 +93,22 @@ def test_the_doctor_looks_at_everything_that_is_configured(flights: Lakeward) ->
     assert found["lake.warehouse"][0]
 
 
+def test_the_doctor_says_what_the_source_can_do(flights: Lakeward) -> None:
+    found = checks(flights)
+    assert found["source"][0]
+    assert "1 tables, 1 of them lake-enabled" in found["source tables"][1]
+    assert {"source leases", "source tiering"} <= set(found)
+
+
+def test_the_doctor_finds_a_source_that_cannot_be_opened(flights: Lakeward, tmp_path: Path) -> None:
+    (tmp_path / "other").mkdir()
+    said = flights("doctor", "-o", "json", "--set", "source.path=other")
+    source = next(check for check in said.document["checks"] if check["what"] == "source")
+    assert said.code == 1
+    assert not source["ok"]
+    assert "other" in source["sentence"]
+
+
 def test_the_doctor_works_without_a_configuration(lakeward: Lakeward) -> None:
     said = lakeward("doctor")
     assert said.code == 1

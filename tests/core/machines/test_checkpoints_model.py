@@ -48,7 +48,12 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable
 
 from lakeward_cuts.game import QUICK, Game
-from lakeward_cuts.scripts import left_after_its_snapshot, opened_one_by_one
+from lakeward_cuts.scripts import (
+    abort_lost_with_a_connection,
+    left_after_its_snapshot,
+    opened_one_by_one,
+    overtaken_by_its_own_word,
+)
 from lakeward_cuts.world import World
 
 
@@ -289,7 +294,6 @@ GATEWAYS = [
     NeverOpensOnAbort,
 ]
 MACHINES = [
-    CutsTooEarly,
     TriggersTooEarly,
     SnapsBeforeItCloses,
     ClosesOnlySome,
@@ -303,9 +307,13 @@ MACHINES = [
     GivesBackTooLate,
     GivesBackTwice,
     ListensToTheGone,
-    SaysNothingAgain,
 ]
-SCRIPTED = [(OpensAll, opened_one_by_one), (LeavesOutWhoLeft, left_after_its_snapshot)]
+SCRIPTED = [
+    (OpensAll, opened_one_by_one),
+    (LeavesOutWhoLeft, left_after_its_snapshot),
+    (SaysNothingAgain, abort_lost_with_a_connection),
+    (CutsTooEarly, overtaken_by_its_own_word),
+]
 """Too rare for the game."""
 
 

@@ -132,3 +132,11 @@ def test_ten_thousand_buckets_are_enumerated_in_well_under_a_second() -> None:
     started = time.process_time()
     assert len(log_table(*states, cut_rows=100_000).splits) == 10_000
     assert time.process_time() - started < 0.5
+
+
+def test_live_snapshot_is_read_and_not_leased() -> None:
+    live = KvSnapshot(bucket(0), 0, 90, live=True)
+    found = enumerate_splits([BucketState(bucket(0), (), 0, 90, live)], {}, primary_key=True, cut_rows=0)
+    assert found.splits == (SnapshotSplit("b0-s0", bucket(0), (), 0, 90, live=True),)
+    assert found.snapshots == ()
+    assert not found.behind

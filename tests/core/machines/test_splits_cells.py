@@ -359,3 +359,21 @@ def test_a_log_split_half_done_counts_where_the_finished_prefix_ends() -> None:
         splits.step(event)
     assert splits.offsets({"b0-10": 15}) == {A: 15}
     assert splits.offsets({"b0-10": 10}) == {A: 10}
+
+
+def test_live_snapshot_may_stand_for_later_records_than_was_planned() -> None:
+    live = SnapshotSplit("b1-s0", B, (), 0, 70, live=True)
+    splits = machine(live)
+    for event in (registered(0), asks(0), done(live, 0, end=75)):
+        splits.step(event)
+    assert splits.offsets() == {B: 75}
+    assert splits.committable() == {"b1-s0"}
+
+
+@pytest.mark.parametrize(("split", "end"), [(SNAPSHOT, 71), (SnapshotSplit("b1-s0", B, (), 0, 70, live=True), 69)])
+def test_snapshot_that_ends_elsewhere_is_refused(split: SnapshotSplit, end: int) -> None:
+    splits = machine(split)
+    splits.step(registered(0))
+    splits.step(asks(0))
+    with pytest.raises(IllegalEventError):
+        splits.step(done(split, 0, end=end))

@@ -41,6 +41,7 @@ class StoredSnapshot(msgspec.Struct, frozen=True, tag="snapshot", tag_field="kin
     partition: tuple[str, ...]
     snapshot_id: int
     log_offset: int
+    live: bool = False
 
 
 StoredSplit = StoredLog | StoredSnapshot
@@ -178,14 +179,15 @@ def _store_split(split: Split) -> StoredSplit:
     bucket = _store_bucket(split.bucket)
     if isinstance(split, LogSplit):
         return StoredLog(split.split_id, bucket, split.partition, split.start, split.stop)
-    return StoredSnapshot(split.split_id, bucket, split.partition, split.snapshot_id, split.log_offset)
+    return StoredSnapshot(split.split_id, bucket, split.partition, split.snapshot_id, split.log_offset, split.live)
 
 
 def _read_split(stored: StoredSplit) -> Split:
     bucket = TableBucket(*stored.bucket)
     if isinstance(stored, StoredLog):
         return LogSplit(stored.split_id, bucket, stored.partition, stored.start, stored.stop)
-    return SnapshotSplit(stored.split_id, bucket, stored.partition, stored.snapshot_id, stored.log_offset)
+    offsets = (stored.snapshot_id, stored.log_offset, stored.live)
+    return SnapshotSplit(stored.split_id, bucket, stored.partition, *offsets)
 
 
 def _store_result(one: WriteResult) -> StoredResult:

@@ -13,25 +13,28 @@ import click
 
 from lakeward.cli.checks import Check, show_checks
 from lakeward.cli.invocation import Invocation, pass_invocation, with_common_options
+from lakeward.clock import SystemClock
 from lakeward.config.keys import keys_of
 from lakeward.config.sections import is_path
 from lakeward.errors import LakewardError
 from lakeward.hooks.discovery import load
-from lakeward.hooks.plugins import LEASE_GROUP, WRAPPER_GROUP
+from lakeward.hooks.plugins import LEASE_GROUP, SOURCE_GROUP, WRAPPER_GROUP
 from lakeward.observe.files import is_local
+from lakeward.ports import DescribedSource
 from lakeward.spark.java import find_java
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from lakeward.config.loader import Loaded
+    from lakeward.ports import Source
 
 
 @click.command("doctor")
 @with_common_options
 @pass_invocation
 def doctor(invocation: Invocation) -> int:
-    """Look at Python, Java, Spark, plugins, directories and port; exit code 1 if something is missing.
+    """Look at Python, Java, Spark, plugins, the source, directories and port; exit code 1 if something is missing.
 
     Works without a configuration too, and then says so.
     """
@@ -66,13 +69,42 @@ def _configured(invocation: Invocation) -> Iterator[Check]:
         yield "configuration", False, str(error)
         return
     yield "configuration", True, f"{loaded.file}: service {loaded.settings.service.name}"
-    yield "source", True, f"plugin {loaded.settings.source.type!r} is installed"
+    yield from _source(loaded)
     yield "lake", True, f"plugin {loaded.settings.lake.type!r} is installed"
     yield _plugin("lease backend", LEASE_GROUP, loaded.settings.lease.backend)
     for wrapper in loaded.settings.lease.wrappers:
         yield _plugin("lease wrapper", WRAPPER_GROUP, wrapper)
     yield from _directories(loaded)
     yield _port(loaded)
+
+
+def _source(loaded: Loaded) -> Iterator[Check]:
+    """Open the source and let it say what it can do; what is only made later is left alone."""
+    name = loaded.settings.source.type
+    missing = [place for _, place in _paths(loaded.source_options) if is_local(place) and not Path(place).exists()]
+    if missing:
+        yield "source", True, f"plugin {name!r} is installed; {missing[0]} is not there yet"
+        return
+    try:
+        plugin: Any = load(SOURCE_GROUP, name)
+        source: Source = plugin.open(loaded.source_options, SystemClock())
+    except LakewardError as error:
+        yield "source", False, str(error)
+        return
+    try:
+        yield "source", True, f"plugin {name!r} is installed, and what it reads from answers"
+        if isinstance(source, DescribedSource):
+            yield from _described(source)
+    finally:
+        source.close()
+
+
+def _described(source: DescribedSource) -> Iterator[Check]:
+    try:
+        for finding in source.describe():
+            yield f"source {finding.what}", finding.ok, finding.sentence
+    except LakewardError as error:
+        yield "source", False, str(error)
 
 
 def _plugin(what: str, group: str, name: str) -> Check:

@@ -12,7 +12,7 @@ from lakeward.machines.gateway import Origins
 from lakeward.machines.splits import Splits
 from lakeward.model.checkpoints import SplitProgress
 from lakeward.model.events import wire_split
-from lakeward.model.splits import LogSplit
+from lakeward.model.splits import LogSplit, SnapshotSplit
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -66,8 +66,9 @@ class RoundBooks:
         open_splits = {split.split_id: split for split in self.splits.unfinished}
         for word in part.blocked:
             result = word.event.result
-            if result.split_id in open_splits:
-                self._note(_all_of(open_splits[result.split_id], result))
+            split = open_splits.get(result.split_id)
+            if split is not None and not (isinstance(split, SnapshotSplit) and split.live):
+                self._note(_all_of(split, result))
 
     def wire(self, split: Split) -> WireSplit:
         """Return a split as an attempt is told it: with how far it is."""

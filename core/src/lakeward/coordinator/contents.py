@@ -67,7 +67,7 @@ class Contents:
         snapshots = tuple(
             KvSnapshot(split.bucket, split.snapshot_id, split.log_offset)
             for split in self.round.splits
-            if isinstance(split, SnapshotSplit) and split.split_id not in whole
+            if isinstance(split, SnapshotSplit) and not split.live and split.split_id not in whole
         )
         return Enumeration(self.round.splits, self.round.before, snapshots, self.round.behind)
 

@@ -10,6 +10,7 @@ import msgspec
 from lakeward.embedded.catalog import bucket_at, check_there, key_of
 from lakeward.embedded.options import table_options
 from lakeward.embedded.reader import ReaderTask
+from lakeward.ports import Finding
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping, Sequence
@@ -44,6 +45,16 @@ class EmbeddedSource:
         """
         self.store = store
         self.leases: SnapshotLeases = store.lease_table
+
+    def describe(self) -> Sequence[Finding]:
+        """See `lakeward.ports.DescribedSource`."""
+        tables = self.all_tables()
+        named = f"{len(tables)} tables, {len(self.tables())} of them lake-enabled"
+        return (
+            Finding("tables", ok=True, sentence=f"{self.store.root}: {named}"),
+            Finding("leases", ok=True, sentence="leases protect KV snapshots"),
+            Finding("tiering", ok=True, sentence="hands tables out and keeps their lake snapshots on record"),
+        )
 
     def tables(self) -> Sequence[TableSpec]:
         """See Protocol."""

@@ -80,7 +80,9 @@ def enumerate_splits(
     return Enumeration(
         splits=(*snapshots, *logs),
         offsets=_offsets_of_table(buckets, tiered),
-        snapshots=tuple(KvSnapshot(split.bucket, split.snapshot_id, split.log_offset) for split in snapshots),
+        snapshots=tuple(
+            KvSnapshot(split.bucket, split.snapshot_id, split.log_offset) for split in snapshots if not split.live
+        ),
         behind=behind,
     )
 
@@ -96,7 +98,9 @@ def _first_offset(
 
 def _snapshot_split(state: BucketState, snapshot: KvSnapshot) -> SnapshotSplit:
     split_id = f"{_bucket_name(state.bucket)}-s{snapshot.snapshot_id}"
-    return SnapshotSplit(split_id, state.bucket, state.partition, snapshot.snapshot_id, snapshot.log_offset)
+    return SnapshotSplit(
+        split_id, state.bucket, state.partition, snapshot.snapshot_id, snapshot.log_offset, snapshot.live
+    )
 
 
 def _ranges(state: BucketState, start: int, cut_rows: int) -> Iterator[LogSplit]:

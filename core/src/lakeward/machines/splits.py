@@ -208,7 +208,7 @@ class Splits:
             if split.split_id not in self._finishes:
                 return
             yield split
-            if self._finishes[split.split_id][1] != _end_of(split):
+            if self._finishes[split.split_id][1] < _end_of(split):
                 return
 
     def _frontier(self, splits: Sequence[Split]) -> LogSplit | None:
@@ -259,7 +259,7 @@ class Splits:
         split = self._splits[event.split_id]
         if self._holders.get(event.split_id) != attempt or not self._may_end(split, event.end_offset):
             raise self._illegal(attempt, event)
-        self._cut_short = self._cut_short or event.end_offset != _end_of(split)
+        self._cut_short = self._cut_short or event.end_offset < _end_of(split)
         self._drop(event.split_id)
         self._end(event.split_id, SplitPhase.FINISHED, event)
         self._finishes[event.split_id] = (attempt, event.end_offset)
@@ -375,7 +375,9 @@ class Splits:
     def _may_end(self, split: Split, end_offset: int) -> bool:
         if end_offset == _end_of(split):
             return True
-        return self._cut and isinstance(split, LogSplit) and split.start <= end_offset < split.stop
+        if isinstance(split, SnapshotSplit):
+            return split.live and end_offset > split.log_offset
+        return self._cut and split.start <= end_offset < split.stop
 
     def _illegal(self, attempt: Attempt, event: SplitsEvent) -> IllegalEventError:
         state = f"attempt {self._phase_of(attempt).value}"

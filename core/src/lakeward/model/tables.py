@@ -108,11 +108,16 @@ class TableSpec:
 
 @dataclass(frozen=True, slots=True)
 class KvSnapshot:
-    """A KV snapshot of one bucket; it stands for all log records with an offset below `log_offset`."""
+    """A KV snapshot of one bucket; it stands for all log records with an offset below `log_offset`.
+
+    A `live` one is taken when it is read: it has no files and no id, needs no lease, and may stand for later records
+    too.
+    """
 
     bucket: TableBucket
     snapshot_id: int
     log_offset: int
+    live: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,7 +10,7 @@ import pyarrow.compute as pc
 
 from lakeward.model.checkpoints import SplitProgress
 from lakeward.model.results import WriteResult
-from lakeward.model.splits import LogSplit, Split
+from lakeward.model.splits import LogSplit, SnapshotSplit, Split
 from lakeward.model.tables import TIMESTAMP_COLUMN
 from lakeward.subtask.reading import SplitReading
 
@@ -89,6 +89,8 @@ class SplitWork:
         Returns:
             What `progress` returns from now on.
         """
+        if isinstance(self.split, SnapshotSplit) and self.split.live:
+            return self._recorded  # its rows come in another order, of another moment, the next time
         files = self._writer.roll()
         self._note_whole()
         self._recorded = replace(self._whole, files=files, timings_s=self._timings_s())
@@ -109,7 +111,7 @@ class SplitWork:
         return WriteResult(
             split_id=self.split.split_id,
             bucket=self.split.bucket,
-            end_offset=self.next_offset if isinstance(self.split, LogSplit) else self.split.log_offset,
+            end_offset=self._end_offset(),
             max_timestamp_ms=self._max_timestamp_ms,
             rows=self.rows,
             files=files,
@@ -130,6 +132,11 @@ class SplitWork:
         timings["wait"] = max(0.0, self._clock.now() - self._started - sum(timings.values()))
         before = self._before.timings_s
         return {phase: before.get(phase, 0.0) + timings.get(phase, 0.0) for phase in before | timings}
+
+    def _end_offset(self) -> int:
+        if isinstance(self.split, LogSplit):
+            return self.next_offset
+        return max(self.next_offset, self.split.log_offset) if self.split.live else self.split.log_offset
 
     def _see_time(self, records: pa.RecordBatch) -> None:
         newest = pc.max(records.column(TIMESTAMP_COLUMN).cast(pa.int64())).as_py()

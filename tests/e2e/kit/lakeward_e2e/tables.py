@@ -69,7 +69,7 @@ class KeyTable:
         rows: list[tuple[int, str, int, str]] = []
         for _ in range(changes):
             key = self._random.randrange(keys)
-            if key in self._rows and self._random.random() < 0.3:  # noqa: PLR2004 - three of ten go again
+            if key in self._rows and self._random.random() < 0.3:
                 del self._rows[key]
                 rows.append((key, "", 0, "delete"))
             else:

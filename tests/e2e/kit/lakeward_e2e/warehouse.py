@@ -61,7 +61,9 @@ class Warehouse:
 
     def files(self, path: TablePath) -> set[str]:
         """Return all files in a table's directory."""
-        folder = self.root / path.database / path.table
+        table = self.table(path)
+        default = self.root / path.database / path.table
+        folder = default if table is None else Path(table.location().removeprefix("file://"))
         return {str(file) for file in folder.rglob("*") if file.is_file() and not file.name.endswith(".crc")}
 
     def orphans(self, path: TablePath) -> set[str]:

@@ -73,7 +73,7 @@ class World:
 
     # --- services -------------------------------------------------------------------------------------------
 
-    def configure(self, service: str = "tier", **sections: Any) -> Path:
+    def configure(self, service: str = "tier", **sections: Any) -> Path:  # noqa: ANN401 - TOML of any type
         """Write a configuration.
 
         Args:
@@ -98,7 +98,11 @@ class World:
         """Start a service and return at once."""
         log = self.root / f"log-{len(self.processes)}.txt"
         known = {key: text for key, text in os.environ.items() if not key.startswith(("LAKEWARD_", "PYTEST", "COV"))}
-        added = {FAULTS: str(self.faults), "LAKEWARD_TEST_LOG": str(log), "PYTHONPATH": os.pathsep.join(self.python_path)}
+        added = {
+            FAULTS: str(self.faults),
+            "LAKEWARD_TEST_LOG": str(log),
+            "PYTHONPATH": os.pathsep.join(self.python_path),
+        }
         process = ServiceProcess(["--config", str(config), *arguments], known | added | environment, log)
         self.processes.append(process)
         return process

@@ -78,14 +78,7 @@ class FlussCluster:
             (self.directory / name).mkdir(parents=True, exist_ok=True)
         self.zookeeper = self._zookeeper()
         self.coordinator = self._server("coordinator", _COORDINATOR, {})
-        self.tablets = [
-            self._server(
-                f"tablet-{number}",
-                _TABLET,
-                {"tablet-server.id": str(number), "data.dir": str(self.directory / f"data-{number}")},
-            )
-            for number in range(plan.tablets)
-        ]
+        self.tablets = [self._tablet(number) for number in range(plan.tablets)]
         self._write_settings()
 
     @classmethod
@@ -147,6 +140,13 @@ class FlussCluster:
         message = f"the coordinator does not list a tablet server after {_READY_S:g} s; logs: {self.directory / 'log'}"
         raise ClusterError(message)
 
+    def add_tablet(self) -> ServerProcess:
+        """Start one more tablet server; tables that are made from now on may have a replica on it."""
+        server = self._tablet(len(self.tablets))
+        self.tablets.append(server)
+        server.start()
+        return server
+
     def restart_coordinator(self) -> None:
         """Kill the coordinator and start it again on its port."""
         self.coordinator.kill()
@@ -176,6 +176,10 @@ class FlussCluster:
         settings = self.directory / "conf" / "zoo.cfg"
         settings.write_text("\n".join(lines) + "\n", encoding="utf-8")
         return self._process("zookeeper", port, [_ZOOKEEPER, str(settings)])
+
+    def _tablet(self, number: int) -> ServerProcess:
+        settings = {"tablet-server.id": str(number), "data.dir": str(self.directory / f"data-{number}")}
+        return self._server(f"tablet-{number}", _TABLET, settings)
 
     def _server(self, name: str, main: str, settings: Mapping[str, str]) -> ServerProcess:
         port = free_port()

@@ -134,7 +134,7 @@ async def connect(serial: int, endpoint: Endpoint, options: ConnectOptions, lost
             await connection.shake_hands(options)
     except TimeoutError as error:
         channel.end("no connection in time")
-        message = f"{endpoint}: no connection within {options.connect_timeout_s:g} s"
+        message = f"Fluss server {endpoint}: no connection within {options.connect_timeout_s:g} s"
         raise ServerUnreachableError(message) from error
     except ssl.SSLError as error:
         channel.end("no TLS")
@@ -142,7 +142,7 @@ async def connect(serial: int, endpoint: Endpoint, options: ConnectOptions, lost
         raise TlsError(message) from error
     except (OSError, UnansweredReadError) as error:
         channel.end("no connection")
-        message = f"{endpoint}: {error}"
+        message = f"Fluss server {endpoint} cannot be reached: {error}"
         raise ServerUnreachableError(message) from error
     except BaseException:
         channel.end("no connection")

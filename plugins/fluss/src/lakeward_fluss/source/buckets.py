@@ -9,8 +9,9 @@ from typing import TYPE_CHECKING
 
 from lakeward.errors import ProtocolError, TableGoneError
 from lakeward.model.tables import BucketState, KvSnapshot, TableBucket, TableSpec
-from lakeward_fluss.source.calls import patiently, side_by_side
+from lakeward_fluss.source.calls import MOVING, patiently, side_by_side
 from lakeward_fluss.source.tables import wire_path
+from lakeward_fluss.wire.apis import ApiKey
 from lakeward_fluss.wire.codes import ErrorCode
 from lakeward_fluss.wire.errors import FlussServerError, PartitionMissingError, StaleMetadataError, check_code
 from lakeward_fluss.wire.messages import (
@@ -29,6 +30,8 @@ CLIENT = -1
 EARLIEST, LATEST = 0, 1
 PATIENCE_S = 20.0
 """A bucket may have no leader for some seconds, when it is new and when its server starts (facts: Fluss live 1)."""
+NO_SNAPSHOT = 0
+"""The id of a live snapshot, which has none."""
 PARTITION_JOINT = "$"
 
 
@@ -71,10 +74,11 @@ class BucketLook:
         """Look at one partition; one that was dropped meanwhile has no buckets."""
         try:
             # The snapshots first: the log never ends before what a snapshot of it stands for.
-            snapshots = self._snapshots(table, partition) if table.has_primary_key else {}
+            live = table.has_primary_key and self._client.supports(ApiKey.SCAN_KV)
+            snapshots = self._snapshots(table, partition) if table.has_primary_key and not live else {}
             bounds = patiently(
                 lambda: self._bounds(table, partition),
-                StaleMetadataError,
+                MOVING,
                 PATIENCE_S,
                 lambda: self._moved(table, partition),
             )
@@ -84,7 +88,12 @@ class BucketLook:
             self._catalog.check(table)
             raise
         return [
-            BucketState(bucket, partition.values, *bounds[bucket], snapshots.get(bucket))
+            BucketState(
+                bucket,
+                partition.values,
+                *bounds[bucket],
+                KvSnapshot(bucket, NO_SNAPSHOT, bounds[bucket][1], live=True) if live else snapshots.get(bucket),
+            )
             for bucket in sorted(bounds, key=TableBucket.sort_key)
         ]
 

@@ -7,12 +7,15 @@ from collections.abc import Callable, Iterable
 from concurrent.futures import ThreadPoolExecutor
 from typing import TypeVar
 
-from lakeward_fluss.wire.errors import FlussServerError
+from lakeward.errors import SourceError
+from lakeward_fluss.wire.errors import ServerUnreachableError, StaleMetadataError, UnansweredReadError
 
 Given = TypeVar("Given")
 Got = TypeVar("Got")
 WIDTH = 8
 """Calls at once: the server has eight workers for a connection's requests (facts: Fluss 1.1)."""
+MOVING = (StaleMetadataError, ServerUnreachableError, UnansweredReadError)
+"""What a read meets while a bucket's leader dies, moves or starts: it passes by itself."""
 _FIRST_S, _MOST_S = 0.05, 1.0
 
 
@@ -35,7 +38,7 @@ def side_by_side(call: Callable[[Given], Got], arguments: Iterable[Given]) -> li
 
 def patiently(
     call: Callable[[], Got],
-    passing: type[FlussServerError],
+    passing: type[SourceError] | tuple[type[SourceError], ...],
     patience_s: float,
     between: Callable[[], None] = lambda: None,
 ) -> Got:
@@ -44,20 +47,19 @@ def patiently(
     Args:
         call: has no effect when it is refused.
         passing: the refusals that may pass.
-        patience_s: seconds after which a refusal is believed.
+        patience_s: seconds after which a refusal is believed, those of the calls included.
         between: done before each further try; what it raises ends them.
 
     Returns:
         What the call gave.
     """
-    pause_s, waited_s = _FIRST_S, 0.0
+    pause_s, deadline = _FIRST_S, time.monotonic() + patience_s
     while True:
         try:
             return call()
         except passing:
-            if waited_s >= patience_s:
+            if time.monotonic() >= deadline:
                 raise
             between()
             time.sleep(pause_s)
-            waited_s += pause_s
             pause_s = min(_MOST_S, pause_s * 2)

@@ -55,7 +55,7 @@ class BucketLog:
             SourceError: the server cannot answer.
         """
         try:
-            return patiently(lambda: self._fetch(offset), StaleMetadataError, PATIENCE_S, self._moved)
+            return patiently(lambda: self._fetch(offset), StaleMetadataError, PATIENCE_S, self.moved)
         except OffsetOutOfRangeError as refused:
             raise self._truncated(offset) from refused
 
@@ -76,14 +76,15 @@ class BucketLog:
             max_wait_ms=_WAIT_MS,
             min_bytes=1,
         )
-        response = self._call(request)
+        response = self.call(request)
         for answer in (bucket for one in response.tables_resp for bucket in one.buckets_resp):
-            check_code(f"FETCH_LOG of {self._name()} at offset {offset}", answer.error_code, answer.error_message)
+            check_code(f"FETCH_LOG of {self.name} at offset {offset}", answer.error_code, answer.error_message)
             return answer
-        message = f"FETCH_LOG of {self._name()} at offset {offset}: expected an answer for the bucket, found none"
+        message = f"FETCH_LOG of {self.name} at offset {offset}: expected an answer for the bucket, found none"
         raise SourceError(message)
 
-    def _call(self, request: Request[Answer]) -> Answer:
+    def call(self, request: Request[Answer]) -> Answer:
+        """Call the bucket's leader."""
         address = BucketAddress(wire_path(self.table.path), self.bucket.partition_id, self.bucket.bucket)
         return self.client.call_leader(address, request)
 
@@ -95,13 +96,13 @@ class BucketLog:
             partition_id=self.bucket.partition_id,
             bucket_id=(self.bucket.bucket,),
         )
-        start = self._call(request).buckets_resp[0].offset or 0
-        expected = f"{self._name()}: expected log records from offset {offset}"
+        start = self.call(request).buckets_resp[0].offset or 0
+        expected = f"{self.name}: expected log records from offset {offset}"
         if start > offset:
             return LogTruncatedError(f"{expected}, found the log to begin at {start}")
         return TableError(f"{expected}, found the log to end before it")
 
-    def _moved(self) -> None:
+    def moved(self) -> None:
         """Look for the new leader; raise if there is none because the table or the partition was dropped."""
         path = wire_path(self.table.path)
         self.client.forget_leaders(path)
@@ -111,12 +112,14 @@ class BucketLog:
             raise TableGoneError(message)
         if self.bucket.partition_id is not None and not self._has_partition():
             # Not the table: the round is tried again, and finds the partitions that are left.
-            message = f"{self._name()}: its partition was dropped"
+            message = f"{self.name}: its partition was dropped"
             raise TableError(message)
 
     def _has_partition(self) -> bool:
         listed = self.client.call_any(ListPartitionInfosRequest(table_path=wire_path(self.table.path)))
         return any(one.partition_id == self.bucket.partition_id for one in listed.partitions_info)
 
-    def _name(self) -> str:
+    @property
+    def name(self) -> str:
+        """The bucket, for messages."""
         return f"bucket {self.bucket} of table {self.table.path}"

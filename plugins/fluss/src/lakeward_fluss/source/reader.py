@@ -16,6 +16,7 @@ from lakeward_fluss.formats.logbatch import LogBatch, decode
 from lakeward_fluss.formats.storage import Storage
 from lakeward_fluss.source.connecting import connect
 from lakeward_fluss.source.fetching import BucketLog
+from lakeward_fluss.source.kvscan import KvScan
 from lakeward_fluss.source.logreading import log_format, read_batches
 from lakeward_fluss.source.schemas import TableSchemas
 from lakeward_fluss.source.snapshotreading import SnapshotReading
@@ -85,14 +86,21 @@ class FlussReader:
 
     def read_snapshot(self, split: SnapshotSplit, skip_rows: int = 0) -> Iterator[SourceBatch]:
         """See Protocol."""
-        reading = SnapshotReading(self._client, self._storage, self._table, Path(self._options.spool or gettempdir()))
         rows = 0
-        for batch in reading.batches(split, self._schemas, skip_rows):
+        for batch, offset in self._scan(split) if split.live else self._files(split, skip_rows):
             rows += len(batch)
             changes = np.full(len(batch), Change.INSERT, "u1")
-            yield SourceBatch(self._whole(batch, changes, None, _SNAPSHOT_MS), split.log_offset)
+            yield SourceBatch(self._whole(batch, changes, None, _SNAPSHOT_MS), offset)
         if not rows:
             yield SourceBatch(self._empty(), split.log_offset)
+
+    def _scan(self, split: SnapshotSplit) -> Iterator[tuple[pa.RecordBatch, int]]:
+        log = BucketLog(self._client, self._storage, self._table, split.bucket, self._options.fetch_bytes)
+        return KvScan(log).batches(self._schemas)
+
+    def _files(self, split: SnapshotSplit, skip_rows: int) -> Iterator[tuple[pa.RecordBatch, int]]:
+        reading = SnapshotReading(self._client, self._storage, self._table, Path(self._options.spool or gettempdir()))
+        return ((batch, split.log_offset) for batch in reading.batches(split, self._schemas, skip_rows))
 
     def close(self) -> None:
         """See Protocol."""

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from lakeward.model.tables import TableBucket
 from lakeward_fluss.source.buckets import BucketLook
 from lakeward_fluss.source.calls import side_by_side
+from lakeward_fluss.source.describing import describe_cluster
 from lakeward_fluss.source.fetching import BucketLog
 from lakeward_fluss.source.leases import FlussLeases
 from lakeward_fluss.source.logreading import log_format, oldest_record_ms
@@ -22,7 +23,7 @@ from lakeward_fluss.wire.errors import SnapshotMissingError
 if TYPE_CHECKING:
     from lakeward.model.tables import BucketState, KvSnapshot, TablePath, TableSpec
     from lakeward.model.tiering import Beat, BeatAnswer, LakeRecord
-    from lakeward.ports import Clock, SnapshotLeases
+    from lakeward.ports import Clock, Finding, SnapshotLeases
     from lakeward_fluss.formats.storage import Storage
     from lakeward_fluss.rpc.client import FlussClient
     from lakeward_fluss.source.options import FlussOptions
@@ -50,6 +51,10 @@ class FlussSource:
         self._queue = TieringQueue(client, self.catalog, clock)
         self._registry = LakeRegistry(client, self.catalog)
         self.leases: SnapshotLeases = FlussLeases(client)
+
+    def describe(self) -> Sequence[Finding]:
+        """See `lakeward.ports.DescribedSource`."""
+        return describe_cluster(self._client, self.catalog)
 
     def tables(self) -> Sequence[TableSpec]:
         """See Protocol."""

@@ -86,6 +86,10 @@ class ScannerGoneError(FlussServerError):
     """The scan has expired or was opened at another server; start over."""
 
 
+class TooManyScannersError(FlussServerError):
+    """The bucket, or its server, has as many open scans as it may; they close, or expire after `kv.scanner.ttl`."""
+
+
 class AuthenticationError(FlussServerError):
     """The server did not accept who we are, or wants to know."""
 
@@ -155,6 +159,7 @@ _BY_CODE: Final[dict[int, type[FlussServerError]]] = {
     ErrorCode.INVALID_COLUMN_PROJECTION: ProjectionError,
     ErrorCode.SCANNER_EXPIRED: ScannerGoneError,
     ErrorCode.UNKNOWN_SCANNER_ID: ScannerGoneError,
+    ErrorCode.TOO_MANY_SCANNERS: TooManyScannersError,
     ErrorCode.AUTHENTICATE: AuthenticationError,
     ErrorCode.RETRIABLE_AUTHENTICATE: AuthenticationError,
     ErrorCode.AUTHORIZATION: AuthorizationError,

@@ -18,7 +18,15 @@ from lakeward_fluss.source.plugin import FlussSourcePlugin
 from lakeward_fluss.source.source import FlussSource
 from lakeward_fluss_kit.writer import FlussWriter
 
-SETTINGS = {"kv.snapshot.interval": "1s", "log.segment.file-size": "1mb", "remote.log.task-interval-duration": "1s"}
+SETTINGS = {
+    "kv.snapshot.interval": "1s",
+    "log.segment.file-size": "1mb",
+    "remote.log.task-interval-duration": "1s",
+    # A tablet server that is killed before this forgets that records were acknowledged: they stay invisible for ever.
+    "log.replica.high-watermark.checkpoint-interval": "200ms",
+    # A coordinator that is killed is waited for so long by the next one.
+    "zookeeper.client.session-timeout": "5s",
+}
 
 
 @dataclass(frozen=True, slots=True)

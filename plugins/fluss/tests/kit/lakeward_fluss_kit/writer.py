@@ -77,6 +77,10 @@ class FlussWriter:
         """Drop a table; one that is not there is no error."""
         self._call("drop", name)
 
+    def forget(self) -> None:
+        """Let the child forget what it knows of tables, after one was altered."""
+        self._call("forget")
+
     def close(self) -> None:
         """End the child."""
         self._child.kill()
@@ -174,6 +178,9 @@ class _Child:
     async def drop(self, name: str) -> None:
         await self._admin.drop_table(self._path(name), ignore_if_not_exists=True)
         # A connection remembers tables by name, and would take a new one for the old.
+        await self.connect(self._settings)
+
+    async def forget(self) -> None:
         await self.connect(self._settings)
 
     async def _table(self, name: str) -> Any:  # noqa: ANN401 - pyfluss is not there when types are checked

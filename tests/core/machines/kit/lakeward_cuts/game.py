@@ -91,7 +91,8 @@ class Game(RuleBasedStateMachine):
         elif then == "crash":
             self.crash(subtask)
         elif then == "break":
-            self.break_connection(subtask)
+            self.down(subtask, 5)
+            self.break_connection(subtask, overtaking=True)
         elif then == "work":
             self.down(subtask, 5)
             self.work(subtask, finish=False)
@@ -108,10 +109,10 @@ class Game(RuleBasedStateMachine):
         if self.world.storing is not None:
             self.world.settle_store(ok=ok)
 
-    @rule(subtask=subtasks)
-    def break_connection(self, subtask: int) -> None:
+    @rule(subtask=subtasks, overtaking=st.booleans())
+    def break_connection(self, subtask: int, overtaking: bool) -> None:
         if subtask in self.world.seats:
-            self.world.break_connection(subtask)
+            self.world.break_connection(subtask, overtaking=overtaking)
 
     @rule(subtask=subtasks)
     def crash(self, subtask: int) -> None:
@@ -134,7 +135,7 @@ class Game(RuleBasedStateMachine):
 
     @invariant()
     def holds(self) -> None:
-        if hasattr(self, "world"):
+        if hasattr(self, "world") and not self.world.broken:
             self.world.check()
 
     def teardown(self) -> None:

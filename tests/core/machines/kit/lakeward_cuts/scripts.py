@@ -6,9 +6,10 @@ from typing import TYPE_CHECKING
 
 from lakeward.machines.checkpoint_protocol import CheckpointAsked
 from lakeward.machines.checkpoints import CheckpointPhase
+from lakeward.machines.gateway import GatewayPhase
+from lakeward_cuts.process import POLICY, Process
 
 if TYPE_CHECKING:
-    from lakeward_cuts.process import Process
     from lakeward_cuts.world import World
 
 LAST = "j"
@@ -39,12 +40,15 @@ def triggered(kind: type[World]) -> World:
     """As above; a checkpoint runs, both were triggered, and neither has heard of it."""
     world = last_split(kind)
     world.step(CheckpointAsked(now=world.now))
-    while world.checkpoints.phase is not CheckpointPhase.COLLECTING:
-        for subtask in (0, 1):
-            world.beat(subtask)
-            for _ in range(2):
-                world.deliver_down(subtask)
-                world.deliver_up(subtask)
+    for turn in range(40):
+        if world.checkpoints.phase is CheckpointPhase.COLLECTING:
+            break
+        subtask = turn % 2
+        world.beat(subtask)
+        world.deliver_down(subtask)
+        for _ in range(2):
+            world.deliver_up(subtask)
+    assert [process(world, subtask).taken for subtask in (0, 1)] == [0, 0]
     return world
 
 
@@ -79,4 +83,29 @@ def opened_one_by_one(kind: type[World]) -> None:
     world.exchange(1)
     assert world.storing is not None
     world.settle_store(ok=True)
+    world.finish()
+
+
+def abort_lost_with_a_connection(kind: type[World]) -> None:
+    """Subtask 1 closed; the word that the checkpoint is aborted is lost, and no other checkpoint follows."""
+    world = triggered(kind)
+    world.tick(POLICY.timeout_s)
+    assert world.aborted
+    world.break_connection(1)
+    world.exchange(1)
+    assert process(world, 1).gateway.phase is GatewayPhase.OPEN, "A-I9: both ends are open"
+    world.finish()
+
+
+def overtaken_by_its_own_word(kind: type[World]) -> None:
+    """On a new connection, subtask 0's word that it is closed is faster than a finish that is sent again."""
+    world = last_split(kind)
+    process(world, 0).finish()
+    world.step(CheckpointAsked(now=world.now))
+    world.deliver_down(0)
+    world.break_connection(0, overtaking=True)
+    world.deliver_up(0)
+    world.exchange(1)
+    assert world.checkpoints.phase is CheckpointPhase.CUTTING
+    world.exchange(0)
     world.finish()

@@ -103,6 +103,7 @@ class World:
         self.origin_of: dict[tuple[str, int, int, int], Origin] = {}
         self.aborted: list[str] = []
         self.failed_over: list[int] = []
+        self.broken = False
         self.restore()
 
     # --- the coordinator ------------------------------------------------------------------------------------
@@ -125,8 +126,10 @@ class World:
         self.unassigned = sorted(cut.unassigned | work)
 
     def step(self, event: CheckpointsEvent) -> None:
+        broken, self.broken = self.broken, True
         for command in self.checkpoints.step(event):
             self.do(command)
+        self.broken = broken
 
     def do(self, command: CheckpointsCommand) -> None:
         match command:
@@ -405,8 +408,13 @@ class World:
         if seat.process is not None:
             seat.up.append(seat.process.channel.send(Heartbeat(acked=seat.process.channel.received)))
 
-    def break_connection(self, subtask: int) -> None:
-        """Lose everything on its way; both send again what was not acknowledged."""
+    def break_connection(self, subtask: int, *, overtaking: bool = False) -> None:
+        """Lose everything on its way; both send again what was not acknowledged.
+
+        Args:
+            subtask: whose.
+            overtaking: a control event is faster on the new connection than what is sent again.
+        """
         seat = self.seats[subtask]
         if seat.process is None:
             self.crash(subtask)
@@ -415,6 +423,9 @@ class World:
         seat.down.clear()
         seat.down.append(seat.channel.send(Heartbeat(acked=seat.channel.received)))
         seat.down.extend(seat.channel.unacked())
+        if overtaking and seat.process.gateway.closed_for is not None:
+            number, sent = seat.process.gateway.closed_for, seat.process.channel.sent
+            seat.up.append(seat.process.channel.send(AckClose(checkpoint=number, sent=sent)))
         seat.up.extend(seat.process.channel.unacked())
         if seat.process.left:
             seat.up.append(seat.process.channel.send(Left()))
@@ -511,6 +522,8 @@ class World:
 
     def finish(self) -> None:
         """Liveness: once faults stop, checkpoints complete and every split is finished."""
+        if self.broken:
+            return  # something was found already; what follows from it would hide it
         self.rest()
         self.one_more()
         for _ in range(PATIENCE):

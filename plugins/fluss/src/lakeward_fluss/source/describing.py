@@ -1,0 +1,107 @@
+"""What a cluster can and cannot do, for `lakeward doctor`. No secret of the lake's catalog is in it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING
+from urllib.parse import urlsplit, urlunsplit
+
+from lakeward.ports import Finding
+from lakeward_fluss.wire.apis import LEASE_APIS, ApiKey
+
+if TYPE_CHECKING:
+    from lakeward_fluss.rpc.client import FlussClient
+    from lakeward_fluss.source.tables import FlussTable, TableCatalog
+
+_SHOWN = frozenset({"type", "uri", "warehouse", "name", "metastore", "catalog-impl", "io-impl", "catalog-name"})
+"""Settings of a lake's catalog that are shown; any other may be a secret."""
+_MASK = "***"
+
+
+def describe_cluster(client: FlussClient, catalog: TableCatalog) -> Sequence[Finding]:
+    """Ask a cluster what it offers.
+
+    Args:
+        client: an open client.
+        catalog: its tables.
+
+    Raises:
+        SourceError: it cannot answer.
+    """
+    offers = {api: client.supports(api) for api in (*_TIERING, *LEASE_APIS, ApiKey.SCAN_KV, ApiKey.LIST_KV_SNAPSHOTS)}
+    tables = catalog.tables()
+    enabled = [table for table in tables if table.lake_enabled]
+    return (
+        _servers(client, guess_version(offers)),
+        Finding("tables", ok=True, sentence=f"{len(tables)} tables, {len(enabled)} of them lake-enabled"),
+        _leases(offers),
+        _scans(offers),
+        _tiering(offers, enabled),
+        *_lakes(enabled),
+    )
+
+
+_TIERING = (ApiKey.LAKE_TIERING_HEARTBEAT, ApiKey.PREPARE_LAKE_TABLE_SNAPSHOT, ApiKey.COMMIT_LAKE_TABLE_SNAPSHOT)
+
+
+def guess_version(offers: Mapping[ApiKey, bool]) -> str:
+    """Return which release servers with these APIs are of, in words: they do not say it themselves."""
+    if not all(offers[api] for api in LEASE_APIS):
+        return "0.8 or older"
+    return "later than 0.9" if offers[ApiKey.LIST_KV_SNAPSHOTS] or offers[ApiKey.SCAN_KV] else "0.9"
+
+
+def shown_settings(settings: Mapping[str, str]) -> str:
+    """Return a lake's settings as one line, masked but for those that are known to hold no secret."""
+    return ", ".join(f"{key}={_shown(key, settings[key])}" for key in sorted(settings))
+
+
+def _shown(key: str, value: str) -> str:
+    if key not in _SHOWN:
+        return _MASK
+    parts = urlsplit(value)
+    place = f"{_MASK}@{parts.netloc.rpartition('@')[2]}" if "@" in parts.netloc else parts.netloc
+    query = _MASK if parts.query else ""
+    return (
+        value
+        if (place, query) == (parts.netloc, parts.query)
+        else urlunsplit((*parts[:1], place, parts.path, query, ""))
+    )
+
+
+def _servers(client: FlussClient, version: str) -> Finding:
+    servers = client.tablet_servers(fresh=True)
+    named = ", ".join(f"{number} at {place}" for number, place in sorted(servers.items()))
+    return Finding("servers", bool(servers), f"Fluss {version} by its APIs; tablet servers: {named or 'none now'}")
+
+
+def _leases(offers: Mapping[ApiKey, bool]) -> Finding:
+    if all(offers[api] for api in LEASE_APIS):
+        return Finding("leases", ok=True, sentence="yes: KV snapshots are protected while they are read")
+    sentence = "no: older than 0.9; a first round goes without, and starts over where snapshots are cleaned under it"
+    return Finding("leases", ok=True, sentence=sentence)
+
+
+def _scans(offers: Mapping[ApiKey, bool]) -> Finding:
+    if offers[ApiKey.SCAN_KV]:
+        return Finding("SCAN_KV", ok=True, sentence="yes: rows come from the tablet servers, without files and leases")
+    return Finding("SCAN_KV", ok=True, sentence="no: rows come from the files of KV snapshots")
+
+
+def _tiering(offers: Mapping[ApiKey, bool], enabled: Sequence[FlussTable]) -> Finding:
+    missing = [api.name for api in _TIERING if not offers[api]]
+    if not missing:
+        return Finding("tiering", ok=True, sentence="yes: tables are handed out, lake snapshots registered")
+    sentence = f'no: the coordinator does not offer {", ".join(missing)}; mode = "mirror" needs none of them'
+    return Finding("tiering", not enabled, sentence)
+
+
+def _lakes(enabled: Sequence[FlussTable]) -> Sequence[Finding]:
+    """Say which lake the server gives with its tables; once for each."""
+    found = dict.fromkeys((table.lake_format, shown_settings(table.lake_settings)) for table in enabled)
+    if not found:
+        return (Finding("lake", ok=True, sentence="not known: the server names it with lake-enabled tables alone"),)
+    return tuple(
+        Finding("lake", ok=True, sentence=f"the server's lake: {name or 'no format'} ({settings or 'no settings'})")
+        for name, settings in found
+    )
