@@ -33,7 +33,7 @@ class StoredLog(msgspec.Struct, frozen=True, tag="log", tag_field="kind"):
     stop: int
 
 
-class StoredSnapshot(msgspec.Struct, frozen=True, tag="snapshot", tag_field="kind"):
+class StoredSnapshot(msgspec.Struct, frozen=True, tag="snapshot", tag_field="kind", omit_defaults=True):
     """A `SnapshotSplit`."""
 
     split_id: str
