@@ -494,16 +494,27 @@ def test_a_restored_event_that_is_blocked_again_keeps_its_origin_over_a_second_r
     world.finish()
 
 
+def comes_back(world: World) -> None:
+    """The last split comes back from subtask 0, and goes to subtask 1, which waits."""
+    world.unassigned.append(LAST)
+    del world.assigned[LAST]
+    process(world, 0).work.clear()
+    world.serve()
+    assert world.assigned[LAST][0] == 1
+
+
 def test_scenario_45_an_abort_sends_what_both_sides_held_in_order() -> None:
     world = triggered(World)
-    world.step(SubtaskRegistered(now=world.now, subtask=2, attempt=99))
-    reader = process(world, 0)
-    reader.finish()
-    reader.ask()
-    assert len(reader.gateway.held) == 2
+    comes_back(world)
+    for _ in range(2):
+        process(world, 0).ask()
+    held = (len(process(world, 0).gateway.held), len(world.seats[1].gateway.held))
+    assert held == (2, 1)
     world.tick(POLICY.timeout_s)
     assert world.aborted
-    world.rest()
+    for subtask in (0, 1):
+        world.exchange(subtask)
+    assert process(world, 1).work == [LAST]
     world.finish()
 
 
@@ -641,11 +652,7 @@ def test_scenarios_55_and_64_what_is_sent_between_both_snapshots_waits_and_is_in
             world.beat(subtask)
             world.deliver_down(subtask)
             world.deliver_up(subtask)
-    world.unassigned.append(LAST)
-    del world.assigned[LAST]
-    process(world, 0).work.clear()
-    world.serve()
-    assert world.assigned[LAST][0] == 1
+    comes_back(world)
     assert world.seats[1].gateway.held != ()
     assert world.seats[1].gateway.phase is GatewayPhase.CLOSED
     world.exchange(1)
