@@ -7,9 +7,11 @@ for one table of a lake at a time). `SourceReader` and `LakeWriter` live in one 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Protocol, runtime_checkable
+from typing import TYPE_CHECKING, Protocol
 
 from lakeward.checkpoint_port import CheckpointStore as CheckpointStore  # noqa: PLC0414 - it is a port as the others
+from lakeward.finding_port import DescribedSource as DescribedSource  # noqa: PLC0414 - as above
+from lakeward.finding_port import Finding as Finding  # noqa: PLC0414 - as above
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
@@ -178,24 +180,6 @@ class Source(Protocol):
 
 
 @dataclass(frozen=True, slots=True)
-class Finding:
-    """One thing that `lakeward doctor` says of a source: what, whether a service can go on with it, one sentence."""
-
-    what: str
-    ok: bool
-    sentence: str
-
-
-@runtime_checkable
-class DescribedSource(Protocol):
-    """A source that can say what it is and what it can do; one that cannot is only opened by the doctor."""
-
-    def describe(self) -> Sequence[Finding]:
-        """Return what is there, without secrets. Raises as `Source.tables`."""
-        ...
-
-
-@dataclass(frozen=True, slots=True)
 class SourceBatch:
     """Some records of one bucket, in offset order.
 
@@ -328,10 +312,9 @@ class Lake(Protocol):
         ...
 
     def expire(self, path: TablePath, keep: frozenset[int]) -> int:
-        """Expire old snapshots beyond the configured number, sparing `keep`, the head, the newest commit and stamp.
+        """Expire old snapshots beyond the configured number; return how many.
 
-        Returns:
-            How many were expired.
+        Spared are `keep`, the head, the newest commit and the stamp.
         """
         ...
 

@@ -50,6 +50,10 @@ class RoundBooks:
         """Return the finishes that have to be sent again and that no attempt was given yet."""
         return [self._words[split_id] for split_id in sorted(self.splits.withheld)]
 
+    def finished(self) -> tuple[WriteResult, ...]:
+        """Return what a checkpoint holds as finished: accepted finishes, and those whose word no living attempt has."""
+        return (*self.results.values(), *(word.event.result for word in self.words()))
+
     def first(self, origin: Origin) -> bool:
         """Say whether a finish of this origin is heard for the first time."""
         return self._origins.first(origin)

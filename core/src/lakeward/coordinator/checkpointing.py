@@ -44,9 +44,10 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
     from lakeward.coordinator.attempt import Attempt
+    from lakeward.coordinator.job_plan import JobOwner
     from lakeward.machines.checkpoint_protocol import CheckpointsCommand, CheckpointsEvent
     from lakeward.machines.checkpoint_schedule import CheckpointPolicy
-    from lakeward.model.checkpoints import CheckpointRef, LeaseCopy, PartFile, RoundSnapshot, SubtaskSnapshot
+    from lakeward.model.checkpoints import CheckpointRef, PartFile, RoundSnapshot, SubtaskSnapshot
     from lakeward.ports import CheckpointStore, Clock
 
 _log = structlog.get_logger("lakeward.checkpoints")
@@ -94,24 +95,8 @@ class CheckpointOwner(Protocol):
         """Return the coordinator's part, calling nothing outside."""
         ...
 
-    def lease_copy(self) -> LeaseCopy | None:
-        """Return the lease, for the checkpoint."""
-        ...
-
     def fail_attempt(self, subtask: int, attempt: int, reason: str) -> None:
         """Fail an attempt over."""
-        ...
-
-    def fail_round(self, reason: str) -> None:
-        """The round cannot go on."""
-        ...
-
-    def checkpoint_done(self, done: CheckpointDone) -> None:
-        """A checkpoint is whole."""
-        ...
-
-    def checkpoint_aborted(self, number: int, reason: str) -> None:
-        """A checkpoint never happened."""
         ...
 
 
@@ -119,18 +104,25 @@ class RoundCheckpoints:
     """Drives the machine of one round."""
 
     def __init__(
-        self, plan: CheckpointPlan, clock: Clock, owner: CheckpointOwner, attempts: Mapping[int, Attempt]
+        self,
+        plan: CheckpointPlan,
+        clock: Clock,
+        job: CheckpointOwner,
+        owner: JobOwner,
+        attempts: Mapping[int, Attempt],
     ) -> None:
         """Start with none running.
 
         Args:
             plan: how they are taken.
             clock: the service's clock.
-            owner: the round's job.
+            job: the round's job.
+            owner: the round.
             attempts: the newest attempt of each subtask, as the owner keeps them.
         """
         self._plan = plan
         self._clock = clock
+        self._job = job
         self._owner = owner
         self._attempts = attempts
         self._machine = Checkpoints(plan.policy, now=clock.now(), latest=plan.latest)
@@ -177,13 +169,13 @@ class RoundCheckpoints:
             case StoreCheckpoint() | Complete() | Abort() | DiscardPart() | DiscardCheckpoint():
                 self._keep(command)
             case Admit():
-                self._owner.admit(command)
+                self._job.admit(command)
             case GiveBack():
-                self._owner.give_back(cast("SubtaskSnapshot | None", command.snapshot))
+                self._job.give_back(cast("SubtaskSnapshot | None", command.snapshot))
             case FailAttempt() | RejectWord():
-                self._owner.fail_attempt(command.subtask, command.attempt, command.reason)
+                self._job.fail_attempt(command.subtask, command.attempt, command.reason)
             case FailRound():
-                self._owner.fail_round(command.reason)
+                self._owner.job_failed(command.reason, permanent=False)
 
     def _tell(self, command: TellClose | TellTrigger | TellComplete | TellAborted) -> None:
         attempt = self._attempts.get(command.subtask)
@@ -215,7 +207,7 @@ class RoundCheckpoints:
         now = self._clock.now()
         sent = {(subtask, attempt.number): attempt.channel.sent for subtask, attempt in self._attempts.items()}
         try:
-            snapshot = self._owner.take_snapshot()
+            snapshot = self._job.take_snapshot()
         except LakewardError as error:
             self.step(SnapshotFailed(now=now, checkpoint=checkpoint, reason=str(error)))
             return

@@ -14,18 +14,14 @@ import structlog
 from lakeward.coordinator.attempt import Attempt
 from lakeward.coordinator.books import RoundBooks
 from lakeward.coordinator.checkpointing import RoundCheckpoints
-from lakeward.errors import SnapshotGoneError, TableGoneError, UsageError
+from lakeward.coordinator.hearing import checkpoint_word
+from lakeward.errors import IllegalEventError, SnapshotGoneError, TableGoneError, UsageError
 from lakeward.machines.channel import ChannelKey
 from lakeward.machines.checkpoint_protocol import (
     Admit,
-    CloseAcked,
     DataAcked,
     DataReceived,
-    Declined,
-    GatewayOpened,
     LaunchEnded,
-    PartStored,
-    SubtaskLeft,
     SubtaskLost,
     SubtaskReconnected,
     SubtaskRegistered,
@@ -52,19 +48,15 @@ from lakeward.machines.splits import (
 )
 from lakeward.model.checkpoints import Origin
 from lakeward.model.events import (
-    AckCheckpoint,
-    AckClose,
     AnyEvent,
     AssignSplits,
     Cancel,
-    DeclineCheckpoint,
     Envelope,
     Failed,
     FinishEarly,
     Heartbeat,
     Left,
     NoMoreSplits,
-    Open,
     Progress,
     Register,
     RequestSplit,
@@ -77,11 +69,10 @@ from lakeward.model.results import LakeFile, WriteResult
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection
 
-    from lakeward.coordinator.checkpointing import CheckpointDone
     from lakeward.coordinator.job_plan import JobOwner, JobPlan
     from lakeward.coordinator.server import Connection
     from lakeward.machines.checkpoint_protocol import CheckpointsEvent
-    from lakeward.model.checkpoints import LeaseCopy, RoundSnapshot, SubtaskSnapshot
+    from lakeward.model.checkpoints import RoundSnapshot, SubtaskSnapshot
     from lakeward.ports import Clock, Jobs
 
 _log = structlog.get_logger("lakeward.job")
@@ -108,7 +99,7 @@ class RoundJob:
         self._clock = clock
         self._owner = owner
         self._attempts: dict[int, Attempt] = {}
-        self._checkpoints = RoundCheckpoints(plan.checkpoints, clock, self, self._attempts)
+        self._checkpoints = RoundCheckpoints(plan.checkpoints, clock, self, owner, self._attempts)
         self._registering: tuple[JobSpec, Connection] | None = None
         self._next_attempt = 1
         self._launches = 0
@@ -208,7 +199,11 @@ class RoundJob:
         attempt.seen = self._clock.now()
         event = attempt.hear(envelope)
         if event is not None:
-            self._handle(attempt, envelope, event)
+            try:
+                self._handle(attempt, envelope, event)
+            except IllegalEventError as error:
+                self.fail_attempt(key.subtask, attempt.number, str(error))
+                return
         if envelope.sequence or isinstance(envelope.event, Heartbeat):
             attempt.acknowledge()
             self._count(attempt)
@@ -250,10 +245,6 @@ class RoundJob:
         """Return the coordinator's part of a checkpoint."""
         return self._owner.snapshot(self.books)
 
-    def lease_copy(self) -> LeaseCopy | None:
-        """Return the lease, for the checkpoint."""
-        return self._owner.lease_copy()
-
     def fail_attempt(self, subtask: int, attempt: int, reason: str) -> None:
         """Fail an attempt over that lives but cannot be told anything."""
         found = self._attempts.get(subtask)
@@ -261,18 +252,6 @@ class RoundJob:
             _log.warning("subtask failed over", round=self.plan.round_name, subtask=subtask, reason=reason)
             found.say(Cancel(reason=reason))
             self._lose(found)
-
-    def fail_round(self, reason: str) -> None:
-        """Too many checkpoints failed."""
-        self._owner.job_failed(reason, permanent=False)
-
-    def checkpoint_done(self, done: CheckpointDone) -> None:
-        """Hand it on."""
-        self._owner.checkpoint_done(done)
-
-    def checkpoint_aborted(self, number: int, reason: str) -> None:
-        """Hand it on."""
-        self._owner.checkpoint_aborted(number, reason)
 
     # --- inside ---------------------------------------------------------------------------------------------
 
@@ -295,20 +274,11 @@ class RoundJob:
                 attempt.progress = event
             case Failed():
                 self._failed(attempt, event)
-            case Left():
-                attempt.left = True
-                self._note(SubtaskLeft(now=now, **who))
-            case AckClose():
-                self._note(CloseAcked(now=now, checkpoint=event.checkpoint, sent=event.sent, **who))
-            case Open():
-                self._note(GatewayOpened(now=now, checkpoint=event.checkpoint, **who))
-            case AckCheckpoint():
-                number, part, snapshot = event.checkpoint, event.part, event.snapshot
-                self._note(PartStored(now=now, checkpoint=number, part=part, snapshot=snapshot, **who))
-            case DeclineCheckpoint():
-                self._note(Declined(now=now, checkpoint=event.checkpoint, reason=event.reason, **who))
             case _:
-                pass
+                attempt.left = attempt.left or isinstance(event, Left)
+                word = checkpoint_word(event, now=now, **who)
+                if word is not None:
+                    self._note(word)
 
     def _count(self, attempt: Attempt) -> None:
         """Tell the checkpoints how many data events have gone through, both ways."""
@@ -345,9 +315,8 @@ class RoundJob:
         elif event.permanent:
             self._owner.job_failed(event.message, permanent=True)
         else:
-            _log.warning(
-                "subtask failed", round=self.plan.round_name, subtask=attempt.key.subtask, reason=event.message
-            )
+            subtask = attempt.key.subtask
+            _log.warning("subtask failed", round=self.plan.round_name, subtask=subtask, reason=event.message)
             self._lose(attempt)
 
     def _lose(self, attempt: Attempt) -> None:
@@ -372,13 +341,13 @@ class RoundJob:
         if self.launched is not spec:
             return
         self.launched = None
-        if self._ended or self._all_done():
+        if self._ended or self.splits.done:
             self._owner.job_over()
             return
         self.irregular = True
         self._note(LaunchEnded(now=self._clock.now()))
         self._step(JobEnded(now=self._clock.now()))
-        if self._all_done():
+        if self.splits.done:
             self._owner.job_over()
         elif self._launches >= self.plan.limit:
             sentence = reason or "its subtasks ended with splits unfinished"
@@ -386,9 +355,6 @@ class RoundJob:
         else:
             _log.warning("launching the job again", round=self.plan.round_name, reason=reason)
             self.launch(self._post)
-
-    def _all_done(self) -> bool:
-        return self.splits.done
 
     def _step(self, event: SplitsEvent, result: WriteResult | None = None) -> None:
         for command in self.splits.step(event):

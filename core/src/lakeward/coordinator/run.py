@@ -111,7 +111,7 @@ class RoundRun:
             splits=opening.enumeration.splits,
             before=opening.enumeration.offsets,
             behind=opening.enumeration.behind,
-            finished=tuple(books.results.values()),
+            finished=books.finished(),
             committed=self.in_lake,
             progress=books.half_done(),
         )

@@ -5,7 +5,7 @@ The decision is per bucket (facts: Fluss 4.4), so a new partition of an old tabl
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from lakeward.errors import LogTruncatedError
@@ -85,6 +85,16 @@ def enumerate_splits(
         ),
         behind=behind,
     )
+
+
+def by_bucket(splits: Iterable[Split]) -> dict[TableBucket, list[Split]]:
+    """Group by bucket, each bucket's splits in offset order."""
+    groups: dict[TableBucket, list[Split]] = {}
+    for split in splits:
+        groups.setdefault(split.bucket, []).append(split)
+    for group in groups.values():
+        group.sort(key=lambda split: split.start if isinstance(split, LogSplit) else 0)
+    return groups
 
 
 def _first_offset(

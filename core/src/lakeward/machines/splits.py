@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, assert_never
 
 from lakeward.errors import IllegalEventError, UsageError
 from lakeward.machines import split_phases
-from lakeward.machines.enumeration import Enumeration, enumerate_splits
+from lakeward.machines.enumeration import Enumeration, by_bucket, enumerate_splits
 from lakeward.machines.split_phases import TRANSITIONS, AttemptPhase, SplitPhase
 from lakeward.machines.split_protocol import (
     Accept,
@@ -112,7 +112,7 @@ class Splits:
         self._before = enumeration.offsets
         self._order = tuple(self._splits)
         self._rank = {split_id: rank for rank, split_id in enumerate(self._order)}
-        self._by_bucket = _grouped(enumeration.splits)
+        self._by_bucket = by_bucket(enumeration.splits)
         self._phases = dict.fromkeys(self._splits, SplitPhase.UNASSIGNED)
         self._phases |= dict.fromkeys(finished, SplitPhase.FINISHED) | dict.fromkeys(withheld, SplitPhase.WITHHELD)
         self._withheld = frozenset(withheld)
@@ -389,16 +389,6 @@ class Splits:
 
     def _late(self, attempt: Attempt) -> Reject:
         return Reject(*attempt, f"attempt {attempt[1]} of subtask {attempt[0]} was lost or replaced")
-
-
-def _grouped(splits: Iterable[Split]) -> dict[TableBucket, list[Split]]:
-    """Group by bucket, each bucket's splits in offset order."""
-    groups: dict[TableBucket, list[Split]] = {}
-    for split in splits:
-        groups.setdefault(split.bucket, []).append(split)
-    for group in groups.values():
-        group.sort(key=lambda split: split.start if isinstance(split, LogSplit) else 0)
-    return groups
 
 
 def _end_of(split: Split) -> int:

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 from lakeward.errors import FencedError, ProtocolError
 from lakeward.machines.channel import Channel, ChannelKey
 from lakeward.machines.frames import NONCE, decode, encode, frame, length_of, proof, proves
-from lakeward.model.events import AnyEvent, Cancel, Deploy, Envelope, Heartbeat, Register
+from lakeward.model.events import AnyEvent, Cancel, Deploy, Envelope, Heartbeat, Left, Register
 
 if TYPE_CHECKING:
     from lakeward.model.jobs import SubtaskPlace
@@ -52,6 +52,8 @@ class Link:
         self._socket: socket.socket | None = None
         self._channel: Channel | None = None
         self._attempt: int | None = None
+        self._farewell: tuple[Envelope, ...] = ()
+        """That everything is closed; said again after a reconnect, for it has no number."""
         self._heard = clock.now()
         self._closed = threading.Event()
         self._settled = threading.Condition(self._lock)
@@ -92,7 +94,9 @@ class Link:
         """
         with self._lock:
             if self._channel is not None:
-                self._put(self._channel.send(event))
+                envelope = self._channel.send(event)
+                self._farewell = (envelope,) if isinstance(event, Left) else ()
+                self._put(envelope)
 
     @property
     def sent(self) -> int:
@@ -166,7 +170,8 @@ class Link:
                 return False
             self._adopt(connection)
             with self._lock:
-                for envelope in self._channel.unacked() if self._channel else ():
+                again = (*self._channel.unacked(), *self._farewell) if self._channel else ()
+                for envelope in again:
                     self._put(envelope)
             return True
         return False

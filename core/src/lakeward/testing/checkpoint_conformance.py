@@ -28,8 +28,12 @@ from lakeward.testing.checkpoint_values import (
     SECOND,
     SERVICE,
     THIRD,
+    change_file,
+    file_name,
+    newest_of,
     reference,
     round_snapshot,
+    state_of,
     subtask_snapshot,
     write_checkpoint,
     write_parts,
@@ -136,7 +140,7 @@ class CheckpointStoreConformance:
         """Somebody swept it meanwhile."""
         ref = reference()
         parts = write_parts(store, ref)
-        files.delete(_name(ref, parts[1].name))
+        files.delete(file_name(ref, parts[1].name))
 
         with pytest.raises(StorageError, match=parts[1].name):
             store.complete(ref, round_snapshot(ref), parts, None)
@@ -162,7 +166,7 @@ class CheckpointStoreConformance:
         """Where a store tears files after all."""
         older = write_checkpoint(store, reference(1)).ref
         torn = write_checkpoint(store, reference(2)).ref
-        _change(files, _name(torn, METADATA), lambda data: data[:end])
+        change_file(files, file_name(torn, METADATA), lambda data: data[:end])
 
         assert [info.state for info in store.list(SERVICE)] == [CheckpointState.COMPLETE, CheckpointState.UNFINISHED]
         newest = store.newest(SERVICE, 7)
@@ -205,18 +209,18 @@ class CheckpointStoreConformance:
     ) -> None:
         """And it is not swept: a person may want to look."""
         ref = write_checkpoint(store, reference()).ref
-        _change(files, _name(ref, name), damage)
+        change_file(files, file_name(ref, name), damage)
 
         with pytest.raises(CorruptFileError) as caught:
             store.load(ref)
 
-        assert caught.value.file.endswith(_name(ref, name))
+        assert caught.value.file.endswith(file_name(ref, name))
         assert store.sweep(SECOND, ()) == ()
 
     def test_a_part_that_is_missing_is_told_and_named(self, store: CheckpointStore, files: SmallFiles) -> None:
         """A list sees it too."""
         ref = write_checkpoint(store, reference()).ref
-        files.delete(_name(ref, "part-1-1"))
+        files.delete(file_name(ref, "part-1-1"))
 
         (info,) = store.list(SERVICE)
 
@@ -228,7 +232,7 @@ class CheckpointStoreConformance:
     def test_a_part_of_another_size_is_told_and_named(self, store: CheckpointStore, files: SmallFiles) -> None:
         """A list sees it without reading it."""
         ref = write_checkpoint(store, reference()).ref
-        _change(files, _name(ref, "part-1-1"), lambda data: data[:-1])
+        change_file(files, file_name(ref, "part-1-1"), lambda data: data[:-1])
 
         (info,) = store.list(SERVICE)
 
@@ -252,7 +256,7 @@ class CheckpointStoreConformance:
         for entry in files.entries(SERVICE):
             data = files.read(entry.name)
             assert data is not None
-            files.write(_name(stray, entry.name.rpartition("/")[2]), data)
+            files.write(file_name(stray, entry.name.rpartition("/")[2]), data)
 
         with pytest.raises(CorruptFileError, match=r"chk-2/_metadata: expected `_metadata` of .*chk-2, found .*chk-1"):
             store.load(stray)
@@ -283,7 +287,7 @@ class CheckpointStoreConformance:
             clock.jump_wall(-3600)
 
         assert [info.ref.number for info in store.list(SERVICE)] == [9, 10, 11]
-        assert _newest(store) == reference(11)
+        assert newest_of(store) == reference(11)
 
     def test_a_later_start_is_newer_whatever_the_clock_says(self, store: CheckpointStore, clock: FakeClock) -> None:
         """Numbers begin anew with each start."""
@@ -291,7 +295,7 @@ class CheckpointStoreConformance:
         clock.jump_wall(-3600)
         write_checkpoint(store, reference(1, SECOND))
 
-        assert _newest(store) == reference(1, SECOND)
+        assert newest_of(store) == reference(1, SECOND)
 
     def test_a_later_epoch_is_newer_where_epochs_begin_anew(self, store: CheckpointStore, clock: FakeClock) -> None:
         """A source may count from 0 after its restart."""
@@ -299,7 +303,7 @@ class CheckpointStoreConformance:
         clock.advance(1)
         write_checkpoint(store, reference(1, epoch=0))
 
-        assert _newest(store) == reference(1, epoch=0)
+        assert newest_of(store) == reference(1, epoch=0)
 
     # --- deleting -------------------------------------------------------------------------------------------------
 
@@ -320,7 +324,7 @@ class CheckpointStoreConformance:
         for ref in refs[1:]:
             write_checkpoint(store, ref)
         write_parts(store, refs[0])
-        _change(files, _name(refs[1], METADATA), lambda data: data[:-1])
+        change_file(files, file_name(refs[1], METADATA), lambda data: data[:-1])
         store.abandon(refs[2])
 
         assert set(store.sweep(SECOND, ())) == set(refs[:3])
@@ -369,7 +373,7 @@ class CheckpointStoreConformance:
             if completed:
                 assert store.load(ref).ref == ref
             else:
-                assert _state(store, ref) in {None, CheckpointState.UNFINISHED}
+                assert state_of(store, ref) in {None, CheckpointState.UNFINISHED}
 
     def test_retaining_keeps_the_newest_whole_ones(self, store: CheckpointStore, files: SmallFiles) -> None:
         """Damaged ones do not count, and go with those that are older; what is under way stays."""
@@ -377,7 +381,7 @@ class CheckpointStoreConformance:
         for ref in (old, damaged_old, kept, damaged_new, newest):
             write_checkpoint(store, ref)
         for ref in (damaged_old, damaged_new):
-            files.delete(_name(ref, "part-0-1"))
+            files.delete(file_name(ref, "part-0-1"))
         write_parts(store, reference(6))
         write_checkpoint(store, reference(1, table_id=8))
 
@@ -394,22 +398,3 @@ class CheckpointStoreConformance:
 
         assert store.retain(SERVICE, 7, 2) == ()
         assert store.retain(SERVICE, 7, 1) == (reference(8, FIRST),)
-
-
-def _name(ref: CheckpointRef, name: str) -> str:
-    return f"{ref.service}/{ref}/{name}"
-
-
-def _change(files: SmallFiles, name: str, change: Callable[[bytes], bytes]) -> None:
-    data = files.read(name)
-    assert data is not None
-    files.write(name, change(data))
-
-
-def _newest(store: CheckpointStore) -> CheckpointRef | None:
-    info = store.newest(SERVICE, 7)
-    return None if info is None else info.ref
-
-
-def _state(store: CheckpointStore, ref: CheckpointRef) -> CheckpointState | None:
-    return next((info.state for info in store.list(ref.service) if info.ref == ref), None)

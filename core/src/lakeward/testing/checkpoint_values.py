@@ -22,6 +22,10 @@ from lakeward.model.splits import LogSplit, SnapshotSplit
 from lakeward.model.tables import TableBucket, TablePath
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from lakeward.checkpoint.store import SmallFiles
+    from lakeward.model.checkpoints import CheckpointState
     from lakeward.ports import CheckpointStore
 
 SERVICE = "svc"
@@ -97,3 +101,26 @@ def _file() -> LakeFile:
 
 def _result(split_id: str, rows: int) -> WriteResult:
     return WriteResult(split_id, BUCKETS[0], 900, 1_700_000_000_123, rows, (_file(),), {"encode": 0.5, "read": 1.0})
+
+
+def file_name(ref: CheckpointRef, name: str) -> str:
+    """Return the name of a checkpoint's file within the store."""
+    return f"{ref.service}/{ref}/{name}"
+
+
+def change_file(files: SmallFiles, name: str, change: Callable[[bytes], bytes]) -> None:
+    """Put other bytes in a file's place."""
+    data = files.read(name)
+    assert data is not None  # noqa: S101 - a test's own check
+    files.write(name, change(data))
+
+
+def newest_of(store: CheckpointStore) -> CheckpointRef | None:
+    """Return the newest checkpoint of the table that the values are of."""
+    info = store.newest(SERVICE, 7)
+    return None if info is None else info.ref
+
+
+def state_of(store: CheckpointStore, ref: CheckpointRef) -> CheckpointState | None:
+    """Return what a list says of a checkpoint."""
+    return next((info.state for info in store.list(ref.service) if info.ref == ref), None)
