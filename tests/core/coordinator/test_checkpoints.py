@@ -16,6 +16,8 @@ from lakeward.embedded.store import EmbeddedStore
 from lakeward.errors import CorruptFileError
 from lakeward.machines.checkpoint_schedule import CheckpointPolicy
 from lakeward.model.checkpoints import CheckpointState
+from lakeward.model.identity import Incarnation, RoundId
+from lakeward.model.results import CommitRequest
 from lakeward.model.settings import TableSettings
 from lakeward.subtask.entry import run_subtask
 from lakeward.testing.held_source import HeldSource
@@ -100,7 +102,7 @@ def fill(world: World, path: TablePath, batches: int = 6) -> None:
         world.load(path, number * 20, 20)
 
 
-def ids(world: World, path: TablePath) -> list[int]:
+def all_ids(world: World, path: TablePath) -> list[int]:
     return sorted(row["id"] for row in world.lake.read(path))
 
 
@@ -111,7 +113,7 @@ def test_a_killed_service_goes_on_where_its_checkpoint_was(held: Held) -> None:
     kept = {file.path for one in held.whole()[-1:] for part in one.subtasks for p in part.progress for file in p.files}
     assert kept
     held.go_on()
-    assert ids(world, log) == list(range(120))
+    assert all_ids(world, log) == list(range(120))
     assert kept <= world.lake.files_on_disk(log)
     assert kept <= set(world.lake.referenced(log, kept))
 
@@ -133,7 +135,7 @@ def test_snapshots_half_read_go_on_under_a_lease_of_the_next_start(held: Held) -
     held.until(held.half_done)
     held.go_on()
     assert sorted(row["id"] for row in world.lake.read(keyed, key="id")) == list(range(120))
-    assert len(ids(world, keyed)) == 120  # nothing was read twice
+    assert len(all_ids(world, keyed)) == 120  # nothing was read twice
     assert [lease for lease in world.store.leases() if lease.held] == []
 
 
@@ -143,19 +145,25 @@ def test_another_number_of_subtasks_goes_on_from_the_same_checkpoint(held: Held,
     fill(world, log, 12)
     held.until(lambda: bool(held.whole()) and len(_progress(held.whole()[-1])) > 1)
     held.go_on(jobs=ThreadJobs(run_subtask, slots=slots))
-    assert ids(world, log) == list(range(240))
+    assert all_ids(world, log) == list(range(240))
 
 
-def test_a_checkpoint_is_dropped_where_another_service_has_committed_since(held: Held) -> None:
+@pytest.mark.parametrize("stamped", [True, False], ids=["stamped", "committed"])
+def test_a_checkpoint_is_dropped_where_another_service_has_been_since(held: Held, *, stamped: bool) -> None:
     world, log = held.world, held.world.table("log")
     fill(world, log)
     held.until(held.half_done)
-    other = replace(world.service().options.rounds, once=True)
-    world.store.set_option("tiering-timeout-s", "0.01")
-    asyncio.run(world.service("other", once=True, rounds=other).serve())
-    world.load(log, 120, 20)
+    other = Incarnation("other", 1, "0" * 16)
+    if stamped:
+        world.lake.stamp(log, other)
+    else:
+        head = world.lake.head(log)
+        stamp = head.stamp if head is not None and head.stamp is not None else other
+        round_id = RoundId(other, table_id := world.store.table(log).table_id, 1, 1)
+        ids = world.lake.new_ids()
+        world.lake.commit(CommitRequest(log, table_id, stamp, round_id, 1, ids, None, (), {}, {}))
     held.go_on()
-    assert ids(world, log) == list(range(140))
+    assert all_ids(world, log) == list(range(120))
     assert held.files.list("svc") == ()
 
 
@@ -166,7 +174,7 @@ def test_a_damaged_checkpoint_is_dropped_and_the_round_starts_afresh(held: Held)
     for metadata in (world.directory / "state").rglob("chk-*/part-*"):
         metadata.write_bytes(b"torn")
     held.go_on()
-    assert ids(world, log) == list(range(120))
+    assert all_ids(world, log) == list(range(120))
 
 
 def test_a_dropped_tables_checkpoint_is_deleted_at_the_next_start(held: Held) -> None:
@@ -182,10 +190,10 @@ def test_steps_of_a_round_are_committed_while_it_goes_on(held: Held) -> None:
     world, log = held.world, held.world.table("log")
     world.rules = lambda _: TableSettings(commit_every=0.01)
     fill(world, log)
-    held.until(lambda: 0 < len(ids(world, log)) < 120 if world.lake.head(log) else False)
-    step = ids(world, log)
+    held.until(lambda: 0 < len(all_ids(world, log)) < 120 if world.lake.head(log) else False)
+    step = all_ids(world, log)
     held.go_on()
-    assert ids(world, log) == list(range(120))
+    assert all_ids(world, log) == list(range(120))
     assert set(step) < set(range(120))
 
 
@@ -201,14 +209,14 @@ def test_a_step_that_nobody_lived_to_write_down_is_not_committed_twice(held: Hel
             shutil.copytree(state, saved)
 
     world.lake.before_commit = before_first_step
-    held.until(lambda: 0 < len(ids(world, log)) < 120 if world.lake.head(log) else False)
+    held.until(lambda: 0 < len(all_ids(world, log)) < 120 if world.lake.head(log) else False)
     world.lake.before_commit = lambda _: None
     # Every checkpoint that was written after the step's is lost.
     for chk in state.rglob("chk-*"):
         if not (saved / chk.relative_to(state)).exists():
             shutil.rmtree(chk)
     held.go_on()
-    assert ids(world, log) == list(range(120))
+    assert all_ids(world, log) == list(range(120))
 
 
 def test_leases_are_released_when_a_checkpoint_holds_the_finished_split(held: Held) -> None:

@@ -1,8 +1,4 @@
-"""One round's job: its splits, its subtasks, its launches. IO around `machines/splits`.
-
-The books win (design section 4, step 5): a finish that was accepted stays, whatever becomes of its attempt; a new
-attempt gets unfinished splits only, and files that an old one closed later are deleted.
-"""
+"""One round's job: its splits, its subtasks, its launches. IO around `machines/splits`."""
 
 from __future__ import annotations
 
@@ -341,13 +337,13 @@ class RoundJob:
         if self.launched is not spec:
             return
         self.launched = None
-        if self._ended or self.splits.done:
+        if self._ended or self._all_done():
             self._owner.job_over()
             return
         self.irregular = True
         self._note(LaunchEnded(now=self._clock.now()))
         self._step(JobEnded(now=self._clock.now()))
-        if self.splits.done:
+        if self._all_done():
             self._owner.job_over()
         elif self._launches >= self.plan.limit:
             sentence = reason or "its subtasks ended with splits unfinished"
@@ -355,6 +351,9 @@ class RoundJob:
         else:
             _log.warning("launching the job again", round=self.plan.round_name, reason=reason)
             self.launch(self._post)
+
+    def _all_done(self) -> bool:
+        return self.splits.done
 
     def _step(self, event: SplitsEvent, result: WriteResult | None = None) -> None:
         for command in self.splits.step(event):
