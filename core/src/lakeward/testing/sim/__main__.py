@@ -1,0 +1,74 @@
+"""`python -m lakeward.testing.sim`: run seeds, tell the story of one, print what was hit."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+import time
+from collections import Counter
+from functools import partial
+from multiprocessing import Pool
+
+from lakeward.testing.sim.scenario import Outcome, run_seed
+from lakeward.testing.sim.table import show
+
+
+def main() -> int:
+    """Run what the command line asks for; return 1 if a seed failed or a cell of the table is empty."""
+    parser = argparse.ArgumentParser(prog="python -m lakeward.testing.sim", description=__doc__)
+    parser.add_argument("--seed", type=int, help="run this one")
+    parser.add_argument("--story", action="store_true", help="with --seed: tell what happened")
+    parser.add_argument("--seeds", default="0..5000", help="run these: FIRST..LAST, the last one left out")
+    parser.add_argument("--jobs", type=int, default=1, help="processes")
+    parser.add_argument("--keep-going", action="store_true", help="do not stop at the tenth failure")
+    options = parser.parse_args()
+    if options.seed is not None:
+        return _one(options.seed, story=options.story)
+    first, _, last = options.seeds.partition("..")
+    return _many(range(int(first), int(last)), options.jobs, 10**9 if options.keep_going else 10)
+
+
+def _one(seed: int, *, story: bool) -> int:
+    outcome = run_seed(seed, story=story)
+    for line in outcome.lines:
+        _say(line)
+    for failure in outcome.failures:
+        _say(f"FAILED: {failure}")
+    _say(f"seed {seed}: {'failed' if outcome.failures else 'passed'} after {outcome.virtual_s:.0f} s of virtual time")
+    return 1 if outcome.failures else 0
+
+
+def _many(seeds: range, jobs: int, most: int) -> int:
+    started = time.perf_counter()
+    hits: Counter[tuple[str, str]] = Counter()
+    done = failed = 0
+    with Pool(jobs) as pool:
+        for outcome in pool.imap(_run, seeds, chunksize=20):
+            done += 1
+            hits += outcome.hits
+            if outcome.failures:
+                failed += 1
+                _tell(outcome)
+            if failed >= most:
+                break
+    seconds = time.perf_counter() - started
+    _say(show(hits))
+    _say(f"{done} seeds, {failed} failed, {seconds:.1f} s, {done / seconds / jobs:.0f} a second a process")
+    return 1 if failed else 0
+
+
+_run = partial(run_seed, story=False)
+
+
+def _tell(outcome: Outcome) -> None:
+    _say(f"seed {outcome.seed} FAILED: {outcome.failures[0]}")
+    _say(f"    python -m lakeward.testing.sim --seed {outcome.seed} --story")
+
+
+def _say(line: str) -> None:
+    sys.stdout.write(f"{line}\n")
+    sys.stdout.flush()
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,129 @@
+"""What must hold: after each commit, and when everything has come to rest."""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from lakeward.model.results import CommitRequest
+    from lakeward.model.tables import TableBucket
+    from lakeward.testing.sim.lake import LakeTable
+    from lakeward.testing.sim.records import Row
+    from lakeward.testing.sim.source import SimTable
+    from lakeward.testing.sim.world import World
+
+
+class Checks:
+    """Collects what does not hold; the first sentence is what a person should look at."""
+
+    def __init__(self, world: World) -> None:
+        """Start with nothing wrong."""
+        self._world = world
+        self.failures: list[str] = []
+        self.snapshots: dict[tuple[TableBucket, int], int] = {}
+        """The log offset of each KV snapshot that ever was."""
+
+    def fail(self, sentence: str) -> None:
+        """Note that something does not hold."""
+        if sentence not in self.failures:
+            self.failures.append(sentence)
+            self._world.story.note("CHECK", sentence)
+
+    # --- at each commit ------------------------------------------------------------------------------------------
+
+    def landed(self, table: LakeTable, request: CommitRequest) -> None:
+        """A commit is in the lake: it holds each record below its offsets exactly once, in order, and no other."""
+        source = self._world.source.every[table.table_id]
+        rows = self._rows(table)
+        for bucket in source.logs:
+            found = rows.get(bucket, [])
+            self._bucket(source, bucket, found, request.offsets.get(bucket))
+        strange = rows.keys() - source.logs.keys()
+        if strange:
+            self.fail(f"{request.path}: rows of buckets that it does not have: {strange}")
+
+    def deleting(self, file: str) -> None:
+        """A file is about to be deleted: no lake table may name it."""
+        lake = self._world.lake
+        if any(file in table.named() for table in (*lake.tables.values(), *lake.aside)):
+            self.fail(f"a committed file is deleted: {file}")
+
+    def _rows(self, table: LakeTable) -> dict[TableBucket, list[Row]]:
+        rows: dict[TableBucket, list[Row]] = {}
+        seen: set[str] = set()
+        for one in table.log:
+            for file in one.request.files if one.request is not None else ():
+                if file.path not in self._world.lake.files:
+                    self.fail(f"a commit names a file that is not there: {file.path}")
+                if file.path in seen:
+                    self.fail(f"a file is committed twice: {file.path}")
+                seen.add(file.path)
+                for row in self._world.lake.files.get(file.path, ()):
+                    rows.setdefault(row.bucket, []).append(row)
+        return rows
+
+    def _bucket(self, source: SimTable, bucket: TableBucket, rows: list[Row], end: int | None) -> None:
+        snapshots = {row.snapshot for row in rows if row.snapshot is not None}
+        start = 0
+        if len(snapshots) > 1:
+            self.fail(f"bucket {bucket}: rows of several snapshots: {sorted(snapshots)}")
+        for number in snapshots:
+            start = self.snapshots[bucket, number]
+            keys = [row.key for row in rows if row.snapshot == number]
+            self._same(f"bucket {bucket}, snapshot {number}", keys, source.live_rows(bucket, start))
+        offsets = [row.offset for row in rows if row.snapshot is None]
+        self._same(f"bucket {bucket}, log", offsets, range(start, start if end is None else max(start, end)))
+        order = [row.offset for row in rows]
+        if source.spec.has_primary_key and order != sorted(order):
+            self.fail(f"bucket {bucket}: changes are not in order: {order}")
+
+    def _same(self, what: str, found: Iterable[int], expected: Iterable[int]) -> None:
+        have, want = Counter(found), Counter(expected)
+        if have != want:
+            twice = sorted(one for one, count in have.items() if count > 1)
+            missing, strange = sorted((want - have).keys()), sorted((have - want).keys() - {*twice})
+            self.fail(f"{what}: twice {twice}, missing {missing}, not expected {strange}")
+
+    # --- at rest ---------------------------------------------------------------------------------------------------
+
+    def caught_up(self) -> bool:
+        """Say whether all records of all tables are in the lake."""
+        for path, table in self._world.source.tables_by_path.items():
+            lake = self._world.lake.tables.get(path)
+            if lake is None or lake.table_id != table.spec.table_id:
+                return not any(table.logs.values())
+            newest = lake.newest.request if lake.newest is not None else None
+            offsets = newest.offsets if newest is not None else {}
+            if any(offsets.get(bucket, 0) < len(log) for bucket, log in table.logs.items()):
+                return False
+        return True
+
+    def leftovers(self) -> list[str]:
+        """Return what is there and should not be once everybody has gone home in order."""
+        world = self._world
+        wrong = [f"lease leaked: {lease} {held}" for lease, held in world.source.leases.held().items()]
+        tables = (*world.lake.tables.values(), *world.lake.aside)
+        named = set[str]().union(*(table.named() for table in tables)) if tables else set()
+        wrong += [f"orphan file: {file}" for file in sorted(world.lake.files) if file not in named]
+        wrong += [f"checkpoint left: {name}" for name in world.files.all if "/chk-" in name]
+        wrong += [f"journal left: {name}" for name in world.files.all if name.endswith("/journal")]
+        return wrong
+
+    def at_rest(self) -> None:
+        """Check everything that must hold at the end."""
+        world = self._world
+        for sentence in self.leftovers():
+            self.fail(sentence)
+        for path, lake in world.lake.tables.items():
+            table = world.source.tables_by_path.get(path)
+            newest = lake.newest
+            if table is None or newest is None or newest.request is None:
+                continue
+            record = table.record
+            if record is None or dict(record.offsets) != dict(newest.request.offsets):
+                self.fail(f"{path}: the source's record is {record}, the lake stands at {newest.request.offsets}")
+        if world.connections:
+            self.fail(f"{len(world.connections)} connections are left")

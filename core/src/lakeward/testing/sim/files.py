@@ -1,0 +1,106 @@
+"""The store of small files in memory: checkpoints, journals and state lie there; it is slow, throttled and torn."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from lakeward.checkpoint.store import Entry
+from lakeward.errors import StorageError
+
+if TYPE_CHECKING:
+    from lakeward.testing.sim.world import World
+
+_ATOMIC = ("slow", "fails", "unknown")
+_TORN = (*_ATOMIC, "torn")
+_READ = ("slow", "fails")
+
+
+class SimFiles:
+    """As `lakeward.checkpoint.store.SmallFiles`. What a crash leaves is what was written."""
+
+    root = "sim:/state"
+
+    def __init__(self, world: World) -> None:
+        """Start empty."""
+        self._world = world
+        self._files: dict[str, tuple[bytes, int]] = {}
+
+    def path(self, name: str) -> str:
+        """See `SmallFiles`."""
+        return f"{self.root}/{name}"
+
+    def write(self, name: str, data: bytes) -> None:
+        """See `SmallFiles`; only files of a checkpoint are ever torn: the others are replaced as a whole."""
+        how = self._call(name, "write", _TORN if "/chk-" in name else _ATOMIC)
+        if how == "torn":
+            self._files[name] = (data[: len(data) // 2], self._world.clock.wall_ms())
+        else:
+            self._files[name] = (data, self._world.clock.wall_ms())
+        self._world.point("store")
+        if how in {"torn", "unknown"}:
+            message = f"{name}: throttled"
+            raise StorageError(message)
+
+    def read(self, name: str) -> bytes | None:
+        """See `SmallFiles`."""
+        self._call(name, "read", _READ)
+        found = self._files.get(name)
+        return None if found is None else found[0]
+
+    def names(self, under: str, last: str) -> tuple[str, ...]:
+        """See `SmallFiles`."""
+        return tuple(entry.name for entry in self.entries(under) if entry.name.rpartition("/")[2] == last)
+
+    def entries(self, under: str) -> tuple[Entry, ...]:
+        """See `SmallFiles`."""
+        self._call(under, "list", _READ)
+        start = f"{under}/"
+        return tuple(
+            Entry(name, len(data), written)
+            for name, (data, written) in sorted(self._files.items())
+            if name.startswith(start)
+        )
+
+    def folders(self, under: str) -> tuple[str, ...]:
+        """See `SmallFiles`."""
+        start = f"{under}/"
+        below = (name[len(start) :] for name in self._files if name.startswith(start))
+        return tuple(sorted({name.partition("/")[0] for name in below if "/" in name}))
+
+    def delete(self, name: str) -> None:
+        """See `SmallFiles`."""
+        how = self._call(name, "delete", _ATOMIC)
+        self._files.pop(name, None)
+        if how == "unknown":
+            message = f"{name}: no answer"
+            raise StorageError(message)
+
+    def delete_folder(self, name: str) -> None:
+        """See `SmallFiles`."""
+        how = self._call(name, "delete folder", _ATOMIC)
+        doomed = [one for one in self._files if one.startswith(f"{name}/")]
+        for one in doomed[: 1 if how == "unknown" else None]:
+            del self._files[one]
+        if how == "unknown":
+            message = f"{name}: half deleted, no answer"
+            raise StorageError(message)
+
+    @property
+    def all(self) -> tuple[str, ...]:
+        """Every name."""
+        return tuple(sorted(self._files))
+
+    def _call(self, name: str, what: str, allowed: tuple[str, ...]) -> str | None:
+        how = self._world.call("store", f"{what} {name}", allowed, _table_of(name))
+        if how == "fails":
+            message = f"{name}: cannot {what}"
+            raise StorageError(message)
+        return how
+
+
+def _table_of(name: str) -> int | None:
+    """Return the table that a file is about, from the folder `<table id>-...`."""
+    for part in name.split("/")[2:3]:
+        number = part.partition("-")[0]
+        return int(number) if number.isdigit() else None
+    return None

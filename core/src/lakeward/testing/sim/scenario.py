@@ -1,0 +1,147 @@
+"""One seed's run: its tables, its faults, and how it is brought to rest."""
+
+from __future__ import annotations
+
+import traceback
+from collections import Counter
+from dataclasses import dataclass, field
+from functools import partial
+from random import Random
+from typing import TYPE_CHECKING
+
+from lakeward.model.tables import TablePath
+from lakeward.testing.sim import strikes
+from lakeward.testing.sim.faults import KINDS, STEPS, Fault, Faults
+from lakeward.testing.sim.scheduler import RunawayError
+from lakeward.testing.sim.world import World
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+_FAULTS_S = 40.0
+"""Until then faults may strike."""
+_REST_S = 400.0
+"""Then everything has to be in the lake within this time, in virtual seconds."""
+
+
+@dataclass(slots=True)
+class Outcome:
+    """How a run ended."""
+
+    seed: int
+    failures: list[str]
+    hits: Counter[tuple[str, str]]
+    virtual_s: float
+    lines: list[str] = field(default_factory=list)
+
+
+def run_seed(seed: int, *, story: bool = False) -> Outcome:
+    """Run one seed.
+
+    Args:
+        seed: of all chance.
+        story: keep what happens.
+
+    Returns:
+        How it ended.
+    """
+    chance = Random(seed * 7919 + 1)  # noqa: S311 - a replay, not a secret
+    world = World(seed, Faults(_faults(chance)), story=story)
+    world.on_fault = partial(strikes.strike, world)
+    world.slots = chance.randint(1, 3)
+    world.target_rows = chance.choice((2, 4, 8))
+    world.commit_every = chance.choice((0.0, 0.0, 3.0))
+    world.cut_rows = chance.choice((0, 5))
+    with world.alive():
+        try:
+            _populate(world, chance)
+            world.start()
+            world.run(_FAULTS_S, lambda: not world.faults.armed and world.scheduler.now > 12.0)
+            come_to_rest(world)
+        except RunawayError as error:
+            world.checks.fail(f"it runs away: {error}")
+        except Exception:  # noqa: BLE001 - a bug of ours or of the product's: the seed has to be named either way
+            world.checks.fail(traceback.format_exc())
+    return Outcome(seed, world.checks.failures, world.faults.hits, world.scheduler.now, world.story.lines)
+
+
+def come_to_rest(world: World) -> None:
+    """Stop all faults, wait until everything is in the lake, end the services in order, and look at what is left."""
+    world.faults.over = True
+    world.faults.armed.clear()
+    world.story.note("world", "faults are over")
+    _wait_for(world, world.checks.caught_up, "everything is in the lake")
+    world.keep_alive = False
+    for coordinator in world.running():
+        coordinator.stop()
+    _wait_for(world, lambda: not world.running(), "all services have ended")
+    world.run(30.0, lambda: not world.connections)
+    for _ in range(3):
+        if world.checks.failures or not world.checks.leftovers():
+            break
+        _tidy(world)
+    if not world.checks.failures:
+        world.checks.at_rest()
+
+
+def _tidy(world: World) -> None:
+    """Start each service once more: it sweeps what earlier starts left, commits once, and ends in order."""
+    for name in dict.fromkeys(one.service_name for one in world.coordinators):
+        world.run(25.0)
+        for path in [*world.source.tables_by_path]:
+            world.append(path, 1)
+        last = world.start(name, final=True)
+        _wait_for(world, world.checks.caught_up, f"the last records are in the lake, by {name}")
+        world.run(6.0)
+        last.stop()
+        _wait_for(world, lambda: not world.running(), f"{name} has ended for the last time")
+
+
+def _wait_for(world: World, seen: object, what: str) -> None:
+    if world.checks.failures:
+        return
+    check = seen if callable(seen) else bool
+    world.run(_REST_S, _seldom(world, check))
+    if not check() and not world.checks.failures:
+        world.checks.fail(f"within {_REST_S:.0f} s it did not happen that {what}")
+
+
+def _seldom(world: World, check: object) -> object:
+    """Look only when time has passed: looking costs more than most steps do."""
+    last = [-1.0]
+
+    def look() -> bool:
+        if world.scheduler.now - last[0] < 0.5:
+            return False
+        last[0] = world.scheduler.now
+        return bool(check())  # type: ignore[operator]
+
+    return look
+
+
+def _faults(chance: Random) -> list[Fault]:
+    count = chance.choice((1, 2, 2, 3, 3, 4, 5))
+    return [Fault(chance.choice(KINDS), chance.choice(STEPS), chance.random() * 15.0) for _ in range(count)]
+
+
+def _populate(world: World, chance: Random) -> None:
+    for number in range(chance.choice((1, 1, 2))):
+        path = TablePath("t", f"t{number}")
+        keyed = chance.random() < 0.5
+        world.source.create(path, buckets=chance.randint(1, 3), keyed=keyed)
+        world.append(path, chance.randint(4, 20))
+        if chance.random() < 0.8:
+            world.take_snapshots(path)
+        for _ in range(chance.randint(0, 3)):
+            at = chance.random() * 20.0
+            world.scheduler.at(at, partial(world.append, path, chance.randint(1, 8)))
+            if chance.random() < 0.5:
+                world.scheduler.at(at + 1.0, partial(world.take_snapshots, path))
+
+
+def total(outcomes: Iterable[Outcome]) -> Counter[tuple[str, str]]:
+    """Add the hits of many runs up."""
+    hits: Counter[tuple[str, str]] = Counter()
+    for outcome in outcomes:
+        hits += outcome.hits
+    return hits

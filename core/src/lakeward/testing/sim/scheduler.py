@@ -1,0 +1,149 @@
+"""Virtual time: one heap of things to do, one random generator, and the processes that do them.
+
+Nothing here waits. A call that blocks its caller lets the rest of the world go on in a nested run (`Process.wait`):
+what a thread would do, in an order that a seed replays exactly.
+"""
+
+from __future__ import annotations
+
+import heapq
+from functools import partial
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from random import Random
+
+_STEPS = 400_000
+"""Things done in one run at the most: a world that goes round in circles is a finding, not a hang."""
+
+
+class Killed(BaseException):
+    """Unwinds what a process was doing when it died; nothing that is caught on purpose catches it."""
+
+
+class RunawayError(Exception):
+    """A run did more than any healthy one does."""
+
+
+class Scheduler:
+    """Does everything in the order of its time; what has the same time, in the order in which it was put in."""
+
+    def __init__(self, random: Random) -> None:
+        """Start at zero.
+
+        Args:
+            random: the one source of chance.
+        """
+        self.random = random
+        self.now = 0.0
+        self.steps = 0
+        self._heap: list[tuple[float, int, Callable[[], None]]] = []
+        self._number = 0
+
+    def at(self, time: float, work: Callable[[], None]) -> None:
+        """Do something at a time, in seconds."""
+        self._number += 1
+        heapq.heappush(self._heap, (max(time, self.now), self._number, work))
+
+    def after(self, delay: float, work: Callable[[], None]) -> None:
+        """Do something after a delay, in seconds."""
+        self.at(self.now + delay, work)
+
+    def run_until(self, end: float, stop: Callable[[], bool] | None = None) -> None:
+        """Let time go on.
+
+        Args:
+            end: the time to stop at, in seconds.
+            stop: looked at before each step; ends the run early.
+
+        Raises:
+            RunawayError: too much was done in too little time.
+        """
+        heap = self._heap
+        while heap and heap[0][0] <= end:
+            if stop is not None and stop():
+                return
+            self.now, _, work = heapq.heappop(heap)
+            self.steps += 1
+            if self.steps > _STEPS:
+                message = f"{_STEPS} steps were made by {self.now:.1f} s"
+                raise RunawayError(message)
+            work()
+        self.now = max(self.now, end)
+
+
+class Process:
+    """Something that can die, and stand still and wake up again with what it had in memory."""
+
+    def __init__(self, scheduler: Scheduler, name: str) -> None:
+        """Start alive.
+
+        Args:
+            scheduler: the world's.
+            name: for the story.
+        """
+        self.scheduler = scheduler
+        self.name = name
+        self.alive = True
+        self.frozen_until = 0.0
+
+    @property
+    def random(self) -> Random:
+        """The one source of chance."""
+        return self.scheduler.random
+
+    @property
+    def frozen(self) -> bool:
+        """Whether it stands still."""
+        return self.scheduler.now < self.frozen_until
+
+    def after(self, delay: float, work: Callable[[], None]) -> None:
+        """Do something as this process: not if it is dead by then, later if it stands still."""
+        self.scheduler.after(delay, partial(self._do, work))
+
+    def kill(self) -> None:
+        """Die: nothing that was to be done is done."""
+        self.alive = False
+
+    def freeze(self, seconds: float) -> None:
+        """Stand still, and go on as if nothing had happened."""
+        self.frozen_until = max(self.frozen_until, self.scheduler.now + seconds)
+
+    def wait(self, seconds: float) -> None:
+        """Block for some time, and for as long as this process stands still; the world goes on.
+
+        Raises:
+            Killed: it died meanwhile.
+        """
+        if seconds > 0:
+            self.scheduler.run_until(self.scheduler.now + seconds)
+        while self.alive and self.frozen:
+            self.scheduler.run_until(self.frozen_until)
+        if not self.alive:
+            raise Killed
+
+    def _do(self, work: Callable[[], None]) -> None:
+        if not self.alive:
+            return
+        if self.scheduler.now < self.frozen_until:
+            self.scheduler.at(self.frozen_until, partial(self._do, work))
+            return
+        work()
+
+
+class SimClock:
+    """A `lakeward.ports.Clock`: the boot-time clock is virtual time, the wall clock can be set."""
+
+    def __init__(self, scheduler: Scheduler) -> None:
+        """Start at some wall time."""
+        self._scheduler = scheduler
+        self.offset_ms = 1_700_000_000_000
+
+    def now(self) -> float:
+        """See Protocol."""
+        return self._scheduler.now
+
+    def wall_ms(self) -> int:
+        """See Protocol."""
+        return self.offset_ms + round(self._scheduler.now * 1000)

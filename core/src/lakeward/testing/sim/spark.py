@@ -1,0 +1,104 @@
+"""Spark's scheduler: launches tasks, tries them again, gives a job up, and dies with the coordinator's process."""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import TYPE_CHECKING
+
+from lakeward.model.jobs import SubtaskPlace
+from lakeward.testing.sim.subtask import SimTask
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from lakeward.model.jobs import JobSpec
+    from lakeward.testing.sim.loop import SimLoop
+    from lakeward.testing.sim.world import World
+
+_TRIES = 3
+_START_S = 0.5
+
+
+class SimJob:
+    """One launch."""
+
+    def __init__(self, jobs: SimJobs, spec: JobSpec, over: Callable[[str | None], None]) -> None:
+        """Start all tasks."""
+        self._jobs = jobs
+        self.spec = spec
+        self._over = over
+        self._tries = dict.fromkeys(range(spec.subtasks), 0)
+        self.tasks: dict[int, SimTask] = {}
+        self._done: set[int] = set()
+        self.ended = False
+        for subtask in range(spec.subtasks):
+            self._later(subtask)
+
+    def end(self, reason: str | None) -> None:
+        """The job is over; what of it still runs is killed."""
+        if self.ended:
+            return
+        self.ended = True
+        for task in self.tasks.values():
+            task.kill()
+        loop = self._jobs.loop
+        loop.after(loop.random.random() * 0.2, partial(self._over, reason))
+
+    def _later(self, subtask: int) -> None:
+        scheduler = self._jobs.world.scheduler
+        scheduler.after(scheduler.random.random() * _START_S, partial(self._start, subtask))
+
+    def _start(self, subtask: int) -> None:
+        if self.ended:
+            return
+        number = self._tries[subtask]
+        self._tries[subtask] += 1
+        name = f"{self._jobs.loop.name}/{self.spec.round_name.rpartition('/')[2]}/{self.spec.job_attempt}/{subtask}.{number}"
+        place = SubtaskPlace(self.spec, subtask, number)
+        self.tasks[subtask] = SimTask(self._jobs.world, place, name, partial(self._task_over, subtask))
+
+    def _task_over(self, subtask: int, outcome: str | None) -> None:
+        if self.ended:
+            return
+        if outcome is not None:
+            self._done.add(subtask)
+            if len(self._done) == self.spec.subtasks:
+                self.end(None)
+        elif self._tries[subtask] >= _TRIES:
+            self.end(f"task {subtask} failed {_TRIES} times")
+        else:
+            self._later(subtask)
+
+
+class SimJobs:
+    """See `lakeward.ports.Jobs`: one coordinator's Spark."""
+
+    def __init__(self, world: World, loop: SimLoop, slots: int) -> None:
+        """Run nothing yet."""
+        self.world = world
+        self.loop = loop
+        self.slots = slots
+        self.jobs: list[SimJob] = []
+
+    def launch(self, job: JobSpec, over: Callable[[str | None], None]) -> None:
+        """See Protocol."""
+        self.jobs = [one for one in self.jobs if not one.ended]
+        self.jobs.append(SimJob(self, job, over))
+
+    def cancel(self, job: JobSpec) -> None:
+        """See Protocol."""
+        for one in self.jobs:
+            if one.spec is job:
+                scheduler = self.world.scheduler
+                scheduler.after(scheduler.random.random() * _START_S, partial(one.end, "cancelled"))
+
+    def running(self) -> list[SimTask]:
+        """Return the tasks that live."""
+        return [task for job in self.jobs if not job.ended for task in job.tasks.values() if task.alive]
+
+    def die(self) -> None:
+        """The application is gone; its executors notice that one by one."""
+        for job in self.jobs:
+            for task in [] if job.ended else job.tasks.values():
+                task.scheduler.after(task.random.random() * 10.0, task.kill)
+            job.ended = True

@@ -1,0 +1,168 @@
+"""The faults that happen by themselves: what each of them does to the world."""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+    from lakeward.model.tables import TablePath
+    from lakeward.testing.sim.coordinator import Coordinator
+    from lakeward.testing.sim.network import SimConnection
+    from lakeward.testing.sim.world import World
+
+
+def strike(world: World, kind: str, who: Coordinator) -> None:
+    """Let a fault happen.
+
+    Args:
+        world: where.
+        kind: one of `faults.NOW`.
+        who: the service at whose step it happens.
+    """
+    _STRIKES[kind](world, who)
+
+
+def _subtask_crash(world: World, who: Coordinator) -> None:
+    tasks = world.tasks(who)
+    if tasks:
+        world.random.choice(tasks).end(None)
+
+
+def _subtask_pause(world: World, who: Coordinator) -> None:
+    tasks = world.tasks(who)
+    if tasks:
+        world.random.choice(tasks).freeze(1.0 + world.random.random() * 40.0)
+
+
+def _job_crash(world: World, who: Coordinator) -> None:
+    del world
+    for job in who.jobs.jobs:
+        job.end("the stage was lost")
+
+
+def _rescale(world: World, who: Coordinator) -> None:
+    world.slots = who.jobs.slots = 1 + who.jobs.slots % 4
+    _job_crash(world, who)
+
+
+def _coordinator_crash(world: World, who: Coordinator) -> None:
+    who.crash()
+    world.restart_later(who.service_name, 0.5 + world.random.random() * 50.0)
+
+
+def _coordinator_pause(world: World, who: Coordinator) -> None:
+    """It wakes up as a zombie where a successor was started meanwhile."""
+    who.loop.freeze(2.0 + world.random.random() * 60.0)
+    if world.random.random() < 0.7:
+        world.restart_later(who.service_name, 1.0 + world.random.random() * 15.0)
+
+
+def _second_start(world: World, who: Coordinator) -> None:
+    world.start(who.service_name)
+
+
+def _other_service(world: World, who: Coordinator) -> None:
+    if who.service_name == "svc" and not world.of("other"):
+        world.start("other")
+
+
+def _connection(world: World, who: Coordinator) -> SimConnection | None:
+    connections = who.server.connections
+    return world.random.choice(connections) if connections else None
+
+
+def _lost(world: World, who: Coordinator) -> None:
+    if (connection := _connection(world, who)) is not None:
+        connection.cut()
+
+
+def _delayed(world: World, who: Coordinator) -> None:
+    if (connection := _connection(world, who)) is not None:
+        direction = world.random.choice(("up", "down"))
+        connection.stalled_until[direction] = world.scheduler.now + 3.0 + world.random.random() * 12.0
+
+
+def _reordered(world: World, who: Coordinator) -> None:
+    for connection in who.server.connections:
+        for direction in ("up", "down"):
+            connection.stalled_until[direction] = world.scheduler.now + world.random.random() * 2.0
+
+
+def _repeated(world: World, who: Coordinator) -> None:
+    if (connection := _connection(world, who)) is not None:
+        connection.repeat = True
+
+
+def _clock(world: World, who: Coordinator) -> None:
+    del who
+    world.clock.offset_ms += world.random.choice((-3_600_000, -30_000, 30_000, 3_600_000))
+
+
+def _cleaned(world: World, who: Coordinator) -> None:
+    del who
+    for path in world.source.tables_by_path:
+        world.append(path, 1)
+        world.take_snapshots(path)
+
+
+def _expired(world: World, who: Coordinator) -> None:
+    """The worst moment: the lease has run out, and the clean-up comes at once."""
+    world.source.leases.expire_all()
+    _cleaned(world, who)
+
+
+def _path(world: World) -> TablePath | None:
+    paths = [*world.source.tables_by_path]
+    return world.random.choice(paths) if paths else None
+
+
+def _dropped(world: World, who: Coordinator) -> None:
+    del who
+    if (path := _path(world)) is not None:
+        world.source.drop(path)
+
+
+def _recreated(world: World, who: Coordinator) -> None:
+    del who
+    if (path := _path(world)) is None:
+        return
+    world.source.drop(path)
+    keyed = world.random.random() < 0.5
+    make = partial(world.source.create, path, buckets=world.random.randint(1, 3), keyed=keyed)
+
+    def again() -> None:
+        make()
+        world.append(path, 5)
+        world.take_snapshots(path)
+
+    world.scheduler.after(world.random.random() * 3.0, again)
+
+
+def _restart(world: World, who: Coordinator) -> None:
+    del who
+    world.source.restart()
+
+
+_STRIKES: Mapping[str, Callable[[World, Coordinator], None]] = {
+    "subtask crash": _subtask_crash,
+    "subtask pause": _subtask_pause,
+    "job crash": _job_crash,
+    "rescale": _rescale,
+    "coordinator crash": _coordinator_crash,
+    "coordinator pause": _coordinator_pause,
+    "second start": _second_start,
+    "other service": _other_service,
+    "connection lost": _lost,
+    "messages delayed": _delayed,
+    "messages repeated": _repeated,
+    "messages reordered": _reordered,
+    "wall clock jump": _clock,
+    "snapshots cleaned": _cleaned,
+    "leases expire": _expired,
+    "table dropped": _dropped,
+    "table recreated": _recreated,
+    "source restart": _restart,
+}

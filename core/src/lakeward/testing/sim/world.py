@@ -1,0 +1,320 @@
+"""The whole world of one run: services that come and go, one source, one lake, one store, and the faults."""
+
+from __future__ import annotations
+
+import threading
+from contextlib import ExitStack, contextmanager
+from functools import partial
+from random import Random
+from typing import TYPE_CHECKING, Any
+from unittest.mock import patch
+
+from lakeward.checkpoint import checkpoints as checkpoint_store
+from lakeward.checkpoint.checkpoints import CheckpointFiles
+from lakeward.coordinator import calls, service
+from lakeward.subtask import checkpointing, entry, work
+from lakeward.testing.sim.checks import Checks
+from lakeward.testing.sim.coordinator import Coordinator
+from lakeward.testing.sim.files import SimFiles
+from lakeward.testing.sim.lake import SimLake
+from lakeward.testing.sim.loop import SimLoop
+from lakeward.testing.sim.scheduler import Killed, Process, Scheduler, SimClock
+from lakeward.testing.sim.source import SimSource
+from lakeward.testing.sim.story import Story
+from lakeward.testing.sim.subtask import SimReading, SimTask
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Iterator
+
+    from lakeward.model.results import CommitRequest
+    from lakeward.model.tables import TablePath
+    from lakeward.testing.sim.faults import Faults
+    from lakeward.testing.sim.lake import LakeTable
+    from lakeward.testing.sim.network import SimConnection, SimServer
+
+_TURN_S = 1.0
+
+
+class World:
+    """Everything that outlives a process."""
+
+    def __init__(self, seed: int, faults: Faults, *, story: bool) -> None:
+        """Start empty.
+
+        Args:
+            seed: of all chance.
+            faults: what goes wrong, and when.
+            story: keep what happens.
+        """
+        self.seed = seed
+        self.random = Random(seed)  # noqa: S311 - a replay, not a secret
+        self.scheduler = Scheduler(self.random)
+        self.story = Story(self.scheduler, on=story)
+        self.clock = SimClock(self.scheduler)
+        self.checks = Checks(self)
+        self.faults = faults
+        self.files = SimFiles(self)
+        self.store = CheckpointFiles(self.files, self.clock)  # type: ignore[arg-type] # it has what is asked of it
+        self.source = SimSource(self)
+        self.lake = SimLake(self)
+        self.connections: list[SimConnection] = []
+        self.coordinators: list[Coordinator] = []
+        self.slots = 2
+        self.target_rows = 6
+        self.cut_rows = 0
+        self.commit_every = 0.0
+        self.keep_alive = True
+        self.on_fault: Callable[[str, Coordinator], None] = lambda _kind, _who: None
+        self.before_call: Callable[[str, str], None] = lambda _service, _what: None
+        """For tests: called before each call of a service; it may let time pass on the caller."""
+        self._acting: Process | None = None
+        self._starts = 0
+        self._servers: dict[int, SimServer] = {}
+
+    # --- processes ---------------------------------------------------------------------------------------------
+
+    def start(self, name: str = "svc", *, final: bool = False) -> Coordinator:
+        """Start a service."""
+        coordinator = Coordinator(self, name, final=final)
+        self.coordinators.append(coordinator)
+        self.story.note(coordinator.loop.name, "starts")
+        return coordinator
+
+    def restart_later(self, name: str, seconds: float) -> None:
+        """Start a service again after some time, if it does not run by then."""
+        self.scheduler.after(seconds, partial(self._restart, name))
+
+    def _restart(self, name: str) -> None:
+        if self.keep_alive and not any(c.running and not c.loop.frozen for c in self.of(name)):
+            self.start(name)
+
+    def of(self, name: str) -> list[Coordinator]:
+        """Return all starts of a service."""
+        return [one for one in self.coordinators if one.service_name == name]
+
+    def ended(self, coordinator: Coordinator) -> None:
+        """A service has ended by itself: whoever watches over it starts it again, unless it was superseded."""
+        if self.keep_alive and not any(c.running for c in self.of(coordinator.service_name)):
+            self.restart_later(coordinator.service_name, 1.0)
+
+    def running(self) -> list[Coordinator]:
+        """Return the services that live."""
+        return [one for one in self.coordinators if one.running]
+
+    def tasks(self, coordinator: Coordinator) -> list[SimTask]:
+        """Return the subtasks that live, of one service."""
+        return coordinator.jobs.running()
+
+    def next_start(self) -> int:
+        """Count a start."""
+        self._starts += 1
+        return self._starts
+
+    def listen(self, server: SimServer) -> int:
+        """Give a server its port."""
+        port = len(self._servers) + 1
+        self._servers[port] = server
+        return port
+
+    def server_at(self, port: int) -> SimServer | None:
+        """Return who listens at a port, None if nobody does."""
+        server = self._servers.get(port)
+        return server if server is not None and server.loop.alive else None
+
+    # --- who acts, and what goes wrong ------------------------------------------------------------------------
+
+    def enter(self, process: Process | None) -> Process | None:
+        """Say who acts from now on; return who did."""
+        before, self._acting = self._acting, process
+        return before
+
+    def call(self, service_name: str, what: str, allowed: Iterable[str], table_id: int | None) -> str | None:
+        """Somebody calls a service: return how it goes wrong, None if it does not; a slow one takes its time here."""
+        caller = self._acting
+        if caller is None:
+            return None
+        if not caller.alive:
+            raise Killed
+        self.before_call(service_name, what)
+        if not self.faults.armed:
+            return None
+        coordinator = self._behind(caller)
+        if coordinator is None:
+            return None
+        step = coordinator.step(table_id)
+        how = self.faults.strike(service_name, step, self.scheduler.now, allowed)
+        if how is None:
+            return None
+        self.story.note("FAULT", f"{service_name} {how}, {what} by {caller.name}, step {step}")
+        if how == "slow":
+            self.block(caller, 1.0 + self.random.random() * 14.0)
+            return None
+        if how == "crash":
+            self._crash(coordinator, service_name, caller)
+            return None
+        return how
+
+    def point(self, service_name: str) -> None:
+        """A call has taken effect, and not returned yet."""
+        caller = self._acting
+        for coordinator in self.coordinators:
+            if coordinator.crash_at == service_name and coordinator.running:
+                coordinator.crash_at = ""
+                self._die(coordinator)
+        if caller is not None and not caller.alive:
+            raise Killed
+
+    def block(self, process: Process, seconds: float) -> None:
+        """Let a process stand in a call for some time, while the world goes on."""
+        process.wait(seconds)
+        self._acting = process
+
+    def landed(self, table: LakeTable, request: CommitRequest) -> None:
+        """A commit has landed."""
+        for coordinator in self.coordinators:
+            if coordinator.incarnation == request.incarnation:
+                coordinator.landed.add(request.round_id)
+        self.story.note(
+            "lake", f"commit {request.ids.snapshot_id} of {request.round_id} step {request.step}: {_shown(request)}"
+        )
+        self.checks.landed(table, request)
+
+    def look(self, coordinator: Coordinator) -> None:
+        """A service has come to rest for a moment: strike if a fault waits for that."""
+        coordinator.check_gateways()
+        if not self.faults.armed:
+            return
+        steps = {coordinator.step(table.spec.table_id) for table in self.source.tables_by_path.values()}
+        fault = self.faults.due(steps, self.scheduler.now)
+        if fault is not None:
+            self.story.note("FAULT", f"{fault.kind}, step {fault.step}, at {coordinator.loop.name}")
+            self.on_fault(fault.kind, coordinator)
+
+    def _behind(self, caller: Process) -> Coordinator | None:
+        if isinstance(caller, SimTask):
+            server = self._servers.get(caller.place.job.port)
+            return next((one for one in self.coordinators if one.server is server), None)
+        return next((one for one in self.coordinators if one.loop is caller), None)
+
+    def _crash(self, coordinator: Coordinator, service_name: str, caller: Process) -> None:
+        if self.random.random() < 0.5:
+            coordinator.crash_at = service_name  # once the call has taken effect
+            return
+        self._die(coordinator)
+        if not caller.alive:
+            raise Killed
+
+    def _die(self, coordinator: Coordinator) -> None:
+        coordinator.crash()
+        self.restart_later(coordinator.service_name, 0.5 + self.random.random() * 20.0)
+
+    # --- records ------------------------------------------------------------------------------------------------
+
+    def append(self, path: TablePath, count: int) -> None:
+        """Write some records to a table."""
+        table = self.source.tables_by_path.get(path)
+        if table is None:
+            return
+        buckets = [*table.logs]
+        for _ in range(count):
+            bucket = self.random.choice(buckets)
+            log = table.logs[bucket]
+            log.append(self.random.randrange(5) if table.spec.has_primary_key else len(log))
+
+    def take_snapshots(self, path: TablePath) -> None:
+        """Take KV snapshots of a table; older ones are cleaned."""
+        table = self.source.tables_by_path.get(path)
+        if table is None or not table.spec.has_primary_key:
+            return
+        for bucket in table.logs:
+            self.source.snapshot(table, bucket)
+            for number, offset in table.snapshots[bucket].items():
+                self.checks.snapshots[bucket, number] = offset
+
+    # --- running --------------------------------------------------------------------------------------------------
+
+    def run(self, seconds: float, stop: Callable[[], bool] | None = None) -> None:
+        """Let time go on, for so long or until something is seen (or a check has failed)."""
+        failures = self.checks.failures
+        self.scheduler.run_until(
+            self.scheduler.now + seconds, lambda: bool(failures) or (stop is not None and stop())
+        )
+
+    @contextmanager
+    def alive(self) -> Iterator[None]:
+        """Let everything run in virtual time: threads, pools and turns of the product's are this world's."""
+        threads = _Threads(self)
+        places: list[tuple[Any, str, Any]] = [
+            (calls, "threading", threads),
+            (checkpointing, "threading", threads),
+            (work, "SplitReading", SimReading),
+            (service, "_TURN_S", _TURN_S),
+            (entry, "_TURN_S", 2.0),
+            (checkpoint_store, "ThreadPoolExecutor", _Pool),
+        ]
+        with ExitStack() as stack:
+            for module, name, value in places:
+                stack.enter_context(patch.object(module, name, value))
+            stack.enter_context(self.story.listening())
+            yield
+
+
+class _Threads:
+    """Stands for the module `threading` where a thread is started that makes one blocking call."""
+
+    Event = threading.Event
+
+    def __init__(self, world: World) -> None:
+        self._world = world
+
+    def Thread(self, target: Callable[..., None], args: tuple[Any, ...], **_: Any) -> _Thread:  # noqa: N802, ANN401 - as threading
+        """See threading."""
+        return _Thread(self._world, partial(target, *args), next((a for a in args if isinstance(a, SimLoop)), None))
+
+
+class _Thread:
+    def __init__(self, world: World, call: Callable[[], None], loop: SimLoop | None) -> None:
+        self._world = world
+        self._call = call
+        self._loop = loop
+
+    def start(self) -> None:
+        """See threading."""
+        if self._loop is not None:
+            self._loop.blocking(self._call)
+            return
+        process = self._world.enter(None)
+        self._world.enter(process)
+        if process is not None:
+            process.after(process.random.random() * 0.3, partial(self._run, process))
+
+    def _run(self, process: Process) -> None:
+        before = self._world.enter(process)
+        try:
+            self._call()
+        except Killed:
+            return
+        finally:
+            self._world.enter(before)
+
+
+class _Pool:
+    """Stands for a pool of threads: one after the other."""
+
+    def __init__(self, *_: object) -> None:
+        pass
+
+    def __enter__(self) -> _Pool:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        pass
+
+    def map(self, call: Callable[[Any], Any], items: Iterable[Any]) -> Iterator[Any]:
+        """See `concurrent.futures`."""
+        return map(call, items)
+
+
+def _shown(request: CommitRequest) -> str:
+    offsets = {str(bucket): offset for bucket, offset in request.offsets.items()}
+    return f"offsets {offsets}, files {[file.path.rpartition('/')[2] for file in request.files]}"
