@@ -108,8 +108,12 @@ class Cleaner:
         Args:
             journal: its journal.
         """
-        if not journal.commits and self._delete_files(journal):
+        if journal.commits:
+            return
+        if self._delete_files(journal):
             self._journals.delete(journal)
+        else:  # a checkpoint names some; should its table be gone by then, the next start sweeps (`again`)
+            self._journals.write(replace(journal, swept_ms=self._clock.wall_ms()))
 
     def sweep_prefix(self, path: TablePath, round_id: RoundId) -> None:
         """Delete what lies under a committed round's prefix and is not part of the table.

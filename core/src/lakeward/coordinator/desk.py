@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING
 
 import structlog
@@ -275,6 +276,9 @@ class RoundDesk:
                     self._landed(
                         run, await self._call_commit(run, lambda: self._lander.last(run, opening, offsets, files))
                     )
+                else:  # all of it went with its steps, or there was nothing: no later round may go on from here
+                    drop = partial(self.restorer.drop_all, run.offer.table_id, "its round has nothing left to commit")
+                    await call(drop, what=f"drop checkpoints of {run.offer.path}")
             except Exception as error:  # noqa: BLE001 - as in _open
                 self._fail(run, error)
                 return
