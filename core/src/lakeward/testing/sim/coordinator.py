@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from functools import cache
 from typing import TYPE_CHECKING, cast
 
 from lakeward.checkpoint.journal import JournalStore
@@ -163,7 +164,7 @@ class Coordinator:
             lake=world.lake,
             lake_name="sim",
             jobs=self.jobs,
-            backend=LeaseBackend("plain", SimBackend()),
+            backend=_backend(),
             lease_duration_s=LEASE_S,
             state=StateKeeper(ServiceStateStore(files), self.incarnation, "plain", world.clock),
             journals=JournalStore(files, name),
@@ -174,6 +175,12 @@ class Coordinator:
     def _options(self, *, final: bool) -> ServiceOptions:
         rules = TableSettings(cut_rows=self._world.cut_rows, commit_every=self._world.commit_every)
         return replace(_OPTIONS, rules=lambda _: rules, final=final)
+
+
+@cache
+def _backend() -> LeaseBackend:
+    """It keeps no state of its own, and takes longer to make than many a run."""
+    return LeaseBackend("plain", SimBackend())
 
 
 _OPTIONS = ServiceOptions(
