@@ -61,8 +61,8 @@ def _service_name(settings: Settings) -> str:
     return settings.service.name
 
 
-def _incarnation(service: str, clock: Clock) -> Incarnation:
-    return Incarnation(service, clock.wall_ms(), secrets.token_hex(8))
+def _incarnation(service: str, clock: Clock, states: ServiceStateStore) -> Incarnation:
+    return Incarnation(service, states.started_ms(service, clock.wall_ms()), secrets.token_hex(8))
 
 
 def _source(name: str, loaded: Loaded, clock: Clock) -> Iterator[Source]:
@@ -102,9 +102,9 @@ class Container(containers.DeclarativeContainer):
     settings = loaded.provided.settings
     clock: providers.Provider[Clock] = providers.Singleton(SystemClock)
     service_name = providers.Callable(_service_name, settings)
-    incarnation = providers.Singleton(_incarnation, service_name, clock)
     files = providers.Singleton(SmallFiles, settings.checkpoint.root)
     states = providers.Singleton(ServiceStateStore, files)
+    incarnation = providers.Singleton(_incarnation, service_name, clock, states)
     journals = providers.Singleton(JournalStore, files, service_name)
     source: providers.Selector = providers.Selector(settings.source.type)
     lake: providers.Selector = providers.Selector(settings.lake.type)

@@ -76,6 +76,18 @@ class ServiceStateStore:
                 return self._decode(data, start)
         return None
 
+    def started_ms(self, service: str, wall_ms: int) -> int:
+        """Return when a new start is to say that it started: now, but after every earlier start.
+
+        A clock that was set back must not make a start look older than the one that it follows.
+
+        Args:
+            service: its name.
+            wall_ms: now, in milliseconds since 1970.
+        """
+        newest = next(iter(self._starts(service)), None)
+        return wall_ms if newest is None else max(wall_ms, newest.started_ms + 1)
+
     def check(self, incarnation: Incarnation) -> None:
         """Make sure that no later start has taken over.
 

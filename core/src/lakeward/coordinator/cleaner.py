@@ -79,13 +79,20 @@ class Cleaner:
             if not journal.commits or journal.swept_ms is not None:
                 self._sweep(journal)
 
-    def again(self) -> None:
+    def again(self, is_gone: Callable[[TablePath, int], bool] = lambda _path, _table_id: False) -> None:
         """Sweep every journal that was swept once, the fence time ago or longer: nobody can adopt its files any more.
 
-        Asked at each start, for a table may never have another round.
+        Asked at each start, for a table may never have another round. Where the source says that a table is gone
+        for good, its journals' time begins now, and the next start sweeps them.
+
+        Args:
+            is_gone: says whether the source no longer has the table of this name and id.
         """
+        now = self._clock.wall_ms()
         for journal in self._journals.list():
-            if journal.swept_ms is not None and self._clock.wall_ms() - journal.swept_ms >= self._fence_ms:
+            if journal.swept_ms is None and is_gone(journal.path, journal.round_id.table_id):
+                self._journals.write(replace(journal, swept_ms=now))
+            elif journal.swept_ms is not None and now - journal.swept_ms >= self._fence_ms:
                 self._sweep(journal)
 
     def after_commit(self, path: TablePath, round_id: RoundId) -> None:
@@ -151,12 +158,19 @@ class Cleaner:
 
     def _delete_files(self, journal: RoundJournal) -> bool:
         """Return whether nothing is left that the journal is needed for: no checkpoint names a file of its round."""
+        if journal.commits and self._is_set_aside(journal):
+            return True
         kept = self._checkpointed(journal.round_id.table_id)
         found = (*self._lake.list_prefix(journal.path, journal.file_prefix), *self._leftovers(journal))
         deleted = self._delete_unreferenced(journal.path, found, kept)
         if deleted:
             _log.info("deleted files of a round that did not commit", round=str(journal.round_id), files=deleted)
         return kept.isdisjoint(found)
+
+    def _is_set_aside(self, journal: RoundJournal) -> bool:
+        """Say whether the lake has another table of that name now: what the old one names cannot be asked any more."""
+        head = self._lake.head(journal.path)
+        return head is None or head.table_id != journal.round_id.table_id
 
     def _delete_unreferenced(self, path: TablePath, files: tuple[str, ...], kept: frozenset[str] = frozenset()) -> int:
         if not files:

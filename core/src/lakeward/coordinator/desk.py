@@ -14,7 +14,7 @@ from lakeward.coordinator.landing import Lander
 from lakeward.coordinator.opening import Opening, open_round
 from lakeward.coordinator.owner import RunOwner
 from lakeward.coordinator.planner import JobPlanner
-from lakeward.coordinator.restoring import Restorer
+from lakeward.coordinator.restoring import Restorer, is_gone
 from lakeward.coordinator.run import RoundRun
 from lakeward.errors import FencedError, LakewardError, TableError, TableGoneError, UsageError
 from lakeward.machines.rounds import (
@@ -194,7 +194,7 @@ class RoundDesk:
         """Delete for the second time what earlier starts left; trouble with it is logged and keeps nobody."""
         try:
             await call(lambda: self.restorer.start(self._parts.source), what="look for checkpoints")
-            await call(self._cleaner.again, what="second sweep")
+            await call(lambda: self._cleaner.again(partial(is_gone, self._parts.source)), what="second sweep")
         except LakewardError as error:
             _log.warning("left-over files stay for the next start", reason=str(error))
 
@@ -276,9 +276,8 @@ class RoundDesk:
                     self._landed(
                         run, await self._call_commit(run, lambda: self._lander.last(run, opening, offsets, files))
                     )
-                else:  # all of it went with its steps, or there was nothing: no later round may go on from here
-                    drop = partial(self.restorer.drop_all, run.offer.table_id, "its round has nothing left to commit")
-                    await call(drop, what=f"drop checkpoints of {run.offer.path}")
+                else:
+                    await call(lambda: self._lander.nothing_left(run), what=f"clean after {run.offer.path}")
             except Exception as error:  # noqa: BLE001 - as in _open
                 self._fail(run, error)
                 return

@@ -83,6 +83,16 @@ class Lander:
         run.lag_s = 0.0 if since is None else max(0.0, (self._parts.clock.wall_ms() - since) / 1000)
         return done
 
+    def nothing_left(self, run: RoundRun) -> None:
+        """All of a round went with its steps, or there was nothing: sweep as `last` does. No later round goes on here.
+
+        Args:
+            run: the round.
+        """
+        self._restorer.drop_all(run.offer.table_id, "its round has nothing left to commit")
+        if run.snapshot_id is not None:
+            self._cleaner.after_commit(run.offer.path, run.round_id)
+
     def write_journal(self, run: RoundRun, opening: Opening, commits: tuple[tuple[str, int], ...] = ()) -> None:
         """Write down what has to be swept should the round not end well.
 

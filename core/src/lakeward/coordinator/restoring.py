@@ -69,7 +69,7 @@ class Restorer:
         found = self._store.list(self._incarnation.service)
         self._tables |= {info.ref.table_id for info in found}
         for info in found:
-            if info.path is not None and _is_gone(source, info.path, info.ref.table_id):
+            if info.path is not None and is_gone(source, info.path, info.ref.table_id):
                 self._drop(info.ref, f"its table {info.path} was dropped")
 
     def note(self, table_id: int) -> None:
@@ -204,7 +204,14 @@ def _why_no_step(was: RoundSnapshot, contents: Contents, newest: OffsetCommit | 
     return f"step {newest.step} of its round holds more than it does, in {len(beyond)} buckets" if beyond else ""
 
 
-def _is_gone(source: Source, path: TablePath, table_id: int) -> bool:
+def is_gone(source: Source, path: TablePath, table_id: int) -> bool:
+    """Say whether a source no longer has a table of this name and id; False where it cannot say.
+
+    Args:
+        source: the source.
+        path: the name.
+        table_id: the id.
+    """
     try:
         return source.table(path).table_id != table_id
     except TableGoneError:

@@ -69,7 +69,8 @@ class Coordinator:
         self._world = world
         self.service_name = name
         nonce = f"{world.random.getrandbits(64):016x}"
-        self.incarnation = Incarnation(name, world.clock.wall_ms(), nonce)
+        states = ServiceStateStore(cast("SmallFiles", world.files))
+        self.incarnation = Incarnation(name, states.started_ms(name, world.clock.wall_ms()), nonce)
         self.loop = SimLoop(world.scheduler, f"{name}#{world.next_start()}", world.enter)
         self.jobs = SimJobs(world, self.loop, world.slots)
         self.landed: set[RoundId] = set()

@@ -7,6 +7,7 @@ at a moment of their own, in a nested run of the world where they are slow, and 
 from __future__ import annotations
 
 import asyncio
+import inspect
 from collections import deque
 from functools import partial
 from typing import TYPE_CHECKING, Any
@@ -59,6 +60,8 @@ class SimLoop(Process, asyncio.AbstractEventLoop):
         self._ready: deque[SimHandle] = deque()
         self._armed = False
         self._working = 0
+        self._coroutines: list[Coroutine[Any, Any, Any]] = []
+        """Kept, so that nothing of a dead process is unwound before the run is over."""
         self.look: Callable[[], None] = lambda: None
         """Called whenever the loop has come to rest."""
         self.errors: list[str] = []
@@ -107,7 +110,14 @@ class SimLoop(Process, asyncio.AbstractEventLoop):
 
     def create_task(self, coro: Coroutine[Any, Any, Any], **kwargs: Any) -> asyncio.Task[Any]:  # type: ignore[override]  # noqa: ANN401 - asyncio's own
         """See asyncio."""
+        self._coroutines.append(coro)
         return asyncio.Task(coro, loop=self, **kwargs)
+
+    def dispose(self) -> None:
+        """Forget what never began, silently: its process has died."""
+        for coro in self._coroutines:
+            if inspect.getcoroutinestate(coro) == inspect.CORO_CREATED:
+                coro.close()
 
     def get_debug(self) -> bool:
         """See asyncio."""

@@ -62,6 +62,9 @@ def run_seed(seed: int, *, story: bool = False) -> Outcome:
             world.checks.fail(f"it runs away: {error}")
         except Exception:  # noqa: BLE001 - a bug of ours or of the product's: the seed has to be named either way
             world.checks.fail(traceback.format_exc())
+    for coordinator in world.coordinators:
+        coordinator.loop.kill()
+        coordinator.loop.dispose()
     return Outcome(seed, world.checks.failures, world.faults.hits, world.scheduler.now, world.story.lines)
 
 
