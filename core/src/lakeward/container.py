@@ -36,7 +36,9 @@ from lakeward.machines.rounds import RoundsPolicy
 from lakeward.model.identity import Incarnation
 from lakeward.observe import status_file
 from lakeward.observe.control import read_control
+from lakeward.observe.figures import note_report, write_metrics
 from lakeward.observe.files import is_local
+from lakeward.observe.metrics import process_metrics
 from lakeward.observe.progress import Progress
 from lakeward.spark.java import find_java
 from lakeward.spark.jobs import SparkJobs
@@ -268,8 +270,10 @@ def _options(
     here = is_local(settings.checkpoint.root)  # status and control files are for commands on this machine
 
     def on_report(report: ServiceReport) -> None:
+        note_report(process_metrics(), report)
         if here:
             status_file.write(settings.checkpoint.root, service.name, report)
+            write_metrics(settings.checkpoint.root, service.name, process_metrics())
         if shown is not None:
             shown.update(report)
 

@@ -78,6 +78,7 @@ class CheckpointDone:
     contents: Contents
     seconds: float
     size_bytes: int
+    completed_ms: int
 
 
 class CheckpointOwner(Protocol):
@@ -252,7 +253,8 @@ class RoundCheckpoints:
             self.step(CheckpointStored(now=now, checkpoint=ref.number))
             if not self.ended:
                 contents = Contents.of(coordinator, (part for _, part in pairs))
-                done = CheckpointDone(ref, contents, now - self._started[1], cast("int", answer))
+                seconds, size = now - self._started[1], cast("int", answer)
+                done = CheckpointDone(ref, contents, seconds, size, self._clock.wall_ms())
                 self._owner.checkpoint_done(done)
 
         self._plan.work(f"complete {ref}", write, then)

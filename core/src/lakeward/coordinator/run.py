@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from lakeward.errors import UsageError
 from lakeward.model.checkpoints import RoundSnapshot
-from lakeward.model.status import RoundReport
+from lakeward.model.status import CheckpointReport, RoundReport
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -150,6 +150,20 @@ class RoundRun:
             snapshot_id=self.snapshot_id,
             reason=self.reason,
             timings_s=self._timings(),
+            checkpoint=self._checkpoint(),
+        )
+
+    def _checkpoint(self) -> CheckpointReport | None:
+        done = self.newest
+        if done is None:
+            return CheckpointReport(aborted=self.aborted, reason=self.abort_reason) if self.aborted else None
+        return CheckpointReport(
+            name=str(done.ref),
+            completed_ms=done.completed_ms,
+            seconds=round(done.seconds, 4),
+            size_bytes=done.size_bytes,
+            aborted=self.aborted,
+            reason=self.abort_reason,
         )
 
     def _timings(self) -> dict[str, float]:

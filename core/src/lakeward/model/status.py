@@ -8,6 +8,23 @@ from lakeward.model.tables import TableBucket
 
 
 @dataclass(frozen=True, slots=True)
+class CheckpointReport:
+    """A round's checkpoints: the newest that completed, and what became of the others.
+
+    `name` is as `lakeward checkpoints` shows it, empty where none has completed; `completed_ms` is milliseconds since
+    1970, `seconds` from its start to its end. `aborted` counts those of this round that never happened, `reason` says
+    why the last of them did not.
+    """
+
+    name: str = ""
+    completed_ms: int = 0
+    seconds: float = 0.0
+    size_bytes: int = 0
+    aborted: int = 0
+    reason: str = ""
+
+
+@dataclass(frozen=True, slots=True)
 class RoundReport:
     """One round, running or over.
 
@@ -29,6 +46,7 @@ class RoundReport:
     snapshot_id: int | None
     reason: str = ""
     timings_s: dict[str, float] = field(default_factory=dict)
+    checkpoint: CheckpointReport | None = None
 
 
 @dataclass(frozen=True, slots=True)

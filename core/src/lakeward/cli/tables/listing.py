@@ -16,7 +16,7 @@ from lakeward.observe.control import read_control
 from lakeward.observe.files import is_local
 from lakeward.observe.progress import lag_words
 from lakeward.observe.survey import Surroundings, TableStanding, survey
-from lakeward.observe.words import count, date_time, seconds
+from lakeward.observe.words import count, date_time, seconds, size
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -57,7 +57,7 @@ def _look(loaded: Loaded, service: ServiceSeen) -> list[TableStanding]:
 
 
 def _overview(standings: Sequence[TableStanding]) -> Columns:
-    names = ("table", "status", "tiered#", "end#", "lag", "last commit", "last round", "")
+    names = ("table", "status", "tiered#", "end#", "lag", "last commit", "last round", "last checkpoint", "")
     rows = [
         (
             standing.path,
@@ -67,6 +67,7 @@ def _overview(standings: Sequence[TableStanding]) -> Columns:
             lag_words(standing.lag_rows, standing.lag_s),
             "never" if standing.committed_ms is None else date_time(standing.committed_ms),
             _round(standing.last_round),
+            _checkpoint(standing.last_round),
             standing.sentence,
         )
         for standing in standings
@@ -79,6 +80,18 @@ def _round(report: RoundReport | None) -> str:
         return ""
     taken = "" if report.ended_ms is None else f" in {seconds((report.ended_ms - report.started_ms) / 1000)}"
     return f"{report.outcome}, {count(report.rows, 'row')}{taken}"
+
+
+def _checkpoint(report: RoundReport | None) -> str:
+    seen = report.checkpoint if report is not None else None
+    if seen is None:
+        return ""
+    aborted = f"{seen.aborted} aborted, the last: {seen.reason}" if seen.aborted else ""
+    if not seen.name:
+        return aborted
+    taken = f"{seen.name.rpartition('/')[2]}, {date_time(seen.completed_ms)}"
+    whole = f"{taken}, took {seconds(seen.seconds)}, {size(seen.size_bytes)}"
+    return f"{whole}; {aborted}" if aborted else whole
 
 
 def _buckets(standings: Sequence[TableStanding]) -> Columns:
