@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import signal
 import subprocess
 import sys
@@ -79,6 +80,16 @@ class ServiceProcess:
     def words(self) -> str:
         """Return everything that it has printed."""
         return self.log.read_text(encoding="utf-8", errors="replace")
+
+    def readers(self) -> list[psutil.Process]:
+        """Return its Spark workers that run a task or wait for one: children of the daemon that forks them."""
+        found = []
+        with contextlib.suppress(psutil.NoSuchProcess):
+            for child in psutil.Process(self.pid).children(recursive=True):
+                with contextlib.suppress(psutil.NoSuchProcess):
+                    if "pyspark" in " ".join(child.cmdline()) and not child.children():
+                        found.append(child)
+        return found
 
     def destroy(self) -> None:
         """Kill whatever is left of it and of its Spark."""

@@ -31,10 +31,12 @@ heartbeat_timeout_s = {heartbeat_timeout_s}
 type = "iceberg-faulty"
 warehouse = "{root}/warehouse"
 commit_timeout_s = {commit_timeout_s}
+{lake_keys}
 [lease]
 {lease_keys}
 [checkpoint]
 root = "{root}/state"
+{checkpoint_keys}
 [spark]
 master = "local[2]"
 ui = false
@@ -78,15 +80,15 @@ class World:
 
         Args:
             service: the service's name.
-            **sections: `service_keys`, `lease_keys`, `spark_keys`: TOML keys over the defaults;
-                `heartbeat_timeout_s`, `commit_timeout_s`.
+            **sections: `service_keys`, `lake_keys`, `lease_keys`, `checkpoint_keys`, `spark_keys`: TOML keys over the
+                defaults; `heartbeat_timeout_s`, `commit_timeout_s`.
         """
         timeouts = {"heartbeat_timeout_s": 12, "commit_timeout_s": 4}
         timeouts |= {key: sections[key] for key in timeouts if key in sections}
         keys = {
             "service_keys": _SERVICE | sections.get("service_keys", {}),
             "lease_keys": _LEASE | sections.get("lease_keys", {}),
-            "spark_keys": sections.get("spark_keys", {}),
+            **{name: sections.get(name, {}) for name in ("lake_keys", "checkpoint_keys", "spark_keys")},
         }
         lines = {name: "\n".join(f"{key} = {value}" for key, value in some.items()) for name, some in keys.items()}
         file = self.root / f"{service}.toml"
@@ -188,6 +190,10 @@ class World:
     def journals(self) -> list[str]:
         """Return all round journals on disk."""
         return sorted(str(file) for file in (self.root / "state").rglob("journal"))
+
+    def checkpoints(self) -> list[str]:
+        """Return all files of checkpoints on disk."""
+        return sorted(str(file) for file in (self.root / "state").rglob("chk-*/*"))
 
     def assert_clean(self, *tables: AnyTable) -> None:
         """As `until_clean`, now: the service has ended."""

@@ -1,0 +1,110 @@
+"""Real processes are killed and paused at random moments; in the end the lake holds exactly what the source holds.
+
+`LAKEWARD_CHAOS_FAULTS` says how many faults, `LAKEWARD_CHAOS_SEED` which ones; a failure names the seed.
+"""
+
+from __future__ import annotations
+
+import os
+import random
+import signal
+import time
+from collections import Counter
+from contextlib import suppress
+from typing import TYPE_CHECKING
+
+import psutil
+import pytest
+
+from lakeward_e2e.tables import KeyTable, LogTable
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from lakeward_e2e.process import ServiceProcess
+    from lakeward_e2e.world import World
+
+FAULTS = int(os.environ.get("LAKEWARD_CHAOS_FAULTS", "8"))
+SEED = int(os.environ.get("LAKEWARD_CHAOS_SEED", "1"))
+FENCE_S = 4
+pytestmark = [pytest.mark.spark, pytest.mark.crash, pytest.mark.timeout(120 + 40 * FAULTS)]
+
+
+class Chaos:
+    """One run: services that come and go under faults."""
+
+    def __init__(self, world: World, config: Path) -> None:
+        """Start nothing yet."""
+        self.world = world
+        self.config = config
+        self.dice = random.Random(SEED)  # noqa: S311 - which fault comes next
+        self.told: Counter[str] = Counter()
+
+    def fault(self) -> None:
+        """Let a service work for a moment, then hurt it or one of its subtasks."""
+        service = self.world.serve(self.config)
+        time.sleep(self.dice.uniform(0.5, 8.0))
+        name = self.dice.choice(["kill the driver", "pause the driver", "kill a subtask", "pause a subtask"])
+        self.told[name] += 1
+        match name:
+            case "kill the driver":
+                service.send(signal.SIGKILL)
+                service.ended()
+            case "pause the driver":
+                self._pause(service)
+            case "kill a subtask":
+                self._hurt(service, signal.SIGKILL)
+            case _:
+                self._hurt(service, signal.SIGSTOP)
+                time.sleep(self.dice.uniform(0.1, 6.0))
+                self._hurt(service, signal.SIGCONT)
+
+    def _pause(self, service: ServiceProcess) -> None:
+        """Pause it, let a successor work meanwhile, and wake it up as a zombie."""
+        service.send(signal.SIGSTOP)
+        successor = self.world.start(self.config)
+        time.sleep(self.dice.uniform(1.0, 2.5 * FENCE_S))
+        service.send(signal.SIGCONT)
+        if self.dice.random() < 0.5:
+            successor.send(signal.SIGKILL)
+            successor.ended()
+        service.ended()
+
+    def _hurt(self, service: ServiceProcess, number: signal.Signals) -> None:
+        for reader in self.dice.sample(readers := service.readers(), min(len(readers), 1)):
+            with suppress(psutil.NoSuchProcess):
+                reader.send_signal(number)
+
+
+def test_random_faults_cost_no_row_and_double_none(world: World) -> None:
+    """Checkpoints every second, small files, steps committed on the way, a KV snapshot under a lease."""
+    log, keyed = LogTable(world.store, "events", buckets=3), KeyTable(world.store, "orders", buckets=2)
+    config = world.configure(
+        checkpoint_keys={"interval_s": 1, "pause_s": 0.2},
+        lake_keys={"target_file_size_bytes": 65536},
+        spark_keys={"subtask_timeout_s": 5},
+    )
+    with config.open("a", encoding="utf-8") as out:
+        out.write('[tables."shop.events"]\ncommit_every = 2.0\n')
+    world.arm("each-write.events", "sleep 0.3", always=True)
+    world.arm("each-write.orders", "sleep 0.3", always=True)
+    chaos = Chaos(world, config)
+    for number in range(FAULTS):
+        for _ in range(6):
+            log.load(3000)
+            keyed.load(1500, keys=4000)
+        if number % 3 == 0:
+            keyed.snapshot()
+        chaos.fault()
+    print(f"seed {SEED}: {dict(chaos.told)}, {len(world.processes)} processes")  # noqa: T201 - the figure
+    world.disarm("each-write.events")
+    world.disarm("each-write.orders")
+    world.serve(config)
+    world.until_same(log, keyed)
+    world.serve(config).end()
+    world.run_once(config)
+    world.run_once(config)
+    time.sleep(FENCE_S)
+    world.run_once(config)
+    world.assert_clean(log, keyed)
+    assert world.checkpoints() == []
