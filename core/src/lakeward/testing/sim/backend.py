@@ -6,7 +6,15 @@ import json
 from typing import TYPE_CHECKING
 
 from lakeward.hooks.markers import hookimpl
-from lakeward.model.leases import Failover, FailoverAction, FailoverAnswer, FailoverKind, Lease, Protection, RestoredLease
+from lakeward.model.leases import (
+    Failover,
+    FailoverAction,
+    FailoverAnswer,
+    FailoverKind,
+    Lease,
+    Protection,
+    RestoredLease,
+)
 from lakeward.model.tables import TableBucket
 
 if TYPE_CHECKING:

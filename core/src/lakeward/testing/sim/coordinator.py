@@ -94,10 +94,11 @@ class Coordinator:
         """Return the step of the protocol that a table is at, here."""
         if self.service.state_word == "starting":
             return "start"
-        for status in self.service.rounds.in_hand:
-            if table_id is None or status.offer.table_id == table_id:
-                return self._step(status.phase, status.offer.table_id)
-        return "idle"
+        tables = self.service.rounds._hand.tables  # noqa: SLF001 - looked at often, not touched
+        if table_id is None:
+            table_id = min(tables, default=None)
+        table = tables.get(table_id) if table_id is not None else None
+        return "idle" if table is None else self._step(table.phase, table.offer.table_id)
 
     def _step(self, phase: Phase, table_id: int) -> str:
         run = self.service.desk.runs.get(table_id)
@@ -188,7 +189,7 @@ _OPTIONS = ServiceOptions(
     rounds=RoundsPolicy(
         slots=2,
         renew_every_s=4.0,
-        poll_every_s=1.0,
+        poll_every_s=2.0,
         fence_s=FENCE_S,
         max_round_s=60.0,
         backoff_first_s=1.0,

@@ -7,8 +7,8 @@ at a moment of their own, in a nested run of the world where they are slow, and 
 from __future__ import annotations
 
 import asyncio
-import inspect
 from collections import deque
+from contextlib import suppress
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -89,7 +89,7 @@ class SimLoop(Process, asyncio.AbstractEventLoop):
 
     def call_later(
         self, delay: float, callback: Callable[..., object], *args: Any, context: object = None
-    ) -> SimHandle:  # type: ignore[override]  # noqa: ANN401 - asyncio's own
+    ) -> SimHandle:  # type: ignore[override]
         """See asyncio."""
         return self.call_at(self.scheduler.now + delay, callback, *args, context=context)
 
@@ -110,13 +110,16 @@ class SimLoop(Process, asyncio.AbstractEventLoop):
 
     def create_task(self, coro: Coroutine[Any, Any, Any], **kwargs: Any) -> asyncio.Task[Any]:  # type: ignore[override]  # noqa: ANN401 - asyncio's own
         """See asyncio."""
+        if not self.alive:  # something of a dead process is unwound after all
+            coro.close()
+            return self.create_future()  # type: ignore[return-value] # nobody will look at it
         self._coroutines.append(coro)
         return asyncio.Task(coro, loop=self, **kwargs)
 
     def dispose(self) -> None:
-        """Forget what never began, silently: its process has died."""
+        """Unwind what is left of a dead process, here and not whenever garbage is looked for."""
         for coro in self._coroutines:
-            if inspect.getcoroutinestate(coro) == inspect.CORO_CREATED:
+            with suppress(RuntimeError):
                 coro.close()
 
     def get_debug(self) -> bool:

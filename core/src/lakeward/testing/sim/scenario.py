@@ -18,7 +18,7 @@ from lakeward.testing.sim.world import World
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-_FAULTS_S = 40.0
+_FAULTS_S = 26.0
 """Until then faults may strike."""
 _REST_S = 400.0
 """Then everything has to be in the lake within this time, in virtual seconds."""
@@ -62,10 +62,11 @@ def run_seed(seed: int, *, story: bool = False) -> Outcome:
             world.checks.fail(f"it runs away: {error}")
         except Exception:  # noqa: BLE001 - a bug of ours or of the product's: the seed has to be named either way
             world.checks.fail(traceback.format_exc())
-    for coordinator in world.coordinators:
-        coordinator.loop.kill()
-        coordinator.loop.dispose()
-    return Outcome(seed, world.checks.failures, world.faults.hits, world.scheduler.now, world.story.lines)
+        failures = [*world.checks.failures]
+        for coordinator in world.coordinators:
+            coordinator.loop.kill()
+            coordinator.loop.dispose()
+    return Outcome(seed, failures, world.faults.hits, world.scheduler.now, world.story.lines)
 
 
 def come_to_rest(world: World) -> None:
@@ -124,7 +125,12 @@ def _seldom(world: World, check: object) -> object:
 
 def _faults(chance: Random) -> list[Fault]:
     count = chance.choice((1, 2, 2, 3, 3, 4, 5))
-    return [Fault(chance.choice(KINDS), chance.choice(STEPS), chance.random() * 15.0) for _ in range(count)]
+    found = []
+    for _ in range(count):
+        step = chance.choice(STEPS)
+        after = 0.0 if step == "start" or chance.random() < 0.5 else chance.random() * 10.0
+        found.append(Fault(chance.choice(KINDS), step, after))
+    return found
 
 
 def _populate(world: World, chance: Random) -> None:
@@ -136,7 +142,7 @@ def _populate(world: World, chance: Random) -> None:
         if chance.random() < 0.8:
             world.take_snapshots(path)
         for _ in range(chance.randint(0, 3)):
-            at = chance.random() * 20.0
+            at = chance.random() * 16.0
             world.scheduler.at(at, partial(world.append, path, chance.randint(1, 8)))
             if chance.random() < 0.5:
                 world.scheduler.at(at + 1.0, partial(world.take_snapshots, path))

@@ -383,5 +383,3 @@ class SimTask(Process):
             if self._subtask is not None:
                 self._subtask.fail(error)
             self.after(0.01, lambda: self.end(None))
-
-
