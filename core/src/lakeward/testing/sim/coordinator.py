@@ -35,7 +35,6 @@ if TYPE_CHECKING:
     from lakeward.testing.sim.world import World
 
 FENCE_S = 16.0
-LEASE_S = 60.0
 _PHASES = {
     Phase.OPENING: "open",
     Phase.LEASING: "lease",
@@ -167,7 +166,7 @@ class Coordinator:
             lake_name="sim",
             jobs=self.jobs,
             backend=_backend(),
-            lease_duration_s=LEASE_S,
+            lease_duration_s=world.lease_s,
             state=StateKeeper(ServiceStateStore(files), self.incarnation, "plain", world.clock),
             journals=JournalStore(files, name),
             checkpoints=world.store,

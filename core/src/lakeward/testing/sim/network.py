@@ -17,7 +17,6 @@ if TYPE_CHECKING:
     from lakeward.testing.sim.subtask import SimLink
     from lakeward.testing.sim.world import World
 
-_LATENCY_S = 0.05
 _NOTICE_S = 1.0
 """Seconds until an end sees at the latest that its connection is gone."""
 
@@ -52,6 +51,9 @@ class SimConnection:
     def up(self, envelope: Envelope) -> None:
         """Put an envelope on the wire, up."""
         self._put("up", partial(self._arrive, envelope))
+        if envelope.sequence and self._world.lose_data and self._world.random.random() < 0.5:
+            self._world.lose_data -= 1
+            self.cut()
 
     def cut(self) -> None:
         """Lose it, and what is on its way."""
@@ -68,7 +70,7 @@ class SimConnection:
         if not self.open:
             return
         scheduler = self._world.scheduler
-        soon = scheduler.now + self._world.random.random() * _LATENCY_S
+        soon = scheduler.now + self._world.random.random() * self._world.latency_s
         at = max(soon, self._last[direction], self.stalled_until[direction])
         self._last[direction] = at
         scheduler.at(at, partial(self._if_open, deliver))

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 from lakeward.model.tables import TablePath
 from lakeward.testing.sim import strikes
-from lakeward.testing.sim.faults import KINDS, STEPS, Fault, Faults
+from lakeward.testing.sim.faults import CALLS, KINDS, STEPS, Fault, Faults
 from lakeward.testing.sim.scheduler import RunawayError
 from lakeward.testing.sim.world import World
 
@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 
 _FAULTS_S = 26.0
 """Until then faults may strike."""
+_DURING = frozenset({"read", "close", "cut", "drain", "collect", "store"})
 _REST_S = 400.0
 """Then everything has to be in the lake within this time, in virtual seconds."""
 
@@ -52,6 +53,8 @@ def run_seed(seed: int, *, story: bool = False) -> Outcome:
     world.target_rows = chance.choice((2, 4, 8))
     world.commit_every = chance.choice((0.0, 0.0, 3.0))
     world.cut_rows = chance.choice((0, 5))
+    world.latency_s = chance.choice((0.05, 0.05, 0.3))
+    suit(world)
     with world.alive():
         try:
             _populate(world, chance)
@@ -133,13 +136,30 @@ def _faults(chance: Random) -> list[Fault]:
     return found
 
 
+def suit(world: World) -> None:
+    """Make the steps likely that the run's faults wait for: some take a network or a table of a certain kind."""
+    steps = {fault.step for fault in world.faults.armed}
+    services = {service for fault in world.faults.armed for service in CALLS if service in fault.kind.split()}
+    if "lease" in steps | services:
+        world.keyed, world.lease_s = 1.0, 9.0
+    if "lake" in services and steps & _DURING:
+        world.commit_every = 2.0
+    if "settle" in steps:
+        world.read_s = 5.0
+        world.faults.armed.append(Fault("source away", "read"))
+    if "cut" in steps:
+        world.lose_data, world.send_again_s = 4, 1.5
+    if "drain" in steps:
+        world.latency_s = 1.0
+
+
 def _populate(world: World, chance: Random) -> None:
     for number in range(chance.choice((1, 1, 2))):
         path = TablePath("t", f"t{number}")
-        keyed = chance.random() < 0.5
+        keyed = chance.random() < world.keyed
         world.source.create(path, buckets=chance.randint(1, 3), keyed=keyed)
         world.append(path, chance.randint(4, 20))
-        if chance.random() < 0.8:
+        if chance.random() < 0.8 or world.keyed == 1.0:
             world.take_snapshots(path)
         for _ in range(chance.randint(0, 3)):
             at = chance.random() * 16.0

@@ -71,6 +71,8 @@ class SimSource:
         self._next_id = 1
         self._next_snapshot = 1
         self._order: list[int] = []
+        self.away_until = 0.0
+        """Until then no heartbeat arrives."""
 
     # --- what the test does ----------------------------------------------------------------------------------
 
@@ -157,6 +159,9 @@ class SimSource:
         """See Protocol."""
         first = next(iter((*beat.renewed, *beat.finished, *beat.failed)), None)
         how = self._call("heartbeat", _ALL, None if first is None else first.table_id)
+        if self._world.scheduler.now < self.away_until:
+            message = "heartbeat: the source is away"
+            raise SourceError(message)
         answer = self._beat(beat)
         self._world.point("source")
         self._answer("heartbeat", how)

@@ -146,6 +146,11 @@ def _restart(world: World, who: Coordinator) -> None:
     world.source.restart()
 
 
+def _away(world: World, who: Coordinator) -> None:
+    del who
+    world.source.away_until = world.scheduler.now + 18.0 + world.random.random() * 12.0
+
+
 _STRIKES: Mapping[str, Callable[[World, Coordinator], None]] = {
     "subtask crash": _subtask_crash,
     "subtask pause": _subtask_pause,
@@ -165,4 +170,5 @@ _STRIKES: Mapping[str, Callable[[World, Coordinator], None]] = {
     "table dropped": _dropped,
     "table recreated": _recreated,
     "source restart": _restart,
+    "source away": _away,
 }

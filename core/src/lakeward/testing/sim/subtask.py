@@ -31,7 +31,6 @@ if TYPE_CHECKING:
 
 _CONNECT_S = 5.0
 _PAUSE_S = 1.0
-_READ_S = 0.8
 _WRITE_S = 0.05
 
 
@@ -179,7 +178,7 @@ class SimLink:
             self.process.deploy(event)
             return
         # What is said between these two moments overtakes what is sent again.
-        self.process.after(self.process.random.random() * _WRITE_S, partial(self._send_again, connection))
+        self.process.after(self.process.random.random() * self._world.send_again_s, partial(self._send_again, connection))
 
     def _send_again(self, connection: SimConnection) -> None:
         if connection is self._up and self._channel is not None:
@@ -235,7 +234,7 @@ class SimReading:
             self._credits -= 1
             self._reading = True
             process = self._mailbox.process
-            process.after(process.random.random() * _READ_S, self._next)
+            process.after(process.random.random() * process.world.read_s, self._next)
 
     def _next(self) -> None:
         self._reading = False
@@ -315,7 +314,7 @@ class SimTask(Process):
     def __init__(self, world: World, place: SubtaskPlace, name: str, over: Callable[[str | None], None]) -> None:
         """Start."""
         super().__init__(world.scheduler, name)
-        self._world = world
+        self.world = self._world = world
         self._place = place
         self._over = over
         self.place = place

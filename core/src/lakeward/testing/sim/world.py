@@ -63,6 +63,14 @@ class World:
         self.target_rows = 6
         self.cut_rows = 0
         self.commit_every = 0.0
+        self.keyed = 0.5
+        """Share of primary-key tables."""
+        self.lease_s = 60.0
+        self.latency_s = 0.05
+        self.read_s = 0.8
+        self.lose_data = 0
+        """So many data events of subtasks are still to be lost with their connections."""
+        self.send_again_s = 0.05
         self.keep_alive = True
         self.on_fault: Callable[[str, Coordinator], None] = lambda _kind, _who: None
         self.before_call: Callable[[str, str], None] = lambda _service, _what: None
@@ -166,8 +174,11 @@ class World:
 
     def block(self, process: Process, seconds: float) -> None:
         """Let a process stand in a call for some time, while the world goes on."""
-        process.wait(seconds)
-        self._acting = process
+        self._acting = None
+        try:
+            process.wait(seconds)
+        finally:
+            self._acting = process
 
     def landed(self, table: LakeTable, request: CommitRequest) -> None:
         """A commit has landed."""
