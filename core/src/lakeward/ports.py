@@ -12,14 +12,14 @@ from typing import TYPE_CHECKING, Protocol
 from lakeward.checkpoint_port import CheckpointStore as CheckpointStore  # noqa: PLC0414 - it is a port as the others
 from lakeward.finding_port import DescribedSource as DescribedSource  # noqa: PLC0414 - as above
 from lakeward.finding_port import Finding as Finding  # noqa: PLC0414 - as above
+from lakeward.jobs_port import Jobs as Jobs  # noqa: PLC0414 - as above
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+    from collections.abc import Collection, Iterator, Mapping, Sequence
 
     import pyarrow as pa
 
     from lakeward.model.identity import Incarnation, RoundId
-    from lakeward.model.jobs import JobSpec
     from lakeward.model.leases import Protection
     from lakeward.model.results import CommitIds, CommitOutcome, CommitRequest, LakeFile, LakeHead
     from lakeward.model.splits import LogSplit, SnapshotSplit
@@ -377,24 +377,4 @@ class LakeWriter(Protocol):
     @property
     def timings_s(self) -> dict[str, float]:
         """Seconds spent so far, by phase: encode, upload, keys."""
-        ...
-
-
-class Jobs(Protocol):
-    """Where a round's job runs: Spark, or a fake in tests."""
-
-    slots: int
-    """How many subtasks may run at once, over all rounds."""
-
-    def launch(self, job: JobSpec, over: Callable[[str | None], None]) -> None:
-        """Start a job and return at once.
-
-        Args:
-            job: the launch.
-            over: called once, from any thread, when the job is over: None, or one sentence that says why it failed.
-        """
-        ...
-
-    def cancel(self, job: JobSpec) -> None:
-        """Cancel a job; one that is over is no error. `over` is still called."""
         ...

@@ -12,9 +12,11 @@ import pytest
 
 from lakeward.embedded.source import EmbeddedSource
 from lakeward.embedded.store import EmbeddedStore
-from lakeward.errors import ConfigError, LakewardError, OutcomeUnknownError, SourceError
+from lakeward.errors import ConfigError, LakewardError, OutcomeUnknownError, SourceError, SparkError
 from lakeward.model.settings import TableSettings
 from lakeward.model.tables import TablePath
+from lakeward.subtask.entry import run_subtask
+from lakeward.testing.jobs import ThreadJobs
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -327,3 +329,13 @@ def test_a_freshness_of_ours_replaces_the_sources(world: World) -> None:
 
     asyncio.run(run())
     assert seen == [77.0]
+
+
+def test_a_service_whose_engine_is_gone_ends_and_says_so(world: World) -> None:
+    class Gone(ThreadJobs):
+        def gone(self) -> str:
+            return "Spark's Java process has ended"
+
+    world.load(world.table("log"), 0, 10)
+    with pytest.raises(SparkError, match="Java process has ended"):
+        asyncio.run(world.service(jobs=Gone(run_subtask), stop_timeout_s=0.2).serve())

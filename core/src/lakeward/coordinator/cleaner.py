@@ -90,9 +90,11 @@ class Cleaner:
         """
         now = self._clock.wall_ms()
         for journal in self._journals.list():
-            if journal.swept_ms is None and is_gone(journal.path, journal.round_id.table_id):
+            swept = journal.swept_ms
+            gone = swept is None and is_gone(journal.path, journal.round_id.table_id)
+            if gone or (swept is not None and swept > now):  # the clock was set back: its time begins anew
                 self._journals.write(replace(journal, swept_ms=now))
-            elif journal.swept_ms is not None and now - journal.swept_ms >= self._fence_ms:
+            elif swept is not None and now - swept >= self._fence_ms:
                 self._sweep(journal)
 
     def after_commit(self, path: TablePath, round_id: RoundId) -> None:
@@ -100,12 +102,12 @@ class Cleaner:
 
         Args:
             path: the table.
-            round_id: the round that landed; its own journal is removed.
+            round_id: the round that landed; its own journal goes with the sweep of its files (`sweep_prefix`).
         """
         for journal in self._of(path):
             if journal.round_id == round_id:
                 self._delete_tries(journal)
-                self._journals.delete(journal)
+                self._journals.write(replace(journal, swept_ms=self._clock.wall_ms()))
             else:
                 self._sweep(journal)
 
@@ -122,15 +124,17 @@ class Cleaner:
         else:  # a checkpoint names some; should its table be gone by then, the next start sweeps (`again`)
             self._journals.write(replace(journal, swept_ms=self._clock.wall_ms()))
 
-    def sweep_prefix(self, path: TablePath, round_id: RoundId) -> None:
-        """Delete what lies under a committed round's prefix and is not part of the table.
+    def sweep_prefix(self, journal: RoundJournal, *, irregular: bool) -> None:
+        """End a round of ours that has committed and whose tasks are known to have ended: nobody needs its journal.
 
         Args:
-            path: the table.
-            round_id: the round.
+            journal: its journal.
+            irregular: files may lie under its prefix that are not part of the table: they are deleted.
         """
-        found = self._lake.list_prefix(path, self._lake.file_prefix(path, round_id))
-        self._delete_unreferenced(path, found, self._checkpointed(round_id.table_id))
+        if irregular and not self._is_set_aside(journal):
+            found = self._lake.list_prefix(journal.path, journal.file_prefix)
+            self._delete_unreferenced(journal.path, found, self._checkpointed(journal.round_id.table_id))
+        self._journals.delete(journal)
 
     def _of(self, path: TablePath) -> list[RoundJournal]:
         return [journal for journal in self._journals.list() if journal.path == path]

@@ -325,12 +325,10 @@ class RoundDesk:
             return
         irregular = run.job is not None and run.job.irregular
         try:
-            if run.snapshot_id is not None:
-                if irregular:
-                    await call(
-                        lambda: self._cleaner.sweep_prefix(run.offer.path, run.round_id), what="clean after a round"
-                    )
-            else:
+            if run.outcome == "committed":
+                sweep = partial(self._cleaner.sweep_prefix, journal, irregular=irregular)
+                await call(sweep, what="clean after a round")
+            elif run.snapshot_id is None:  # else some steps have landed: the next commit sweeps the rest
                 await call(lambda: self._cleaner.end_round(journal), what="clean after a failed round")
         except LakewardError as error:
             _log.warning("left-over files stay for the next start", round=str(run.round_id), reason=str(error))

@@ -22,9 +22,9 @@ from lakeward.coordinator.ending import drop_own_lease, let_jobs_leave, settle_l
 from lakeward.coordinator.leasekeeper import LeaseKeeper
 from lakeward.coordinator.reporter import Reporter
 from lakeward.coordinator.server import SubtaskServer
-from lakeward.coordinator.startup import restore_lease, resume
+from lakeward.coordinator.startup import lease_of_checkpoint, restore_lease, resume
 from lakeward.coordinator.targets import Targets as OnceTargets
-from lakeward.errors import FencedError, LakewardError
+from lakeward.errors import FencedError, LakewardError, SparkError
 from lakeward.machines.leases import CoordinatorChanged, Leases, LeasesPolicy, LeaseStop, Protect, Unprotect
 from lakeward.machines.rounds import (
     AcquireLeases,
@@ -148,6 +148,8 @@ class Service:
             await self.server.close()
             self.state_word = "stopped"
             self.reporter.report(force=True)
+        if isinstance(self._broken, LakewardError):
+            raise self._broken
         if self._broken is not None:
             message = f"internal error, the service stopped in order: {type(self._broken).__name__}: {self._broken}"
             raise LakewardError(message) from self._broken
@@ -250,7 +252,7 @@ class Service:
             await self._set_targets()
         if offers:
             self.post(Resumed(now=self.now(), offers=offers))
-        copy = None if state is not None else await self._lease_of_checkpoint()
+        copy = None if state is not None else await lease_of_checkpoint(self.desk.restorer)
         await restore_lease(self.keeper, state, self.parts.backend.name, self.now(), copy)
         await self._persist()
         await self.desk.sweep_again()
@@ -258,14 +260,6 @@ class Service:
         stray = frozenset(bucket for bucket in self.keeper.books.held if bucket.table_id not in kept)
         if stray:
             self.keeper.step(Unprotect(now=self.now(), buckets=stray))
-
-    async def _lease_of_checkpoint(self) -> LeaseCopy | None:
-        """Return a checkpoint's copy of the lease: it counts where the state file is missing."""
-        try:
-            return await call(self.desk.restorer.lease, what="look for the lease in a checkpoint")
-        except LakewardError as error:
-            _log.warning("no lease could be read from a checkpoint", reason=str(error))
-            return None
 
     async def _set_targets(self) -> None:
         look = partial(self.targets.look, self.parts.source, self.parts.lake, self.options.included)
@@ -297,6 +291,11 @@ class Service:
         if self._superseded:
             return
         self._read_control()
+        gone = self.parts.jobs.gone()
+        if gone is not None and self._broken is None:
+            _log.error("no job can run any more, the service stops", reason=gone)
+            self._broken = SparkError(gone)
+            self.stop()
         self.post(Tick(now=self.now()))
         self.keeper.tick()
         self.desk.tick()

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from lakeward.checkpoint.service_state import ServiceState
     from lakeward.coordinator.leasekeeper import LeaseKeeper
     from lakeward.coordinator.parts import Parts
+    from lakeward.coordinator.restoring import Restorer
     from lakeward.model.checkpoints import LeaseCopy
 
 _log = structlog.get_logger("lakeward.startup")
@@ -45,6 +46,19 @@ async def restore_lease(
     if restored is not None:
         snapshots = tuple(KvSnapshot(bucket, snapshot, 0) for bucket, snapshot in restored.held.items())
         keeper.step(Restored(now=now, lease=restored, snapshots=snapshots))
+
+
+async def lease_of_checkpoint(restorer: Restorer) -> LeaseCopy | None:
+    """Return a checkpoint's copy of the lease: it counts where the state file is missing.
+
+    Args:
+        restorer: knows this service's checkpoints.
+    """
+    try:
+        return await call(restorer.lease, what="look for the lease in a checkpoint")
+    except LakewardError as error:
+        _log.warning("no lease could be read from a checkpoint", reason=str(error))
+        return None
 
 
 async def resume(parts: Parts, state: ServiceState | None, timeout_s: float) -> tuple[Offer, ...]:

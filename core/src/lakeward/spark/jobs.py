@@ -44,7 +44,10 @@ class SparkJobs:
             spec: the job.
             over: called once, on that thread, when the job is over: None, or one sentence that says why it failed.
         """
-        InheritableThread(target=self._run, args=(spec, over), name=f"job-{spec.tag}", daemon=True).start()
+        try:
+            InheritableThread(target=self._run, args=(spec, over), name=f"job-{spec.tag}", daemon=True).start()
+        except Exception as error:  # noqa: BLE001 - py4j's own: the thread asks the JVM for its local properties
+            over(_sentence(error))
 
     def cancel(self, spec: JobSpec) -> None:
         """Cancel a job; one that is over is no error.
@@ -52,7 +55,15 @@ class SparkJobs:
         Args:
             spec: the job.
         """
-        self._handle.session.sparkContext.cancelJobGroup(spec.group)
+        if self.gone() is None:
+            self._handle.session.sparkContext.cancelJobGroup(spec.group)
+
+    def gone(self) -> str | None:
+        """See `lakeward.ports.Jobs`: nothing runs without the JVM, and a session cannot be started anew in place."""
+        gateway = self._handle.session.sparkContext._gateway  # noqa: SLF001 - pyspark keeps the process nowhere else
+        process = getattr(gateway, "proc", None)
+        code = process.poll() if process is not None else None
+        return None if code is None else f"Spark's Java process has ended (exit code {code}); start the service again"
 
     def _run(self, spec: JobSpec, over: Callable[[str | None], None]) -> None:
         try:

@@ -80,6 +80,10 @@ class SimJobs:
         self.slots = slots
         self.jobs: list[SimJob] = []
 
+    def gone(self) -> str | None:
+        """See `lakeward.ports.Jobs`; here the JVM goes with its driver."""
+        return None
+
     def launch(self, job: JobSpec, over: Callable[[str | None], None]) -> None:
         """See Protocol."""
         self.jobs = [one for one in self.jobs if not one.ended]
