@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING
 import psutil
 import pytest
 
+from lakeward_e2e.process import until
 from lakeward_e2e.tables import KeyTable, LogTable
 
 if TYPE_CHECKING:
@@ -27,6 +28,7 @@ if TYPE_CHECKING:
 FAULTS = int(os.environ.get("LAKEWARD_CHAOS_FAULTS", "8"))
 SEED = int(os.environ.get("LAKEWARD_CHAOS_SEED", "1"))
 FENCE_S = 4
+KINDS = ("kill the driver", "kill the JVM", "pause the driver", "kill a subtask", "pause a subtask")
 pytestmark = [pytest.mark.spark, pytest.mark.crash, pytest.mark.timeout(120 + 40 * FAULTS)]
 
 
@@ -42,22 +44,25 @@ class Chaos:
 
     def fault(self) -> None:
         """Let a service work for a moment, then hurt it or one of its subtasks."""
-        service = self.world.serve(self.config)
+        service = self._living()
         time.sleep(self.dice.uniform(0.5, 8.0))
-        name = self.dice.choice(["kill the driver", "pause the driver", "kill a subtask", "pause a subtask"])
+        name = self.dice.choice(list(KINDS))
         self.told[name] += 1
         match name:
             case "kill the driver":
                 service.send(signal.SIGKILL)
                 service.ended()
+            case "kill the JVM":
+                self._hurt(service.java(), signal.SIGKILL)
+                assert service.ended() == 1
             case "pause the driver":
                 self._pause(service)
             case "kill a subtask":
-                self._hurt(service, signal.SIGKILL)
+                self._hurt(service.readers(), signal.SIGKILL)
             case _:
-                self._hurt(service, signal.SIGSTOP)
+                hurt = self._hurt(service.readers(), signal.SIGSTOP)
                 time.sleep(self.dice.uniform(0.1, 6.0))
-                self._hurt(service, signal.SIGCONT)
+                self._hurt(hurt, signal.SIGCONT)
 
     def _pause(self, service: ServiceProcess) -> None:
         """Pause it, let a successor work meanwhile, and wake it up as a zombie."""
@@ -68,12 +73,25 @@ class Chaos:
         if self.dice.random() < 0.5:
             successor.send(signal.SIGKILL)
             successor.ended()
-        service.ended()
 
-    def _hurt(self, service: ServiceProcess, number: signal.Signals) -> None:
-        for reader in self.dice.sample(readers := service.readers(), min(len(readers), 1)):
+    def _living(self) -> ServiceProcess:
+        """Return a service that is up: one that is paused before would be no zombie but the later of two starts."""
+        found: list[ServiceProcess] = []
+
+        def up() -> bool:
+            found[:] = [self.world.serve(self.config)]  # another one where the last has just been superseded
+            status = self.world.status()
+            return status.get("pid") == found[0].pid and status.get("state") == "serving"
+
+        until(up, "a service to be up")
+        return found[0]
+
+    def _hurt(self, processes: list[psutil.Process], number: signal.Signals) -> list[psutil.Process]:
+        chosen = self.dice.sample(processes, min(len(processes), 1))
+        for process in chosen:
             with suppress(psutil.NoSuchProcess):
-                reader.send_signal(number)
+                process.send_signal(number)
+        return chosen
 
 
 def test_random_faults_cost_no_row_and_double_none(world: World) -> None:
@@ -101,6 +119,8 @@ def test_random_faults_cost_no_row_and_double_none(world: World) -> None:
     world.disarm("each-write.orders")
     world.serve(config)
     world.until_same(log, keyed)
+    for process in world.processes[:-1]:
+        process.ended()
     world.serve(config).end()
     world.run_once(config)
     world.run_once(config)

@@ -83,13 +83,19 @@ class ServiceProcess:
 
     def readers(self) -> list[psutil.Process]:
         """Return its Spark workers that run a task or wait for one: children of the daemon that forks them."""
-        found = []
+        return [child for child in self._children() if child.parent() in self._daemons()]
+
+    def java(self) -> list[psutil.Process]:
+        """Return Spark's Java process."""
+        return [child for child in self._children() if child.name() == "java"]
+
+    def _daemons(self) -> list[psutil.Process]:
+        return [child for child in self._children() if "pyspark.daemon" in child.cmdline()]
+
+    def _children(self) -> list[psutil.Process]:
         with contextlib.suppress(psutil.NoSuchProcess):
-            for child in psutil.Process(self.pid).children(recursive=True):
-                with contextlib.suppress(psutil.NoSuchProcess):
-                    if "pyspark" in " ".join(child.cmdline()) and not child.children():
-                        found.append(child)
-        return found
+            return psutil.Process(self.pid).children(recursive=True)
+        return []
 
     def destroy(self) -> None:
         """Kill whatever is left of it and of its Spark."""
