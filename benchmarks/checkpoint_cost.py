@@ -1,0 +1,99 @@
+"""What checkpoints cost: rounds with one every second against rounds without any, in turn, in one warm service.
+
+python benchmarks/checkpoint_cost.py [--rows 10000000] [--pairs 2]
+
+Log tables of 8 columns, embedded to Iceberg, `local[2]`. Printed: rows a second of each round, how many checkpoints
+completed in it, without / with, sizes of the lake's files, and for how long a subtask was not let to send.
+"""
+
+from __future__ import annotations
+
+import argparse
+import statistics
+import tempfile
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import lakeward.coordinator.checkpointing as shell
+from lakeward.embedded.store import EmbeddedStore
+from lakeward.machines.checkpoint_protocol import CheckpointsEvent, CloseAcked, GatewayOpened
+from lakeward.machines.checkpoint_schedule import CheckpointPolicy
+from log_to_iceberg import fill, rows
+from running_service import RunningService, running
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+STEP = 500_000
+POLICIES = {"without": CheckpointPolicy(interval_s=0.0), "with": CheckpointPolicy(interval_s=1.0, pause_s=0.0)}
+
+
+class Gates:
+    """For how long each subtask's gateway was closed, as the coordinator hears it: its round trip included."""
+
+    def __init__(self) -> None:
+        """Listen to every word on checkpoints."""
+        self.blocked_s: list[float] = []
+        self._closed: dict[tuple[int, int], float] = {}
+        step = shell.RoundCheckpoints.step
+
+        def heard(checkpoints: shell.RoundCheckpoints, event: CheckpointsEvent) -> None:
+            self._hear(event)
+            step(checkpoints, event)
+
+        shell.RoundCheckpoints.step = heard  # type: ignore[method-assign] # only looks, and passes on
+
+    def _hear(self, event: CheckpointsEvent) -> None:
+        if isinstance(event, CloseAcked):
+            self._closed[event.subtask, event.checkpoint] = event.now
+        if isinstance(event, GatewayOpened):
+            self.blocked_s.append(event.now - self._closed.pop((event.subtask, event.checkpoint), event.now))
+
+
+def main() -> None:
+    """Run and print."""
+    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
+    parser.add_argument("--rows", type=int, default=10_000_000)
+    parser.add_argument("--pairs", type=int, default=2)
+    options = parser.parse_args()
+    with tempfile.TemporaryDirectory(prefix="lakeward-bench-") as place:
+        bench(Path(place), options.rows, options.pairs)
+
+
+def bench(directory: Path, total: int, pairs: int) -> None:
+    """Fill tables, then tier them in turn."""
+    store = EmbeddedStore.create(directory / "store")
+    data = [rows(start, STEP) for start in range(0, total, STEP)]
+    gates = Gates()
+    spent: dict[str, list[float]] = {name: [] for name in POLICIES}
+    with running(directory) as service:
+        service.wait(fill(store, "warm", data[:1]), STEP)
+        for number in range(pairs):
+            for name, policy in POLICIES.items():
+                seconds, taken = tier(service, store, f"{name}{number}", data, policy)
+                spent[name].append(seconds)
+                print(f"  {name}: {total / seconds / 1e6:.2f} M rows/s, {taken} checkpoints", flush=True)
+    ratio = statistics.median(spent["without"]) / statistics.median(spent["with"])
+    print(f"throughput with / without: {ratio:.3f}")
+    if gates.blocked_s:
+        worst = max(gates.blocked_s)
+        print(f"blocked: median {statistics.median(gates.blocked_s) * 1000:.1f} ms, most {worst * 1000:.1f} ms")
+    sizes = sorted(file.stat().st_size >> 20 for file in (directory / "warehouse").rglob("*.parquet"))
+    print(f"lake files in MiB: {sizes}")
+
+
+def tier(
+    service: RunningService, store: EmbeddedStore, name: str, data: list[pa.Table], policy: CheckpointPolicy
+) -> tuple[float, int]:
+    """Fill and tier one table; returns seconds of its rounds and completed checkpoints."""
+    planner = service.service.desk._planner  # noqa: SLF001 - the one place that a round's policy is taken from
+    planner._options = replace(planner._options, checkpoint_policy=policy)  # noqa: SLF001 - as above
+    done = service.wait(fill(store, name, data), sum(piece.num_rows for piece in data))
+    names = [report.checkpoint.name for report in done if report.checkpoint is not None]
+    taken = int(names[-1].rpartition("-")[2]) if names and names[-1] else 0
+    return sum((report.ended_ms or 0) - report.started_ms for report in done) / 1000, taken
+
+
+if __name__ == "__main__":
+    main()
