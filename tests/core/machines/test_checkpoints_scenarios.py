@@ -794,7 +794,7 @@ def test_a_checkpoint_that_becomes_whole_after_its_round_had_ended_is_deleted() 
     assert driven.step(CheckpointStored(now=0, checkpoint=1)) == (DiscardCheckpoint(1),)
     driven = Driven().until(CheckpointPhase.STORING)
     driven.step(RoundEnded(now=0))
-    assert driven.step(StoreFailed(now=0, checkpoint=1, reason="full")) == ()
+    assert driven.step(StoreFailed(now=0, checkpoint=1, reason="full")) == (DiscardCheckpoint(1),)
     assert driven.machine.phase is CheckpointPhase.ENDED
 
 

@@ -326,7 +326,7 @@ class DiscardPart:
 
 @dataclass(frozen=True, slots=True)
 class DiscardCheckpoint:
-    """This checkpoint became whole after its round had ended: delete it."""
+    """This checkpoint became whole, or failed, after its round had ended: delete it."""
 
     checkpoint: int
 

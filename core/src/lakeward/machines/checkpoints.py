@@ -260,7 +260,7 @@ class Checkpoints(Course):
         if self._phase is _STORING:
             return self._fail(event, event.reason)
         self._move(_ENDED, event)
-        return []
+        return [DiscardCheckpoint(event.checkpoint)]  # what says that it was given up is all that is left of it
 
     # --- its other ends -------------------------------------------------------------------------------------
 

@@ -191,6 +191,10 @@ class Subtask:
         if now - self._last_beat >= min(_TURN_S, self._place.job.fence_s / 10):
             self._last_beat = now
             self._link.beat()
+        if self._link.unanswered_s > self._place.job.fence_s:
+            # A paused coordinator keeps its connections: its successor sweeps what we would write from now on.
+            message = f"coordinator silent for {self._link.unanswered_s:.0f} s: stopping, nothing more is written"
+            raise FencedError(message)
         if self._work is not None and now - self._last_progress >= self._deploy.progress_s:
             self._last_progress = now
             work = self._work

@@ -55,6 +55,8 @@ class Link:
         self._farewell: tuple[Envelope, ...] = ()
         """That everything is closed; said again after a reconnect, for it has no number."""
         self._heard = clock.now()
+        self._asked: float | None = None
+        """When the first sign of life was sent that nothing has answered yet."""
         self._closed = threading.Event()
         self._settled = threading.Condition(self._lock)
 
@@ -107,8 +109,16 @@ class Link:
     def beat(self) -> None:
         """Send a sign of life, with the acknowledgement of what was received."""
         with self._lock:
+            if self._asked is None:
+                self._asked = self._clock.now()
             if self._channel is not None:
                 self._put(self._channel.send(Heartbeat(acked=self._channel.received)))
+
+    @property
+    def unanswered_s(self) -> float:
+        """Seconds for which the coordinator has not answered: it is gone, or it stands still and its connections live."""
+        asked = self._asked
+        return 0.0 if asked is None else self._clock.now() - asked
 
     def finish(self) -> None:
         """Wait until everything that was sent is acknowledged.
@@ -147,6 +157,7 @@ class Link:
         envelope = decode(_read_frame(connection))
         with self._settled:
             self._heard = self._clock.now()
+            self._asked = None
             event = self._channel.receive(envelope)
             self._settled.notify_all()
             if envelope.sequence:

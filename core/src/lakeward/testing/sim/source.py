@@ -71,6 +71,8 @@ class SimSource:
         self._next_id = 1
         self._next_snapshot = 1
         self._order: list[int] = []
+        self.to_come = 0
+        """Tables that are about to be created anew."""
         self.away_until = 0.0
         """Until then no heartbeat arrives."""
 

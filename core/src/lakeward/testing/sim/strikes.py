@@ -133,7 +133,10 @@ def _recreated(world: World, who: Coordinator) -> None:
     keyed = world.random.random() < 0.5
     make = partial(world.source.create, path, buckets=world.random.randint(1, 3), keyed=keyed)
 
+    world.source.to_come += 1
+
     def again() -> None:
+        world.source.to_come -= 1
         make()
         world.append(path, 5)
         world.take_snapshots(path)

@@ -80,6 +80,7 @@ class SimLink:
         self._up: SimConnection | None = None
         self._asked: SimConnection | None = None
         self._heard = world.scheduler.now
+        self._asked_at: float | None = None
         self._closed = False
 
     @property
@@ -96,6 +97,11 @@ class SimLink:
     def silent_s(self) -> float:
         """Seconds since the coordinator was heard."""
         return self._world.scheduler.now - self._heard
+
+    @property
+    def unanswered_s(self) -> float:
+        """See `Link`."""
+        return 0.0 if self._asked_at is None else self._world.scheduler.now - self._asked_at
 
     def connect(self) -> None:
         """Ask to be let in."""
@@ -122,6 +128,7 @@ class SimLink:
     def beat(self) -> None:
         """See `Link`."""
         if self._channel is not None:
+            self._asked_at = self._world.scheduler.now if self._asked_at is None else self._asked_at
             self._put(self._channel.send(Heartbeat(acked=self._channel.received)))
 
     def close(self) -> None:
@@ -136,7 +143,7 @@ class SimLink:
         """Take what came down."""
         if self._closed:
             return
-        self._heard = self._world.scheduler.now
+        self._heard, self._asked_at = self._world.scheduler.now, None
         if connection is self._asked:
             self._answered(connection, envelope)
         elif connection is self._up and self._channel is not None:
@@ -178,7 +185,9 @@ class SimLink:
             self.process.deploy(event)
             return
         # What is said between these two moments overtakes what is sent again.
-        self.process.after(self.process.random.random() * self._world.send_again_s, partial(self._send_again, connection))
+        self.process.after(
+            self.process.random.random() * self._world.send_again_s, partial(self._send_again, connection)
+        )
 
     def _send_again(self, connection: SimConnection) -> None:
         if connection is self._up and self._channel is not None:
