@@ -116,7 +116,7 @@ class Link:
 
     @property
     def unanswered_s(self) -> float:
-        """Seconds for which the coordinator has not answered: it is gone, or it stands still and its connections live."""
+        """Seconds without an answer of the coordinator: it is gone, or stands still while its connections live."""
         asked = self._asked
         return 0.0 if asked is None else self._clock.now() - asked
 

@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     from lakeward.coordinator.server import SubtaskServer
     from lakeward.coordinator.service import ServiceEnd
     from lakeward.model.identity import RoundId
+    from lakeward.ports import Source
     from lakeward.testing.sim.world import World
 
 FENCE_S = 16.0
@@ -70,7 +71,7 @@ class Coordinator:
         nonce = f"{world.random.getrandbits(64):016x}"
         states = ServiceStateStore(cast("SmallFiles", world.files))
         self.incarnation = Incarnation(name, states.started_ms(name, world.clock.wall_ms()), nonce)
-        self.loop = SimLoop(world.scheduler, f"{name}#{world.next_start()}", world.enter)
+        self.loop = SimLoop(world.scheduler, f"{name}#{world.next_start()}", world.enter)  # type: ignore[abstract] # see SimLoop
         self.jobs = SimJobs(world, self.loop, world.slots)
         self.landed: set[RoundId] = set()
         self.crash_at = ""
@@ -160,7 +161,7 @@ class Coordinator:
         return Parts(
             incarnation=self.incarnation,
             clock=world.clock,
-            source=world.source,
+            source=cast("Source", world.source),
             source_name="sim",
             lake=world.lake,
             lake_name="sim",

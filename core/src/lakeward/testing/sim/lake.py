@@ -1,4 +1,4 @@
-"""The lake in memory: stamps, compare-and-swap, commits of unknown outcome that land late, files that can be orphans."""
+"""The lake in memory: stamps, compare-and-swap, commits of unknown outcome that land late, files nobody names."""
 
 from __future__ import annotations
 
@@ -187,7 +187,7 @@ class SimLake:
         table = self.tables[path]
         last = table.log[-1].number if table.log else None
         newest = table.newest.request if table.newest is not None else None
-        return LakeHead(path, table.table_id, table.location, last, table.stamp, newest and _offsets(newest))
+        return LakeHead(path, table.table_id, table.location, last, table.stamp, _offsets(newest) if newest else None)
 
     def _table(self, request: CommitRequest) -> LakeTable:
         table = self.tables.get(request.path)

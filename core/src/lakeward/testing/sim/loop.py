@@ -87,9 +87,13 @@ class SimLoop(Process, asyncio.AbstractEventLoop):
             return handle
         return self.call_soon(callback, *args, context=context)
 
-    def call_later(
-        self, delay: float, callback: Callable[..., object], *args: Any, context: object = None
-    ) -> SimHandle:  # type: ignore[override]
+    def call_later(  # type: ignore[override]
+        self,
+        delay: float,
+        callback: Callable[..., object],
+        *args: Any,  # noqa: ANN401 - asyncio's own
+        context: object = None,
+    ) -> SimHandle:
         """See asyncio."""
         return self.call_at(self.scheduler.now + delay, callback, *args, context=context)
 

@@ -80,7 +80,10 @@ class SimConnection:
             deliver()
 
     def _arrive(self, envelope: Envelope) -> None:
-        self._server.loop.after(0.0, partial(self._server.loop.call_soon, self._server.hear, self, envelope))
+        self._server.loop.after(0.0, partial(self._deliver, envelope))
+
+    def _deliver(self, envelope: Envelope) -> None:
+        self._server.loop.call_soon(self._server.hear, self, envelope)
 
 
 class SimServer:

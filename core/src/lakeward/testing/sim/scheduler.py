@@ -38,15 +38,15 @@ class Scheduler:
         self.random = random
         self.now = 0.0
         self.steps = 0
-        self._heap: list[tuple[float, int, Callable[[], None]]] = []
+        self._heap: list[tuple[float, int, Callable[[], object]]] = []
         self._number = 0
 
-    def at(self, time: float, work: Callable[[], None]) -> None:
+    def at(self, time: float, work: Callable[[], object]) -> None:
         """Do something at a time, in seconds."""
         self._number += 1
         heapq.heappush(self._heap, (max(time, self.now), self._number, work))
 
-    def after(self, delay: float, work: Callable[[], None]) -> None:
+    def after(self, delay: float, work: Callable[[], object]) -> None:
         """Do something after a delay, in seconds."""
         self.at(self.now + delay, work)
 
@@ -98,7 +98,7 @@ class Process:
         """Whether it stands still."""
         return self.scheduler.now < self.frozen_until
 
-    def after(self, delay: float, work: Callable[[], None]) -> None:
+    def after(self, delay: float, work: Callable[[], object]) -> None:
         """Do something as this process: not if it is dead by then, later if it stands still."""
         self.scheduler.after(delay, partial(self._do, work))
 
@@ -123,7 +123,7 @@ class Process:
         if not self.alive:
             raise Killed
 
-    def _do(self, work: Callable[[], None]) -> None:
+    def _do(self, work: Callable[[], object]) -> None:
         if not self.alive:
             return
         if self.scheduler.now < self.frozen_until:

@@ -53,7 +53,8 @@ class SimJob:
             return
         number = self._tries[subtask]
         self._tries[subtask] += 1
-        name = f"{self._jobs.loop.name}/{self.spec.round_name.rpartition('/')[2]}/{self.spec.job_attempt}/{subtask}.{number}"
+        round_name = self.spec.round_name.rpartition("/")[2]
+        name = f"{self._jobs.loop.name}/{round_name}/{self.spec.job_attempt}/{subtask}.{number}"
         place = SubtaskPlace(self.spec, subtask, number)
         self.tasks[subtask] = SimTask(self._jobs.world, place, name, partial(self._task_over, subtask))
 

@@ -147,7 +147,7 @@ class SimLink:
         if connection is self._asked:
             self._answered(connection, envelope)
         elif connection is self._up and self._channel is not None:
-            self._hear(connection, envelope)
+            self._hear(self._channel, connection, envelope)
 
     def broken(self, connection: SimConnection) -> None:
         """Its connection is gone."""
@@ -156,10 +156,9 @@ class SimLink:
             self._asked = None
             self.connect()
 
-    def _hear(self, connection: SimConnection, envelope: Envelope) -> None:
-        assert self._channel is not None
+    def _hear(self, channel: Channel, connection: SimConnection, envelope: Envelope) -> None:
         try:
-            event = self._channel.receive(envelope)
+            event = channel.receive(envelope)
         except ProtocolError as error:
             self._world.story.note(self.process.name, f"ends its connection: {error}")
             connection.cut()

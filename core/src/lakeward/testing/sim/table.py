@@ -14,6 +14,5 @@ def show(hits: Counter[tuple[str, str]]) -> str:
     """Return the table as text."""
     width = max(len(kind) for kind in KINDS)
     lines = [" ".join([" " * width, *(f"{step:>8}" for step in STEPS)])]
-    for kind in KINDS:
-        lines.append(" ".join([f"{kind:<{width}}", *(f"{hits[kind, step]:>8}" for step in STEPS)]))
+    lines += [" ".join([f"{kind:<{width}}", *(f"{hits[kind, step]:>8}" for step in STEPS)]) for kind in KINDS]
     return "\n".join(lines)

@@ -6,7 +6,7 @@ import threading
 from contextlib import ExitStack, contextmanager
 from functools import partial
 from random import Random
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Self
 from unittest.mock import patch
 
 from lakeward.checkpoint import checkpoints as checkpoint_store
@@ -73,8 +73,10 @@ class World:
         self.send_again_s = 0.05
         self.keep_alive = True
         self.on_fault: Callable[[str, Coordinator], None] = lambda _kind, _who: None
-        self.before_call: Callable[[str, str], None] = lambda _service, _what: None
-        """For tests: called before each call of a service; it may let time pass on the caller."""
+        self.before_call: Callable[[str, str, Process], str | None] = lambda _service, _what, _caller: None
+        """For tests: called before each call of a service; says how it goes wrong, None if it does not."""
+        self.at_point: Callable[[str, Process], None] = lambda _service, _caller: None
+        """For tests: called in the middle of a call, where it has begun to take effect."""
         self._acting: Process | None = None
         self._starts = 0
         self._servers: dict[int, SimServer] = {}
@@ -143,12 +145,21 @@ class World:
             return None
         if not caller.alive:
             raise Killed
-        self.before_call(service_name, what)
-        if not self.faults.armed:
-            return None
-        coordinator = self._behind(caller)
-        if coordinator is None:
-            return None
+        if (chosen := self.before_call(service_name, what, caller)) is not None:
+            self.story.note("FAULT", f"{service_name} {chosen}, {what} by {caller.name}")
+            return chosen
+        coordinator = self._behind(caller) if self.faults.armed else None
+        return None if coordinator is None else self._strike(coordinator, caller, service_name, what, allowed, table_id)
+
+    def _strike(
+        self,
+        coordinator: Coordinator,
+        caller: Process,
+        service_name: str,
+        what: str,
+        allowed: Iterable[str],
+        table_id: int | None,
+    ) -> str | None:
         step = coordinator.step(table_id)
         how = self.faults.strike(service_name, step, self.scheduler.now, allowed)
         if how is None:
@@ -156,15 +167,15 @@ class World:
         self.story.note("FAULT", f"{service_name} {how}, {what} by {caller.name}, step {step}")
         if how == "slow":
             self.block(caller, 1.0 + self.random.random() * 14.0)
-            return None
-        if how == "crash":
+        elif how == "crash":
             self._crash(coordinator, service_name, caller)
-            return None
-        return how
+        return None if how in {"slow", "crash"} else how
 
     def point(self, service_name: str) -> None:
-        """A call has taken effect, and not returned yet."""
+        """A call has begun to take effect, and has not returned yet."""
         caller = self._acting
+        if caller is not None:
+            self.at_point(service_name, caller)
         for coordinator in self.coordinators:
             if coordinator.crash_at == service_name and coordinator.running:
                 coordinator.crash_at = ""
@@ -314,7 +325,7 @@ class _Pool:
     def __init__(self, *_: object) -> None:
         pass
 
-    def __enter__(self) -> _Pool:
+    def __enter__(self) -> Self:
         return self
 
     def __exit__(self, *_: object) -> None:
