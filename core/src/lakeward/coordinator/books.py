@@ -43,6 +43,9 @@ class RoundBooks:
             self.results |= restored.finished
             self._progress |= restored.progress
             self._words |= restored.blocked
+        origins = (word.origin.task_attempt for word in self._words.values())
+        self.first_attempt = 1 + max(origins, default=0)
+        """Attempts count from here: a finish of this round never has the origin of one that was restored."""
         ends = {split_id: result.end_offset for split_id, result in self.results.items()}
         self.splits = Splits(enumeration, finished=ends, withheld=self._words)
 

@@ -97,7 +97,7 @@ class RoundJob:
         self._attempts: dict[int, Attempt] = {}
         self._checkpoints = RoundCheckpoints(plan.checkpoints, clock, self, owner, self._attempts)
         self._registering: tuple[JobSpec, Connection] | None = None
-        self._next_attempt = 1
+        self._next_attempt = self.books.first_attempt
         self._launches = 0
         self._ended = False
         self._post: Callable[[Callable[[], None]], None] = _not_launched
