@@ -2,15 +2,21 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from lakeward.coordinator.books import RoundBooks
 from lakeward.coordinator.contents import Contents
-from lakeward.model.checkpoints import Origin
+from lakeward.model.checkpoints import Origin, RoundSnapshot
 from lakeward.testing.checkpoint_values import reference, round_snapshot, subtask_snapshot
+
+
+def coordinators_part() -> RoundSnapshot:
+    return replace(round_snapshot(reference()), finished=())
 
 
 def restored_books(attempt: int) -> tuple[RoundBooks, Origin]:
     part = subtask_snapshot(subtask=1, attempt=attempt)
-    contents = Contents.of(round_snapshot(reference()), [part])
+    contents = Contents.of(coordinators_part(), [part])
     return RoundBooks(contents.enumeration(), contents), part.blocked[0].origin
 
 
@@ -24,6 +30,6 @@ def test_a_finish_of_the_new_round_never_has_the_origin_of_a_restored_one() -> N
 
 def test_attempts_of_a_fresh_round_count_from_1() -> None:
     books, _ = restored_books(attempt=7)
-    fresh = RoundBooks(Contents.of(round_snapshot(reference()), []).enumeration())
+    fresh = RoundBooks(Contents.of(coordinators_part(), []).enumeration())
     assert books.first_attempt == 8
     assert fresh.first_attempt == 1
