@@ -47,6 +47,24 @@ def test_a_lost_subtask_costs_no_row_and_leaves_no_file(fault: str, shared_world
         world.store.drop_table(table.path)
 
 
+def test_a_service_whose_java_process_is_killed_says_so_and_ends(world: World) -> None:
+    """Its successor tiers what is left; nobody waits for a job that can no longer come back."""
+    log = LogTable(world.store, "events")
+    world.arm("writing.events", "sleep 2")
+    log.load()
+    config = world.configure()
+    service = world.serve(config)
+    world.wait_for("writing.events")
+    for process in service.java():
+        process.kill()
+    assert service.ended() == 1
+    assert "error[LW-" in service.words()
+    assert "Spark's Java process has ended" in service.words().splitlines()[-1]
+    assert "Traceback" not in service.words()
+    world.serve(config)
+    world.until_clean(log)
+
+
 def _tiered_in_spite_of(point: str, world: World, log: LogTable, keyed: KeyTable) -> None:
     for table in (log, keyed):
         world.wait_for(f"{point}.{table.path.table}")

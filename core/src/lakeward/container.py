@@ -90,7 +90,7 @@ def _spark(settings: Settings, files: SmallFiles) -> Iterator[SparkHandle]:
     try:
         yield handle
     finally:
-        handle.session.stop()
+        handle.stop()
 
 
 def _duration(settings: Settings, backend: LeaseBackend) -> float:

@@ -86,3 +86,15 @@ def test_an_exception_is_logged_whole(capsys: pytest.CaptureFixture[str]) -> Non
     except ValueError:
         structlog.get_logger("lakeward.x").exception("it broke")
     assert "invalid literal" in json.loads(lines(capsys)[0])["exception"]
+
+
+def test_what_py4j_tells_the_root_logger_of_a_java_process_that_has_ended_is_dropped(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    setup_logs("text", "info")
+    record = logging.LogRecord("root", logging.INFO, "/x/py4j/clientserver.py", 1, "Exception while sending", (), None)
+    logging.getLogger().handle(record)
+    logging.getLogger().info("ours")
+    told = capsys.readouterr().err
+    assert "Exception while sending" not in told
+    assert "ours" in told

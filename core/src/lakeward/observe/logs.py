@@ -40,6 +40,7 @@ def setup_logs(form: str, level: str) -> None:
     """
     handler = _Handler(_StandardError())
     handler.setFormatter(_formatter(form))
+    handler.addFilter(_is_not_py4j)
     root = logging.getLogger()
     root.handlers = [kept for kept in root.handlers if not isinstance(kept, _Handler)]
     root.addHandler(handler)
@@ -63,6 +64,11 @@ def _quiet(level: str) -> None:
         logging.getLogger(name).setLevel(max(logging.WARNING, logging.getLevelName(level.upper())))
     # Its server thread logs each connection that a dying driver breaks off as an error, with a traceback.
     logging.getLogger("py4j").setLevel(logging.CRITICAL)
+
+
+def _is_not_py4j(record: logging.LogRecord) -> bool:
+    """Drop what py4j tells the root logger: each call to a Java process that has ended, with two tracebacks."""
+    return not (record.name == "root" and record.module in {"clientserver", "java_gateway"})
 
 
 def _shared() -> Sequence[Processor]:

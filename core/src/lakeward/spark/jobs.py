@@ -60,10 +60,7 @@ class SparkJobs:
 
     def gone(self) -> str | None:
         """See `lakeward.ports.Jobs`: nothing runs without the JVM, and a session cannot be started anew in place."""
-        gateway = self._handle.session.sparkContext._gateway  # noqa: SLF001 - pyspark keeps the process nowhere else
-        process = getattr(gateway, "proc", None)
-        code = process.poll() if process is not None else None
-        return None if code is None else f"Spark's Java process has ended (exit code {code}); start the service again"
+        return self._handle.gone()
 
     def _run(self, spec: JobSpec, over: Callable[[str | None], None]) -> None:
         try:

@@ -34,6 +34,18 @@ class SparkHandle:
     ui_url: str | None
     java: JavaHome
 
+    def gone(self) -> str | None:
+        """Return one sentence where the Java process behind it has ended, else None; the session never comes back."""
+        gateway = self.session.sparkContext._gateway  # noqa: SLF001 - pyspark keeps the process nowhere else
+        process = getattr(gateway, "proc", None)
+        code = process.poll() if process is not None else None
+        return None if code is None else f"Spark's Java process has ended (exit code {code}); start the service again"
+
+    def stop(self) -> None:
+        """Stop Spark; a session whose Java process has ended is left as it is, there is nobody to ask."""
+        if self.gone() is None:
+            self.session.stop()
+
 
 def retrying_master(master: str, rounds: int) -> str:
     """Turn `local[N]` into `local[M,4]`: failed tasks are tried again, and no round starves another.
