@@ -1,0 +1,149 @@
+"""What a killed service costs: rows that are read again, and seconds until the first new one.
+
+python benchmarks/resume.py [--rows 40000000] [--interval 1]
+
+A service on Spark `local[2]` tiers one log table of 8 columns in 2 buckets, embedded to Iceberg, with a checkpoint
+every INTERVAL seconds and files of 32 MiB. In the middle every process of it is killed at once, as when the machine
+goes down; then it is started again. Printed: rows that were read before the kill and are not in the checkpoint (those
+are read again) beside the bound of one interval's worth and one file for each subtask, and the seconds from the second
+start to the service's own word that it has a row the checkpoint did not have.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+from typing import Any
+
+import psutil
+
+from lakeward.clock import SystemClock
+from lakeward.embedded.store import EmbeddedStore
+from lakeward.model.tables import TablePath
+from log_to_iceberg import rows
+
+STEP = 500_000
+SUBTASKS = 2
+TABLE = TablePath("bench", "killed")
+CONFIG = """
+[service]
+name = "bench"
+poll_s = 0.05
+[source]
+type = "embedded"
+path = "store"
+[lake]
+type = "iceberg"
+warehouse = "warehouse"
+target_file_size_bytes = 33554432
+[lease]
+backend = "fluss"
+[spark]
+master = "local[2]"
+[checkpoint]
+interval_s = {interval}
+pause_s = 0.0
+"""
+
+
+def main() -> None:
+    """Run and print."""
+    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
+    parser.add_argument("--rows", type=int, default=40_000_000)
+    parser.add_argument("--interval", type=float, default=1.0)
+    options = parser.parse_args()
+    with tempfile.TemporaryDirectory(prefix="lakeward-bench-") as place:
+        Path(place, "lakeward.toml").write_text(CONFIG.format(interval=options.interval), encoding="utf-8")
+        with EmbeddedStore.create(Path(place) / "store") as store:
+            fill(store, options.rows)
+        bench(Path(place), options)
+
+
+def fill(store: EmbeddedStore, total: int) -> None:
+    """Load all rows while the table is not tiered yet."""
+    off = {"table.datalake.enabled": "false"}
+    store.create_table(TABLE, rows(0, 1).schema, buckets=SUBTASKS, freshness_s=3600, properties=off)
+    for start in range(0, total, STEP):
+        store.load(TABLE, rows(start, STEP))
+    store.set_property(TABLE, "table.datalake.enabled", "true")
+
+
+def bench(directory: Path, options: argparse.Namespace) -> None:
+    """Kill one service in the middle, and let another go on."""
+    first = start(directory)
+    early = wait(directory, first, completed)
+    report = wait(directory, first, lambda found: found["rows"] >= options.rows * 0.5)
+    killed(first)
+    rate = (report["rows"] - early["rows"]) / max((report["seen"] - early["seen"]) / 1000, 0.1)
+    read = report["rows"] + rate * max(SystemClock().wall_ms() - report["seen"], 0) / 1000
+    kept = checkpointed(directory)
+    began = time.perf_counter()
+    second = start(directory)
+    try:
+        wait(directory, second, lambda found: found["outcome"] == "running" and found["rows"] > kept["rows"])
+        resumed_s = time.perf_counter() - began
+        done = wait(directory, second, lambda found: found["outcome"] == "committed")
+    finally:
+        killed(second)
+    one_file = max(kept["files"])
+    bound = options.interval * rate + SUBTASKS * one_file
+    print(f"rate before the kill: {rate / 1e6:.2f} M rows/s, killed after {read / 1e6:.2f} M rows")
+    print(
+        f"read again: {(read - kept['rows']) / 1e6:.2f} M rows; bound: {bound / 1e6:.2f} M (a file: {one_file:,} rows)"
+    )
+    print(f"from the second start to the first new row: {resumed_s:.1f} s; rows in the end: {done['rows']:,}")
+
+
+def start(directory: Path) -> subprocess.Popen[bytes]:
+    """Start a service of its own, as a user does."""
+    lakeward = Path(sys.executable).with_name("lakeward")
+    command = [str(lakeward), "run", "--no-progress", "--config", str(directory / "lakeward.toml")]
+    with (directory / "log.txt").open("ab") as log:
+        return subprocess.Popen(command, stdout=log, stderr=log, cwd=directory)
+
+
+def wait(directory: Path, service: subprocess.Popen[bytes], seen: Any) -> dict[str, Any]:  # noqa: ANN401 - JSON
+    """Look at the status file until something is true of the table's round; returns the round."""
+    while service.poll() is None:
+        for status in directory.glob("**/status.json"):
+            found = json.loads(status.read_text(encoding="utf-8"))
+            for table in found["tables"] if found["pid"] == service.pid else ():
+                if table["round"] is not None and seen(table["round"]):
+                    return {**table["round"], "seen": found["written_ms"]}
+        time.sleep(0.01)
+    message = f"the service ended: {(directory / 'log.txt').read_text(encoding='utf-8')[-2000:]}"
+    raise SystemExit(message)
+
+
+def completed(report: dict[str, Any]) -> bool:
+    """Tell whether a checkpoint of a round has completed."""
+    return bool((report["checkpoint"] or {}).get("name"))
+
+
+def killed(service: subprocess.Popen[bytes]) -> None:
+    """Kill a service with everything that it has started."""
+    family = psutil.Process(service.pid).children(recursive=True)
+    service.kill()
+    for child in family:
+        child.kill()
+    service.wait()
+    psutil.wait_procs(family)
+
+
+def checkpointed(directory: Path) -> dict[str, Any]:
+    """Return what the newest checkpoint holds: rows, and rows of each closed file."""
+    lakeward = Path(sys.executable).with_name("lakeward")
+    command = [str(lakeward), "checkpoints", "show", str(TABLE), "--output", "json"]
+    command += ["--config", str(directory / "lakeward.toml")]
+    shown = json.loads(subprocess.run(command, capture_output=True, check=True, cwd=directory).stdout)
+    files = [file["rows"] for file in shown["files"]]
+    return {"rows": sum(files), "files": files or [0]}
+
+
+if __name__ == "__main__":
+    main()
