@@ -9,11 +9,13 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from structlog.testing import capture_logs
 
 from lakeward.checkpoint.checkpoints import CheckpointFiles
 from lakeward.checkpoint.store import SmallFiles
 from lakeward.embedded.store import EmbeddedStore
 from lakeward.errors import CorruptFileError
+from lakeward.hooks.backend import LeaseBackend
 from lakeward.machines.checkpoint_schedule import CheckpointPolicy
 from lakeward.model.checkpoints import CheckpointState
 from lakeward.model.identity import Incarnation, RoundId
@@ -22,6 +24,7 @@ from lakeward.model.settings import TableSettings
 from lakeward.subtask.entry import run_subtask
 from lakeward.testing.held_source import HeldSource
 from lakeward.testing.jobs import ThreadJobs
+from lakeward.testing.service_world import PlainBackend
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -137,6 +140,22 @@ def test_snapshots_half_read_go_on_under_a_lease_of_the_next_start(held: Held) -
     assert sorted(row["id"] for row in world.lake.read(keyed, key="id")) == list(range(120))
     assert len(all_ids(world, keyed)) == 120  # nothing was read twice
     assert [lease for lease in world.store.leases() if lease.held] == []
+
+
+def test_a_checkpoint_under_another_backends_lease_goes_on_under_one_of_the_backend_that_is_configured_now(
+    held: Held,
+) -> None:
+    world, keyed = held.world, held.world.table("keyed", key=True)
+    fill(world, keyed)
+    world.store.snapshot(keyed)
+    held.until(held.half_done)
+    other = PlainBackend()
+    with capture_logs() as lines:
+        held.go_on(backend=LeaseBackend("other", other))
+    told = next(line for line in lines if "another backend's" in line["event"])
+    assert (told["was"], told["now"]) == ("plain", "other")
+    assert [hook for hook, _ in other.calls if hook == "acquire"]
+    assert len(all_ids(world, keyed)) == 120  # nothing was read twice
 
 
 @pytest.mark.parametrize("slots", [2, 6])
