@@ -144,7 +144,9 @@ class Cleaner:
         ours = journal.round_id.incarnation == self._incarnation
         if journal.round_id in self._live:
             return
-        whole = self._delete_files(journal)
+        # One that was never about to commit may have files in the lake as well: those of a checkpoint of it that a
+        # later round went on from.
+        whole = self._is_set_aside(journal) or self._delete_files(journal)
         if journal.swept_ms is None:
             journal = replace(journal, swept_ms=now)
             self._journals.write(journal)
@@ -162,8 +164,6 @@ class Cleaner:
 
     def _delete_files(self, journal: RoundJournal) -> bool:
         """Return whether nothing is left that the journal is needed for: no checkpoint names a file of its round."""
-        if journal.commits and self._is_set_aside(journal):
-            return True
         kept = self._checkpointed(journal.round_id.table_id)
         found = (*self._lake.list_prefix(journal.path, journal.file_prefix), *self._leftovers(journal))
         deleted = self._delete_unreferenced(journal.path, found, kept)

@@ -10,7 +10,7 @@ from collections import Counter
 from multiprocessing import Pool
 
 from lakeward.testing.sim.scenario import Outcome, run_seed
-from lakeward.testing.sim.table import show
+from lakeward.testing.sim.table import empty, show
 
 _COLLECT = 20
 """Seeds between two looks for garbage."""
@@ -24,11 +24,13 @@ def main() -> int:
     parser.add_argument("--seeds", default="0..5000", help="run these: FIRST..LAST, the last one left out")
     parser.add_argument("--jobs", type=int, default=1, help="processes")
     parser.add_argument("--keep-going", action="store_true", help="do not stop at the tenth failure")
+    parser.add_argument("--complete", action="store_true", help="fail if a fault that can occur at a step never did")
     options = parser.parse_args()
     if options.seed is not None:
         return _one(options.seed, story=options.story)
     first, _, last = options.seeds.partition("..")
-    return _many(range(int(first), int(last)), options.jobs, 10**9 if options.keep_going else 10)
+    most = 10**9 if options.keep_going else 10
+    return _many(range(int(first), int(last)), options.jobs, most, complete=options.complete)
 
 
 def _one(seed: int, *, story: bool) -> int:
@@ -41,7 +43,7 @@ def _one(seed: int, *, story: bool) -> int:
     return 1 if outcome.failures else 0
 
 
-def _many(seeds: range, jobs: int, most: int) -> int:
+def _many(seeds: range, jobs: int, most: int, *, complete: bool) -> int:
     started = time.perf_counter()
     hits: Counter[tuple[str, str]] = Counter()
     done = failed = 0
@@ -57,7 +59,10 @@ def _many(seeds: range, jobs: int, most: int) -> int:
     seconds = time.perf_counter() - started
     _say(show(hits))
     _say(f"{done} seeds, {failed} failed, {seconds:.1f} s, {done / seconds / jobs:.0f} a second a process")
-    return 1 if failed else 0
+    missing = empty(hits) if complete else []
+    for cell in missing:
+        _say(f"never hit: {cell}")
+    return 1 if failed or missing else 0
 
 
 def _run(seed: int) -> Outcome:

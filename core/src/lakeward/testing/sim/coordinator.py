@@ -73,8 +73,10 @@ class Coordinator:
         self.incarnation = Incarnation(name, states.started_ms(name, world.clock.wall_ms()), nonce)
         self.loop = SimLoop(world.scheduler, f"{name}#{world.next_start()}", world.enter)  # type: ignore[abstract] # see SimLoop
         self.jobs = SimJobs(world, self.loop, world.slots)
-        self.landed: set[RoundId] = set()
+        self.landed: set[tuple[RoundId, int]] = set()
         self.crash_at = ""
+        self.lingers = ""
+        """The step that is made to last longer."""
         self.end: ServiceEnd | None = None
         self.over = False
         self.service = Service(self._parts(), self._options(final=final))
@@ -102,7 +104,7 @@ class Coordinator:
 
     def _step(self, phase: Phase, table_id: int) -> str:
         run = self.service.desk.runs.get(table_id)
-        if phase is Phase.COMMITTING and run is not None and run.round_id in self.landed:
+        if phase is Phase.COMMITTING and run is not None and (run.round_id, run.step) in self.landed:
             return "complete"
         if phase is not Phase.RUNNING or run is None:
             return _PHASES.get(phase, "idle")

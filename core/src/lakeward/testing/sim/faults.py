@@ -34,6 +34,12 @@ CRASHES = tuple(f"crash in {service}" for service in CALLS)
 """The coordinator dies in the middle of such a call."""
 KINDS = (*NOW, *(f"{service} {how}" for service, hows in CALLS.items() for how in hows), *CRASHES)
 
+LONG: Mapping[str, str | None] = {
+    "close": None, "cut": None, "drain": None, "collect": None,
+    "store": "store", "open": "lake", "commit": "lake", "complete": "source",
+}  # fmt: skip
+"""Steps that are over in a moment, unless something makes them last: messages that are late, or a call of a service."""
+
 
 @dataclass(slots=True)
 class Fault:
@@ -42,6 +48,7 @@ class Fault:
     kind: str
     step: str
     after: float = 0.0
+    lingered: bool = False
 
 
 @dataclass(slots=True)
@@ -52,14 +59,24 @@ class Faults:
     hits: Counter[tuple[str, str]] = field(default_factory=Counter)
     over: bool = False
 
-    def due(self, steps: Iterable[str], now: float) -> Fault | None:
-        """Take a fault that happens by itself, if one waits for one of these steps."""
+    def due(self, steps: Iterable[str], now: float) -> list[Fault]:
+        """Return the faults that happen by themselves and wait for one of these steps."""
         if self.over:
-            return None
+            return []
+        return [one for one in self.armed if one.step in steps and now >= one.after and one.kind in _NOW]
+
+    def waiting(self, steps: Iterable[str], now: float) -> Fault | None:
+        """Return a fault of a call that waits for one of these steps, the first time: the step may have to last."""
         for fault in self.armed:
-            if fault.step in steps and now >= fault.after and fault.kind in _NOW:
-                return self._take(fault)
+            if fault.step in steps and fault.step in LONG and not fault.lingered and now >= fault.after:
+                fault.lingered = True
+                return fault
         return None
+
+    def count(self, fault: Fault) -> None:
+        """Count a fault that had something to happen to; it does not happen again."""
+        self.armed.remove(fault)
+        self.hits[fault.kind, fault.step] += 1
 
     def strike(self, service: str, step: str, now: float, allowed: Iterable[str]) -> str | None:
         """Take a fault of a service's call, if one waits for this step; return how it goes wrong."""
@@ -68,19 +85,12 @@ class Faults:
         for fault in self.armed:
             if fault.step != step or now < fault.after:
                 continue
-            if fault.kind == f"crash in {service}":
-                self._take(fault)
-                return "crash"
             owner, _, how = fault.kind.partition(" ")
-            if owner == service and how in allowed:
-                self._take(fault)
-                return how
+            crash = fault.kind == f"crash in {service}"
+            if crash or (owner == service and how in allowed):
+                self.count(fault)
+                return "crash" if crash else how
         return None
-
-    def _take(self, fault: Fault) -> Fault:
-        self.armed.remove(fault)
-        self.hits[fault.kind, fault.step] += 1
-        return fault
 
 
 _NOW = frozenset(NOW)

@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING
 
 from lakeward.model.tables import TablePath
 from lakeward.testing.sim import strikes
-from lakeward.testing.sim.faults import CALLS, KINDS, STEPS, Fault, Faults
+from lakeward.testing.sim.cells import draw
+from lakeward.testing.sim.faults import CALLS, Fault, Faults
 from lakeward.testing.sim.scheduler import RunawayError
 from lakeward.testing.sim.world import World
 
@@ -20,7 +21,6 @@ if TYPE_CHECKING:
 
 _FAULTS_S = 26.0
 """Until then faults may strike."""
-_DURING = frozenset({"read", "close", "cut", "drain", "collect", "store"})
 _REST_S = 400.0
 """Then everything has to be in the lake within this time, in virtual seconds."""
 
@@ -129,9 +129,9 @@ def _faults(chance: Random) -> list[Fault]:
     count = chance.choice((1, 2, 2, 3, 3, 4, 5))
     found = []
     for _ in range(count):
-        step = chance.choice(STEPS)
+        kind, step = draw(chance)
         after = 0.0 if step == "start" or chance.random() < 0.5 else chance.random() * 10.0
-        found.append(Fault(chance.choice(KINDS), step, after))
+        found.append(Fault(kind, step, after))
     return found
 
 
@@ -141,8 +141,10 @@ def suit(world: World) -> None:
     services = {service for fault in world.faults.armed for service in CALLS if service in fault.kind.split()}
     if "lease" in steps | services:
         world.keyed, world.lease_s = 1.0, 9.0
-    if "lake" in services and steps & _DURING:
+    if "lake" in services and "read" in steps:
         world.commit_every = 2.0
+    if "lake" in services and steps & {"report", "idle"}:  # what is called there cleans up after a failed round
+        world.faults.armed.append(Fault("lake fails", "commit"))
     if "settle" in steps:
         world.read_s = 5.0
         world.faults.armed.append(Fault("source away", "read"))

@@ -5,6 +5,8 @@ from __future__ import annotations
 from functools import partial
 from typing import TYPE_CHECKING
 
+from lakeward.testing.sim.faults import LONG
+
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
@@ -14,38 +16,52 @@ if TYPE_CHECKING:
     from lakeward.testing.sim.world import World
 
 
-def strike(world: World, kind: str, who: Coordinator) -> None:
+LINGER_S = 5.0
+"""Less than a checkpoint's time limit, and than the time after which a silent subtask is given up."""
+
+
+def strike(world: World, kind: str, who: Coordinator) -> bool:
     """Let a fault happen.
 
     Args:
         world: where.
         kind: one of `faults.NOW`.
         who: the service at whose step it happens.
+
+    Returns:
+        Whether there was anything for it to happen to.
     """
-    _STRIKES[kind](world, who)
+    return _STRIKES[kind](world, who) is not False
 
 
-def _subtask_crash(world: World, who: Coordinator) -> None:
+def _subtask_crash(world: World, who: Coordinator) -> bool:
     tasks = world.tasks(who)
     if tasks:
         world.random.choice(tasks).end(None)
+    return bool(tasks)
 
 
-def _subtask_pause(world: World, who: Coordinator) -> None:
+def _subtask_pause(world: World, who: Coordinator) -> bool:
     tasks = world.tasks(who)
     if tasks:
         world.random.choice(tasks).freeze(1.0 + world.random.random() * 40.0)
+    return bool(tasks)
 
 
-def _job_crash(world: World, who: Coordinator) -> None:
+def _job_crash(world: World, who: Coordinator) -> bool:
     del world
-    for job in who.jobs.jobs:
+    living = [job for job in who.jobs.jobs if not job.ended]
+    for job in living:
         job.end("the stage was lost")
+    return bool(living)
 
 
-def _rescale(world: World, who: Coordinator) -> None:
-    world.slots = who.jobs.slots = 1 + who.jobs.slots % 4
-    _job_crash(world, who)
+def _rescale(world: World, who: Coordinator) -> bool:
+    slots = 1 + who.jobs.slots % 4
+    if not _job_crash(world, who):
+        return False
+    world.slots = who.jobs.slots = slots
+    return True
 
 
 def _coordinator_crash(world: World, who: Coordinator) -> None:
@@ -64,9 +80,11 @@ def _second_start(world: World, who: Coordinator) -> None:
     world.start(who.service_name)
 
 
-def _other_service(world: World, who: Coordinator) -> None:
-    if who.service_name == "svc" and not world.of("other"):
-        world.start("other")
+def _other_service(world: World, who: Coordinator) -> bool:
+    if who.service_name != "svc" or world.of("other"):
+        return False
+    world.start("other")
+    return True
 
 
 def _connection(world: World, who: Coordinator) -> SimConnection | None:
@@ -74,26 +92,33 @@ def _connection(world: World, who: Coordinator) -> SimConnection | None:
     return world.random.choice(connections) if connections else None
 
 
-def _lost(world: World, who: Coordinator) -> None:
-    if (connection := _connection(world, who)) is not None:
-        connection.cut()
+def _lost(world: World, who: Coordinator) -> bool:
+    if (connection := _connection(world, who)) is None:
+        return False
+    connection.cut()
+    return True
 
 
-def _delayed(world: World, who: Coordinator) -> None:
-    if (connection := _connection(world, who)) is not None:
-        direction = world.random.choice(("up", "down"))
-        connection.stalled_until[direction] = world.scheduler.now + 3.0 + world.random.random() * 12.0
+def _delayed(world: World, who: Coordinator) -> bool:
+    if (connection := _connection(world, who)) is None:
+        return False
+    direction = world.random.choice(("up", "down"))
+    connection.stalled_until[direction] = world.scheduler.now + 3.0 + world.random.random() * 12.0
+    return True
 
 
-def _reordered(world: World, who: Coordinator) -> None:
+def _reordered(world: World, who: Coordinator) -> bool:
     for connection in who.server.connections:
         for direction in ("up", "down"):
             connection.stalled_until[direction] = world.scheduler.now + world.random.random() * 2.0
+    return bool(who.server.connections)
 
 
-def _repeated(world: World, who: Coordinator) -> None:
-    if (connection := _connection(world, who)) is not None:
-        connection.repeat = True
+def _repeated(world: World, who: Coordinator) -> bool:
+    if (connection := _connection(world, who)) is None:
+        return False
+    connection.repeat = True
+    return True
 
 
 def _clock(world: World, who: Coordinator) -> None:
@@ -119,16 +144,18 @@ def _path(world: World) -> TablePath | None:
     return world.random.choice(paths) if paths else None
 
 
-def _dropped(world: World, who: Coordinator) -> None:
-    del who
-    if (path := _path(world)) is not None:
-        world.source.drop(path)
-
-
-def _recreated(world: World, who: Coordinator) -> None:
+def _dropped(world: World, who: Coordinator) -> bool:
     del who
     if (path := _path(world)) is None:
-        return
+        return False
+    world.source.drop(path)
+    return True
+
+
+def _recreated(world: World, who: Coordinator) -> bool:
+    del who
+    if (path := _path(world)) is None:
+        return False
     world.source.drop(path)
     keyed = world.random.random() < 0.5
     make = partial(world.source.create, path, buckets=world.random.randint(1, 3), keyed=keyed)
@@ -142,6 +169,7 @@ def _recreated(world: World, who: Coordinator) -> None:
         world.take_snapshots(path)
 
     world.scheduler.after(world.random.random() * 3.0, again)
+    return True
 
 
 def _restart(world: World, who: Coordinator) -> None:
@@ -154,7 +182,15 @@ def _away(world: World, who: Coordinator) -> None:
     world.source.away_until = world.scheduler.now + 18.0 + world.random.random() * 12.0
 
 
-_STRIKES: Mapping[str, Callable[[World, Coordinator], None]] = {
+def linger(world: World, who: Coordinator, step: str) -> None:
+    """Make a step last for some seconds, so that the call that a fault waits for is made in it."""
+    until = world.scheduler.now + LINGER_S
+    who.lingers = step
+    for connection in who.server.connections if LONG[step] is None else ():
+        connection.stalled_until.update(up=until, down=until)
+
+
+_STRIKES: Mapping[str, Callable[[World, Coordinator], bool | None]] = {
     "subtask crash": _subtask_crash,
     "subtask pause": _subtask_pause,
     "job crash": _job_crash,

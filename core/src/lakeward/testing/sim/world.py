@@ -13,8 +13,10 @@ from lakeward.checkpoint import checkpoints as checkpoint_store
 from lakeward.checkpoint.checkpoints import CheckpointFiles
 from lakeward.coordinator import calls, service
 from lakeward.subtask import checkpointing, entry, work
+from lakeward.testing.sim import strikes
 from lakeward.testing.sim.checks import Checks
 from lakeward.testing.sim.coordinator import Coordinator
+from lakeward.testing.sim.faults import LONG
 from lakeward.testing.sim.files import SimFiles
 from lakeward.testing.sim.lake import SimLake
 from lakeward.testing.sim.loop import SimLoop
@@ -72,7 +74,7 @@ class World:
         """So many data events of subtasks are still to be lost with their connections."""
         self.send_again_s = 0.05
         self.keep_alive = True
-        self.on_fault: Callable[[str, Coordinator], None] = lambda _kind, _who: None
+        self.on_fault: Callable[[str, Coordinator], bool] = lambda _kind, _who: True
         self.before_call: Callable[[str, str, Process], str | None] = lambda _service, _what, _caller: None
         """For tests: called before each call of a service; says how it goes wrong, None if it does not."""
         self.at_point: Callable[[str, Process], None] = lambda _service, _caller: None
@@ -149,27 +151,29 @@ class World:
             self.story.note("FAULT", f"{service_name} {chosen}, {what} by {caller.name}")
             return chosen
         coordinator = self._behind(caller) if self.faults.armed else None
-        return None if coordinator is None else self._strike(coordinator, caller, service_name, what, allowed, table_id)
-
-    def _strike(
-        self,
-        coordinator: Coordinator,
-        caller: Process,
-        service_name: str,
-        what: str,
-        allowed: Iterable[str],
-        table_id: int | None,
-    ) -> str | None:
+        if coordinator is None:
+            return None
         step = coordinator.step(table_id)
         how = self.faults.strike(service_name, step, self.scheduler.now, allowed)
         if how is None:
+            self._linger(coordinator, caller, service_name, step)
             return None
         self.story.note("FAULT", f"{service_name} {how}, {what} by {caller.name}, step {step}")
+        return self._suffer(how, coordinator, caller, service_name)
+
+    def _suffer(self, how: str, coordinator: Coordinator, caller: Process, service_name: str) -> str | None:
         if how == "slow":
             self.block(caller, 1.0 + self.random.random() * 14.0)
         elif how == "crash":
             self._crash(coordinator, service_name, caller)
-        return None if how in {"slow", "crash"} else how
+        else:
+            return how
+        return None
+
+    def _linger(self, coordinator: Coordinator, caller: Process, service_name: str, step: str) -> None:
+        if coordinator.lingers == step and LONG.get(step) == service_name:
+            coordinator.lingers = ""
+            self.block(caller, strikes.LINGER_S)
 
     def point(self, service_name: str) -> None:
         """A call has begun to take effect, and has not returned yet."""
@@ -195,7 +199,7 @@ class World:
         """A commit has landed."""
         for coordinator in self.coordinators:
             if coordinator.incarnation == request.incarnation:
-                coordinator.landed.add(request.round_id)
+                coordinator.landed.add((request.round_id, request.step))
         self.story.note(
             "lake", f"commit {request.ids.snapshot_id} of {request.round_id} step {request.step}: {_shown(request)}"
         )
@@ -208,10 +212,14 @@ class World:
         if not self.faults.armed:
             return
         steps = {coordinator.step(table.spec.table_id) for table in self.source.tables_by_path.values()}
-        fault = self.faults.due(steps, self.scheduler.now)
-        if fault is not None:
-            self.story.note("FAULT", f"{fault.kind}, step {fault.step}, at {coordinator.loop.name}")
-            self.on_fault(fault.kind, coordinator)
+        for fault in self.faults.due(steps, self.scheduler.now):
+            if self.on_fault(fault.kind, coordinator):
+                self.story.note("FAULT", f"{fault.kind}, step {fault.step}, at {coordinator.loop.name}")
+                self.faults.count(fault)
+                return
+        waiting = self.faults.waiting(steps, self.scheduler.now)
+        if waiting is not None:
+            strikes.linger(self, coordinator, waiting.step)
 
     def _behind(self, caller: Process) -> Coordinator | None:
         if isinstance(caller, SimTask):
