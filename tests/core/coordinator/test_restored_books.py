@@ -6,6 +6,7 @@ from dataclasses import replace
 
 from lakeward.coordinator.books import RoundBooks
 from lakeward.coordinator.contents import Contents
+from lakeward.machines.splits import CutAsked
 from lakeward.model.checkpoints import Origin, RoundSnapshot
 from lakeward.testing.checkpoint_values import reference, round_snapshot, subtask_snapshot
 
@@ -33,3 +34,14 @@ def test_attempts_of_a_fresh_round_count_from_1() -> None:
     fresh = RoundBooks(Contents.of(coordinators_part(), []).enumeration())
     assert books.first_attempt == 8
     assert fresh.first_attempt == 1
+
+
+def test_what_had_been_done_of_a_split_that_a_cut_leaves_out_is_committed() -> None:
+    contents = Contents.of(coordinators_part(), [])
+    books = RoundBooks(contents.enumeration(), contents)
+    (half,) = coordinators_part().progress
+    assert half.split.bucket.bucket == 0
+    books.splits.step(CutAsked(now=1.0))
+    assert books.splits.done
+    assert books.offsets()[half.split.bucket] == half.position
+    assert {file.path for file in half.files} <= {file.path for file in books.committable()}

@@ -15,7 +15,7 @@ from lakeward.model.events import wire_split
 from lakeward.model.splits import LogSplit, SnapshotSplit
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Mapping
 
     from lakeward.coordinator.contents import Contents
     from lakeward.machines.enumeration import Enumeration
@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from lakeward.model.events import WireSplit
     from lakeward.model.results import LakeFile, WriteResult
     from lakeward.model.splits import Split
+    from lakeward.model.tables import TableBucket
 
 
 class RoundBooks:
@@ -84,6 +85,22 @@ class RoundBooks:
     def half_done(self) -> tuple[SplitProgress, ...]:
         """Return the splits of which something is in files."""
         return tuple(self._progress.values())
+
+    def offsets(self) -> Mapping[TableBucket, int]:
+        """Return the offsets of all buckets after the round: finished prefixes, then what was done of the next split.
+
+        A split that a cut left out may be half done, and an earlier step of the round may have committed that.
+        """
+        return self.splits.offsets({split_id: one.position for split_id, one in self._progress.items()})
+
+    def committable(self) -> list[LakeFile]:
+        """Return the files that belong to these offsets."""
+        whole = self.splits.committable()
+        files = [file for split_id, result in self.results.items() if split_id in whole for file in result.files]
+        for split in self.splits.frontier():
+            half = self._progress.get(split.split_id)
+            files += half.files if half is not None and half.position > split.start else ()
+        return files
 
     def not_ours(self, files: Iterable[LakeFile]) -> list[LakeFile]:
         """Return those files that neither a finish nor a split half done needs: they may be deleted."""

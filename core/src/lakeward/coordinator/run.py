@@ -66,17 +66,14 @@ class RoundRun:
         return self.outcome != "running"
 
     def files(self) -> tuple[LakeFile, ...]:
-        """Return the files of finished splits that may be committed."""
-        if self.job is None:
-            return ()
-        whole, results = self.job.splits.committable(), self.job.books.results
-        files = (file for split, result in results.items() if split in whole for file in result.files)
+        """Return the files that may be committed and are not yet."""
+        files = self.job.books.committable() if self.job is not None else []
         return tuple(file for file in files if file.path not in self.in_lake)
 
     def offsets(self) -> Mapping[TableBucket, int]:
         """Return the offsets of all buckets after the round, as far as it is whole."""
         if self.job is not None:
-            return self.job.splits.offsets()
+            return self.job.books.offsets()
         return self.opening.enumeration.offsets if self.opening is not None else {}
 
     def open_at(self, opening: Opening) -> None:
