@@ -17,8 +17,6 @@ from hypothesis.stateful import (
     run_state_machine_as_test,
 )
 
-from lakeward.machines.lease_ledger import Claim, Standing
-from lakeward.machines.lease_memory import LeaseMemory
 from lakeward.machines.leases import (
     Acquired,
     CallAcquire,
@@ -46,6 +44,7 @@ from lakeward.machines.leases import (
 )
 from lakeward.model.leases import Protection, RestoredLease
 from lakeward.model.tables import KvSnapshot, TableBucket
+from lakeward_mutants.leases import LEASES
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -331,35 +330,7 @@ def test_the_machine_wins_against_a_server_that_loses_delays_and_forgets() -> No
     run_state_machine_as_test(LeaseGame, settings=GAME)
 
 
-def _renumber_unless_unknown(memory: LeaseMemory, now: float, *, unsettled: bool = False) -> None:
-    if not unsettled:
-        _renumber(memory, now)
-
-
-_renumber = LeaseMemory.renumber
-
-
-def _tell_before_verified(claim: Claim, bucket: TableBucket) -> bool:
-    return claim.slots[bucket].standing is not Standing.WANTED
-
-
-def _drop_at_once(memory: LeaseMemory) -> bool:
-    return True
-
-
-def _release_nothing(claim: Claim) -> frozenset[TableBucket]:
-    return frozenset()
-
-
-@pytest.mark.parametrize(
-    ("target", "name", "wrong"),
-    [
-        pytest.param(Claim, "_is_safe", _tell_before_verified, id="tells the round before the snapshot is verified"),
-        pytest.param(LeaseMemory, "renumber", _renumber_unless_unknown, id="keeps the id after an unknown outcome"),
-        pytest.param(LeaseMemory, "taken_over", _drop_at_once, id="drops the old id before the new one protects"),
-        pytest.param(Claim, "releasing", property(_release_nothing), id="forgets to release"),
-    ],
-)
+@pytest.mark.parametrize(("target", "name", "wrong"), [pytest.param(*wrong, id=name) for name, wrong in LEASES.items()])
 def test_the_game_finds_the_mutant_that(
     monkeypatch: pytest.MonkeyPatch, target: type, name: str, wrong: object
 ) -> None:

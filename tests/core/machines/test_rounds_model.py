@@ -11,8 +11,6 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 from hypothesis.stateful import run_state_machine_as_test as play
 
-from lakeward.machines import heartbeats
-from lakeward.machines.round_moves import Moves
 from lakeward.machines.rounds import (
     AcquireLeases,
     BeatAnswered,
@@ -49,11 +47,17 @@ from lakeward.machines.rounds import (
 from lakeward.machines.rounds import Phase as TablePhase
 from lakeward.model.tables import TablePath
 from lakeward.model.tiering import Beat, BeatAnswer, Offer, Refusal
+from lakeward_mutants.rounds import (
+    commits_on_any_heartbeat,
+    counts_a_renewal_from_its_answer,
+    forgets_to_renew_what_rests,
+    keeps_what_is_refused,
+    opens_the_latest_deadline_first,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from lakeward.machines.hand import Hand, TableInHand
 
 TABLES = range(1, 6)
 POLICY = RoundsPolicy(slots=2, renew_every_s=10, fence_s=25, max_round_s=40, backoff_most_s=20, once_attempts=2)
@@ -397,59 +401,6 @@ HUNT = settings(QUICK, max_examples=1200, phases=[Phase.generate], print_blob=Fa
 def test_the_machine_holds_every_invariant() -> None:
     """After every step of a source and a shell that do anything they may."""
     play(SourceAndShell, settings=QUICK)
-
-
-def commits_on_any_heartbeat(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Mutant: the fence time is forgotten."""
-    monkeypatch.setattr(Moves, "may_commit", lambda self, table: True)
-
-
-def forgets_to_renew_what_rests(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Mutant: a heartbeat speaks only of open rounds and reports."""
-
-    def compose(hand: Hand, policy: RoundsPolicy) -> Beat:
-        beat = original(hand, policy)
-        return replace(beat, renewed=tuple(claim for claim in beat.renewed if hand.tables[claim.table_id].active))
-
-    original = heartbeats.compose
-    monkeypatch.setattr(heartbeats, "compose", compose)
-
-
-def keeps_what_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Mutant: a refusal is not read, as upstream does."""
-
-    def refused(self: Moves, table: TableInHand, refusal: Refusal) -> None:
-        """Do nothing."""
-
-    monkeypatch.setattr(Moves, "refused", refused)
-
-
-def opens_the_latest_deadline_first(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Mutant: the order is turned round."""
-
-    def turn(hand: Hand) -> None:
-        for table_id, table in hand.tables.items():
-            hand.tables[table_id] = replace(table, deadline=-table.deadline)
-
-    def fill(self: Moves) -> None:
-        turn(self.hand)
-        original(self)
-        turn(self.hand)
-
-    original = Moves._fill_slots
-    monkeypatch.setattr(Moves, "_fill_slots", fill)
-
-
-def counts_a_renewal_from_its_answer(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Mutant: a slow heartbeat looks fresh."""
-
-    def answered(moves: Moves, event: BeatAnswered) -> None:
-        if moves.hand.sent is not None:
-            moves.hand.sent = replace(moves.hand.sent, at=moves.now)
-        original(moves, event)
-
-    original = heartbeats.answered
-    monkeypatch.setattr(heartbeats, "answered", answered)
 
 
 @pytest.mark.parametrize(

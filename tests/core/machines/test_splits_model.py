@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import heapq
-from typing import TYPE_CHECKING
-
 import pytest
 from hypothesis import HealthCheck, Phase, settings
 from hypothesis import strategies as st
@@ -33,9 +30,7 @@ from lakeward.machines.splits import (
 )
 from lakeward.model.splits import LogSplit, Split
 from lakeward.model.tables import BucketState, KvSnapshot, TableBucket
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+from lakeward_mutants.splits import BelievesLateFinishes, ForgetsTheCut, HandsOutAgain, JumpsOverGaps
 
 Attempt = tuple[int, int]
 subtasks = st.integers(0, 2)
@@ -254,57 +249,6 @@ HUNT = settings(QUICK, max_examples=400, phases=[Phase.generate], print_blob=Fal
 def test_the_machine_holds_every_invariant() -> None:
     """After every step of subtasks that do anything they may."""
     play(Subtasks, settings=QUICK)
-
-
-class HandsOutAgain(Splits):
-    """Mutant: a lost attempt's finished splits are read again."""
-
-    def _give_back(self, attempts: Iterable[Attempt], cause: SplitsEvent) -> list[SplitsCommand]:
-        """Put all that they ever finished back, too."""
-        gone = list(attempts)
-        for split_id, (attempt, _) in list(self._finishes.items()):
-            if attempt in gone and not self._cut:
-                heapq.heappush(self._queue, self._rank[split_id])
-        return super()._give_back(gone, cause)
-
-    def _check_move(self, before: object, after: object, cause: SplitsEvent) -> None:
-        """Nor is the table asked."""
-
-
-class ForgetsTheCut(Splits):
-    """Mutant: what comes back after a cut is handed out."""
-
-    def _give_back(self, attempts: Iterable[Attempt], cause: SplitsEvent) -> list[SplitsCommand]:
-        """As if nothing had been cut."""
-        was_cut, self._cut = self._cut, False
-        commands = super()._give_back(attempts, cause)
-        self._cut = was_cut
-        return commands
-
-
-class JumpsOverGaps(Splits):
-    """Mutant: every finished split moves its bucket's offset."""
-
-    def _prefix(self, splits: Iterable[Split]) -> Iterator[Split]:
-        """Take all that is finished."""
-        return (split for split in splits if split.split_id in self._finishes)
-
-
-class BelievesLateFinishes(Splits):
-    """Mutant: an attempt that was lost may still finish what it had."""
-
-    def _split_done(self, event: SplitDone) -> list[SplitsCommand]:
-        """Take anybody's word."""
-        holder = self._holders.get(event.split_id)
-        if holder is not None:
-            event = SplitDone(
-                now=event.now,
-                subtask=holder[0],
-                attempt=holder[1],
-                split_id=event.split_id,
-                end_offset=event.end_offset,
-            )
-        return super()._split_done(event)
 
 
 @pytest.mark.parametrize("mutant", [HandsOutAgain, ForgetsTheCut, JumpsOverGaps, BelievesLateFinishes])

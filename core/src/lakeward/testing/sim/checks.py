@@ -90,7 +90,7 @@ class Checks:
     # --- at rest ---------------------------------------------------------------------------------------------------
 
     def caught_up(self) -> bool:
-        """Say whether all records of all tables are in the lake."""
+        """Say whether all records of all tables are in the lake, and the source knows it."""
         if self._world.source.to_come:
             return False
         for path, table in self._world.source.tables_by_path.items():
@@ -100,8 +100,9 @@ class Checks:
                     return False
                 continue
             newest = lake.newest.request if lake.newest is not None else None
-            offsets = newest.offsets if newest is not None else {}
-            if any(offsets.get(bucket, 0) < len(log) for bucket, log in table.logs.items()):
+            offsets = dict(newest.offsets) if newest is not None else {}
+            known = dict(table.record.offsets) if table.record is not None else {}
+            if known != offsets or any(offsets.get(bucket, 0) < len(log) for bucket, log in table.logs.items()):
                 return False
         return True
 
