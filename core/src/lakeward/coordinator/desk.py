@@ -87,8 +87,8 @@ class RoundDesk:
 
     def snapshots(self, table_id: int) -> tuple[KvSnapshot, ...]:
         """Return the snapshots that a round needs."""
-        opening = self._runs[table_id].opening
-        return opening.enumeration.snapshots if opening is not None else ()
+        run = self._runs.get(table_id)
+        return run.opening.enumeration.snapshots if run is not None and run.opening is not None else ()
 
     def launch(self, table_id: int) -> None:
         """Write the journal and launch the job."""

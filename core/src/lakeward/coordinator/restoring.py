@@ -173,11 +173,22 @@ class Restorer:
         if wrong:
             return wrong
         commit = head.commit if head is not None else None
-        if commit is None or commit.snapshot_id == contents.round.base_commit:
-            return Restored(info.ref, contents, contents.round.committed, contents.round.step)
-        # A step was committed from it, or from one before it, and nobody lived to write that down.
-        landed = self._lake.referenced(table.path, contents.paths())
-        return Restored(info.ref, contents, contents.round.committed | landed, (commit.step or 0) + 1)
+        done, step = contents.round.committed, contents.round.step
+        if commit is not None and commit.snapshot_id != contents.round.base_commit:
+            # A step was committed from it, or from one before it, and nobody lived to write that down.
+            done, step = done | self._lake.referenced(table.path, contents.paths()), (commit.step or 0) + 1
+        lost = self._deleted(table.path, contents.paths() - done)
+        return (
+            f"{len(lost)} of its files were deleted, {lost[0]} first"
+            if lost
+            else Restored(info.ref, contents, done, step)
+        )
+
+    def _deleted(self, path: TablePath, files: frozenset[str]) -> list[str]:
+        """Return those files that are not there: a checkpoint may complete after a later start swept its round."""
+        folders = {file.rpartition("/")[0] for file in files}
+        there = {file for folder in folders for file in self._lake.list_prefix(path, f"{folder}/")}
+        return sorted(files - there)
 
 
 def _why_not(checkpoint: Checkpoint, contents: Contents, table: TableSpec, head: LakeHead | None) -> str:

@@ -38,6 +38,7 @@ from lakeward.machines.rounds import (
     Leased,
     OpenRound,
     PauseAsked,
+    Phase,
     ResumeAsked,
     Resumed,
     RoundFailed,
@@ -131,6 +132,7 @@ class Service:
         self.loop = asyncio.get_running_loop()
         self.port = await self.server.start(self.options.bind, self.options.port)
         keeping = asyncio.create_task(self.keeper.run())
+        keeping.add_done_callback(self._task_over)
         try:
             await self._start()
             self.state_word = "serving"
@@ -220,9 +222,10 @@ class Service:
     # --- the lease's owner ----------------------------------------------------------------------------------
 
     def lease_protected(self, table_id: int) -> None:
-        """See `LeaseOwner`."""
-        self.desk.leased(table_id)
-        self.post(Leased(now=self.now(), table_id=table_id))
+        """See `LeaseOwner`; a loss that was said with it may have opened the round anew."""
+        if (table_id, Phase.LEASING) in {(one.offer.table_id, one.phase) for one in self.rounds.in_hand}:
+            self.desk.leased(table_id)
+            self.post(Leased(now=self.now(), table_id=table_id))
 
     def lease_refused(self, table_id: int, gone: frozenset[KvSnapshot], reason: str) -> None:
         """See `LeaseOwner`."""
@@ -233,10 +236,11 @@ class Service:
             self.post(RoundFailed(now=self.now(), table_id=table_id, reason=reason, permanent=False))
 
     def lease_lost(self, table_id: int, buckets: frozenset[TableBucket], reason: str) -> None:
-        """See `LeaseOwner`."""
+        """See `LeaseOwner`; what a round has no need of is held for an earlier start's."""
         _log.warning("protection lost", table_id=table_id, buckets=len(buckets), reason=reason)
-        self.desk.restorer.distrust(table_id)
-        self.post(SnapshotsGone(now=self.now(), table_id=table_id))
+        if not buckets.isdisjoint(one.bucket for one in self.desk.snapshots(table_id)):
+            self.desk.restorer.distrust(table_id)
+            self.post(SnapshotsGone(now=self.now(), table_id=table_id))
 
     def lease_stopped(self) -> None:
         """See `LeaseOwner`."""

@@ -22,6 +22,7 @@ from lakeward.model.settings import TableSettings
 from lakeward.testing.sim.backend import SimBackend
 from lakeward.testing.sim.loop import SimLoop
 from lakeward.testing.sim.network import SimServer
+from lakeward.testing.sim.scheduler import FENCE_S
 from lakeward.testing.sim.source import HEARTBEAT_S
 from lakeward.testing.sim.spark import SimJobs
 
@@ -35,7 +36,6 @@ if TYPE_CHECKING:
     from lakeward.ports import Source
     from lakeward.testing.sim.world import World
 
-FENCE_S = 16.0
 _PHASES = {
     Phase.OPENING: "open",
     Phase.LEASING: "lease",

@@ -14,6 +14,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from random import Random
 
+FENCE_S = 16.0
+"""Seconds without a heartbeat after which a service commits nothing more."""
 _STEPS = 400_000
 """Things done in one run at the most: a world that goes round in circles is a finding, not a hang."""
 
@@ -87,6 +89,8 @@ class Process:
         self.name = name
         self.alive = True
         self.frozen_until = 0.0
+        self.slept_s = 0.0
+        """Seconds of its longest stand-still."""
 
     @property
     def random(self) -> Random:
@@ -109,6 +113,7 @@ class Process:
     def freeze(self, seconds: float) -> None:
         """Stand still, and go on as if nothing had happened."""
         self.frozen_until = max(self.frozen_until, self.scheduler.now + seconds)
+        self.slept_s = max(self.slept_s, self.frozen_until - self.scheduler.now)
 
     def wait(self, seconds: float) -> None:
         """Block for some time, and for as long as this process stands still; the world goes on.
