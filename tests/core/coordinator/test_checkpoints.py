@@ -196,6 +196,17 @@ def test_a_damaged_checkpoint_is_dropped_and_the_round_starts_afresh(held: Held)
     assert all_ids(world, log) == list(range(120))
 
 
+def test_a_checkpoint_whose_files_were_swept_before_it_completed_is_dropped(held: Held) -> None:
+    world, log = held.world, held.world.table("log")
+    fill(world, log)
+    held.until(held.half_done)
+    kept = {file.path for one in held.whole() for part in one.subtasks for p in part.progress for file in p.files}
+    world.lake.delete(kept)
+    held.go_on()
+    assert all_ids(world, log) == list(range(120))
+    assert kept.isdisjoint(world.lake.files_on_disk(log))
+
+
 def test_a_dropped_tables_checkpoint_is_deleted_at_the_next_start(held: Held) -> None:
     world, log = held.world, held.world.table("log")
     fill(world, log)

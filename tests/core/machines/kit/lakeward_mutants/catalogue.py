@@ -1,0 +1,58 @@
+"""All mutants by name, each as a change of the product that the simulator can run."""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import TYPE_CHECKING
+
+from lakeward.coordinator import books, checkpointing, contents, job
+from lakeward.machines.checkpoints import Checkpoints
+from lakeward.machines.gateway import Gateway
+from lakeward.machines.splits import Splits
+from lakeward.subtask import checkpointing as subtasks
+from lakeward_mutants import checkpoints, gateways, rounds, shells, splits
+from lakeward_mutants.leases import LEASES
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Mapping
+    from types import ModuleType
+
+    import pytest
+
+_PLACES: Mapping[type, tuple[ModuleType, ...]] = {
+    Gateway: (job, subtasks),
+    Checkpoints: (checkpointing,),
+    Splits: (books, contents),
+}
+"""Who makes a machine."""
+
+
+def mutants() -> Mapping[str, Callable[[pytest.MonkeyPatch], None]]:
+    """Return every mutant, in words, and what puts it in the machine's place."""
+    found: dict[str, Callable[[pytest.MonkeyPatch], None]] = {}
+    for module, machine in ((gateways, Gateway), (checkpoints, Checkpoints), (splits, Splits)):
+        for kind in _kinds(module, machine):
+            found[f"{machine.__name__}: {kind.__name__}"] = partial(_replace, machine, kind)
+    for change in (rounds.commits_on_any_heartbeat, rounds.forgets_to_renew_what_rests, rounds.keeps_what_is_refused,
+                   rounds.opens_the_latest_deadline_first, rounds.counts_a_renewal_from_its_answer):  # fmt: skip
+        found[f"Rounds: {change.__name__}"] = change
+    for name, (target, member, wrong) in LEASES.items():
+        found[f"Leases: {name}"] = partial(_set, target, member, wrong)
+    return found | {f"shell: {change.__name__}": change for change in shells.SHELLS}
+
+
+def _kinds(module: ModuleType, machine: type) -> Iterator[type]:
+    return (
+        kind
+        for kind in vars(module).values()
+        if isinstance(kind, type) and issubclass(kind, machine) and kind is not machine
+    )
+
+
+def _replace(machine: type, kind: type, monkeypatch: pytest.MonkeyPatch) -> None:
+    for place in _PLACES[machine]:
+        monkeypatch.setattr(place, machine.__name__, kind)
+
+
+def _set(target: type, member: str, wrong: object, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(target, member, wrong)

@@ -1,0 +1,165 @@
+"""Mutants of the shells: what coordinator and subtasks do around the machines. For the simulator."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from lakeward.coordinator.books import RoundBooks
+from lakeward.coordinator.checkpointing import RoundCheckpoints
+from lakeward.coordinator.cleaner import Cleaner
+from lakeward.coordinator.contents import Contents
+from lakeward.coordinator.desk import RoundDesk
+from lakeward.coordinator.landing import Lander
+from lakeward.coordinator.restoring import Restorer
+from lakeward.coordinator.run import RoundRun
+from lakeward.machines.gateway import Origins
+from lakeward.testing.sim import lake
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+    from typing import Any
+
+    import pytest
+
+    from lakeward.model.checkpoints import RoundSnapshot, SubtaskSnapshot
+
+
+def drops_the_fence_check_of_a_commit(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Neither stamp nor base commit is looked at."""
+    monkeypatch.setattr(lake, "_check_fence", lambda *_: None)
+
+
+def writes_no_journal(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nobody knows what a start that died left."""
+    monkeypatch.setattr(Lander, "write_journal", lambda *_: None)
+
+
+def drops_withheld_finishes_at_a_restore(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What a subtask had not been let to send is forgotten, and its split taken for finished."""
+    original = RoundBooks.__init__
+
+    def init(self: RoundBooks, enumeration: Any, restored: Contents | None = None) -> None:  # noqa: ANN401 - passed on
+        if restored is not None:
+            finished = {**restored.finished, **{name: one.event.result for name, one in restored.blocked.items()}}
+            cut = {name: replace(result, files=()) for name, result in finished.items() if name in restored.blocked}
+            restored = replace(restored, finished={**finished, **cut}, blocked={})
+        original(self, enumeration, restored)
+
+    monkeypatch.setattr(RoundBooks, "__init__", init)
+
+
+def ignores_positions_of_the_last_checkpoint(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A lost attempt's splits start over, although steps of them were committed."""
+    monkeypatch.setattr(RoundBooks, "take_over", lambda *_: None)
+
+
+def leaves_files_of_lost_attempts(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nothing is swept once a round has committed."""
+    monkeypatch.setattr(Cleaner, "sweep_prefix", lambda self, journal, **_: self._journals.delete(journal))
+
+
+def releases_before_the_checkpoint_completes(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The snapshot of every accepted finish is given up at once."""
+    original = RoundBooks.accept
+    take = RoundCheckpoints._take
+
+    def accept(self: RoundBooks, result: Any) -> None:  # noqa: ANN401 - passed on
+        original(self, result)
+
+    def release(self: RoundCheckpoints, checkpoint: int) -> None:
+        take(self, checkpoint)
+        owner: Any = self._owner
+        owner._service.release(0, {split.bucket for split in self._job.splits._splits.values()})  # type: ignore[attr-defined]
+
+    monkeypatch.setattr(RoundBooks, "accept", accept)
+    monkeypatch.setattr(RoundCheckpoints, "_take", release)
+
+
+def commits_files_of_earlier_steps_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What is in the lake already is not left out."""
+    monkeypatch.setattr(
+        RoundRun, "files", lambda self: tuple(self.job.books.committable()) if self.job is not None else ()
+    )
+
+
+def counts_attempts_from_1_after_a_restore(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A new finish has the origin of a restored one (found by the simulator)."""
+    original = RoundBooks.__init__
+
+    def init(self: RoundBooks, *args: Any) -> None:  # noqa: ANN401 - passed on
+        original(self, *args)
+        self.first_attempt = 1
+
+    monkeypatch.setattr(RoundBooks, "__init__", init)
+
+
+def forgets_what_a_cut_split_had_done(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A round's last commit goes behind an earlier step (found by the simulator)."""
+    monkeypatch.setattr(RoundBooks, "offsets", lambda self: self.splits.offsets())
+
+
+def sweeps_what_was_set_aside(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Files that an old table of that name has committed are deleted (found by the simulator)."""
+    monkeypatch.setattr(Cleaner, "_is_set_aside", lambda *_: False)
+
+
+def trusts_checkpoints_whose_files_are_gone(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nobody looks whether they are there (found by the simulator)."""
+    monkeypatch.setattr(Restorer, "_deleted", lambda *_: [])
+
+
+def believes_every_finish(monkeypatch: pytest.MonkeyPatch) -> None:
+    """No duplicate is dropped."""
+    monkeypatch.setattr(Origins, "first", lambda *_: True)
+
+
+def deletes_rejected_files_that_are_needed(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A file that came with a rejected finish is deleted, whoever else has it."""
+    monkeypatch.setattr(RoundBooks, "not_ours", lambda _self, files: list(files))
+
+
+def sweeps_files_that_a_checkpoint_names(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Checkpoints are not asked."""
+    monkeypatch.setattr(Restorer, "named", lambda *_: frozenset())
+
+
+def leaves_out_what_was_blocked(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A checkpoint's blocked finishes are not looked at."""
+
+    def of(coordinator: RoundSnapshot, subtasks: Iterable[SubtaskSnapshot]) -> Contents:
+        return original(coordinator, [replace(one, blocked=()) for one in subtasks])
+
+    original = Contents.of
+    monkeypatch.setattr(Contents, "of", of)
+
+
+def never_counts_steps(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Every commit of a round is its first."""
+    original = RoundDesk._commit_step
+
+    async def commit(self: RoundDesk, run: RoundRun, done: Any) -> None:  # noqa: ANN401 - passed on
+        await original(self, run, done)
+        run.step = 1
+
+    monkeypatch.setattr(RoundDesk, "_commit_step", commit)
+
+
+SHELLS = (
+    drops_the_fence_check_of_a_commit,
+    writes_no_journal,
+    drops_withheld_finishes_at_a_restore,
+    ignores_positions_of_the_last_checkpoint,
+    leaves_files_of_lost_attempts,
+    releases_before_the_checkpoint_completes,
+    commits_files_of_earlier_steps_again,
+    counts_attempts_from_1_after_a_restore,
+    forgets_what_a_cut_split_had_done,
+    sweeps_what_was_set_aside,
+    trusts_checkpoints_whose_files_are_gone,
+    believes_every_finish,
+    deletes_rejected_files_that_are_needed,
+    sweeps_files_that_a_checkpoint_names,
+    leaves_out_what_was_blocked,
+    never_counts_steps,
+)
