@@ -229,3 +229,48 @@ def test_control_state_older_than_the_lake_doubles_nothing(case: Case) -> None:
     case.world.files._files = backup
     case.world.start()
     case.rest()
+
+
+def test_what_a_step_committed_is_not_read_again(case: Case) -> None:
+    case.world.commit_every = 1.0
+    case.table(rows=60, buckets=1)
+    first = case.world.start()
+    case.until(lambda: TABLE in case.world.lake.tables and bool(case.commits()) and case.step(first) == "read")
+    for job in first.jobs.jobs:
+        job.end("the stage was lost")
+    case.rest()
+    assert len(case.commits()) > 1
+
+
+def test_no_snapshot_is_given_up_before_the_checkpoint_that_holds_its_end_has_completed(case: Case) -> None:
+    case.table(keyed=True, rows=30)
+    first = case.world.start()
+    held: list[int] = []
+
+    def before(service: str, name: str, caller: Process) -> str | None:
+        if service == "store" and name.startswith("write") and name.endswith("/_metadata"):
+            held.append(sum(len(buckets) for buckets in case.world.source.leases.held().values()))
+        return None
+
+    case.world.before_call = before
+    case.until(lambda: bool(held))
+    assert held[0] == len(first.service.desk.snapshots(1)) == 2
+    case.rest()
+
+
+def test_a_step_of_unknown_outcome_is_not_taken_for_the_one_before(case: Case) -> None:
+    case.world.commit_every = 1.0
+    case.table(rows=60, buckets=1)
+    case.world.start()
+    lost: list[str] = []
+
+    def before(service: str, name: str, caller: Process) -> str | None:
+        landed = TABLE in case.world.lake.tables and bool(case.commits())
+        if service != "lake" or name != "commit" or not landed or len(lost) == 6:
+            return None
+        lost.append(name)
+        return "unknown"
+
+    case.world.before_call = before
+    case.rest()
+    assert lost

@@ -41,6 +41,11 @@ def mutants() -> Mapping[str, Callable[[pytest.MonkeyPatch], None]]:
     return found | {f"shell: {change.__name__}": change for change in shells.SHELLS}
 
 
+def killer(name: str) -> str | None:
+    """Return the test of a mutant of the shells, None if it is left to the seeds."""
+    return next((test for change, test in shells.KILLERS.items() if name == f"shell: {change.__name__}"), None)
+
+
 def _kinds(module: ModuleType, machine: type) -> Iterator[type]:
     return (
         kind

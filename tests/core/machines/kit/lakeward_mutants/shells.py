@@ -114,11 +114,6 @@ def believes_every_finish(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(Origins, "first", lambda *_: True)
 
 
-def deletes_rejected_files_that_are_needed(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A file that came with a rejected finish is deleted, whoever else has it."""
-    monkeypatch.setattr(RoundBooks, "not_ours", lambda _self, files: list(files))
-
-
 def sweeps_files_that_a_checkpoint_names(monkeypatch: pytest.MonkeyPatch) -> None:
     """Checkpoints are not asked."""
     monkeypatch.setattr(Restorer, "named", lambda *_: frozenset())
@@ -158,8 +153,25 @@ SHELLS = (
     sweeps_what_was_set_aside,
     trusts_checkpoints_whose_files_are_gone,
     believes_every_finish,
-    deletes_rejected_files_that_are_needed,
     sweeps_files_that_a_checkpoint_names,
     leaves_out_what_was_blocked,
     never_counts_steps,
 )
+
+_CASES = "tests/core/testing/sim/test_named_cases.py"
+_BOOKS = "tests/core/coordinator/test_restored_books.py"
+_ROUNDS = "tests/core/coordinator/test_checkpoints.py"
+_EARLY = "test_no_snapshot_is_given_up_before_the_checkpoint_that_holds_its_end_has_completed"
+_SWEPT = "test_a_checkpoint_whose_files_were_swept_before_it_completed_is_dropped"
+KILLERS = {
+    drops_the_fence_check_of_a_commit: f"{_CASES}::test_a_fenced_committer_that_wakes_up_commits_nothing",
+    ignores_positions_of_the_last_checkpoint: f"{_CASES}::test_what_a_step_committed_is_not_read_again",
+    releases_before_the_checkpoint_completes: f"{_CASES}::{_EARLY}",
+    counts_attempts_from_1_after_a_restore: _BOOKS,
+    forgets_what_a_cut_split_had_done: _BOOKS,
+    trusts_checkpoints_whose_files_are_gone: f"{_ROUNDS}::{_SWEPT}",
+    believes_every_finish: "tests/core/machines/test_gateway_cells.py::test_an_origin_counts_once",
+    leaves_out_what_was_blocked: _BOOKS,
+    never_counts_steps: f"{_CASES}::test_a_step_of_unknown_outcome_is_not_taken_for_the_one_before",
+}
+"""The tests that find what is too rare for a few seeds."""
