@@ -42,7 +42,7 @@ class Gates:
             self._hear(event)
             step(checkpoints, event)
 
-        shell.RoundCheckpoints.step = heard  # type: ignore[method-assign] # only looks, and passes on
+        shell.RoundCheckpoints.step = heard  # type: ignore[method-assign, assignment] # only looks, and passes on
 
     def _hear(self, event: CheckpointsEvent) -> None:
         if isinstance(event, CloseAcked):

@@ -69,7 +69,7 @@ class Wall:
         def heard(checkpoints: shell.RoundCheckpoints, event: CheckpointsEvent) -> None:
             wall.hear(checkpoints, event)
 
-        shell.RoundCheckpoints.step = heard  # type: ignore[method-assign] # only looks, and passes on
+        shell.RoundCheckpoints.step = heard  # type: ignore[method-assign, assignment] # only looks, and passes on
 
     def hear(self, checkpoints: shell.RoundCheckpoints, event: CheckpointsEvent) -> None:
         """Look at what runs before and after an event."""

@@ -53,7 +53,7 @@ def _many(seeds: range, jobs: int, most: int, *, complete: bool) -> int:
             hits += outcome.hits
             if outcome.failures:
                 failed += 1
-                _tell(outcome)
+                _tell(outcome, story=failed == 1)
             if failed >= most:
                 break
     seconds = time.perf_counter() - started
@@ -74,7 +74,10 @@ def _run(seed: int) -> Outcome:
     return outcome
 
 
-def _tell(outcome: Outcome) -> None:
+def _tell(outcome: Outcome, *, story: bool) -> None:
+    if story:  # of the first failure alone: what happened, in the order it happened
+        for line in run_seed(outcome.seed, story=True).lines:
+            _say(line)
     _say(f"seed {outcome.seed} FAILED: {outcome.failures[0]}")
     _say(f"    python -m lakeward.testing.sim --seed {outcome.seed} --story")
 
