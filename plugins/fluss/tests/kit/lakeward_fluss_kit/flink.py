@@ -51,7 +51,7 @@ class Flink:
             JavaError: there is no Java.
         """
         self._place = directory
-        self._place.mkdir(parents=True, exist_ok=True)
+        (self._place / "tmp").mkdir(parents=True, exist_ok=True)
         (self._place / "config.yaml").write_text("parallelism.default: 2\n", encoding="utf-8")
         self._bootstrap = bootstrap.partition(",")[0]
         self._lake = {"type": "rest", "uri": catalog_uri, "warehouse": warehouse}
@@ -113,7 +113,14 @@ class Flink:
     def _command(self, jars: Sequence[Path]) -> list[str]:
         opens = [f"--add-opens=java.base/java.{name}=ALL-UNNAMED" for name in _OPENS]
         opens.append("--add-opens=java.base/sun.nio.ch=ALL-UNNAMED")
-        return [str(self._java), "-Xmx1g", *opens, "-cp", ":".join(map(str, jars))]
+        return [
+            str(self._java),
+            "-Xmx1g",
+            f"-Djava.io.tmpdir={self._place / 'tmp'}",
+            *opens,
+            "-cp",
+            ":".join(map(str, jars)),
+        ]
 
 
 def _libraries() -> Path:
