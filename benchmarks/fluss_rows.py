@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from functools import cache
+
 import numpy as np
 import pyarrow as pa
 
@@ -45,6 +47,7 @@ def rows(start: int, count: int) -> pa.Table:
     )
 
 
+@cache
 def _texts(least: int, most: int) -> pa.Array:
     """Return 10,000 texts of so many characters."""
     letters = np.random.default_rng(most).integers(97, 123, (10_000, most), dtype=np.uint8)
@@ -54,9 +57,11 @@ def _texts(least: int, most: int) -> pa.Array:
 def append(bootstrap: str, name: str, start: int, count: int) -> None:
     """Append rows to a log table."""
     writer = FlussWriter(bootstrap)
-    for first in range(start, start + count, STEP):
-        table = rows(first, min(STEP, start + count - first))
-        writer.append(name, pa.Table.from_batches(table.to_batches(max_chunksize=BATCH)))
+    end = start + count
+    for first in range(start, end, STEP):
+        # Each batch has buffers of its own: a slice is sent with all that it was cut from.
+        places = range(first, min(first + STEP, end), BATCH)
+        writer.append(name, pa.concat_tables([rows(place, min(BATCH, end - place)) for place in places]))
     writer.close()
 
 

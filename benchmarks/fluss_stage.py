@@ -8,6 +8,7 @@ from __future__ import annotations
 import contextlib
 import logging
 import multiprocessing
+import socket
 import subprocess
 import sys
 import tempfile
@@ -39,6 +40,7 @@ _SPAWN = multiprocessing.get_context("spawn")
 _TIERED = {"table.datalake.enabled": "true", "table.datalake.freshness": "1s"}
 _PATIENCE_S = 300
 _WARM = 20_000
+_WARM_NAME = "bench.warm"
 _SETTINGS = {
     "kv.snapshot.interval": "2s",
     "remote.log.task-interval-duration": "1min",
@@ -104,8 +106,18 @@ class Stage:
             assert time.monotonic() < deadline, f"{name}: no KV snapshot of all that was written"
             time.sleep(0.5)
 
+    def warm(self) -> None:
+        """Let the service do something small: Spark ends a worker after an idle minute, and a new one begins cold."""
+        self.apart(append, _WARM_NAME, 0, _WARM)
+        self.let(_WARM_NAME, _WARM)
+
     def tier(self, name: str, records: int) -> list[RoundReport]:
         """Let the service have a table, and wait until its rounds add up to so many records."""
+        self.warm()
+        return self.let(name, records)
+
+    def let(self, name: str, records: int) -> list[RoundReport]:
+        """Do as `tier` does, however cold the service is."""
         self.paused.discard(name)
         done = self.service.wait(name, records)
         self.paused.add(name)
@@ -127,13 +139,11 @@ def stage(*, rounds: int = 2, level: int = 3) -> Iterator[Stage]:
         paused: set[str] = set()
         service = held.enter_context(running(directory, config=text, paused=paused))
         on = Stage(directory, cluster.bootstrap, service, paused)
-        on.create("bench.warm")
+        on.create(_WARM_NAME)
         on.create("bench.warmkeyed", key=("id",))
-        on.apart(append, "bench.warm", 0, _WARM)
         on.apart(upsert, "bench.warmkeyed", 0, _WARM)
         on.wait_snapshots("bench.warmkeyed")
-        for name in ("bench.warm", "bench.warmkeyed"):
-            on.tier(name, _WARM)
+        on.tier("bench.warmkeyed", _WARM)
         yield on
 
 
@@ -144,10 +154,18 @@ def _catalog(warehouse: Path) -> Iterator[str]:
     command = [sys.executable, "-m", "lakeward_lake_iceberg.rest_server", str(port), str(warehouse)]
     process = subprocess.Popen(command)
     try:
+        while not _listens(port):
+            assert process.poll() is None, "the catalog did not start"
+            time.sleep(0.1)
         yield f"http://127.0.0.1:{port}"
     finally:
         process.kill()
         process.wait()
+
+
+def _listens(port: int) -> bool:
+    with socket.socket() as probe:
+        return probe.connect_ex(("127.0.0.1", port)) == 0
 
 
 def seconds(done: list[RoundReport]) -> float:

@@ -43,6 +43,7 @@ class SplitWork:
         self._clock = clock
         self._started = clock.now()
         self._read_s = 0.0
+        self._decode_s = 0.0
         self._max_timestamp_ms = -1
         self._reading = SplitReading(split, reader, clock, mailbox)
 
@@ -51,7 +52,7 @@ class SplitWork:
 
         Args:
             batch: the next records.
-            read_s: seconds that reading it took.
+            read_s: seconds that reading it took, with its decoding.
         """
         records = batch.records
         if records.num_rows:
@@ -60,7 +61,8 @@ class SplitWork:
         self.rows += records.num_rows
         self.size_bytes += records.nbytes
         self.next_offset = batch.next_offset
-        self._read_s += read_s
+        self._read_s += read_s - batch.decode_s
+        self._decode_s += batch.decode_s
         self._reading.taken()
 
     def close(self) -> WriteResult:
@@ -71,7 +73,7 @@ class SplitWork:
         """
         self._reading.stop()
         files = self._writer.close()
-        timings = self._writer.timings_s | {"read": self._read_s}
+        timings = self._writer.timings_s | {"read": self._read_s, "decode": self._decode_s}
         timings["wait"] = max(0.0, self._clock.now() - self._started - sum(timings.values()))
         return WriteResult(
             split_id=self.split.split_id,

@@ -146,11 +146,12 @@ def read(
         SchemaMismatchError: a column's type cannot become the target's.
         RowError: a value that the target's type cannot hold.
     """
-    for values in _values(directory, batch_rows):
-        yield decode_values(Rows.of(values, str(directory)), schemas, target, encoding)
+    for values in read_values(directory, batch_rows):
+        yield decode_values(values, schemas, target, encoding)
 
 
-def _values(directory: Path, batch_rows: int) -> Iterator[list[bytes]]:
+def read_values(directory: Path, batch_rows: int = BATCH_ROWS) -> Iterator[Rows]:
+    """Do as `read` does, but leave `decode_values` to the caller."""
     try:
         # Options of our own: the ones in the directory may be unknown to this version of RocksDB.
         database = Rdict(str(directory), options=Options(raw_mode=True), access_type=AccessType.read_only())
@@ -161,7 +162,7 @@ def _values(directory: Path, batch_rows: int) -> Iterator[list[bytes]]:
         last = None
         while batch := _next(values, batch_rows, directory):
             last = batch[-1]
-            yield batch
+            yield Rows.of(batch, str(directory))
         _check_end(database, last, directory)
     finally:
         database.close()
