@@ -9,8 +9,9 @@ from __future__ import annotations
 
 import argparse
 import statistics
+import time
 
-from fluss_stage import stage
+from fluss_stage import Stage, stage
 
 NAMES = ("bench.warm", "bench.warmkeyed")
 
@@ -22,14 +23,24 @@ def main() -> None:
     options = parser.parse_args()
     with stage() as on:
         for name in NAMES:
-            on.paused.discard(name)
-            spent = sorted(on.service.idle(name, options.rounds))
-            on.paused.add(name)
+            spent = sorted(1000 * one for one in rounds_of(on, name, options.rounds))
             print(
                 f"{name}: {len(spent)} idle rounds, hand-out to finished: median {statistics.median(spent):.0f} ms, "
-                f"{spent[0]} to {spent[-1]} ms; goal: below 50",
+                f"{spent[0]:.0f} to {spent[-1]:.0f} ms; goal: below 50",
                 flush=True,
             )
+
+
+def rounds_of(on: Stage, name: str, count: int) -> list[float]:
+    """Let the service have a table so often; returns seconds of each time."""
+    on.paused.discard(name)
+    hands = on.service.hands.of.setdefault(name, [])
+    # The first is of a table that was held back in hand; the server hands it out again when its freshness is over.
+    first = len(hands) + 1
+    while len(hands) < first + count:
+        time.sleep(0.1)
+    on.paused.add(name)
+    return hands[first : first + count]
 
 
 if __name__ == "__main__":

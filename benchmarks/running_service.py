@@ -5,10 +5,11 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import threading
+import time
 from dataclasses import replace
 from pathlib import Path
 from queue import SimpleQueue
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, cast
 
 from lakeward import container as containers
 from lakeward.config.loader import load_config
@@ -18,6 +19,8 @@ if TYPE_CHECKING:
     from collections.abc import Collection, Iterator, Mapping
 
     from lakeward.model.status import RoundReport
+    from lakeward.model.tiering import Beat, BeatAnswer
+    from lakeward.ports import Source
 
 CONFIG = """
 [service]
@@ -36,6 +39,35 @@ backend = "{backend}"
 [spark]
 master = "local[2]"
 """
+
+
+class HandTimes:
+    """A source that remembers how long the service had each table in hand, from hand-out to finished.
+
+    `of` maps a table's path to seconds, oldest first.
+    """
+
+    def __init__(self, source: Source) -> None:
+        """Stand before a source."""
+        self._source = source
+        self._since: dict[int, tuple[str, float]] = {}
+        self.of: dict[str, list[float]] = {}
+
+    def __getattr__(self, name: str) -> Any:  # noqa: ANN401 - whatever the source has
+        """Be the source in everything else."""
+        return getattr(self._source, name)
+
+    def heartbeat(self, beat: Beat) -> BeatAnswer:
+        """Note what is handed out and what is finished."""
+        answer = self._source.heartbeat(beat)
+        now = time.perf_counter()
+        for claim in beat.finished:
+            if claim.table_id in self._since and claim.table_id not in answer.refused:
+                path, since = self._since.pop(claim.table_id)
+                self.of.setdefault(path, []).append(now - since)
+        if answer.offer is not None:
+            self._since[answer.offer.table_id] = (str(answer.offer.path), now)
+        return answer
 
 
 class RunningService:
@@ -73,7 +105,9 @@ class RunningService:
             on_round=lambda table, report: self.rounds.put((table, report)),
             paused=lambda: frozenset(paused),
         )
-        self.service = Service(self.container.parts(), options)
+        parts = self.container.parts()
+        self.hands = HandTimes(parts.source)
+        self.service = Service(replace(parts, source=cast("Source", self.hands)), options)
         self.loop = asyncio.new_event_loop()
         self._thread = threading.Thread(target=self._run, daemon=True)
         self._thread.start()
@@ -93,18 +127,9 @@ class RunningService:
                 found.append(report)
         return found
 
-    def idle(self, table: str, rounds: int, timeout_s: float = 600) -> list[int]:
-        """Wait for rounds of a table that find nothing new; returns milliseconds of each."""
-        found: list[int] = []
-        while len(found) < rounds:
-            path, report = self._next(timeout_s)
-            if path == table and report.outcome == "idle":
-                found.append((report.ended_ms or 0) - report.started_ms)
-        return found
-
     def _next(self, timeout_s: float) -> tuple[str, RoundReport]:
         path, report = self.rounds.get(timeout=timeout_s)
-        if report.outcome not in {"committed", "running", "idle"}:
+        if report.outcome not in {"committed", "running"}:
             message = f"{path}: {report.outcome}: {report.reason}"
             raise RuntimeError(message)
         return path, report

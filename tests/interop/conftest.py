@@ -26,21 +26,30 @@ def lake_cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LakeClust
     missing = [name for name in NEEDED if importlib.util.find_spec(name) is None]
     if missing:
         pytest.skip(f"tox run -e interop brings what is missing: {', '.join(missing)}")
-    from lakeward_fluss_kit.clusters import lake_cluster as start  # noqa: PLC0415 - where it is skipped nothing is loaded
+    from lakeward.errors import JavaError  # noqa: PLC0415 - where it is skipped nothing is loaded
+    from lakeward_fluss.cluster.jars import JarsMissingError  # noqa: PLC0415 - as above
+    from lakeward_fluss_kit.clusters import lake_cluster as start  # noqa: PLC0415 - as above
     from lakeward_lake_iceberg.rest_server import RestCatalogServer  # noqa: PLC0415 - as above
 
     place = tmp_path_factory.mktemp("interop")
-    with (
-        RestCatalogServer.running(place / "warehouse") as catalog,
-        start(place / "cluster", catalog.uri, catalog.warehouse) as cluster,
-    ):
-        yield cluster
+    try:
+        with (
+            RestCatalogServer.running(place / "warehouse") as catalog,
+            start(place / "cluster", catalog.uri, catalog.warehouse) as cluster,
+        ):
+            yield cluster
+    except (JarsMissingError, JavaError) as missing:
+        pytest.skip(f"no Fluss cluster here: {missing}")
 
 
 @pytest.fixture(scope="session")
 def flink(lake_cluster: LakeCluster, tmp_path_factory: pytest.TempPathFactory) -> Flink:
     """Flink beside that cluster."""
-    from lakeward_fluss_kit.flink import Flink  # noqa: PLC0415 - where it is skipped nothing is loaded
+    from lakeward_fluss.cluster.jars import JarsMissingError  # noqa: PLC0415 - where it is skipped nothing is loaded
+    from lakeward_fluss_kit.flink import Flink  # noqa: PLC0415 - as above
 
     place = tmp_path_factory.mktemp("flink")
-    return Flink(place, lake_cluster.cluster.bootstrap, lake_cluster.catalog_uri, lake_cluster.warehouse)
+    try:
+        return Flink(place, lake_cluster.cluster.bootstrap, lake_cluster.catalog_uri, lake_cluster.warehouse)
+    except JarsMissingError as missing:
+        pytest.skip(f"no Flink here: {missing}")
