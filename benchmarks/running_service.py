@@ -5,19 +5,22 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import threading
+import time
 from dataclasses import replace
 from pathlib import Path
 from queue import SimpleQueue
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, cast
 
 from lakeward import container as containers
 from lakeward.config.loader import load_config
 from lakeward.coordinator.service import Service
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Collection, Iterator, Mapping
 
     from lakeward.model.status import RoundReport
+    from lakeward.model.tiering import Beat, BeatAnswer
+    from lakeward.ports import Source
 
 CONFIG = """
 [service]
@@ -38,10 +41,48 @@ master = "local[2]"
 """
 
 
+class HandTimes:
+    """A source that remembers how long the service had each table in hand, from hand-out to finished.
+
+    `of` maps a table's path to seconds, oldest first.
+    """
+
+    def __init__(self, source: Source) -> None:
+        """Stand before a source."""
+        self._source = source
+        self._since: dict[int, tuple[str, float]] = {}
+        self.of: dict[str, list[float]] = {}
+
+    def __getattr__(self, name: str) -> Any:  # noqa: ANN401 - whatever the source has
+        """Be the source in everything else."""
+        return getattr(self._source, name)
+
+    def heartbeat(self, beat: Beat) -> BeatAnswer:
+        """Note what is handed out and what is finished."""
+        answer = self._source.heartbeat(beat)
+        now = time.perf_counter()
+        for claim in beat.finished:
+            if claim.table_id in self._since and claim.table_id not in answer.refused:
+                path, since = self._since.pop(claim.table_id)
+                self.of.setdefault(path, []).append(now - since)
+        if answer.offer is not None:
+            self._since[answer.offer.table_id] = (str(answer.offer.path), now)
+        return answer
+
+
 class RunningService:
     """One service on Spark `local[2]`. `rounds` receives every round that is over."""
 
-    def __init__(self, directory: Path, *, level: int = 3, rounds: int = 2, backend: str = "fluss") -> None:
+    def __init__(
+        self,
+        directory: Path,
+        *,
+        level: int = 3,
+        rounds: int = 2,
+        backend: str = "fluss",
+        config: str = "",
+        paused: Collection[str] = (),
+    ) -> None:
         """Write a configuration and start.
 
         Args:
@@ -49,30 +90,49 @@ class RunningService:
             level: zstd level of data files.
             rounds: rounds side by side.
             backend: the lease backend.
+            config: a whole configuration; default: one of the embedded source.
+            paused: tables that are left alone; looked at each turn.
         """
         file = directory / "lakeward.toml"
-        file.write_text(CONFIG.format(level=level, rounds=rounds, backend=backend), encoding="utf-8")
+        text = config or CONFIG.format(level=level, rounds=rounds, backend=backend)
+        file.write_text(text, encoding="utf-8")
         loaded = load_config(file, {})
         self.container = containers.build(loaded)
         self.rounds: SimpleQueue[tuple[str, RoundReport]] = SimpleQueue()
         options = containers._options(self.container, loaded, None, once=False, final=False)  # noqa: SLF001 - as `serve` does
-        options = replace(options, on_round=lambda table, report: self.rounds.put((table, report)))
-        self.service = Service(self.container.parts(), options)
+        options = replace(
+            options,
+            on_round=lambda table, report: self.rounds.put((table, report)),
+            paused=lambda: frozenset(paused),
+        )
+        parts = self.container.parts()
+        self.hands = HandTimes(parts.source)
+        self.service = Service(replace(parts, source=cast("Source", self.hands)), options)
         self.loop = asyncio.new_event_loop()
         self._thread = threading.Thread(target=self._run, daemon=True)
         self._thread.start()
 
     def wait(self, table: str, rows: int, timeout_s: float = 600) -> list[RoundReport]:
         """Wait until a table's committed rounds add up to so many rows; returns these rounds."""
+        return self.wait_all({table: rows}, timeout_s)
+
+    def wait_all(self, rows: Mapping[str, int], timeout_s: float = 600) -> list[RoundReport]:
+        """Wait until the committed rounds of tables add up to so many rows of each; returns these rounds."""
         found: list[RoundReport] = []
-        while sum(report.rows for report in found) < rows:
-            path, report = self.rounds.get(timeout=timeout_s)
-            if report.outcome not in ("committed", "running"):
-                message = f"{path}: {report.outcome}: {report.reason}"
-                raise RuntimeError(message)
-            if path == table:
+        left = dict(rows)
+        while any(count > 0 for count in left.values()):
+            path, report = self._next(timeout_s)
+            if path in left and report.rows:
+                left[path] -= report.rows
                 found.append(report)
         return found
+
+    def _next(self, timeout_s: float) -> tuple[str, RoundReport]:
+        path, report = self.rounds.get(timeout=timeout_s)
+        if report.outcome not in {"committed", "running"}:
+            message = f"{path}: {report.outcome}: {report.reason}"
+            raise RuntimeError(message)
+        return path, report
 
     def close(self) -> None:
         """Stop the service and Spark."""
@@ -85,7 +145,7 @@ class RunningService:
 
 
 @contextlib.contextmanager
-def running(directory: Path, **options: int | str) -> Iterator[RunningService]:
+def running(directory: Path, **options: int | str | Collection[str]) -> Iterator[RunningService]:
     """Run a service for the length of a block."""
     service = RunningService(directory, **options)  # type: ignore[arg-type] # forwarded as they are
     try:

@@ -188,11 +188,13 @@ class SourceBatch:
     INSERT, offset -1 and timestamp -1 ms. A batch without rows still moves `next_offset`.
 
     `next_offset` is the first log offset not yet read (for a snapshot split: the split's `log_offset`; for a
-    live one the offset that its rows stand at, there or later).
+    live one the offset that its rows stand at, there or later). `decode_s` is the share of the time of reading it
+    that its decoding took, where the source tells them apart.
     """
 
     records: pa.RecordBatch
     next_offset: int
+    decode_s: float = 0.0
 
 
 class SourceReader(Protocol):

@@ -23,6 +23,7 @@ from lakeward_fluss.wire.messages import (
     DropKvSnapshotLeaseRequest,
     DropKvSnapshotLeaseResponse,
     ErrorResponse,
+    GetTableInfoRequest,
     LimitScanRequest,
     LimitScanResponse,
     MetadataRequest,
@@ -236,6 +237,16 @@ def test_a_tablet_server_that_is_away_is_an_error_while_the_others_answer(cluste
         cluster.client.call_tablet(1, SCAN)
     cluster.leader_id = 2
     cluster.client.call_tablet(2, SCAN)
+
+
+def test_a_server_that_hangs_costs_one_call_and_not_each(cluster: Cluster) -> None:
+    silent = cluster.tablets[0]
+    silent.answer = lambda _call: None
+    for _ in range(3):
+        with pytest.raises(TableMissingError):
+            cluster.client.call_any(GetTableInfoRequest(table_path=PATH))
+    assert len(silent.asked(ApiKey.GET_TABLE_INFO)) == 1
+    assert len(cluster.tablets[1].asked(ApiKey.GET_TABLE_INFO)) == 3
 
 
 @pytest.mark.parametrize(("release", "scans"), [(None, False), ("main", True)])

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import dataclasses
 import importlib.util
 import os
 import shlex
@@ -11,15 +12,23 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 import pytest
 
-from lakeward.cli.demo import closing, source
-from lakeward.cli.demo.feed import CHANGE, EVENT_COLUMNS, EVENTS, FLIGHT_COLUMNS, FLIGHTS
+from lakeward.cli.demo import closing
+from lakeward.cli.demo.feed import CHANGE, EVENT_COLUMNS, FLIGHT_COLUMNS, FLIGHTS
 from lakeward.cli.demo.feeding import Feeding
 from lakeward.cli.demo.place import Place, fresh_place
 from lakeward.cli.demo.proof import check_same
 from lakeward.cli.demo.readers import duckdb_ready
+from lakeward.cli.demo.source import EmbeddedDemo
+from lakeward.cli.demo.stage import Stage, open_stage
+from lakeward.cli.demo.tables import BOARD_TABLE, EVENTS_TABLE, FLIGHTS_TABLE, load_changes
+from lakeward.cli.demo.tiered import all_tiered
 from lakeward.config.entries import read_document
+from lakeward.config.loader import Loaded, load_config
 from lakeward.embedded.store import EmbeddedStore
 from lakeward.errors import LakeError, SourceError, UsageError
+from lakeward.hooks import discovery
+from lakeward.hooks.demo import SnapshotCount
+from lakeward.testing.clock import FakeClock
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -27,12 +36,24 @@ if TYPE_CHECKING:
     Lakeward = Callable[..., Any]
 
 
+TABLES = (FLIGHTS_TABLE, EVENTS_TABLE)
+
+
 @pytest.fixture
-def store(tmp_path: Path) -> Iterator[EmbeddedStore]:
+def demo(tmp_path: Path) -> Iterator[EmbeddedDemo]:
     """A store with the demo's tables."""
     with EmbeddedStore.create(tmp_path / "store") as store:
-        source.create_tables(store)
-        yield store
+        demo = EmbeddedDemo(store)
+        for table in TABLES:
+            demo.create(table)
+        yield demo
+
+
+@pytest.fixture
+def loaded(configured: Lakeward, tmp_path: Path) -> Loaded:
+    """A configuration whose lake is empty."""
+    assert configured("config", "show").code == 0
+    return load_config(tmp_path / "lakeward.toml", {}, {})
 
 
 def changes(numbers: range, event: str = "scheduled", change: str = "insert") -> pa.Table:
@@ -78,29 +99,65 @@ def test_two_demos_do_not_share_a_directory(tmp_path: Path) -> None:
     assert place.config.is_file()
 
 
-def test_only_the_newest_snapshot_stays_and_a_leased_one(store: EmbeddedStore) -> None:
-    source.load_changes(store, changes(range(4000)))
-    first = {state.bucket: state.snapshot for state in store.buckets(FLIGHTS)}
+def test_only_the_newest_snapshot_stays_and_a_leased_one(demo: EmbeddedDemo) -> None:
+    load_changes(demo, TABLES, changes(range(4000)))
+    first = {state.bucket: state.snapshot for state in demo.store.buckets(FLIGHTS)}
     leased = {bucket: one.snapshot_id for bucket, one in list(first.items())[:1] if one is not None}
-    store.lease_table.acquire("reader", 60, leased)
-    source.load_changes(store, changes(range(4000, 8000)))
-    assert source.count_snapshots(store) == source.SnapshotCount(taken=8, deleted=3)
-    assert len(source.superseded(store)) == 1
-    store.lease_table.drop("reader")
-    source.load_changes(store, changes(range(8000, 8001)))
-    assert source.superseded(store) == frozenset()
+    demo.store.lease_table.acquire("reader", 60, leased)
+    load_changes(demo, TABLES, changes(range(4000, 8000)))
+    assert demo.snapshots(FLIGHTS_TABLE) == SnapshotCount(taken=8, deleted=3)
+    assert len(demo.superseded(FLIGHTS_TABLE)) == 1
+    demo.store.lease_table.drop("reader")
+    load_changes(demo, TABLES, changes(range(8000, 8001)))
+    assert demo.superseded(FLIGHTS_TABLE) == frozenset()
 
 
-def test_all_is_tiered_when_each_bucket_is_on_record_up_to_its_end(store: EmbeddedStore) -> None:
-    source.load_changes(store, changes(range(100)))
-    assert not source.all_tiered(store)
-    for path in (FLIGHTS, EVENTS):
-        spec = store.table(path)
-        ends = {state.bucket: state.end for state in store.buckets(path)}
-        store.offsets.commit(spec, 1, store.offsets.prepare(spec, ends), ends)
-    assert source.all_tiered(store)
-    source.load_changes(store, changes(range(1), "departed", "update"))
-    assert not source.all_tiered(store)
+def test_all_is_tiered_when_each_bucket_is_on_record_up_to_its_end(demo: EmbeddedDemo, loaded: Loaded) -> None:
+    stage = Stage("embedded", "", demo, TABLES, "the store", lasts=True)
+    load_changes(demo, TABLES, changes(range(100)))
+    assert not all_tiered(stage, loaded, FakeClock())
+    for table in TABLES:
+        spec = demo.store.table(table.path)
+        ends = demo.ends(table)
+        demo.store.offsets.commit(spec, 1, demo.store.offsets.prepare(spec, ends), ends)
+    assert all_tiered(stage, loaded, FakeClock())
+    load_changes(demo, TABLES, changes(range(1), "departed", "update"))
+    assert not all_tiered(stage, loaded, FakeClock())
+
+
+def test_a_mirrored_table_counts_as_tiered_only_once_the_lake_has_its_offsets(
+    demo: EmbeddedDemo, loaded: Loaded
+) -> None:
+    table = dataclasses.replace(FLIGHTS_TABLE, tiered=False)
+    load_changes(demo, TABLES, changes(range(10)))
+    spec, ends = demo.store.table(FLIGHTS), demo.ends(table)
+    demo.store.offsets.commit(spec, 1, demo.store.offsets.prepare(spec, ends), ends)
+    assert not all_tiered(Stage("embedded", "", demo, (table,), "the store", lasts=True), loaded, FakeClock())
+
+
+def test_a_board_row_is_what_a_flight_shows_of_itself(demo: EmbeddedDemo) -> None:
+    demo.create(BOARD_TABLE)
+    load_changes(demo, (BOARD_TABLE,), changes(range(3)))
+    assert sum(demo.ends(BOARD_TABLE).values()) == 3
+
+
+def test_a_source_that_cannot_be_shown_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "other-1.dist-info").mkdir()
+    points = "[lakeward.source]\nother = lakeward.embedded.plugin:EmbeddedSourcePlugin\n"
+    (tmp_path / "other-1.dist-info" / "entry_points.txt").write_text(points, encoding="utf-8")
+    (tmp_path / "other-1.dist-info" / "METADATA").write_text(
+        "Metadata-Version: 2.1\nName: other\nVersion: 1\n", encoding="utf-8"
+    )
+    monkeypatch.syspath_prepend(str(tmp_path))
+    discovery.forget()
+    with (
+        fresh_place(tmp_path / "demo") as place,
+        pytest.raises(UsageError, match=r"--source other: .* found one that cannot"),
+        open_stage("other", place, print),
+    ):
+        pass
+    monkeypatch.undo()
+    discovery.forget()
 
 
 @pytest.mark.parametrize(
@@ -149,7 +206,7 @@ def test_without_the_extensions_duckdb_is_not_offered(tmp_path: Path, monkeypatc
 
 def test_a_feeder_that_dies_is_an_error_that_says_why(tmp_path: Path) -> None:
     place = Place(tmp_path)
-    with Feeding(place, 1, lambda _: None) as feeding:
+    with Feeding(place, ("embedded", str(place.store)), 1, lambda _: None) as feeding:
         feeding.begin()
         feeding._reader.join()
         with pytest.raises(SourceError, match=r"ended early \(exit code 1\): .*embedded store.*feeder\.log"):

@@ -32,7 +32,7 @@ _PREFIXES = {
     WRAPPER_GROUP: "lakeward-lease-",
 }
 _PUBLISHED = {
-    SOURCE_GROUP: ("embedded",),
+    SOURCE_GROUP: ("embedded", "fluss"),
     LAKE_GROUP: ("iceberg",),
     LEASE_GROUP: ("fluss", "ttl", "noop"),
     WRAPPER_GROUP: ("metrics", "audit"),

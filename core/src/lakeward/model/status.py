@@ -29,8 +29,8 @@ class RoundReport:
     """One round, running or over.
 
     `outcome` is `running`, `committed`, `idle`, `failed`, `dropped`, `fenced`, `stopped` or `stale`. Times are
-    milliseconds since 1970. `timings_s` says where the time went: enumerate, lease, job, read, encode, upload, keys,
-    commit, source, wait.
+    milliseconds since 1970. `timings_s` says where the time went: enumerate, lease, job, read, decode, encode, upload,
+    keys, commit, source, wait.
     """
 
     round_name: str

@@ -58,6 +58,7 @@ class SplitWork:
         self._clock = clock
         self._started = clock.now()
         self._read_s = 0.0
+        self._decode_s = 0.0
         self._max_timestamp_ms = progress.max_timestamp_ms
         self._reading = SplitReading(self.split, reader, clock, mailbox, progress.position)
 
@@ -66,7 +67,7 @@ class SplitWork:
 
         Args:
             batch: the next records.
-            read_s: seconds that reading it took.
+            read_s: seconds that reading it took, with its decoding.
         """
         records = batch.records
         if records.num_rows:
@@ -76,7 +77,8 @@ class SplitWork:
         self.size_bytes += records.nbytes
         self.next_offset = batch.next_offset
         self._position = batch.next_offset if isinstance(self.split, LogSplit) else self._position + records.num_rows
-        self._read_s += read_s
+        self._read_s += read_s - batch.decode_s
+        self._decode_s += batch.decode_s
         self._note_whole()
         self._reading.taken()
 
@@ -128,7 +130,7 @@ class SplitWork:
             self._whole = SplitProgress(self.split, self._position, (), self.rows, self._max_timestamp_ms)
 
     def _timings_s(self) -> dict[str, float]:
-        timings = self._writer.timings_s | {"read": self._read_s}
+        timings = self._writer.timings_s | {"read": self._read_s, "decode": self._decode_s}
         timings["wait"] = max(0.0, self._clock.now() - self._started - sum(timings.values()))
         before = self._before.timings_s
         return {phase: before.get(phase, 0.0) + timings.get(phase, 0.0) for phase in before | timings}

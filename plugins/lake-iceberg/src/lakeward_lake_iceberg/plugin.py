@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 from lakeward_lake_iceberg.options import IcebergOptions
@@ -10,6 +11,10 @@ from lakeward_lake_iceberg.upserts import UpsertWriter
 from lakeward_lake_iceberg.writer import AppendWriter
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+    from lakeward.hooks.demo import SharedCatalog
     from lakeward.model.checkpoints import SplitProgress
     from lakeward.model.splits import Split
     from lakeward.model.tables import TableSpec
@@ -33,3 +38,13 @@ class IcebergLakePlugin:
         """See `lakeward.hooks.plugins.LakePlugin.writer`."""
         make = UpsertWriter if table.has_primary_key else AppendWriter
         return make(unpack_task(task), table, split, attempt, () if progress is None else progress.files)
+
+    @contextmanager
+    def share_catalog(self, warehouse: Path) -> Iterator[SharedCatalog]:
+        """See `lakeward.hooks.demo.SharedLake`. It is the same catalog that `catalog = "sql"` has there."""
+        from lakeward.hooks.demo import SharedCatalog  # noqa: PLC0415 - workers do without
+        from lakeward_lake_iceberg.rest_server import RestCatalogServer  # noqa: PLC0415 - as above
+
+        with RestCatalogServer.running(warehouse) as server:
+            options = {"catalog": "rest", "uri": server.uri, "warehouse": server.warehouse}
+            yield SharedCatalog(server.uri, server.warehouse, options)

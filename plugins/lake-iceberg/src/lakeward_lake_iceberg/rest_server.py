@@ -54,6 +54,8 @@ class RestCatalogServer:
     def __init__(self, warehouse: Path, port: int = 0) -> None:
         """Open the warehouse and listen; nothing is answered before `serve`.
 
+        The database is the one that `catalog = "sql"` has there, so that tables can be read when nobody serves.
+
         Args:
             warehouse: directory of tables and of the catalog's database; made if it is not there.
             port: 0 for any free one.
@@ -61,7 +63,7 @@ class RestCatalogServer:
         warehouse = warehouse.absolute()
         warehouse.mkdir(parents=True, exist_ok=True)
         self.warehouse = f"file://{warehouse}"
-        self._catalog = SqlCatalog("rest", uri=f"sqlite:///{warehouse}/.catalog.db", warehouse=self.warehouse)
+        self._catalog = SqlCatalog("lakeward", uri=f"sqlite:///{warehouse}/catalog.db", warehouse=self.warehouse)
         handler = type("_BoundHandler", (_Handler,), {"calls": _Calls(self._catalog)})
         self._server = ThreadingHTTPServer((HOST, port), handler)
         self._server.daemon_threads = True

@@ -8,7 +8,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from lakeward.cli.demo.feed import EVENTS, FLIGHTS
+from lakeward.cli.demo.feed import FLIGHTS
 from lakeward.cli.demo.readers import CATALOG, catalog_uri, duckdb_ready, metadata_file
 from lakeward.observe.words import count, seconds
 
@@ -16,7 +16,8 @@ if TYPE_CHECKING:
     from lakeward.cli.demo.feed import Fed
     from lakeward.cli.demo.place import Place
     from lakeward.cli.demo.proof import Proof
-    from lakeward.cli.demo.source import SnapshotCount
+    from lakeward.cli.demo.stage import Stage
+    from lakeward.hooks.demo import SnapshotCount
 
 _SQL = "SELECT carrier, count(*) AS flights, round(avg(arr_delay), 1) AS minutes_late"
 _SQL_ORDER = "GROUP BY carrier ORDER BY flights DESC LIMIT 5"
@@ -42,22 +43,23 @@ def document(place: Place, outcome: Outcome) -> dict[str, object]:
         "directory": str(place.root),
         "seconds": round(outcome.seconds, 1),
         "fed": asdict(outcome.fed),
-        "lake_rows": {str(FLIGHTS): outcome.proof.flights, str(EVENTS): outcome.proof.events},
+        "lake_rows": {str(table): rows for table, rows in outcome.proof.rows.items()},
         "rounds": outcome.rounds,
         "snapshots": {**asdict(outcome.snapshots), "spared_by_lease": outcome.spared},
         "leases_left": outcome.leases,
         "read_by": outcome.proof.reader,
-        "metadata": {str(table): str(metadata_file(place, table)) for table in (FLIGHTS, EVENTS)},
+        "metadata": {str(table): str(metadata_file(place, table)) for table in outcome.proof.rows},
         "duckdb": duckdb_line(place),
         "pyiceberg": pyiceberg_line(place),
     }
 
 
-def lines(place: Place, outcome: Outcome) -> list[str]:
+def lines(place: Place, stage: Stage, outcome: Outcome) -> list[str]:
     """Return the last lines for people.
 
     Args:
         place: the demo's.
+        stage: where it played.
         outcome: what it did.
     """
     fed, proof, snapshots = outcome.fed, outcome.proof, outcome.snapshots
@@ -67,12 +69,15 @@ def lines(place: Place, outcome: Outcome) -> list[str]:
     ways = [
         ("DuckDB", duckdb_line(place) or "pip install 'lakeward[demo]' brings it, with its Iceberg extension"),
         ("pyiceberg", pyiceberg_line(place)),
-        ("lakeward", lakeward_line("tables", place.config)),
     ]
+    if stage.lasts:
+        ways.append(("lakeward", lakeward_line("tables", place.config)))
+    found = ", ".join(f"{table} {rows:,} rows" for table, rows in proof.rows.items())
     return [
         "",
         f"verified   {proof.reader} finds in the lake exactly what was fed, every row and column:",
-        f"           {FLIGHTS} {proof.flights:,} rows, {EVENTS} {proof.events:,} rows",
+        f"           {found}",
+        *_modes(stage),
         f"tiered     {count(fed.inserts, 'insert')} (schedules), {count(fed.deletes, 'delete')} (cancelled flights),",
         f"           {count(fed.updates, 'update')} (departures and arrivals)",
         f"           {rounds}, {seconds(outcome.seconds)} in all",
@@ -82,6 +87,18 @@ def lines(place: Place, outcome: Outcome) -> list[str]:
         "",
         "Query it from here:",
         *(f"\n  # {name}\n  {line}" for name, line in ways),
+    ]
+
+
+def _modes(stage: Stage) -> list[str]:
+    """Say which tables were tiered and which mirrored, where there are both."""
+    mirrored = [str(table.path) for table in stage.tables if not table.tiered]
+    tiered = [str(table.path) for table in stage.tables if table.tiered]
+    if not mirrored:
+        return []
+    return [
+        f"modes      tier: {', '.join(tiered)} (the source knows their lake snapshots and offsets)",
+        f"           mirror: {', '.join(mirrored)} (the source was told nothing)",
     ]
 
 

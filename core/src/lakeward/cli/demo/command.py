@@ -29,15 +29,25 @@ DAYS = 31
     show_default=True,
     help="Days from 2013-03-01 on that are fed while the service runs, about one each second.",
 )
+@click.option(
+    "--source",
+    default="embedded",
+    show_default=True,
+    metavar="NAME",
+    help="Where the rows come from: embedded, or a source that can start a private throw-away cluster (fluss).",
+)
 @with_common_options
 @pass_invocation
-def demo(invocation: Invocation, *, directory: Path, days: int) -> int:
+def demo(invocation: Invocation, *, directory: Path, days: int, source: str) -> int:
     """Watch it work: all flights from New York in 2013 reach Iceberg on Spark, then a proof and how to query them.
 
     Two months are there before the service starts; another process feeds the days that follow while it runs.
     A scheduled flight is an insert, its departure and its arrival are updates, a cancelled flight is a delete.
     The store cleans superseded KV snapshots away as it goes; a lease keeps those that are being read.
+
+    With another source than the embedded one a private cluster of it lives as long as the demo. Tables whose data
+    lake is enabled there are tiered; `nyc.board`, whose is not, is mirrored.
     """
     from lakeward.cli.demo.story import tell  # noqa: PLC0415 - the feeder's process does without Spark
 
-    return tell(invocation, directory, days)
+    return tell(invocation, directory, days, source)

@@ -1,4 +1,4 @@
-"""The process that feeds the days that follow: `python -m lakeward.cli.demo.feeder STORE DAYS`.
+"""The process that feeds the days that follow: `python -m lakeward.cli.demo.feeder SOURCE ADDRESS DAYS`.
 
 It begins when a line comes on standard input, says what it does as JSON lines on standard output, and ends early when
 standard input is closed: so it never outlives the demo. Ctrl-C on a terminal reaches it too, and is the demo's to
@@ -11,22 +11,22 @@ import os
 import signal
 import sys
 import threading
+from contextlib import closing
 from datetime import timedelta
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 import msgspec
 
 from lakeward.cli.demo.feed import FIRST_LIVE_DAY, Fed, changes_of, count, days_between, live_end, slices
 from lakeward.cli.demo.flights import flights_file, read_flights
-from lakeward.cli.demo.source import count_snapshots, load_changes, superseded
+from lakeward.cli.demo.stage import EMBEDDED, open_store
+from lakeward.cli.demo.tables import BOARD_TABLE, EVENTS_TABLE, FLIGHTS_TABLE, load_changes
 from lakeward.clock import SystemClock
-from lakeward.embedded.store import EmbeddedStore
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
-    from lakeward.cli.demo.source import SnapshotKey
+    from lakeward.hooks.demo import DemoStore, DemoTable, SnapshotKey
 
 DAY_S = 0.8
 PARTS = 4
@@ -48,14 +48,16 @@ class FeederLine(msgspec.Struct, frozen=True):
 class Feeder:
     """Feeds day after day."""
 
-    def __init__(self, store: EmbeddedStore, stop: threading.Event) -> None:
+    def __init__(self, store: DemoStore, tables: tuple[DemoTable, ...], stop: threading.Event) -> None:
         """Keep what it works with.
 
         Args:
             store: holds the history.
+            tables: those that are fed.
             stop: set when it is to end early.
         """
         self._store = store
+        self._tables = tables
         self._stop = stop
         self._clock = SystemClock()
         self._spared: set[SnapshotKey] = set()
@@ -76,8 +78,8 @@ class Feeder:
                 self._wait_until(start + (number + part / PARTS) * DAY_S)
                 if self._stop.is_set():
                     return
-                load_changes(self._store, rows)
-                self._spared |= superseded(self._store)
+                load_changes(self._store, self._tables, rows)
+                self._spared |= self._store.superseded(FLIGHTS_TABLE)
             fed = count(changes)
             self._total += fed
             self._say(day.isoformat(), fed, whole=number + 1 == days)
@@ -86,26 +88,28 @@ class Feeder:
         self._stop.wait(max(0.0, due - self._clock.now()))
 
     def _say(self, day: str, fed: Fed, *, whole: bool) -> None:
-        snapshots = count_snapshots(self._store)
+        snapshots = self._store.snapshots(FLIGHTS_TABLE)
         line = FeederLine(day, fed, self._total, snapshots.taken, snapshots.deleted, len(self._spared), whole)
         sys.stdout.write(msgspec.json.encode(line).decode() + "\n")
         sys.stdout.flush()
 
 
-def main(directory: str, days: int) -> None:
+def main(source: str, address: str, days: int) -> None:
     """Feed a store until all days are in or standard input is closed.
 
     Args:
-        directory: of the store.
+        source: the name of the source.
+        address: the stage's.
         days: how many.
     """
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     go, stop = threading.Event(), threading.Event()
     threading.Thread(target=_watch_parent, args=(go, stop), name="parent", daemon=True).start()
     flights = read_flights(flights_file())
-    with EmbeddedStore.open(Path(directory)) as store:
+    tables = (FLIGHTS_TABLE, EVENTS_TABLE) if source == EMBEDDED else (FLIGHTS_TABLE, EVENTS_TABLE, BOARD_TABLE)
+    with closing(open_store(source, address)) as store:
         go.wait()
-        Feeder(store, stop).run(flights, days)
+        Feeder(store, tables, stop).run(flights, days)
 
 
 def _watch_parent(go: threading.Event, stop: threading.Event) -> None:
@@ -117,4 +121,4 @@ def _watch_parent(go: threading.Event, stop: threading.Event) -> None:
 
 
 if __name__ == "__main__":
-    main(sys.argv[1], int(sys.argv[2]))
+    main(sys.argv[1], sys.argv[2], int(sys.argv[3]))

@@ -24,11 +24,12 @@ _LEAVE_S = 20.0
 class Feeding:
     """Runs the feeder; a context manager that never leaves it behind."""
 
-    def __init__(self, place: Place, days: int, on_line: Callable[[FeederLine], None]) -> None:
+    def __init__(self, place: Place, stage: tuple[str, str], days: int, on_line: Callable[[FeederLine], None]) -> None:
         """Start it; it waits for `begin`.
 
         Args:
             place: the demo's.
+            stage: the name of the source, and its address.
             days: how many days it is to feed.
             on_line: called for each day that is in, on a thread of its own.
         """
@@ -38,7 +39,7 @@ class Feeding:
         self._on_line = on_line
         self._log = place.feeder_log.open("w", encoding="utf-8")
         self._process = subprocess.Popen(
-            [sys.executable, "-m", "lakeward.cli.demo.feeder", str(place.store), str(days)],
+            [sys.executable, "-m", "lakeward.cli.demo.feeder", *stage, str(days)],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=self._log,

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 SERVICE = "demo"
 _MARKER = ".lakeward-demo"
-_OURS = ("store", "warehouse", "lakeward-state", "lakeward.toml", "duckdb", "feeder.log")
+_OURS = ("store", "cluster", "warehouse", "lakeward-state", "lakeward.toml", "duckdb", "feeder.log")
 """All that a demo makes beside its marker; nothing else in the directory is ever touched."""
 _CONFIG = f"""\
 # The configuration of `lakeward demo`. All keys, units and defaults: `lakeward config show --config THIS-FILE`.
@@ -53,6 +53,11 @@ class Place:
     def store(self) -> Path:
         """Directory of the embedded store."""
         return self.root / "store"
+
+    @property
+    def cluster(self) -> Path:
+        """Directory of a private cluster: data and logs."""
+        return self.root / "cluster"
 
     @property
     def warehouse(self) -> Path:

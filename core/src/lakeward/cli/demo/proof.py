@@ -5,15 +5,18 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from lakeward.cli.demo.feed import EVENTS, FLIGHTS, changes_of, event_rows, settled
 from lakeward.cli.demo.readers import read_table
+from lakeward.cli.demo.tables import expected, row_key
 from lakeward.errors import LakeError
 from lakeward.observe.words import count
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
     import pyarrow as pa
 
     from lakeward.cli.demo.place import Place
+    from lakeward.hooks.demo import DemoTable
     from lakeward.model.tables import TablePath
 
 
@@ -21,16 +24,16 @@ if TYPE_CHECKING:
 class Proof:
     """Rows that were compared, column by column, and who read them."""
 
-    flights: int
-    events: int
+    rows: Mapping[TablePath, int]
     reader: str
 
 
-def prove(place: Place, fed: pa.Table) -> Proof:
+def prove(place: Place, tables: Sequence[DemoTable], fed: pa.Table) -> Proof:
     """Compare lake and feed, all rows and all columns.
 
     Args:
         place: the demo's.
+        tables: those of the stage.
         fed: the flights that were fed, history included.
 
     Returns:
@@ -39,11 +42,12 @@ def prove(place: Place, fed: pa.Table) -> Proof:
     Raises:
         LakeError: they differ; says in what.
     """
-    flights, reader = read_table(place, FLIGHTS)
-    check_same(FLIGHTS, settled(fed), flights, ("flight_id",))
-    events, reader = read_table(place, EVENTS)
-    check_same(EVENTS, event_rows(changes_of(fed)), events, ("flight_id", "event"))
-    return Proof(len(flights), len(events), reader)
+    rows, reader = {}, ""
+    for table in tables:
+        found, reader = read_table(place, table.path)
+        check_same(table.path, expected(table, fed), found, row_key(table))
+        rows[table.path] = len(found)
+    return Proof(rows, reader)
 
 
 def check_same(table: TablePath, expected: pa.Table, found: pa.Table, key: tuple[str, ...]) -> None:

@@ -2,19 +2,22 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING
 
-from lakeward.cli.demo.feed import CHANGE, EVENT_COLUMNS, EVENTS, FLIGHT_COLUMNS, FLIGHTS, event_rows, flight_changes
+from lakeward.embedded.store import EmbeddedStore
+from lakeward.hooks.demo import SnapshotCount
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     import pyarrow as pa
 
-    from lakeward.embedded.store import EmbeddedStore
+    from lakeward.hooks.demo import DemoTable, SnapshotKey
+    from lakeward.model.tables import TableBucket
 
-BUCKETS = 4
 FRESHNESS_S = 2.0
-_FLIGHT_PROPERTIES = {
+_KEYED_PROPERTIES = {
     # More than one snapshot of each bucket for each day that is fed, and only the newest one is kept: clean-up
     # races against whoever reads an older one.
     "table.kv.snapshot.interval-s": "0",
@@ -28,69 +31,67 @@ SELECT s.partition_id, s.bucket, s.snapshot_id
 FROM snapshots s JOIN buckets b USING (table_id, partition_id, bucket)
 WHERE s.table_id = ? AND s.snapshot_id < b.snapshot_id"""
 
-SnapshotKey = tuple[int, int, int]
 
+class EmbeddedDemo:
+    """See `lakeward.hooks.demo.DemoStore`. Due snapshots and clean-up follow each load."""
 
-@dataclass(frozen=True, slots=True)
-class SnapshotCount:
-    """KV snapshots of `nyc.flights` so far: how many were taken, and how many the clean-up has deleted."""
+    def __init__(self, store: EmbeddedStore) -> None:
+        """Use an open store; `close` closes it."""
+        self.store = store
 
-    taken: int
-    deleted: int
+    @classmethod
+    def open(cls, directory: str) -> EmbeddedDemo:
+        """Open the store of a directory."""
+        return cls(EmbeddedStore.open(Path(directory)))
 
+    def create(self, table: DemoTable) -> None:
+        """See Protocol."""
+        self.store.create_table(
+            table.path,
+            table.columns,
+            primary_key=table.primary_key,
+            partition_keys=table.partition_keys,
+            buckets=table.buckets,
+            freshness_s=FRESHNESS_S,
+            properties=_KEYED_PROPERTIES if table.primary_key else {},
+        )
 
-def create_tables(store: EmbeddedStore) -> None:
-    """Create `nyc.flights` (primary key, KV snapshots) and `nyc.events` (a log by month).
+    def load(self, table: DemoTable, rows: pa.Table, change: str | None = None) -> None:
+        """See Protocol."""
+        self.store.load(table.path, rows, change=change)
 
-    Args:
-        store: an empty store.
-    """
-    store.create_table(
-        FLIGHTS,
-        FLIGHT_COLUMNS,
-        primary_key=("flight_id",),
-        buckets=BUCKETS,
-        freshness_s=FRESHNESS_S,
-        properties=_FLIGHT_PROPERTIES,
-    )
-    store.create_table(EVENTS, EVENT_COLUMNS, partition_keys=("month",), freshness_s=FRESHNESS_S)
+    def settle(self, table: DemoTable) -> None:
+        """See Protocol. Snapshots were taken when rows were loaded."""
 
+    def snapshots(self, table: DemoTable) -> SnapshotCount:
+        """See Protocol."""
+        table_id = self._table_id(table)
+        with self.store.database.read() as sql:
+            taken = int(sql.execute(_TAKEN, (table_id,)).fetchone()[0] or 0)
+            there = int(sql.execute(_THERE, (table_id,)).fetchone()[0])
+        return SnapshotCount(taken, taken - there)
 
-def load_changes(store: EmbeddedStore, changes: pa.Table) -> None:
-    """Load changes into `nyc.flights`, and what happened into `nyc.events`; due snapshots and clean-up follow.
+    def superseded(self, table: DemoTable) -> frozenset[SnapshotKey]:
+        """See Protocol. Only the newest is retained, so right after a clean-up a lease has saved the others."""
+        with self.store.database.read() as sql:
+            return frozenset(sql.execute(_SUPERSEDED, (self._table_id(table),)).fetchall())
 
-    Args:
-        store: the store.
-        changes: as `feed.changes_of` gives them.
-    """
-    store.load(FLIGHTS, flight_changes(changes), change=CHANGE)
-    store.load(EVENTS, event_rows(changes))
+    def ends(self, table: DemoTable) -> Mapping[TableBucket, int]:
+        """See Protocol."""
+        return {state.bucket: state.end for state in self.store.buckets(table.path)}
 
+    def registered(self, table: DemoTable) -> Mapping[TableBucket, int]:
+        """See Protocol."""
+        record = self.store.offsets.record(self.store.table(table.path))
+        return {} if record is None else record.offsets
 
-def count_snapshots(store: EmbeddedStore) -> SnapshotCount:
-    """Count the KV snapshots of `nyc.flights`."""
-    table_id = store.table(FLIGHTS).table_id
-    with store.database.read() as sql:
-        taken = int(sql.execute(_TAKEN, (table_id,)).fetchone()[0] or 0)
-        there = int(sql.execute(_THERE, (table_id,)).fetchone()[0])
-    return SnapshotCount(taken, taken - there)
+    def leases(self) -> int:
+        """See Protocol."""
+        return len(self.store.leases())
 
+    def close(self) -> None:
+        """See Protocol."""
+        self.store.close()
 
-def superseded(store: EmbeddedStore) -> frozenset[SnapshotKey]:
-    """Return the snapshots of `nyc.flights` that are there although a newer one is.
-
-    Only the newest is retained, so right after a clean-up these are the ones that a lease has saved.
-    """
-    table_id = store.table(FLIGHTS).table_id
-    with store.database.read() as sql:
-        return frozenset(sql.execute(_SUPERSEDED, (table_id,)).fetchall())
-
-
-def all_tiered(store: EmbeddedStore) -> bool:
-    """Say whether the store has a lake commit on record up to the end of every bucket."""
-    for spec in store.tables():
-        record = store.offsets.record(spec)
-        tiered = {} if record is None else record.offsets
-        if any(tiered.get(state.bucket, 0) < state.end for state in store.buckets(spec.path)):
-            return False
-    return True
+    def _table_id(self, table: DemoTable) -> int:
+        return self.store.table(table.path).table_id

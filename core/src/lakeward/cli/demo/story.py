@@ -11,11 +11,12 @@ from lakeward.cli.demo.feeding import Feeding
 from lakeward.cli.demo.flights import flights_file, read_flights
 from lakeward.cli.demo.place import SERVICE, fresh_place
 from lakeward.cli.demo.proof import prove
-from lakeward.cli.demo.source import all_tiered, count_snapshots, create_tables, load_changes
+from lakeward.cli.demo.stage import open_stage
+from lakeward.cli.demo.tables import FLIGHTS_TABLE, load_changes
+from lakeward.cli.demo.tiered import all_tiered
 from lakeward.clock import SystemClock
 from lakeward.config.loader import load_config
 from lakeward.container import serve
-from lakeward.embedded.store import EmbeddedStore
 from lakeward.errors import LakewardError, UsageError
 from lakeward.observe import status_file
 from lakeward.observe.logs import setup_logs
@@ -29,6 +30,7 @@ if TYPE_CHECKING:
 
     from lakeward.cli.demo.feeder import FeederLine
     from lakeward.cli.demo.place import Place
+    from lakeward.cli.demo.stage import Stage
     from lakeward.cli.invocation import Invocation
     from lakeward.config.loader import Loaded
 
@@ -36,13 +38,14 @@ _INTERRUPTED = 130
 _OWN_SECTIONS = frozenset({"source", "lake", "checkpoint"})
 
 
-def tell(invocation: Invocation, directory: Path, days: int) -> int:
+def tell(invocation: Invocation, directory: Path, days: int, source: str) -> int:
     """Run the demo.
 
     Args:
         invocation: form of the output, and flags.
         directory: where everything goes.
         days: how many days are fed while the service runs.
+        source: the name of the source.
 
     Returns:
         The exit code: 0 where the lake holds exactly what was fed, 130 where it was interrupted.
@@ -53,18 +56,34 @@ def tell(invocation: Invocation, directory: Path, days: int) -> int:
     """
     _check_flags(invocation)
     file = flights_file()
-    with fresh_place(directory) as place:
-        return _Story(invocation, place, days).tell(read_flights(file))
+    say = _Speaker(text=invocation.form == "text")
+    with fresh_place(directory) as place, open_stage(source, place, say) as stage:
+        return _Story(invocation, place, stage, days).tell(read_flights(file))
+
+
+class _Speaker:
+    """Says lines to people, and nothing where the result is to be JSON."""
+
+    def __init__(self, *, text: bool) -> None:
+        self._text = text
+
+    def __call__(self, line: str) -> None:
+        if self._text:
+            # Not `click.echo`, which goes past the live table that stands for standard output while it is shown.
+            sys.stdout.write(f"{line}\n")
+            sys.stdout.flush()
 
 
 class _Story:
     """One run of the demo."""
 
-    def __init__(self, invocation: Invocation, place: Place, days: int) -> None:
+    def __init__(self, invocation: Invocation, place: Place, stage: Stage, days: int) -> None:
         self._invocation = invocation
         self._place = place
+        self._stage = stage
         self._days = days
         self._text = invocation.form == "text"
+        self._say = _Speaker(text=self._text)
         self._loaded = _configured(invocation, place)
         self._clock = SystemClock()
         self._start = self._clock.now()
@@ -73,34 +92,37 @@ class _Story:
 
     def tell(self, year: pa.Table) -> int:
         flights = days_between(year, None, live_end(self._days))
-        with EmbeddedStore.create(self._place.store) as store:
-            fed = self._load_history(store, flights)
-            self._say(
-                "Starting the service on Spark. Once it runs, another process feeds "
-                f"{number(self._days, 'day')} from\n{FIRST_LIVE_DAY} on, about one a second; "
-                "the store keeps only the newest KV snapshot\nof each bucket ..."
-            )
-            last = self._serve(store)
-            if last is None:
-                return self._interrupted()
-            outcome = Outcome(
-                fed=fed + last.total,
-                rounds=self._rounds(),
-                snapshots=count_snapshots(store),
-                spared=last.spared,
-                leases=len(store.leases()),
-                proof=prove(self._place, flights),
-                seconds=self._clock.now() - self._start,
-            )
-        self._invocation.output.show(document(self._place, outcome), *lines(self._place, outcome))
+        store = self._stage.store
+        fed = self._load_history(flights)
+        self._say(
+            "Starting the service on Spark. Once it runs, another process feeds "
+            f"{number(self._days, 'day')} from\n{FIRST_LIVE_DAY} on, about one a second; "
+            f"{self._stage.cleaner} keeps only the newest KV snapshot\nof each bucket ..."
+        )
+        last = self._serve()
+        if last is None:
+            return self._interrupted()
+        outcome = Outcome(
+            fed=fed + last.total,
+            rounds=self._rounds(),
+            snapshots=store.snapshots(FLIGHTS_TABLE),
+            spared=last.spared,
+            leases=store.leases(),
+            proof=prove(self._place, self._stage.tables, flights),
+            seconds=self._clock.now() - self._start,
+        )
+        shown = lines(self._place, self._stage, outcome)
+        self._invocation.output.show(document(self._place, outcome), *shown)
         return 0
 
-    def _load_history(self, store: EmbeddedStore, flights: pa.Table) -> Fed:
-        create_tables(store)
+    def _load_history(self, flights: pa.Table) -> Fed:
+        store, tables = self._stage.store, self._stage.tables
         changes = changes_of(days_between(flights, None, FIRST_LIVE_DAY))
         before = self._clock.now()
-        load_changes(store, changes)
-        taken = count_snapshots(store).taken
+        load_changes(store, tables, changes)
+        for table in tables:
+            store.settle(table)
+        taken = store.snapshots(FLIGHTS_TABLE).taken
         fed = count(changes)
         self._say(
             f"History before {FIRST_LIVE_DAY}: {number(fed.inserts, 'flight')} with {number(taken, 'KV snapshot')} "
@@ -108,16 +130,17 @@ class _Story:
         )
         return fed
 
-    def _serve(self, store: EmbeddedStore) -> FeederLine | None:
+    def _serve(self) -> FeederLine | None:
         """Run the service until everything that the feeder feeds is tiered; None where a signal ended it before."""
         done = False
-        with Feeding(self._place, self._days, self._on_line) as feeding:
+        stage = (self._stage.source, self._stage.address)
+        with Feeding(self._place, stage, self._days, self._on_line) as feeding:
 
             def until() -> bool:
                 nonlocal done
                 self._name_ui()
                 feeding.begin()
-                done = feeding.whole() and all_tiered(store)
+                done = feeding.whole() and all_tiered(self._stage, self._loaded, self._clock)
                 return done
 
             code = serve(self._loaded, once=False, final=False, progress=self._text, until=until)
@@ -149,15 +172,12 @@ class _Story:
         return {table.path: table.rounds for table in report.tables} if report is not None else {}
 
     def _interrupted(self) -> int:
-        self._say("Interrupted. The service goes on where it stopped with:")
-        self._say(f"  {lakeward_line('run --once', self._place.config)}")
+        if self._stage.lasts:
+            self._say("Interrupted. The service goes on where it stopped with:")
+            self._say(f"  {lakeward_line('run --once', self._place.config)}")
+        else:
+            self._say("Interrupted. The private cluster is gone with it.")
         return _INTERRUPTED
-
-    def _say(self, line: str) -> None:
-        if self._text:
-            # Not `click.echo`, which goes past the live table that stands for standard output while it is shown.
-            sys.stdout.write(f"{line}\n")
-            sys.stdout.flush()
 
 
 def _check_flags(invocation: Invocation) -> None:

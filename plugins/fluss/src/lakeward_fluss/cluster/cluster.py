@@ -121,6 +121,7 @@ class FlussCluster:
 
     def start(self) -> None:
         """Start all servers and wait until tables can be created. Raises as `running`."""
+        (self.directory / "tmp").mkdir(exist_ok=True)
         for server in (self.zookeeper, self.coordinator, *self.tablets):
             server.start()
         self.wait_ready()
@@ -157,6 +158,8 @@ class FlussCluster:
         """End all servers; calling it twice is harmless."""
         for server in (*self.tablets, self.coordinator, self.zookeeper):
             server.kill()
+        # Each start of a server unpacks RocksDB's library there, and one that is killed leaves it.
+        shutil.rmtree(self.directory / "tmp", ignore_errors=True)
 
     def destroy(self) -> None:
         """End all servers and delete everything that they wrote."""
@@ -190,6 +193,7 @@ class FlussCluster:
     def _process(self, name: str, port: int, arguments: list[str]) -> ServerProcess:
         options = [
             f"-Xmx{self.plan.heap}",
+            f"-Djava.io.tmpdir={self.directory / 'tmp'}",
             f"-Dlog4j2.configurationFile={self.directory / 'conf' / 'log4j2.properties'}",
         ]
         opens = [f"--add-opens={package}=ALL-UNNAMED" for package in _OPENS]

@@ -2,19 +2,14 @@
 
 from __future__ import annotations
 
+from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any, TypeVar, cast
-
-try:
-    import numba
-    from numba import types as nb
-except ImportError:  # numba is an optional part: some platforms have no wheel of it
-    AVAILABLE = False
-else:
-    AVAILABLE = True
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+AVAILABLE = find_spec("numba") is not None
+"""numba is an optional part: some platforms have no wheel of it. Nothing but a kernel imports it, which takes 0.8 s."""
 _Kernel = TypeVar("_Kernel", bound="Callable[..., int]")
 
 
@@ -36,6 +31,8 @@ def kernel(*arguments: str) -> Callable[[_Kernel], _Kernel]:
     def compile_it(function: _Kernel) -> _Kernel:
         if not AVAILABLE:
             return function
+        from numba import types as nb  # noqa: PLC0415 - see `AVAILABLE`
+
         signature = nb.int64(*(_argument(name) for name in arguments))
         try:
             return _compile(signature, function, cache=True)
@@ -46,11 +43,15 @@ def kernel(*arguments: str) -> Callable[[_Kernel], _Kernel]:
 
 
 def _compile(signature: object, function: _Kernel, *, cache: bool) -> _Kernel:
+    import numba  # noqa: PLC0415 - see `AVAILABLE`
+
     compiled: Any = numba.njit(signature, cache=cache, nogil=True, boundscheck=False)(function)
     return cast("_Kernel", compiled)
 
 
 def _argument(name: str) -> object:
+    from numba import types as nb  # noqa: PLC0415 - see `AVAILABLE`
+
     if name == "int":
         return nb.int64
     element, dimensions = _ARRAYS[name]

@@ -150,11 +150,12 @@ def read(
         SchemaMismatchError: a column's type cannot become the target's.
         RowError: a value that the target's type cannot hold.
     """
-    for values in _values(directory, batch_rows, skip_rows):
-        yield decode_values(Rows.of(values, str(directory)), schemas, target, encoding)
+    for values in read_values(directory, batch_rows, skip_rows):
+        yield decode_values(values, schemas, target, encoding)
 
 
-def _values(directory: Path, batch_rows: int, skip_rows: int) -> Iterator[list[bytes]]:
+def read_values(directory: Path, batch_rows: int = BATCH_ROWS, skip_rows: int = 0) -> Iterator[Rows]:
+    """Do as `read` does, but leave `decode_values` to the caller."""
     try:
         # Options of our own: the ones in the directory may be unknown to this version of RocksDB.
         database = Rdict(str(directory), options=Options(raw_mode=True), access_type=AccessType.read_only())
@@ -165,7 +166,7 @@ def _values(directory: Path, batch_rows: int, skip_rows: int) -> Iterator[list[b
         passed, last = _pass_over(values, skip_rows, directory)
         while batch := _next(values, batch_rows, directory):
             last = batch[-1]
-            yield batch
+            yield Rows.of(batch, str(directory))
         _check_end(database, last, directory)
         if passed < skip_rows:
             raise CorruptFileError(str(directory), f"at least {skip_rows} rows", passed)

@@ -35,6 +35,9 @@ if TYPE_CHECKING:
 _PASSING: Final = (ServerUnreachableError, UnansweredReadError, NotCoordinatorLeaderError)
 """Nothing happened, and another server or a later attempt may do."""
 
+_SHARE_S: Final = 5.0
+"""Time of a server for a call that others can answer too; metadata comes within milliseconds."""
+
 T = TypeVar("T")
 
 
@@ -52,6 +55,7 @@ class Cluster:
         self._topology = Topology()
         self._tablets_once_seen: Mapping[int, Endpoint] = {}
         self._leaders: dict[tuple[PbTablePath, int | None], Mapping[int, int]] = {}
+        self._silent: set[Endpoint] = set()
         self._refreshing = asyncio.Lock()
         self._refreshed = 0
 
@@ -193,8 +197,10 @@ class Cluster:
                 try:
                     found = await self._described_by(endpoint)
                 except (SourceError, ProtocolError) as error:
+                    self._silent.add(endpoint)
                     faults.append(error)
                     continue
+                self._silent.discard(endpoint)
                 # One without tablet servers is a server that starts; it may still name the coordinator.
                 best = found if found.tablets or best.empty else best
                 if best.tablets:
@@ -214,7 +220,8 @@ class Cluster:
         known = [*self._topology.tablets.values(), *self._tablets_once_seen.values(), *self._options.bootstrap]
         if self._topology.coordinator is not None:
             known.append(self._topology.coordinator)
-        return tuple(sorted(dict.fromkeys(known), key=lambda endpoint: not self._pool.serial(endpoint)))
+        # Last the ones that failed when they were asked last: one that hangs still takes connections.
+        return tuple(sorted(dict.fromkeys(known), key=lambda one: (one in self._silent, not self._pool.serial(one))))
 
     def _lost(self, faults: list[SourceError | ProtocolError]) -> SourceError | ProtocolError:
         for fault in faults:
@@ -250,12 +257,14 @@ class Cluster:
     async def _call_first(self, api: ApiKey, body: bytes, attempts: Attempts) -> bytes:
         faults: list[SourceError | ProtocolError] = []
         too_old: UnsupportedApiError | None = None
-        # A server that hangs may not use up the time of the others.
-        share_s = max(attempts.left_s / 2, 1.0)
-        for endpoint in self._candidates():
+        # A server that hangs may not use up the time of the others; the last one may take longer.
+        half_s = max(attempts.left_s / 2, 1.0)
+        candidates = self._candidates()
+        for endpoint in candidates:
+            share_s = half_s if endpoint == candidates[-1] else min(half_s, _SHARE_S)
             try:
                 connection = await _in_time(self._pool.get(endpoint), attempts)
-                return await connection.call(api, body, min(attempts.left_s, share_s))
+                answer = await connection.call(api, body, min(attempts.left_s, share_s))
             except UnsupportedApiError as error:
                 too_old = error
             except FlussServerError as error:
@@ -263,7 +272,11 @@ class Cluster:
                     raise
                 faults.append(error)
             except (SourceError, ProtocolError) as error:
+                self._silent.add(endpoint)
                 faults.append(error)
+            else:
+                self._silent.discard(endpoint)
+                return answer
         raise too_old or self._lost(faults)
 
     async def _explain(self, path: PbTablePath, error: FlussServerError, timeout_s: float) -> None:

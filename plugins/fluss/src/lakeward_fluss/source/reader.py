@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from tempfile import gettempdir
@@ -69,38 +70,41 @@ class FlussReader:
         """See Protocol."""
         log = BucketLog(self._client, self._storage, self._table, split.bucket, self._options.fetch_bytes)
         held: list[pa.RecordBatch] = []
-        rows, reached, given = 0, split.start, -1
+        rows, reached, given, decode_s = 0, split.start, -1, 0.0
         for batch in read_batches(log, self._format, split.start, split.stop):
             reached = min(batch.next_offset, split.stop)
+            started = time.perf_counter()
             part = self._part(batch, split)
+            decode_s += time.perf_counter() - started
             if part is not None:
                 held.append(part)
                 rows += len(part)
             if rows >= ROWS_LEAST:
-                yield from _cut(held, reached)
-                held, rows, given = [], 0, reached
+                yield from _cut(held, reached, decode_s)
+                held, rows, given, decode_s = [], 0, reached, 0.0
         if held:
-            yield from _cut(held, reached)
+            yield from _cut(held, reached, decode_s)
         elif reached > given:
             yield SourceBatch(self._empty(), reached)
 
     def read_snapshot(self, split: SnapshotSplit, skip_rows: int = 0) -> Iterator[SourceBatch]:
         """See Protocol."""
         rows = 0
-        for batch, offset in self._scan(split) if split.live else self._files(split, skip_rows):
+        for batch, offset, decode_s in self._scan(split) if split.live else self._files(split, skip_rows):
             rows += len(batch)
             changes = np.full(len(batch), Change.INSERT, "u1")
-            yield SourceBatch(self._whole(batch, changes, None, _SNAPSHOT_MS), offset)
+            yield SourceBatch(self._whole(batch, changes, None, _SNAPSHOT_MS), offset, decode_s)
         if not rows:
             yield SourceBatch(self._empty(), split.log_offset)
 
-    def _scan(self, split: SnapshotSplit) -> Iterator[tuple[pa.RecordBatch, int]]:
+    def _scan(self, split: SnapshotSplit) -> Iterator[tuple[pa.RecordBatch, int, float]]:
         log = BucketLog(self._client, self._storage, self._table, split.bucket, self._options.fetch_bytes)
-        return KvScan(log).batches(self._schemas)
+        return ((batch, offset, 0.0) for batch, offset in KvScan(log).batches(self._schemas))
 
-    def _files(self, split: SnapshotSplit, skip_rows: int) -> Iterator[tuple[pa.RecordBatch, int]]:
+    def _files(self, split: SnapshotSplit, skip_rows: int) -> Iterator[tuple[pa.RecordBatch, int, float]]:
         reading = SnapshotReading(self._client, self._storage, self._table, Path(self._options.spool or gettempdir()))
-        return ((batch, split.log_offset) for batch in reading.batches(split, self._schemas, skip_rows))
+        batches = reading.batches(split, self._schemas, skip_rows)
+        return ((batch, split.log_offset, decode_s) for batch, decode_s in batches)
 
     def close(self) -> None:
         """See Protocol."""
@@ -131,10 +135,12 @@ class FlussReader:
         return pa.RecordBatch.from_arrays([pa.nulls(0, field.type) for field in self._schema], schema=self._schema)
 
 
-def _cut(held: list[pa.RecordBatch], end: int) -> Iterator[SourceBatch]:
+def _cut(held: list[pa.RecordBatch], end: int, decode_s: float) -> Iterator[SourceBatch]:
     """Join what was gathered, and cut it where it is too large; the last piece ends where the last batch ended."""
+    started = time.perf_counter()
     batch = held[0] if len(held) == 1 else pa.concat_batches(held)
+    decode_s += time.perf_counter() - started
     for start in range(0, len(batch), ROWS_MOST):
         part = batch.slice(start, ROWS_MOST)
         last = start + len(part) == len(batch)
-        yield SourceBatch(part, end if last else part.column(OFFSET_COLUMN)[-1].as_py() + 1)
+        yield SourceBatch(part, end if last else part.column(OFFSET_COLUMN)[-1].as_py() + 1, 0.0 if start else decode_s)

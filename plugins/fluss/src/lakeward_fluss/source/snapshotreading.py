@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import tempfile
+import time
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -10,7 +11,8 @@ from typing import TYPE_CHECKING
 
 from lakeward.errors import SnapshotGoneError, SourceError, StorageError
 from lakeward_fluss.formats.encodings import Encoding
-from lakeward_fluss.formats.kvsnapshot import SnapshotFiles, read
+from lakeward_fluss.formats.kvsnapshot import SnapshotFiles, read_values
+from lakeward_fluss.formats.records import decode_values
 from lakeward_fluss.source.calls import patiently
 from lakeward_fluss.wire.errors import SnapshotMissingError
 from lakeward_fluss.wire.messages import GetKvSnapshotMetadataRequest, GetKvSnapshotMetadataResponse
@@ -57,8 +59,8 @@ class SnapshotReading:
 
     def batches(
         self, split: SnapshotSplit, schemas: Mapping[int, FlussSchema], skip_rows: int = 0
-    ) -> Iterator[pa.RecordBatch]:
-        """Yield the rows of a snapshot in the table's columns, in the order of their keys.
+    ) -> Iterator[tuple[pa.RecordBatch, float]]:
+        """Yield the rows of a snapshot in the table's columns, and the seconds that their decoding took.
 
         Args:
             split: which snapshot.
@@ -84,7 +86,10 @@ class SnapshotReading:
             raise StorageError(message) from refused
         with scratch as directory:
             files.download(Path(directory))
-            yield from read(Path(directory), schemas, self.table.schema, encoding=encoding, skip_rows=skip_rows)
+            for values in read_values(Path(directory), skip_rows=skip_rows):
+                started = time.perf_counter()
+                rows = decode_values(values, schemas, self.table.schema, encoding)
+                yield rows, time.perf_counter() - started
 
 
 def kv_encoding(table: TableSpec) -> Encoding:

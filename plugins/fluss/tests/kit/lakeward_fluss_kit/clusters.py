@@ -12,11 +12,11 @@ from pyiceberg.exceptions import NoSuchTableError
 
 from lakeward.clock import SystemClock
 from lakeward_fluss.cluster.cluster import ClusterPlan, FlussCluster
+from lakeward_fluss.cluster.writer import FlussWriter
 from lakeward_fluss.source.connecting import connect
 from lakeward_fluss.source.options import FlussOptions
 from lakeward_fluss.source.plugin import FlussSourcePlugin
 from lakeward_fluss.source.source import FlussSource
-from lakeward_fluss_kit.writer import FlussWriter
 
 SETTINGS = {
     "kv.snapshot.interval": "1s",

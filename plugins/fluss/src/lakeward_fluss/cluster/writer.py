@@ -1,4 +1,4 @@
-"""Writes test data with pyfluss, an independent client, in a process of its own: it may abort when it exits.
+"""Writes rows with pyfluss, an independent client, in a process of its own: it may abort when it exits.
 
 Run as a script it is that process: it reads pickled calls from standard input and answers on standard output.
 """
@@ -18,6 +18,8 @@ import pyarrow as pa
 
 CHUNK = 100_000
 """Rows between two flushes: pyfluss hangs with about a million in flight (facts: Fluss live 8b)."""
+_LENGTH = 8
+"""Bytes of the length before each message."""
 
 
 class FlussWriter:
@@ -193,13 +195,13 @@ class _Child:
 
 def _send(stream: IO[bytes], message: object) -> None:
     data = pickle.dumps(message)
-    stream.write(len(data).to_bytes(8, "big") + data)
+    stream.write(len(data).to_bytes(_LENGTH, "big") + data)
     stream.flush()
 
 
 def _receive(stream: IO[bytes]) -> Any:  # noqa: ANN401 - whatever was sent
-    length = stream.read(8)
-    if len(length) < 8:
+    length = stream.read(_LENGTH)
+    if len(length) < _LENGTH:
         raise EOFError
     return pickle.loads(stream.read(int.from_bytes(length, "big")))  # noqa: S301 - from our own child or parent
 

@@ -1,0 +1,64 @@
+"""The demo's tables, what goes into each, and what each must hold in the end."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pyarrow as pa
+
+from lakeward.cli.demo.feed import (
+    CHANGE,
+    EVENT_COLUMNS,
+    EVENTS,
+    FLIGHT_COLUMNS,
+    FLIGHTS,
+    changes_of,
+    event_rows,
+    flight_changes,
+    settled,
+)
+from lakeward.hooks.demo import DemoTable
+from lakeward.model.tables import TablePath
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from lakeward.hooks.demo import DemoStore
+
+BOARD = TablePath("nyc", "board")
+BOARD_COLUMNS = pa.schema(
+    [FLIGHT_COLUMNS.field(name) for name in ("flight_id", "origin", "dest", "status", "scheduled")]
+)
+FLIGHTS_TABLE = DemoTable(FLIGHTS, FLIGHT_COLUMNS, primary_key=("flight_id",), buckets=4)
+EVENTS_TABLE = DemoTable(EVENTS, EVENT_COLUMNS, partition_keys=("month",))
+BOARD_TABLE = DemoTable(BOARD, BOARD_COLUMNS, primary_key=("flight_id",), buckets=2, tiered=False)
+"""What the boards at the airports show: not lake-enabled, so that it can be mirrored alone."""
+
+
+def load_changes(store: DemoStore, tables: Sequence[DemoTable], changes: pa.Table) -> None:
+    """Load changes into each table that keeps them.
+
+    Args:
+        store: the store.
+        tables: some of this module's.
+        changes: as `feed.changes_of` gives them.
+    """
+    for table in tables:
+        if table.path == EVENTS:
+            store.load(table, event_rows(changes))
+        elif table.path == FLIGHTS:
+            store.load(table, flight_changes(changes), CHANGE)
+        else:
+            store.load(table, changes.select([*table.columns.names, CHANGE]), CHANGE)
+
+
+def expected(table: DemoTable, fed: pa.Table) -> pa.Table:
+    """Return what a table must hold when all changes of these flights are in."""
+    if table.path == EVENTS:
+        return event_rows(changes_of(fed))
+    return settled(fed).select(table.columns.names)
+
+
+def row_key(table: DemoTable) -> tuple[str, ...]:
+    """Return columns that no two rows of a table have in common."""
+    return table.primary_key or ("flight_id", "event")
