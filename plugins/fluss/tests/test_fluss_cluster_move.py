@@ -64,7 +64,7 @@ def test_the_page_moves_a_cluster_as_it_says(cluster: LakeCluster, tmp_path: Pat
     ]
     assert f"the server's lake: iceberg (type=rest, uri={cluster.catalog_uri}" in said["lakeward doctor"]
     row = next(line for line in said["lakeward tables"].splitlines() if str(PATH) in line)
-    assert re.search(r"\b0\b", row), row
+    assert re.search(r"\b100 +100 +none\b", row), row
     source = cluster.source()
     record = source.lake_record(source.table(PATH))
     source.close()
