@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from msgspec import structs
+
 from lakeward.coordinator.books import RoundBooks
 from lakeward.coordinator.contents import Contents
 from lakeward.machines.splits import CutAsked
@@ -45,3 +47,17 @@ def test_what_had_been_done_of_a_split_that_a_cut_leaves_out_is_committed() -> N
     assert books.splits.done
     assert books.offsets()[half.split.bucket] == half.position
     assert {file.path for file in half.files} <= {file.path for file in books.committable()}
+
+
+def test_files_that_a_split_half_done_or_a_word_to_be_sent_again_names_are_not_deleted_for_a_late_finish() -> None:
+    part = subtask_snapshot(subtask=1, attempt=7)
+    result = part.blocked[0].event.result
+    own = replace(result.files[0], path="of-the-word.parquet")
+    word = replace(part.blocked[0], event=structs.replace(part.blocked[0].event, result=replace(result, files=(own,))))
+    contents = Contents.of(coordinators_part(), [replace(part, blocked=(word,))])
+    books = RoundBooks(contents.enumeration(), contents)
+    named = [file for one in books.half_done() for file in one.files]
+    stranger = replace(own, path="of-nobody.parquet")
+    assert books.words() == [word]
+    assert named
+    assert books.not_ours([*named, own, stranger]) == [stranger]

@@ -103,8 +103,9 @@ class RoundBooks:
         return files
 
     def not_ours(self, files: Iterable[LakeFile]) -> list[LakeFile]:
-        """Return those files that neither a finish nor a split half done needs: they may be deleted."""
-        kept = {file.path for result in self.results.values() for file in result.files}
+        """Return those files that no finish, said or still to be sent again, and no split half done needs."""
+        finishes = (*self.results.values(), *(word.event.result for word in self._words.values()))
+        kept = {file.path for result in finishes for file in result.files}
         kept |= {file.path for one in self._progress.values() for file in one.files}
         return [file for file in files if file.path not in kept]
 
