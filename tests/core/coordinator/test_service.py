@@ -19,10 +19,10 @@ from lakeward.subtask.entry import run_subtask
 from lakeward.testing.jobs import ThreadJobs
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable, Mapping, Sequence
 
     from lakeward.model.results import CommitRequest, OffsetCommit
-    from lakeward.model.tables import TableBucket, TableSpec
+    from lakeward.model.tables import BucketState, TableBucket, TableSpec
     from lakeward.testing.service_world import World
 
 
@@ -277,6 +277,29 @@ def test_a_stopped_service_ends_and_gives_its_tables_back(world: World, final: b
     asyncio.run(run())
     assert world.reports[-1].state == "stopped"
     assert service.rounds.in_hand == ()
+
+
+def test_a_round_that_a_stop_finds_still_opening_is_not_told_of(world: World) -> None:
+    log = world.table("log")
+    opening, stopped = threading.Event(), threading.Event()
+
+    class Held(EmbeddedSource):
+        def buckets(self, table: TableSpec) -> Sequence[BucketState]:
+            opening.set()
+            stopped.wait(10)
+            return super().buckets(table)
+
+    service = world.service(source=Held(EmbeddedStore.open(world.store.root)))
+
+    async def run() -> None:
+        serving = asyncio.create_task(service.serve())
+        await until(opening.is_set)
+        service.stop()
+        await serving
+        stopped.set()
+
+    asyncio.run(run())
+    assert world.outcomes(log) == []
 
 
 def test_a_paused_table_is_kept_in_hand_and_not_tiered(world: World) -> None:

@@ -15,7 +15,8 @@ if TYPE_CHECKING:
 
 _EVERY_S = 0.5
 _QUIET = frozenset({"idle"})
-"""Outcomes that are no news: the table's last real round stays the one that is shown."""
+"""Outcomes that are no news: the table's last real round stays the one that is shown. Nor is a round that was stopped
+before it had a job."""
 
 
 @dataclass(slots=True)
@@ -59,7 +60,7 @@ class Reporter:
             history.rounds += 1
             history.rows += report.rows
         history.word, history.sentence = run.outcome, run.reason
-        if run.outcome not in _QUIET:
+        if run.outcome not in _QUIET and not (run.outcome == "stopped" and run.job is None):
             history.last = report
             self.report(force=True)
             self._service.options.on_round(history.path, report)
