@@ -32,7 +32,8 @@ pytestmark = [
 
 def run(at: Path, *words: str, **further: str) -> subprocess.CompletedProcess[str]:
     """Run a command in a directory, without what the environment says to other services but where jars are."""
-    environment = {name: text for name, text in os.environ.items() if not name.startswith("LAKEWARD_")} | further
+    ours = ("LAKEWARD_", "PYTHONWARN")  # what libraries are warned of is not what a user sees
+    environment = {name: text for name, text in os.environ.items() if not name.startswith(ours)} | further
     return subprocess.run(
         words, cwd=at, env=environment, capture_output=True, encoding="utf-8", check=False, timeout=280
     )

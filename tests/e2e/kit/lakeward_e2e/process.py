@@ -34,6 +34,13 @@ def until(look: Callable[[], object], what: str, patience_s: float = PATIENCE_S,
         time.sleep(turn_s)
 
 
+def _seen(look: Callable[[psutil.Process], bool], process: psutil.Process) -> bool:
+    """Look at a process; one that is gone, or dead and not yet waited for, is not it."""
+    with contextlib.suppress(psutil.NoSuchProcess):
+        return look(process)
+    return False
+
+
 class ServiceProcess:
     """`lakeward run ...`, its words in a file."""
 
@@ -83,14 +90,15 @@ class ServiceProcess:
 
     def readers(self) -> list[psutil.Process]:
         """Return its Spark workers that run a task or wait for one: children of the daemon that forks them."""
-        return [child for child in self._children() if child.parent() in self._daemons()]
+        daemons = self._daemons()
+        return [child for child in self._children() if _seen(lambda one: one.parent() in daemons, child)]
 
     def java(self) -> list[psutil.Process]:
         """Return Spark's Java process."""
-        return [child for child in self._children() if child.name() == "java"]
+        return [child for child in self._children() if _seen(lambda one: one.name() == "java", child)]
 
     def _daemons(self) -> list[psutil.Process]:
-        return [child for child in self._children() if "pyspark.daemon" in child.cmdline()]
+        return [child for child in self._children() if _seen(lambda one: "pyspark.daemon" in one.cmdline(), child)]
 
     def _children(self) -> list[psutil.Process]:
         with contextlib.suppress(psutil.NoSuchProcess):
