@@ -72,6 +72,8 @@ def test_reading_follows_a_leader_whose_server_dies(
     _until(lambda: len(source._client.tablet_servers(fresh=True)) == 2)
     try:
         lake_cluster.writer.create(NAME, SCHEMA, properties={"table.replication.factor": "2"})
+        _until(lambda: bool(source._client.leaders(_wire(), fresh=True)))
+        lake_cluster.writer.forget()  # what it learned when there was no leader yet, it would believe for ever
         for start in range(0, 1000, 100):
             lake_cluster.writer.append(NAME, _rows(start, 100))
         table = source.table(PATH)

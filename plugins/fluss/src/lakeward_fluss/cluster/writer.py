@@ -8,6 +8,7 @@ from __future__ import annotations
 import asyncio
 import os
 import pickle
+import select
 import subprocess
 import sys
 from collections.abc import Mapping, Sequence
@@ -18,6 +19,8 @@ import pyarrow as pa
 
 CHUNK = 100_000
 """Rows between two flushes: pyfluss hangs with about a million in flight (facts: Fluss live 8b)."""
+PATIENCE_S = 120.0
+"""Seconds for one call: pyfluss waits for ever for a leader that has moved while it looked."""
 _LENGTH = 8
 """Bytes of the length before each message."""
 
@@ -32,11 +35,9 @@ class FlussWriter:
             bootstrap: `host:port`; the first of several is taken.
             properties: further settings of pyfluss.
         """
-        settings = {"bootstrap.servers": bootstrap.partition(",")[0], **(properties or {})}
-        self._child = subprocess.Popen(
-            [sys.executable, str(Path(__file__))], stdin=subprocess.PIPE, stdout=subprocess.PIPE
-        )
-        self._call("connect", settings)
+        self._settings = {"bootstrap.servers": bootstrap.partition(",")[0], **(properties or {})}
+        self._child = _start()
+        self._call("connect", self._settings)
 
     def create(
         self,
@@ -97,11 +98,22 @@ class FlussWriter:
             message = "the child has no pipes"
             raise RuntimeError(message)
         _send(stdin, (method, arguments))
+        if not select.select([stdout], [], [], PATIENCE_S)[0]:
+            self.close()
+            message = f"pyfluss: {method}: no answer within {PATIENCE_S:.0f} s; whether it was done is unknown"
+            if method != "connect":
+                self._child = _start()
+                self._call("connect", self._settings)
+            raise TimeoutError(message)
         failed, answer = _receive(stdout)
         if failed:
             message = f"pyfluss: {method}: {answer}"
             raise RuntimeError(message)
         return answer
+
+
+def _start() -> subprocess.Popen[bytes]:
+    return subprocess.Popen([sys.executable, str(Path(__file__))], stdin=subprocess.PIPE, stdout=subprocess.PIPE)
 
 
 class _Child:
