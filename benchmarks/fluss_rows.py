@@ -26,9 +26,12 @@ SCHEMA = pa.schema(
 
 
 def rows(start: int, count: int) -> pa.Table:
-    """Eight columns: int64, int32, text of about 20, text of about 60, double, time, boolean, decimal(12, 2)."""
+    """Eight columns: int64, int32, text of about 20, text of about 60, double, time, boolean, decimal(12, 2).
+
+    The short text is one of 10,000; no two long ones are the same.
+    """
     random = np.random.default_rng(start)
-    numbers = random.integers(0, 10_000, (2, count))
+    numbers = random.integers(0, 10_000, count)
     cents = np.zeros((count, 2), "<i8")
     cents[:, 0] = random.integers(0, 10**9, count)
     amounts = pa.Array.from_buffers(pa.decimal128(12, 2), count, [None, pa.py_buffer(cents.tobytes())])
@@ -36,8 +39,8 @@ def rows(start: int, count: int) -> pa.Table:
         [
             np.arange(start, start + count),
             random.integers(0, 1000, count, dtype=np.int32),
-            _texts(12, 28).take(pa.array(numbers[0])),
-            _texts(40, 80).take(pa.array(numbers[1])),
+            _texts().take(pa.array(numbers)),
+            _long(random, count),
             random.random(count),
             pa.array(np.arange(start, start + count) + 1_700_000_000_000_000, pa.timestamp("us")),
             random.random(count) < 0.5,
@@ -48,10 +51,18 @@ def rows(start: int, count: int) -> pa.Table:
 
 
 @cache
-def _texts(least: int, most: int) -> pa.Array:
-    """Return 10,000 texts of so many characters."""
-    letters = np.random.default_rng(most).integers(97, 123, (10_000, most), dtype=np.uint8)
-    return pa.array([bytes(line[: least + n % (most - least)]).decode() for n, line in enumerate(letters)])
+def _texts() -> pa.Array:
+    """Return 10,000 texts of 12 to 28 characters."""
+    letters = np.random.default_rng(28).integers(97, 123, (10_000, 28), dtype=np.uint8)
+    return pa.array([bytes(line[: 12 + n % 16]).decode() for n, line in enumerate(letters)])
+
+
+def _long(random: np.random.Generator, count: int) -> pa.Array:
+    """Return texts of 40 to 80 characters: hexadecimal digits, as ids and hashes are."""
+    ends = np.zeros(count + 1, "<i4")
+    ends[1:] = np.cumsum(random.integers(40, 81, count))
+    digits = np.frombuffer(b"0123456789abcdef", np.uint8)[random.integers(0, 16, ends[-1], dtype=np.uint8)]
+    return pa.StringArray.from_buffers(count, pa.py_buffer(ends.tobytes()), pa.py_buffer(digits.tobytes()))
 
 
 def append(bootstrap: str, name: str, start: int, count: int) -> None:
