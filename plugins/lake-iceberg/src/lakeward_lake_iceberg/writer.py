@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from lakeward_lake_iceberg.task import WriterTask
 
 GROUP_ROWS = 1 << 19
-GROUP_BYTES = 64 * 1024 * 1024
+GROUP_BYTES = 32 * 1024 * 1024
 """A row group is written at so many rows or bytes of Arrow; this bounds a writer's memory."""
 
 
@@ -103,3 +103,5 @@ class AppendWriter:
             self._files.write(rows, self._bytes)
             self._pending.clear()
             self._rows = self._bytes = 0
+            del rows
+            pa.default_memory_pool().release_unused()
