@@ -78,9 +78,9 @@ def bench(directory: Path, options: argparse.Namespace) -> None:
     first = start(directory)
     early = wait(directory, first, completed)
     report = wait(directory, first, lambda found: found["rows"] >= options.rows * 0.5)
-    killed(first)
+    at_ms = killed(first)
     rate = (report["rows"] - early["rows"]) / max((report["seen"] - early["seen"]) / 1000, 0.1)
-    read = report["rows"] + rate * max(SystemClock().wall_ms() - report["seen"], 0) / 1000
+    read = report["rows"] + rate * max(at_ms - report["seen"], 0) / 1000
     kept = checkpointed(directory)
     began = time.perf_counter()
     second = start(directory)
@@ -125,14 +125,16 @@ def completed(report: dict[str, Any]) -> bool:
     return bool((report["checkpoint"] or {}).get("name"))
 
 
-def killed(service: subprocess.Popen[bytes]) -> None:
-    """Kill a service with everything that it has started."""
+def killed(service: subprocess.Popen[bytes]) -> int:
+    """Kill a service with everything that it has started; returns when, in milliseconds since 1970."""
     family = psutil.Process(service.pid).children(recursive=True)
+    at_ms = SystemClock().wall_ms()
     service.kill()
     for child in family:
         child.kill()
     service.wait()
     psutil.wait_procs(family)
+    return at_ms
 
 
 def checkpointed(directory: Path) -> dict[str, Any]:
