@@ -71,10 +71,19 @@ class RoundRun:
         return tuple(file for file in files if file.path not in self.in_lake)
 
     def offsets(self) -> Mapping[TableBucket, int]:
-        """Return the offsets of all buckets after the round, as far as it is whole."""
-        if self.job is not None:
-            return self.job.books.offsets()
-        return self.opening.enumeration.offsets if self.opening is not None else {}
+        """Return the offsets of all buckets after the round, as far as it is whole; never behind what is in the lake.
+
+        A step may have committed what a cut leaves out: it was in a checkpoint, and its subtask could not say it again.
+        """
+        if self.opening is None:
+            return {}
+        offsets = self.job.books.offsets() if self.job is not None else self.opening.enumeration.offsets
+        landed = self.committed if self.committed is not None else self.opening.tiered
+        there = {state.bucket for state in self.opening.buckets}
+        behind = {
+            bucket: offset for bucket, offset in landed.items() if bucket in there and offsets.get(bucket, -1) < offset
+        }
+        return {**offsets, **behind}
 
     def open_at(self, opening: Opening) -> None:
         """Write down what it starts from; a restored one starts from what its checkpoint says."""
