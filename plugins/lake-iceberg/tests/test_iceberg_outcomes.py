@@ -94,6 +94,13 @@ def test_a_stamp_whose_answer_was_lost_is_taken_in_the_end(
     assert head.stamp == incarnation()
 
 
+def test_metadata_files_that_stamps_push_out_of_the_log_are_deleted(lake: IcebergLake, tmp_path: Path) -> None:
+    lake.open_table(log_table())
+    for start in range(1000, 1015):
+        lake.stamp(PATH, incarnation(start))
+    assert len(list(tmp_path.rglob("*.metadata.json"))) == 11
+
+
 def test_a_commit_that_lost_the_swap_is_a_conflict_and_leaves_what_can_be_deleted(
     lake: IcebergLake, written: TieringRound, catalog: SqlCatalog, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:

@@ -193,12 +193,15 @@ class IcebergLake:
             summary[TABLE_ID] = table.metadata.properties[TABLE_ID]
         prepared = SnapshotBuilder(table, ids, self._clock.wall_ms()).stamp(summary)
         try:
-            outcome, _ = self._client.send(table, prepared.requirements, prepared.updates)
+            outcome, metadata = self._client.send(table, prepared.requirements, prepared.updates)
         except OutcomeUnknownError:
             # A stamp may be sent again: one that lands late finds main moved on, or is ours anyway.
             return
         if outcome is Sent.CONFLICT and self._load(path).metadata.snapshot_by_id(ids.snapshot_id) is None:
             self.delete([update.snapshot.manifest_list for update in prepared.updates if hasattr(update, "snapshot")])
+        if metadata is not None:
+            with suppress(StorageError):  # as after a commit
+                files.trim_metadata(table.metadata, metadata, self._storage(table))
 
     def _load(self, path: TablePath) -> Table:
         table = self._client.load(path)
