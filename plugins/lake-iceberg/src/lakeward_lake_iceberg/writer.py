@@ -103,5 +103,3 @@ class AppendWriter:
             self._files.write(rows, self._bytes)
             self._pending.clear()
             self._rows = self._bytes = 0
-            del rows
-            pa.default_memory_pool().release_unused()
