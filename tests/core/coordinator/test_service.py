@@ -10,11 +10,14 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from lakeward.coordinator.run import RoundRun
 from lakeward.embedded.source import EmbeddedSource
 from lakeward.embedded.store import EmbeddedStore
 from lakeward.errors import ConfigError, LakewardError, OutcomeUnknownError, SourceError, SparkError
+from lakeward.model.identity import Incarnation, RoundId
 from lakeward.model.settings import TableSettings
 from lakeward.model.tables import TablePath
+from lakeward.model.tiering import Offer
 from lakeward.subtask.entry import run_subtask
 from lakeward.testing.jobs import ThreadJobs
 
@@ -362,3 +365,15 @@ def test_a_service_whose_engine_is_gone_ends_and_says_so(world: World) -> None:
     world.load(world.table("log"), 0, 10)
     with pytest.raises(SparkError, match="Java process has ended"):
         asyncio.run(world.service(jobs=Gone(run_subtask), stop_timeout_s=0.2).serve())
+
+
+def test_a_late_finish_of_files_that_a_step_has_committed_deletes_none_of_them(world: World) -> None:
+    log = world.table("log")
+    world.load(log, 0, 10)
+    world.once()
+    desk, offer = world.service().desk, Offer(log, world.store.table(log).table_id, 1, 0, 1.0)
+    committed = world.lake.files_on_disk(log)
+    run = RoundRun(offer, RoundId(Incarnation("svc", 1, "0" * 16), offer.table_id, 1, 1), 0)
+    asyncio.run(desk.discard(run, committed))
+    assert committed
+    assert world.lake.files_on_disk(log) == committed

@@ -17,7 +17,7 @@ from lakeward.model.identity import RoundId
 from lakeward.model.results import CommitIds
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Collection
 
     from lakeward.checkpoint.journal import JournalStore, RoundJournal
     from lakeward.model.identity import Incarnation
@@ -175,6 +175,10 @@ class Cleaner:
         """Say whether the lake has another table of that name now: what the old one names cannot be asked any more."""
         head = self._lake.head(journal.path)
         return head is None or head.table_id != journal.round_id.table_id
+
+    def discard(self, path: TablePath, files: Collection[str]) -> None:
+        """Delete files that no round counts, but for those that the lake has."""
+        self._delete_unreferenced(path, tuple(files))
 
     def _delete_unreferenced(self, path: TablePath, files: tuple[str, ...], kept: frozenset[str] = frozenset()) -> int:
         if not files:

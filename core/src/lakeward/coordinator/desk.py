@@ -199,9 +199,13 @@ class RoundDesk:
             _log.warning("left-over files stay for the next start", reason=str(error))
 
     async def discard(self, run: RoundRun, files: Collection[str]) -> None:
-        """Delete files of a round that an attempt closed after it no longer counted."""
+        """Delete files of a round that an attempt closed after it no longer counted, but for those in the lake.
+
+        A checkpoint may have held the finish that comes late, and a step been committed from it.
+        """
         try:
-            await call(lambda: self._parts.lake.delete(files), what="delete rejected files")
+            async with run.committing:
+                await call(lambda: self._cleaner.discard(run.offer.path, files), what="delete rejected files")
         except LakewardError as error:
             _log.warning("rejected files stay until the round is cleaned", round=str(run.round_id), reason=str(error))
 
