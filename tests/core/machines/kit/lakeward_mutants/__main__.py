@@ -36,7 +36,7 @@ def main() -> int:
         for name, (test, seed, why) in zip(names, pool.imap(hunt, names), strict=True):
             killed = name.partition(":")[0] in _BY_TESTS or test
             alive += not killed and seed is None
-            tests = "killed" if killed else "-"
+            tests = "killed" if test else "own" if killed else "-"  # own: one of `tests/core/machines`, run by itself
             found = f"seed {seed}" if seed is not None else f"not within {SEEDS} seeds"
             sys.stdout.write(f"{name:<62} {tests:<7} {found:<22} {why[:90]}\n")
             sys.stdout.flush()
