@@ -101,6 +101,37 @@ def test_metadata_files_that_stamps_push_out_of_the_log_are_deleted(lake: Iceber
     assert len(list(tmp_path.rglob("*.metadata.json"))) == 11
 
 
+@pytest.mark.parametrize("content", ["", "{}"])
+def test_the_stamp_of_a_start_deletes_what_the_start_before_it_left_in_the_middle_of_a_swap(
+    lake: IcebergLake, tmp_path: Path, content: str
+) -> None:
+    lake.open_table(log_table())
+    folder = next(tmp_path.rglob("*.metadata.json")).parent
+    left = folder / "00001-dead.metadata.json", folder / f"snap-7-0-{incarnation(1000)}-stamp.avro"
+    others = (
+        folder / "00009-in-flight.metadata.json",
+        folder / f"snap-8-0-{incarnation(3000)}-stamp.avro",
+        folder / f"snap-9-0-{replace(incarnation(1000), service='other')}-stamp.avro",
+        folder / "snap-9-0-somebody-stamp.avro",
+    )
+    for file in (*left, *others):
+        file.write_text(content, encoding="utf-8")
+    lake.stamp(PATH, incarnation(2000))
+    assert not any(file.exists() for file in left)
+    assert all(file.exists() for file in others)
+
+
+def test_metadata_files_are_kept_where_the_table_says_so(
+    lake: IcebergLake, catalog: SqlCatalog, tmp_path: Path
+) -> None:
+    lake.open_table(log_table())
+    with catalog.load_table((PATH.database, PATH.table)).transaction() as change:
+        change.set_properties({"write.metadata.delete-after-commit.enabled": "false"})
+    for start in range(1000, 1015):
+        lake.stamp(PATH, incarnation(start))
+    assert len(list(tmp_path.rglob("*.metadata.json"))) == 17
+
+
 def test_a_commit_that_lost_the_swap_is_a_conflict_and_leaves_what_can_be_deleted(
     lake: IcebergLake, written: TieringRound, catalog: SqlCatalog, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:

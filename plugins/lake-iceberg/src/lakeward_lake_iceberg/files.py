@@ -5,6 +5,8 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING
 
+from lakeward.errors import UsageError
+from lakeward.model.identity import Incarnation
 from lakeward_lake_iceberg.head import summary_of
 from lakeward_lake_iceberg.offsets import OFFSETS_FILE
 from lakeward_lake_iceberg.storage import Storage, local_path
@@ -21,6 +23,7 @@ if TYPE_CHECKING:
     from lakeward.model.results import CommitIds
 
 _METADATA_FILE = re.compile(r"(\d+)-[^/]*\.metadata\.json$")
+_STAMP_FILE = re.compile(r"/snap-\d+-0-([^/]+)-stamp\.avro$")
 
 
 def data_root(metadata: TableMetadata) -> str:
@@ -69,9 +72,10 @@ def dead_metadata(table: Table, storage: Storage) -> list[str]:
     """Return metadata files that lost their swap: of the current version or older, and not in the table's log.
 
     Only for catalogs that number metadata files and swap them in order; a file of a later version may be in flight.
+    None where the table keeps the files that fall out of its log.
     """
     current = _METADATA_FILE.search(table.metadata_location)
-    if current is None:
+    if current is None or not _trims(table.metadata):
         return []
     known = {_plain(path) for path in _metadata_files(table)}
     return [
@@ -81,9 +85,31 @@ def dead_metadata(table: Table, storage: Storage) -> list[str]:
     ]
 
 
+def stamp_name(incarnation: Incarnation) -> str:
+    """Return the part of a stamp's file name that says whose it is, for `dead_stamps`."""
+    return f"{incarnation}-stamp"
+
+
+def dead_stamps(table: Table, storage: Storage, incarnation: Incarnation) -> list[str]:
+    """Return manifest lists of stamps that did not land, of this start of a service and of those before it.
+
+    Args:
+        table: as it is now, with the stamp of this start: none of an earlier head can land any more.
+        storage: lists files.
+        incarnation: this start.
+    """
+    landed = {_plain(snapshot.manifest_list) for snapshot in table.metadata.snapshots}
+    return [
+        path
+        for path in storage.list(metadata_root(table.metadata))
+        if _plain(path) not in landed and (start := _start_of(path)) and not start.succeeds(incarnation)
+        if start.service == incarnation.service
+    ]
+
+
 def trim_metadata(base: TableMetadata, new: TableMetadata, storage: Storage) -> None:
     """Delete metadata files that fell out of the log, where the table asks for it (as the library's commit does)."""
-    if base.properties.get("write.metadata.delete-after-commit.enabled", "false").lower() != "true":
+    if not _trims(base):
         return
     kept = {entry.metadata_file for entry in new.metadata_log}
     for entry in base.metadata_log:
@@ -100,6 +126,19 @@ def offsets_files(snapshots: Iterable[Snapshot], properties: Mapping[str, str]) 
 def manifests_of(snapshots: Iterable[Snapshot], io: FileIO) -> dict[str, ManifestFile]:
     """Return the manifests of some snapshots by path, each once."""
     return {manifest.manifest_path: manifest for snapshot in snapshots for manifest in snapshot.manifests(io)}
+
+
+def _trims(metadata: TableMetadata) -> bool:
+    return metadata.properties.get("write.metadata.delete-after-commit.enabled", "false").lower() == "true"
+
+
+def _start_of(path: str) -> Incarnation | None:
+    """Return the start of a service whose stamp a file is; None for any other file."""
+    found = _STAMP_FILE.search(path)
+    try:
+        return None if found is None else Incarnation.parse(found[1])
+    except UsageError:
+        return None
 
 
 def _named(table: Table) -> Iterator[str]:

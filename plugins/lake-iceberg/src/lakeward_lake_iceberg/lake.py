@@ -5,6 +5,7 @@ from __future__ import annotations
 import secrets
 import uuid
 from contextlib import suppress
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from pyiceberg.catalog.sql import SqlCatalog
@@ -77,10 +78,12 @@ class IcebergLake:
 
     def stamp(self, path: TablePath, incarnation: Incarnation) -> LakeHead:
         """See `lakeward.ports.Lake.stamp`."""
-        for _ in range(_TRIES):
+        for tried in range(_TRIES):
             table = self._load(path)
             found = newest_stamp(Ancestry.of(table.metadata))
             if found == incarnation:
+                if tried:
+                    self._clean_up_swaps(table, incarnation)
                 return read_head(path, table)
             if found is not None and found.succeeds(incarnation):
                 message = f"{path}: a later start of this service, {found}, has taken the table over"
@@ -178,16 +181,24 @@ class IcebergLake:
         if base.metadata.properties.get("gc.enabled", "true").lower() != "true":
             return
         storage = self._storage(base)
-        for path in expire.unreachable(base.metadata, expired, base.io):
+        for path in [*expire.unreachable(base.metadata, expired, base.io), *self._dead_metadata(base)]:
             storage.delete(path)
-        if isinstance(self._client.catalog, SqlCatalog):
-            for path in files.dead_metadata(base, storage):
+
+    def _clean_up_swaps(self, table: Table, incarnation: Incarnation) -> None:
+        """Delete what a start left that died while it swapped the table's metadata: no journal knows of it."""
+        storage = self._storage(table)
+        with suppress(StorageError):  # the next start finds them again
+            for path in [*files.dead_stamps(table, storage, incarnation), *self._dead_metadata(table)]:
                 storage.delete(path)
+
+    def _dead_metadata(self, table: Table) -> list[str]:
+        by_number = isinstance(self._client.catalog, SqlCatalog)
+        return files.dead_metadata(table, self._storage(table)) if by_number else []
 
     def _send_stamp(self, path: TablePath, table: Table, incarnation: Incarnation) -> None:
         """Try once; whether it landed is read off the head."""
         check_format(table)
-        ids = self.new_ids()
+        ids = replace(self.new_ids(), uuid=files.stamp_name(incarnation))
         summary = {INCARNATION: str(incarnation)}
         if TABLE_ID in table.metadata.properties:
             summary[TABLE_ID] = table.metadata.properties[TABLE_ID]
