@@ -18,6 +18,7 @@ import pytest
 
 from lakeward_e2e.process import until
 from lakeward_e2e.tables import KeyTable, LogTable
+from lakeward_faulty.pause import pause
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -66,7 +67,7 @@ class Chaos:
 
     def _pause(self, service: ServiceProcess) -> None:
         """Pause it, let a successor work meanwhile, and wake it up as a zombie."""
-        service.send(signal.SIGSTOP)
+        pause(service.pid, self.world.root / "store" / "store.db")
         successor = self.world.start(self.config)
         time.sleep(self.dice.uniform(1.0, 2.5 * FENCE_S))
         service.send(signal.SIGCONT)

@@ -12,10 +12,13 @@ from __future__ import annotations
 
 import os
 import signal
+import subprocess
+import sys
 import time
 from pathlib import Path
 
 FAULTS = "LAKEWARD_TEST_FAULTS"
+_PAUSE = Path(__file__).with_name("pause.py")
 _WAIT_S = 120.0
 _TURN_S = 0.02
 
@@ -90,9 +93,9 @@ def _take(folder: Path, point: str) -> str:
 
 
 def _stop(pid: int) -> None:
-    os.kill(pid, signal.SIGSTOP)
-    # Another thread may take the signal a moment later: nothing more is done by this one until then.
-    time.sleep(0.3)
+    # By another process, which waits until all threads stand still: this one may be among them.
+    store = Path(os.environ[FAULTS]).parent / "store" / "store.db"
+    subprocess.run([sys.executable, str(_PAUSE), str(pid), str(store)], check=True)
 
 
 def _wait_for(file: Path) -> None:

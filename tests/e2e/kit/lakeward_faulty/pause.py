@@ -1,0 +1,38 @@
+"""Pause a process while it does not hold the embedded store's write lock: `python pause.py PID STORE_DB`.
+
+SIGSTOP stops all threads wherever they are. One in the middle of a write transaction would keep SQLite's lock for as
+long as the pause lasts, and a service beside it could not even start: true of SQLite, and nothing that these tests ask.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import sqlite3
+import sys
+import time
+from contextlib import closing
+from pathlib import Path
+
+_PATIENCE_S = 10.0
+_TURN_S = 0.005
+
+
+def pause(pid: int, store: Path) -> None:
+    """Send SIGSTOP with the lock in our own hand; it is given back once all threads of the process stand still."""
+    with closing(sqlite3.connect(store, timeout=_PATIENCE_S, isolation_level=None)) as sql:
+        sql.execute("BEGIN IMMEDIATE")
+        os.kill(pid, signal.SIGSTOP)
+        deadline = time.monotonic() + _PATIENCE_S
+        while not _stands_still(pid) and time.monotonic() < deadline:
+            time.sleep(_TURN_S)
+        sql.execute("ROLLBACK")
+
+
+def _stands_still(pid: int) -> bool:
+    states = [(task / "stat").read_text(encoding="ascii") for task in Path(f"/proc/{pid}/task").iterdir()]
+    return all(state.rpartition(")")[2].split()[0] in "TtZX" for state in states)
+
+
+if __name__ == "__main__":
+    pause(int(sys.argv[1]), Path(sys.argv[2]))
