@@ -315,6 +315,16 @@ def test_a_stop_does_not_wait_for_a_dead_server_and_keeps_the_books() -> None:
     assert machine.books.releasing == {A}
 
 
+def test_a_stop_waits_for_no_verification() -> None:
+    machine = _holding()
+    machine.step(LeaseTick(now=200.0))
+    machine.step(Acquired(now=200.0, call=3, protection=GRANTED))
+    assert machine.state is State.VERIFYING
+
+    assert machine.step(LeaseStop(now=200.0, final=False)) == (LeaseStopped(),)
+    assert machine.books.held == {A: 5}
+
+
 def test_a_stop_refuses_who_still_waits() -> None:
     machine = _fresh()
     machine.step(Protect(now=0.0, table_id=1, snapshots=(SNAP_A,)))

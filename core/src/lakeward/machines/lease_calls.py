@@ -62,7 +62,8 @@ def _row(state: State) -> dict[tuple[State, type[LeasesEvent]], frozenset[State]
     row[state, settles[state]] = _NEXT
     row |= {(state, event): _NEXT for event in (CallFailed, CallUnknown)}
     row |= {(state, event): _AFTER_RESTART for event in (CoordinatorChanged, Renumber)}
-    row[state, LeaseStop] = _only(State.STOPPING)
+    # Nobody waits for a verification that is under way; the answer of a call about the lease is waited for.
+    row[state, LeaseStop] = _END if state is State.VERIFYING else _only(State.STOPPING)
     return row
 
 
