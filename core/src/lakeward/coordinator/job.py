@@ -218,9 +218,10 @@ class RoundJob:
             return
         spec, connection = self._registering
         self._registering = None
-        replaced = self._attempts.get(admit.subtask)
-        if replaced is not None:
+        if (replaced := self._attempts.get(admit.subtask)) is not None:
             replaced.drop()
+            # Before its successor is told which finishes to send again: some may have been the lost one's to send.
+            self._step(AttemptLost(now=self._clock.now(), subtask=admit.subtask, attempt=replaced.number))
         key = ChannelKey(self.plan.round_name, spec.job_attempt, admit.subtask, admit.attempt)
         gateway = Gateway(latest=admit.latest, closed_for=admit.closed_for)
         attempt = Attempt(key, connection, self._clock.now(), gateway)
