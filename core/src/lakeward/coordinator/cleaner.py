@@ -3,7 +3,8 @@
 A journal names a round's file prefix and the ids of every commit that was tried. Deleting cannot be compared and
 swapped, so: nothing that any retained snapshot of the table or a live checkpoint names is touched; files that a
 commit of unknown outcome names are deleted only after a later offset-carrying commit of ours has landed; and the
-prefix of a round whose process may still be alive is listed once more after the fence time.
+prefix of a round whose process may still be alive is listed once more after the fence time. A later start's journals
+are not even looked at: whoever was overtaken in the middle of its own sweep would delete what its successor writes.
 """
 
 from __future__ import annotations
@@ -89,7 +90,7 @@ class Cleaner:
             is_gone: says whether the source no longer has the table of this name and id.
         """
         now = self._clock.wall_ms()
-        for journal in self._journals.list():
+        for journal in self._known():
             swept = journal.swept_ms
             gone = swept is None and is_gone(journal.path, journal.round_id.table_id)
             if gone or (swept is not None and swept > now):  # the clock was set back: its time begins anew
@@ -137,7 +138,12 @@ class Cleaner:
         self._journals.delete(journal)
 
     def _of(self, path: TablePath) -> list[RoundJournal]:
-        return [journal for journal in self._journals.list() if journal.path == path]
+        return [journal for journal in self._known() if journal.path == path]
+
+    def _known(self) -> list[RoundJournal]:
+        """Return our journals and those of earlier starts: a later start's are its own, its tasks run."""
+        found = self._journals.list()
+        return [journal for journal in found if not journal.round_id.incarnation.succeeds(self._incarnation)]
 
     def _sweep(self, journal: RoundJournal) -> None:
         now = self._clock.wall_ms()

@@ -15,11 +15,11 @@ import structlog
 from lakeward.coordinator.contents import Contents
 from lakeward.errors import CorruptFileError, SourceError, TableGoneError
 from lakeward.model.checkpoints import CheckpointState
+from lakeward.model.identity import Incarnation
 
 if TYPE_CHECKING:
     from lakeward.coordinator.opening import Opening
     from lakeward.model.checkpoints import Checkpoint, CheckpointInfo, CheckpointRef, LeaseCopy, RoundSnapshot
-    from lakeward.model.identity import Incarnation
     from lakeward.model.results import LakeHead, OffsetCommit
     from lakeward.model.tables import TablePath, TableSpec
     from lakeward.ports import CheckpointStore, Lake, Source
@@ -98,7 +98,7 @@ class Restorer:
         if table.table_id in self._distrusted:
             self.drop_all(table.table_id, "what it needs cannot be had any more")
             self._distrusted.discard(table.table_id)
-        for info in reversed(self._of(table.table_id)):
+        for info in reversed(self._droppable(table.table_id)):
             if info.state is CheckpointState.UNFINISHED:
                 continue  # swept by `start`, which knows what may be under way
             found = self._look(info, table, head)
@@ -117,7 +117,7 @@ class Restorer:
         Raises:
             StorageError: the store refused.
         """
-        for info in self._of(table_id):
+        for info in self._droppable(table_id):
             _log.info("checkpoint no longer needed", checkpoint=str(info.ref), reason=reason)
             self._store.delete(info.ref)
         self._tables.discard(table_id)
@@ -155,6 +155,11 @@ class Restorer:
         if table_id not in self._tables:
             return []
         return [info for info in self._store.list(self._incarnation.service) if info.ref.table_id == table_id]
+
+    def _droppable(self, table_id: int) -> list[CheckpointInfo]:
+        """Leave out what a later start of the service has taken: it may go on from it."""
+        found = self._of(table_id)
+        return [info for info in found if not Incarnation.parse(info.ref.incarnation).succeeds(self._incarnation)]
 
     def _drop(self, ref: CheckpointRef, reason: str) -> None:
         _log.warning("checkpoint dropped", checkpoint=str(ref), reason=reason)

@@ -1,0 +1,68 @@
+"""A start that has been overtaken, and does not know it yet, goes on cleaning up: what it may not touch."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from lakeward.checkpoint.checkpoints import CheckpointFiles
+from lakeward.checkpoint.journal import JournalStore, RoundJournal
+from lakeward.checkpoint.store import SmallFiles
+from lakeward.coordinator.cleaner import Cleaner
+from lakeward.coordinator.restoring import Restorer
+from lakeward.model.identity import Incarnation, RoundId
+from lakeward.testing.checkpoint_values import FIRST, PATH, SECOND, THIRD, reference, write_checkpoint
+from lakeward.testing.clock import FakeClock
+from lakeward.testing.folder_lake import FolderLake
+from lakeward.testing.lake_tables import log_table
+
+
+class Disk:
+    """The files of three starts of one service, each with a round on one table."""
+
+    def __init__(self, root: Path) -> None:
+        self.small = SmallFiles(str(root / "state"))
+        self.clock = FakeClock()
+        self.lake = FolderLake(root / "lake")
+        self.journals = JournalStore(self.small, "svc")
+        self.checkpoints = CheckpointFiles(self.small, self.clock)
+        self.lake.open_table(replace(log_table(), path=PATH, table_id=7))
+
+    def file_of(self, start: Incarnation) -> Path:
+        """Make a round of a start, with a data file."""
+        round_id = RoundId(start, 7, 3, 1)
+        prefix = self.lake.file_prefix(PATH, round_id)
+        self.journals.write(RoundJournal(round_id, PATH, None, None, prefix))
+        file = Path(prefix) / "data"
+        file.parent.mkdir(parents=True)
+        file.write_bytes(b"rows")
+        return file
+
+
+@pytest.fixture
+def disk(tmp_path: Path) -> Disk:
+    return Disk(tmp_path)
+
+
+def test_files_of_a_later_start_are_not_swept(disk: Disk) -> None:
+    earlier, later = disk.file_of(FIRST), disk.file_of(THIRD)
+    cleaner = Cleaner(disk.lake, disk.journals, disk.clock, SECOND, fence_s=0.0, checkpointed=lambda _: frozenset())
+    cleaner.before_round(PATH)
+    cleaner.after_commit(PATH, RoundId(SECOND, 7, 3, 1))
+    cleaner.again(lambda _path, _table_id: True)
+    cleaner.again()
+    assert not earlier.exists()
+    assert later.exists()
+    assert [journal.round_id.incarnation for journal in disk.journals.list()] == [THIRD]
+    assert [journal.swept_ms for journal in disk.journals.list()] == [None]
+
+
+def test_checkpoints_of_a_later_start_are_not_dropped(disk: Disk) -> None:
+    for start in (FIRST, THIRD):
+        write_checkpoint(disk.checkpoints, reference(start=start))
+    restorer = Restorer(disk.checkpoints, disk.lake, SECOND)
+    restorer.note(7)
+    restorer.drop_all(7, "its round has committed")
+    assert [info.ref for info in disk.checkpoints.list("svc")] == [reference(start=THIRD)]
