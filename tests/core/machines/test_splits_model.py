@@ -243,7 +243,8 @@ QUICK = settings(
     database=None,
     suppress_health_check=(HealthCheck.too_slow, HealthCheck.filter_too_much),
 )
-HUNT = settings(QUICK, max_examples=400, phases=[Phase.generate], print_blob=False)
+# What is tried depends on every module that is loaded: wide margins, for a hunt ends where it finds something.
+HUNT = settings(QUICK, max_examples=5000, phases=[Phase.generate], print_blob=False)
 
 
 def test_the_machine_holds_every_invariant() -> None:
