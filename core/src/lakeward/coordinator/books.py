@@ -12,7 +12,7 @@ from lakeward.machines.gateway import Origins
 from lakeward.machines.splits import Splits
 from lakeward.model.checkpoints import SplitProgress
 from lakeward.model.events import wire_split
-from lakeward.model.splits import LogSplit, SnapshotSplit
+from lakeward.model.splits import SnapshotSplit
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -76,7 +76,7 @@ class RoundBooks:
             result = word.event.result
             split = open_splits.get(result.split_id)
             if split is not None and not (isinstance(split, SnapshotSplit) and split.live):
-                self._note(_all_of(split, result))
+                self._note(SplitProgress.done(split, result))
 
     def wire(self, split: Split) -> WireSplit:
         """Return a split as an attempt is told it: with how far it is."""
@@ -114,9 +114,3 @@ class RoundBooks:
         known = self._progress.get(split_id)
         if split_id not in self.results and (known is None or known.position <= progress.position):
             self._progress[split_id] = progress
-
-
-def _all_of(split: Split, result: WriteResult) -> SplitProgress:
-    """A finish as progress: whoever is given the split reads nothing more of it and says the same."""
-    position = result.end_offset if isinstance(split, LogSplit) else result.rows
-    return SplitProgress(split, position, result.files, result.rows, result.max_timestamp_ms, result.timings_s)

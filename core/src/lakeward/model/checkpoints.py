@@ -57,6 +57,12 @@ class SplitProgress:
     max_timestamp_ms: int
     timings_s: dict[str, float] = field(default_factory=dict)
 
+    @classmethod
+    def done(cls, split: Split, result: WriteResult) -> SplitProgress:
+        """Return a finish as progress: whoever is given the split reads nothing more of it and says the same."""
+        position = result.end_offset if isinstance(split, LogSplit) else result.rows
+        return cls(split, position, result.files, result.rows, result.max_timestamp_ms, result.timings_s)
+
 
 @dataclass(frozen=True, slots=True)
 class SubtaskSnapshot:

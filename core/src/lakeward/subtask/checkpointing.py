@@ -1,15 +1,17 @@
 """A subtask's side of the checkpoint protocol: its gateway, its part of each checkpoint. IO around `machines/gateway`.
 
-The order at a trigger keeps the gateway closed for a moment only: what belongs to the cut (which splits are held,
-what was not let out) is noted, the gateway opens, and then files are closed and the part is stored. How far a split
-is needs no cut: its position and its files say the same at any time.
+A word on a checkpoint is heard at once, on the thread that receives: the gateway closes and opens while the mailbox
+thread is in the middle of a batch, so that nobody waits for that. What was not let out belongs to the cut and is noted
+at the trigger. How far the splits are needs no cut, for a position and its files say the same at any time: that is
+asked when the mailbox comes to it (`Cut`), which closes files, and the part is stored. A split that ends in between is
+in the part as well: as done to its end.
 """
 
 from __future__ import annotations
 
 import threading
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 from lakeward.checkpoint.checkpoints import CheckpointFiles
 from lakeward.checkpoint.store import SmallFiles
@@ -26,6 +28,7 @@ from lakeward.model.events import (
     DeclineCheckpoint,
     Deploy,
     Open,
+    SplitFinished,
     TriggerCheckpoint,
 )
 
@@ -33,11 +36,14 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from lakeward.machines.gateway import GatewayEvent
-    from lakeward.model.checkpoints import CheckpointRef
+    from lakeward.model.checkpoints import BlockedEvent, CheckpointRef
     from lakeward.model.jobs import SubtaskPlace
     from lakeward.ports import CheckpointStore, Clock
-    from lakeward.subtask.link import Link
     from lakeward.subtask.mailbox import Mailbox
+
+
+CheckpointWord = Close | TriggerCheckpoint | CheckpointComplete | CheckpointAborted
+"""What the coordinator says about a checkpoint."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,10 +54,31 @@ class PartWritten:
     answer: AckCheckpoint | DeclineCheckpoint
 
 
-class Checkpointing:
-    """One attempt's gateway and parts. Used on the mailbox thread only."""
+class Uplink(Protocol):
+    """Where events go."""
 
-    def __init__(self, place: SubtaskPlace, deploy: Deploy, link: Link, clock: Clock, mailbox: Mailbox) -> None:
+    @property
+    def sent(self) -> int:
+        """Number of the last data event that was sent."""
+        ...
+
+    def send(self, event: AnyEvent) -> None:
+        """Send an event."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class Cut:
+    """Posted to the mailbox, in the order in which it was heard: a checkpoint was triggered, its part is to be made."""
+
+    checkpoint: int
+    blocked: tuple[BlockedEvent, ...]
+
+
+class Checkpointing:
+    """One attempt's gateway and parts. `hear` is called on the receiving thread, all else on the mailbox thread."""
+
+    def __init__(self, place: SubtaskPlace, deploy: Deploy, link: Uplink, clock: Clock, mailbox: Mailbox) -> None:
         """Start with the gateway as the coordinator says.
 
         Args:
@@ -59,7 +86,7 @@ class Checkpointing:
             deploy: what it was deployed with.
             link: where events go.
             clock: the machine's clock.
-            mailbox: where `PartWritten` is posted.
+            mailbox: where `Cut` and `PartWritten` are posted.
         """
         self._origin = Origin(place.job.job_attempt, place.subtask, deploy.attempt, 0)
         self._ref = deploy.checkpoint_ref
@@ -69,8 +96,12 @@ class Checkpointing:
         self._mailbox = mailbox
         self._gateway = Gateway(closed_for=deploy.gateway_closed, restored=deploy.restored)
         self._store: CheckpointStore | None = None
+        self._lock = threading.RLock()
+        """Keeps together what passes the gateway and its number on the link."""
         self._taken = 0
         self._answer: PartWritten | None = None
+        self._ended: dict[int, list[SplitProgress]] = {}
+        """What ended after the trigger of each checkpoint whose part is still to be made."""
 
     def start(self) -> None:
         """Send again what a restore gave, before anything new."""
@@ -80,43 +111,71 @@ class Checkpointing:
         """Send an event: at once, or when the gateway opens."""
         self._step(Said(event))
 
-    def hear(
-        self,
-        word: Close | TriggerCheckpoint | CheckpointComplete | CheckpointAborted | PartWritten,
-        roll: Callable[[], tuple[SplitProgress, ...]],
-    ) -> None:
-        """Do what a word on a checkpoint asks for; what is asked again is said again.
+    def finish(self, event: SplitFinished, progress: SplitProgress | None) -> None:
+        """Say that a split is finished.
 
         Args:
-            word: what was said.
+            event: what to say.
+            progress: the same as progress, None where nothing may go on from it.
+        """
+        with self._lock:
+            if progress is not None:
+                for ended in self._ended.values():
+                    ended.append(progress)
+            self.say(event)
+
+    def hear(self, word: CheckpointWord) -> None:
+        """Do at once what a word on a checkpoint asks for; what is asked again is said again.
+
+        Args:
+            word: what the coordinator said.
+
+        Raises:
+            IllegalEventError: it does not fit what was said before.
+        """
+        with self._lock:
+            match word:
+                case Close():
+                    self._step(CloseFor(word.checkpoint))
+                case TriggerCheckpoint():
+                    self._trigger(word.checkpoint)
+                case CheckpointComplete() | CheckpointAborted():
+                    self._step(AbortFor(word.checkpoint))
+
+    def part_written(self, word: PartWritten) -> None:
+        """Say what became of a part."""
+        with self._lock:
+            self._answer = word
+        self.say(word.answer)
+
+    def make_part(self, cut: Cut, roll: Callable[[], tuple[SplitProgress, ...]]) -> None:
+        """Store this subtask's part of a checkpoint.
+
+        Args:
+            cut: what the gateway held back.
             roll: closes what is large enough and returns how far every split is that is held here.
         """
-        match word:
-            case Close():
-                self._step(CloseFor(word.checkpoint))
-            case TriggerCheckpoint():
-                self._trigger(word.checkpoint, roll)
-            case PartWritten():
-                self._answer = word
-                self.say(word.answer)
-            case CheckpointComplete() | CheckpointAborted():
-                self._step(AbortFor(word.checkpoint))
+        with self._lock:
+            ended = self._ended.pop(cut.checkpoint, [])
+        if self._ref is None or not self._root:
+            self.say(DeclineCheckpoint(checkpoint=cut.checkpoint, reason="no place for checkpoints was named"))
+            return
+        progress = (*ended, *roll())
+        snapshot = SubtaskSnapshot(self._origin.subtask, self._origin.task_attempt, progress, cut.blocked)
+        ref = replace(self._ref, number=cut.checkpoint)
+        name = f"part-{cut.checkpoint}"
+        threading.Thread(target=self._write, args=(ref, snapshot), name=name, daemon=True).start()
 
-    def _trigger(self, checkpoint: int, roll: Callable[[], tuple[SplitProgress, ...]]) -> None:
+    def _trigger(self, checkpoint: int) -> None:
         if checkpoint <= self._taken:
             if self._answer is not None and self._answer.checkpoint == checkpoint:
                 self.say(self._answer.answer)
             return
-        self._taken = checkpoint
         blocked = self._gateway.held_as(replace(self._origin, sequence=self._link.sent))
         self._step(OpenFor(checkpoint))
+        self._taken, self._ended[checkpoint] = checkpoint, []
         self.say(Open(checkpoint=checkpoint))
-        snapshot = SubtaskSnapshot(self._origin.subtask, self._origin.task_attempt, roll(), blocked)
-        if self._ref is None or not self._root:
-            self.say(DeclineCheckpoint(checkpoint=checkpoint, reason="no place for checkpoints was named"))
-            return
-        ref = replace(self._ref, number=checkpoint)
-        threading.Thread(target=self._write, args=(ref, snapshot), name=f"part-{checkpoint}", daemon=True).start()
+        self._mailbox.put_said(Cut(checkpoint, blocked))
 
     def _write(self, ref: CheckpointRef, snapshot: SubtaskSnapshot) -> None:
         try:
@@ -131,9 +190,10 @@ class Checkpointing:
         self._mailbox.put(PartWritten(ref.number, answer))
 
     def _step(self, event: GatewayEvent) -> None:
-        for command in self._gateway.step(event):
-            match command:
-                case Pass():
-                    self._link.send(command.event)
-                case Shut():
-                    self._link.send(AckClose(checkpoint=command.checkpoint, sent=self._link.sent))
+        with self._lock:
+            for command in self._gateway.step(event):
+                match command:
+                    case Pass():
+                        self._link.send(command.event)
+                    case Shut():
+                        self._link.send(AckClose(checkpoint=command.checkpoint, sent=self._link.sent))

@@ -1,4 +1,7 @@
-"""What runs in one Spark task: register, pull splits, read, write, report; one mailbox thread owns all state."""
+"""What runs in one Spark task: register, pull splits, read, write, report.
+
+One mailbox thread owns all state but the gateway, which is heard of at once (`Checkpointing`).
+"""
 
 from __future__ import annotations
 
@@ -9,11 +12,9 @@ from lakeward.errors import FencedError, LakewardError, TableError
 from lakeward.hooks.discovery import load
 from lakeward.hooks.plugins import LAKE_GROUP, SOURCE_GROUP
 from lakeward.model.events import (
+    AnyEvent,
     AssignSplits,
     Cancel,
-    CheckpointAborted,
-    CheckpointComplete,
-    Close,
     Deploy,
     Failed,
     FinishEarly,
@@ -22,11 +23,10 @@ from lakeward.model.events import (
     Progress,
     RequestSplit,
     SplitFinished,
-    TriggerCheckpoint,
 )
 from lakeward.model.splits import LogSplit
 from lakeward.model.wire import unpack_table
-from lakeward.subtask.checkpointing import Checkpointing, PartWritten
+from lakeward.subtask.checkpointing import Checkpointing, CheckpointWord, Cut, PartWritten
 from lakeward.subtask.link import Link, LostCoordinator
 from lakeward.subtask.mailbox import Mailbox
 from lakeward.subtask.reading import Read
@@ -61,7 +61,9 @@ def run_subtask(place: SubtaskPlace) -> str:
         deploy = link.register()
         if isinstance(deploy, Cancel):
             return "cancelled"
-        return Subtask(place, deploy, link, clock, mailbox).run()
+        subtask = Subtask(place, deploy, link, clock, mailbox)
+        link.listen(subtask.hear)
+        return subtask.run()
     finally:
         link.close()
 
@@ -116,6 +118,16 @@ class Subtask:
                 self._reader.close()
         return self._outcome
 
+    def hear(self, event: AnyEvent) -> None:
+        """Take what the coordinator says, on the receiving thread: words on checkpoints at once, the rest in turn."""
+        if not isinstance(event, CheckpointWord):
+            self._mailbox.put_said(event)
+            return
+        try:
+            self._checkpointing.hear(event)
+        except LakewardError as error:
+            self._mailbox.put_said(error)
+
     def _source(self) -> SourcePlugin:
         return cast("SourcePlugin", load(SOURCE_GROUP, self._deploy.source))
 
@@ -140,8 +152,12 @@ class Subtask:
             case Cancel():
                 self._abort()
                 self._outcome = "cancelled"
-            case Close() | TriggerCheckpoint() | CheckpointComplete() | CheckpointAborted() | PartWritten():
-                self._checkpointing.hear(item, self._roll)
+            case Cut():
+                self._checkpointing.make_part(item, self._roll)
+            case PartWritten():
+                self._checkpointing.part_written(item)
+            case LakewardError():
+                raise item
             case LostCoordinator():
                 self._abort()
                 message = f"coordinator silent for {item.silent_s:.0f} s: stopping, nothing more is written"
@@ -170,7 +186,8 @@ class Subtask:
 
     def _finish(self, work: SplitWork) -> None:
         self._work = None
-        self._checkpointing.say(SplitFinished(result=work.close()))
+        result = work.close()
+        self._checkpointing.finish(SplitFinished(result=result), work.ended(result))
         if self._waiting:
             self._start_next()
         else:

@@ -1,6 +1,6 @@
 """A subtask's connection to the coordinator: proves the secret, registers, receives on a thread, reconnects.
 
-The receiving thread only posts to the mailbox. What was sent and not acknowledged is sent again after a reconnect.
+What was sent and not acknowledged is sent again after a reconnect.
 A subtask that has not heard from the coordinator for the fence time stops itself (`LostCoordinator`).
 """
 
@@ -19,6 +19,8 @@ from lakeward.machines.frames import NONCE, decode, encode, frame, length_of, pr
 from lakeward.model.events import AnyEvent, Cancel, Deploy, Envelope, Heartbeat, Left, Register
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from lakeward.model.jobs import SubtaskPlace
     from lakeward.ports import Clock
     from lakeward.subtask.mailbox import Mailbox
@@ -35,7 +37,7 @@ class LostCoordinator:
 
 
 class Link:
-    """One subtask's link. `send` may be called by the mailbox thread only."""
+    """One subtask's link. Any thread may send; who needs `sent` to stand still meanwhile has a lock of its own."""
 
     def __init__(self, place: SubtaskPlace, clock: Clock, mailbox: Mailbox) -> None:
         """Connect nothing yet.
@@ -43,11 +45,12 @@ class Link:
         Args:
             place: which task this is, and where the coordinator listens.
             clock: the machine's clock.
-            mailbox: where events are posted.
+            mailbox: where it is posted that the coordinator is lost, or counts this attempt no more.
         """
         self._place = place
         self._clock = clock
         self._mailbox = mailbox
+        self._hear: Callable[[AnyEvent], None] = mailbox.put_said
         self._lock = threading.Lock()
         self._socket: socket.socket | None = None
         self._channel: Channel | None = None
@@ -80,13 +83,21 @@ class Link:
                 self._attempt = answer.event.attempt
                 self._channel = Channel(self._key(answer.event.attempt), "up")
                 self._adopt(connection)
-                threading.Thread(target=self._receive, name="link", daemon=True).start()
                 return answer.event
             connection.close()
             if isinstance(answer.event, Cancel):
                 return answer.event
             message = f"register: expected Deploy or Cancel, found {type(answer.event).__name__}"
             raise ProtocolError(message)
+
+    def listen(self, hear: Callable[[AnyEvent], None]) -> None:
+        """Receive from now on.
+
+        Args:
+            hear: is given each event, in order, on the receiving thread; it is not to take long.
+        """
+        self._hear = hear
+        threading.Thread(target=self._receive, name="link", daemon=True).start()
 
     def send(self, event: AnyEvent) -> None:
         """Send an event; while the connection is down a data event waits and a control event is dropped.
@@ -164,7 +175,7 @@ class Link:
                 # At once: a checkpoint may wait for it. What is behind it in the mailbox is done after it.
                 self._put(self._channel.send(Heartbeat(acked=self._channel.received)))
         if event is not None and not isinstance(event, Heartbeat):
-            self._mailbox.put_said(event)
+            self._hear(event)
 
     def _reconnect(self) -> bool:
         while not self._closed.is_set():

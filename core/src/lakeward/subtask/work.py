@@ -120,6 +120,11 @@ class SplitWork:
             timings_s=self._timings_s(),
         )
 
+    def ended(self, result: WriteResult) -> SplitProgress | None:
+        """Return a result as progress; None for a live snapshot, whose rows nobody reads again in the same order."""
+        live = isinstance(self.split, SnapshotSplit) and self.split.live
+        return None if live else SplitProgress.done(self.split, result)
+
     def abort(self) -> None:
         """Stop reading, delete what was written here; what a checkpoint may name stays (`LakeWriter.abort`)."""
         self._reading.stop()

@@ -55,14 +55,15 @@ class SimMailbox:
         self._wake()
 
     def _wake(self) -> None:
+        """Begin with the next item: what is heard while it is in work comes after it, but for words on checkpoints."""
         if not self._armed and (self._said or self._rest):
             self._armed = True
-            self.process.after(self.process.random.random() * _WRITE_S, self._turn)
+            item = (self._said or self._rest).popleft()
+            self.process.after(self.process.random.random() * _WRITE_S, partial(self._turn, item))
 
-    def _turn(self) -> None:
+    def _turn(self, item: object) -> None:
         self._armed = False
-        lane = self._said or self._rest
-        self.process.take(lane.popleft())
+        self.process.take(item)
         self._wake()
 
 
@@ -166,7 +167,7 @@ class SimLink:
         if envelope.sequence:
             self.beat()
         if event is not None and not isinstance(event, Heartbeat):
-            self._mailbox.put_said(event)
+            self.process.hear(event)
 
     def _answered(self, connection: SimConnection, envelope: Envelope) -> None:
         event = envelope.event
@@ -339,14 +340,13 @@ class SimTask(Process):
 
     def take(self, item: object) -> None:
         """Do one turn of the mailbox's."""
-        subtask = self._subtask
-        if subtask is None or not self.alive:
-            return
-        before = self._world.enter(self)
-        try:
-            self._guard(lambda: self._outcome(subtask.turn(item)))
-        finally:
-            self._world.enter(before)
+        if (subtask := self._subtask) is not None and self.alive:
+            self._entered(lambda: self._outcome(subtask.turn(item)))
+
+    def hear(self, event: AnyEvent) -> None:
+        """Let the subtask hear what came down, as its link does."""
+        if (subtask := self._subtask) is not None and self.alive:
+            self._entered(lambda: subtask.hear(event))
 
     def end(self, outcome: str | None) -> None:
         """The process is over."""
@@ -379,6 +379,13 @@ class SimTask(Process):
         else:
             self.link.beat()
             self.after(0.5, self._finish)
+
+    def _entered(self, work: Callable[[], None]) -> None:
+        before = self._world.enter(self)
+        try:
+            self._guard(work)
+        finally:
+            self._world.enter(before)
 
     def _guard(self, work: Callable[[], None]) -> None:
         try:

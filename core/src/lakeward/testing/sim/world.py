@@ -292,6 +292,7 @@ class _Threads:
     """Stands for the module `threading` where a thread is started that makes one blocking call."""
 
     Event = threading.Event
+    RLock = threading.RLock
 
     def __init__(self, world: World) -> None:
         self._world = world

@@ -1,0 +1,136 @@
+"""What a subtask does at a word on a checkpoint, at once, and what it puts into its part when it comes to it."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+
+from lakeward.errors import IllegalEventError
+from lakeward.model.checkpoints import SplitProgress, SubtaskSnapshot
+from lakeward.model.events import (
+    AckCheckpoint,
+    AckClose,
+    Close,
+    DeclineCheckpoint,
+    Deploy,
+    Open,
+    SplitFinished,
+    TriggerCheckpoint,
+)
+from lakeward.model.jobs import JobSpec, SubtaskPlace
+from lakeward.subtask.checkpointing import Checkpointing, Cut, PartWritten
+from lakeward.subtask.mailbox import Mailbox
+from lakeward.testing.checkpoint_values import LOG, reference, subtask_snapshot
+from lakeward.testing.clock import FakeClock
+from lakeward.testing.links import RecordingLink
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+RESULT = subtask_snapshot().blocked[0].event.result
+DONE = SplitProgress.done(LOG, RESULT)
+JOB = JobSpec("svc/1-1-1", 1, 1, "", "", "", "localhost", 1, b"", 16.0)
+
+
+class Attempt:
+    """One attempt's checkpointing, with the test in the place of the receiving and of the mailbox thread."""
+
+    def __init__(self, root: str) -> None:
+        self.link, self.mailbox = RecordingLink(), Mailbox()
+        deploy = Deploy(
+            attempt=1,
+            table=b"",
+            source="",
+            source_task=b"",
+            lake="",
+            lake_task=b"",
+            fence_s=16.0,
+            progress_s=1.0,
+            checkpoint_root=root,
+            checkpoint_ref=reference(),
+        )
+        self.words = Checkpointing(SubtaskPlace(JOB, 0, 0), deploy, self.link, FakeClock(), self.mailbox)
+
+    def finish(self) -> None:
+        self.words.finish(SplitFinished(result=RESULT), DONE)
+
+    def cut(self) -> Cut:
+        """Come to the next cut in the mailbox."""
+        cut = self.mailbox.get(0.0)
+        assert isinstance(cut, Cut)
+        return cut
+
+    def part(self, cut: Cut) -> tuple[SubtaskSnapshot, AckCheckpoint]:
+        """Make the part; return what is stored, and the answer."""
+        self.words.make_part(cut, lambda: ())
+        written = self.mailbox.get(10.0)
+        assert isinstance(written, PartWritten)
+        self.words.part_written(written)
+        assert isinstance(written.answer, AckCheckpoint)
+        return written.answer.snapshot, written.answer
+
+
+@pytest.fixture
+def attempt(tmp_path: Path) -> Attempt:
+    return Attempt(str(tmp_path))
+
+
+def test_the_gateway_closes_and_opens_before_the_mailbox_comes_to_it(attempt: Attempt) -> None:
+    attempt.words.hear(Close(checkpoint=1))
+    attempt.finish()
+    attempt.words.hear(TriggerCheckpoint(checkpoint=1))
+    assert attempt.link.said == [AckClose(checkpoint=1, sent=0), SplitFinished(result=RESULT), Open(checkpoint=1)]
+
+
+def test_a_finish_that_was_held_back_is_in_the_part_as_blocked(attempt: Attempt) -> None:
+    attempt.words.hear(Close(checkpoint=1))
+    attempt.finish()
+    attempt.words.hear(TriggerCheckpoint(checkpoint=1))
+    part, _ = attempt.part(attempt.cut())
+    assert [word.event.result for word in part.blocked] == [RESULT]
+    assert part.progress == ()
+
+
+def test_a_split_that_ends_between_the_trigger_and_its_part_is_in_the_part_as_done(attempt: Attempt) -> None:
+    attempt.words.hear(Close(checkpoint=1))
+    attempt.words.hear(TriggerCheckpoint(checkpoint=1))
+    attempt.finish()
+    part, _ = attempt.part(attempt.cut())
+    assert part.progress == (DONE,)
+    assert part.blocked == ()
+
+
+def test_a_finish_held_for_the_next_checkpoint_is_done_in_a_part_that_is_still_to_be_made(attempt: Attempt) -> None:
+    for checkpoint in (1, 2):
+        attempt.words.hear(Close(checkpoint=checkpoint))
+        if checkpoint == 2:
+            attempt.finish()
+        attempt.words.hear(TriggerCheckpoint(checkpoint=checkpoint))
+    (first, _), (second, _) = (attempt.part(cut) for cut in (attempt.cut(), attempt.cut()))
+    assert (first.progress, first.blocked) == ((DONE,), ())
+    assert (second.progress, [word.event.result for word in second.blocked]) == ((), [RESULT])
+
+
+def test_a_trigger_that_is_said_again_is_answered_again(attempt: Attempt) -> None:
+    attempt.words.hear(Close(checkpoint=1))
+    attempt.words.hear(TriggerCheckpoint(checkpoint=1))
+    _, answer = attempt.part(attempt.cut())
+    attempt.words.hear(TriggerCheckpoint(checkpoint=1))
+    assert attempt.link.said[-2:] == [answer, answer]
+    assert attempt.mailbox.get(0.0) is None
+
+
+def test_a_trigger_without_a_close_is_illegal_and_changes_nothing(attempt: Attempt) -> None:
+    with pytest.raises(IllegalEventError):
+        attempt.words.hear(TriggerCheckpoint(checkpoint=1))
+    assert attempt.link.said == []
+    assert attempt.mailbox.get(0.0) is None
+
+
+def test_where_no_place_for_checkpoints_is_named_they_are_declined() -> None:
+    attempt = Attempt("")
+    attempt.words.hear(Close(checkpoint=1))
+    attempt.words.hear(TriggerCheckpoint(checkpoint=1))
+    attempt.words.make_part(attempt.cut(), lambda: ())
+    assert isinstance(attempt.link.said[-1], DeclineCheckpoint)
