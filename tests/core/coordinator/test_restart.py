@@ -116,3 +116,21 @@ def test_the_second_sweep_comes_at_a_start_even_if_there_is_nothing_to_tier(worl
     world.once(rounds=hasty)
     assert list((world.directory / "state").rglob("journal")) == []
     trap.released.set()
+
+
+def test_a_table_that_an_overtaken_start_is_handed_is_given_back_at_once(world: World) -> None:
+    log = world.table("log")
+
+    async def overtake() -> str:
+        first = world.service()
+        serving = asyncio.create_task(first.serve())
+        async with asyncio.timeout(60):
+            while first.state_word != "serving":  # noqa: ASYNC110 - there is nothing to wait for
+                await asyncio.sleep(0.02)
+            await asyncio.to_thread(world.once)
+            world.load(log, 0, 100)
+            return (await serving).superseded_by
+
+    assert asyncio.run(overtake())
+    assert world.once().failed == ()  # else its tiering timeout would be waited out
+    assert numbers(world, "log") == list(range(100))

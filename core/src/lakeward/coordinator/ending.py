@@ -9,12 +9,14 @@ import structlog
 
 from lakeward.coordinator.calls import call
 from lakeward.errors import LakewardError
+from lakeward.model.tiering import Beat, Claim
 
 if TYPE_CHECKING:
     from lakeward.coordinator.desk import RoundDesk
     from lakeward.coordinator.leasekeeper import LeaseKeeper
     from lakeward.hooks.backend import LeaseBackend
-    from lakeward.ports import Clock
+    from lakeward.model.tiering import Offer
+    from lakeward.ports import Clock, Source
 
 _TURN_S = 0.1
 _LEAVE_S = 5.0
@@ -48,6 +50,20 @@ async def let_jobs_leave(desk: RoundDesk, clock: Clock) -> None:
     deadline = clock.now() + _LEAVE_S
     while desk.busy and clock.now() < deadline:  # noqa: ASYNC110 - jobs end on threads of their own
         await asyncio.sleep(_TURN_S)
+
+
+async def hand_back(source: Source, offer: Offer) -> None:
+    """Give a table back that was handed out to a start which a later one has taken over from.
+
+    Args:
+        source: else it would wait for its tiering timeout.
+        offer: what nobody but this start knows of.
+    """
+    claim = Claim(offer.table_id, offer.epoch, offer.coordinator_epoch)
+    try:
+        await call(lambda: source.heartbeat(Beat(failed=(claim,))), what=f"give {offer.path} back", timeout_s=_LEAVE_S)
+    except LakewardError as error:
+        _log.warning("a table was not given back; the source takes it back in time", reason=str(error))
 
 
 async def drop_own_lease(keeper: LeaseKeeper, backend: LeaseBackend, timeout_s: float) -> None:

@@ -18,7 +18,7 @@ import structlog
 
 from lakeward.coordinator.calls import call
 from lakeward.coordinator.desk import RoundDesk
-from lakeward.coordinator.ending import drop_own_lease, let_jobs_leave, settle_lease
+from lakeward.coordinator.ending import drop_own_lease, hand_back, let_jobs_leave, settle_lease
 from lakeward.coordinator.leasekeeper import LeaseKeeper
 from lakeward.coordinator.reporter import Reporter
 from lakeward.coordinator.server import SubtaskServer
@@ -110,6 +110,7 @@ class Service:
         self._draining = False
         self._wake = asyncio.Event()
         self._tasks: set[asyncio.Task[None]] = set()
+        self._beating: asyncio.Task[None] | None = None
         self._stopped: Stopped | None = None
         self._lease_stopped = asyncio.Event()
         self._superseded = ""
@@ -138,6 +139,8 @@ class Service:
             self.state_word = "serving"
             await self._turns()
             if self._superseded:
+                if self._beating is not None:
+                    await asyncio.wait({self._beating}, timeout=self.options.beat_timeout_s)
                 await drop_own_lease(self.keeper, self.parts.backend, self.options.lease_timeout_s)
             else:
                 self.keeper.step(LeaseStop(now=self.now(), final=self.options.final))
@@ -179,11 +182,12 @@ class Service:
             self._draining = False
             self._wake.set()
 
-    def spawn(self, work: Callable[[], Coroutine[None, None, None]]) -> None:
+    def spawn(self, work: Callable[[], Coroutine[None, None, None]]) -> asyncio.Task[None]:
         """Run a coroutine as a task of the service's own; an error nobody expected ends the service."""
         task = self.loop.create_task(work())
         self._tasks.add(task)
         task.add_done_callback(self._task_over)
+        return task
 
     def wake(self) -> None:
         """Let the loop look around at once."""
@@ -201,7 +205,7 @@ class Service:
             _log.warning("the lease backend failed at a failover", reason=str(error))
 
     def superseded(self, by: str) -> None:
-        """A later start of this service took over: stop at once and say nothing to anybody."""
+        """A later start of this service took over: stop at once; only what it cannot know of is given back."""
         if not self._superseded:
             _log.error("a later start of this service took over", by=by)
             self._superseded = by
@@ -253,7 +257,8 @@ class Service:
         # The tables first: from our first write on, the last start's state is gone.
         offers = await resume(self.parts, state, self.options.heartbeat_timeout_s)
         if self.options.once:
-            await self._set_targets()
+            paths = await self.targets.aim(self.parts.source, self.parts.lake, self.options.included)
+            self.post(Targets(now=self.now(), paths=paths))
         if offers:
             self.post(Resumed(now=self.now(), offers=offers))
         copy = None if state is not None else await lease_of_checkpoint(self.desk.restorer)
@@ -264,14 +269,6 @@ class Service:
         stray = frozenset(bucket for bucket in self.keeper.books.held if bucket.table_id not in kept)
         if stray:
             self.keeper.step(Unprotect(now=self.now(), buckets=stray))
-
-    async def _set_targets(self) -> None:
-        look = partial(self.targets.look, self.parts.source, self.parts.lake, self.options.included)
-        await call(look, what="look at the end offsets")
-        paths = self.targets.paths
-        if paths:
-            await call(lambda: self.parts.source.make_due(paths), what="make tables due")
-        self.post(Targets(now=self.now(), paths=paths))
 
     async def _turns(self) -> None:
         last = self.now()
@@ -324,7 +321,7 @@ class Service:
     def _carry_out(self, command: RoundsCommand) -> None:
         match command:
             case SendBeat():
-                self.spawn(partial(self._beat, command.beat))
+                self._beating = self.spawn(partial(self._beat, command.beat))
             case OpenRound():
                 self.desk.open(command.offer)
             case AcquireLeases():
@@ -367,6 +364,8 @@ class Service:
         self.post(BeatAnswered(now=self.now(), beat=beat, answer=answer))
         if beat.renewed or answer.offer is not None:
             await self._persist_quietly()
+        if self._superseded and answer.offer is not None and not self.parts.state.may_be_known(answer.offer):
+            await hand_back(self.parts.source, answer.offer)
 
     def _with_our_freshness(self, offer: Offer) -> Offer:
         promised = self.options.rules(offer.path).freshness_s

@@ -7,10 +7,12 @@ from typing import TYPE_CHECKING
 
 from lakeward.checkpoint.service_state import ServiceState, ServiceStateStore, TableInHand
 from lakeward.coordinator.calls import call
+from lakeward.errors import FencedError
 
 if TYPE_CHECKING:
     from lakeward.machines.rounds import TableStatus
     from lakeward.model.identity import Incarnation
+    from lakeward.model.tiering import Offer
     from lakeward.ports import Clock
 
 _WRITE_S = 30.0
@@ -33,6 +35,7 @@ class StateKeeper:
         self._backend = backend
         self._clock = clock
         self._lock = asyncio.Lock()
+        self._written: set[tuple[int, int]] = set()
 
     def load(self) -> ServiceState | None:
         """Read what the last start wrote, None if there was none. Blocking.
@@ -69,8 +72,18 @@ class StateKeeper:
             lease_backend=self._backend if lease is not None else None,
             lease_state=lease,
         )
-        async with self._lock:
-            await call(lambda: self._store.save(state), what="write the service's state", timeout_s=_WRITE_S)
+        new = {(table.table_id, table.epoch) for table in state.tables} - self._written
+        self._written |= new  # before it is certain: a write of unknown outcome may have been read by a successor
+        try:
+            async with self._lock:
+                await call(lambda: self._store.save(state), what="write the service's state", timeout_s=_WRITE_S)
+        except FencedError:
+            self._written -= new
+            raise
+
+    def may_be_known(self, offer: Offer) -> bool:
+        """Say whether a later start may have read in the state that this table is in hand under this epoch."""
+        return (offer.table_id, offer.epoch) in self._written
 
 
 def _in_hand(status: TableStatus, wall_ms: int, now: float) -> TableInHand:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from lakeward.coordinator.calls import call
 from lakeward.coordinator.opening import tiered_offsets
 
 if TYPE_CHECKING:
@@ -31,6 +32,23 @@ class Targets:
         for table in source.tables():
             if included(table.path):
                 self._note(source, lake, table)
+
+    async def aim(self, source: Source, lake: Lake, included: Callable[[TablePath], bool]) -> frozenset[TablePath]:
+        """Look, and make the tables due that are behind.
+
+        Args:
+            source: the source.
+            lake: the lake.
+            included: whether a table is ours to tier.
+
+        Returns:
+            Those tables.
+        """
+        await call(lambda: self.look(source, lake, included), what="look at the end offsets")
+        paths = self.paths
+        if paths:
+            await call(lambda: source.make_due(paths), what="make tables due")
+        return paths
 
     @property
     def paths(self) -> frozenset[TablePath]:
