@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pytest
 
@@ -17,6 +18,11 @@ from lakeward.testing.checkpoint_values import FIRST, PATH, SECOND, THIRD, refer
 from lakeward.testing.clock import FakeClock
 from lakeward.testing.folder_lake import FolderLake
 from lakeward.testing.lake_tables import log_table
+
+if TYPE_CHECKING:
+    from collections.abc import Collection
+
+    from lakeward.model.tables import TablePath
 
 
 class Disk:
@@ -66,3 +72,19 @@ def test_checkpoints_of_a_later_start_are_not_dropped(disk: Disk) -> None:
     restorer.note(7)
     restorer.drop_all(7, "its round has committed")
     assert [info.ref for info in disk.checkpoints.list("svc")] == [reference(start=THIRD)]
+
+
+def test_files_of_a_table_that_is_created_anew_during_a_sweep_stay(disk: Disk) -> None:
+    file = disk.file_of(FIRST)
+
+    class Slow(FolderLake):
+        """While it looks what the table names, the table is dropped and created anew."""
+
+        def referenced(self, path: TablePath, files: Collection[str]) -> frozenset[str]:
+            self.open_table(replace(log_table(), path=PATH, table_id=8))
+            return super().referenced(path, files)
+
+    lake = Slow(disk.lake.root)
+    cleaner = Cleaner(lake, disk.journals, disk.clock, SECOND, fence_s=0.0, checkpointed=lambda _: frozenset())
+    cleaner.before_round(PATH)
+    assert file.exists()

@@ -132,9 +132,10 @@ class Cleaner:
             journal: its journal.
             irregular: files may lie under its prefix that are not part of the table: they are deleted.
         """
-        if irregular and not self._is_set_aside(journal):
+        table_id = journal.round_id.table_id
+        if irregular and not self._is_set_aside(journal.path, table_id):
             found = self._lake.list_prefix(journal.path, journal.file_prefix)
-            self._delete_unreferenced(journal.path, found, self._checkpointed(journal.round_id.table_id))
+            self._delete_unreferenced(journal.path, table_id, found, self._checkpointed(table_id))
         self._journals.delete(journal)
 
     def _of(self, path: TablePath) -> list[RoundJournal]:
@@ -152,7 +153,8 @@ class Cleaner:
             return
         # One that was never about to commit may have files in the lake as well: those of a checkpoint of it that a
         # later round went on from.
-        whole = self._is_set_aside(journal) or self._delete_files(journal)
+        set_aside = self._is_set_aside(journal.path, journal.round_id.table_id)
+        whole = set_aside or self._delete_files(journal)
         if journal.swept_ms is None:
             journal = replace(journal, swept_ms=now)
             self._journals.write(journal)
@@ -162,7 +164,7 @@ class Cleaner:
     def _delete_tries(self, journal: RoundJournal) -> None:
         """Delete what earlier tries of a commit wrote whose outcome was unknown: none can land after the last one."""
         if len(journal.commits) > 1:
-            self._delete_unreferenced(journal.path, self._leftovers(journal))
+            self._delete_unreferenced(journal.path, journal.round_id.table_id, self._leftovers(journal))
 
     def _leftovers(self, journal: RoundJournal) -> tuple[str, ...]:
         tries = [CommitIds(uuid, snapshot_id) for uuid, snapshot_id in journal.commits]
@@ -172,24 +174,29 @@ class Cleaner:
         """Return whether nothing is left that the journal is needed for: no checkpoint names a file of its round."""
         kept = self._checkpointed(journal.round_id.table_id)
         found = (*self._lake.list_prefix(journal.path, journal.file_prefix), *self._leftovers(journal))
-        deleted = self._delete_unreferenced(journal.path, found, kept)
+        deleted = self._delete_unreferenced(journal.path, journal.round_id.table_id, found, kept)
         if deleted:
             _log.info("deleted files of a round that did not commit", round=str(journal.round_id), files=deleted)
         return kept.isdisjoint(found)
 
-    def _is_set_aside(self, journal: RoundJournal) -> bool:
+    def _is_set_aside(self, path: TablePath, table_id: int) -> bool:
         """Say whether the lake has another table of that name now: what the old one names cannot be asked any more."""
-        head = self._lake.head(journal.path)
-        return head is None or head.table_id != journal.round_id.table_id
+        head = self._lake.head(path)
+        return head is None or head.table_id != table_id
 
-    def discard(self, path: TablePath, files: Collection[str]) -> None:
+    def discard(self, path: TablePath, table_id: int, files: Collection[str]) -> None:
         """Delete files that no round counts, but for those that the lake has."""
-        self._delete_unreferenced(path, tuple(files))
+        self._delete_unreferenced(path, table_id, tuple(files))
 
-    def _delete_unreferenced(self, path: TablePath, files: tuple[str, ...], kept: frozenset[str] = frozenset()) -> int:
+    def _delete_unreferenced(
+        self, path: TablePath, table_id: int, files: tuple[str, ...], kept: frozenset[str] = frozenset()
+    ) -> int:
         if not files:
             return 0
         spare = self._lake.referenced(path, files) | kept
         doomed = [file for file in files if file not in spare]
+        # Asked afterwards: a table that is still the same now was the same when it was asked what it names.
+        if not doomed or self._is_set_aside(path, table_id):
+            return 0
         self._lake.delete(doomed)
         return len(doomed)

@@ -205,7 +205,8 @@ class RoundDesk:
         """
         try:
             async with run.committing:
-                await call(lambda: self._cleaner.discard(run.offer.path, files), what="delete rejected files")
+                discard = partial(self._cleaner.discard, run.offer.path, run.offer.table_id, files)
+                await call(discard, what="delete rejected files")
         except LakewardError as error:
             _log.warning("rejected files stay until the round is cleaned", round=str(run.round_id), reason=str(error))
 
