@@ -118,6 +118,22 @@ def test_the_second_sweep_comes_at_a_start_even_if_there_is_nothing_to_tier(worl
     trap.released.set()
 
 
+def test_an_overtaken_start_ends_though_it_can_do_nothing(world: World) -> None:
+    """It hears of its successor by nobody: its source is away, and nothing else asks."""
+    away = replace(world.service().options.rounds, fence_s=1.0, poll_every_s=600.0)
+
+    async def overtake() -> str:
+        first = world.service(rounds=away)
+        serving = asyncio.create_task(first.serve())
+        async with asyncio.timeout(30):
+            while first.state_word != "serving":  # noqa: ASYNC110 - there is nothing to wait for
+                await asyncio.sleep(0.02)
+            await asyncio.to_thread(world.once)
+            return (await serving).superseded_by
+
+    assert asyncio.run(overtake())
+
+
 def test_a_table_that_an_overtaken_start_is_handed_is_given_back_at_once(world: World) -> None:
     log = world.table("log")
 

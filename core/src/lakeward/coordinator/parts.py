@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from lakeward.machines.checkpoint_schedule import CheckpointPolicy
@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from lakeward.model.identity import Incarnation
     from lakeward.model.settings import TableSettings
     from lakeward.model.status import RoundReport, ServiceReport
+    from lakeward.model.tiering import Offer
     from lakeward.ports import CheckpointStore, Clock, Jobs, Lake, Source
 
 
@@ -72,6 +73,11 @@ class ServiceOptions:
     def included(self, path: TablePath) -> bool:
         """Say whether a table is ours to tier."""
         return self.rules(path).include
+
+    def as_promised(self, offer: Offer) -> Offer:
+        """Return an offer with the freshness that our configuration promises, where it does."""
+        promised = self.rules(offer.path).freshness_s
+        return offer if promised is None else replace(offer, freshness_s=promised)
 
     def path(self, name: str) -> TablePath:
         """Read a table's name."""

@@ -61,7 +61,7 @@ if TYPE_CHECKING:
     from lakeward.coordinator.parts import Parts, ServiceOptions
     from lakeward.model.leases import Failover
     from lakeward.model.tables import KvSnapshot, TableBucket, TablePath
-    from lakeward.model.tiering import Beat, Offer
+    from lakeward.model.tiering import Beat
 
 _TURN_S = 0.25
 """Longest sleep of the loop: silence of subtasks, pauses asked and reports are looked at in between."""
@@ -118,6 +118,7 @@ class Service:
         self._coordinator_epoch: int | None = None
         self._paused: frozenset[str] = frozenset()
         self._lease_state: bytes | None = None
+        self._checked = 0.0
 
     # --- life -----------------------------------------------------------------------------------------------
 
@@ -275,7 +276,10 @@ class Service:
         while self._stopped is None and not self._superseded:
             now = self.now()
             if now - last > self.options.rounds.fence_s:
-                await self._after_pause()
+                await self._check_state()
+            elif now - self._checked > self.options.rounds.fence_s / 2:
+                self._checked = now
+                self.spawn(self._check_state)
             last = now
             self._tick()
             self.reporter.report()
@@ -301,12 +305,10 @@ class Service:
         self.keeper.tick()
         self.desk.tick()
 
-    async def _after_pause(self) -> None:
-        """After a pause longer than the fence time a successor may be at work: its state file would say so."""
-        try:
-            await call(self.parts.state.check, what="read the service's state")
-        except FencedError as error:
-            self.superseded(error.by)
+    async def _check_state(self) -> None:
+        """See whether a successor is at work: asked after a pause, and where nothing was written for a while."""
+        if by := await self.parts.state.overtaken():
+            self.superseded(by)
 
     def _read_control(self) -> None:
         wanted = self.options.paused()
@@ -360,16 +362,12 @@ class Service:
             self.keeper.step(CoordinatorChanged(now=self.now()))
         self._coordinator_epoch = answer.coordinator_epoch
         if answer.offer is not None:
-            answer = replace(answer, offer=self._with_our_freshness(answer.offer))
+            answer = replace(answer, offer=self.options.as_promised(answer.offer))
         self.post(BeatAnswered(now=self.now(), beat=beat, answer=answer))
         if beat.renewed or answer.offer is not None:
             await self._persist_quietly()
         if self._superseded and answer.offer is not None and not self.parts.state.may_be_known(answer.offer):
             await hand_back(self.parts.source, answer.offer)
-
-    def _with_our_freshness(self, offer: Offer) -> Offer:
-        promised = self.options.rules(offer.path).freshness_s
-        return offer if promised is None else replace(offer, freshness_s=promised)
 
     async def _persist(self) -> None:
         if self._superseded:
@@ -378,7 +376,7 @@ class Service:
         try:
             lease = self.keeper.state()
             await self.parts.state.save(self.rounds.in_hand, lease, self.now())
-            self._lease_state = lease
+            self._lease_state, self._checked = lease, self.now()
         except FencedError as error:
             self.superseded(error.by)
             raise

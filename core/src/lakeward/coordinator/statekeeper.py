@@ -5,9 +5,11 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING
 
+import structlog
+
 from lakeward.checkpoint.service_state import ServiceState, ServiceStateStore, TableInHand
 from lakeward.coordinator.calls import call
-from lakeward.errors import FencedError
+from lakeward.errors import FencedError, LakewardError
 
 if TYPE_CHECKING:
     from lakeward.machines.rounds import TableStatus
@@ -15,6 +17,7 @@ if TYPE_CHECKING:
     from lakeward.model.tiering import Offer
     from lakeward.ports import Clock
 
+_log = structlog.get_logger("lakeward.state")
 _WRITE_S = 30.0
 
 
@@ -45,13 +48,15 @@ class StateKeeper:
         """
         return self._store.load(self._incarnation.service)
 
-    def check(self) -> None:
-        """Make sure that no later start has written the state. Blocking.
-
-        Raises:
-            FencedError: one has.
-        """
-        self._store.check(self._incarnation)
+    async def overtaken(self) -> str:
+        """Return the later start that has written the state, empty if none has; trouble with the file is logged."""
+        try:
+            await call(lambda: self._store.check(self._incarnation), what="read the service's state")
+        except FencedError as error:
+            return error.by
+        except LakewardError as error:
+            _log.warning("the service's state could not be read; commits are fenced by the lake", reason=str(error))
+        return ""
 
     async def save(self, in_hand: tuple[TableStatus, ...], lease: bytes | None, now: float) -> None:
         """Write the state durably.
