@@ -1,0 +1,121 @@
+"""What surrounds a round's job, for tests of the job alone: a launcher that launches nothing, a round that listens."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from lakeward.coordinator.server import Connection
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Collection
+
+    from lakeward.coordinator.books import RoundBooks
+    from lakeward.coordinator.checkpointing import CheckpointDone
+    from lakeward.model.checkpoints import LeaseCopy, RoundSnapshot
+    from lakeward.model.events import Envelope
+    from lakeward.model.jobs import JobSpec
+    from lakeward.model.leases import FailoverKind
+    from lakeward.model.results import LakeFile
+    from lakeward.model.splits import Split
+
+
+class IdleJobs:
+    """A `lakeward.ports.Jobs` that runs nothing; what it was asked is in `launched` and `cancelled`."""
+
+    def __init__(self) -> None:
+        """Start with nothing asked."""
+        self.launched: list[JobSpec] = []
+        self.cancelled: list[JobSpec] = []
+
+    def launch(self, job: JobSpec, over: Callable[[str | None], None]) -> None:
+        """See `Jobs`."""
+        del over
+        self.launched.append(job)
+
+    def cancel(self, job: JobSpec) -> None:
+        """See `Jobs`."""
+        self.cancelled.append(job)
+
+    @property
+    def slots(self) -> int:
+        """See `Jobs`."""
+        return 2
+
+    def gone(self) -> str | None:
+        """See `Jobs`."""
+        return None
+
+
+class RecordingConnection(Connection):
+    """A connection that leads nowhere; what went out is in `sent`."""
+
+    def __init__(self) -> None:
+        """Start open."""
+        self.sent: list[Envelope] = []
+        self.closed = False
+
+    def send(self, envelope: Envelope) -> None:
+        """See `Connection`."""
+        self.sent.append(envelope)
+
+    def close(self) -> None:
+        """See `Connection`."""
+        self.closed = True
+
+
+class SilentRound:
+    """A `lakeward.coordinator.job_plan.JobOwner` that does nothing; what it was told is in `heard`."""
+
+    def __init__(self, part: RoundSnapshot) -> None:
+        """Keep what a checkpoint is to hold.
+
+        Args:
+            part: the coordinator's part.
+        """
+        self.heard: list[str] = []
+        self._part = part
+
+    def job_drained(self, *, cut: bool) -> None:
+        """See `JobOwner`."""
+        self.heard.append(f"drained, cut {cut}")
+
+    def job_failed(self, reason: str, *, permanent: bool) -> None:
+        """See `JobOwner`."""
+        self.heard.append(f"failed, permanent {permanent}: {reason}")
+
+    def job_lost_snapshot(self) -> None:
+        """See `JobOwner`."""
+        self.heard.append("lost a snapshot")
+
+    def job_lost_table(self) -> None:
+        """See `JobOwner`."""
+        self.heard.append("lost its table")
+
+    def splits_returned(self, kind: FailoverKind, attempt: int, splits: tuple[Split, ...]) -> None:
+        """See `JobOwner`."""
+        self.heard.append(f"{len(splits)} splits back from attempt {attempt} ({kind.value})")
+
+    def files_rejected(self, files: Collection[LakeFile]) -> None:
+        """See `JobOwner`."""
+        self.heard.append(f"{len(files)} files rejected")
+
+    def job_over(self) -> None:
+        """See `JobOwner`."""
+        self.heard.append("over")
+
+    def snapshot(self, books: RoundBooks) -> RoundSnapshot:
+        """See `JobOwner`."""
+        del books
+        return self._part
+
+    def lease_copy(self) -> LeaseCopy | None:
+        """See `JobOwner`."""
+        return None
+
+    def checkpoint_done(self, done: CheckpointDone) -> None:
+        """See `JobOwner`."""
+        self.heard.append(f"checkpoint {done.ref.number} is whole")
+
+    def checkpoint_aborted(self, number: int, reason: str) -> None:
+        """See `JobOwner`."""
+        self.heard.append(f"checkpoint {number} aborted: {reason}")
