@@ -22,6 +22,8 @@ if TYPE_CHECKING:
 class IdleJobs:
     """A `lakeward.ports.Jobs` that runs nothing; what it was asked is in `launched` and `cancelled`."""
 
+    slots = 2
+
     def __init__(self) -> None:
         """Start with nothing asked."""
         self.launched: list[JobSpec] = []
@@ -35,11 +37,6 @@ class IdleJobs:
     def cancel(self, job: JobSpec) -> None:
         """See `Jobs`."""
         self.cancelled.append(job)
-
-    @property
-    def slots(self) -> int:
-        """See `Jobs`."""
-        return 2
 
     def gone(self) -> str | None:
         """See `Jobs`."""
