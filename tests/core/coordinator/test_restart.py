@@ -134,7 +134,7 @@ def test_an_overtaken_start_ends_though_it_can_do_nothing(world: World) -> None:
     assert asyncio.run(overtake())
 
 
-def test_a_table_that_an_overtaken_start_is_handed_is_given_back_at_once(world: World) -> None:
+def test_a_table_handed_to_an_overtaken_start_is_given_back(world: World) -> None:
     log = world.table("log")
 
     async def overtake() -> str:

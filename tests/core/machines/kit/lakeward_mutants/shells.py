@@ -13,7 +13,9 @@ from lakeward.coordinator.desk import RoundDesk
 from lakeward.coordinator.landing import Lander
 from lakeward.coordinator.restoring import Restorer
 from lakeward.coordinator.run import RoundRun
+from lakeward.coordinator.statekeeper import StateKeeper
 from lakeward.machines.gateway import Origins
+from lakeward.subtask.checkpointing import Checkpointing
 from lakeward.testing.sim import lake
 
 if TYPE_CHECKING:
@@ -140,6 +142,35 @@ def never_counts_steps(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(RoundDesk, "_commit_step", commit)
 
 
+def sweeps_what_a_later_start_writes(monkeypatch: pytest.MonkeyPatch) -> None:
+    """An overtaken start takes its successor's journals for its own (found by the simulator)."""
+    monkeypatch.setattr(Cleaner, "_known", lambda self: self._journals.list())
+
+
+def drops_checkpoints_of_a_later_start(monkeypatch: pytest.MonkeyPatch) -> None:
+    """An overtaken start takes its successor's checkpoints for its own."""
+    monkeypatch.setattr(Restorer, "_droppable", Restorer._of)
+
+
+def never_asks_who_took_over(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A service whose source is away works on beside its successor (found by the simulator)."""
+
+    async def overtaken(_: StateKeeper) -> str:
+        return ""
+
+    monkeypatch.setattr(StateKeeper, "overtaken", overtaken)
+
+
+def leaves_out_what_ended_after_the_trigger(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A split that ends before its part is made is in neither part of the checkpoint."""
+    monkeypatch.setattr(Checkpointing, "finish", lambda self, event, _progress: self.say(event))
+
+
+def keeps_tables_that_nobody_knows_of(monkeypatch: pytest.MonkeyPatch) -> None:
+    """An overtaken start gives nothing back."""
+    monkeypatch.setattr(StateKeeper, "may_be_known", lambda *_: True)
+
+
 SHELLS = (
     drops_the_fence_check_of_a_commit,
     writes_no_journal,
@@ -156,11 +187,18 @@ SHELLS = (
     sweeps_files_that_a_checkpoint_names,
     leaves_out_what_was_blocked,
     never_counts_steps,
+    sweeps_what_a_later_start_writes,
+    drops_checkpoints_of_a_later_start,
+    never_asks_who_took_over,
+    leaves_out_what_ended_after_the_trigger,
+    keeps_tables_that_nobody_knows_of,
 )
 
 _CASES = "tests/core/testing/sim/test_named_cases.py"
 _BOOKS = "tests/core/coordinator/test_restored_books.py"
 _ROUNDS = "tests/core/coordinator/test_checkpoints.py"
+_RESTART = "tests/core/coordinator/test_restart.py"
+_OVERTAKEN = "tests/core/coordinator/test_overtaken.py"
 _EARLY = "test_no_snapshot_is_given_up_before_the_checkpoint_that_holds_its_end_has_completed"
 _SWEPT = "test_a_checkpoint_whose_files_were_swept_before_it_completed_is_dropped"
 KILLERS = {
@@ -173,5 +211,10 @@ KILLERS = {
     believes_every_finish: "tests/core/machines/test_gateway_cells.py::test_an_origin_counts_once",
     leaves_out_what_was_blocked: _BOOKS,
     never_counts_steps: f"{_CASES}::test_a_step_of_unknown_outcome_is_not_taken_for_the_one_before",
+    sweeps_what_a_later_start_writes: _OVERTAKEN,
+    drops_checkpoints_of_a_later_start: _OVERTAKEN,
+    never_asks_who_took_over: f"{_RESTART}::test_an_overtaken_start_ends_though_it_can_do_nothing",
+    leaves_out_what_ended_after_the_trigger: "tests/core/subtask/test_checkpoint_words.py",
+    keeps_tables_that_nobody_knows_of: f"{_RESTART}::test_a_table_handed_to_an_overtaken_start_is_given_back",
 }
 """The tests that find what is too rare for a few seeds."""
