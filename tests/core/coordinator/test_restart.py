@@ -10,9 +10,11 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from lakeward.testing.service_world import POLICY_ONCE
+from lakeward.testing.service_world import POLICY, POLICY_ONCE
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from lakeward.coordinator.service import Service
     from lakeward.model.results import CommitRequest
     from lakeward.testing.service_world import World
@@ -118,35 +120,31 @@ def test_the_second_sweep_comes_at_a_start_even_if_there_is_nothing_to_tier(worl
     trap.released.set()
 
 
+async def overtake(world: World, first: Service, then: Callable[[], None] = lambda: None) -> str:
+    """Let another start run beside a service, do something, and return whom the service says it was overtaken by."""
+    serving = asyncio.create_task(first.serve())
+    async with asyncio.timeout(60):
+        while first.state_word != "serving":  # noqa: ASYNC110 - there is nothing to wait for
+            await asyncio.sleep(0.02)
+        await asyncio.to_thread(world.once)
+        then()
+        return (await serving).superseded_by
+
+
 def test_an_overtaken_start_ends_though_it_can_do_nothing(world: World) -> None:
-    """It hears of its successor by nobody: its source is away, and nothing else asks."""
-    away = replace(world.service().options.rounds, fence_s=1.0, poll_every_s=600.0)
-
-    async def overtake() -> str:
-        first = world.service(rounds=away)
-        serving = asyncio.create_task(first.serve())
-        async with asyncio.timeout(30):
-            while first.state_word != "serving":  # noqa: ASYNC110 - there is nothing to wait for
-                await asyncio.sleep(0.02)
-            await asyncio.to_thread(world.once)
-            return (await serving).superseded_by
-
-    assert asyncio.run(overtake())
+    """It hears of its successor by nobody: nothing is written, and no table asked for."""
+    idle = replace(POLICY, fence_s=1.0, poll_every_s=600.0)
+    assert asyncio.run(overtake(world, world.service(rounds=idle)))
 
 
 def test_a_table_handed_to_an_overtaken_start_is_given_back(world: World) -> None:
     log = world.table("log")
+    unaware = replace(POLICY, fence_s=600.0)
+    assert asyncio.run(overtake(world, world.service(rounds=unaware), lambda: world.load(log, 0, 100)))
 
-    async def overtake() -> str:
-        first = world.service()
-        serving = asyncio.create_task(first.serve())
-        async with asyncio.timeout(60):
-            while first.state_word != "serving":  # noqa: ASYNC110 - there is nothing to wait for
-                await asyncio.sleep(0.02)
-            await asyncio.to_thread(world.once)
-            world.load(log, 0, 100)
-            return (await serving).superseded_by
+    async def at_once() -> None:
+        async with asyncio.timeout(30):  # its tiering timeout is far longer
+            await world.service(once=True, rounds=POLICY_ONCE).serve()
 
-    assert asyncio.run(overtake())
-    assert world.once().failed == ()  # else its tiering timeout would be waited out
+    asyncio.run(at_once())
     assert numbers(world, "log") == list(range(100))
