@@ -9,8 +9,10 @@ completed in it, without / with, sizes of the lake's files, and for how long a s
 from __future__ import annotations
 
 import argparse
+import shutil
 import statistics
 import tempfile
+from collections import Counter
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -19,6 +21,7 @@ import lakeward.coordinator.checkpointing as shell
 from lakeward.embedded.store import EmbeddedStore
 from lakeward.machines.checkpoint_protocol import CheckpointsEvent, CloseAcked, GatewayOpened
 from lakeward.machines.checkpoint_schedule import CheckpointPolicy
+from lakeward.model.tables import TablePath
 from log_to_iceberg import fill, rows
 from running_service import RunningService, running
 
@@ -67,20 +70,29 @@ def bench(directory: Path, total: int, pairs: int) -> None:
     data = [rows(start, STEP) for start in range(0, total, STEP)]
     gates = Gates()
     spent: dict[str, list[float]] = {name: [] for name in POLICIES}
+    sizes: list[int] = []
     with running(directory) as service:
         service.wait(fill(store, "warm", data[:1]), STEP)
         for number in range(pairs):
-            for name, policy in POLICIES.items():
-                seconds, taken = tier(service, store, f"{name}{number}", data, policy)
+            for name in sorted(POLICIES, reverse=number % 2 == 0):  # in turn: a machine gets slower or faster
+                seconds, taken = tier(service, store, f"{name}{number}", data, POLICIES[name])
                 spent[name].append(seconds)
                 print(f"  {name}: {total / seconds / 1e6:.2f} M rows/s, {taken} checkpoints", flush=True)
-    ratio = statistics.median(spent["without"]) / statistics.median(spent["with"])
-    print(f"throughput with / without: {ratio:.3f}")
+                sizes += clear(directory, store, f"{name}{number}")
+    ratios = [without / within for without, within in zip(spent["without"], spent["with"], strict=True)]
+    print(f"throughput with / without: {statistics.median(ratios):.3f}, pairs {[round(one, 3) for one in ratios]}")
     if gates.blocked_s:
         worst = max(gates.blocked_s)
         print(f"blocked: median {statistics.median(gates.blocked_s) * 1000:.1f} ms, most {worst * 1000:.1f} ms")
-    sizes = sorted(file.stat().st_size >> 20 for file in (directory / "warehouse").rglob("*.parquet"))
-    print(f"lake files in MiB: {sizes}")
+    print(f"lake files in MiB: {dict(sorted(Counter(sizes).items()))}")
+
+
+def clear(directory: Path, store: EmbeddedStore, name: str) -> list[int]:
+    """Make room for the next table; returns the sizes of the lake's files in MiB."""
+    sizes = [file.stat().st_size >> 20 for file in (directory / "warehouse" / "bench" / name).rglob("*.parquet")]
+    store.drop_table(TablePath("bench", name))
+    shutil.rmtree(directory / "warehouse" / "bench" / name / "data")
+    return sizes
 
 
 def tier(
