@@ -14,6 +14,7 @@ from lakeward.model.events import (
     Close,
     DeclineCheckpoint,
     Deploy,
+    Left,
     Open,
     SplitFinished,
     TriggerCheckpoint,
@@ -126,6 +127,12 @@ def test_a_trigger_without_a_close_is_illegal_and_changes_nothing(attempt: Attem
         attempt.words.hear(TriggerCheckpoint(checkpoint=1))
     assert attempt.link.said == []
     assert attempt.mailbox.get(0.0) is None
+
+
+def test_who_has_left_says_nothing_more(attempt: Attempt) -> None:
+    attempt.words.leave()
+    attempt.words.hear(Close(checkpoint=1))
+    assert attempt.link.said == [Left()]
 
 
 def test_where_no_place_for_checkpoints_is_named_they_are_declined() -> None:

@@ -27,6 +27,7 @@ from lakeward.model.events import (
     Close,
     DeclineCheckpoint,
     Deploy,
+    Left,
     Open,
     SplitFinished,
     TriggerCheckpoint,
@@ -98,6 +99,7 @@ class Checkpointing:
         self._store: CheckpointStore | None = None
         self._lock = threading.RLock()
         """Keeps together what passes the gateway and its number on the link."""
+        self._left = False
         self._taken = 0
         self._answer: PartWritten | None = None
         self._ended: dict[int, list[SplitProgress]] = {}
@@ -124,6 +126,12 @@ class Checkpointing:
                     ended.append(progress)
             self.say(event)
 
+    def leave(self) -> None:
+        """Say that everything is closed; nothing is said on checkpoints after that."""
+        with self._lock:
+            self._left = True
+            self._link.send(Left())
+
     def hear(self, word: CheckpointWord) -> None:
         """Do at once what a word on a checkpoint asks for; what is asked again is said again.
 
@@ -134,6 +142,8 @@ class Checkpointing:
             IllegalEventError: it does not fit what was said before.
         """
         with self._lock:
+            if self._left:
+                return
             match word:
                 case Close():
                     self._step(CloseFor(word.checkpoint))

@@ -18,7 +18,6 @@ from lakeward.model.events import (
     Deploy,
     Failed,
     FinishEarly,
-    Left,
     NoMoreSplits,
     Progress,
     RequestSplit,
@@ -108,7 +107,7 @@ class Subtask:
             while self._outcome is None:
                 self._turn()
             if self._outcome == "done":
-                self._link.send(Left())
+                self._checkpointing.leave()
                 self._link.finish()
         except Exception as error:
             self._fail(error)
