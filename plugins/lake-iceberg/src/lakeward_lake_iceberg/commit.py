@@ -77,7 +77,7 @@ class SnapshotBuilder:
         # A reader may refuse a snapshot that is older than the table's last change.
         self._time_ms = max(wall_ms, self._metadata.last_updated_ms)
         self._manifests = ManifestSet(self._metadata, table.io, ids.snapshot_id, self._new_manifest)
-        self._count = 0
+        self._written: list[str] = []
 
     def stamp(self, summary: Mapping[str, str]) -> Prepared:
         """Build an empty snapshot."""
@@ -109,6 +109,7 @@ class SnapshotBuilder:
             *self._manifests.added(deletes, ManifestContent.DELETES),
             *self._manifests.merged(base),
         ]
+        self._drop_all_but(manifests)
         operation = Operation.OVERWRITE if deletes else Operation.APPEND
         summary = {
             **request.properties,
@@ -220,8 +221,17 @@ class SnapshotBuilder:
         return tuple(updates)
 
     def _new_manifest(self) -> str:
-        self._count += 1
-        return self._metadata_path(f"{self._ids.uuid}-m{self._count - 1}.avro")
+        path = self._metadata_path(f"{self._ids.uuid}-m{len(self._written)}.avro")
+        self._written.append(path)
+        return path
+
+    def _drop_all_but(self, manifests: Collection[ManifestFile]) -> None:
+        """Delete manifests that were written without what the round replaces, and then merged into others."""
+        named = {manifest.manifest_path for manifest in manifests}
+        for path in self._written:
+            if path not in named:
+                with storage_errors(path):
+                    self._table.io.delete(path)
 
     def _metadata_path(self, name: str) -> str:
         return self._table.location_provider().new_metadata_location(name)
