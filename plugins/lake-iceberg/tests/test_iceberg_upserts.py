@@ -19,6 +19,7 @@ from lakeward.testing.clock import FakeClock
 from lakeward.testing.lake_tables import COLUMNS, PATH, TieringRound, incarnation, key_table, log_split, source_batch
 from lakeward_lake_iceberg.detail import unpack_detail
 from lakeward_lake_iceberg.manifests import live_entries
+from lakeward_lake_iceberg.storage import Storage
 from lakeward_lake_iceberg.task import unpack_task
 from lakeward_lake_iceberg.upserts import UpsertWriter, _Limits
 
@@ -141,6 +142,48 @@ def test_the_fifth_delete_file_replaces_four_and_expiry_deletes_them(  # noqa: P
     assert live <= on_disk
     assert set(replaced) - on_disk
     assert sorted(read_table(PATH).column("id").to_pylist()) == list(range(30))
+
+
+@pytest.mark.parametrize("deletions", [0, 1, 12, 30])
+def test_an_expiry_that_died_in_the_middle_is_finished_by_the_next_start(  # noqa: PLR0917 - fixtures
+    tier: Callable[..., TieringRound],
+    lake: Lake,
+    plugin: IcebergLakePlugin,
+    catalog: SqlCatalog,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    deletions: int,
+) -> None:
+    _many(plugin, lake, 30)
+    for number in range(2, 31):
+        lake.commit(tier(number, _upserts(number, [number - 2])).request())
+    assert _on_disk(tmp_path) == _named(catalog)
+    delete, turns = Storage.delete, iter(range(deletions))
+
+    def die(self: Storage, path: str) -> None:
+        if next(turns, None) is None:
+            raise KeyboardInterrupt
+        delete(self, path)
+
+    with monkeypatch.context() as patched:
+        patched.setattr(Storage, "delete", die)
+        with pytest.raises(KeyboardInterrupt):
+            lake.expire(PATH, frozenset())
+    assert _on_disk(tmp_path) - _named(catalog)
+    lake.stamp(PATH, incarnation(2000))
+    assert _on_disk(tmp_path) == _named(catalog)
+
+
+def _on_disk(root: Path) -> set[str]:
+    return {f"file://{path}" for path in root.rglob("*") if path.is_file() and path.suffix in {".parquet", ".avro"}}
+
+
+def _named(catalog: SqlCatalog) -> set[str]:
+    table = catalog.load_table((PATH.database, PATH.table))
+    manifests = [one for snapshot in table.metadata.snapshots for one in snapshot.manifests(table.io)]
+    entries = [entry for one in manifests for entry in one.fetch_manifest_entry(table.io, discard_deleted=True)]
+    lists = {snapshot.manifest_list for snapshot in table.metadata.snapshots}
+    return {one.manifest_path for one in manifests} | {entry.data_file.file_path for entry in entries} | lists
 
 
 def test_a_round_whose_base_was_compacted_is_fenced(

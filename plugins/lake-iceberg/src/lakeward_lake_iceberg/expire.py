@@ -11,6 +11,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from pyiceberg.manifest import ManifestContent, ManifestEntryStatus
+from pyiceberg.serializers import FromInputFile
 from pyiceberg.table.refs import MAIN_BRANCH, SnapshotRefType
 from pyiceberg.table.update import AssertTableUUID, RemoveSnapshotsUpdate
 
@@ -18,9 +19,10 @@ from lakeward_lake_iceberg.commit import main_is
 from lakeward_lake_iceberg.files import manifests_of, offsets_files
 from lakeward_lake_iceberg.head import Ancestry, summary_of
 from lakeward_lake_iceberg.offsets import COPIED_SNAPSHOT, INCARNATION, carries_offsets
+from lakeward_lake_iceberg.storage import local_path
 
 if TYPE_CHECKING:
-    from collections.abc import Collection
+    from collections.abc import Callable, Collection
 
     from pyiceberg.io import FileIO
     from pyiceberg.manifest import ManifestFile
@@ -50,24 +52,51 @@ def removal(table: Table, ids: list[int]) -> tuple[tuple[TableRequirement, ...],
     return requirements, (RemoveSnapshotsUpdate.model_validate({"snapshot-ids": ids}),)
 
 
-def unreachable(base: TableMetadata, expired: Collection[int], io: FileIO) -> list[str]:
+def interrupted(table: Table, files: Collection[str]) -> TableMetadata | None:
+    """Find what an expiry took out of the table whose process died before it had deleted the files.
+
+    A manifest list goes last, so it is still there; the metadata files of the table's log name it.
+
+    Args:
+        table: as it is now.
+        files: what lies in its metadata directory.
+
+    Returns:
+        The table with those snapshots still in it, None where there are none.
+    """
+    now = {one.snapshot_id for one in table.metadata.snapshots}
+    named = {local_path(one.manifest_list) for one in table.metadata.snapshots}
+    left = {path for file in files if "/snap-" in file and (path := local_path(file)) not in named}
+    gone: dict[int, Snapshot] = {}
+    for entry in table.metadata.metadata_log if left else ():
+        before = FromInputFile.table_metadata(table.io.new_input(entry.metadata_file))
+        gone |= {one.snapshot_id: one for one in before.snapshots if local_path(one.manifest_list) in left}
+    found = [one for number, one in gone.items() if number not in now]
+    return table.metadata.model_copy(update={"snapshots": [*table.metadata.snapshots, *found]}) if found else None
+
+
+def unreachable(
+    base: TableMetadata, expired: Collection[int], io: FileIO, deleted: Callable[[str], bool] = lambda _: False
+) -> list[str]:
     """Return the files that only the expired snapshots named, in an order that is safe to delete in.
 
     Args:
         base: the table before the expiry.
         expired: ids of the expired snapshots.
         io: reads manifests.
+        deleted: says whether a manifest is gone already; then so are the files that it names.
 
     Returns:
-        Data and delete files first, then manifests, lists and offsets files.
+        Data and delete files first, then manifests, offsets files, and lists.
     """
     gone = [one for one in base.snapshots if one.snapshot_id in expired]
     kept = [one for one in base.snapshots if one.snapshot_id not in expired]
     kept_manifests = manifests_of(kept, io)
     dead = {path: one for path, one in manifests_of(gone, io).items() if path not in kept_manifests}
+    dead = {path: one for path, one in dead.items() if not deleted(path)}
     lists = {one.manifest_list for one in gone} - {one.manifest_list for one in kept}
     offsets = offsets_files(gone, {}) - offsets_files(kept, base.properties)
-    return [*_dead_files(base, dead, kept_manifests, io), *sorted(dead), *sorted(lists), *sorted(offsets)]
+    return [*_dead_files(base, dead, kept_manifests, io), *sorted(dead), *sorted(offsets), *sorted(lists)]
 
 
 def _dead_files(

@@ -33,7 +33,7 @@ from lakeward_lake_iceberg.offsets import (
     STEP,
     TABLE_ID,
 )
-from lakeward_lake_iceberg.storage import Storage
+from lakeward_lake_iceberg.storage import Storage, local_path
 from lakeward_lake_iceberg.task import pack_task
 
 if TYPE_CHECKING:
@@ -83,7 +83,7 @@ class IcebergLake:
             found = newest_stamp(Ancestry.of(table.metadata))
             if found == incarnation:
                 if tried:
-                    self._clean_up_swaps(table, incarnation)
+                    self._clean_up_start(table, incarnation)
                 return read_head(path, table)
             if found is not None and found.succeeds(incarnation):
                 message = f"{path}: a later start of this service, {found}, has taken the table over"
@@ -184,12 +184,25 @@ class IcebergLake:
         for path in [*expire.unreachable(base.metadata, expired, base.io), *self._dead_metadata(base)]:
             storage.delete(path)
 
-    def _clean_up_swaps(self, table: Table, incarnation: Incarnation) -> None:
-        """Delete what a start left that died while it swapped the table's metadata: no journal knows of it."""
+    def _clean_up_start(self, table: Table, incarnation: Incarnation) -> None:
+        """Delete what a start left that died in the middle of a swap or of an expiry: no journal knows of it."""
         storage = self._storage(table)
         with suppress(StorageError):  # the next start finds them again
             for path in [*files.dead_stamps(table, storage, incarnation), *self._dead_metadata(table)]:
                 storage.delete(path)
+            if table.metadata.properties.get("gc.enabled", "true").lower() == "true":
+                self._finish_expiry(table, storage)
+
+    def _finish_expiry(self, table: Table, storage: Storage) -> None:
+        there = storage.list(files.metadata_root(table.metadata))
+        base = expire.interrupted(table, there)
+        if base is None:
+            return
+        known = {local_path(path) for path in there}
+        kept = {one.snapshot_id for one in table.metadata.snapshots}
+        gone = [one.snapshot_id for one in base.snapshots if one.snapshot_id not in kept]
+        for path in expire.unreachable(base, gone, table.io, lambda path: local_path(path) not in known):
+            storage.delete(path)
 
     def _dead_metadata(self, table: Table) -> list[str]:
         by_number = isinstance(self._client.catalog, SqlCatalog)
