@@ -121,6 +121,15 @@ def test_the_stamp_of_a_start_deletes_what_the_start_before_it_left_in_the_middl
     assert all(file.exists() for file in others)
 
 
+def test_a_stamp_succeeds_though_older_metadata_is_gone(lake: IcebergLake, tmp_path: Path) -> None:
+    lake.open_table(log_table())
+    lake.stamp(PATH, incarnation(1000))
+    folder = next(tmp_path.rglob("*.metadata.json")).parent
+    (folder / "snap-7-0-somebody.avro").touch()  # so that older metadata is asked for
+    next(folder.glob("00000-*.metadata.json")).unlink()
+    assert lake.stamp(PATH, incarnation(2000)).stamp == incarnation(2000)
+
+
 def test_metadata_files_are_kept_where_the_table_says_so(
     lake: IcebergLake, catalog: SqlCatalog, tmp_path: Path
 ) -> None:

@@ -67,8 +67,11 @@ def interrupted(table: Table, files: Collection[str]) -> TableMetadata | None:
     now = {one.snapshot_id for one in table.metadata.snapshots}
     named = {local_path(one.manifest_list) for one in table.metadata.snapshots}
     left = {path for file in files if "/snap-" in file and (path := local_path(file)) not in named}
+    there = {local_path(file) for file in files}
     gone: dict[int, Snapshot] = {}
     for entry in table.metadata.metadata_log if left else ():
+        if local_path(entry.metadata_file) not in there:
+            continue
         before = FromInputFile.table_metadata(table.io.new_input(entry.metadata_file))
         gone |= {one.snapshot_id: one for one in before.snapshots if local_path(one.manifest_list) in left}
     found = [one for number, one in gone.items() if number not in now]

@@ -187,7 +187,8 @@ class IcebergLake:
     def _clean_up_start(self, table: Table, incarnation: Incarnation) -> None:
         """Delete what a start left that died in the middle of a swap or of an expiry: no journal knows of it."""
         storage = self._storage(table)
-        with suppress(StorageError):  # the next start finds them again
+        # The next start finds them again; whoever was overtaken in the middle of an expiry may be deleting them too.
+        with suppress(StorageError, OSError):
             for path in [*files.dead_stamps(table, storage, incarnation), *self._dead_metadata(table)]:
                 storage.delete(path)
             if table.metadata.properties.get("gc.enabled", "true").lower() == "true":
