@@ -82,10 +82,10 @@ def bench(directory: Path, options: argparse.Namespace) -> None:
     rate = (report["rows"] - early["rows"]) / max((report["seen"] - early["seen"]) / 1000, 0.1)
     read = report["rows"] + rate * max(at_ms - report["seen"], 0) / 1000
     kept = checkpointed(directory)
-    began = time.perf_counter()
+    began, began_ms = time.perf_counter(), SystemClock().wall_ms()
     second = start(directory)
     try:
-        wait(directory, second, lambda found: found["outcome"] == "running" and found["rows"] > kept["rows"])
+        report = wait(directory, second, lambda found: found["outcome"] == "running" and found["rows"] > kept["rows"])
         resumed_s = time.perf_counter() - began
         done = wait(directory, second, lambda found: found["outcome"] == "committed")
     finally:
@@ -96,7 +96,9 @@ def bench(directory: Path, options: argparse.Namespace) -> None:
     print(
         f"read again: {(read - kept['rows']) / 1e6:.2f} M rows; bound: {bound / 1e6:.2f} M (a file: {one_file:,} rows)"
     )
-    print(f"from the second start to the first new row: {resumed_s:.1f} s; rows in the end: {done['rows']:,}")
+    up_s, open_s = (report["started_ms"] - began_ms) / 1000, sum(report["timings_s"].values())
+    parts = f"{up_s:.1f} until its round began, {open_s:.1f} to open it, the rest to launch the job and to read"
+    print(f"from the second start to the first new row: {resumed_s:.1f} s: {parts}; rows in the end: {done['rows']:,}")
 
 
 def start(directory: Path) -> subprocess.Popen[bytes]:
