@@ -145,6 +145,8 @@ def suit(world: World) -> None:
         world.commit_every = 2.0
     if "lake" in services and steps & {"report", "idle"}:  # what is called there cleans up after a failed round
         world.faults.armed.append(Fault("lake fails", "commit"))
+    if "lake" in services and "report" in steps:  # files of a lost attempt are deleted while the round is reported
+        world.faults.armed += [Fault("subtask crash", "read"), Fault("source slow", "report")]
     if "settle" in steps:
         world.read_s = 5.0
         world.faults.armed.append(Fault("source away", "read"))
