@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from lakeward.model.settings import TableSettings
 from lakeward.testing.service_world import POLICY, POLICY_ONCE
 
 if TYPE_CHECKING:
@@ -117,6 +118,21 @@ def test_the_second_sweep_comes_at_a_start_even_if_there_is_nothing_to_tier(worl
     hasty = replace(POLICY_ONCE, fence_s=0.001)
     world.once(rounds=hasty)
     assert list((world.directory / "state").rglob("journal")) == []
+    trap.released.set()
+
+
+@pytest.mark.parametrize("included", [True, False])
+def test_once_ends_well_where_the_killed_start_had_a_table_in_hand_that_is_at_its_target(
+    world: World, trap: Trap, included: bool
+) -> None:
+    log = world.table("log")
+    world.load(log, 0, 100)
+    world.lake.before_commit, world.lake.after_commit = lambda _: None, trap
+    asyncio.run(_die_when(trap, world.service()))
+    if not included:
+        world.rules = lambda _: TableSettings(include=False)
+    assert world.once().failed == ()
+    assert numbers(world, "log") == list(range(100))
     trap.released.set()
 
 

@@ -74,13 +74,11 @@ class RoundDesk:
     def open(self, offer: Offer) -> None:
         """Open a round; an excluded table's round has nothing to do."""
         self._number += 1
-        run = RoundRun(
-            offer,
-            RoundId(self._parts.incarnation, offer.table_id, offer.epoch, self._number),
-            self._parts.clock.wall_ms(),
-        )
+        round_id = RoundId(self._parts.incarnation, offer.table_id, offer.epoch, self._number)
+        run = RoundRun(offer, round_id, self._parts.clock.wall_ms())
         self._runs[offer.table_id] = run
         if not self._options.included(offer.path):
+            self._settle_target(run, {})
             self._post(Opened(now=self._now(), table_id=offer.table_id, splits=0, leases=False))
             return
         self._service.spawn(lambda: self._open(run))

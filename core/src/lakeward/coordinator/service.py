@@ -259,7 +259,8 @@ class Service:
         offers = await resume(self.parts, state, self.options.heartbeat_timeout_s)
         if self.options.once:
             paths = await self.targets.aim(self.parts.source, self.parts.lake, self.options.included)
-            self.post(Targets(now=self.now(), paths=paths))
+            # What is in hand is settled by its round, though it may have nothing left to do but to be reported.
+            self.post(Targets(now=self.now(), paths=paths | {offer.path for offer in offers}))
         if offers:
             self.post(Resumed(now=self.now(), offers=offers))
         copy = None if state is not None else await lease_of_checkpoint(self.desk.restorer)
