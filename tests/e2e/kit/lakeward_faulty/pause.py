@@ -1,4 +1,4 @@
-"""Pause a process while it does not hold the embedded store's write lock: `python pause.py PID STORE_DB`.
+"""Pause a process while it does not hold the embedded store's write lock, if it has one: `pause.py PID STORE_DB`.
 
 SIGSTOP stops all threads wherever they are. One in the middle of a write transaction would keep SQLite's lock for as
 long as the pause lasts, and a service beside it could not even start: true of SQLite, and nothing that these tests ask.
@@ -20,13 +20,20 @@ _TURN_S = 0.005
 
 def pause(pid: int, store: Path) -> None:
     """Send SIGSTOP with the lock in our own hand; it is given back once all threads of the process stand still."""
+    if not store.exists():
+        _stop(pid)
+        return
     with closing(sqlite3.connect(store, timeout=_PATIENCE_S, isolation_level=None)) as sql:
         sql.execute("BEGIN IMMEDIATE")
-        os.kill(pid, signal.SIGSTOP)
-        deadline = time.monotonic() + _PATIENCE_S
-        while not _stands_still(pid) and time.monotonic() < deadline:
-            time.sleep(_TURN_S)
+        _stop(pid)
         sql.execute("ROLLBACK")
+
+
+def _stop(pid: int) -> None:
+    os.kill(pid, signal.SIGSTOP)
+    deadline = time.monotonic() + _PATIENCE_S
+    while not _stands_still(pid) and time.monotonic() < deadline:
+        time.sleep(_TURN_S)
 
 
 def _stands_still(pid: int) -> bool:
