@@ -174,6 +174,19 @@ def test_an_expiry_that_died_in_the_middle_is_finished_by_the_next_start(  # noq
     assert _on_disk(tmp_path) == _named(catalog)
 
 
+def test_what_somebody_else_expired_and_left_lying_stays(
+    tier: Callable[..., TieringRound], lake: Lake, catalog: SqlCatalog, tmp_path: Path
+) -> None:
+    for number in (1, 2, 3):
+        lake.commit(tier(number, _upserts(number, [1])).request())
+    table = catalog.load_table((PATH.database, PATH.table))
+    before = _on_disk(tmp_path)
+    table.maintenance.expire_snapshots().by_id(table.metadata.snapshots[1].snapshot_id).commit()
+    lake.stamp(PATH, incarnation(2000))
+    assert before <= _on_disk(tmp_path)
+    assert before - _named(catalog)
+
+
 def _on_disk(root: Path) -> set[str]:
     return {f"file://{path}" for path in root.rglob("*") if path.is_file() and path.suffix in {".parquet", ".avro"}}
 

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 from pyiceberg.manifest import ManifestContent, ManifestEntryStatus
 from pyiceberg.serializers import FromInputFile
 from pyiceberg.table.refs import MAIN_BRANCH, SnapshotRefType
-from pyiceberg.table.update import AssertTableUUID, RemoveSnapshotsUpdate
+from pyiceberg.table.update import AssertTableUUID, RemoveSnapshotsUpdate, SetPropertiesUpdate
 
 from lakeward_lake_iceberg.commit import main_is
 from lakeward_lake_iceberg.files import manifests_of, offsets_files
@@ -30,6 +30,9 @@ if TYPE_CHECKING:
     from pyiceberg.table.metadata import TableMetadata
     from pyiceberg.table.snapshots import Snapshot
     from pyiceberg.table.update import TableRequirement, TableUpdate
+
+_EXPIRED = "lakeward.expired"
+"""Table property: the ids of the snapshots that our last expiry took out."""
 
 
 def expirable(metadata: TableMetadata, keep: Collection[int], count: int) -> list[int]:
@@ -49,13 +52,15 @@ def removal(table: Table, ids: list[int]) -> tuple[tuple[TableRequirement, ...],
     """Return the commit that expires snapshots; it fails if main has moved on, since then more may be needed."""
     head = table.metadata.current_snapshot_id
     requirements = (AssertTableUUID(uuid=table.metadata.table_uuid), main_is(head))
-    return requirements, (RemoveSnapshotsUpdate.model_validate({"snapshot-ids": ids}),)
+    note = SetPropertiesUpdate(updates={_EXPIRED: ",".join(map(str, ids))})
+    return requirements, (RemoveSnapshotsUpdate.model_validate({"snapshot-ids": ids}), note)
 
 
 def interrupted(table: Table, files: Collection[str]) -> TableMetadata | None:
-    """Find what an expiry took out of the table whose process died before it had deleted the files.
+    """Find what our last expiry took out of the table, if its process died before it had deleted the files.
 
-    A manifest list goes last, so it is still there; the metadata files of the table's log name it.
+    A manifest list goes last, so it is still there; the metadata files of the table's log name it. What others expired
+    and left lying is theirs.
 
     Args:
         table: as it is now.
@@ -64,7 +69,7 @@ def interrupted(table: Table, files: Collection[str]) -> TableMetadata | None:
     Returns:
         The table with those snapshots still in it, None where there are none.
     """
-    now = {one.snapshot_id for one in table.metadata.snapshots}
+    ours = set(table.metadata.properties.get(_EXPIRED, "").split(","))
     named = {local_path(one.manifest_list) for one in table.metadata.snapshots}
     left = {path for file in files if "/snap-" in file and (path := local_path(file)) not in named}
     there = {local_path(file) for file in files}
@@ -74,7 +79,7 @@ def interrupted(table: Table, files: Collection[str]) -> TableMetadata | None:
             continue
         before = FromInputFile.table_metadata(table.io.new_input(entry.metadata_file))
         gone |= {one.snapshot_id: one for one in before.snapshots if local_path(one.manifest_list) in left}
-    found = [one for number, one in gone.items() if number not in now]
+    found = [one for number, one in gone.items() if str(number) in ours]
     return table.metadata.model_copy(update={"snapshots": [*table.metadata.snapshots, *found]}) if found else None
 
 
