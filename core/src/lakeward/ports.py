@@ -235,13 +235,20 @@ class Lake(Protocol):
 
     name: str
 
-    def open_table(self, table: TableSpec) -> LakeHead:
+    def open_table(self, table: TableSpec, incarnation: Incarnation) -> LakeHead:
         """Create the lake table if there is none, append new nullable columns, check that both fit.
 
         A lake table that belongs to an earlier table of the same name (another table id) is set aside under a
-        new name, with all its data, and a fresh one is created.
+        new name, with all its data, and a fresh one is created. That is fenced like a commit: a start that was
+        overtaken neither changes nor sets aside a table that a later start of the same service has created or
+        stamped, whenever it wakes up.
+
+        Args:
+            table: the source's table as it is now.
+            incarnation: the start that asks. A table that it creates remembers it, until there is a stamp.
 
         Raises:
+            FencedError: a later start of the same service has created or stamped the lake table of that name.
             SchemaMismatchError: they do not fit; says what differs.
             StorageError: the warehouse cannot be written.
         """

@@ -71,7 +71,8 @@ def test_the_layout_is_the_one_of_fluss(lake: Lake, catalog: SqlCatalog) -> None
     schema = COLUMNS.append(pa.field("day", pa.string(), nullable=False))
     properties = {"iceberg.write.x": "1", "table.datalake.freshness": "3min"}
     lake.open_table(
-        key_table(schema, primary_key=("id", "day"), partition_keys=("day",), buckets=3, properties=properties)
+        key_table(schema, primary_key=("id", "day"), partition_keys=("day",), buckets=3, properties=properties),
+        incarnation(),
     )
     table = catalog.load_table("shop.orders")
     fields = [(field.name, str(field.field_type), field.required) for field in table.schema().fields]
@@ -149,7 +150,7 @@ def test_a_table_that_fluss_made_is_adopted(
     lake: Lake, catalog: SqlCatalog, tier: Callable[..., TieringRound], read_table: Callable[..., pa.Table]
 ) -> None:
     _somebody_elses(catalog, FLUSS_SCHEMA)
-    assert lake.open_table(log_table(bucket_key=("id",))).table_id == 7
+    assert lake.open_table(log_table(bucket_key=("id",)), incarnation()).table_id == 7
     tier(1, log_table(bucket_key=("id",)))
     assert read_table(PATH).num_rows == 1
 
@@ -157,7 +158,7 @@ def test_a_table_that_fluss_made_is_adopted(
 def test_a_table_with_another_partitioning_is_refused(lake: Lake, catalog: SqlCatalog) -> None:
     _somebody_elses(catalog, FLUSS_SCHEMA)
     with pytest.raises(SchemaMismatchError, match="partitioning"):
-        lake.open_table(log_table(bucket_key=("id",), buckets=3))
+        lake.open_table(log_table(bucket_key=("id",), buckets=3), incarnation())
 
 
 def test_a_nullable_column_that_somebody_added_is_written_as_null(
@@ -174,7 +175,7 @@ def test_a_new_column_stands_before_the_system_columns(
     lake: Lake, tier: Callable[..., TieringRound], catalog: SqlCatalog
 ) -> None:
     tier(1)
-    lake.open_table(log_table(COLUMNS.append(pa.field("new", pa.list_(pa.int32())))))
+    lake.open_table(log_table(COLUMNS.append(pa.field("new", pa.list_(pa.int32())))), incarnation())
     names = catalog.load_table("shop.orders").schema().column_names
     assert [name for name in names if "." not in name] == ["id", "name", "new", "__bucket", "__offset", "__timestamp"]
 
@@ -182,13 +183,13 @@ def test_a_new_column_stands_before_the_system_columns(
 def test_a_new_column_that_is_not_nullable_is_refused(lake: Lake, tier: Callable[..., TieringRound]) -> None:
     tier(1)
     with pytest.raises(SchemaMismatchError, match="'new'"):
-        lake.open_table(log_table(COLUMNS.append(pa.field("new", pa.int32(), nullable=False))))
+        lake.open_table(log_table(COLUMNS.append(pa.field("new", pa.int32(), nullable=False))), incarnation())
 
 
 @pytest.mark.parametrize("kind", [pa.uint64(), pa.duration("s"), pa.decimal256(50, 2)])
 def test_a_type_without_a_form_in_iceberg_is_refused(lake: Lake, kind: pa.DataType) -> None:
     with pytest.raises(SchemaMismatchError, match="no form"):
-        lake.open_table(log_table(pa.schema([pa.field("odd", kind)])))
+        lake.open_table(log_table(pa.schema([pa.field("odd", kind)])), incarnation())
 
 
 def test_offsets_outlive_an_expiry_that_somebody_else_runs(

@@ -77,7 +77,7 @@ def test_a_lost_answer_is_unknown_and_is_settled_by_looking(
 def test_a_stamp_whose_answer_was_lost_is_taken_in_the_end(
     lake: IcebergLake, monkeypatch: pytest.MonkeyPatch, landed: bool
 ) -> None:
-    lake.open_table(log_table())
+    lake.open_table(log_table(), incarnation())
     send: Callable[..., object] = lake._client.catalog.commit_table
     answers = iter([True])
 
@@ -95,7 +95,7 @@ def test_a_stamp_whose_answer_was_lost_is_taken_in_the_end(
 
 
 def test_metadata_files_that_stamps_push_out_of_the_log_are_deleted(lake: IcebergLake, tmp_path: Path) -> None:
-    lake.open_table(log_table())
+    lake.open_table(log_table(), incarnation())
     for start in range(1000, 1015):
         lake.stamp(PATH, incarnation(start))
     assert len(list(tmp_path.rglob("*.metadata.json"))) == 11
@@ -105,7 +105,7 @@ def test_metadata_files_that_stamps_push_out_of_the_log_are_deleted(lake: Iceber
 def test_the_stamp_of_a_start_deletes_what_the_start_before_it_left_in_the_middle_of_a_swap(
     lake: IcebergLake, tmp_path: Path, content: str
 ) -> None:
-    lake.open_table(log_table())
+    lake.open_table(log_table(), incarnation())
     folder = next(tmp_path.rglob("*.metadata.json")).parent
     left = folder / "00001-dead.metadata.json", folder / f"snap-7-0-{incarnation(1000)}-stamp.avro"
     others = (
@@ -122,7 +122,7 @@ def test_the_stamp_of_a_start_deletes_what_the_start_before_it_left_in_the_middl
 
 
 def test_a_stamp_succeeds_though_older_metadata_is_gone(lake: IcebergLake, tmp_path: Path) -> None:
-    lake.open_table(log_table())
+    lake.open_table(log_table(), incarnation())
     lake.stamp(PATH, incarnation(1000))
     folder = next(tmp_path.rglob("*.metadata.json")).parent
     (folder / "snap-7-0-somebody.avro").touch()  # so that older metadata is asked for
@@ -133,7 +133,7 @@ def test_a_stamp_succeeds_though_older_metadata_is_gone(lake: IcebergLake, tmp_p
 def test_metadata_files_are_kept_where_the_table_says_so(
     lake: IcebergLake, catalog: SqlCatalog, tmp_path: Path
 ) -> None:
-    lake.open_table(log_table())
+    lake.open_table(log_table(), incarnation())
     with catalog.load_table((PATH.database, PATH.table)).transaction() as change:
         change.set_properties({"write.metadata.delete-after-commit.enabled": "false"})
     for start in range(1000, 1015):

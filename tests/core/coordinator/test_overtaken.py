@@ -34,7 +34,7 @@ class Disk:
         self.lake = FolderLake(root / "lake")
         self.journals = JournalStore(self.small, "svc")
         self.checkpoints = CheckpointFiles(self.small, self.clock)
-        self.lake.open_table(replace(log_table(), path=PATH, table_id=7))
+        self.lake.open_table(replace(log_table(), path=PATH, table_id=7), FIRST)
 
     def file_of(self, start: Incarnation) -> Path:
         """Make a round of a start, with a data file."""
@@ -81,7 +81,7 @@ def test_files_of_a_table_that_is_created_anew_during_a_sweep_stay(disk: Disk) -
         """While it looks what the table names, the table is dropped and created anew."""
 
         def referenced(self, path: TablePath, files: Collection[str]) -> frozenset[str]:
-            self.open_table(replace(log_table(), path=PATH, table_id=8))
+            self.open_table(replace(log_table(), path=PATH, table_id=8), FIRST)
             return super().referenced(path, files)
 
     lake = Slow(disk.lake.root)

@@ -66,7 +66,7 @@ def open_round(source: Source, lake: Lake, offer: Offer, incarnation: Incarnatio
         LogTruncatedError: records that were never tiered are gone.
     """
     table = _same_table(source, offer)
-    lake.open_table(table)
+    lake.open_table(table, incarnation)
     head = lake.stamp(table.path, incarnation)
     tiered = tiered_offsets(source, table, head)
     if head.commit is not None:

@@ -70,12 +70,13 @@ class FolderLake:
     expired: int = 0
     deleted: list[str] = field(default_factory=list)
 
-    def open_table(self, table: TableSpec) -> LakeHead:
+    def open_table(self, table: TableSpec, incarnation: Incarnation) -> LakeHead:
         """See Protocol."""
         with self._state(table.path) as state:
+            _refuse_overtaken(state, table.path, incarnation)
             if state.get("table_id") != table.table_id:
                 state.clear()
-                state |= {"table_id": table.table_id, "log": []}
+                state |= {"table_id": table.table_id, "opened_by": str(incarnation), "log": []}
         return self._head(table.path)
 
     def head(self, path: TablePath) -> LakeHead | None:
@@ -85,11 +86,8 @@ class FolderLake:
     def stamp(self, path: TablePath, incarnation: Incarnation) -> LakeHead:
         """See Protocol."""
         with self._state(path) as state:
-            found = _stamp(state)
-            if found is not None and found.succeeds(incarnation):
-                message = f"{path}: stamped by {found}"
-                raise FencedError(message, str(found))
-            if found != incarnation:
+            _refuse_overtaken(state, path, incarnation)
+            if _stamp(state) != incarnation:
                 state["log"].append({"id": secrets.randbits(60), "stamp": str(incarnation)})
         return self._head(path)
 
@@ -251,6 +249,14 @@ class FolderWriter:
 
 def _stamp(state: dict[str, Any]) -> Incarnation | None:
     return next((Incarnation.parse(entry["stamp"]) for entry in reversed(state["log"]) if "stamp" in entry), None)
+
+
+def _refuse_overtaken(state: dict[str, Any], path: TablePath, incarnation: Incarnation) -> None:
+    opened_by = Incarnation.parse(state["opened_by"]) if "opened_by" in state else None
+    for found in (_stamp(state), opened_by):
+        if found is not None and found.succeeds(incarnation):
+            message = f"{path}: taken over by {found}"
+            raise FencedError(message, str(found))
 
 
 def _check(state: dict[str, Any], request: CommitRequest) -> None:

@@ -211,7 +211,7 @@ class LakeConformance(LakeFencingConformance, LakeResumeConformance):
         stale = begin(log_table())
         stale.write(log_split(stale.table), [source_batch(COLUMNS, [{"id": 1}])])
         lake.commit(stale.request())
-        head = lake.open_table(log_table(table_id=8))
+        head = lake.open_table(log_table(table_id=8), incarnation())
         assert (head.table_id, head.commit, head.stamp) == (8, None, None)
         lake.stamp(PATH, stale.who)
         with pytest.raises(FencedError):

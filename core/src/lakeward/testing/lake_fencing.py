@@ -81,11 +81,35 @@ class LakeFencingConformance:
         assert lake.head(TablePath("no", "table")) is None
 
     def test_opening_creates_a_table_without_stamp_and_commit(self, lake: Lake) -> None:
-        head = lake.open_table(log_table())
+        head = lake.open_table(log_table(), incarnation())
         assert (head.table_id, head.stamp, head.commit) == (7, None, None)
 
     def test_opening_twice_changes_nothing(self, lake: Lake) -> None:
-        assert lake.open_table(log_table()) == lake.open_table(log_table())
+        assert lake.open_table(log_table(), incarnation()) == lake.open_table(log_table(), incarnation())
+
+    def test_an_overtaken_start_sets_no_table_aside_that_its_successor_stamped(
+        self, lake: Lake, begin: Callable[..., TieringRound], read_table: ReadTable
+    ) -> None:
+        begin(log_table(), 1000)
+        live = begin(log_table(table_id=8), 2000)
+        live.write(log_split(live.table), [source_batch(COLUMNS, [{"id": 1}])])
+        lake.commit(live.request())
+        with pytest.raises(FencedError) as fenced:
+            lake.open_table(log_table(), incarnation(1000))
+        assert fenced.value.by == str(incarnation(2000))
+        head = lake.head(PATH)
+        assert head is not None
+        assert head.table_id == live.table.table_id
+        assert read_table(PATH).num_rows == 1
+
+    def test_an_overtaken_start_sets_no_table_aside_that_its_successor_has_only_created(self, lake: Lake) -> None:
+        lake.open_table(log_table(table_id=8), incarnation(2000))
+        with pytest.raises(FencedError) as fenced:
+            lake.open_table(log_table(), incarnation(1000))
+        assert fenced.value.by == str(incarnation(2000))
+        head = lake.head(PATH)
+        assert head is not None
+        assert (head.table_id, head.stamp) == (8, None)
 
     def test_a_new_nullable_column_is_appended_and_old_rows_have_null(
         self, lake: Lake, begin: Callable[..., TieringRound], read_table: ReadTable
@@ -101,24 +125,24 @@ class LakeFencingConformance:
         assert rows.column("note").to_pylist() == [None, "n"]
 
     def test_a_column_of_another_type_is_refused_by_name(self, lake: Lake) -> None:
-        lake.open_table(log_table())
+        lake.open_table(log_table(), incarnation())
         other = log_table(pa.schema([COLUMNS.field("id"), pa.field("name", pa.int64())]))
         with pytest.raises(SchemaMismatchError, match="'name'"):
-            lake.open_table(other)
+            lake.open_table(other, incarnation())
 
     def test_the_stamp_is_found_on_the_head(self, lake: Lake) -> None:
-        lake.open_table(log_table())
+        lake.open_table(log_table(), incarnation())
         lake.stamp(PATH, incarnation())
         head = lake.head(PATH)
         assert head is not None
         assert head.stamp == incarnation()
 
     def test_stamping_twice_makes_one_snapshot(self, lake: Lake) -> None:
-        lake.open_table(log_table())
+        lake.open_table(log_table(), incarnation())
         assert lake.stamp(PATH, incarnation()).snapshot_id == lake.stamp(PATH, incarnation()).snapshot_id
 
     def test_a_later_start_takes_the_stamp_and_an_earlier_one_cannot_take_it_back(self, lake: Lake) -> None:
-        lake.open_table(log_table())
+        lake.open_table(log_table(), incarnation())
         lake.stamp(PATH, incarnation(1000))
         lake.stamp(PATH, incarnation(2000))
         with pytest.raises(FencedError) as fenced:
@@ -126,12 +150,12 @@ class LakeFencingConformance:
         assert fenced.value.by == str(incarnation(2000))
 
     def test_another_service_takes_the_stamp_over(self, lake: Lake) -> None:
-        lake.open_table(log_table())
+        lake.open_table(log_table(), incarnation())
         lake.stamp(PATH, incarnation(2000, "other"))
         assert lake.stamp(PATH, incarnation(1000)).stamp == incarnation(1000)
 
     def test_of_threads_that_stamp_at_once_the_latest_start_holds_it(self, lake: Lake) -> None:
-        lake.open_table(log_table())
+        lake.open_table(log_table(), incarnation())
 
         def stamp(started_ms: int) -> None:
             try:
@@ -151,7 +175,7 @@ class LakeFencingConformance:
         plugin: LakePlugin,
         options: Any,  # noqa: ANN401 - a plugin's options
     ) -> None:
-        lake.open_table(log_table())
+        lake.open_table(log_table(), incarnation())
         with ProcessPoolExecutor(RACERS, mp_context=get_context("spawn")) as pool:
             racing = [pool.submit(_stamp_in_process, plugin, options, 1000 + number) for number in range(RACERS)]
             outcomes = [race.result() for race in racing]

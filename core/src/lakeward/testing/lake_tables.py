@@ -121,7 +121,7 @@ class TieringRound:
 
     def __post_init__(self) -> None:
         """Take the table over and ask for the writers' task."""
-        self.lake.open_table(self.table)
+        self.lake.open_table(self.table, self.who)
         self.head = self.lake.stamp(self.table.path, self.who)
         self.task = self.lake.writer_task(self.table, self.head, self.round_id)
 

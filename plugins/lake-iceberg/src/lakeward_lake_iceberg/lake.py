@@ -67,9 +67,9 @@ class IcebergLake:
         self._clock = clock
         self._client = CatalogClient(options)
 
-    def open_table(self, table: TableSpec) -> LakeHead:
+    def open_table(self, table: TableSpec, incarnation: Incarnation) -> LakeHead:
         """See `lakeward.ports.Lake.open_table`."""
-        return read_head(table.path, tables.open_table(self._client, table))
+        return read_head(table.path, tables.open_table(self._client, table, incarnation))
 
     def head(self, path: TablePath) -> LakeHead | None:
         """See `lakeward.ports.Lake.head`."""

@@ -21,6 +21,8 @@ INLINE_BYTES = 64 * 1024
 """Longer texts go to a file: a summary and a property are repeated in every metadata file."""
 INCARNATION = "lakeward.incarnation"
 TABLE_ID = "lakeward.table-id"
+OPENED_BY = "lakeward.opened-by"
+"""Table property: the start that created the table. It fences earlier starts until there is a stamp."""
 ROUND = "lakeward.round"
 STEP = "lakeward.step"
 OFFSETS = "lakeward.offsets"

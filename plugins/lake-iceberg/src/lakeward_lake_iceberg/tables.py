@@ -20,9 +20,17 @@ from pyiceberg.types import (
     StructType,
 )
 
-from lakeward.errors import CommitConflictError, LakeError, LakewardError, SchemaMismatchError, StorageError
+from lakeward.errors import (
+    CommitConflictError,
+    FencedError,
+    LakeError,
+    LakewardError,
+    SchemaMismatchError,
+    StorageError,
+)
 from lakeward_lake_iceberg.commit import check_format
-from lakeward_lake_iceberg.offsets import TABLE_ID
+from lakeward_lake_iceberg.head import Ancestry, newest_stamp
+from lakeward_lake_iceberg.offsets import OPENED_BY, TABLE_ID, parse_incarnation
 from lakeward_lake_iceberg.schema import (
     SYSTEM_COLUMNS,
     lake_schema,
@@ -37,6 +45,7 @@ if TYPE_CHECKING:
     from pyiceberg.table import Table
     from pyiceberg.types import IcebergType, NestedField
 
+    from lakeward.model.identity import Incarnation
     from lakeward.model.tables import TableSpec
     from lakeward_lake_iceberg.catalog import CatalogClient
 
@@ -44,18 +53,21 @@ _TRIES = 10
 _ASIDE = "__dropped_"
 
 
-def open_table(client: CatalogClient, spec: TableSpec) -> Table:
+def open_table(client: CatalogClient, spec: TableSpec, incarnation: Incarnation) -> Table:
     """Return the lake table of a source's table, made to fit.
 
     Raises:
+        FencedError: a later start of the same service has created or stamped the table.
         SchemaMismatchError: they do not fit; says what differs.
         StorageError: the warehouse cannot be written.
         CommitConflictError: somebody else changes the table all the time.
     """
     for _ in range(_TRIES):
         table = client.load(spec.path)
+        if table is not None:
+            _refuse_overtaken(table, spec, incarnation)
         if table is None:
-            _create(client, spec)
+            _create(client, spec, incarnation)
         elif (owner := table.metadata.properties.get(TABLE_ID)) is not None and int(owner) != spec.table_id:
             _set_aside(client, spec, int(owner))
         elif _evolve(client, table, spec):
@@ -64,7 +76,16 @@ def open_table(client: CatalogClient, spec: TableSpec) -> Table:
     raise CommitConflictError(message)
 
 
-def _create(client: CatalogClient, spec: TableSpec) -> None:
+def _refuse_overtaken(table: Table, spec: TableSpec, incarnation: Incarnation) -> None:
+    """Refuse a start that a later one of the same service has overtaken on this very table."""
+    opened_by = table.metadata.properties.get(OPENED_BY)
+    for found in (newest_stamp(Ancestry.of(table.metadata)), parse_incarnation(opened_by) if opened_by else None):
+        if found is not None and found.succeeds(incarnation):
+            message = f"{spec.path}: a later start of this service, {found}, has taken the table over"
+            raise FencedError(message, by=str(found))
+
+
+def _create(client: CatalogClient, spec: TableSpec, incarnation: Incarnation) -> None:
     schema = lake_schema(spec)
     layout = partition_spec(spec, schema)
     with _Creating(spec):
@@ -75,7 +96,7 @@ def _create(client: CatalogClient, spec: TableSpec) -> None:
             location=_location(client, spec),
             partition_spec=layout,
             sort_order=sort_order(schema),
-            properties={**table_properties(spec), TABLE_ID: str(spec.table_id)},
+            properties={**table_properties(spec), TABLE_ID: str(spec.table_id), OPENED_BY: str(incarnation)},
         )
 
 

@@ -40,6 +40,7 @@ class LakeTable:
 
     table_id: int
     location: str
+    opened_by: Incarnation
     log: list[Snapshot] = field(default_factory=list)
 
     @property
@@ -71,10 +72,12 @@ class SimLake:
         self.files: dict[str, tuple[Row, ...]] = {}
         self._number = 0
 
-    def open_table(self, table: TableSpec) -> LakeHead:
+    def open_table(self, table: TableSpec, incarnation: Incarnation) -> LakeHead:
         """See Protocol."""
         self._call("open table", _READ, table.table_id)
         found = self.tables.get(table.path)
+        if found is not None:
+            _refuse_overtaken(found, table.path, incarnation)
         if found is not None and found.table_id != table.table_id:
             if found.table_id > table.table_id:
                 message = f"{table.path}: the lake table belongs to a later table"
@@ -82,7 +85,8 @@ class SimLake:
             self.aside.append(self.tables.pop(table.path))
             found = None
         if found is None:
-            self.tables[table.path] = LakeTable(table.table_id, f"lake/{table.path}-{table.table_id}")
+            location = f"lake/{table.path}-{table.table_id}"
+            self.tables[table.path] = LakeTable(table.table_id, location, incarnation)
         return self._head(table.path)
 
     def head(self, path: TablePath) -> LakeHead | None:
@@ -95,11 +99,8 @@ class SimLake:
         """See Protocol."""
         self._call("stamp", _READ, self.tables[path].table_id)
         table = self.tables[path]
-        found = table.stamp
-        if found is not None and found.succeeds(incarnation):
-            message = f"{path}: stamped by {found}"
-            raise FencedError(message, str(found))
-        if found != incarnation:
+        _refuse_overtaken(table, path, incarnation)
+        if table.stamp != incarnation:
             table.log.append(Snapshot(self._next(), incarnation))
         return self._head(path)
 
@@ -284,6 +285,13 @@ class SimWriter:
 def stem_of(task: bytes, split: Split, attempt: int) -> str:
     """Return what the names of a writer's files begin with."""
     return f"{task.decode()}{split.split_id}-{attempt}"
+
+
+def _refuse_overtaken(table: LakeTable, path: TablePath, incarnation: Incarnation) -> None:
+    for found in (table.stamp, table.opened_by):
+        if found is not None and found.succeeds(incarnation):
+            message = f"{path}: taken over by {found}"
+            raise FencedError(message, str(found))
 
 
 def _check_fence(table: LakeTable, request: CommitRequest) -> None:
