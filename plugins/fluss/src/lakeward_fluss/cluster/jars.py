@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import importlib.util
 import os
+import stat
 import subprocess
 import tempfile
 from dataclasses import dataclass
@@ -20,6 +21,7 @@ FLUSS_VERSION = "0.9.1-incubating"
 _LOG4J = "2.24.3"
 _HADOOP = "3.3.6"
 _TIMEOUT_S = 300
+_OTHERS_WRITE = stat.S_IWGRP | stat.S_IWOTH
 # Parent POMs of Fluss's lake plugins are not published, and nothing here needs the dependencies that a POM names.
 _SETTINGS = """<ivysettings><settings defaultResolver="central"/><resolvers>
 <ibiblio name="central" m2compatible="true" usepoms="false"/></resolvers></ivysettings>
@@ -72,9 +74,10 @@ def find_jars(jars: tuple[Jar, ...], java: Path, cache: Path | None = None) -> t
         One file for each of `jars`, in their order.
 
     Raises:
-        JarsMissingError: some are not there and cannot be fetched; says why.
+        JarsMissingError: some are not there and cannot be fetched, or others could have put theirs; says why.
     """
     cache = cache or jar_cache()
+    _refuse_others(cache)
     missing = [jar for jar in jars if not (cache / jar.file).is_file()]
     if missing:
         _fetch(missing, java, cache)
@@ -87,9 +90,21 @@ def jar_cache() -> Path:
     return Path(base) / "lakeward" / "jars"
 
 
+def _refuse_others(cache: Path) -> None:
+    """Run no jar that another user could have put there: what is in the cache is started as this user."""
+    try:
+        status = cache.lstat()
+    except FileNotFoundError:
+        return
+    if not stat.S_ISDIR(status.st_mode) or status.st_uid not in (0, os.getuid()) or status.st_mode & _OTHERS_WRITE:
+        found = f"owner {status.st_uid}, mode {stat.filemode(status.st_mode)}"
+        message = f"{cache}: expected a directory of user {os.getuid()} that nobody else may write to, found {found}"
+        raise JarsMissingError(message)
+
+
 def _fetch(missing: list[Jar], java: Path, cache: Path) -> None:
     ivy = _ivy()
-    cache.mkdir(parents=True, exist_ok=True)
+    cache.mkdir(mode=0o700, parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(dir=cache) as scratch:
         place = Path(scratch)
         command = [str(java), "-jar", str(ivy), "-settings", str(_settings(place)), "-cache", f"{place}/ivy"]
