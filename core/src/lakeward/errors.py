@@ -11,6 +11,8 @@ from __future__ import annotations
 EXIT_FAILED = 1
 EXIT_USAGE = 2
 EXIT_UNKNOWN = 3
+_SHOWN_MOST = 120
+"""Characters of a value that an error shows; a value may have megabytes."""
 
 
 class LakewardError(Exception):
@@ -175,10 +177,60 @@ class RolledBackError(TableError):
 
 
 class RowError(TableError):
-    """Rows do not fit the schema; the message names column, row and value."""
+    """A row cannot be decoded, or does not fit the schema; the message names bucket, offset, column and value."""
 
     code = "LW-406"
     exit_code = EXIT_USAGE
+    permanent = True
+
+    @classmethod
+    def at(
+        cls, table: object, bucket: object, offset: object, column: str, *, expected: str, found: object
+    ) -> RowError:
+        """Return the error of one value in a log or a snapshot.
+
+        Args:
+            table: the table's path.
+            bucket: the bucket.
+            offset: the record's offset; for a row of a KV snapshot, words that say which row.
+            column: the column's name.
+            expected: what would have been right, in words.
+            found: the value; a long one is shortened.
+        """
+        where = f"table {table}, bucket {bucket}, offset {offset}, column {column!r}"
+        return cls(f"{where}: expected {expected}, found {_short(found)}")
+
+
+class LogGapError(TableError):
+    """The source gave log records with a gap that it does not explain; nothing after the gap was read."""
+
+    code = "LW-407"
+
+    def __init__(self, where: str, expected: int, found: int) -> None:
+        """Name both offsets.
+
+        Args:
+            where: table and bucket, in words.
+            expected: the offset that reading had come to.
+            found: the first offset that the source gave.
+        """
+        self.expected = expected
+        self.found = found
+        super().__init__(f"{where}: expected log records from offset {expected}, found them from offset {found}")
+
+
+class RowCountError(TableError):
+    """Rows were lost or doubled between the source and the lake's files; nothing of the round is committed."""
+
+    code = "LW-408"
+    permanent = True
+
+
+class OffsetsBeyondLogError(TableError):
+    """The lake has offsets beyond the end of the source's log: it was re-created or lost its newest records."""
+
+    code = "LW-409"
+    permanent = True
 
 
 class LeaseError(LakewardError):
@@ -245,3 +297,9 @@ class OutcomeUnknownError(LakewardError):
 
     code = "LW-900"
     exit_code = EXIT_UNKNOWN
+
+
+def _short(value: object) -> str:
+    """Return a value's text for a message, shortened in the middle where it is long."""
+    text = repr(value)
+    return text if len(text) <= _SHOWN_MOST else f"{text[:_SHOWN_MOST]}... ({len(text)} characters)"

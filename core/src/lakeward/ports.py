@@ -6,18 +6,16 @@ for one table of a lake at a time). `SourceReader` and `LakeWriter` live in one 
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol
 
 from lakeward.checkpoint_port import CheckpointStore as CheckpointStore  # noqa: PLC0414 - it is a port as the others
 from lakeward.finding_port import DescribedSource as DescribedSource  # noqa: PLC0414 - as above
 from lakeward.finding_port import Finding as Finding  # noqa: PLC0414 - as above
 from lakeward.jobs_port import Jobs as Jobs  # noqa: PLC0414 - as above
+from lakeward.model.batches import SourceBatch as SourceBatch  # noqa: PLC0414 - as above
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterator, Mapping, Sequence
-
-    import pyarrow as pa
 
     from lakeward.model.identity import Incarnation, RoundId
     from lakeward.model.leases import Protection
@@ -177,24 +175,6 @@ class Source(Protocol):
     def close(self) -> None:
         """Free what is held; calling it twice is harmless."""
         ...
-
-
-@dataclass(frozen=True, slots=True)
-class SourceBatch:
-    """Some records of one bucket, in offset order.
-
-    `records` has the user's columns in the order of the table's schema, then `__change` (uint8, see `Change`),
-    `__offset` (int64) and `__timestamp` (timestamp[us, UTC], commit time). Rows of a KV snapshot have change
-    INSERT, offset -1 and timestamp -1 ms. A batch without rows still moves `next_offset`.
-
-    `next_offset` is the first log offset not yet read (for a snapshot split: the split's `log_offset`; for a
-    live one the offset that its rows stand at, there or later). `decode_s` is the share of the time of reading it
-    that its decoding took, where the source tells them apart.
-    """
-
-    records: pa.RecordBatch
-    next_offset: int
-    decode_s: float = 0.0
 
 
 class SourceReader(Protocol):

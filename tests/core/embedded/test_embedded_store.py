@@ -10,10 +10,11 @@ import pytest
 from pyarrow import csv
 
 from lakeward.embedded.columns import parse_columns
-from lakeward.embedded.reader import ROWS_LEAST, ROWS_MOST, EmbeddedReader
+from lakeward.embedded.reader import EmbeddedReader
 from lakeward.embedded.source import EmbeddedSource
 from lakeward.embedded.store import EmbeddedStore
 from lakeward.errors import ConfigError, CorruptFileError, RowError, StorageError, TableGoneError, UsageError
+from lakeward.model.batches import ROWS_LEAST, ROWS_MOST
 from lakeward.model.splits import LogSplit, SnapshotSplit
 from lakeward.model.tables import OFFSET_COLUMN, KvSnapshot, TablePath
 from lakeward.model.tiering import Beat, Claim

@@ -12,10 +12,10 @@ import pyarrow as pa
 from lakeward.embedded.catalog import key_of
 from lakeward.embedded.database import Database
 from lakeward.embedded.files import open_arrow, read_batch
-from lakeward.embedded.pieces import one_batch, widen
+from lakeward.embedded.pieces import widen
 from lakeward.errors import CorruptFileError, LogTruncatedError, SnapshotGoneError, TableGoneError
+from lakeward.model.batches import BatchGatherer, SourceBatch, cut, joined
 from lakeward.model.tables import CHANGE_COLUMN, NO_OFFSET, OFFSET_COLUMN, TIMESTAMP_COLUMN, Change
-from lakeward.ports import SourceBatch
 
 if TYPE_CHECKING:
     import sqlite3
@@ -24,10 +24,6 @@ if TYPE_CHECKING:
     from lakeward.model.splits import LogSplit, SnapshotSplit
     from lakeward.model.tables import TableBucket, TableSpec
 
-ROWS_LEAST = 65_536
-"""Small segments are gathered up to so many rows: below that the work per batch costs more than the copy."""
-ROWS_MOST = 262_144
-"""Large segments are cut, without a copy, into so many rows: that bounds what a writer holds."""
 _SNAPSHOT_MS = -1
 _SEGMENTS = """
 SELECT base, stop, rows, timestamp_ms, file, batch FROM segments
@@ -79,7 +75,7 @@ class EmbeddedReader:
         if end < split.stop:
             message = f"bucket {split.bucket} of {self._table.path}"
             raise CorruptFileError(str(self._database.file), f"{message} up to offset {split.stop}", end)
-        return self._gathered(self._parts(split, segments), split)
+        return self._log_batches(split, segments)
 
     def read_snapshot(self, split: SnapshotSplit, skip_rows: int = 0) -> Iterator[SourceBatch]:
         """See Protocol. The file is mapped at once: what is deleted afterwards can still be read."""
@@ -99,39 +95,18 @@ class EmbeddedReader:
         """See Protocol."""
         self._database.close()
 
-    def _parts(self, split: LogSplit, segments: list[_Segment]) -> Iterator[tuple[pa.RecordBatch | None, int]]:
-        """Yield each segment's share of the split and where it ends; None for one without records."""
-        reached = split.start
+    def _log_batches(self, split: LogSplit, segments: list[_Segment]) -> Iterator[SourceBatch]:
+        """Gather each segment's share of the split; the last batch ends where the split ends."""
+        gatherer = BatchGatherer(self._schema, self._where(split.bucket), split.start)
         for base, stop, rows, timestamp_ms, file, number in segments:
-            if base > reached:
-                raise CorruptFileError(str(self._database.file), f"a segment at offset {reached}", base)
-            first, reached = max(base, split.start), min(stop, split.stop)
+            first, end = max(base, split.start), min(stop, split.stop)
             if not rows:
-                yield None, reached
+                yield from gatherer.add(None, first, end, empty=end - first)
                 continue
             whole = self._batch(split, file, number, stop - base)
-            yield self._log_batch(whole.slice(first - base, reached - first), first, timestamp_ms), reached
-
-    def _gathered(self, parts: Iterator[tuple[pa.RecordBatch | None, int]], split: LogSplit) -> Iterator[SourceBatch]:
-        """Gather small parts, cut large ones; the last batch ends where the split ends."""
-        held: list[pa.RecordBatch] = []
-        rows = 0
-        given, reached = -1, split.start
-        for batch, end in parts:
-            if batch is not None:
-                if held and len(batch) >= ROWS_LEAST:
-                    yield SourceBatch(self._joined(held), reached)
-                    held, rows = [], 0
-                held.append(batch)
-                rows += len(batch)
-            reached = end
-            if rows >= ROWS_LEAST:
-                yield from self._cut(held, reached)
-                held, rows, given = [], 0, reached
-        if held:
-            yield SourceBatch(self._joined(held), reached)
-        elif reached > given:
-            yield SourceBatch(self._empty(), reached)
+            part = self._log_batch(whole.slice(first - base, end - first), first, timestamp_ms)
+            yield from gatherer.add(part, first, end)
+        yield from gatherer.rest()
 
     def _snapshot_batches(
         self, split: SnapshotSplit, path: Path, file: pa.ipc.RecordBatchFileReader, skip_rows: int
@@ -143,8 +118,7 @@ class EmbeddedReader:
             skipped = min(left, len(mapped))
             left -= skipped
             whole = widen(mapped.slice(skipped), self._table.schema)
-            for start in range(0, len(whole), ROWS_MOST):
-                batch = whole.slice(start, ROWS_MOST)
+            for batch in cut(whole) if len(whole) else ():
                 offsets = np.full(len(batch), NO_OFFSET, dtype=np.int64)
                 given += len(batch)
                 yield SourceBatch(self._complete(batch, None, offsets, _SNAPSHOT_MS), split.log_offset)
@@ -188,26 +162,17 @@ class EmbeddedReader:
         times = pa.array(np.full(len(batch), timestamp_ms * 1000, dtype=np.int64)).view(_SYSTEM[2].type)
         return pa.RecordBatch.from_arrays([*batch.columns, changes, pa.array(offsets), times], schema=self._schema)
 
-    def _joined(self, held: list[pa.RecordBatch]) -> pa.RecordBatch:
-        return held[0] if len(held) == 1 else one_batch(pa.Table.from_batches(held, schema=self._schema))
-
-    def _cut(self, held: list[pa.RecordBatch], end: int) -> Iterator[SourceBatch]:
-        batch = self._joined(held)
-        for start in range(0, len(batch), ROWS_MOST):
-            part = batch.slice(start, ROWS_MOST)
-            last = start + len(part) == len(batch)
-            yield SourceBatch(part, end if last else part.column(OFFSET_COLUMN)[-1].as_py() + 1)
-
     def _empty(self) -> pa.RecordBatch:
-        return one_batch(self._schema.empty_table())
+        return joined([], self._schema)
+
+    def _where(self, bucket: TableBucket) -> str:
+        return f"table {self._table.path}, bucket {bucket}"
 
     def _truncated(self, split: LogSplit, start: int) -> LogTruncatedError:
         return LogTruncatedError(
-            f"table {self._table.path}, bucket {split.bucket}: expected log records from offset {split.start}, "
+            f"{self._where(split.bucket)}: expected log records from offset {split.start}, "
             f"found the log to begin at {start}"
         )
 
     def _snapshot_gone(self, split: SnapshotSplit) -> SnapshotGoneError:
-        return SnapshotGoneError(
-            f"table {self._table.path}, bucket {split.bucket}: KV snapshot {split.snapshot_id} was cleaned away"
-        )
+        return SnapshotGoneError(f"{self._where(split.bucket)}: KV snapshot {split.snapshot_id} was cleaned away")

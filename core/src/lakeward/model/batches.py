@@ -1,0 +1,171 @@
+"""Batches of records on their way from a source to a lake, and how they are gathered: by rows and by bytes."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import pyarrow as pa
+
+from lakeward.errors import LogGapError, RowCountError
+from lakeward.model.tables import OFFSET_COLUMN
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+ROWS_LEAST = 65_536
+"""Small parts are joined up to so many rows: below that the work per batch costs more than the copy."""
+ROWS_MOST = 262_144
+"""Large parts are cut, without a copy, into so many rows: that bounds what a writer holds."""
+BYTES_LEAST = 32 << 20
+"""Small parts are joined up to so many bytes, however few rows they have."""
+BYTES_MOST = 64 << 20
+"""No batch of several rows has more bytes: far below the 2 GiB that Arrow's 32-bit offsets of text can count."""
+
+
+@dataclass(frozen=True, slots=True)
+class SourceBatch:
+    """Some records of one bucket, in offset order.
+
+    `records` has the user's columns in the order of the table's schema, then `__change` (uint8, see `Change`),
+    `__offset` (int64) and `__timestamp` (timestamp[us, UTC], commit time). Rows of a KV snapshot have change
+    INSERT, offset -1 and timestamp -1 ms. A batch without rows still moves `next_offset`.
+
+    `next_offset` is the first log offset not yet read (for a snapshot split: the split's `log_offset`; for a
+    live one the offset that its rows stand at, there or later). `decode_s` is the share of the time of reading it
+    that its decoding took, where the source tells them apart.
+
+    `empty_offsets` counts the log offsets since the batch before that hold no record, by the source's own word: so
+    each offset is a record or is explained, and a hole is noticed. None where the source cannot say.
+    """
+
+    records: pa.RecordBatch
+    next_offset: int
+    decode_s: float = 0.0
+    empty_offsets: int | None = None
+
+
+class BatchGatherer:
+    """Makes batches of a log split's parts: small parts are joined, large ones are cut, holes are refused.
+
+    A batch has neither more than `ROWS_MOST` rows nor, unless it is one row, more than `BYTES_MOST` bytes.
+    """
+
+    def __init__(self, schema: pa.Schema, where: str, start: int) -> None:
+        """Start with nothing gathered.
+
+        Args:
+            schema: of all parts.
+            where: table and bucket in words, for errors.
+            start: the first offset that is wanted.
+        """
+        self._schema = schema
+        self._where = where
+        self._reached = start
+        self._given = start
+        self._begun = False
+        self._held: list[pa.RecordBatch] = []
+        self._rows = 0
+        self._bytes = 0
+        self._empty = 0
+        self._decode_s = 0.0
+
+    def add(
+        self, records: pa.RecordBatch | None, first: int, next_offset: int, *, empty: int = 0, decode_s: float = 0.0
+    ) -> list[SourceBatch]:
+        """Take the next part.
+
+        Args:
+            records: the part's records, None where it has none.
+            first: the part's first offset.
+            next_offset: the offset after the part.
+            empty: how many of its offsets hold no record, by the source's own word.
+            decode_s: seconds that decoding the part took.
+
+        Returns:
+            The batches that are ready.
+
+        Raises:
+            LogGapError: the part does not begin where the one before ended.
+            RowCountError: records and empty offsets are not as many as the part's offsets.
+        """
+        if first != self._reached:
+            raise LogGapError(self._where, self._reached, first)
+        rows = 0 if records is None else records.num_rows
+        if rows + empty != next_offset - first:
+            message = (
+                f"{self._where}: expected {next_offset - first - empty} records between offsets {first} and "
+                f"{next_offset}, found {rows}"
+            )
+            raise RowCountError(message)
+        ready: list[SourceBatch] = []
+        size = records.nbytes if records is not None and rows else 0
+        if self._held and rows and (rows >= ROWS_LEAST or self._bytes + size > BYTES_MOST):
+            ready += self._flush()
+        if records is not None and rows:
+            self._held.append(records)
+        self._rows += rows
+        self._bytes += size
+        self._empty += empty
+        self._decode_s += decode_s
+        self._reached = next_offset
+        if self._rows >= ROWS_LEAST or self._bytes >= BYTES_LEAST:
+            ready += self._flush()
+        return ready
+
+    def rest(self) -> list[SourceBatch]:
+        """Return what is left at the end; a batch without rows where there was no record at all, or none of late."""
+        return self._flush() if self._held or self._reached > self._given or not self._begun else []
+
+    def _flush(self) -> list[SourceBatch]:
+        self._begun = True
+        batches: list[SourceBatch] = []
+        empty, decode_s = self._empty, self._decode_s
+        pieces = list(cut(joined(self._held, self._schema)))
+        for number, piece in enumerate(pieces, 1):
+            last = number == len(pieces)
+            end = self._reached if last else piece.column(OFFSET_COLUMN)[-1].as_py() + 1
+            gaps = empty if last else end - self._given - piece.num_rows
+            batches.append(SourceBatch(piece, end, decode_s, gaps))
+            empty, decode_s = empty - gaps, 0.0
+            self._given = end
+        self._held = []
+        self._rows = self._bytes = self._empty = 0
+        self._decode_s = 0.0
+        return batches
+
+
+def cut(records: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
+    """Cut records, without a copy, into batches of at most `ROWS_MOST` rows and, down to one row, `BYTES_MOST` bytes.
+
+    Args:
+        records: any number of rows; none give one empty batch.
+    """
+    for start in range(0, max(1, records.num_rows), ROWS_MOST):
+        yield from _halves(records.slice(start, ROWS_MOST))
+
+
+def joined(parts: list[pa.RecordBatch], schema: pa.Schema) -> pa.RecordBatch:
+    """Copy parts into one batch; one part is returned as it is, none give an empty batch.
+
+    Args:
+        parts: of one schema; together less than 2 GiB in each column.
+        schema: of the parts.
+
+    Raises:
+        pa.ArrowInvalid: they are more than Arrow's 32-bit offsets can count.
+    """
+    if len(parts) == 1:
+        return parts[0]
+    if not parts:
+        return pa.RecordBatch.from_arrays([pa.nulls(0, field.type) for field in schema], schema=schema)
+    return pa.concat_batches(parts)
+
+
+def _halves(records: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
+    if records.num_rows <= 1 or records.nbytes <= BYTES_MOST:
+        yield records
+        return
+    middle = records.num_rows // 2
+    yield from _halves(records.slice(0, middle))
+    yield from _halves(records.slice(middle))
