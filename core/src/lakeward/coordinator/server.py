@@ -1,4 +1,9 @@
-"""The coordinator's end of the wire: accepts subtasks, proves the secret, hands their events to their round's job."""
+"""The coordinator's end of the wire: accepts subtasks, proves the secret, hands their events to their round's job.
+
+Whoever can reach the port can connect. Until a peer has proved the secret it gets little: one frame of a proof's size,
+`_HANDSHAKE_S` seconds, and one of `UNPROVED` places, which a newcomer takes from the one who has held it longest.
+Subtasks need milliseconds for their proof, and one that loses its place connects again.
+"""
 
 from __future__ import annotations
 
@@ -10,13 +15,15 @@ import structlog
 
 from lakeward.errors import ConfigError, ProtocolError
 from lakeward.machines.channel import Channel, ChannelKey
-from lakeward.machines.frames import NONCE, decode, encode, frame, length_of, proof, proves
+from lakeward.machines.frames import NONCE, PROOF, decode, encode, frame, length_of, proof, proves
 from lakeward.model.events import AnyEvent, Cancel, Envelope, Register
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
 _HANDSHAKE_S = 10.0
+UNPROVED = 256
+"""Connections at once whose peers have not proved the secret."""
 _log = structlog.get_logger("lakeward.server")
 
 
@@ -56,17 +63,30 @@ class Attendant(Protocol):
 class SubtaskServer:
     """Listens for subtasks."""
 
-    def __init__(self, secret: bytes, find: Callable[[str, int], Attendant | None]) -> None:
+    def __init__(
+        self,
+        secret: bytes,
+        find: Callable[[str, int], Attendant | None],
+        *,
+        handshake_s: float = _HANDSHAKE_S,
+        unproved: int = UNPROVED,
+    ) -> None:
         """Listen nowhere yet.
 
         Args:
             secret: of this service run; every connection proves it.
             find: the job of a round's name and launch number, None where it is over.
+            handshake_s: seconds that a peer has to prove the secret and to register.
+            unproved: connections at once whose peers have not proved the secret, > 0.
         """
         self._secret = secret
         self._find = find
         self._server: asyncio.Server | None = None
         self._serving: dict[asyncio.Task[None], asyncio.StreamWriter] = {}
+        self._handshake_s = handshake_s
+        self._places = unproved
+        self._unproved: dict[asyncio.StreamWriter, None] = {}
+        """Who has not proved the secret yet, the longest-waiting first."""
 
     async def start(self, host: str, port: int) -> int:
         """Listen.
@@ -103,8 +123,10 @@ class SubtaskServer:
             self._serving[task] = writer
             task.add_done_callback(lambda done: self._serving.pop(done, None))
         try:
-            async with asyncio.timeout(_HANDSHAKE_S):
+            self._take_place(writer)
+            async with asyncio.timeout(self._handshake_s):
                 await self._prove(reader, writer)
+                self._unproved.pop(writer, None)
                 first = decode(await _read_frame(reader))
             await self._attend(first, reader, Connection(writer))
         except (ProtocolError, TimeoutError) as error:
@@ -112,7 +134,16 @@ class SubtaskServer:
         except (OSError, asyncio.IncompleteReadError):
             _log.debug("connection ended", peer=writer.get_extra_info("peername"))
         finally:
+            self._unproved.pop(writer, None)
             writer.close()
+
+    def _take_place(self, writer: asyncio.StreamWriter) -> None:
+        if len(self._unproved) >= self._places:
+            longest = next(iter(self._unproved))
+            del self._unproved[longest]
+            _log.warning("too many unproved connections", ended=longest.get_extra_info("peername"))
+            longest.transport.abort()
+        self._unproved[writer] = None
 
     async def _attend(self, first: Envelope, reader: asyncio.StreamReader, connection: Connection) -> None:
         if not isinstance(first.event, Register):
@@ -132,7 +163,7 @@ class SubtaskServer:
     async def _prove(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         ours = secrets.token_bytes(NONCE)
         writer.write(frame(ours))
-        answer = await _read_frame(reader)
+        answer = await _read_frame(reader, NONCE + PROOF)
         theirs, given = answer[:NONCE], answer[NONCE:]
         if not proves(given, proof(self._secret, "client", ours, theirs)):
             message = "the peer did not prove the secret of this service run"
@@ -144,5 +175,5 @@ def _reply(to: Envelope, event: AnyEvent) -> Envelope:
     return Channel(ChannelKey(to.round, to.job_attempt, to.subtask, to.task_attempt), "down").send(event)
 
 
-async def _read_frame(reader: asyncio.StreamReader) -> bytes:
-    return await reader.readexactly(length_of(await reader.readexactly(4)))
+async def _read_frame(reader: asyncio.StreamReader, exactly: int | None = None) -> bytes:
+    return await reader.readexactly(length_of(await reader.readexactly(4), exactly))

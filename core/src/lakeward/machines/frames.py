@@ -2,7 +2,8 @@
 
 A frame is a 4-byte big-endian length and that many bytes. A connection starts with a challenge: the server sends
 `NONCE` random bytes, the client answers with a nonce of its own and a keyed hash over both, the server with its own
-keyed hash; only then do envelopes flow. Nothing from the network is ever unpickled.
+keyed hash; only then do envelopes flow. The frames up to there have one size each, and no other is taken: who has not
+proved the secret cannot make its peer keep anything. Nothing from the network is ever unpickled.
 """
 
 from __future__ import annotations
@@ -18,6 +19,8 @@ from lakeward.model.events import Envelope
 
 NONCE = 32
 """Bytes of a nonce."""
+PROOF = hashlib.sha256().digest_size
+"""Bytes of a proof."""
 LIMIT = 64 * 1024 * 1024
 """Largest frame, in bytes: a write result of a split with very many files stays far below."""
 _LENGTH = struct.Struct(">I")
@@ -43,19 +46,23 @@ def frame(payload: bytes) -> bytes:
     return _LENGTH.pack(len(payload)) + payload
 
 
-def length_of(header: bytes) -> int:
+def length_of(header: bytes, exactly: int | None = None) -> int:
     """Read a frame's length.
 
     Args:
         header: 4 bytes.
+        exactly: the only length that is right here, in bytes; None: any up to `LIMIT`.
 
     Returns:
         The number of bytes that follow.
 
     Raises:
-        ProtocolError: more than `LIMIT`.
+        ProtocolError: another length than `exactly`, or more than `LIMIT`.
     """
     (length,) = _LENGTH.unpack(header)
+    if exactly is not None and length != exactly:
+        message = f"frame: expected {exactly} bytes before the secret is proved, found {length}"
+        raise ProtocolError(message)
     if length > LIMIT:
         message = f"frame: expected at most {LIMIT} bytes, found {length}"
         raise ProtocolError(message)

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 
 from lakeward.errors import FencedError, ProtocolError
 from lakeward.machines.channel import Channel, ChannelKey
-from lakeward.machines.frames import NONCE, decode, encode, frame, length_of, proof, proves
+from lakeward.machines.frames import NONCE, PROOF, decode, encode, frame, length_of, proof, proves
 from lakeward.model.events import AnyEvent, Cancel, Deploy, Envelope, Heartbeat, Left, Register
 
 if TYPE_CHECKING:
@@ -27,6 +27,7 @@ if TYPE_CHECKING:
 
 _CONNECT_S = 5.0
 _PAUSE_S = 0.2
+_LEAST_S = 0.001
 
 
 @dataclass(frozen=True, slots=True)
@@ -218,12 +219,18 @@ class Link:
 
     def _prove(self, connection: socket.socket) -> None:
         secret = self._place.job.secret
-        theirs = _read_frame(connection)
+        deadline = self._clock.now() + _CONNECT_S
+
+        def left() -> float:
+            return deadline - self._clock.now()
+
+        theirs = _read_frame(connection, NONCE, left)
         ours = secrets.token_bytes(NONCE)
         connection.sendall(frame(ours + proof(secret, "client", theirs, ours)))
-        if not proves(_read_frame(connection), proof(secret, "server", theirs, ours)):
+        if not proves(_read_frame(connection, PROOF, left), proof(secret, "server", theirs, ours)):
             message = "the coordinator did not prove the secret of this service run"
             raise ProtocolError(message)
+        connection.settimeout(_CONNECT_S)
 
     def _wrap(self, event: AnyEvent) -> Envelope:
         return Channel(self._key(self._attempt or 0), "up").send(event)
@@ -255,16 +262,25 @@ class Link:
             raise FencedError(message) from error
 
 
-def _read_frame(connection: socket.socket) -> bytes:
-    return _read(connection, length_of(_read(connection, 4)))
+def _read_frame(
+    connection: socket.socket, exactly: int | None = None, left_s: Callable[[], float] | None = None
+) -> bytes:
+    """Read a frame; where `exactly` is given, of that length alone, and within `left_s` seconds altogether."""
+    return _read(connection, length_of(_read(connection, 4, left_s), exactly), left_s)
 
 
-def _read(connection: socket.socket, count: int) -> bytes:
+def _read(connection: socket.socket, count: int, left_s: Callable[[], float] | None) -> bytes:
     data = bytearray()
     while len(data) < count:
+        if left_s is not None:
+            # A time limit of the socket alone starts anew with each byte that drips in.
+            connection.settimeout(max(left_s(), _LEAST_S))
         piece = connection.recv(min(count - len(data), 1 << 20))
         if not piece:
             message = "connection closed by the coordinator"
             raise ConnectionError(message)
         data += piece
+        if left_s is not None and left_s() < 0:
+            message = f"the peer at the coordinator's address took more than {_CONNECT_S:.0f} s to prove the secret"
+            raise TimeoutError(message)
     return bytes(data)

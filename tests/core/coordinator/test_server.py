@@ -1,0 +1,244 @@
+"""What a peer gets of the coordinator's port, and of a subtask, before it has proved the secret."""
+
+from __future__ import annotations
+
+import asyncio
+import secrets
+import socket
+import struct
+import threading
+from contextlib import asynccontextmanager
+from typing import TYPE_CHECKING
+
+import pytest
+
+from lakeward.coordinator.server import SubtaskServer
+from lakeward.errors import ProtocolError
+from lakeward.machines.channel import Channel, ChannelKey
+from lakeward.machines.frames import LIMIT, NONCE, PROOF, encode, frame, length_of, proof
+from lakeward.model.events import Cancel, Envelope, Heartbeat, Register
+from lakeward.model.jobs import JobSpec, SubtaskPlace
+from lakeward.subtask import link as links
+from lakeward.subtask.link import Link
+from lakeward.subtask.mailbox import Mailbox
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Awaitable, Callable
+
+    from lakeward.coordinator.server import Connection
+
+SECRET = b"s" * 32
+KEY = ChannelKey("svc/1-1-1", 1, 0, 1)
+REGISTER = Channel(KEY, "up").send(Register(subtask=0, host="here", pid=1, attempt=None))
+Streams = tuple[asyncio.StreamReader, asyncio.StreamWriter]
+
+
+class Job:
+    """Takes every subtask, and keeps what it says."""
+
+    def __init__(self) -> None:
+        self.heard: asyncio.Queue[Envelope] = asyncio.Queue()
+
+    def attend(self, register: Register, connection: Connection) -> ChannelKey:
+        return KEY
+
+    def hear(self, key: ChannelKey, connection: Connection, envelope: Envelope) -> None:
+        self.heard.put_nowait(envelope)
+
+    def leave(self, key: ChannelKey, connection: Connection) -> None:
+        return
+
+
+@asynccontextmanager
+async def listening(job: Job, **options: float) -> AsyncIterator[Callable[[], Awaitable[Streams]]]:
+    """Serve a job on a port of this machine; gives what connects to it."""
+    server = SubtaskServer(SECRET, lambda _round, _launch: job, **options)  # type: ignore[arg-type] # numbers
+    port = await server.start("127.0.0.1", 0)
+    writers: list[asyncio.StreamWriter] = []
+
+    async def connect() -> Streams:
+        streams = await asyncio.open_connection("127.0.0.1", port)
+        writers.append(streams[1])
+        return streams
+
+    try:
+        yield connect
+    finally:
+        for writer in writers:
+            writer.close()
+        await server.close()
+
+
+async def read_frame(reader: asyncio.StreamReader) -> bytes:
+    return await reader.readexactly(length_of(await reader.readexactly(4)))
+
+
+async def prove(streams: Streams) -> None:
+    """Do what a subtask does, up to its registration."""
+    reader, writer = streams
+    theirs, ours = await read_frame(reader), secrets.token_bytes(NONCE)
+    writer.write(frame(ours + proof(SECRET, "client", theirs, ours)))
+    assert await read_frame(reader) == proof(SECRET, "server", theirs, ours)
+    writer.write(encode(REGISTER))
+
+
+async def ended(streams: Streams) -> None:
+    """Wait until the server has ended a connection; far less than it gives to a handshake."""
+    async with asyncio.timeout(5):
+        try:
+            while await streams[0].read(1024):
+                pass
+        except ConnectionError:
+            return
+
+
+def run(test: Callable[[], object]) -> None:
+    asyncio.run(test())  # type: ignore[arg-type] # a coroutine function
+
+
+@pytest.mark.parametrize("length", [LIMIT, NONCE + PROOF + 1, NONCE + PROOF - 1, 0])
+def test_a_frame_that_is_no_proof_ends_the_connection_before_its_bytes_are_waited_for(length: int) -> None:
+    async def test() -> None:
+        async with listening(Job()) as connect:
+            streams = await connect()
+            streams[1].write(struct.pack(">I", length))
+            await ended(streams)
+
+    run(test)
+
+
+def test_after_the_proof_a_large_frame_is_taken() -> None:
+    async def test() -> None:
+        job = Job()
+        async with listening(job) as connect:
+            streams = await connect()
+            await prove(streams)
+            large = Channel(KEY, "up").send(Cancel(reason="r" * (1 << 20)))
+            streams[1].write(encode(large))
+            async with asyncio.timeout(5):
+                assert await job.heard.get() == large
+
+    run(test)
+
+
+def test_a_peer_that_says_nothing_loses_its_connection_in_time() -> None:
+    async def test() -> None:
+        async with listening(Job(), handshake_s=0.1) as connect:
+            await ended(await connect())
+
+    run(test)
+
+
+def test_strangers_that_hold_connections_keep_no_subtask_out() -> None:
+    """The bound is reached four times over; who is in stays in, and who proves the secret comes in."""
+
+    async def test() -> None:
+        job = Job()
+        async with listening(job, unproved=5) as connect:
+            inside = await connect()
+            await prove(inside)
+            strangers = [await connect() for _ in range(20)]
+            for stranger in strangers[:15]:
+                await ended(stranger)
+            late = await connect()
+            await prove(late)
+            for streams in (inside, late):
+                streams[1].write(encode(Channel(KEY, "up").send(Heartbeat(acked=0))))
+                async with asyncio.timeout(5):
+                    assert isinstance((await job.heard.get()).event, Heartbeat)
+
+    run(test)
+
+
+class Stranger:
+    """Listens in the coordinator's place, and does with a connection what the test says."""
+
+    def __init__(self, act: Callable[[socket.socket], None]) -> None:
+        self._listener = socket.create_server(("127.0.0.1", 0))
+        self.port = int(self._listener.getsockname()[1])
+        self._act = act
+        self._thread = threading.Thread(target=self._serve, daemon=True)
+        self._thread.start()
+
+    def _serve(self) -> None:
+        connection, _ = self._listener.accept()
+        with connection:
+            try:
+                self._act(connection)
+            except OSError:
+                return
+
+    def close(self) -> None:
+        self._listener.close()
+        self._thread.join(10)
+
+
+class Clock:
+    """Seconds go by each time that somebody looks."""
+
+    def __init__(self, step_s: float) -> None:
+        self._now, self._step = 0.0, step_s
+
+    def now(self) -> float:
+        self._now += self._step
+        return self._now
+
+    def wall_ms(self) -> int:
+        return 0
+
+
+def link_to(port: int, step_s: float = 0.0) -> Link:
+    spec = JobSpec(
+        round_name="svc/1-1-1",
+        job_attempt=1,
+        subtasks=1,
+        host="127.0.0.1",
+        port=port,
+        secret=SECRET,
+        fence_s=5.0,
+        title="",
+        tag="",
+        pool="",
+    )
+    return Link(SubtaskPlace(spec, 0, 0), Clock(step_s), Mailbox())
+
+
+@pytest.mark.parametrize("length", [LIMIT, NONCE + 1, NONCE - 1])
+def test_a_subtask_takes_no_challenge_of_another_size(length: int) -> None:
+    def act(connection: socket.socket) -> None:
+        connection.sendall(struct.pack(">I", length))
+        connection.recv(1)
+
+    stranger = Stranger(act)
+    with pytest.raises(ProtocolError, match=f"expected {NONCE} bytes before the secret is proved, found {length}"):
+        link_to(stranger.port).register()
+    stranger.close()
+
+
+def test_a_subtask_does_not_wait_for_a_proof_that_drips_in() -> None:
+    """Each byte is in time for the socket; all of them together are not."""
+
+    def act(connection: socket.socket) -> None:
+        connection.sendall(struct.pack(">I", NONCE))
+        for _ in range(NONCE):
+            connection.sendall(b"x")
+        connection.recv(1)
+
+    stranger = Stranger(act)
+    connection = socket.create_connection(("127.0.0.1", stranger.port))
+    with connection, pytest.raises(TimeoutError, match="to prove the secret"):
+        link_to(stranger.port, step_s=links._CONNECT_S / 4)._prove(connection)
+    stranger.close()
+
+
+def test_a_subtask_registers_with_nobody_who_has_not_proved_the_secret() -> None:
+    def act(connection: socket.socket) -> None:
+        connection.sendall(frame(b"n" * NONCE))
+        connection.recv(1 << 10)
+        connection.sendall(frame(b"p" * PROOF))
+        connection.recv(1)
+
+    stranger = Stranger(act)
+    with pytest.raises(ProtocolError, match="did not prove the secret"):
+        link_to(stranger.port).register()
+    stranger.close()
