@@ -21,6 +21,10 @@ READ_BYTES = 8 << 20
 _LENGTH_AT, _PREFIX = 8, 12
 
 
+class SegmentMissingError(SourceError):
+    """A segment's file is not there (any more)."""
+
+
 @dataclass(frozen=True, slots=True)
 class RemoteSegment:
     """One file of a remote log: the offsets [`start_offset`, `end_offset`), to be read from byte `position` on."""
@@ -77,7 +81,8 @@ def read_segment(
 
     Raises:
         CorruptFileError: the file is damaged, or ends before the segment's end offset.
-        SourceError: the file is not there any more, or cannot be read: ask the server again.
+        SegmentMissingError: the file is not there (any more).
+        SourceError: the file cannot be read: ask the server again.
         ProtocolError: a version of the format that is not known.
     """
     reached = -1
@@ -98,6 +103,9 @@ def _chunks(segment: RemoteSegment, storage: Storage) -> Iterator[memoryview]:
     try:
         with filesystem.open_input_file(path) as file:
             yield from _read(file, segment)
+    except FileNotFoundError as missing:
+        message = f"{segment.path}: a remote log segment cannot be read, the file is not there"
+        raise SegmentMissingError(message) from missing
     except OSError as refused:
         message = f"{segment.path}: a remote log segment cannot be read: {refused}"
         raise SourceError(message) from refused

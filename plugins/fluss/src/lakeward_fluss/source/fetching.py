@@ -5,10 +5,18 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, TypeVar
 
-from lakeward.errors import LogTruncatedError, SourceError, TableError, TableGoneError
+from lakeward.errors import (
+    LogGapError,
+    LogTruncatedError,
+    OffsetsBeyondLogError,
+    ProtocolError,
+    SourceError,
+    TableError,
+    TableGoneError,
+)
 from lakeward.model.tables import TableBucket, TableSpec
 from lakeward_fluss.rpc.topology import BucketAddress
-from lakeward_fluss.source.buckets import CLIENT, EARLIEST, PATIENCE_S
+from lakeward_fluss.source.buckets import CLIENT, EARLIEST, LATEST, PATIENCE_S
 from lakeward_fluss.source.calls import patiently
 from lakeward_fluss.source.tables import wire_path
 from lakeward_fluss.wire.apis import Request
@@ -51,13 +59,17 @@ class BucketLog:
 
         Raises:
             LogTruncatedError: the log no longer has it.
+            OffsetsBeyondLogError: the log ends before it.
             TableGoneError: the table was dropped.
             SourceError: the server cannot answer.
         """
         try:
             return patiently(lambda: self._fetch(offset), StaleMetadataError, PATIENCE_S, self.moved)
         except OffsetOutOfRangeError as refused:
-            raise self._truncated(offset) from refused
+            outside = self._outside(offset)
+            if outside is None:
+                raise
+            raise outside from refused
 
     def _fetch(self, offset: int) -> PbFetchLogRespForBucket:
         wanted = PbFetchLogReqForBucket(
@@ -88,19 +100,50 @@ class BucketLog:
         address = BucketAddress(wire_path(self.table.path), self.bucket.partition_id, self.bucket.bucket)
         return self.client.call_leader(address, request)
 
-    def _truncated(self, offset: int) -> TableError:
+    def gap(self, expected: int, found: int) -> TableError:
+        """Return the error of a log that goes on at another offset than it should.
+
+        Args:
+            expected: the offset that reading had come to.
+            found: the first offset of the records that came.
+        """
+        return self.truncation(expected) or LogGapError(self.name, expected, found)
+
+    def truncation(self, offset: int) -> LogTruncatedError | None:
+        """Return the error of an offset that retention took; None where the log still reaches back to it."""
+        start = self._bound(EARLIEST)
+        if start <= offset:
+            return None
+        message = (
+            f"{self.name}: expected log records from offset {offset}, found the log to begin at {start}: "
+            "its retention removed them before they were read"
+        )
+        return LogTruncatedError(message)
+
+    def _outside(self, offset: int) -> TableError | None:
+        end = self._bound(LATEST)
+        if offset <= end:
+            return self.truncation(offset)
+        message = (
+            f"{self.name}: expected log records from offset {offset}, found the log to end at {end}: "
+            "the table or the cluster was created anew, or has lost its newest records"
+        )
+        return OffsetsBeyondLogError(message)
+
+    def _bound(self, kind: int) -> int:
         request = ListOffsetsRequest(
             follower_server_id=CLIENT,
-            offset_type=EARLIEST,
+            offset_type=kind,
             table_id=self.table.table_id,
             partition_id=self.bucket.partition_id,
             bucket_id=(self.bucket.bucket,),
         )
-        start = self.call(request).buckets_resp[0].offset or 0
-        expected = f"{self.name}: expected log records from offset {offset}"
-        if start > offset:
-            return LogTruncatedError(f"{expected}, found the log to begin at {start}")
-        return TableError(f"{expected}, found the log to end before it")
+        for one in self.call(request).buckets_resp:
+            check_code(f"LIST_OFFSETS of {self.name}", one.error_code, one.error_message)
+            if one.offset is not None:
+                return max(0, one.offset)
+        message = f"LIST_OFFSETS of {self.name}: expected an offset, found none"
+        raise ProtocolError(message)
 
     def moved(self) -> None:
         """Look for the new leader; raise if there is none because the table or the partition was dropped."""

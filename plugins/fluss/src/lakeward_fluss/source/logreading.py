@@ -8,7 +8,7 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from lakeward.errors import SourceError
 from lakeward.model.tables import TableSpec
 from lakeward_fluss.formats.logbatch import LogBatch, LogFormat, iter_batches
-from lakeward_fluss.formats.remote import read_segment, remote_segments
+from lakeward_fluss.formats.remote import SegmentMissingError, read_segment, remote_segments
 from lakeward_fluss.source.fetching import BucketLog
 from lakeward_fluss.wire.messages import PbFetchLogRespForBucket, PbRemoteLogFetchInfo
 
@@ -41,10 +41,12 @@ def read_batches(log: BucketLog, stored: LogFormat, start: int, stop: int) -> It
         stop: the first one not wanted; at most the end of the log.
 
     Yields:
-        Whole batches in order; the first and the last may go beyond. Empty batches too.
+        Whole batches in order, each beginning where the one before it ended; the first and the last may go beyond.
+        Empty batches too.
 
     Raises:
-        LogTruncatedError: `start` is below what the log still has.
+        LogTruncatedError: `start` is below what the log still has, or retention took records while they were read.
+        LogGapError: offsets are missing between two batches, or come twice.
         TableGoneError: the table was dropped.
         SourceError: the log does not come to `stop`.
         CorruptFileError: what came is damaged.
@@ -62,30 +64,29 @@ class _Run:
         self._log = log
         self._format = stored
         self._ahead = ahead
+        self._reached = 0
+        self._begun = False
 
     def read(self, start: int, stop: int) -> Iterator[LogBatch]:
-        reached, empty = start, 0
-        coming: Future[PbFetchLogRespForBucket] = self._ahead.submit(self._log.fetch, reached)
-        while reached < stop:
+        self._reached, empty = start, 0
+        coming: Future[PbFetchLogRespForBucket] = self._ahead.submit(self._log.fetch, start)
+        while self._reached < stop:
             answer = coming.result()
-            before = reached
+            before = self._reached
             if answer.remote_log_fetch_info is not None:
-                for batch in self._remote(answer.remote_log_fetch_info, reached, stop):
-                    reached = batch.next_offset
-                    yield batch
-                coming = self._ahead.submit(self._log.fetch, reached)
+                yield from self._remote(answer.remote_log_fetch_info, stop)
+                coming = self._ahead.submit(self._log.fetch, self._reached)
             else:
-                batches = self._batches(answer.records or b"", reached, stop)
-                reached = batches[-1].next_offset if batches else reached
-                if reached < stop:
-                    coming = self._ahead.submit(self._log.fetch, reached)
+                batches = self._batches(answer.records or b"", stop)
+                if self._reached < stop:
+                    coming = self._ahead.submit(self._log.fetch, self._reached)
                 yield from batches
-            empty = empty + 1 if reached == before else 0
+            empty = empty + 1 if self._reached == before else 0
             if empty >= _EMPTY_TRIES:
-                message = f"bucket {self._log.bucket}: expected log records up to {stop}, found none from {reached} on"
+                message = f"{self._log.name}: expected log records up to {stop}, found none from {self._reached} on"
                 raise SourceError(message)
 
-    def _remote(self, info: PbRemoteLogFetchInfo, start: int, stop: int) -> Iterator[LogBatch]:
+    def _remote(self, info: PbRemoteLogFetchInfo, stop: int) -> Iterator[LogBatch]:
         """Read the remote segments one after another, and no further than needed."""
         listed = [
             (
@@ -96,26 +97,37 @@ class _Run:
             )
             for one in info.remote_log_segments
         ]
-        reached = start
         for segment in remote_segments(info.remote_log_tablet_dir, listed, info.first_start_pos or 0):
-            for batch in read_segment(segment, self._log.storage, reached, self._format):
-                if batch.base_offset >= stop:
-                    return
-                reached = batch.next_offset
-                yield batch
-            if reached >= stop:
-                return
+            try:
+                for batch in read_segment(segment, self._log.storage, self._reached, self._format):
+                    self._follow(batch)
+                    yield batch
+                    if self._reached >= stop:
+                        return
+            except SegmentMissingError as missing:
+                raise self._log.truncation(self._reached) or missing from missing
 
-    def _batches(self, data: bytes, start: int, stop: int) -> list[LogBatch]:
+    def _batches(self, data: bytes, stop: int) -> list[LogBatch]:
         """Return the batches of a record set that hold any wanted offset."""
         origin = f"log of bucket {self._log.bucket} of table {self._log.table.path}"
         found = []
         for batch in iter_batches(memoryview(data), self._format, origin=origin):
-            if batch.base_offset >= stop:
-                break
-            if batch.next_offset > start:
+            if batch.next_offset > self._reached:
+                self._follow(batch)
                 found.append(batch)
+            if self._reached >= stop:
+                break
         return found
+
+    def _follow(self, batch: LogBatch) -> None:
+        """Go on to a batch's end; refuse one that does not begin where the one before it ended.
+
+        Offsets have no holes (docs/explanation/fluss.md, "The log"). Only the first batch may begin before what was
+        asked for, as servers give whole batches.
+        """
+        if batch.base_offset != self._reached and (self._begun or batch.base_offset > self._reached):
+            raise self._log.gap(self._reached, batch.base_offset)
+        self._reached, self._begun = batch.next_offset, True
 
 
 def oldest_record_ms(log: BucketLog, stored: LogFormat, start: int, stop: int) -> int | None:
