@@ -268,7 +268,8 @@ class Lake(Protocol):
         """Check the fence, build on the metadata of that very check, send once, no retry and no clean-up.
 
         Returns:
-            LANDED or CONFLICT (nothing of ours landed, it may be built anew).
+            LANDED or CONFLICT: nothing of ours landed or ever can, it may be built anew. A server's word alone is
+            not enough for that: a gateway may have sent the request twice, and the answer is the second one's.
 
         Raises:
             FencedError: the stamp is not the request's incarnation, or the base commit is another one now.

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from dataclasses import replace
 from importlib import import_module
 from pathlib import Path
@@ -12,6 +13,9 @@ from pyiceberg.catalog.sql import SqlCatalog
 from pyiceberg.table.refs import MAIN_BRANCH, SnapshotRefType
 from pyiceberg.table.update import SetSnapshotRefUpdate
 
+sys.path.insert(0, str(Path(__file__).with_name("kit")))
+
+from lakeward_iceberg_kit.gateway import Gateway
 from lakeward_lake_iceberg.options import IcebergOptions
 from lakeward_lake_iceberg.plugin import IcebergLakePlugin
 
@@ -59,6 +63,14 @@ def catalog(options: IcebergOptions) -> Iterator[SqlCatalog]:
     catalog = SqlCatalog("lakeward", uri=uri, warehouse=f"file://{options.warehouse}")
     yield catalog
     catalog.engine.dispose()
+
+
+@pytest.fixture
+def gateway(tmp_path: Path) -> Iterator[Gateway]:
+    """A REST catalog behind a gateway."""
+    gateway = Gateway(tmp_path / "behind")
+    yield gateway
+    gateway.close()
 
 
 @pytest.fixture(scope="session")

@@ -14,7 +14,7 @@ import structlog
 
 from lakeward.errors import CommitConflictError, FencedError, LakeError, OutcomeUnknownError
 from lakeward.model.results import CommitIds, CommitOutcome, CommitRequest, LakeFile
-from lakeward.model.tables import TableBucket
+from lakeward.model.tables import TableBucket, TablePath
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -102,6 +102,7 @@ class Committer:
             work.may_commit()
             ids = self._lake.new_ids()
             work.journal(ids)
+            outcome: CommitOutcome | None = None
             try:
                 outcome = self._lake.commit(self._request(work, ids, prepared))
             except OutcomeUnknownError as error:
@@ -114,14 +115,20 @@ class Committer:
             else:
                 if outcome is CommitOutcome.LANDED:
                     return ids.snapshot_id
-                self._lake.delete(self._lake.commit_leftovers(path, ids))
             if (found := self._find(work)) is not None:
                 return found
+            if outcome is CommitOutcome.CONFLICT:
+                self._drop_leftovers(path, ids)
         if unknown is not None:
             message = f"table {path}: the lake commit of round {work.round_id} may still land: {unknown}"
             raise OutcomeUnknownError(message) from unknown
         message = f"table {path}: lost the race to commit {_TRIES} times in a row"
         raise CommitConflictError(message)
+
+    def _drop_leftovers(self, path: TablePath, ids: CommitIds) -> None:
+        """Delete what a lost commit wrote. A look at what the table names costs little beside a wrong word: lost."""
+        written = self._lake.commit_leftovers(path, ids)
+        self._lake.delete(frozenset(written) - self._lake.referenced(path, written))
 
     def _find(self, work: CommitWork) -> int | None:
         path = work.opening.table.path

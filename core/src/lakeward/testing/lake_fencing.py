@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 import pytest
 
-from lakeward.errors import FencedError, SchemaMismatchError
+from lakeward.errors import FencedError, OutcomeUnknownError, SchemaMismatchError
 from lakeward.model.results import CommitOutcome
 from lakeward.model.tables import TableBucket, TablePath
 from lakeward.testing.clock import FakeClock
@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
     from lakeward.hooks.plugins import LakePlugin
+    from lakeward.model.results import CommitRequest
     from lakeward.model.tables import TableSpec
     from lakeward.ports import Lake
 
@@ -211,6 +212,32 @@ class LakeFencingConformance:
         assert lake.find(PATH, request.round_id, 0) == request.ids.snapshot_id
         assert lake.find(PATH, request.round_id, 1) is None
 
+    @pytest.fixture
+    def repeat_commits(self) -> Callable[[Lake], None] | None:
+        """Sends each commit of a lake twice from now on, the second answer counting; None where nothing is sent."""
+        return None
+
+    def test_a_commit_that_a_gateway_sends_twice_counts_once_and_keeps_its_files(
+        self,
+        lake: Lake,
+        begin: Callable[..., TieringRound],
+        read_table: ReadTable,
+        repeat_commits: Callable[[Lake], None] | None,
+    ) -> None:
+        if repeat_commits is None:
+            pytest.skip("this lake sends its commits to no server")
+        tiering = begin(log_table())
+        tiering.write(log_split(tiering.table), [source_batch(COLUMNS, [{"id": 1}])])
+        request = tiering.request()
+        repeat_commits(lake)
+        assert _sent(lake, request) is not CommitOutcome.CONFLICT
+        assert lake.find(PATH, request.round_id, 0) == request.ids.snapshot_id
+        lake.stamp(PATH, incarnation(2000))
+        lake.expire(PATH, frozenset())
+        written = lake.commit_leftovers(PATH, request.ids)
+        lake.delete(frozenset(written) - lake.referenced(PATH, written))
+        assert read_table(PATH).column("id").to_pylist() == [1]
+
     def test_the_same_request_cannot_land_twice(
         self, lake: Lake, begin: Callable[..., TieringRound], read_table: ReadTable
     ) -> None:
@@ -283,3 +310,10 @@ class LakeFencingConformance:
             outcomes = list(pool.map(commit, rounds))
         assert outcomes.count(CommitOutcome.LANDED) == 1
         assert read_table(PATH).column("id").to_pylist() == [outcomes.index(CommitOutcome.LANDED)]
+
+
+def _sent(lake: Lake, request: CommitRequest) -> CommitOutcome | None:
+    try:
+        return lake.commit(request)
+    except OutcomeUnknownError:
+        return None

@@ -24,6 +24,7 @@ from pyiceberg.exceptions import (
 from sqlalchemy.exc import OperationalError
 
 from lakeward.errors import ConfigError, LakeError, OutcomeUnknownError, StorageError
+from lakeward_lake_iceberg.offsets import COPIED_SNAPSHOT
 from lakeward_lake_iceberg.storage import local_path
 
 if TYPE_CHECKING:
@@ -41,10 +42,24 @@ _OPEN_TRIES = 20
 
 
 class Sent(Enum):
-    """What a catalog said to a commit; an unknown outcome is an error."""
+    """What a catalog said to a commit; an unknown outcome is an error.
+
+    A conflict is not yet a commit that did not land: a gateway may have sent the request twice, and the answer is
+    that of the second one (`fate`).
+    """
 
     LANDED = "landed"
     CONFLICT = "conflict"
+
+
+class Fate(Enum):
+    """What a look at the table says of a snapshot that was sent before."""
+
+    LANDED = "landed"
+    LOST = "lost"
+    """It is not there and cannot land any more: main has left the snapshot that it was built on."""
+    OPEN = "open"
+    """It is not there; a request that is still under way could land."""
 
 
 class CatalogClient:
@@ -100,6 +115,28 @@ class CatalogClient:
             self._raise_failure(name, failed)
         else:
             return Sent.LANDED, response.metadata
+
+    def fate(self, path: TablePath, base: Table, snapshot_id: int) -> Fate:
+        """Look what became of a snapshot that was sent; what it names may be deleted where it is lost alone.
+
+        Args:
+            path: the table.
+            base: what the snapshot was built on.
+            snapshot_id: the snapshot.
+
+        Raises:
+            LakeError: the catalog cannot answer.
+        """
+        now = self.load(path)
+        if now is None or now.metadata.table_uuid != base.metadata.table_uuid:
+            return Fate.OPEN
+        # The copied offsets outlive the snapshot, should somebody have expired it since.
+        copied = now.metadata.properties.get(COPIED_SNAPSHOT)
+        if now.metadata.snapshot_by_id(snapshot_id) is not None or copied == str(snapshot_id):
+            return Fate.LANDED
+        left = now.metadata.current_snapshot_id != base.metadata.current_snapshot_id
+        # The SQL catalog is called in this process, once: no copy of the request can be under way.
+        return Fate.LOST if left or isinstance(self.catalog, SqlCatalog) else Fate.OPEN
 
     def _raise_failure(self, name: str, failed: Exception) -> NoReturn:
         # The SQL catalog runs in this process: it checks updates and writes the metadata file before the swap.

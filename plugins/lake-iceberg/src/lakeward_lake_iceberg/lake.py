@@ -13,6 +13,7 @@ from pyiceberg.catalog.sql import SqlCatalog
 from lakeward.errors import (
     CommitConflictError,
     FencedError,
+    LakeError,
     OutcomeUnknownError,
     RolledBackError,
     StorageError,
@@ -20,7 +21,7 @@ from lakeward.errors import (
 )
 from lakeward.model.results import CommitIds, CommitOutcome
 from lakeward_lake_iceberg import expire, files, pins, tables
-from lakeward_lake_iceberg.catalog import CatalogClient, Sent
+from lakeward_lake_iceberg.catalog import CatalogClient, Fate, Sent
 from lakeward_lake_iceberg.commit import SnapshotBuilder, check_format
 from lakeward_lake_iceberg.head import Ancestry, newest_commit_id, newest_stamp, read_head, summary_of
 from lakeward_lake_iceberg.offsets import (
@@ -113,13 +114,38 @@ class IcebergLake:
         check_format(table)
         _check_fence(table, request)
         prepared = SnapshotBuilder(table, request.ids, self._clock.wall_ms()).commit(request)
-        outcome, metadata = self._client.send(table, prepared.requirements, prepared.updates)
+        try:
+            outcome, metadata = self._client.send(table, prepared.requirements, prepared.updates)
+        except LakeError:
+            # Of two copies of the request the second one may have been refused.
+            if self._client.fate(request.path, table, request.ids.snapshot_id) is Fate.LANDED:
+                return CommitOutcome.LANDED
+            raise
         if outcome is Sent.CONFLICT or metadata is None:
-            return CommitOutcome.CONFLICT
+            return self._settled(request, table)
         with suppress(StorageError):
             # It has landed whatever happens now; a metadata file that stays is found again by the next expiry.
             files.trim_metadata(table.metadata, metadata, self._storage(table))
         return CommitOutcome.LANDED
+
+    def _settled(self, request: CommitRequest, base: Table) -> CommitOutcome:
+        """Say what a conflict comes to.
+
+        Raises:
+            OutcomeUnknownError: nobody's commit came before it as far as can be seen.
+        """
+        try:
+            fate = self._client.fate(request.path, base, request.ids.snapshot_id)
+        except LakeError as error:
+            message = f"{request.path}: the catalog answered with a conflict and cannot say whose: {error}"
+            raise OutcomeUnknownError(message) from error
+        if fate is Fate.OPEN:
+            message = (
+                f"{request.path}: the catalog answered with a conflict, yet main still stands where the commit was "
+                f"built: another copy of the request may be under way"
+            )
+            raise OutcomeUnknownError(message)
+        return CommitOutcome.LANDED if fate is Fate.LANDED else CommitOutcome.CONFLICT
 
     def find(self, path: TablePath, round_id: RoundId, step: int) -> int | None:
         """See `lakeward.ports.Lake.find`."""
@@ -222,7 +248,7 @@ class IcebergLake:
         except OutcomeUnknownError:
             # A stamp may be sent again: one that lands late finds main moved on, or is ours anyway.
             return
-        if outcome is Sent.CONFLICT and self._load(path).metadata.snapshot_by_id(ids.snapshot_id) is None:
+        if outcome is Sent.CONFLICT and self._client.fate(path, table, ids.snapshot_id) is Fate.LOST:
             self.delete([update.snapshot.manifest_list for update in prepared.updates if hasattr(update, "snapshot")])
         if metadata is not None:
             with suppress(StorageError):  # as after a commit
