@@ -17,6 +17,7 @@ from dependency_injector import containers, providers
 from rich.console import Console
 
 from lakeward.checkpoint.checkpoints import CheckpointFiles
+from lakeward.checkpoint.commit_records import CommitRecords
 from lakeward.checkpoint.journal import JournalStore
 from lakeward.checkpoint.service_state import ServiceStateStore
 from lakeward.checkpoint.store import SmallFiles
@@ -108,6 +109,7 @@ class Container(containers.DeclarativeContainer):
     states = providers.Singleton(ServiceStateStore, files)
     incarnation = providers.Singleton(_incarnation, service_name, clock, states)
     journals = providers.Singleton(JournalStore, files, service_name)
+    committed = providers.Singleton(CommitRecords, files, service_name)
     source: providers.Selector = providers.Selector(settings.source.type)
     lake: providers.Selector = providers.Selector(settings.lake.type)
     backend = providers.Singleton(LeaseBackend.load, settings.lease.backend, settings.lease.wrappers)
@@ -127,6 +129,7 @@ class Container(containers.DeclarativeContainer):
         lease_duration_s=providers.Callable(_duration, settings, backend),
         state=state,
         journals=journals,
+        committed=committed,
         checkpoints=providers.Singleton(CheckpointFiles, files, clock),
         checkpoint_root=settings.checkpoint.root,
     )

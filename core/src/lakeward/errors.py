@@ -233,6 +233,12 @@ class OffsetsBeyondLogError(TableError):
     permanent = True
 
 
+class LakeTableGoneError(TableError):
+    """The lake table that held our commits is gone, or an empty one stands in its place; bring it back or accept it."""
+
+    code = "LW-410"
+
+
 class LeaseError(LakewardError):
     """A lease backend failed; the message names the backend."""
 

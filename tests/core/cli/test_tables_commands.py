@@ -5,8 +5,11 @@ from typing import Any
 
 import pytest
 
+from lakeward.checkpoint.commit_records import CommitRecord, CommitRecords
+from lakeward.checkpoint.store import SmallFiles
 from lakeward.embedded.store import EmbeddedStore
 from lakeward.model.status import ServiceReport
+from lakeward.model.tables import TableBucket, TablePath
 from lakeward.observe import status_file
 from lakeward.observe.control import read_control
 
@@ -73,3 +76,31 @@ def test_tier_now_makes_a_table_due(flights: Lakeward) -> None:
 def test_a_store_without_tables_says_so(configured: Lakeward, tmp_path: Any) -> None:  # noqa: ANN401 - a path
     EmbeddedStore.create(tmp_path / "store").close()
     assert "The source has no table to tier." in configured("tables").out
+
+
+@pytest.fixture
+def lost(flights: Lakeward, tmp_path: Any) -> CommitRecords:  # noqa: ANN401 - a path
+    """The records of a service that had committed the table to a lake which has nothing of it now."""
+    with EmbeddedStore.open(tmp_path / "store") as store:
+        spec = store.table(TablePath("nyc", "flights"))
+    records = CommitRecords(SmallFiles(str(tmp_path / "lakeward-state")), "nyc")
+    records.write(CommitRecord(spec.path, spec.table_id, 5, {TableBucket(spec.table_id, None, 0): 3}, 0))
+    return records
+
+
+@pytest.mark.usefixtures("lost")
+def test_a_table_whose_lake_table_is_gone_says_so(flights: Lakeward) -> None:
+    (table,) = flights("tables", "-o", "json").document["tables"]
+    assert table["word"] == "lake-gone"
+    assert "committed lake snapshot 5 at 1970-01-01 00:00:00+00:00, and now the lake has no table" in table["sentence"]
+
+
+def test_a_loss_is_accepted_once_and_only_when_a_person_says_yes(flights: Lakeward, lost: CommitRecords) -> None:
+    before = lost.list()
+    assert flights("tables", "accept", "nyc.flights").code == 1
+    assert lost.list() == before
+    assert flights("tables", "accept", "nyc.flights", "--yes").out == "nyc.flights is tiered anew by its next round.\n"
+    assert [record.snapshot_id for record in lost.list()] == [None]
+    assert flights("tables", "-o", "json").document["tables"][0]["word"] == "new"
+    again = flights("tables", "accept", "nyc.flights", "-o", "json")
+    assert (again.code, again.document["accepted"]) == (0, False)

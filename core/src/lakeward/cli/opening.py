@@ -5,6 +5,8 @@ from __future__ import annotations
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
+from lakeward.checkpoint.commit_records import CommitRecords
+from lakeward.checkpoint.store import SmallFiles
 from lakeward.clock import SystemClock
 from lakeward.config.tables import table_rules
 from lakeward.coordinator.mirror import with_mirrors
@@ -35,6 +37,15 @@ def opened_source(loaded: Loaded) -> Iterator[Source]:
         yield with_mirrors(source, modes, lambda path: table_rules(loaded, path).settings, SystemClock())
     finally:
         source.close()
+
+
+def open_records(loaded: Loaded) -> CommitRecords:
+    """Open what the service remembers of its commits.
+
+    Raises:
+        StorageError: the state root is of no known kind.
+    """
+    return CommitRecords(SmallFiles(loaded.settings.checkpoint.root), loaded.settings.service.name)
 
 
 @contextmanager

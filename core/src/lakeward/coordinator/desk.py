@@ -193,8 +193,15 @@ class RoundDesk:
         try:
             await call(lambda: self.restorer.start(self._parts.source), what="look for checkpoints")
             await call(lambda: self._cleaner.again(partial(is_gone, self._parts.source)), what="second sweep")
+            await call(self._forget_dropped, what="forget tables that were dropped")
         except LakewardError as error:
             _log.warning("left-over files stay for the next start", reason=str(error))
+
+    def _forget_dropped(self) -> None:
+        """Delete the records of tables that the source no longer has. Blocking."""
+        for record in self._parts.committed.list():
+            if is_gone(self._parts.source, record.path, record.table_id):
+                self._parts.committed.delete(record.table_id)
 
     async def discard(self, run: RoundRun, files: Collection[str]) -> None:
         """Delete files of a round that an attempt closed after it no longer counted, but for those in the lake.
@@ -217,7 +224,9 @@ class RoundDesk:
         def work() -> Opening:
             may_go_on = self.restorer.has(run.offer.table_id)
             before = parts.lake.head(run.offer.path) if may_go_on else None
-            opening = open_round(parts.source, parts.lake, run.offer, parts.incarnation, rules.cut_rows)
+            opening = open_round(
+                parts.source, parts.lake, run.offer, parts.incarnation, parts.committed, rules.cut_rows
+            )
             run.restored = self.restorer.find(opening.table, before) if may_go_on else None
             self._cleaner.before_round(run.offer.path)
             return opening if run.restored is None else run.restored.opening(opening)

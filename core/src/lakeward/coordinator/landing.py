@@ -4,9 +4,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+import structlog
+
+from lakeward.checkpoint.commit_records import CommitRecord
 from lakeward.checkpoint.journal import RoundJournal
 from lakeward.coordinator.committer import Committer, CommitWork
-from lakeward.errors import FencedError
+from lakeward.errors import FencedError, LakewardError
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -18,7 +21,9 @@ if TYPE_CHECKING:
     from lakeward.coordinator.run import RoundRun
     from lakeward.coordinator.service import Service
     from lakeward.model.results import CommitIds, LakeFile
-    from lakeward.model.tables import TableBucket
+    from lakeward.model.tables import TableBucket, TableSpec
+
+_log = structlog.get_logger("lakeward.landing")
 
 
 class Lander:
@@ -54,7 +59,7 @@ class Lander:
         Returns:
             The commit. Raises as `Committer.commit`.
         """
-        return self._committer.commit(
+        done = self._committer.commit(
             CommitWork(
                 round_id=run.round_id,
                 step=run.step,
@@ -67,6 +72,8 @@ class Lander:
                 may_commit=lambda: self._may_commit(run),
             )
         )
+        self._remember(opening.table, done.snapshot_id, offsets)
+        return done
 
     def last(
         self, run: RoundRun, opening: Opening, offsets: Mapping[TableBucket, int], files: tuple[LakeFile, ...]
@@ -105,6 +112,14 @@ class Lander:
         prefix = self._parts.lake.file_prefix(path, run.round_id)
         run.journal = RoundJournal(run.round_id, path, opening.head.snapshot_id, opening.base_commit, prefix, commits)
         self._parts.journals.write(run.journal)
+
+    def _remember(self, table: TableSpec, snapshot_id: int, offsets: Mapping[TableBucket, int]) -> None:
+        """Write down that the lake table holds this commit; where that fails, the next opening does it."""
+        record = CommitRecord(table.path, table.table_id, snapshot_id, offsets, self._parts.clock.wall_ms())
+        try:
+            self._parts.committed.write(record)
+        except LakewardError as error:
+            _log.warning("the record of the newest commit was not written", table=str(table.path), reason=str(error))
 
     def _add_commit(self, run: RoundRun, ids: CommitIds) -> None:
         commits = run.journal.commits if run.journal is not None else ()

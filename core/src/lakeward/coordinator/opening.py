@@ -12,12 +12,14 @@ from typing import TYPE_CHECKING
 
 import structlog
 
-from lakeward.errors import SourceError, TableGoneError
+from lakeward.checkpoint.commit_records import CommitRecord, lost_commits
+from lakeward.errors import LakeTableGoneError, LakewardError, SourceError, TableGoneError
 from lakeward.machines.splits import Enumeration, enumerate_splits
 from lakeward.model.results import LakeHead
 from lakeward.model.tables import BucketState, TableBucket, TableSpec
 
 if TYPE_CHECKING:
+    from lakeward.checkpoint.commit_records import CommitRecords
     from lakeward.model.identity import Incarnation
     from lakeward.model.results import OffsetCommit
     from lakeward.model.tiering import Offer
@@ -46,7 +48,9 @@ class Opening:
         return sum(max(0, state.end - max(offsets.get(state.bucket, 0), state.start)) for state in self.buckets)
 
 
-def open_round(source: Source, lake: Lake, offer: Offer, incarnation: Incarnation, cut_rows: int) -> Opening:
+def open_round(  # noqa: PLR0917 - the two sides, whose round it is, and its limits
+    source: Source, lake: Lake, offer: Offer, incarnation: Incarnation, committed: CommitRecords, cut_rows: int
+) -> Opening:
     """Open a round on a table.
 
     Args:
@@ -54,6 +58,7 @@ def open_round(source: Source, lake: Lake, offer: Offer, incarnation: Incarnatio
         lake: the lake.
         offer: the table in hand.
         incarnation: ours; stamped on the lake table where it is not yet.
+        committed: what this service committed last to each table.
         cut_rows: see `enumerate_splits`.
 
     Returns:
@@ -61,15 +66,20 @@ def open_round(source: Source, lake: Lake, offer: Offer, incarnation: Incarnatio
 
     Raises:
         TableGoneError: dropped, or another table of that name.
+        LakeTableGoneError: the lake table that held commits is not there; nothing was created.
         FencedError: a later start of our own service holds the stamp.
         SchemaMismatchError: source and lake do not fit.
         LogTruncatedError: records that were never tiered are gone.
     """
     table = _same_table(source, offer)
+    record = committed.read(table.table_id)
+    if lost := lost_commits(source, table, record, lake.head(table.path)):
+        raise LakeTableGoneError(lost)
     lake.open_table(table, incarnation)
     head = lake.stamp(table.path, incarnation)
     tiered = tiered_offsets(source, table, head)
     if head.commit is not None:
+        _remember(committed, table, record, head.commit, tiered)
         _repair(source, table, head.commit, tiered)
     buckets = source.buckets(table)
     enumeration = enumerate_splits(buckets, tiered, primary_key=table.has_primary_key, cut_rows=cut_rows)
@@ -92,6 +102,22 @@ def tiered_offsets(source: Source, table: TableSpec, head: LakeHead | None) -> M
     if head.commit.offsets is not None:
         return head.commit.offsets
     return source.read_offsets(table, head.commit.source_path or "")
+
+
+def _remember(
+    committed: CommitRecords,
+    table: TableSpec,
+    record: CommitRecord | None,
+    commit: OffsetCommit,
+    tiered: Mapping[TableBucket, int],
+) -> None:
+    """Bring our record up to the lake's newest commit; trouble with that is no reason not to tier."""
+    if record is not None and record.snapshot_id == commit.snapshot_id:
+        return
+    try:
+        committed.write(CommitRecord(table.path, table.table_id, commit.snapshot_id, tiered, commit.timestamp_ms))
+    except LakewardError as error:
+        _log.warning("the record of the newest commit was not written", table=str(table.path), reason=str(error))
 
 
 def _same_table(source: Source, offer: Offer) -> TableSpec:

@@ -11,6 +11,7 @@ from lakeward.machines.rounds import RoundsPolicy
 from lakeward.model.tables import TablePath
 
 if TYPE_CHECKING:
+    from lakeward.checkpoint.commit_records import CommitRecords
     from lakeward.checkpoint.journal import JournalStore
     from lakeward.coordinator.statekeeper import StateKeeper
     from lakeward.hooks.backend import LeaseBackend
@@ -36,6 +37,7 @@ class Parts:
     lease_duration_s: float
     state: StateKeeper
     journals: JournalStore
+    committed: CommitRecords
     checkpoints: CheckpointStore
     checkpoint_root: str
     """Where subtasks find that store."""

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
+from lakeward.checkpoint.commit_records import CommitRecord, lost_commits
 from lakeward.errors import LakewardError
 from lakeward.model.status import RoundReport, TableOffsets, TableReport
 from lakeward.observe.words import count, seconds
@@ -44,13 +45,14 @@ class Surroundings:
     """What is known besides source and lake.
 
     `reports` are the tables as the service reported them last, by name; their words count only while it runs.
-    `paused` are tables by name.
+    `paused` are tables by name, `committed` what the service committed last by table id.
     """
 
     running: bool
     reports: Mapping[str, TableReport]
     paused: frozenset[str]
     now_ms: int
+    committed: Mapping[int, CommitRecord] = field(default_factory=dict)
 
 
 def survey(source: Source, lake: Lake, tables: Sequence[TableSpec], around: Surroundings) -> list[TableStanding]:
@@ -74,7 +76,10 @@ def _standing(source: Source, lake: Lake, table: TableSpec, around: Surroundings
     last_round = None if report is None else report.round
     try:
         states = source.buckets(table)
-        commit = _newest_commit(lake.head(table.path), table)
+        head = lake.head(table.path)
+        if lost := lost_commits(source, table, around.committed.get(table.table_id), head):
+            return TableStanding(str(table.path), table.table_id, "lake-gone", lost, last_round=last_round)
+        commit = _newest_commit(head, table)
         offsets = _offsets(source, table, commit)
         since_ms = source.pending_since_ms(table, _next_offsets(states, offsets))
     except LakewardError as error:

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 
 from lakeward.checkpoint.checkpoints import CheckpointFiles
+from lakeward.checkpoint.commit_records import CommitRecords
 from lakeward.checkpoint.journal import JournalStore
 from lakeward.checkpoint.service_state import ServiceStateStore
 from lakeward.checkpoint.store import SmallFiles
@@ -141,6 +142,7 @@ class World:
             lease_duration_s=600.0,
             state=StateKeeper(ServiceStateStore(files), incarnation, "plain", self.clock),
             journals=JournalStore(files, name),
+            committed=CommitRecords(files, name),
             checkpoints=CheckpointFiles(files, self.clock),
             checkpoint_root=str(self.directory / "state"),
         )

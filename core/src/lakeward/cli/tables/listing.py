@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import click
 
 from lakeward.cli.invocation import Invocation, pass_invocation, with_common_options
-from lakeward.cli.opening import opened_lake, opened_source
+from lakeward.cli.opening import open_records, opened_lake, opened_source
 from lakeward.cli.output import Columns
 from lakeward.cli.service_line import ServiceSeen, see_service
 from lakeward.clock import SystemClock
@@ -33,7 +33,7 @@ def listing(invocation: Invocation, *, buckets: bool) -> None:
     """Show each table: status, tiered and end offsets, lag in rows and seconds, last round.
 
     Looks at source and lake, and works with no service running. Status words without one: `idle` (the lake has
-    everything), `behind`, `new` (never tiered), `paused`, `unreadable`.
+    everything), `behind`, `new` (never tiered), `paused`, `lake-gone` (it held commits), `unreadable`.
     """
     loaded = invocation.load()
     service = see_service(loaded)
@@ -50,7 +50,8 @@ def _look(loaded: Loaded, service: ServiceSeen) -> list[TableStanding]:
     root = loaded.settings.checkpoint.root
     reports = {table.path: table for table in service.report.tables} if service.report else {}
     paused = read_control(root, service.name).paused if is_local(root) else frozenset[str]()
-    around = Surroundings(service.running, reports, paused, SystemClock().wall_ms())
+    committed = {record.table_id: record for record in open_records(loaded).list()}
+    around = Surroundings(service.running, reports, paused, SystemClock().wall_ms(), committed)
     with opened_source(loaded) as source, opened_lake(loaded) as lake:
         tables = [table for table in source.tables() if table_rules(loaded, table.path).settings.include]
         return survey(source, lake, tables, around)

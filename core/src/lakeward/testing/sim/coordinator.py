@@ -6,6 +6,7 @@ from dataclasses import replace
 from functools import cache
 from typing import TYPE_CHECKING, cast
 
+from lakeward.checkpoint.commit_records import CommitRecords
 from lakeward.checkpoint.journal import JournalStore
 from lakeward.checkpoint.service_state import ServiceStateStore
 from lakeward.coordinator.parts import Parts, ServiceOptions
@@ -172,6 +173,7 @@ class Coordinator:
             lease_duration_s=world.lease_s,
             state=StateKeeper(ServiceStateStore(files), self.incarnation, "plain", world.clock),
             journals=JournalStore(files, name),
+            committed=CommitRecords(files, name),
             checkpoints=world.store,
             checkpoint_root="sim:/state",
         )

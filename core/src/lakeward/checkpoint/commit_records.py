@@ -1,0 +1,171 @@
+"""What this service committed last to each lake table: `<root>/<service>/committed/<table id>`.
+
+The lake's head is the truth about offsets. A lake table that is gone has no head, and an empty one in its place looks
+like a table that was never tiered. The record tells the two apart, in every mode. It is written after each commit, and
+from the lake's head at the next opening where a crash kept it from being written.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from lakeward.checkpoint.records import pack, unpack
+from lakeward.errors import CorruptFileError
+from lakeward.model.tables import TableBucket, TablePath
+
+if TYPE_CHECKING:
+    from lakeward.checkpoint.store import SmallFiles
+    from lakeward.model.results import LakeHead
+    from lakeward.model.tables import TableSpec
+    from lakeward.ports import Source
+
+_VERSION = 1
+_FOLDER = "committed"
+
+
+@dataclass(frozen=True, slots=True)
+class CommitRecord:
+    """The newest offset-carrying commit of a table that this service made or built on.
+
+    `snapshot_id` is None where a person accepted that the lake has no commit; `disregarded` is then the snapshot that
+    the source still has on record. `offsets`: the next offset to tier, by bucket. `committed_ms`: ms since 1970.
+    """
+
+    path: TablePath
+    table_id: int
+    snapshot_id: int | None
+    offsets: Mapping[TableBucket, int]
+    committed_ms: int
+    disregarded: int | None = None
+
+
+class _Body(msgspec.Struct, frozen=True):
+    path: TablePath
+    table_id: int
+    snapshot_id: int | None
+    offsets: tuple[tuple[int | None, int, int], ...]
+    committed_ms: int
+    disregarded: int | None
+
+
+class CommitRecords:
+    """The records of one service. Blocking; thread-safe, one call per table at a time."""
+
+    def __init__(self, files: SmallFiles, service: str) -> None:
+        """Keep the store.
+
+        Args:
+            files: where records lie.
+            service: the service's name.
+        """
+        self._files = files
+        self._service = service
+
+    def read(self, table_id: int) -> CommitRecord | None:
+        """Return a table's record, None if nothing was ever committed to its lake table.
+
+        Raises:
+            CorruptFileError: it is damaged; names the file.
+            StorageError: it cannot be read.
+        """
+        name = self._name(table_id)
+        data = self._files.read(name)
+        return None if data is None else decode(data, self._files.path(name))
+
+    def list(self) -> tuple[CommitRecord, ...]:
+        """Return all records of the service. Raises as `read`."""
+        names = [entry.name for entry in self._files.entries(f"{self._service}/{_FOLDER}")]
+        found = [(name, self._files.read(name)) for name in names if name.rpartition("/")[2].isdigit()]
+        return tuple(decode(data, self._files.path(name)) for name, data in found if data is not None)
+
+    def write(self, record: CommitRecord) -> None:
+        """Write a record durably, replacing the table's older one.
+
+        Raises:
+            StorageError: the disk or store refused.
+        """
+        self._files.write(self._name(record.table_id), encode(record))
+
+    def delete(self, table_id: int) -> None:
+        """Delete the record of a table that the source has dropped; one that is not there is no error."""
+        self._files.delete(self._name(table_id))
+
+    def _name(self, table_id: int) -> str:
+        return f"{self._service}/{_FOLDER}/{table_id}"
+
+
+def lost_commits(source: Source, table: TableSpec, record: CommitRecord | None, head: LakeHead | None) -> str:
+    """Say what is wrong where a lake table held commits and is gone, or an empty one stands in its place.
+
+    Args:
+        source: what it has on record counts where we have no record, or another service tiered the table.
+        table: the source's table.
+        record: ours, None where nothing was ever committed.
+        head: the lake's head before anything is created, None where the lake has no table of that name.
+
+    Returns:
+        What is missing and what to do; empty where nothing is wrong.
+
+    Raises:
+        SourceError: the source cannot say what it has on record.
+    """
+    if head is not None and head.commit is not None and head.table_id in {None, table.table_id}:
+        return ""
+    if record is not None and record.snapshot_id is not None:
+        date = datetime.fromtimestamp(record.committed_ms / 1000, UTC).isoformat(sep=" ", timespec="seconds")
+        held = f"this service committed lake snapshot {record.snapshot_id} at {date}"
+    else:
+        at_source = source.lake_record(table)
+        if at_source is None or (record is not None and record.disregarded == at_source.snapshot_id):
+            return ""
+        held = f"the source has lake snapshot {at_source.snapshot_id} on record"
+    return (
+        f"table {table.path}: {held}, and now {_found(head, table)}. Bring the table or its warehouse back, and it "
+        f"goes on by itself; to tier it anew from the source's earliest record: lakeward tables accept {table.path}"
+    )
+
+
+def _found(head: LakeHead | None, table: TableSpec) -> str:
+    if head is None:
+        return "the lake has no table of that name"
+    if head.table_id not in {None, table.table_id}:
+        return f"the lake's table of that name belongs to table id {head.table_id}, expected {table.table_id}"
+    return "the lake's table of that name has no commit"
+
+
+def encode(record: CommitRecord) -> bytes:
+    """Encode a record."""
+    offsets = sorted(record.offsets.items(), key=lambda item: item[0].sort_key())
+    body = _Body(
+        record.path,
+        record.table_id,
+        record.snapshot_id,
+        tuple((bucket.partition_id, bucket.bucket, offset) for bucket, offset in offsets),
+        record.committed_ms,
+        record.disregarded,
+    )
+    return pack(_VERSION, (msgspec.msgpack.encode(body),))
+
+
+def decode(data: bytes, file: str) -> CommitRecord:
+    """Decode a record.
+
+    Raises:
+        CorruptFileError: damaged, or of an unknown version; names the file.
+    """
+    _, parts = unpack(data, file, frozenset({_VERSION}))
+    if len(parts) != 1:
+        raise CorruptFileError(file, "1 part", len(parts))
+    try:
+        body = msgspec.msgpack.decode(parts[0], type=_Body)
+    except msgspec.MsgspecError as error:
+        raise CorruptFileError(file, "a record of a table's newest commit", str(error)) from error
+    offsets = {TableBucket(body.table_id, partition, bucket): offset for partition, bucket, offset in body.offsets}
+    return CommitRecord(
+        body.path, body.table_id, body.snapshot_id, offsets, body.committed_ms, disregarded=body.disregarded
+    )
