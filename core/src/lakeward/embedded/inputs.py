@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from lakeward.errors import RowError, UsageError
 
@@ -17,28 +18,32 @@ if TYPE_CHECKING:
 ROWS_MOST = 1_000_000
 """Rows of one atomic step of a load: large enough to be fast, small enough to be held in memory a few times over."""
 _BYTES_MOST = 256 << 20
+"""Bytes of one step; it is merged with as many old ones in batches that must stay below 2 GiB."""
+_ROW_BYTES_MOST = 512 << 20
+"""An update of such a row, its old and its new values, still fits one batch."""
 _CSV_NULLS = ("", "NULL", "null", "\\N")
 
 
 def steps_of(rows: object) -> Iterator[pa.Table]:
-    """Cut and gather rows into steps of up to `ROWS_MOST` rows.
+    """Cut and gather rows into steps of up to `ROWS_MOST` rows and, down to one row, `_BYTES_MOST` bytes.
 
     Args:
         rows: a table, a batch, a reader, or an iterable of tables and batches.
 
     Raises:
         UsageError: it is something else.
+        RowError: a row is too large.
     """
     held: list[pa.Table] = []
     size = count = 0
     for table in _tables(rows):
-        for start in range(0, len(table), ROWS_MOST):
-            part = table.slice(start, ROWS_MOST)
-            if held and (count + len(part) > ROWS_MOST or size + part.nbytes > _BYTES_MOST):
+        for part in _parts(table):
+            part_bytes = _bytes(part)
+            if held and (count + len(part) > ROWS_MOST or size + part_bytes > _BYTES_MOST):
                 yield _joined(held)
                 held, size, count = [], 0, 0
             held.append(part)
-            size += part.nbytes
+            size += part_bytes
             count += len(part)
     if held:
         yield _joined(held)
@@ -77,6 +82,40 @@ def open_file(spec: TableSpec, path: Path, change: str | None) -> Iterator[pa.Re
     except (pa.ArrowInvalid, pa.ArrowKeyError, pa.ArrowNotImplementedError) as error:
         message = f"table {spec.path}, file {path}: {error}"
         raise RowError(message) from error
+
+
+def _parts(table: pa.Table) -> Iterator[pa.Table]:
+    for start in range(0, len(table), ROWS_MOST):
+        yield from _halves(table.slice(start, ROWS_MOST))
+
+
+def _halves(table: pa.Table) -> Iterator[pa.Table]:
+    size = _bytes(table)
+    if len(table) <= 1 or size <= _BYTES_MOST:
+        if size > _ROW_BYTES_MOST:
+            message = f"rows: expected rows of at most {_ROW_BYTES_MOST >> 20} MiB, found one of {size >> 20} MiB"
+            raise RowError(message)
+        yield table
+        return
+    middle = len(table) // 2
+    yield from _halves(table.slice(0, middle))
+    yield from _halves(table.slice(middle))
+
+
+def _bytes(table: pa.Table) -> int:
+    """Return the size of a table once its dictionaries are resolved."""
+    size = int(table.nbytes)
+    for column in table.columns:
+        if pa.types.is_dictionary(column.type) and _is_text(column.type.value_type):
+            for chunk in column.chunks:
+                lengths = pc.binary_length(chunk.dictionary).cast(pa.int64())
+                size += pc.sum(lengths.take(chunk.indices)).as_py() or 0
+    return size
+
+
+def _is_text(kind: pa.DataType) -> bool:
+    types = pa.types
+    return bool(types.is_string(kind) or types.is_large_string(kind) or types.is_binary(kind))
 
 
 def _tables(rows: object) -> Iterator[pa.Table]:

@@ -19,8 +19,9 @@ from lakeward.embedded.database import NO_PARTITION
 from lakeward.embedded.files import remove, write_arrow
 from lakeward.embedded.index import ABSENT, ROW_BITS, TOMBSTONE, IndexChange, KeyIndex, register_run, remove_replaced
 from lakeward.embedded.keys import check_same_keys, key_hashes
-from lakeward.embedded.pieces import Pieces, one_batch
+from lakeward.embedded.pieces import Pieces
 from lakeward.errors import LakewardError
+from lakeward.model.batches import joined
 from lakeward.model.tables import CHANGE_COLUMN
 
 if TYPE_CHECKING:
@@ -84,7 +85,11 @@ class Loading:
         return len(records)
 
     def merge(self, spec: TableSpec, rows: Rows) -> int:
-        """Merge changes into a primary-key table. See `append`."""
+        """Merge changes into a primary-key table. See `append`.
+
+        Raises:
+            TooManyBytes: the rows that these replace are too many at once; nothing was changed.
+        """
         operations = np.zeros(0, dtype=np.int8) if rows.operations is None else rows.operations
         hashes = key_hashes(rows.records, spec.primary_key)
         chains = chain_keys(hashes)
@@ -264,7 +269,7 @@ def _check_chains(spec: TableSpec, records: pa.RecordBatch, chains: Chains) -> N
 def _gather(records: pa.RecordBatch, old: pa.RecordBatch, changelog: Changelog) -> pa.RecordBatch:
     """Return the log records: the values, and the change column."""
     if not (len(old) == 0 and np.array_equal(changelog.rows, np.arange(len(records)))):
-        both = one_batch(pa.Table.from_batches([records, old])) if len(old) else records
+        both = joined([records, old], records.schema) if len(old) else records
         records = both.take(pa.array(changelog.rows))
     changes = pc.cast(pa.array(changelog.changes), pa.uint8())
     return pa.RecordBatch.from_arrays([*records.columns, changes], schema=records.schema.append(CHANGE_FIELD))

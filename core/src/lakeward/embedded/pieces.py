@@ -12,9 +12,10 @@ import pyarrow as pa
 from lakeward.embedded.files import open_arrow, read_batch
 from lakeward.embedded.index import ROW_BITS
 from lakeward.errors import CorruptFileError
+from lakeward.model.batches import BYTES_MOST, joined
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterator, Sequence
     from pathlib import Path
 
     import numpy.typing as npt
@@ -28,12 +29,20 @@ _PIECES = """
 SELECT piece, file, batch FROM segments WHERE table_id = :table AND piece IN (SELECT value FROM json_each(:pieces))
 UNION ALL
 SELECT piece, file, NULL FROM snapshots WHERE table_id = :table AND piece IN (SELECT value FROM json_each(:pieces))"""
+TAKE_BYTES_MOST = 256 << 20
+"""Rows taken at once have no more bytes: they are joined with as many new ones, twice, in one batch below 2 GiB."""
 
 
 @dataclass(frozen=True, slots=True)
 class _Piece:
+    file: str
     batches: list[pa.RecordBatch]
     starts: Ints
+    rows: int
+
+
+class TooManyBytes(Exception):  # noqa: N818 - no error: who asked for these rows asks for fewer at a time
+    """Rows that were asked for at once are more than one batch may hold."""
 
 
 class Pieces:
@@ -53,7 +62,7 @@ class Pieces:
         self._mapped: dict[int, _Piece] = {}
 
     def take(self, locations: Ints) -> pa.RecordBatch:
-        """Gather rows.
+        """Gather rows into one batch.
 
         Args:
             locations: any order.
@@ -63,31 +72,51 @@ class Pieces:
 
         Raises:
             CorruptFileError: a file is damaged or missing.
+            TooManyBytes: several rows have more than `TAKE_BYTES_MOST` bytes; nothing of them was kept.
         """
         order = np.argsort(locations, kind="stable")
-        ordered = locations[order]
-        pieces = ordered >> ROW_BITS
-        cuts = np.flatnonzero(np.diff(pieces)) + 1
-        wanted = [int(piece) for piece in pieces[np.concatenate([[0], cuts])]] if len(pieces) else []
-        self._map([piece for piece in wanted if piece not in self._mapped])
-        rows = np.split(ordered & ((1 << ROW_BITS) - 1), cuts)
-        parts = [part for piece, part in zip(wanted, rows, strict=False) for part in self._rows(piece, part)]
-        gathered = _one_batch(parts, self._spec.schema)
+        parts: list[pa.RecordBatch] = []
+        size = 0
+        for part in self.ordered(locations[order]):
+            parts.append(part)
+            size += part.nbytes
+            if size > TAKE_BYTES_MOST and len(locations) > 1:
+                raise TooManyBytes
+        gathered = joined(parts, self._spec.schema)
         if np.array_equal(order, np.arange(len(order))):
             return gathered
         back = np.empty_like(order)
         back[order] = np.arange(len(order))
         return gathered.take(pa.array(back))
 
-    def _rows(self, piece: int, rows: Ints) -> list[pa.RecordBatch]:
-        mapped = self._mapped[piece]
+    def ordered(self, locations: Ints) -> Iterator[pa.RecordBatch]:
+        """Give rows part by part, however many bytes they have together.
+
+        Args:
+            locations: ascending.
+
+        Raises:
+            CorruptFileError: a file is damaged or missing.
+        """
+        pieces = locations >> ROW_BITS
+        cuts = np.flatnonzero(np.diff(pieces)) + 1
+        wanted = [int(piece) for piece in pieces[np.concatenate([[0], cuts])]] if len(pieces) else []
+        self._map([piece for piece in wanted if piece not in self._mapped])
+        rows = np.split(locations & ((1 << ROW_BITS) - 1), cuts)
+        for piece, part in zip(wanted, rows, strict=False):
+            yield from self._rows(self._mapped[piece], part)
+
+    def _rows(self, mapped: _Piece, rows: Ints) -> Iterator[pa.RecordBatch]:
+        if rows[-1] >= mapped.rows:
+            raise CorruptFileError(mapped.file, f"at least {int(rows[-1]) + 1} rows", mapped.rows)
         which = np.searchsorted(mapped.starts, rows, side="right") - 1
         cuts = np.flatnonzero(np.diff(which)) + 1
-        parts = []
         for part in np.split(rows, cuts):
             number = int(np.searchsorted(mapped.starts, part[0], side="right") - 1)
-            parts.append(mapped.batches[number].take(pa.array(part - mapped.starts[number])))
-        return parts
+            batch = mapped.batches[number]
+            step = max(1, len(batch) * BYTES_MOST // max(1, batch.nbytes))
+            for start in range(0, len(part), step):
+                yield batch.take(pa.array(part[start : start + step] - mapped.starts[number]))
 
     def _map(self, pieces: Sequence[int]) -> None:
         if not pieces:
@@ -102,7 +131,7 @@ class Pieces:
             numbers = range(reader.num_record_batches) if number is None else (number,)
             batches = [widen(read_batch(path, reader, n), self._spec.schema) for n in numbers]
             lengths = np.array([0, *map(len, batches)], dtype=np.int64)
-            self._mapped[piece] = _Piece(batches, np.cumsum(lengths)[:-1])
+            self._mapped[piece] = _Piece(str(path), batches, np.cumsum(lengths)[:-1], int(lengths.sum()))
         missing = [piece for piece in pieces if piece not in self._mapped]
         if missing:
             raise CorruptFileError(str(self._database.file), "the pieces that the key index names", missing[:3])
@@ -123,18 +152,3 @@ def _open(path: Path) -> pa.ipc.RecordBatchFileReader:
         return open_arrow(path)
     except FileNotFoundError as error:
         raise CorruptFileError(str(path), "a file that holds current rows", "no file") from error
-
-
-def _one_batch(parts: Sequence[pa.RecordBatch], schema: pa.Schema) -> pa.RecordBatch:
-    if len(parts) == 1:
-        return parts[0]
-    return one_batch(pa.Table.from_batches(parts, schema=schema))
-
-
-def one_batch(rows: pa.Table) -> pa.RecordBatch:
-    """Copy a table into one batch (an empty table gives an empty one)."""
-    batches = rows.combine_chunks().to_batches()
-    if len(batches) == 1:
-        return batches[0]
-    empty = [pa.array([], field.type) for field in rows.schema]
-    return pa.RecordBatch.from_arrays(empty, schema=rows.schema)

@@ -30,7 +30,7 @@ SELECT base, stop, rows, timestamp_ms, file, batch FROM segments
 WHERE table_id = ? AND partition_id = ? AND bucket = ? AND stop > ? AND base < ? ORDER BY stop"""
 _BUCKET = "SELECT log_start, log_end FROM buckets WHERE table_id = ? AND partition_id = ? AND bucket = ?"
 _SNAPSHOT = """
-SELECT file FROM snapshots WHERE table_id = ? AND partition_id = ? AND bucket = ? AND snapshot_id = ?"""
+SELECT file, rows FROM snapshots WHERE table_id = ? AND partition_id = ? AND bucket = ? AND snapshot_id = ?"""
 _Segment = tuple[int, int, int, int, str, int]
 _SYSTEM = (
     pa.field(CHANGE_COLUMN, pa.uint8(), nullable=False),
@@ -89,7 +89,7 @@ class EmbeddedReader:
             file = open_arrow(path)
         except FileNotFoundError as error:
             raise self._snapshot_gone(split) from error
-        return self._snapshot_batches(split, path, file, skip_rows)
+        return self._snapshot_batches(split, path, file, int(row[1]), skip_rows)
 
     def close(self) -> None:
         """See Protocol."""
@@ -109,12 +109,13 @@ class EmbeddedReader:
         yield from gatherer.rest()
 
     def _snapshot_batches(
-        self, split: SnapshotSplit, path: Path, file: pa.ipc.RecordBatchFileReader, skip_rows: int
+        self, split: SnapshotSplit, path: Path, file: pa.ipc.RecordBatchFileReader, rows: int, skip_rows: int
     ) -> Iterator[SourceBatch]:
-        given, left = 0, skip_rows
+        given, left, found = 0, skip_rows, 0
         for number in range(file.num_record_batches):
             # Of a mapped batch that is skipped only the metadata is read.
             mapped = read_batch(path, file, number)
+            found += len(mapped)
             skipped = min(left, len(mapped))
             left -= skipped
             whole = widen(mapped.slice(skipped), self._table.schema)
@@ -124,6 +125,8 @@ class EmbeddedReader:
                 yield SourceBatch(self._complete(batch, None, offsets, _SNAPSHOT_MS), split.log_offset)
         if left:
             raise CorruptFileError(str(path), f"at least {skip_rows} rows", skip_rows - left)
+        if found != rows:
+            raise CorruptFileError(str(path), f"{rows} rows", found)
         if not given:
             yield SourceBatch(self._empty(), split.log_offset)
 

@@ -50,6 +50,14 @@ class Rows:
     records: pa.RecordBatch
     operations: npt.NDArray[np.int8] | None
 
+    def halves(self) -> tuple[Rows, Rows]:
+        """Return the first half of the rows, and the others."""
+        middle, operations = len(self.records) // 2, self.operations
+        return (
+            Rows(self.records.slice(0, middle), None if operations is None else operations[:middle]),
+            Rows(self.records.slice(middle), None if operations is None else operations[middle:]),
+        )
+
 
 def fit_rows(spec: TableSpec, rows: pa.Table, change: str | None, first_row: int) -> Rows:
     """Fit rows to a table.

@@ -16,13 +16,15 @@ from lakeward.embedded.files import remove, sync_files, write_arrow
 from lakeward.embedded.index import ROW_BITS, IndexChange, KeyIndex, register_run, remove_replaced
 from lakeward.embedded.options import table_options
 from lakeward.embedded.pieces import Pieces
-from lakeward.errors import LakewardError
+from lakeward.errors import LakewardError, RowCountError
+from lakeward.model.batches import gather
 
 if TYPE_CHECKING:
     import sqlite3
-    from collections.abc import Sequence
+    from collections.abc import Iterator, Sequence
 
     import numpy.typing as npt
+    import pyarrow as pa
 
     from lakeward.embedded.database import Database
     from lakeward.embedded.files import Layout
@@ -31,7 +33,6 @@ if TYPE_CHECKING:
 
     Ints = npt.NDArray[np.int64]
 
-_ROWS_PER_BATCH = 262_144
 _CHANGED = """
 SELECT partition_id, bucket, log_end, next_snapshot, log_end - COALESCE(snapshot_offset, 0), snapshot_ms
 FROM buckets WHERE table_id = ? AND log_end > COALESCE(snapshot_offset, 0) ORDER BY partition_id, bucket"""
@@ -158,9 +159,15 @@ class Snapshots:
     def _write(self, spec: TableSpec, one: _Due, pieces: Pieces, locations: Ints) -> str:
         partition = "" if one.partition_id < 0 else f"p{one.partition_id}-"
         file = self._layout.new_file("kv", spec.table_id, f"{partition}b{one.bucket}-s{one.snapshot_id}")
-        chunks = range(0, len(locations), _ROWS_PER_BATCH)
-        batches = (pieces.take(locations[start : start + _ROWS_PER_BATCH]) for start in chunks)
+        batches = _Counted(gather(pieces.ordered(locations), spec.schema))
         write_arrow(self._layout.root / file, spec.schema, batches, sync=False)
+        if batches.rows != len(locations):
+            remove([self._layout.root / file])
+            message = (
+                f"table {spec.path}, KV snapshot {one.snapshot_id} of bucket {one.bucket}: "
+                f"expected {len(locations)} rows, found {batches.rows}"
+            )
+            raise RowCountError(message)
         return file
 
     def _register(self, spec: TableSpec, taken: Sequence[_Taken], change: IndexChange) -> None:
@@ -181,6 +188,19 @@ class Snapshots:
                 )
             sql.execute("UPDATE tables SET next_piece = ? WHERE table_id = ?", (taken[-1].piece + 1, spec.table_id))
             register_run(sql, spec.table_id, change)
+
+
+class _Counted:
+    """Batches that are counted while they are written."""
+
+    def __init__(self, batches: Iterator[pa.RecordBatch]) -> None:
+        self._batches = batches
+        self.rows = 0
+
+    def __iter__(self) -> Iterator[pa.RecordBatch]:
+        for batch in self._batches:
+            self.rows += len(batch)
+            yield batch
 
 
 @dataclass(frozen=True, slots=True)

@@ -16,6 +16,7 @@ from lakeward.embedded.leases import EmbeddedLeases, LeaseStatus
 from lakeward.embedded.loading import Loading
 from lakeward.embedded.offsets import LakeOffsets
 from lakeward.embedded.options import STORE_SETTINGS, check_store_option
+from lakeward.embedded.pieces import TooManyBytes
 from lakeward.embedded.queue import TieringQueue
 from lakeward.embedded.retention import Retention, remove_folder
 from lakeward.embedded.rows import fit_rows
@@ -27,6 +28,7 @@ if TYPE_CHECKING:
 
     import pyarrow as pa
 
+    from lakeward.embedded.rows import Rows
     from lakeward.model.tables import BucketState, TablePath, TableSpec
     from lakeward.ports import Clock
 
@@ -176,7 +178,8 @@ class EmbeddedStore:
     def load(self, path: TablePath, rows: object, change: str | None = None) -> int:
         """Load rows: append to a log table, upsert (or what `change` says) into a primary-key table.
 
-        Each step of up to a million rows happens as a whole or not at all; snapshots that are due and clean-up follow.
+        Each step of up to a million rows and 256 MiB (of a primary-key table with the rows that it replaces) happens
+        as a whole or not at all; snapshots that are due and clean-up follow.
 
         Args:
             path: the table.
@@ -293,10 +296,19 @@ class EmbeddedStore:
 
     def _load_step(self, spec: TableSpec, step: pa.Table, change: str | None, first_row: int) -> int:
         fitted = fit_rows(spec, step, change, first_row)
-        load = self._loading.merge if spec.has_primary_key else self._loading.append
-        written = load(spec, fitted) if len(fitted.records) else 0
+        written = self._load_rows(spec, fitted) if len(fitted.records) else 0
         self._keep_house(spec)
         return written
+
+    def _load_rows(self, spec: TableSpec, rows: Rows) -> int:
+        """Load a step; in halves where the rows that it replaces are too many bytes at once."""
+        if not spec.has_primary_key:
+            return self._loading.append(spec, rows)
+        try:
+            return self._loading.merge(spec, rows)
+        except TooManyBytes:
+            first, second = rows.halves()
+        return self._load_rows(spec, first) + self._load_rows(spec, second)
 
     def _keep_house(self, spec: TableSpec) -> None:
         """Do what is due after a change: snapshots, clean-up, retention."""

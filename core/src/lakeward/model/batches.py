@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
@@ -11,7 +11,7 @@ from lakeward.errors import LogGapError, RowCountError
 from lakeward.model.tables import OFFSET_COLUMN
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterable, Iterator
 
 ROWS_LEAST = 65_536
 """Small parts are joined up to so many rows: below that the work per batch costs more than the copy."""
@@ -59,14 +59,11 @@ class BatchGatherer:
             where: table and bucket in words, for errors.
             start: the first offset that is wanted.
         """
-        self._schema = schema
         self._where = where
         self._reached = start
         self._given = start
         self._begun = False
-        self._held: list[pa.RecordBatch] = []
-        self._rows = 0
-        self._bytes = 0
+        self._held = _Held(schema)
         self._empty = 0
         self._decode_s = 0.0
 
@@ -99,29 +96,26 @@ class BatchGatherer:
             )
             raise RowCountError(message)
         ready: list[SourceBatch] = []
-        size = records.nbytes if records is not None and rows else 0
-        if self._held and rows and (rows >= ROWS_LEAST or self._bytes + size > BYTES_MOST):
-            ready += self._flush()
         if records is not None and rows:
-            self._held.append(records)
-        self._rows += rows
-        self._bytes += size
+            if not self._held.has_room(records):
+                ready += self._flush()
+            self._held.add(records)
         self._empty += empty
         self._decode_s += decode_s
         self._reached = next_offset
-        if self._rows >= ROWS_LEAST or self._bytes >= BYTES_LEAST:
+        if self._held.is_full:
             ready += self._flush()
         return ready
 
     def rest(self) -> list[SourceBatch]:
         """Return what is left at the end; a batch without rows where there was no record at all, or none of late."""
-        return self._flush() if self._held or self._reached > self._given or not self._begun else []
+        return self._flush() if self._held.parts or self._reached > self._given or not self._begun else []
 
     def _flush(self) -> list[SourceBatch]:
         self._begun = True
         batches: list[SourceBatch] = []
         empty, decode_s = self._empty, self._decode_s
-        pieces = list(cut(joined(self._held, self._schema)))
+        pieces = self._held.take()
         for number, piece in enumerate(pieces, 1):
             last = number == len(pieces)
             end = self._reached if last else piece.column(OFFSET_COLUMN)[-1].as_py() + 1
@@ -129,10 +123,57 @@ class BatchGatherer:
             batches.append(SourceBatch(piece, end, decode_s, gaps))
             empty, decode_s = empty - gaps, 0.0
             self._given = end
-        self._held = []
-        self._rows = self._bytes = self._empty = 0
-        self._decode_s = 0.0
+        self._empty, self._decode_s = 0, 0.0
         return batches
+
+
+@dataclass(slots=True)
+class _Held:
+    """Parts that wait to be joined."""
+
+    schema: pa.Schema
+    parts: list[pa.RecordBatch] = field(default_factory=list)
+    rows: int = 0
+    size_bytes: int = 0
+
+    def has_room(self, part: pa.RecordBatch) -> bool:
+        """Return whether a part may be joined with what is held: a large one is not worth the copy."""
+        small = part.num_rows < ROWS_LEAST and self.size_bytes + part.nbytes <= BYTES_MOST
+        return not self.parts or small
+
+    @property
+    def is_full(self) -> bool:
+        return self.rows >= ROWS_LEAST or self.size_bytes >= BYTES_LEAST
+
+    def add(self, part: pa.RecordBatch) -> None:
+        self.parts.append(part)
+        self.rows += part.num_rows
+        self.size_bytes += part.nbytes
+
+    def take(self) -> list[pa.RecordBatch]:
+        """Return what is held as batches, and hold nothing; where nothing is held, one empty batch."""
+        parts, self.parts, self.rows, self.size_bytes = self.parts, [], 0, 0
+        return list(cut(joined(parts, self.schema)))
+
+
+def gather(parts: Iterable[pa.RecordBatch], schema: pa.Schema) -> Iterator[pa.RecordBatch]:
+    """Join small parts and cut large ones, as `BatchGatherer` does, for rows without offsets.
+
+    Args:
+        parts: in order; those without rows are left out.
+        schema: of the parts.
+    """
+    held = _Held(schema)
+    for part in parts:
+        if not part.num_rows:
+            continue
+        if not held.has_room(part):
+            yield from held.take()
+        held.add(part)
+        if held.is_full:
+            yield from held.take()
+    if held.parts:
+        yield from held.take()
 
 
 def cut(records: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
