@@ -43,7 +43,9 @@ def source(lake_cluster: LakeCluster) -> Iterator[FlussSource]:
 
 
 @pytest.fixture
-def reading(lake_cluster: LakeCluster, source: FlussSource) -> Iterator[Callable[[TableSpec], FlussReader]]:
+def reading(
+    lake_cluster: LakeCluster, source: FlussSource, monkeypatch: pytest.MonkeyPatch
+) -> Iterator[Callable[[TableSpec], FlussReader]]:
     """Open readers whose fetches and batches are small."""
     from lakeward_fluss.formats.storage import Storage  # noqa: F401, PLC0415 - what a subtask loads
     from lakeward_fluss.source import reader  # noqa: PLC0415
@@ -51,7 +53,7 @@ def reading(lake_cluster: LakeCluster, source: FlussSource) -> Iterator[Callable
     from lakeward_fluss.source.options import FlussOptions  # noqa: PLC0415
 
     opened: list[FlussReader] = []
-    rows, reader.ROWS_LEAST = reader.ROWS_LEAST, 1
+    monkeypatch.setattr("lakeward.model.batches.ROWS_LEAST", 1)
 
     def start(table: TableSpec, spool: str = "") -> FlussReader:
         options = FlussOptions(bootstrap=lake_cluster.cluster.bootstrap, fetch_bytes=PIECE, spool=spool)
@@ -59,7 +61,6 @@ def reading(lake_cluster: LakeCluster, source: FlussSource) -> Iterator[Callable
         return opened[-1]
 
     yield start
-    reader.ROWS_LEAST = rows
     for one in opened:
         one.close()
 

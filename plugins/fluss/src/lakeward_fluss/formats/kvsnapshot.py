@@ -30,8 +30,7 @@ COPY_BYTES = 4 << 20
 READ_AHEAD_BYTES = 4 << 20
 BATCH_ROWS = 1 << 15
 BATCH_BYTES = 64 << 20
-"""A batch of long values ends here, whatever its number of rows."""
-_BLOCK = 1024
+"""A batch of long values ends with the value that reaches this, whatever its number of rows."""
 _SPARE_BYTES = 16 << 20
 """Disk that a download leaves free."""
 
@@ -215,12 +214,11 @@ def _next(values: Iterator[bytes], batch_rows: int, directory: Path) -> list[byt
     batch: list[bytes] = []
     size = 0
     try:
-        while len(batch) < batch_rows and size < BATCH_BYTES:
-            block = list(islice(values, min(_BLOCK, batch_rows - len(batch))))
-            if not block:
+        for value in islice(values, batch_rows):
+            batch.append(value)
+            size += len(value)
+            if size >= BATCH_BYTES:
                 break
-            batch += block
-            size += sum(map(len, block))
     except Exception as broken:  # rocksdict raises bare Exceptions
         raise CorruptFileError(str(directory), "readable RocksDB files", str(broken)) from broken
     return batch

@@ -190,17 +190,21 @@ def _checked(changes: NDArray[np.uint8], origin: str) -> NDArray[np.uint8]:
     return changes
 
 
-def decode(batch: LogBatch, schema: FlussSchema, target: pa.Schema) -> pa.RecordBatch:
-    """Decode the rows of a batch.
+def decode(
+    batch: LogBatch, schema: FlussSchema, target: pa.Schema, skip: int = 0, count: int | None = None
+) -> pa.RecordBatch:
+    """Decode rows of a batch.
 
     Args:
         batch: the batch.
         schema: the schema of `batch.schema_id`, with today's names (`FlussSchema.seen_as`); where the server
             projected, only the columns that it sent (`FlussSchema.project`).
         target: the columns wanted; one that the schema lacks is null.
+        skip: how many rows are left out at the batch's beginning.
+        count: how many rows follow at most; all where it is not said.
 
     Returns:
-        `batch.rows` rows, in the target's columns.
+        The rows, in the target's columns.
 
     Raises:
         CorruptFileError: the bytes do not fit the schema.
@@ -209,8 +213,10 @@ def decode(batch: LogBatch, schema: FlussSchema, target: pa.Schema) -> pa.Record
     """
     if not batch.rows:
         return empty(target)
+    wanted = batch.rows - skip if count is None else count
     if batch.records is not None:
-        return rowformats.decode(batch.records, schema, target, Encoding(batch.format.value))
+        rows = batch.records.slice(skip, wanted)
+        return rowformats.decode(rows, schema, target, Encoding(batch.format.value))
     found = read_record_batch(batch.payload, schema.to_arrow(), batch.rows, batch.origin)
     columns = dict(zip(found.schema.names, found.columns, strict=True))
-    return fit(columns, target, batch.rows, batch.origin)
+    return fit(columns, target, batch.rows, batch.origin).slice(skip, wanted)

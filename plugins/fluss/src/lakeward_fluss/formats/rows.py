@@ -11,15 +11,21 @@ from lakeward.errors import CorruptFileError, UsageError
 from lakeward_fluss.formats import compiled
 from lakeward_fluss.formats.encodings import Encoding, RowLayout
 from lakeward_fluss.formats.target import Columns, empty, fit
+from lakeward_fluss.formats.types import Kind
 
 if TYPE_CHECKING:
     import pyarrow as pa
     from numpy.typing import NDArray
 
     from lakeward_fluss.formats.schema import FlussSchema
+    from lakeward_fluss.formats.types import FlussField
 
 MAX_BYTES = (1 << 31) - 1
 """A buffer of rows stays below 2 GiB, so that every position fits into 32 bits."""
+MAX_CELLS = 1 << 22
+"""Cells of rows that are decoded at once: each takes 13 bytes on the way, whatever the length of its value."""
+MAX_PADDED_BYTES = 64 << 20
+"""Bytes of fixed-width columns that are decoded at once: they take their width for short values and nulls too."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,9 +64,35 @@ class Rows:
         """Return the number of rows."""
         return len(self.starts)
 
+    def slice(self, start: int, count: int) -> Rows:
+        """Return `count` rows from row `start` on, without a copy."""
+        return Rows(self.data, self.starts[start : start + count], self.ends[start : start + count], self.origin)
+
     def select(self, mask: NDArray[np.bool_]) -> Rows:
         """Return the rows where the mask is true."""
         return Rows(self.data, self.starts[mask], self.ends[mask], self.origin)
+
+
+def rows_at_once(fields: tuple[FlussField, ...]) -> int:
+    """Return how many rows may be decoded at once, at least 1: wide tables are decoded a part at a time.
+
+    Args:
+        fields: the columns.
+    """
+    cells, width = _extent(fields)
+    return max(1, min(MAX_CELLS // max(1, cells), MAX_PADDED_BYTES // max(1, width)))
+
+
+def _extent(fields: tuple[FlussField, ...]) -> tuple[int, int]:
+    """Return the number of cells of a row, those of nested rows too, and the bytes of its fixed-width values."""
+    cells, width = len(fields), 0
+    for field in fields:
+        if field.type.kind is Kind.ROW:
+            inner_cells, inner_width = _extent(field.type.children)
+            cells, width = cells + inner_cells, width + inner_width
+        elif field.type.kind is Kind.BINARY:
+            width += field.type.length
+    return cells, width
 
 
 def decode_compacted(rows: Rows, schema: FlussSchema, target: pa.Schema) -> pa.RecordBatch:

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 from lakeward.errors import OutcomeUnknownError, ProtocolError, SourceError
 from lakeward_fluss.formats.records import decode_values, value_batch
+from lakeward_fluss.formats.rows import rows_at_once
 from lakeward_fluss.source.buckets import PATIENCE_S
 from lakeward_fluss.source.calls import patiently
 from lakeward_fluss.source.snapshotreading import kv_encoding
@@ -55,16 +56,18 @@ class KvScan:
             TableGoneError: the table was dropped.
         """
         encoding, given = kv_encoding(self.log.table), 0
-        for start in range(1, _STARTS + 1):
+        for attempt in range(1, _STARTS + 1):
             try:
                 for data, log_offset in self._replies():
                     values = value_batch(memoryview(data), f"SCAN_KV of {self.log.name}")
-                    rows = decode_values(values, schemas, self.log.table.schema, encoding)
-                    yield rows, log_offset
-                    given += len(rows)
+                    most = rows_at_once(schemas[self.log.table.schema_id].columns)
+                    for start in range(0, len(values), most):
+                        part = values.slice(start, most)
+                        yield decode_values(part, schemas, self.log.table.schema, encoding), log_offset
+                        given += len(part)
             except _LOST as lost:
                 self.log.moved()
-                if given or start == _STARTS:
+                if given or attempt == _STARTS:
                     message = (
                         f"SCAN_KV of {self.log.name}: the server gave the scan up after {given} rows (it idled beyond "
                         f"kv.scanner.ttl, or the leader moved); it must be read from the beginning: {lost}"

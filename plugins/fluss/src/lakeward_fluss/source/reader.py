@@ -11,9 +11,10 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pyarrow as pa
 
+from lakeward.model.batches import BatchGatherer, SourceBatch, cut
 from lakeward.model.tables import CHANGE_COLUMN, NO_OFFSET, OFFSET_COLUMN, TIMESTAMP_COLUMN, Change
-from lakeward.ports import SourceBatch
 from lakeward_fluss.formats.logbatch import LogBatch, decode
+from lakeward_fluss.formats.rows import rows_at_once
 from lakeward_fluss.formats.storage import Storage
 from lakeward_fluss.source.connecting import connect
 from lakeward_fluss.source.fetching import BucketLog
@@ -29,10 +30,6 @@ if TYPE_CHECKING:
     from lakeward_fluss.rpc.client import FlussClient
     from lakeward_fluss.source.options import FlussOptions
 
-ROWS_LEAST = 65_536
-"""Small batches are gathered up to so many rows: below that the work per batch costs more than the copy."""
-ROWS_MOST = 262_144
-"""Large ones are cut, without a copy, into so many rows: that bounds what a writer holds."""
 _SNAPSHOT_MS = -1
 _SYSTEM = (
     pa.field(CHANGE_COLUMN, pa.uint8(), nullable=False),
@@ -69,31 +66,29 @@ class FlussReader:
     def read_log(self, split: LogSplit) -> Iterator[SourceBatch]:
         """See Protocol."""
         log = BucketLog(self._client, self._storage, self._table, split.bucket, self._options.fetch_bytes)
-        held: list[pa.RecordBatch] = []
-        rows, reached, given, decode_s = 0, split.start, -1, 0.0
+        gatherer = BatchGatherer(self._schema, log.name, split.start)
         for batch in read_batches(log, self._format, split.start, split.stop):
-            reached = min(batch.next_offset, split.stop)
-            started = time.perf_counter()
-            part = self._part(batch, split)
-            decode_s += time.perf_counter() - started
-            if part is not None:
-                held.append(part)
-                rows += len(part)
-            if rows >= ROWS_LEAST:
-                yield from _cut(held, reached, decode_s)
-                held, rows, given, decode_s = [], 0, reached, 0.0
-        if held:
-            yield from _cut(held, reached, decode_s)
-        elif reached > given:
-            yield SourceBatch(self._empty(), reached)
+            first, end = max(batch.base_offset, split.start), min(batch.next_offset, split.stop)
+            records_end = max(first, min(batch.base_offset + batch.rows, end))
+            while first < records_end:
+                started = time.perf_counter()
+                part = self._part(batch, first, records_end)
+                seconds = time.perf_counter() - started
+                yield from gatherer.add(part, first, first + len(part), decode_s=seconds)
+                first += len(part)
+            if first < end:
+                yield from gatherer.add(None, first, end, empty=end - first)
+        yield from gatherer.rest()
 
     def read_snapshot(self, split: SnapshotSplit, skip_rows: int = 0) -> Iterator[SourceBatch]:
         """See Protocol."""
         rows = 0
         for batch, offset, decode_s in self._scan(split) if split.live else self._files(split, skip_rows):
             rows += len(batch)
-            changes = np.full(len(batch), Change.INSERT, "u1")
-            yield SourceBatch(self._whole(batch, changes, None, _SNAPSHOT_MS), offset, decode_s)
+            for part in cut(batch) if len(batch) else ():
+                changes = np.full(len(part), Change.INSERT, "u1")
+                yield SourceBatch(self._whole(part, changes, None, _SNAPSHOT_MS), offset, decode_s)
+                decode_s = 0.0  # noqa: PLW2901 - the first part has taken it
         if not rows:
             yield SourceBatch(self._empty(), split.log_offset)
 
@@ -110,14 +105,13 @@ class FlussReader:
         """See Protocol."""
         self._client.close()
 
-    def _part(self, batch: LogBatch, split: LogSplit) -> pa.RecordBatch | None:
-        """Decode a batch's share of the split; None where it has no records there."""
-        first = max(batch.base_offset, split.start)
-        count = min(batch.base_offset + batch.rows, split.stop) - first
-        if count <= 0:
-            return None
-        skipped = first - batch.base_offset
-        rows = decode(batch, self._schemas[batch.schema_id], self._table.schema).slice(skipped, count)
+    def _part(self, batch: LogBatch, first: int, end: int) -> pa.RecordBatch:
+        """Decode a batch's records from an offset on, up to another one or as many as may be decoded at once."""
+        schema = self._schemas[batch.schema_id]
+        skipped, count = first - batch.base_offset, end - first
+        if batch.records is not None:
+            count = min(count, rows_at_once(schema.columns))
+        rows = decode(batch, schema, self._table.schema, skipped, count)
         offsets = np.arange(first, first + count, dtype=np.int64)
         return self._whole(rows, batch.changes[skipped : skipped + count], offsets, batch.timestamp_ms)
 
@@ -133,14 +127,3 @@ class FlussReader:
 
     def _empty(self) -> pa.RecordBatch:
         return pa.RecordBatch.from_arrays([pa.nulls(0, field.type) for field in self._schema], schema=self._schema)
-
-
-def _cut(held: list[pa.RecordBatch], end: int, decode_s: float) -> Iterator[SourceBatch]:
-    """Join what was gathered, and cut it where it is too large; the last piece ends where the last batch ended."""
-    started = time.perf_counter()
-    batch = held[0] if len(held) == 1 else pa.concat_batches(held)
-    decode_s += time.perf_counter() - started
-    for start in range(0, len(batch), ROWS_MOST):
-        part = batch.slice(start, ROWS_MOST)
-        last = start + len(part) == len(batch)
-        yield SourceBatch(part, end if last else part.column(OFFSET_COLUMN)[-1].as_py() + 1, 0.0 if start else decode_s)

@@ -11,8 +11,9 @@ from typing import TYPE_CHECKING
 
 from lakeward.errors import SnapshotGoneError, SourceError, StorageError
 from lakeward_fluss.formats.encodings import Encoding
-from lakeward_fluss.formats.kvsnapshot import SnapshotFiles, read_values
+from lakeward_fluss.formats.kvsnapshot import BATCH_ROWS, SnapshotFiles, read_values
 from lakeward_fluss.formats.records import decode_values
+from lakeward_fluss.formats.rows import rows_at_once
 from lakeward_fluss.source.calls import patiently
 from lakeward_fluss.wire.errors import SnapshotMissingError
 from lakeward_fluss.wire.messages import GetKvSnapshotMetadataRequest, GetKvSnapshotMetadataResponse
@@ -86,7 +87,8 @@ class SnapshotReading:
             raise StorageError(message) from refused
         with scratch as directory:
             files.download(Path(directory))
-            for values in read_values(Path(directory), skip_rows=skip_rows):
+            batch_rows = min(BATCH_ROWS, rows_at_once(schemas[self.table.schema_id].columns))
+            for values in read_values(Path(directory), batch_rows, skip_rows):
                 started = time.perf_counter()
                 rows = decode_values(values, schemas, self.table.schema, encoding)
                 yield rows, time.perf_counter() - started

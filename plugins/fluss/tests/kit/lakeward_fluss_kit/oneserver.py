@@ -109,7 +109,7 @@ class OneServer:
     local: int = 0
     refuses: bool = True
     fetch_bytes: int = 1 << 30
-    offers: tuple[int, ...] = tuple(key for key in ApiKey if key is not ApiKey.SCAN_KV)
+    offers: tuple[int, ...] = tuple(ApiKey)
     further: dict[int, Callable[[Call], Answer]] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
