@@ -19,13 +19,16 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 
-async def call(work: Callable[[], T], *, what: str, timeout_s: float | None = None) -> T:
+async def call(
+    work: Callable[[], T], *, what: str, timeout_s: float | None = None, on_end: Callable[[], None] = lambda: None
+) -> T:
     """Run `work` on a thread of its own and wait for it without blocking the loop.
 
     Args:
         work: the blocking call.
         what: what it is, in words, for the thread's name and the error.
         timeout_s: seconds, > 0; None = no limit.
+        on_end: called on the loop once the thread has really ended, within the limit or long after it.
 
     Returns:
         What it returned.
@@ -36,7 +39,7 @@ async def call(work: Callable[[], T], *, what: str, timeout_s: float | None = No
     """
     loop = asyncio.get_running_loop()
     future: asyncio.Future[T] = loop.create_future()
-    threading.Thread(target=_run, args=(work, loop, future), name=what, daemon=True).start()
+    threading.Thread(target=_run, args=(work, loop, future, on_end), name=what, daemon=True).start()
     try:
         async with asyncio.timeout(timeout_s):
             return await future
@@ -45,23 +48,27 @@ async def call(work: Callable[[], T], *, what: str, timeout_s: float | None = No
         raise OutcomeUnknownError(message) from error
 
 
-def _run(work: Callable[[], T], loop: asyncio.AbstractEventLoop, future: asyncio.Future[T]) -> None:
+def _run(
+    work: Callable[[], T], loop: asyncio.AbstractEventLoop, future: asyncio.Future[T], on_end: Callable[[], None]
+) -> None:
     try:
         result = work()
     except BaseException as error:  # noqa: BLE001 - carried to the awaiting side whole
-        _answer(loop, partial(_fail, future, error))
+        _answer(loop, partial(_fail, future, error, on_end))
     else:
-        _answer(loop, partial(_succeed, future, result))
+        _answer(loop, partial(_succeed, future, result, on_end))
 
 
-def _succeed(future: asyncio.Future[T], result: T) -> None:
+def _succeed(future: asyncio.Future[T], result: T, on_end: Callable[[], None]) -> None:
     if not future.done():
         future.set_result(result)
+    on_end()
 
 
-def _fail(future: asyncio.Future[T], error: BaseException) -> None:
+def _fail(future: asyncio.Future[T], error: BaseException, on_end: Callable[[], None]) -> None:
     if not future.done():
         future.set_exception(error)
+    on_end()
 
 
 def _answer(loop: asyncio.AbstractEventLoop, deliver: Callable[[], None]) -> None:

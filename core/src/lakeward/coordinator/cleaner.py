@@ -99,7 +99,9 @@ class Cleaner:
                 self._sweep(journal)
 
     def after_commit(self, path: TablePath, round_id: RoundId) -> None:
-        """Sweep every other round of this table: a later offset-carrying commit of ours has just landed.
+        """Sweep every earlier round of this table: a later offset-carrying commit of ours has landed.
+
+        A round that was begun after that commit may have a commit of unknown outcome: it is not even looked at.
 
         Args:
             path: the table.
@@ -109,7 +111,7 @@ class Cleaner:
             if journal.round_id == round_id:
                 self._delete_tries(journal)
                 self._journals.write(replace(journal, swept_ms=self._clock.wall_ms()))
-            else:
+            elif not self._was_begun_after(journal, round_id):
                 self._sweep(journal)
 
     def end_round(self, journal: RoundJournal) -> None:
@@ -133,10 +135,15 @@ class Cleaner:
             irregular: files may lie under its prefix that are not part of the table: they are deleted.
         """
         table_id = journal.round_id.table_id
-        if irregular and not self._is_set_aside(journal.path, table_id):
-            found = self._lake.list_prefix(journal.path, journal.file_prefix)
+        if not self._is_set_aside(journal.path, table_id):
+            self._delete_tries(journal)
+            found = self._lake.list_prefix(journal.path, journal.file_prefix) if irregular else ()
             self._delete_unreferenced(journal.path, table_id, found, self._checkpointed(table_id))
         self._journals.delete(journal)
+
+    def _was_begun_after(self, journal: RoundJournal, round_id: RoundId) -> bool:
+        other = journal.round_id
+        return other.incarnation == round_id.incarnation and other.number > round_id.number
 
     def _of(self, path: TablePath) -> list[RoundJournal]:
         return [journal for journal in self._known() if journal.path == path]

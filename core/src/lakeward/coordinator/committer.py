@@ -45,7 +45,10 @@ class CommitWork:
     offsets: Mapping[TableBucket, int]
     journal: Callable[[CommitIds], None]
     may_commit: Callable[[], None]
-    """Raises FencedError where the heartbeat is no longer fresh; asked right before each try."""
+    """Raises FencedError where the table is no longer ours or the heartbeat no longer fresh.
+
+    Asked before each try, and once more right before it is sent: writing the journal may have taken long.
+    """
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,6 +105,7 @@ class Committer:
             work.may_commit()
             ids = self._lake.new_ids()
             work.journal(ids)
+            work.may_commit()
             outcome: CommitOutcome | None = None
             try:
                 outcome = self._lake.commit(self._request(work, ids, prepared))

@@ -16,6 +16,8 @@ from lakeward.coordinator.owner import RunOwner
 from lakeward.coordinator.planner import JobPlanner
 from lakeward.coordinator.restoring import Restorer, is_gone
 from lakeward.coordinator.run import RoundRun
+from lakeward.coordinator.table_locks import TableLocks
+from lakeward.coordinator.upkeep import Upkeep
 from lakeward.errors import FencedError, LakewardError, TableError, TableGoneError, UsageError
 from lakeward.machines.rounds import (
     Committed,
@@ -29,10 +31,12 @@ from lakeward.model.identity import Incarnation, RoundId
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Mapping
+    from contextlib import AbstractAsyncContextManager
 
     from lakeward.coordinator.checkpointing import CheckpointDone
     from lakeward.coordinator.committer import Committed as LakeCommitted
     from lakeward.coordinator.service import Service
+    from lakeward.coordinator.table_locks import TableHold
     from lakeward.machines.rounds import RoundsEvent
     from lakeward.model.tables import KvSnapshot, TableBucket
     from lakeward.model.tiering import Offer
@@ -57,6 +61,7 @@ class RoundDesk:
         self._numbers: dict[tuple[int, int], int] = {}
         """The highest number of a checkpoint, by table id and epoch."""
         self._leaving: list[RoundRun] = []
+        self._locks = TableLocks()
         self._planner = JobPlanner(service)
         self.restorer = Restorer(self._parts.checkpoints, self._parts.lake, self._parts.incarnation)
         self._cleaner = Cleaner(
@@ -67,7 +72,8 @@ class RoundDesk:
             fence_s=self._options.rounds.fence_s,
             checkpointed=self.restorer.named,
         )
-        self._lander = Lander(service, self._cleaner, self.restorer)
+        self._lander = Lander(service)
+        self._upkeep = Upkeep(service, self._locks, self._cleaner, self.restorer)
 
     # --- commands -------------------------------------------------------------------------------------------
 
@@ -77,6 +83,7 @@ class RoundDesk:
         round_id = RoundId(self._parts.incarnation, offer.table_id, offer.epoch, self._number)
         run = RoundRun(offer, round_id, self._parts.clock.wall_ms())
         self._runs[offer.table_id] = run
+        self._upkeep.begin_round(round_id, offer.path)
         if not self._options.included(offer.path):
             self._settle_target(run, {})
             self._post(Opened(now=self._now(), table_id=offer.table_id, splits=0, leases=False))
@@ -139,6 +146,11 @@ class RoundDesk:
         """True while jobs of ended rounds are still winding down."""
         return bool(self._leaving)
 
+    @property
+    def in_upkeep(self) -> bool:
+        """True while upkeep after a commit is under way that is within its time limit."""
+        return self._upkeep.busy
+
     def find_job(self, round_name: str, job_attempt: int) -> RoundJob | None:
         """Find the job of a subtask that registers."""
         for run in [*self._runs.values(), *self._leaving]:
@@ -148,10 +160,11 @@ class RoundDesk:
         return None
 
     def tick(self) -> None:
-        """Let checkpoints start and expire; look for hung subtasks."""
+        """Let checkpoints start and expire; look for hung subtasks; try upkeep again that failed."""
         for run in [*self._runs.values()]:
             if run.job is not None:
                 run.job.tick()
+        self._upkeep.tick()
 
     def leased(self, table_id: int) -> None:
         """Note that a round's snapshots are protected."""
@@ -209,9 +222,9 @@ class RoundDesk:
         A checkpoint may have held the finish that comes late, and a step been committed from it.
         """
         try:
-            async with run.committing:
+            async with self._hold(run, "the deletion of rejected files") as held:
                 discard = partial(self._cleaner.discard, run.offer.path, run.offer.table_id, files)
-                await call(discard, what="delete rejected files")
+                await held.call(discard, what="delete rejected files")
         except LakewardError as error:
             _log.warning("rejected files stay until the round is cleaned", round=str(run.round_id), reason=str(error))
 
@@ -232,7 +245,10 @@ class RoundDesk:
             return opening if run.restored is None else run.restored.opening(opening)
 
         try:
-            opening = await call(work, what=f"open {run.offer.path}")
+            async with self._hold(run, "the opening", wait_s=self._options.commit_timeout_s) as held:
+                if not self.current(run):
+                    return
+                opening = await held.call(work, what=f"open {run.offer.path}")
         except Exception as error:  # noqa: BLE001 - one table's trouble, whatever it is, stays with that table
             self._fail(run, error)
             return
@@ -262,9 +278,10 @@ class RoundDesk:
         # Before its journal is on disk: a commit of an earlier round that ends late would sweep it away.
         self._cleaner.begin(run.round_id)
         try:
-            await call(lambda: self._lander.write_journal(run, opening), what=f"journal of {run.offer.path}")
-            others = [*self._runs.values()]
-            plan = await call(lambda: self._planner.plan(run, opening, others), what=f"plan {run.offer.path}")
+            async with self._hold(run, "the launch", wait_s=self._options.commit_timeout_s) as held:
+                await held.call(lambda: self._lander.write_journal(run, opening), what=f"journal of {run.offer.path}")
+                others = [*self._runs.values()]
+                plan = await held.call(lambda: self._planner.plan(run, opening, others), what=f"plan {run.offer.path}")
         except Exception as error:  # noqa: BLE001 - as in _open
             self._fail(run, error)
             return
@@ -278,22 +295,19 @@ class RoundDesk:
     async def _commit(self, run: RoundRun) -> None:
         if run.job is not None:
             self._note(run, "job")
-        async with run.committing:
-            opening, offsets, files = run.opening, run.offsets(), run.files()
-            if opening is None:
-                return
-            moved = dict(offsets) != dict(run.committed if run.committed is not None else opening.tiered)
-            try:
+        try:
+            async with self._hold(run, "the commit", wait_s=self._commit_limit_s) as held:
+                opening, offsets, files = run.opening, run.offsets(), run.files()
+                if opening is None or not self.current(run):
+                    return
+                moved = dict(offsets) != dict(run.committed if run.committed is not None else opening.tiered)
                 if moved:
-                    self._landed(
-                        run, await self._call_commit(run, lambda: self._lander.last(run, opening, offsets, files))
-                    )
-                else:
-                    await call(lambda: self._lander.nothing_left(run), what=f"clean after {run.offer.path}")
-            except Exception as error:  # noqa: BLE001 - as in _open
-                self._fail(run, error)
-                return
+                    await self._send(held, run, lambda: self._lander.land(run, opening, offsets, files))
+        except Exception as error:  # noqa: BLE001 - as in _open
+            self._fail(run, error)
+            return
         run.committed = offsets
+        self._upkeep.after(run, opening, offsets, landed=moved)
         if not self.current(run):
             _log.info("a round that was given up has committed after all", round=str(run.round_id))
             return
@@ -303,28 +317,25 @@ class RoundDesk:
 
     async def _commit_step(self, run: RoundRun, done: CheckpointDone) -> None:
         """Commit what a checkpoint holds, while the round goes on."""
-        async with run.committing:
-            opening, offsets = run.opening, done.contents.offsets()
-            files = tuple(file for file in done.contents.files() if file.path not in run.in_lake)
-            before = run.committed if run.committed is not None else opening.tiered if opening is not None else {}
-            if opening is None or not self.current(run) or dict(offsets) == dict(before):
-                return
-            try:
-                self._landed(run, await self._call_commit(run, lambda: self._lander.step(run, opening, offsets, files)))
-            except Exception as error:  # noqa: BLE001 - as in _open
-                self._fail(run, error)
-                return
-            run.committed = offsets
-            run.step += 1
-            run.base_commit = run.snapshot_id
-            run.in_lake |= {file.path for file in files}
-            _log.info("committed a step of a round", round=str(run.round_id), files=len(files))
+        try:
+            async with self._hold(run, "the commit of a step", wait_s=self._commit_limit_s) as held:
+                opening, offsets = run.opening, done.contents.offsets()
+                files = tuple(file for file in done.contents.files() if file.path not in run.in_lake)
+                before = run.committed if run.committed is not None else opening.tiered if opening is not None else {}
+                if opening is None or not self.current(run) or dict(offsets) == dict(before):
+                    return
+                await self._send(held, run, lambda: self._lander.land(run, opening, offsets, files))
+                run.committed = offsets
+                run.step += 1
+                run.base_commit = run.snapshot_id
+                run.in_lake |= {file.path for file in files}
+        except Exception as error:  # noqa: BLE001 - as in _open
+            self._fail(run, error)
+            return
+        _log.info("committed a step of a round", round=str(run.round_id), files=len(files))
 
-    async def _call_commit(self, run: RoundRun, work: Callable[[], LakeCommitted]) -> LakeCommitted:
-        limit = self._options.commit_timeout_s * 4
-        return await call(work, what=f"commit {run.offer.path}", timeout_s=limit)
-
-    def _landed(self, run: RoundRun, done: LakeCommitted) -> None:
+    async def _send(self, held: TableHold, run: RoundRun, work: Callable[[], LakeCommitted]) -> None:
+        done = await held.call(work, what=f"commit {run.offer.path}", timeout_s=self._commit_limit_s)
         run.snapshot_id = done.snapshot_id
         for phase, seconds in done.timings_s.items():
             run.timings_s[phase] = run.timings_s.get(phase, 0.0) + seconds
@@ -332,20 +343,29 @@ class RoundDesk:
     async def _clean(self, run: RoundRun) -> None:
         """Delete what an ended round left; a fenced one deletes nothing: its table is another's now."""
         self._cleaner.end(run.round_id)
-        journal = run.journal
-        if run.outcome == "fenced" or journal is None:
+        if run.outcome == "fenced" or run.journal is None:
             return
         irregular = run.job is not None and run.job.irregular
         try:
-            if run.outcome == "committed":
-                sweep = partial(self._cleaner.sweep_prefix, journal, irregular=irregular)
-                await call(sweep, what="clean after a round")
-            elif run.snapshot_id is None:  # else some steps have landed: the next commit sweeps the rest
-                await call(lambda: self._cleaner.end_round(journal), what="clean after a failed round")
+            async with self._hold(run, "the clean-up") as held:
+                journal = run.journal  # a commit that was given up may have written into it until now
+                if run.outcome == "committed":
+                    sweep = partial(self._cleaner.sweep_prefix, journal, irregular=irregular)
+                    await held.call(sweep, what="clean after a round")
+                elif run.snapshot_id is None:  # else some steps have landed: the next commit sweeps the rest
+                    await held.call(partial(self._cleaner.end_round, journal), what="clean after a failed round")
         except LakewardError as error:
             _log.warning("left-over files stay for the next start", round=str(run.round_id), reason=str(error))
 
     # --- helpers --------------------------------------------------------------------------------------------
+
+    def _hold(self, run: RoundRun, what: str, *, wait_s: float | None = None) -> AbstractAsyncContextManager[TableHold]:
+        return self._locks.hold(run.offer.path, f"{what} of round {run.round_id}", wait_s=wait_s)
+
+    @property
+    def _commit_limit_s(self) -> float:
+        """Seconds for all tries of a commit together."""
+        return self._options.commit_timeout_s * 4
 
     def _close_checkpoints(self, run: RoundRun) -> None:
         if run.job is not None:

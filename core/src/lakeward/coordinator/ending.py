@@ -52,6 +52,19 @@ async def let_jobs_leave(desk: RoundDesk, clock: Clock) -> None:
         await asyncio.sleep(_TURN_S)
 
 
+async def let_upkeep_end(desk: RoundDesk, clock: Clock, timeout_s: float) -> None:
+    """Let the upkeep after the last commits end; what is not done by then, the next start or commit does.
+
+    Args:
+        desk: the rounds.
+        clock: the service's clock.
+        timeout_s: seconds to wait at the most.
+    """
+    deadline = clock.now() + timeout_s
+    while desk.in_upkeep and clock.now() < deadline:  # noqa: ASYNC110 - as above
+        await asyncio.sleep(_TURN_S)
+
+
 async def hand_back(source: Source, offer: Offer) -> None:
     """Give a table back that was handed out to a start which a later one has taken over from.
 

@@ -1,4 +1,4 @@
-"""Bringing a round, or a step of it, into the lake: journal, fence, commit, clean-up. Blocking."""
+"""Bringing a round, or a step of it, into the lake: journal, fence, commit. Blocking."""
 
 from __future__ import annotations
 
@@ -14,10 +14,8 @@ from lakeward.errors import FencedError, LakewardError
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from lakeward.coordinator.cleaner import Cleaner
     from lakeward.coordinator.committer import Committed
     from lakeward.coordinator.opening import Opening
-    from lakeward.coordinator.restoring import Restorer
     from lakeward.coordinator.run import RoundRun
     from lakeward.coordinator.service import Service
     from lakeward.model.results import CommitIds, LakeFile
@@ -29,32 +27,27 @@ _log = structlog.get_logger("lakeward.landing")
 class Lander:
     """Commits what rounds have; several tables at once, each table once at a time."""
 
-    def __init__(self, service: Service, cleaner: Cleaner, restorer: Restorer) -> None:
+    def __init__(self, service: Service) -> None:
         """Keep the parts.
 
         Args:
             service: for its parts and options, and for what is in hand.
-            cleaner: sweeps once a commit has landed.
-            restorer: drops the checkpoints that a round no longer needs.
         """
         self._service = service
         self._parts = service.parts
         self._options = service.options
-        self._cleaner = cleaner
-        self._restorer = restorer
         self._committer = Committer(self._parts.source, self._parts.lake, self._parts.clock)
-        self._commits: dict[int, int] = {}
 
-    def step(
+    def land(
         self, run: RoundRun, opening: Opening, offsets: Mapping[TableBucket, int], files: tuple[LakeFile, ...]
     ) -> Committed:
-        """Commit a step of a round that goes on.
+        """Commit a round, or a step of one that goes on.
 
         Args:
             run: the round.
             opening: what it started from.
-            offsets: all buckets, as far as its checkpoint is.
-            files: those of the checkpoint that are not in the lake yet.
+            offsets: all buckets, as far as the round or its checkpoint is.
+            files: those of them that are not in the lake yet.
 
         Returns:
             The commit. Raises as `Committer.commit`.
@@ -74,31 +67,6 @@ class Lander:
         )
         self._remember(opening.table, done.snapshot_id, offsets)
         return done
-
-    def last(
-        self, run: RoundRun, opening: Opening, offsets: Mapping[TableBucket, int], files: tuple[LakeFile, ...]
-    ) -> Committed:
-        """Commit the rest of a round, and sweep what nobody can need any more. As `step`."""
-        table_id = run.offer.table_id
-        done = self.step(run, opening, offsets, files)
-        self._restorer.drop_all(table_id, "its round has committed")
-        self._cleaner.after_commit(run.offer.path, run.round_id)
-        self._commits[table_id] = self._commits.get(table_id, 0) + 1
-        if self._commits[table_id] % self._options.expire_every == 0:
-            self._parts.lake.expire(run.offer.path, frozenset({done.snapshot_id}))
-        since = self._parts.source.pending_since_ms(opening.table, offsets)
-        run.lag_s = 0.0 if since is None else max(0.0, (self._parts.clock.wall_ms() - since) / 1000)
-        return done
-
-    def nothing_left(self, run: RoundRun) -> None:
-        """All of a round went with its steps, or there was nothing: sweep as `last` does. No later round goes on here.
-
-        Args:
-            run: the round.
-        """
-        self._restorer.drop_all(run.offer.table_id, "its round has nothing left to commit")
-        if run.snapshot_id is not None:
-            self._cleaner.after_commit(run.offer.path, run.round_id)
 
     def write_journal(self, run: RoundRun, opening: Opening, commits: tuple[tuple[str, int], ...] = ()) -> None:
         """Write down what has to be swept should the round not end well.

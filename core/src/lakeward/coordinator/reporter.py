@@ -65,6 +65,14 @@ class Reporter:
             self.report(force=True)
             self._service.options.on_round(history.path, report)
 
+    def note_lag(self, run: RoundRun) -> None:
+        """Remember how far behind a table was after a commit.
+
+        Args:
+            run: the round that committed; `lag_s` is known by now.
+        """
+        self._tables.setdefault(run.offer.table_id, _History(str(run.offer.path))).lag_s = run.lag_s
+
     def forget(self, table_id: int, reason: str) -> None:
         """The table left the hand; its history stays.
 

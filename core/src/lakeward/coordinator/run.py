@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
@@ -55,8 +54,6 @@ class RoundRun:
     stepped_at: float | None = None
     """When its newest step was begun, in seconds on the service's clock."""
     newest: CheckpointDone | None = None
-    committing: asyncio.Lock = field(default_factory=asyncio.Lock)
-    """Its commits come one after the other."""
     aborted: int = 0
     abort_reason: str = ""
 

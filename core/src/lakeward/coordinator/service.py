@@ -18,7 +18,7 @@ import structlog
 
 from lakeward.coordinator.calls import call
 from lakeward.coordinator.desk import RoundDesk
-from lakeward.coordinator.ending import drop_own_lease, hand_back, let_jobs_leave, settle_lease
+from lakeward.coordinator.ending import drop_own_lease, hand_back, let_jobs_leave, let_upkeep_end, settle_lease
 from lakeward.coordinator.leasekeeper import LeaseKeeper
 from lakeward.coordinator.reporter import Reporter
 from lakeward.coordinator.server import SubtaskServer
@@ -144,6 +144,7 @@ class Service:
                     await asyncio.wait({self._beating}, timeout=self.options.beat_timeout_s)
                 await drop_own_lease(self.keeper, self.parts.backend, self.options.lease_timeout_s)
             else:
+                await let_upkeep_end(self.desk, self.parts.clock, self.options.stop_timeout_s)
                 self.keeper.step(LeaseStop(now=self.now(), final=self.options.final))
                 await settle_lease(self.keeper, self._lease_stopped, self.options.lease_timeout_s)
                 await self._persist_quietly()

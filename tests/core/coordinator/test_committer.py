@@ -1,0 +1,86 @@
+"""How one commit is settled: asked twice whether it may be sent, sent, and looked for."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from lakeward.coordinator.committer import Committer, CommitWork
+from lakeward.coordinator.opening import Opening
+from lakeward.embedded.source import EmbeddedSource
+from lakeward.embedded.store import EmbeddedStore
+from lakeward.errors import FencedError, OutcomeUnknownError
+from lakeward.machines.splits import Enumeration
+from lakeward.model.identity import RoundId
+from lakeward.model.results import CommitIds, CommitRequest
+from lakeward.model.tables import TableBucket
+from lakeward.testing.clock import FakeClock
+from lakeward.testing.folder_lake import FolderLake
+from lakeward.testing.lake_tables import COLUMNS, PATH, incarnation
+
+Commit = Callable[..., int]
+
+
+@pytest.fixture
+def lake(tmp_path: Path) -> FolderLake:
+    return FolderLake(tmp_path / "lake")
+
+
+@pytest.fixture
+def commit(lake: FolderLake, tmp_path: Path) -> Commit:
+    """Commits a round without files: `commit(journal=..., may_commit=...)`; returns the snapshot id."""
+    store = EmbeddedStore.create(tmp_path / "store")
+    table = store.create_table(PATH, COLUMNS)
+    who = incarnation()
+    lake.open_table(table, who)
+    head = lake.stamp(PATH, who)
+    offsets = {TableBucket(table.table_id, None, 0): 5}
+    opening = Opening(table, head, {}, (), Enumeration((), {}, (), behind=False))
+
+    def run(
+        journal: Callable[[CommitIds], None] = lambda _: None, may_commit: Callable[[], None] = lambda: None
+    ) -> int:
+        round_id = RoundId(who, table.table_id, 1, 1)
+        work = CommitWork(round_id, 1, None, who, opening, (), offsets, journal, may_commit)
+        return Committer(EmbeddedSource(store), lake, FakeClock()).commit(work).snapshot_id
+
+    return run
+
+
+def test_a_table_that_is_lost_while_the_journal_is_written_gets_no_commit(lake: FolderLake, commit: Commit) -> None:
+    journals: list[CommitIds] = []
+
+    def may_commit() -> None:
+        if journals:
+            message = "the table is no longer in hand"
+            raise FencedError(message)
+
+    with pytest.raises(FencedError, match="no longer in hand"):
+        commit(journals.append, may_commit)
+    head = lake.head(PATH)
+    assert head is not None
+    assert head.commit is None
+    assert len(journals) == 1
+
+
+def test_a_commit_of_unknown_outcome_that_fences_the_next_try_is_found(lake: FolderLake, commit: Commit) -> None:
+    lost: list[CommitRequest] = []
+
+    def lose(request: CommitRequest) -> None:
+        if not lost:
+            lost.append(request)
+            message = "no answer"
+            raise OutcomeUnknownError(message)
+
+    def land_late(_: CommitIds) -> None:
+        if lost:
+            lake.commit(lost[0])
+
+    lake.before_commit = lose
+    assert commit(land_late) == lost[0].ids.snapshot_id
+    head = lake.head(PATH)
+    assert head is not None
+    assert head.commit is not None
+    assert head.commit.snapshot_id == lost[0].ids.snapshot_id

@@ -1,0 +1,147 @@
+"""A table that is handed out anew while its last commit is still under way: nothing of the two may interleave."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from lakeward.checkpoint.journal import JournalStore, RoundJournal
+from lakeward.checkpoint.store import SmallFiles
+from lakeward.machines.rounds import Phase
+from lakeward.model.tiering import Beat, Claim
+from lakeward.testing.service_world import POLICY
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from lakeward.coordinator.service import Service
+    from lakeward.model.results import CommitRequest
+    from lakeward.model.tables import TablePath
+    from lakeward.testing.service_world import World
+
+ROWS = 20
+QUICK = replace(POLICY, renew_every_s=0.1, backoff_first_s=0.02, backoff_most_s=0.05)
+
+
+class SlowJournals(JournalStore):
+    """Stands still in the first write that says that a commit is about to be sent."""
+
+    def __init__(self, files: SmallFiles) -> None:
+        super().__init__(files, "svc")
+        self.begun = threading.Event()
+        self.go_on = threading.Event()
+
+    def write(self, journal: RoundJournal) -> None:
+        if journal.commits and not self.begun.is_set():
+            self.begun.set()
+            self.go_on.wait(30)
+        super().write(journal)
+
+
+async def until(true: Callable[[], object]) -> None:
+    async with asyncio.timeout(20):
+        while not true():  # noqa: ASYNC110 - what is looked at has no event of its own
+            await asyncio.sleep(0.02)
+
+
+def take_back(world: World, service: Service, path: TablePath) -> None:
+    """The source gives the table to somebody else, as after a restart or a heartbeat that it missed."""
+    offer = next(status.offer for status in service.rounds.in_hand if status.offer.path == path)
+    world.store.queue.beat(Beat(failed=(Claim(offer.table_id, offer.epoch, offer.coordinator_epoch),)))
+
+
+def waits(service: Service, path: TablePath) -> bool:
+    """Say whether the table was handed out anew and its round waits for the commit before."""
+    return any(
+        status.offer.path == path and status.offer.epoch > 1 and "has not ended" in status.reason
+        for status in service.rounds.in_hand
+        if status.phase is Phase.BACKOFF
+    )
+
+
+def test_a_commit_whose_journal_is_slow_names_no_file_that_the_next_round_swept(world: World) -> None:
+    log = world.table("log")
+    world.load(log, 0, ROWS)
+    journals = SlowJournals(SmallFiles(str(world.directory / "state")))
+    service = world.service(journals=journals, rounds=QUICK, commit_timeout_s=0.2)
+
+    async def run() -> None:
+        serving = asyncio.create_task(service.serve())
+        await until(journals.begun.is_set)
+        take_back(world, service, log)
+        await until(lambda: waits(service, log) or not world.lake.files_on_disk(log))
+        journals.go_on.set()
+        await until(lambda: "committed" in world.outcomes(log))
+        service.stop()
+        await serving
+
+    asyncio.run(run())
+    named = world.lake.referenced(log, world.lake.files_on_disk(log))
+    assert sorted(row["id"] for row in world.lake.read(log)) == list(range(ROWS))
+    assert named == world.lake.files_on_disk(log)
+    assert [report.round_name.split("-")[-2] for _, report in world.rounds if report.outcome == "committed"] == ["2"]
+
+
+def test_while_the_lake_hangs_in_a_commit_nothing_of_it_is_deleted_and_other_tables_go_on(world: World) -> None:
+    log, other = world.table("log"), world.table("other")
+    world.load(log, 0, ROWS)
+    hung, go_on = threading.Event(), threading.Event()
+
+    def hang(request: CommitRequest) -> None:
+        if request.path == log and not hung.is_set():
+            hung.set()
+            go_on.wait(30)
+
+    world.lake.before_commit = hang
+    service = world.service(rounds=QUICK, commit_timeout_s=0.2)
+
+    async def run() -> None:
+        serving = asyncio.create_task(service.serve())
+        await until(hung.is_set)
+        written = world.lake.files_on_disk(log)
+        take_back(world, service, log)
+        await until(lambda: waits(service, log))
+        world.load(other, 0, ROWS)
+        await until(lambda: "committed" in world.outcomes(other))
+        assert world.lake.files_on_disk(log) == written
+        assert world.lake.deleted == []
+        go_on.set()
+        await until(lambda: len(world.lake.read(log)) and "idle" in {t.word for t in world.reports[-1].tables})
+        service.stop()
+        await serving
+
+    asyncio.run(run())
+    assert all(Path(file).exists() for file in world.lake.referenced(log, world.lake.files_on_disk(log)))
+    assert sorted(row["id"] for row in world.lake.read(log)) == list(range(ROWS))
+
+
+def test_a_round_whose_commit_was_given_up_waits_for_it_before_it_is_tried_again(world: World) -> None:
+    log = world.table("log")
+    world.load(log, 0, ROWS)
+    tries: list[str] = []
+    go_on = threading.Event()
+
+    def hang(request: CommitRequest) -> None:
+        tries.append(request.round_id.name)
+        if len(tries) == 1:
+            go_on.wait(30)
+
+    world.lake.before_commit = hang
+    service = world.service(rounds=QUICK, commit_timeout_s=0.1)
+
+    async def run() -> None:
+        serving = asyncio.create_task(service.serve())
+        await until(lambda: world.outcomes(log).count("failed") > 1)
+        assert len(tries) == 1
+        assert "has not ended" in next(t for t in world.reports[-1].tables if t.path == str(log)).sentence
+        go_on.set()
+        await until(lambda: len(world.lake.read(log)))
+        service.stop()
+        await serving
+
+    asyncio.run(run())
+    assert sorted(row["id"] for row in world.lake.read(log)) == list(range(ROWS))
+    assert len(tries) == 1
