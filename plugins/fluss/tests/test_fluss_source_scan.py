@@ -171,8 +171,8 @@ def test_a_place_among_the_scanners_is_waited_for(server: ScanServer, client: Fl
     assert len(keys) == 18
 
 
-def test_bucket_whose_server_scans_has_a_live_snapshot_at_its_end(server: ScanServer, client: FlussClient) -> None:
-    (state,) = BucketLook(client, TableCatalog(client)).states(SPEC)
+def test_bucket_that_is_to_be_scanned_has_a_live_snapshot_at_its_end(server: ScanServer, client: FlussClient) -> None:
+    (state,) = BucketLook(client, TableCatalog(client), "scan").states(SPEC)
 
     assert state.snapshot is not None
     assert (state.snapshot.live, state.snapshot.log_offset) == (True, 20)

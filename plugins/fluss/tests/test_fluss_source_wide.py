@@ -9,18 +9,11 @@ from pathlib import Path
 import google_crc32c
 import pyarrow as pa
 import pytest
-from rocksdict import Options, Rdict
 
 from lakeward.model.batches import BYTES_MOST, SourceBatch
 from lakeward.model.splits import LogSplit, SnapshotSplit
 from lakeward_fluss.formats import kvsnapshot
 from lakeward_fluss.formats.types import FlussField, FlussType, Kind
-from lakeward_fluss.wire.apis import ApiKey
-from lakeward_fluss.wire.messages import (
-    GetKvSnapshotMetadataResponse,
-    PbRemotePathAndLocalFile,
-    ScanKvResponse,
-)
 from lakeward_fluss_kit.oneserver import BUCKET, COLUMNS, OneServer, compacted, log_batch, varint
 
 NUMBERS = tuple(FlussField(f"c{number}", FlussType(Kind.INTEGER), None, number) for number in range(2000))
@@ -72,20 +65,6 @@ def text_of(batch: SourceBatch) -> int:
     return int(batch.records.column("v").nbytes)
 
 
-def kv_snapshot(server: OneServer, directory: Path, values: Iterator[tuple[bytes, bytes]]) -> None:
-    """Let the server have one snapshot of these keys and values."""
-    database = Rdict(str(directory), Options(raw_mode=True))
-    for key, value in values:
-        database[key] = value
-    database.flush()
-    database.close()
-    files = [path for path in directory.iterdir() if path.name.startswith(("CURRENT", "MANIFEST"))]
-    files += directory.glob("*.sst")
-    listed = tuple(PbRemotePathAndLocalFile(remote_path=f"file:{path}", local_file_name=path.name) for path in files)
-    answer = GetKvSnapshotMetadataResponse(log_offset=7, snapshot_files=listed)
-    server.further[ApiKey.GET_KV_SNAPSHOT_METADATA] = lambda _: answer
-
-
 @pytest.mark.slow
 def test_60_000_rows_of_40_kilobytes_come_out_as_60_000_rows(opened: Callable[[OneServer], OneServer]) -> None:
     server = opened(OneServer(properties={}))
@@ -127,7 +106,7 @@ def test_snapshot_of_long_values_is_read_in_batches_of_a_size(
     server = opened(OneServer(primary_key=("id",)))
     (tmp_path / "spool").mkdir()
     values = ((key.to_bytes(2, "big"), b"\1\0" + compacted(key, b"x" * 100_000)) for key in range(100))
-    kv_snapshot(server, tmp_path / "db", values)
+    server.put_snapshot(tmp_path / "db", values, log_offset=7)
 
     batches = list(read_snapshot(server, tmp_path / "spool"))
 
@@ -141,7 +120,7 @@ def test_snapshot_of_2_000_columns_is_decoded_a_part_at_a_time(
     server = opened(OneServer(columns=NUMBERS, primary_key=("c0",)))
     (tmp_path / "spool").mkdir()
     values = ((key.to_bytes(2, "big"), b"\1\0" + b"\xfe" + NULLS[1:] + varint(key)) for key in range(5000))
-    kv_snapshot(server, tmp_path / "db", values)
+    server.put_snapshot(tmp_path / "db", values, log_offset=7)
 
     batches = list(read_snapshot(server, tmp_path / "spool"))
 
@@ -164,9 +143,7 @@ def test_short_values_of_a_wide_binary_column_are_no_error(opened: Callable[[One
     wide = FlussField("b", FlussType(Kind.BINARY, length=100_000), None, 1)
     server = opened(OneServer(columns=(COLUMNS[0], wide), primary_key=("id",)))
     rows = [b"\1\0" + b"\0" + varint(number) + b"\1x" for number in range(6000)]
-    records = b"".join(struct.pack("<i", len(row)) + row for row in rows)
-    data = struct.pack("<ibi", 5 + len(records), 0, len(rows)) + records
-    server.further[ApiKey.SCAN_KV] = lambda _: ScanKvResponse(log_offset=9, has_more_results=False, records=data)
+    server.put_scan(rows, log_offset=9)
 
     seen = 0
     for batch in read_snapshot(server, live=True):

@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal
 
-from lakeward.errors import ProtocolError, TableGoneError
+from lakeward.errors import ProtocolError, SourceError, TableGoneError
 from lakeward.model.tables import BucketState, KvSnapshot, TableBucket, TableSpec
 from lakeward_fluss.source.calls import MOVING, patiently, side_by_side
 from lakeward_fluss.source.tables import wire_path
-from lakeward_fluss.wire.apis import ApiKey
+from lakeward_fluss.wire.apis import LEASE_APIS, ApiKey
 from lakeward_fluss.wire.codes import ErrorCode
 from lakeward_fluss.wire.errors import FlussServerError, PartitionMissingError, StaleMetadataError, check_code
 from lakeward_fluss.wire.messages import (
@@ -51,10 +51,19 @@ class Partition:
 class BucketLook:
     """Looks at tables' buckets."""
 
-    def __init__(self, client: FlussClient, catalog: TableCatalog) -> None:
-        """Use an open client."""
+    def __init__(
+        self, client: FlussClient, catalog: TableCatalog, first_round: Literal["files", "scan"] | None = None
+    ) -> None:
+        """Use an open client.
+
+        Args:
+            client: an open client.
+            catalog: its tables.
+            first_round: the key of the section `[source]`.
+        """
         self._client = client
         self._catalog = catalog
+        self._first_round = first_round
 
     def states(self, table: TableSpec) -> Sequence[BucketState]:
         """Return the state of each bucket. See `lakeward.ports.Source.buckets`."""
@@ -72,9 +81,10 @@ class BucketLook:
 
     def _partition(self, table: TableSpec, partition: Partition) -> Sequence[BucketState]:
         """Look at one partition; one that was dropped meanwhile has no buckets."""
+        scans = table.has_primary_key and self._client.supports(ApiKey.SCAN_KV)
+        live = table.has_primary_key and self._reads_live(scans=scans)
         try:
             # The snapshots first: the log never ends before what a snapshot of it stands for.
-            live = table.has_primary_key and self._client.supports(ApiKey.SCAN_KV)
             snapshots = self._snapshots(table, partition) if table.has_primary_key and not live else {}
             bounds = patiently(
                 lambda: self._bounds(table, partition),
@@ -87,15 +97,29 @@ class BucketLook:
                 return ()
             self._catalog.check(table)
             raise
-        return [
-            BucketState(
-                bucket,
-                partition.values,
-                *bounds[bucket],
-                KvSnapshot(bucket, NO_SNAPSHOT, bounds[bucket][1], live=True) if live else snapshots.get(bucket),
-            )
-            for bucket in sorted(bounds, key=TableBucket.sort_key)
-        ]
+        states = []
+        for bucket in sorted(bounds, key=TableBucket.sort_key):
+            start, end = bounds[bucket]
+            snapshot = snapshots.get(bucket)
+            # Where files and log do not join, nothing but a scan has all rows.
+            joined = start <= (0 if snapshot is None else snapshot.log_offset)
+            if live or (scans and not joined):
+                snapshot = KvSnapshot(bucket, NO_SNAPSHOT, end, live=True)
+            states.append(BucketState(bucket, partition.values, start, end, snapshot))
+        return states
+
+    def _reads_live(self, *, scans: bool) -> bool:
+        """Return whether a first round scans the servers.
+
+        Raises:
+            SourceError: that is wanted, and the servers cannot do it.
+        """
+        if self._first_round is None:
+            return scans and not all(self._client.supports(api) for api in LEASE_APIS)
+        if self._first_round == "scan" and not scans:
+            message = 'source.first_round: expected "files", found "scan": the servers do not offer SCAN_KV'
+            raise SourceError(message)
+        return self._first_round == "scan"
 
     def _moved(self, table: TableSpec, partition: Partition) -> None:
         """Look for the new leaders; raise if there are none because the table or the partition was dropped."""

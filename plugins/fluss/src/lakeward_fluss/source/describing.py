@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal
 from urllib.parse import urlsplit, urlunsplit
 
 from lakeward.ports import Finding
@@ -18,12 +18,15 @@ _SHOWN = frozenset({"type", "uri", "warehouse", "name", "metastore", "catalog-im
 _MASK = "***"
 
 
-def describe_cluster(client: FlussClient, catalog: TableCatalog) -> Sequence[Finding]:
+def describe_cluster(
+    client: FlussClient, catalog: TableCatalog, first_round: Literal["files", "scan"] | None = None
+) -> Sequence[Finding]:
     """Ask a cluster what it offers.
 
     Args:
         client: an open client.
         catalog: its tables.
+        first_round: the key of the section `[source]`.
 
     Raises:
         SourceError: it cannot answer.
@@ -35,7 +38,7 @@ def describe_cluster(client: FlussClient, catalog: TableCatalog) -> Sequence[Fin
         _servers(client, guess_version(offers)),
         Finding("tables", ok=True, sentence=f"{len(tables)} tables, {len(enabled)} of them lake-enabled"),
         _leases(offers),
-        _scans(offers),
+        _scans(offers, first_round),
         _tiering(offers, enabled),
         *_lakes(enabled),
     )
@@ -82,10 +85,14 @@ def _leases(offers: Mapping[ApiKey, bool]) -> Finding:
     return Finding("leases", ok=True, sentence=sentence)
 
 
-def _scans(offers: Mapping[ApiKey, bool]) -> Finding:
-    if offers[ApiKey.SCAN_KV]:
-        return Finding("SCAN_KV", ok=True, sentence="yes: rows come from the tablet servers, without files and leases")
-    return Finding("SCAN_KV", ok=True, sentence="no: rows come from the files of KV snapshots")
+def _scans(offers: Mapping[ApiKey, bool], first_round: Literal["files", "scan"] | None) -> Finding:
+    offered = offers[ApiKey.SCAN_KV]
+    wanted = first_round or ("files" if all(offers[api] for api in LEASE_APIS) or not offered else "scan")
+    if wanted == "scan" and not offered:
+        return Finding("SCAN_KV", ok=False, sentence='no: set source.first_round to "files"')
+    how = "the tablet servers, without files and leases" if wanted == "scan" else "the files of KV snapshots"
+    sentence = f'{"yes" if offered else "no"}: rows of a first round come from {how} (first_round = "{wanted}")'
+    return Finding("SCAN_KV", ok=True, sentence=sentence)
 
 
 def _tiering(offers: Mapping[ApiKey, bool], enabled: Sequence[FlussTable]) -> Finding:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from typing import Literal
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -22,6 +23,14 @@ class FlussOptions:
     )
     fetch_bytes: int = field(
         default=8 * 1024 * 1024, metadata={"description": "Bytes of log that one fetch asks for, > 0."}
+    )
+    first_round: Literal["files", "scan"] | None = field(
+        default=None,
+        metadata={
+            "description": "How rows that were never tiered are read from a primary-key table: from the files of KV "
+            "snapshots, under a lease and resumable, or by a live scan of the servers (SCAN_KV). "
+            "Unset: `files` where the server has leases."
+        },
     )
     spool: str = field(
         default="",

@@ -47,14 +47,14 @@ class FlussSource:
         self._storage = storage
         self._options = options
         self.catalog = TableCatalog(client)
-        self._look = BucketLook(client, self.catalog)
+        self._look = BucketLook(client, self.catalog, options.first_round)
         self._queue = TieringQueue(client, self.catalog, clock)
         self._registry = LakeRegistry(client, self.catalog)
         self.leases: SnapshotLeases = FlussLeases(client)
 
     def describe(self) -> Sequence[Finding]:
         """See `lakeward.ports.DescribedSource`."""
-        return describe_cluster(self._client, self.catalog)
+        return describe_cluster(self._client, self.catalog, self._options.first_round)
 
     def tables(self) -> Sequence[TableSpec]:
         """See Protocol."""

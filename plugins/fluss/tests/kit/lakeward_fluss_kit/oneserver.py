@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 import google_crc32c
-import pyarrow as pa
+from rocksdict import Options, Rdict
 
 from lakeward.model.tables import TableBucket, TablePath, TableSpec
 from lakeward_fluss.formats.schema import FlussSchema, dump_schema
@@ -22,6 +22,8 @@ from lakeward_fluss.wire.codes import ErrorCode
 from lakeward_fluss.wire.messages import (
     FetchLogRequest,
     FetchLogResponse,
+    GetKvSnapshotMetadataResponse,
+    GetLatestKvSnapshotsResponse,
     GetTableInfoResponse,
     GetTableSchemaResponse,
     ListOffsetsRequest,
@@ -30,10 +32,13 @@ from lakeward_fluss.wire.messages import (
     PbBucketMetadata,
     PbFetchLogRespForBucket,
     PbFetchLogRespForTable,
+    PbKvSnapshot,
     PbListOffsetsRespForBucket,
     PbRemoteLogFetchInfo,
     PbRemoteLogSegment,
+    PbRemotePathAndLocalFile,
     PbTableMetadata,
+    ScanKvResponse,
 )
 
 if TYPE_CHECKING:
@@ -142,9 +147,15 @@ class OneServer:
             PATH, TABLE_ID, 1, self.schema.to_arrow(), self.primary_key, (), ("id",), 1, 180.0, self.properties
         )
 
+    @staticmethod
+    def spec(primary_key: tuple[str, ...]) -> TableSpec:
+        """Return a table of `COLUMNS`, as the source describes it."""
+        schema = FlussSchema(COLUMNS, primary_key).to_arrow()
+        return TableSpec(PATH, TABLE_ID, 1, schema, primary_key, (), ("id",), 1, 180.0)
+
     def client(self) -> FlussClient:
         """Open a client; close it."""
-        return FlussClient.connect(quick_options(self.server))
+        return client_of(self.server)
 
     def reader(self, client: FlussClient, spool: Path | None = None) -> FlussReader:
         """Return a reader of the table."""
@@ -170,6 +181,33 @@ class OneServer:
                 segment_size_in_bytes=len(raw),
             )
         )
+
+    def put_snapshot(self, directory: Path, values: Iterable[tuple[bytes, bytes]], log_offset: int) -> None:
+        """Let the server have one KV snapshot, of these keys and values, whatever its id."""
+        database = Rdict(str(directory), Options(raw_mode=True))
+        for key, value in values:
+            database[key] = value
+        database.flush()
+        database.close()
+        files = [path for path in directory.iterdir() if path.name.startswith(("CURRENT", "MANIFEST"))]
+        files += directory.glob("*.sst")
+        listed = tuple(
+            PbRemotePathAndLocalFile(remote_path=f"file:{path}", local_file_name=path.name) for path in files
+        )
+        answer = GetKvSnapshotMetadataResponse(log_offset=log_offset, snapshot_files=listed)
+        self.further[ApiKey.GET_KV_SNAPSHOT_METADATA] = lambda _: answer
+        latest = GetLatestKvSnapshotsResponse(
+            table_id=TABLE_ID, latest_snapshots=(PbKvSnapshot(bucket_id=0, snapshot_id=1, log_offset=log_offset),)
+        )
+        self.further[ApiKey.GET_LATEST_KV_SNAPSHOTS] = lambda _: latest
+
+    def put_scan(self, values: Iterable[bytes], log_offset: int) -> None:
+        """Let a scan of the bucket give these values."""
+        listed = list(values)
+        records = b"".join(struct.pack("<i", len(value)) + value for value in listed)
+        data = struct.pack("<ibi", 5 + len(records), 0, len(listed)) + records
+        answer = ScanKvResponse(log_offset=log_offset, has_more_results=False, records=data)
+        self.further[ApiKey.SCAN_KV] = lambda _: answer
 
     @property
     def log_end(self) -> int:
@@ -225,7 +263,6 @@ class OneServer:
         return MetadataResponse(coordinator_server=node, tablet_servers=(node,), table_metadata=(table,))
 
 
-def rows_of(batch: pa.RecordBatch, column: str = "id") -> list[object]:
-    """Return a column's values."""
-    values: list[object] = batch.column(column).to_pylist()
-    return values
+def client_of(server: FakeServer) -> FlussClient:
+    """Open a client; close it."""
+    return FlussClient.connect(quick_options(server, timeout_s=60.0, silence_s=60.0))
