@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from lakeward.machines.mirror import MirrorQueue
+from lakeward.machines.mirror import SILENT_S, MirrorQueue
 from lakeward.model.tables import TablePath
 from lakeward.model.tiering import Beat, Claim, Offer, Refusal
 
@@ -74,6 +74,23 @@ def test_a_table_that_was_due_first_comes_first() -> None:
         made.beat(0.0, Beat(finished=(claim(offer),)))
     offers = [made.beat(20.0, ASK).offer for _ in range(2)]
     assert [offer.path for offer in offers if offer] == [B, A]
+
+
+def test_a_table_in_hand_that_no_heartbeat_speaks_of_is_handed_out_again() -> None:
+    """Its round was given up without a report: the table was gone for it, or the answer that offered it was lost."""
+    made = queue()
+    offers = [made.beat(0.0, ASK).offer for _ in range(2)]
+    kept = claim(offers[0])
+    assert made.beat(SILENT_S, Beat(renewed=(kept,), request=True)).offer is None
+    again = made.beat(SILENT_S + 1.0, Beat(renewed=(kept,), request=True)).offer
+    assert again is not None
+    assert (again.path, again.epoch) == (B, 2)
+
+
+def test_a_heartbeat_that_comes_late_still_renews() -> None:
+    made = queue()
+    kept = claim(made.beat(0.0, ASK).offer)
+    assert made.beat(10 * SILENT_S, Beat(renewed=(kept,))).refused == {}
 
 
 def test_make_due_moves_only_what_nobody_has_in_hand() -> None:

@@ -17,11 +17,17 @@ if TYPE_CHECKING:
     from lakeward.model.tables import TablePath
 
 
+SILENT_S = 60.0
+"""A table in hand that no heartbeat has spoken of for this long is in nobody's hand: its round was given up."""
+
+
 @dataclass(frozen=True, slots=True)
 class _Entry:
     offer: Offer
     due: float
     taken: bool = False
+    heard_at: float = 0.0
+    """When a heartbeat spoke of it last, or it was handed out."""
 
 
 class MirrorQueue:
@@ -74,11 +80,18 @@ class MirrorQueue:
         for claim in beat.failed:
             self._settle(claim, now, refused)
         for claim in beat.renewed:
-            self._check(claim, refused)
+            if self._check(claim, refused):
+                self._entries[claim.table_id] = replace(self._entries[claim.table_id], heard_at=now)
         for claim in beat.finished:
             forced = claim.table_id in beat.forced
             self._settle(claim, now if forced else None, refused, now)
+        self._take_back(now)
         return BeatAnswer(self._coordinator_epoch, self._next(now) if beat.request else None, refused)
+
+    def _take_back(self, now: float) -> None:
+        for table_id, entry in self._entries.items():
+            if entry.taken and now - entry.heard_at > SILENT_S:
+                self._entries[table_id] = replace(entry, taken=False, due=now)
 
     def _settle(self, claim: Claim, due: float | None, refused: dict[int, Refusal], now: float = 0.0) -> None:
         if self._check(claim, refused):
@@ -104,5 +117,5 @@ class MirrorQueue:
             return None
         first = min(due, key=lambda entry: (entry.due, entry.offer.table_id))
         offer = replace(first.offer, epoch=first.offer.epoch + 1)
-        self._entries[offer.table_id] = replace(first, offer=offer, taken=True)
+        self._entries[offer.table_id] = replace(first, offer=offer, taken=True, heard_at=now)
         return offer
