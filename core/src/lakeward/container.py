@@ -36,7 +36,7 @@ from lakeward.machines.checkpoint_schedule import CheckpointPolicy
 from lakeward.machines.rounds import RoundsPolicy
 from lakeward.model.identity import Incarnation
 from lakeward.observe import status_file
-from lakeward.observe.control import read_control
+from lakeward.observe.control import ControlReader
 from lakeward.observe.figures import note_report, write_metrics
 from lakeward.observe.files import is_local
 from lakeward.observe.metrics import process_metrics
@@ -280,8 +280,10 @@ def _options(
         if shown is not None:
             shown.update(report)
 
+    control = ControlReader(settings.checkpoint.root, service.name)
+
     def paused() -> frozenset[str]:
-        return read_control(settings.checkpoint.root, service.name).paused if here else frozenset()
+        return control.read().paused if here else frozenset()
 
     return ServiceOptions(
         rounds=RoundsPolicy(

@@ -4,10 +4,11 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING
 
 import pytest
+from structlog.testing import capture_logs
 
 from lakeward.errors import CorruptFileError
 from lakeward.model.tables import TablePath
-from lakeward.observe.control import CONTROL_FILE, Control, pause, read_control, resume
+from lakeward.observe.control import CONTROL_FILE, Control, ControlReader, pause, read_control, resume
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -42,6 +43,24 @@ def test_requests_at_the_same_time_are_all_kept(tmp_path: Path) -> None:
     with ThreadPoolExecutor(8) as pool:
         list(pool.map(lambda table: pause(str(tmp_path), "nyc", table), tables))
     assert read_control(str(tmp_path), "nyc").paused == {str(table) for table in tables}
+
+
+def test_a_service_goes_on_with_what_it_read_last_and_warns_once(tmp_path: Path) -> None:
+    reader = ControlReader(str(tmp_path), "nyc")
+    pause(str(tmp_path), "nyc", FLIGHTS)
+    assert reader.read().paused == {"nyc.flights"}
+    file = tmp_path / "nyc" / CONTROL_FILE
+    with capture_logs() as said:
+        for damage in (b"", b"", b"{}"):
+            file.write_bytes(damage)
+            assert reader.read().paused == {"nyc.flights"}
+        file.unlink()
+        file.mkdir()
+        assert reader.read().paused == {"nyc.flights"}
+        file.rmdir()
+        assert reader.read() == Control()
+    assert [one["log_level"] for one in said] == ["warning", "warning", "warning", "info"]
+    assert all("control.json" in one["reason"] for one in said[:3])
 
 
 @pytest.mark.parametrize("damage", [b"", b"{}", b'{"version":2,"paused":[]}', b'{"version":1,"paused":[],"x":1}'])

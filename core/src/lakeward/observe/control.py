@@ -8,8 +8,9 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import msgspec
+import structlog
 
-from lakeward.errors import CorruptFileError, StorageError
+from lakeward.errors import CorruptFileError, LakewardError, StorageError
 from lakeward.observe.files import replace_file, service_folder
 
 if TYPE_CHECKING:
@@ -20,6 +21,7 @@ if TYPE_CHECKING:
 
 CONTROL_FILE = "control.json"
 VERSION = 1
+_log = structlog.get_logger("lakeward.control")
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,6 +34,36 @@ class Control:
 class _Document(msgspec.Struct, forbid_unknown_fields=True):
     version: int
     paused: list[str]
+
+
+class ControlReader:
+    """Reads the control file of a running service again and again; trouble with it never ends the service."""
+
+    def __init__(self, root: str, service: str) -> None:
+        """Keep where it lies; nothing is asked yet.
+
+        Args:
+            root: the state root, on this machine.
+            service: the service's name.
+        """
+        self._root = root
+        self._service = service
+        self._last = Control()
+        self._trouble = ""
+
+    def read(self) -> Control:
+        """Return what is asked now, or the last that could be read; each trouble is warned of once."""
+        try:
+            self._last = read_control(self._root, self._service)
+        except LakewardError as error:
+            if str(error) != self._trouble:
+                _log.warning("the control file cannot be read, what was asked before still holds", reason=str(error))
+            self._trouble = str(error)
+        else:
+            if self._trouble:
+                _log.info("the control file can be read again")
+            self._trouble = ""
+        return self._last
 
 
 def read_control(root: str, service: str) -> Control:
