@@ -63,7 +63,7 @@ def _tier(tmp_path: Path, keys: int) -> tuple[list[int], tuple[LakeFile, ...]]:
     split = LogSplit("log-0", state.bucket, (), 0, state.end)
     mailbox = Mailbox()
     writer = IcebergLakePlugin().writer(task, table, split, 1)
-    work = SplitWork(at_its_beginning(split), EmbeddedReader(store.root, table), writer, clock, mailbox)
+    work = SplitWork(table, at_its_beginning(split), EmbeddedReader(store.root, table), writer, clock, mailbox)
     positions = []
     while isinstance(read := mailbox.get(60), Read) and read.batch is not None:
         work.write(read.batch, read.read_s)

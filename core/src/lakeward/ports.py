@@ -365,6 +365,15 @@ class LakeWriter(Protocol):
         ...
 
     @property
+    def left_out(self) -> int:
+        """How many of the records taken by this writer became no row of a data file, counted as they are dropped.
+
+        Of a primary-key table these are before images, deletes, and versions that a later change of the key replaced.
+        Once closed, the rows of its data files and these are as many as the records that it took.
+        """
+        ...
+
+    @property
     def timings_s(self) -> dict[str, float]:
         """Seconds spent so far, by phase: encode, upload, keys."""
         ...

@@ -78,6 +78,10 @@ class EmbeddedWorld:
     def trim(self, path: TablePath, bucket: int, before: int) -> None:
         self._store.trim_log(path, bucket, before)
 
+    def lose(self, path: TablePath, bucket: int, offset: int) -> None:
+        with self._store.database.write() as sql:
+            sql.execute("DELETE FROM segments WHERE bucket = ? AND base <= ? AND stop > ?", (bucket, offset, offset))
+
     def set_lease_api(self, *, on: bool) -> None:
         self._store.set_option("lease-api", "true" if on else "false")
 
@@ -91,6 +95,7 @@ class EmbeddedWorld:
 
 class TestEmbeddedSource(SourceConformance):
     __test__ = True
+    can_lose_records = True
 
     @pytest.fixture
     def world(self, store: EmbeddedStore, clock: FakeClock) -> Iterator[EmbeddedWorld]:

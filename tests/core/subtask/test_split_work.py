@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from dataclasses import replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, ClassVar
 
 import numpy as np
 import pyarrow as pa
@@ -12,6 +12,8 @@ import pytest
 
 from lakeward.embedded.reader import EmbeddedReader
 from lakeward.embedded.store import EmbeddedStore
+from lakeward.errors import RowCountError
+from lakeward.model.results import LakeFile
 from lakeward.model.splits import LogSplit, SnapshotSplit, Split
 from lakeward.model.tables import TablePath, TableSpec
 from lakeward.subtask.mailbox import Mailbox
@@ -25,7 +27,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from lakeward.model.checkpoints import SplitProgress
-    from lakeward.model.results import LakeFile
+    from lakeward.ports import SourceBatch
 
 PATH = TablePath("shop", "orders")
 SCHEMA = pa.schema([pa.field("id", pa.int64(), nullable=False), pa.field("name", pa.string())])
@@ -40,6 +42,7 @@ class Halves:
 
     def __init__(self, store: EmbeddedStore, folder: Path, clock: FakeClock) -> None:
         self._store = store
+        self.root = store.root
         self._folder = folder
         self._clock = clock
         self.table: TableSpec
@@ -68,7 +71,7 @@ class Halves:
         task = json.dumps([str(self._folder), target_bytes]).encode()
         writer = FolderLakePlugin().writer(task, self.table, progress.split, self.attempt, progress)
         reader = EmbeddedReader(self._store.root, self.table)
-        return SplitWork(progress, reader, writer, self._clock, mailbox), mailbox
+        return SplitWork(self.table, progress, reader, writer, self._clock, mailbox), mailbox
 
 
 @pytest.fixture
@@ -183,3 +186,32 @@ def test_a_split_of_which_only_the_end_was_not_reported_is_closed_at_once(halves
     result = second.close()
     assert result.files == progress.files
     assert (result.end_offset, result.rows) == (ROWS, ROWS)
+
+
+class Losing:
+    """A writer that loses rows."""
+
+    left_out = 0
+    whole = False
+    timings_s: ClassVar[dict[str, float]] = {}
+
+    def write(self, batch: SourceBatch) -> None:
+        self.taken = batch
+
+    def roll(self) -> tuple[LakeFile, ...]:
+        return ()
+
+    def close(self) -> tuple[LakeFile, ...]:
+        return (LakeFile("a", "data", 0, 1),)
+
+    def abort(self) -> None:
+        return
+
+
+def test_a_writer_that_loses_rows_fails_the_split_with_both_counts(halves: Halves) -> None:
+    split, mailbox = halves.log(), Mailbox()
+    reader = EmbeddedReader(halves.root, halves.table)
+    work = SplitWork(halves.table, at_its_beginning(split), reader, Losing(), FakeClock(), mailbox)
+    assert _take(work, mailbox)
+    with pytest.raises(RowCountError, match=f"{ROWS} records were read, 0 rows were written"):
+        work.close()

@@ -181,11 +181,11 @@ class Subtask:
         progress = self._waiting.pop(0)
         deploy = self._deploy
         writer = self._lake().writer(deploy.lake_task, self._table, progress.split, deploy.attempt, progress)
-        self._work = SplitWork(progress, self._reader, writer, self._clock, self._mailbox)
+        self._work = SplitWork(self._table, progress, self._reader, writer, self._clock, self._mailbox)
 
-    def _finish(self, work: SplitWork) -> None:
+    def _finish(self, work: SplitWork, *, ended: bool = True) -> None:
+        result = work.close(ended=ended)
         self._work = None
-        result = work.close()
         self._checkpointing.finish(SplitFinished(result=result), work.ended(result))
         if self._waiting:
             self._start_next()
@@ -200,7 +200,7 @@ class Subtask:
     def _finish_early(self) -> None:
         self._waiting.clear()
         if self._work is not None and isinstance(self._work.split, LogSplit):
-            self._finish(self._work)
+            self._finish(self._work, ended=False)
 
     def _show_life(self) -> None:
         now = self._clock.now()

@@ -13,8 +13,10 @@ from lakeward.model.results import WriteResult
 from lakeward.model.splits import LogSplit, SnapshotSplit, Split
 from lakeward.model.tables import TIMESTAMP_COLUMN
 from lakeward.subtask.reading import SplitReading
+from lakeward.subtask.row_account import RowAccount
 
 if TYPE_CHECKING:
+    from lakeward.model.tables import TableSpec
     from lakeward.ports import Clock, LakeWriter, SourceBatch, SourceReader
     from lakeward.subtask.mailbox import Mailbox
 
@@ -29,8 +31,9 @@ def at_its_beginning(split: Split) -> SplitProgress:
 class SplitWork:
     """Reads a split and writes its files; closed, it gives the write result."""
 
-    def __init__(
+    def __init__(  # noqa: PLR0917 - what is worked on, then the parts to do it with
         self,
+        table: TableSpec,
         progress: SplitProgress,
         reader: SourceReader,
         writer: LakeWriter,
@@ -40,6 +43,7 @@ class SplitWork:
         """Start reading.
 
         Args:
+            table: the table, for messages.
             progress: what to do, and where it goes on: `at_its_beginning`, or as a checkpoint has it.
             reader: the source in this subtask.
             writer: a fresh writer for this split and this progress.
@@ -54,6 +58,7 @@ class SplitWork:
         self._before = progress
         self._whole = progress
         self._recorded = progress
+        self._account = RowAccount(table, progress)
         self._writer = writer
         self._clock = clock
         self._started = clock.now()
@@ -68,8 +73,13 @@ class SplitWork:
         Args:
             batch: the next records.
             read_s: seconds that reading it took, with its decoding.
+
+        Raises:
+            LogGapError: offsets are missing.
+            RowCountError: offsets go back, or records are missing.
         """
         records = batch.records
+        self._account.take(batch)
         if records.num_rows:
             self._writer.write(batch)
             self._see_time(records)
@@ -102,14 +112,24 @@ class SplitWork:
         """Return how far the split was at the last `roll`, or at its start. Costs nothing."""
         return self._recorded
 
-    def close(self) -> WriteResult:
+    def close(self, *, ended: bool = True) -> WriteResult:
         """Stop reading, close all files.
+
+        Args:
+            ended: whether the source has no more batches; False where the split is finished early.
 
         Returns:
             What was written, with what was done before; its end is the split's own where it was read whole.
+
+        Raises:
+            SourceError: the source ended before the split did.
+            RowCountError: the rows in the files are not the records that were read.
         """
         self._reading.stop()
+        if ended:
+            self._account.check_end()
         files = self._writer.close()
+        self._account.check_written(files, self._writer.left_out)
         return WriteResult(
             split_id=self.split.split_id,
             bucket=self.split.bucket,

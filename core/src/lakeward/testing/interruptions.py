@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from lakeward.model.checkpoints import SplitProgress
 from lakeward.model.splits import LogSplit
 from lakeward.model.tables import Change
-from lakeward.testing.lake_tables import COLUMNS, source_batch
+from lakeward.testing.lake_tables import COLUMNS, check_each_record_is_accounted_for, source_batch
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -109,6 +109,8 @@ class Interruptions:
                 before = () if progress is None else progress.files
                 assert files[: len(before)] == before
                 assert len({file.path for file in files}) == len(files)
+                taken = len(log.rows) - (0 if progress is None else progress.position)
+                check_each_record_is_accounted_for(taken, files[len(before) :], writer)
                 return files
             if self.source.random() < _ROLLED:
                 writer.abort()

@@ -1,5 +1,6 @@
 """Tables, batches and rounds for `LakeConformance` and for a lake's own tests."""
 
+# ruff: noqa: S101 - a step of a test asserts what it builds on
 from __future__ import annotations
 
 from dataclasses import dataclass, field
@@ -28,7 +29,7 @@ if TYPE_CHECKING:
     from lakeward.hooks.plugins import LakePlugin
     from lakeward.model.results import CommitIds, LakeFile, LakeHead
     from lakeward.model.splits import Split
-    from lakeward.ports import Lake
+    from lakeward.ports import Lake, LakeWriter
 
 PATH = TablePath("shop", "orders")
 COLUMNS = pa.schema([pa.field("id", pa.int64(), nullable=False), pa.field("name", pa.string())])
@@ -105,6 +106,12 @@ def snapshot_split(table: TableSpec, bucket: int = 0) -> SnapshotSplit:
     return SnapshotSplit(f"snapshot-{where}", where, (), 1, 100)
 
 
+def check_each_record_is_accounted_for(taken: int, files: Iterable[LakeFile], writer: LakeWriter) -> None:
+    """Assert that the records which a writer took are rows of its files, or that it counts them as left out."""
+    rows = sum(file.rows for file in files if file.kind == "data")
+    assert rows + writer.left_out == taken, f"{taken} records: {rows} rows, {writer.left_out} left out"
+
+
 @dataclass(slots=True)
 class TieringRound:
     """One round against a lake, as the service would do it: open, stamp, write, commit."""
@@ -133,9 +140,12 @@ class TieringRound:
     def write(self, split: Split, batches: Iterable[SourceBatch]) -> tuple[LakeFile, ...]:
         """Write one split; its files are committed later."""
         writer = self.plugin.writer(self.task, self.table, split, self.attempt)
+        taken = 0
         for batch in batches:
             writer.write(batch)
+            taken += batch.records.num_rows
         written = writer.close()
+        check_each_record_is_accounted_for(taken, written, writer)
         self.files += written
         return written
 

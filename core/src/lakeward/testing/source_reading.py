@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 import pytest
 
-from lakeward.errors import CorruptFileError, LogTruncatedError, SnapshotGoneError
+from lakeward.errors import CorruptFileError, LogGapError, LogTruncatedError, SnapshotGoneError
 from lakeward.model.tables import (
     CHANGE_COLUMN,
     OFFSET_COLUMN,
@@ -41,6 +41,8 @@ class SourceReadingConformance:
 
     has_empty_batches = True
     """Offsets can move on without records."""
+    can_lose_records = False
+    """The world can make a hole in a log (`lose`)."""
     can_be_old = True
     """The world can switch the lease API off."""
     commit_is_idempotent = True
@@ -75,6 +77,37 @@ class SourceReadingConformance:
 
         for batch in read_log(world, spec, 1, 9):
             assert batch.next_offset == batch.records.column(OFFSET_COLUMN)[-1].as_py() + 1
+
+    def test_each_offset_is_a_record_or_is_said_to_hold_none(self, world: SourceWorld) -> None:
+        spec = world.create(PATH, primary_key=False)
+        for number in range(3):
+            world.write(PATH, [(UPSERT, number, "n")] * 3)
+            if self.has_empty_batches:
+                world.append_empty(PATH, 0, 2)
+        end = only_bucket(world, spec).end
+
+        reached = 1
+        for batch in read_log(world, spec, 1, end):
+            assert batch.empty_offsets is not None
+            assert batch.records.num_rows + batch.empty_offsets == batch.next_offset - reached
+            reached = batch.next_offset
+        assert reached == end
+
+    def test_hole_in_the_log_is_an_error_that_names_both_offsets(self, world: SourceWorld) -> None:
+        if not self.can_lose_records:
+            pytest.skip("this world cannot make a hole in a log")
+        spec = world.create(PATH, primary_key=False)
+        for ids in ((0, 1), (2, 3, 4), (5,)):
+            world.write(PATH, [(UPSERT, number, "n") for number in ids])
+        world.lose(PATH, 0, 2)
+
+        with pytest.raises(LogGapError) as gap:
+            read_log(world, spec, 0, 6)
+        assert (gap.value.expected, gap.value.found) == (2, 5)
+        with pytest.raises(LogGapError) as gap:
+            read_log(world, spec, 3, 6)
+        assert (gap.value.expected, gap.value.found) == (3, 5)
+        assert joined(read_log(world, spec, 5, 6)).column("id").to_pylist() == [5]
 
     def test_columns_are_the_schema_and_then_change_offset_and_timestamp(self, world: SourceWorld) -> None:
         spec = world.create(PATH, primary_key=False)

@@ -74,6 +74,10 @@ class SourceWorld(Protocol):
         """Clean log records below an offset away."""
         ...
 
+    def lose(self, path: TablePath, bucket: int, offset: int) -> None:
+        """Lose the batch that an offset is in, as a broken server does (where `can_lose_records`)."""
+        ...
+
     def set_lease_api(self, *, on: bool) -> None:
         """Be a server with or without the lease API (where `can_be_old`)."""
         ...

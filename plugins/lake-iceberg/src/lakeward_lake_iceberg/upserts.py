@@ -109,6 +109,7 @@ class UpsertWriter:
         self._since_rows = 0
         self._since_bytes = 0
         self._searched = 0
+        self._left_out = 0
         self._encode_s = 0.0
         self._keys_s = 0.0
 
@@ -117,6 +118,7 @@ class UpsertWriter:
         records = batch.records
         kept = pc.not_equal(records.column(CHANGE_COLUMN), pa.scalar(Change.UPDATE_BEFORE, pa.uint8()))
         if kept.false_count:
+            self._left_out += kept.false_count
             records = records.filter(kept)
         if not records.num_rows:
             return
@@ -158,6 +160,11 @@ class UpsertWriter:
         self._deletes.abort(self._rolled)
 
     @property
+    def left_out(self) -> int:
+        """See `lakeward.ports.LakeWriter.left_out`."""
+        return self._left_out
+
+    @property
     def timings_s(self) -> dict[str, float]:
         """See `lakeward.ports.LakeWriter.timings_s`."""
         upload_s = self._files.upload_s
@@ -192,12 +199,14 @@ class UpsertWriter:
         started = time.perf_counter()
         last = KeyIndex(self._keys(chunk)).last_rows()
         folded = chunk if len(last) == chunk.num_rows else chunk.take(pa.array(last))
+        self._left_out += chunk.num_rows - len(last)
         self._keys_s += time.perf_counter() - started
         return folded
 
     def _remember(self, folded: pa.Table, size: int) -> None:
         gone = pc.equal(folded.column(CHANGE_COLUMN), pa.scalar(Change.DELETE, pa.uint8()))
         rows, removed = folded.filter(pc.invert(gone)), folded.filter(gone)
+        self._left_out += pc.sum(gone).as_py() or 0
         if rows.num_rows:
             number, start = self._append(rows, size)
             positions = np.arange(start, start + rows.num_rows, dtype=np.int64)

@@ -92,6 +92,11 @@ class AppendWriter:
         self._files.abort(self._rolled)
 
     @property
+    def left_out(self) -> int:
+        """See `lakeward.ports.LakeWriter.left_out`; each record is a row."""
+        return 0
+
+    @property
     def timings_s(self) -> dict[str, float]:
         """See `lakeward.ports.LakeWriter.timings_s`."""
         upload_s = self._files.upload_s

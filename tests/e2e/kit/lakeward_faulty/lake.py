@@ -118,6 +118,10 @@ class FaultyWriter:
         self._inner.abort()
 
     @property
+    def left_out(self) -> int:
+        return self._inner.left_out
+
+    @property
     def timings_s(self) -> dict[str, float]:
         return self._inner.timings_s
 

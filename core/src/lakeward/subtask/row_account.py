@@ -1,0 +1,103 @@
+"""Rows in against rows out: each offset of a split is a record or explained, each record is a row or left out."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from lakeward.errors import LogGapError, RowCountError, SourceError
+from lakeward.model.splits import LogSplit
+from lakeward.model.tables import OFFSET_COLUMN
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from lakeward.model.checkpoints import SplitProgress
+    from lakeward.model.results import LakeFile
+    from lakeward.model.tables import TableSpec
+    from lakeward.ports import SourceBatch
+
+DATA = "data"
+
+
+class RowAccount:
+    """What one try of a split has read and written."""
+
+    def __init__(self, table: TableSpec, progress: SplitProgress) -> None:
+        """Start where the split's progress ends.
+
+        Args:
+            table: the table, for messages.
+            progress: what was done of the split before.
+        """
+        self._split = progress.split
+        self._where = f"table {table.path}, bucket {progress.split.bucket}"
+        self._before = frozenset(file.path for file in progress.files)
+        self._reached = progress.position
+        self._rows = 0
+
+    def take(self, batch: SourceBatch) -> None:
+        """Book a batch that was read.
+
+        Args:
+            batch: the next one; before it is written.
+
+        Raises:
+            LogGapError: offsets are missing between the batch before and this one, or within it.
+            RowCountError: offsets go back, or there are fewer records than the source says.
+        """
+        if isinstance(self._split, LogSplit):
+            self._check_offsets(batch)
+            self._reached = batch.next_offset
+        self._rows += batch.records.num_rows
+
+    def check_end(self) -> None:
+        """Check, where the source has no more batches, that the split is read to its stop.
+
+        Raises:
+            SourceError: it is not.
+        """
+        if isinstance(self._split, LogSplit) and self._reached != self._split.stop:
+            message = (
+                f"{self._where}: expected log records up to offset {self._split.stop}, "
+                f"found none from offset {self._reached} on"
+            )
+            raise SourceError(message)
+
+    def check_written(self, files: Iterable[LakeFile], left_out: int) -> None:
+        """Check, once everything is in closed files, that each record is in one or was left out.
+
+        Args:
+            files: all files of the split.
+            left_out: records that needed no row, as the writer counts them.
+
+        Raises:
+            RowCountError: names both counts.
+        """
+        written = sum(file.rows for file in files if file.kind == DATA and file.path not in self._before)
+        if written + left_out != self._rows:
+            message = (
+                f"{self._where}, split {self._split.split_id}: {self._rows} records were read, "
+                f"{written} rows were written and {left_out} records needed none"
+            )
+            raise RowCountError(message)
+
+    def _check_offsets(self, batch: SourceBatch) -> None:
+        reached, end, rows = self._reached, batch.next_offset, batch.records.num_rows
+        offsets = batch.records.column(OFFSET_COLUMN).to_numpy()
+        if end < reached or (rows and (offsets[0] < reached or offsets[-1] >= end or np.any(np.diff(offsets) <= 0))):
+            found = f"{offsets[0]} to {offsets[-1]} and then {end}" if rows else str(end)
+            message = f"{self._where}: expected ascending offsets from {reached} on, found {found}"
+            raise RowCountError(message)
+        if batch.empty_offsets is None or rows + batch.empty_offsets == end - reached:
+            return
+        if not batch.empty_offsets:
+            gaps = np.flatnonzero(offsets != np.arange(reached, reached + rows))
+            if len(gaps):
+                raise LogGapError(self._where, reached + int(gaps[0]), int(offsets[gaps[0]]))
+        message = (
+            f"{self._where}: expected {end - reached - batch.empty_offsets} records from offset {reached} to {end} "
+            f"({batch.empty_offsets} offsets hold none), found {rows}"
+        )
+        raise RowCountError(message)
