@@ -4,7 +4,7 @@ import ast
 import re
 from pathlib import Path
 
-LINES_MOST = 400
+LINES_MOST = 700
 VAGUE = {"utils", "util", "common", "helpers", "misc", "manager"}
 # Written in pieces, so that this file does not hold what it looks for.
 _PIECES = (("/wo", "rk/"), ("/tm", "p/dev"), ("/ro", "ot/"), ("/ho", "me/"), ("/Us", "ers/"), ("C:\\\\", "Users"))

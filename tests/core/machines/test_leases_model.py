@@ -39,6 +39,7 @@ from lakeward.machines.leases import (
     Protected,
     Renumber,
     Restored,
+    Retain,
     Unprotect,
     Verified,
 )
@@ -104,6 +105,10 @@ class LeaseGame(RuleBasedStateMachine):
         self.verified: dict[tuple[TableBucket, int], int] = {}
         self.asked: dict[int, dict[TableBucket, int]] = {}
         self.reading: dict[TableBucket, int] = {}
+        self.kept: dict[TableBucket, int] = {}
+        self.covered: set[TableBucket] = set()
+        """Those of `kept` that were verified: from then on there is no moment without protection."""
+        self.verify_ids: dict[int, str] = {}
         self.exposed: set[TableBucket] = set()
         self.used_ids: list[str] = []
 
@@ -123,6 +128,7 @@ class LeaseGame(RuleBasedStateMachine):
                 self.pending[command.call] = (command, self.now)
             case CallVerify():
                 self.verify_sent[command.call] = self.seq
+                self.verify_ids[command.call] = self.machine.books.lease_id
                 self.pending[command.call] = (command, self.now)
             case Protected():
                 self.check_protected(self.asked.pop(command.table_id))
@@ -132,9 +138,15 @@ class LeaseGame(RuleBasedStateMachine):
                 for bucket in asked:
                     if bucket not in self.machine.books.held:
                         self.reading.pop(bucket, None)
+                        self.keep_no_more(bucket)
             case Lost():
-                for bucket in command.buckets:
-                    self.reading.pop(bucket, None)
+                for snapshot in command.snapshots:
+                    self.reading.pop(snapshot.bucket, None)
+                    self.keep_no_more(snapshot.bucket)
+
+    def keep_no_more(self, bucket: TableBucket) -> None:
+        self.kept.pop(bucket, None)
+        self.covered.discard(bucket)
 
     def check_call(self, call: LeaseCall) -> None:
         busy = [c for c, _ in self.pending.values() if not isinstance(c, CallVerify)]
@@ -168,6 +180,9 @@ class LeaseGame(RuleBasedStateMachine):
             for s in set(call.snapshots) - missing:
                 self.verified[s.bucket, s.snapshot_id] = self.verify_sent[number]
             self.play(Verified(now=self.now, call=number, missing=missing))
+            if self.verify_ids[number] == self.machine.books.lease_id:
+                there = {s.bucket: s.snapshot_id for s in set(call.snapshots) - missing}
+                self.covered |= {b for b, i in self.kept.items() if there.get(b) == i and self.server.protects(b, i)}
             return
         self.server.take(call, self.now)
         if isinstance(call, CallAcquire):
@@ -223,6 +238,8 @@ class LeaseGame(RuleBasedStateMachine):
         for bucket, snapshot_id in asked.items():
             if self.reading.get(bucket, snapshot_id) != snapshot_id:
                 del self.reading[bucket]
+            if self.kept.get(bucket, snapshot_id) != snapshot_id:
+                self.keep_no_more(bucket)  # a round that starts afresh has given its checkpoint up
         snapshots = tuple(KvSnapshot(bucket, snapshot_id, 7) for bucket, snapshot_id in asked.items())
         self.play(Protect(now=self.now, table_id=table, snapshots=snapshots))
 
@@ -234,6 +251,17 @@ class LeaseGame(RuleBasedStateMachine):
                 asked.pop(bucket, None)
         self.asked = {table: asked for table, asked in self.asked.items() if asked}
         self.play(Unprotect(now=self.now, buckets=frozenset(buckets)))
+
+    @rule(table=st.sampled_from([1, 2]), ids=st.dictionaries(st.integers(0, 1), st.integers(1, 3)))
+    def retain(self, table: int, ids: dict[int, int]) -> None:
+        """A checkpoint has completed, or was given up; where a round reads another snapshot, that one stays."""
+        needed = {TableBucket(table, None, n): snapshot_id for n, snapshot_id in ids.items()}
+        held = {**self.reading, **self.asked.get(table, {})}
+        for bucket in [b for b, i in self.kept.items() if b.table_id == table and needed.get(b) != i]:
+            self.keep_no_more(bucket)
+        self.kept |= {bucket: i for bucket, i in needed.items() if held.get(bucket, i) == i}
+        snapshots = tuple(KvSnapshot(bucket, snapshot_id, 7) for bucket, snapshot_id in needed.items())
+        self.play(Retain(now=self.now, table_id=table, snapshots=snapshots))
 
     @precondition(lambda self: self.pending)
     @rule(data=st.data())
@@ -247,6 +275,16 @@ class LeaseGame(RuleBasedStateMachine):
             self.play(CallFailed(now=self.now, call=number, reason="refused"))
         else:
             self.lose(number, outcome)
+
+    @precondition(lambda self: self.pending)
+    @rule()
+    def answer_all(self) -> None:
+        """The server is well for a while: else a verification after an acquire would be rare."""
+        for _ in range(6):
+            if self.pending:
+                self.finish(min(self.pending))
+                self.what_is_read_is_protected()
+                self.what_a_checkpoint_needs_is_protected()
 
     @precondition(lambda self: self.late)
     @rule(data=st.data())
@@ -271,6 +309,7 @@ class LeaseGame(RuleBasedStateMachine):
         if lost:
             self.server.leases.clear()
             self.exposed.update(self.reading)
+            self.covered.clear()
         self.play(CoordinatorChanged(now=self.now))
 
     @rule()
@@ -286,6 +325,11 @@ class LeaseGame(RuleBasedStateMachine):
                 assert self.server.protects(bucket, snapshot_id), f"{bucket} is read without protection"
 
     @invariant()
+    def what_a_checkpoint_needs_is_protected(self) -> None:
+        for bucket in self.covered:
+            assert self.server.protects(bucket, self.kept[bucket]), f"a checkpoint's snapshot of {bucket} is let go"
+
+    @invariant()
     def due_lies_ahead(self) -> None:
         assert self.machine.next_due is None or self.machine.next_due > self.now
 
@@ -294,6 +338,8 @@ class LeaseGame(RuleBasedStateMachine):
         self.calm(lambda: not self.asked)
         assert not self.asked, "a round was never answered"
         self.unprotect(set(BUCKETS))
+        for table in (1, 2):
+            self.retain(table, {})
         self.calm(lambda: not any(self.server.leases.values()) and not self.machine.books.old_ids)
         assert not any(self.server.leases.values()), "a lease leaked"
         assert not self.machine.books.releasing

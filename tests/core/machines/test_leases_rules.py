@@ -17,6 +17,7 @@ from lakeward.machines.leases import (
     CallVerify,
     CoordinatorChanged,
     Done,
+    Forsake,
     Leases,
     LeasesPolicy,
     LeaseStop,
@@ -28,6 +29,7 @@ from lakeward.machines.leases import (
     Protect,
     Protected,
     Restored,
+    Retain,
     State,
     Unprotect,
     Verified,
@@ -198,7 +200,7 @@ def test_what_cannot_be_taken_over_before_the_old_lease_runs_out_is_lost() -> No
             elif isinstance(command, Lost):
                 told.append(command)
 
-    assert told == [Lost(1, frozenset({A}), "the lease ran out before it could be taken anew")]
+    assert told == [Lost(1, frozenset({SNAP_A}), "the lease ran out before it could be taken anew")]
     assert machine.books.held == {}
 
 
@@ -209,7 +211,7 @@ def test_a_snapshot_that_a_renewal_shows_as_gone_is_lost() -> None:
 
     answer = machine.step(Verified(now=200.0, call=4, missing=frozenset({SNAP_A})))
 
-    assert Lost(1, frozenset({A}), "the source has cleaned it up") in answer
+    assert Lost(1, frozenset({SNAP_A}), "the source has cleaned it up") in answer
 
 
 def test_a_failed_release_is_tried_again_with_a_growing_pause() -> None:
@@ -330,6 +332,115 @@ def test_a_stop_refuses_who_still_waits() -> None:
     machine.step(Protect(now=0.0, table_id=1, snapshots=(SNAP_A,)))
 
     assert NotProtected(1, NONE, "the service stops") in machine.step(LeaseStop(now=1.0, final=False))
+
+
+def _kept() -> Leases:
+    """As `_holding`, and a checkpoint needs the same snapshot."""
+    machine = _holding()
+    machine.step(Retain(now=1.0, table_id=1, snapshots=(SNAP_A,)))
+    return machine
+
+
+def test_what_a_checkpoint_needs_is_held_after_its_round() -> None:
+    machine = _kept()
+
+    assert machine.step(Unprotect(now=2.0, buckets=frozenset({A}))) == (Persist(),)
+    assert machine.books.held == {A: 5}
+    assert machine.books.for_checkpoints == {A}
+
+
+def test_what_a_round_reads_is_held_after_its_checkpoint() -> None:
+    machine = _kept()
+
+    assert machine.step(Retain(now=2.0, table_id=1, snapshots=())) == ()
+    assert (machine.books.held, machine.books.for_checkpoints) == ({A: 5}, frozenset())
+
+
+def test_what_neither_a_round_nor_a_checkpoint_needs_is_released() -> None:
+    machine = _kept()
+    machine.step(Unprotect(now=2.0, buckets=frozenset({A})))
+
+    released = machine.step(Retain(now=3.0, table_id=1, snapshots=()))
+
+    assert released == (Persist(), CallRelease(3, "svc-1-aa-1", 1, frozenset({A})))
+
+
+def test_a_newer_checkpoint_lets_go_what_it_no_longer_needs() -> None:
+    other = KvSnapshot(TableBucket(1, None, 1), 6, 60)
+    machine = _fresh()
+    machine.step(Retain(now=0.0, table_id=1, snapshots=(SNAP_A, other)))
+    machine.step(Acquired(now=0.0, call=1, protection=GRANTED))
+    machine.step(Verified(now=0.0, call=2, missing=NONE))
+
+    assert CallRelease(3, "svc-1-aa-1", 1, frozenset({A})) in machine.step(
+        Retain(now=1.0, table_id=1, snapshots=(other,))
+    )
+
+
+def test_what_a_checkpoint_needs_is_acquired_where_nothing_of_the_lease_was_kept() -> None:
+    asked = _fresh().step(Retain(now=0.0, table_id=1, snapshots=(SNAP_A,)))
+
+    assert asked == (Persist(), CallAcquire(1, "svc-1-aa-1", 1, {A: 5}))
+
+
+def test_what_a_checkpoint_needs_is_renewed_and_taken_over_like_everything_else() -> None:
+    machine = _kept()
+    machine.step(Unprotect(now=2.0, buckets=frozenset({A})))
+
+    assert machine.step(LeaseTick(now=200.0)) == (CallAcquire(3, "svc-1-aa-1", 1, {A: 5}),)
+    assert machine.step(CoordinatorChanged(now=201.0)) == (Persist(), CallAcquire(4, "svc-1-aa-2", 2, {A: 5}))
+
+
+def test_a_checkpoint_is_told_that_its_snapshot_is_gone() -> None:
+    machine = _fresh()
+    machine.step(Retain(now=0.0, table_id=1, snapshots=(SNAP_A,)))
+    machine.step(Acquired(now=0.0, call=1, protection=GRANTED))
+
+    answer = machine.step(Verified(now=0.0, call=2, missing=frozenset({SNAP_A})))
+
+    assert Lost(1, frozenset({SNAP_A}), "the source has cleaned it up") in answer
+    assert machine.books.held == {}
+
+
+def test_a_round_that_is_refused_takes_nothing_from_its_checkpoint() -> None:
+    machine = _fresh()
+    machine.step(Retain(now=0.0, table_id=1, snapshots=(SNAP_A,)))
+    machine.step(Protect(now=0.0, table_id=1, snapshots=(SNAP_A,)))
+
+    answer = machine.step(CallFailed(now=0.0, call=1, reason="refused"))
+
+    assert NotProtected(1, NONE, "refused") in answer
+    assert machine.books.held == {A: 5}
+
+
+def test_a_round_that_starts_afresh_moves_the_bucket_from_the_checkpoints_snapshot_to_its_own() -> None:
+    newer = KvSnapshot(A, 9, 90)
+    machine = _kept()
+    machine.step(Protect(now=2.0, table_id=1, snapshots=(newer,)))
+    machine.step(Retain(now=2.0, table_id=1, snapshots=(SNAP_A,)))
+
+    assert (machine.books.held, machine.books.for_checkpoints) == ({A: 9}, frozenset())
+
+
+def test_a_stop_keeps_what_a_checkpoint_needs_and_a_final_one_does_not() -> None:
+    for final in (False, True):
+        machine = _kept()
+        machine.step(Unprotect(now=2.0, buckets=frozenset({A})))
+
+        commands = machine.step(LeaseStop(now=3.0, final=final))
+        machine.step(Retain(now=3.0, table_id=1, snapshots=(SNAP_A,)))
+
+        assert commands == ((Persist(), CallDrop(3, "svc-1-aa-1", 1)) if final else (LeaseStopped(),))
+        assert machine.books.held == ({} if final else {A: 5})
+
+
+def test_what_is_forsaken_is_released_whoever_needed_it() -> None:
+    machine = _kept()
+
+    assert machine.step(Forsake(now=2.0, buckets=frozenset({A}))) == (
+        Persist(),
+        CallRelease(3, "svc-1-aa-1", 1, frozenset({A})),
+    )
 
 
 def test_another_tables_snapshot_is_refused() -> None:

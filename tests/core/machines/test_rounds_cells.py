@@ -62,7 +62,7 @@ EVENTS: dict[type[RoundsEvent], tuple[RoundsEvent, ...]] = {
         for splits, leases, moved in ((0, False, False), (0, False, True), (2, False, False), (2, True, False))
     ),
     Leased: (Leased(now=NOW, table_id=7),),
-    SnapshotsGone: (SnapshotsGone(now=NOW, table_id=7),),
+    SnapshotsGone: (SnapshotsGone(now=NOW, table_id=7, reason="gone"),),
     Drained: (Drained(now=NOW, table_id=7, cut=False), Drained(now=NOW, table_id=7, cut=True)),
     Committed: (Committed(now=NOW, table_id=7, caught_up=True), Committed(now=NOW, table_id=7, caught_up=False)),
     RoundFailed: tuple(RoundFailed(now=NOW, table_id=7, reason="x", permanent=final) for final in (False, True)),

@@ -248,7 +248,7 @@ class SourceAndShell(RuleBasedStateMachine):
         elif well == 1:
             self.feed(RoundFenced(now=self.now, table_id=table_id, reason="no", lost=flag))
         elif well == 2 and stage in ("leasing", "running"):
-            self.feed(SnapshotsGone(now=self.now, table_id=table_id))
+            self.feed(SnapshotsGone(now=self.now, table_id=table_id, reason="gone"))
         else:
             self.answer_well(table_id, stage, splits=well % 2, flag=flag)
 
@@ -275,7 +275,7 @@ class SourceAndShell(RuleBasedStateMachine):
         late: RoundsEvent = (
             Opened(now=self.now, table_id=table_id, splits=1, leases=True),
             Leased(now=self.now, table_id=table_id),
-            SnapshotsGone(now=self.now, table_id=table_id),
+            SnapshotsGone(now=self.now, table_id=table_id, reason="gone"),
             Drained(now=self.now, table_id=table_id, cut=False),
             Committed(now=self.now, table_id=table_id, caught_up=True),
             RoundFailed(now=self.now, table_id=table_id, reason="late", permanent=True),

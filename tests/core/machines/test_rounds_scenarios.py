@@ -302,9 +302,12 @@ def test_vanished_snapshots_are_enumerated_afresh_at_once_but_not_for_ever() -> 
     drive = Drive().take(offer(1))
     for _ in range(4):
         drive(Opened(now=drive.now, table_id=1, splits=1, leases=True))
-        assert drive(SnapshotsGone(now=drive.now, table_id=1)) == (EndRound(1, "stale"), OpenRound(offer(1), 1))
+        assert drive(SnapshotsGone(now=drive.now, table_id=1, reason="gone")) == (
+            EndRound(1, "stale", "gone"),
+            OpenRound(offer(1), 1),
+        )
     drive(Opened(now=drive.now, table_id=1, splits=1, leases=True))
-    drive(SnapshotsGone(now=drive.now, table_id=1))
+    drive(SnapshotsGone(now=drive.now, table_id=1, reason="gone"))
     assert drive.phase(1) is Phase.BACKOFF
 
 
@@ -414,7 +417,7 @@ def test_a_late_answer_about_a_table_not_in_hand_is_harmless() -> None:
     for event in (
         Opened(now=drive.now, table_id=9, splits=1, leases=True),
         Leased(now=drive.now, table_id=9),
-        SnapshotsGone(now=drive.now, table_id=9),
+        SnapshotsGone(now=drive.now, table_id=9, reason="gone"),
         Drained(now=drive.now, table_id=9, cut=False),
         Committed(now=drive.now, table_id=9, caught_up=True),
         RoundFailed(now=drive.now, table_id=9, reason="x", permanent=True),

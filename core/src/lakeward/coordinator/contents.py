@@ -8,8 +8,7 @@ from typing import TYPE_CHECKING
 from lakeward.machines.enumeration import Enumeration
 from lakeward.machines.splits import Splits
 from lakeward.model.checkpoints import BlockedEvent, RoundSnapshot, SplitProgress, SubtaskSnapshot
-from lakeward.model.splits import SnapshotSplit
-from lakeward.model.tables import KvSnapshot
+from lakeward.model.splits import snapshots_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -64,11 +63,7 @@ class Contents:
     def enumeration(self) -> Enumeration:
         """Return the round as it was enumerated, with the snapshots that are still to be read."""
         whole = self.results()
-        snapshots = tuple(
-            KvSnapshot(split.bucket, split.snapshot_id, split.log_offset)
-            for split in self.round.splits
-            if isinstance(split, SnapshotSplit) and not split.live and split.split_id not in whole
-        )
+        snapshots = snapshots_of(split for split in self.round.splits if split.split_id not in whole)
         return Enumeration(self.round.splits, self.round.before, snapshots, self.round.behind)
 
     def offsets(self) -> Mapping[TableBucket, int]:

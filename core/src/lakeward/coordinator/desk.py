@@ -113,6 +113,8 @@ class RoundDesk:
 
     def end(self, table_id: int, outcome: str, reason: str) -> None:
         """End a round: stop its job, report it, clean up what may be cleaned."""
+        if outcome == "dropped":
+            self.restorer.distrust(table_id, "its table was dropped")
         run = self._runs.pop(table_id, None)
         if run is None:
             return
@@ -187,7 +189,8 @@ class RoundDesk:
         """Build on a checkpoint that is whole: release leases, and commit a step of the round if it is time."""
         run.newest = done
         table_id = run.offer.table_id
-        self.restorer.note(table_id)
+        self.restorer.note(table_id, done.contents)
+        self._service.hold_checkpoints()  # before the round lets anything go
         whole = done.contents.finished
         self._service.release(table_id, {result.bucket for result in whole.values()})
         every = self._options.rules(run.offer.path).commit_every
@@ -215,6 +218,15 @@ class RoundDesk:
         for record in self._parts.committed.list():
             if is_gone(self._parts.source, record.path, record.table_id):
                 self._parts.committed.delete(record.table_id)
+
+    async def review_checkpoints(self) -> None:
+        """See whether checkpoints of tables without a round are still valid; trouble is logged, then all is held on."""
+        idle = self.restorer.holding - self._runs.keys()
+        look = self.restorer.start if not self.restorer.known else partial(self.restorer.look_again, table_ids=idle)
+        try:
+            await call(lambda: look(self._parts.source), what="look at checkpoints again")
+        except LakewardError as error:
+            _log.warning("checkpoints could not be looked at; what they need is held on", reason=str(error))
 
     async def discard(self, run: RoundRun, files: Collection[str]) -> None:
         """Delete files of a round that an attempt closed after it no longer counted, but for those in the lake.
@@ -383,7 +395,7 @@ class RoundDesk:
         if isinstance(error, TableGoneError):
             self._post(TableGone(now=now, table_id=table_id))
         elif isinstance(error, FencedError):
-            self.restorer.distrust(table_id)
+            self.restorer.distrust(table_id, str(error))
             self._fenced(run, error)
         else:
             permanent = isinstance(error, TableError) and error.permanent

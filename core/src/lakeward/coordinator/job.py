@@ -61,6 +61,7 @@ from lakeward.model.events import (
 from lakeward.model.jobs import JobSpec
 from lakeward.model.leases import FailoverKind
 from lakeward.model.results import LakeFile, WriteResult
+from lakeward.model.splits import snapshots_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection
@@ -306,7 +307,8 @@ class RoundJob:
     def _failed(self, attempt: Attempt, event: Failed) -> None:
         self.irregular = True
         if event.code == SnapshotGoneError.code:
-            self._owner.job_lost_snapshot()
+            reading = self.splits.held_by(attempt.key.subtask, attempt.number)
+            self._owner.job_lost_snapshot(frozenset(snapshots_of(reading)), event.message)
         elif event.code == TableGoneError.code:
             self._owner.job_lost_table()
         elif event.permanent:

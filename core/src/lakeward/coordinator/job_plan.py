@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from lakeward.model.leases import FailoverKind
     from lakeward.model.results import LakeFile
     from lakeward.model.splits import Split
+    from lakeward.model.tables import KvSnapshot
 
 
 class JobOwner(Protocol):
@@ -31,8 +32,8 @@ class JobOwner(Protocol):
         """The job cannot go on."""
         ...
 
-    def job_lost_snapshot(self) -> None:
-        """A snapshot vanished under a reader."""
+    def job_lost_snapshot(self, lost: frozenset[KvSnapshot], reason: str) -> None:
+        """A snapshot vanished under a reader; `lost` are those that it was reading."""
         ...
 
     def job_lost_table(self) -> None:

@@ -60,8 +60,8 @@ class LeaseOwner(Protocol):
         """They could not be had."""
         ...
 
-    def lease_lost(self, table_id: int, buckets: frozenset[TableBucket], reason: str) -> None:
-        """Protection was lost while a round was reading."""
+    def lease_lost(self, table_id: int, snapshots: frozenset[KvSnapshot], reason: str) -> None:
+        """Protection was lost while a round was reading, or a checkpoint had still to read."""
         ...
 
     def lease_stopped(self) -> None:
@@ -234,7 +234,7 @@ class LeaseKeeper:
             case NotProtected():
                 self._owner.lease_refused(command.table_id, command.gone, command.reason)
             case Lost():
-                self._owner.lease_lost(command.table_id, command.buckets, command.reason)
+                self._owner.lease_lost(command.table_id, command.snapshots, command.reason)
             case LeaseStopped():
                 self._owner.lease_stopped()
             case _:

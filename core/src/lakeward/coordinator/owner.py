@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from lakeward.machines.rounds import Drained, RoundFailed, SnapshotsGone, TableGone
+from lakeward.machines.rounds import Drained, RoundFailed, TableGone
 from lakeward.model.leases import Failover, FailoverKind
 
 if TYPE_CHECKING:
@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from lakeward.model.checkpoints import LeaseCopy, RoundSnapshot
     from lakeward.model.results import LakeFile
     from lakeward.model.splits import Split
+    from lakeward.model.tables import KvSnapshot
 
 
 class RunOwner:
@@ -40,10 +41,10 @@ class RunOwner:
         event = RoundFailed(now=self._service.now(), table_id=self._table_id, reason=reason, permanent=permanent)
         self._post(event)
 
-    def job_lost_snapshot(self) -> None:
+    def job_lost_snapshot(self, lost: frozenset[KvSnapshot], reason: str) -> None:
         """See `JobOwner`."""
-        self._desk.restorer.distrust(self._table_id)
-        self._post(SnapshotsGone(now=self._service.now(), table_id=self._table_id))
+        if self._desk.current(self._run):
+            self._service.snapshots_gone(self._table_id, lost, reason)
 
     def job_lost_table(self) -> None:
         """See `JobOwner`."""

@@ -114,6 +114,8 @@ class Reporter:
             leased=len(books.held),
             releasing=len(books.releasing),
             lease_sentence=service.keeper.sentence,
+            held_for_checkpoints=len(books.for_checkpoints),
+            snapshots_gone=service.snapshots_lost,
         )
 
     def _table(self, table_id: int, history: _History, status: TableStatus | None) -> TableReport:

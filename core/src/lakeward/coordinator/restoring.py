@@ -3,25 +3,31 @@
 A checkpoint is valid if the newest offset-carrying commit of the lake is the one that it was based on (or a step that
 was made from it), and the stamp is its incarnation's or that of another start of its service. Stamps and compactions
 carry no offsets and do not count (design section 7). One that is not valid is dropped, and the reason is logged.
+
+What such a checkpoint still has to read must not be cleaned up meanwhile: which snapshots these are is known here, from
+the store at start, then with each checkpoint that completes, is gone on from, dropped or given up.
 """
 
 from __future__ import annotations
 
+from collections import Counter, deque
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 import structlog
 
 from lakeward.coordinator.contents import Contents
-from lakeward.errors import CorruptFileError, SourceError, TableGoneError
+from lakeward.errors import CorruptFileError, LakewardError, SourceError, TableGoneError
 from lakeward.model.checkpoints import CheckpointState
 from lakeward.model.identity import Incarnation
 
 if TYPE_CHECKING:
+    from collections.abc import Collection, Iterator, Sequence
+
     from lakeward.coordinator.opening import Opening
     from lakeward.model.checkpoints import Checkpoint, CheckpointInfo, CheckpointRef, LeaseCopy, RoundSnapshot
     from lakeward.model.results import LakeHead, OffsetCommit
-    from lakeward.model.tables import TablePath, TableSpec
+    from lakeward.model.tables import KvSnapshot, TableBucket, TablePath, TableSpec
     from lakeward.ports import CheckpointStore, Lake, Source
 
 _log = structlog.get_logger("lakeward.restoring")
@@ -57,7 +63,87 @@ class Restorer:
         self._incarnation = incarnation
         self._tables: set[int] = set()
         """Tables that may have checkpoints: others cost no call."""
-        self._distrusted: set[int] = set()
+        self._listed = False
+        self.known = False
+        """True once the store was read: before, any table may have a checkpoint that needs any snapshot."""
+        self._distrusted: dict[int, str] = {}
+        """Tables whose checkpoints are given up, and why."""
+        self._needs: dict[int, tuple[KvSnapshot, ...]] = {}
+        """What the checkpoint that a table's next round would go on from still has to read."""
+        self._news: deque[tuple[int, tuple[KvSnapshot, ...]]] = deque()
+        self._versions: Counter[int] = Counter()
+
+    # --- what checkpoints need --------------------------------------------------------------------------------
+
+    def news(self) -> Iterator[tuple[int, tuple[KvSnapshot, ...]]]:
+        """Yield, once, each table whose checkpoint needs other snapshots than it did; the last word counts."""
+        while self._news:
+            yield self._news.popleft()
+
+    def needed(self, table_id: int) -> tuple[KvSnapshot, ...]:
+        """Return the snapshots that a table's checkpoint still has to read."""
+        return self._needs.get(table_id, ())
+
+    @property
+    def holding(self) -> frozenset[int]:
+        """The tables whose checkpoints need snapshots."""
+        return frozenset(self._needs)
+
+    def look_again(self, source: Source, table_ids: Collection[int]) -> None:
+        """See whether checkpoints of tables without a round are still there and valid: else nothing is held for them.
+
+        Args:
+            source: the source.
+            table_ids: the tables.
+
+        Raises:
+            StorageError: the store cannot be read; everything is held on.
+        """
+        versions = {table_id: self._versions[table_id] for table_id in table_ids}
+        found: dict[int, list[CheckpointInfo]] = {}
+        for info in self._store.list(self._incarnation.service):
+            found.setdefault(info.ref.table_id, []).append(info)
+        for table_id in table_ids:
+            needed = self._needed(source, found.get(table_id, []))
+            if self._versions[table_id] == versions[table_id]:  # else a round has begun meanwhile, and knows better
+                self._need(table_id, needed)
+
+    def _needed(self, source: Source, infos: Sequence[CheckpointInfo]) -> tuple[KvSnapshot, ...]:
+        """Return what the newest of a table's checkpoints needs that could be gone on from."""
+        for info in reversed(infos):
+            if info.path is None or info.state is not CheckpointState.COMPLETE:
+                continue
+            try:
+                checkpoint = self._store.load(info.ref)
+            except CorruptFileError:
+                continue  # the next round drops it, and says so
+            contents = Contents.of(checkpoint.coordinator, checkpoint.subtasks)
+            if not is_gone(source, info.path, info.ref.table_id) and not self._superseded(checkpoint, contents):
+                return contents.enumeration().snapshots
+        return ()
+
+    def _superseded(self, checkpoint: Checkpoint, contents: Contents) -> bool:
+        """Say whether another commit than the checkpoint's is the newest now; False where the lake cannot say."""
+        path = checkpoint.coordinator.path
+        try:
+            return bool(_why_not(checkpoint, contents, path, self._lake.head(path)))
+        except LakewardError as error:
+            _log.warning(
+                "it is unknown whether a checkpoint is valid", checkpoint=str(checkpoint.ref), reason=str(error)
+            )
+            return False
+
+    def _need(self, table_id: int, snapshots: tuple[KvSnapshot, ...]) -> None:
+        self._versions[table_id] += 1
+        if self._needs.get(table_id, ()) == snapshots:
+            return
+        if snapshots:
+            self._needs[table_id] = snapshots
+        else:
+            self._needs.pop(table_id, None)
+        self._news.append((table_id, snapshots))
+
+    # --- which checkpoint ---------------------------------------------------------------------------------------
 
     def start(self, source: Source) -> None:
         """Look which tables have checkpoints; sweep what never completed, and what belongs to tables that are gone.
@@ -68,22 +154,48 @@ class Restorer:
         self._store.sweep(self._incarnation, ())
         found = self._store.list(self._incarnation.service)
         self._tables |= {info.ref.table_id for info in found}
+        self._listed = True
+        self.look_again(source, frozenset(self._tables))
+        self.known = True
         for info in found:
             if info.path is not None and is_gone(source, info.path, info.ref.table_id):
                 self._drop(info.ref, f"its table {info.path} was dropped")
 
-    def note(self, table_id: int) -> None:
-        """A checkpoint of this table has completed."""
-        self._tables.add(table_id)
+    def note(self, table_id: int, contents: Contents) -> None:
+        """A checkpoint of this table has completed: it takes the place of the one before.
 
-    def distrust(self, table_id: int) -> None:
-        """Start the table's next round afresh: its checkpoint cannot be gone on from, whatever it says."""
-        if table_id in self._tables:
-            self._distrusted.add(table_id)
+        Args:
+            table_id: the table.
+            contents: what is in it.
+        """
+        self._tables.add(table_id)
+        self._need(table_id, contents.enumeration().snapshots)
+
+    def distrust(self, table_id: int, reason: str) -> None:
+        """Start the table's next round afresh: its checkpoint cannot be gone on from, whatever it says.
+
+        Args:
+            table_id: the table.
+            reason: one sentence for the log, where there is a checkpoint.
+        """
+        self._need(table_id, ())
+        if self.has(table_id):
+            self._distrusted.setdefault(table_id, reason)
+
+    def distrust_those_that_need(self, buckets: Collection[TableBucket], reason: str) -> None:
+        """Start the next rounds of those tables afresh whose checkpoints still have to read snapshots of buckets.
+
+        Args:
+            buckets: what is not held any more.
+            reason: see `distrust`.
+        """
+        for table_id, snapshots in list(self._needs.items()):
+            if any(snapshot.bucket in buckets for snapshot in snapshots):
+                self.distrust(table_id, reason)
 
     def has(self, table_id: int) -> bool:
         """Say whether a table may have checkpoints."""
-        return table_id in self._tables
+        return table_id in self._tables or not self._listed
 
     def find(self, table: TableSpec, head: LakeHead | None) -> Restored | None:
         """Return the newest checkpoint of a table that is valid; those that are not are deleted.
@@ -96,15 +208,17 @@ class Restorer:
             StorageError: the store cannot be read, or a checkpoint that is not valid cannot be deleted.
         """
         if table.table_id in self._distrusted:
-            self.drop_all(table.table_id, "what it needs cannot be had any more")
-            self._distrusted.discard(table.table_id)
+            self.drop_all(table.table_id, self._distrusted[table.table_id])
         for info in reversed(self._droppable(table.table_id)):
             if info.state is CheckpointState.UNFINISHED:
                 continue  # swept by `start`, which knows what may be under way
             found = self._look(info, table, head)
+            found = self._distrusted.get(table.table_id, found)  # it may have been given up meanwhile
             if isinstance(found, Restored):
+                self._need(table.table_id, found.contents.enumeration().snapshots)
                 return found
             self._drop(info.ref, found)
+        self._need(table.table_id, ())
         return None
 
     def drop_all(self, table_id: int, reason: str) -> None:
@@ -121,6 +235,8 @@ class Restorer:
             _log.info("checkpoint no longer needed", checkpoint=str(info.ref), reason=reason)
             self._store.delete(info.ref)
         self._tables.discard(table_id)
+        self._distrusted.pop(table_id, None)
+        self._need(table_id, ())
 
     def named(self, table_id: int) -> frozenset[str]:
         """Return the paths of all files that completed checkpoints of a table name.
@@ -152,7 +268,7 @@ class Restorer:
             return None
 
     def _of(self, table_id: int) -> list[CheckpointInfo]:
-        if table_id not in self._tables:
+        if not self.has(table_id):
             return []
         return [info for info in self._store.list(self._incarnation.service) if info.ref.table_id == table_id]
 
@@ -174,7 +290,7 @@ class Restorer:
         except CorruptFileError as error:
             return str(error)
         contents = Contents.of(checkpoint.coordinator, checkpoint.subtasks)
-        wrong = _why_not(checkpoint, contents, table, head)
+        wrong = _why_not(checkpoint, contents, table.path, head)
         if wrong:
             return wrong
         commit = head.commit if head is not None else None
@@ -196,10 +312,10 @@ class Restorer:
         return sorted(files - there)
 
 
-def _why_not(checkpoint: Checkpoint, contents: Contents, table: TableSpec, head: LakeHead | None) -> str:
+def _why_not(checkpoint: Checkpoint, contents: Contents, path: TablePath, head: LakeHead | None) -> str:
     was = checkpoint.coordinator
-    if was.path != table.path:
-        return f"its table was {was.path}, now it is {table.path}"
+    if was.path != path:
+        return f"its table was {was.path}, now it is {path}"
     if head is None:
         return "the lake table is gone"
     if head.stamp is None or head.stamp.service != was.round_id.incarnation.service:

@@ -25,7 +25,16 @@ from lakeward.coordinator.server import SubtaskServer
 from lakeward.coordinator.startup import lease_of_checkpoint, restore_lease, resume
 from lakeward.coordinator.targets import Targets as OnceTargets
 from lakeward.errors import FencedError, LakewardError, SparkError
-from lakeward.machines.leases import CoordinatorChanged, Leases, LeasesPolicy, LeaseStop, Protect, Unprotect
+from lakeward.machines.leases import (
+    CoordinatorChanged,
+    Forsake,
+    Leases,
+    LeasesPolicy,
+    LeaseStop,
+    Protect,
+    Retain,
+    Unprotect,
+)
 from lakeward.machines.rounds import (
     AcquireLeases,
     BeatAnswered,
@@ -54,6 +63,9 @@ from lakeward.machines.rounds import (
     Tick,
 )
 from lakeward.model.checkpoints import LeaseCopy
+from lakeward.model.leases import FailoverAction
+from lakeward.model.splits import snapshots_of
+from lakeward.model.tiering import Refusal
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Coroutine
@@ -65,6 +77,7 @@ if TYPE_CHECKING:
 
 _TURN_S = 0.25
 """Longest sleep of the loop: silence of subtasks, pauses asked and reports are looked at in between."""
+_NAMED_MOST = 3
 _log = structlog.get_logger("lakeward.service")
 
 
@@ -119,6 +132,10 @@ class Service:
         self._paused: frozenset[str] = frozenset()
         self._lease_state: bytes | None = None
         self._checked = 0.0
+        self._stray: frozenset[TableBucket] = frozenset()
+        """Held by the last start, needed by no table in hand; a checkpoint may need them."""
+        self._review_at = 0.0
+        self._lost: set[tuple[TableBucket, int]] = set()
 
     # --- life -----------------------------------------------------------------------------------------------
 
@@ -145,6 +162,7 @@ class Service:
                 await drop_own_lease(self.keeper, self.parts.backend, self.options.lease_timeout_s)
             else:
                 await let_upkeep_end(self.desk, self.parts.clock, self.options.stop_timeout_s)
+                self.hold_checkpoints()
                 self.keeper.step(LeaseStop(now=self.now(), final=self.options.final))
                 await settle_lease(self.keeper, self._lease_stopped, self.options.lease_timeout_s)
                 await self._persist_quietly()
@@ -200,11 +218,30 @@ class Service:
         return self.parts.clock.now()
 
     async def failover(self, failover: Failover) -> None:
-        """Tell the lease backend of a failure; its own trouble with that is logged, the round goes on."""
+        """Tell the lease backend of a failure; its own trouble with that is logged, the round goes on.
+
+        Where it answers RELEASE, the snapshots of the splits that came back are let go, and their tables' rounds are
+        enumerated afresh.
+        """
         try:
-            await self.keeper.failover(failover)
+            answer = await self.keeper.failover(failover)
         except LakewardError as error:
             _log.warning("the lease backend failed at a failover", reason=str(error))
+            return
+        if answer.action is FailoverAction.RELEASE:
+            self._forsake(failover)
+
+    def _forsake(self, failover: Failover) -> None:
+        held = self.keeper.books.held
+        given_up = [one for one in snapshots_of(failover.returned) if held.get(one.bucket) == one.snapshot_id]
+        if not given_up:
+            return
+        self.keeper.step(Forsake(now=self.now(), buckets=frozenset(one.bucket for one in given_up)))
+        reason = f"the lease backend released {_named(given_up)} after a failure ({failover.kind.value})"
+        for table_id in {one.bucket.table_id for one in given_up}:
+            _log.warning("enumerating afresh", table_id=table_id, reason=reason)
+            self.desk.restorer.distrust(table_id, reason)
+            self.post(SnapshotsGone(now=self.now(), table_id=table_id, reason=reason))
 
     def superseded(self, by: str) -> None:
         """A later start of this service took over: stop at once; only what it cannot know of is given back."""
@@ -219,6 +256,34 @@ class Service:
         if held:
             _log.info("released what a checkpoint holds", table_id=table_id, buckets=len(held))
             self.keeper.step(Unprotect(now=self.now(), buckets=held))
+
+    def hold_checkpoints(self) -> None:
+        """Tell the lease what checkpoints need now, where that has changed."""
+        for table_id, snapshots in self.desk.restorer.news():
+            self.keeper.step(Retain(now=self.now(), table_id=table_id, snapshots=snapshots))
+
+    @property
+    def snapshots_lost(self) -> int:
+        """How many snapshots were found to be gone although they were needed, since this start."""
+        return len(self._lost)
+
+    def snapshots_gone(self, table_id: int, gone: Collection[KvSnapshot], why: str) -> None:
+        """Say which snapshots are gone that a round, or a checkpoint, needed; an open round starts afresh.
+
+        Args:
+            table_id: their table.
+            gone: the snapshots; none where a reader could not say which.
+            why: how that is known.
+        """
+        for one in sorted(gone, key=lambda one: one.bucket.sort_key()):
+            _log.warning(
+                "a snapshot is gone", table_id=table_id, bucket=str(one.bucket), snapshot_id=one.snapshot_id, why=why
+            )
+        self._lost |= {(one.bucket, one.snapshot_id) for one in gone}
+        reason = f"{_named(gone)}: {why}" if gone else why
+        self.desk.restorer.distrust(table_id, reason)
+        if not gone or not {one.bucket for one in gone}.isdisjoint(one.bucket for one in self.desk.snapshots(table_id)):
+            self.post(SnapshotsGone(now=self.now(), table_id=table_id, reason=reason))
 
     def lease_copy(self) -> LeaseCopy | None:
         """Return the lease as it was last persisted: a checkpoint asks no backend."""
@@ -236,17 +301,17 @@ class Service:
     def lease_refused(self, table_id: int, gone: frozenset[KvSnapshot], reason: str) -> None:
         """See `LeaseOwner`."""
         if gone:
-            self.desk.restorer.distrust(table_id)
-            self.post(SnapshotsGone(now=self.now(), table_id=table_id))
+            self.snapshots_gone(table_id, gone, reason)
         else:
             self.post(RoundFailed(now=self.now(), table_id=table_id, reason=reason, permanent=False))
 
-    def lease_lost(self, table_id: int, buckets: frozenset[TableBucket], reason: str) -> None:
-        """See `LeaseOwner`; what a round has no need of is held for an earlier start's."""
-        _log.warning("protection lost", table_id=table_id, buckets=len(buckets), reason=reason)
-        if not buckets.isdisjoint(one.bucket for one in self.desk.snapshots(table_id)):
-            self.desk.restorer.distrust(table_id)
-            self.post(SnapshotsGone(now=self.now(), table_id=table_id))
+    def lease_lost(self, table_id: int, snapshots: frozenset[KvSnapshot], reason: str) -> None:
+        """See `LeaseOwner`; what neither a round nor a checkpoint needs was an earlier start's."""
+        needed = {*self.desk.snapshots(table_id), *self.desk.restorer.needed(table_id)}
+        names = {(one.bucket, one.snapshot_id) for one in needed}
+        lost = [one for one in snapshots if (one.bucket, one.snapshot_id) in names]
+        if lost:
+            self.snapshots_gone(table_id, lost, reason)
 
     def lease_stopped(self) -> None:
         """See `LeaseOwner`."""
@@ -265,13 +330,31 @@ class Service:
         if offers:
             self.post(Resumed(now=self.now(), offers=offers))
         copy = None if state is not None else await lease_of_checkpoint(self.desk.restorer)
-        await restore_lease(self.keeper, state, self.parts.backend.name, self.now(), copy)
+        released = await restore_lease(self.keeper, state, self.parts.backend.name, self.now(), copy)
         await self._persist()
-        await self.desk.sweep_again()
         kept = {offer.table_id for offer in offers}
-        stray = frozenset(bucket for bucket in self.keeper.books.held if bucket.table_id not in kept)
+        self._stray = frozenset(bucket for bucket in self.keeper.books.held if bucket.table_id not in kept)
+        await self.desk.sweep_again()
+        self.desk.restorer.distrust_those_that_need(released, "the lease backend released its snapshots at the start")
+        self._let_stray_go()
+
+    def _let_stray_go(self) -> None:
+        """Let go what the last start held and nobody needs; until the store was read, a checkpoint may need it."""
+        self.hold_checkpoints()
+        self._review_at = self.now() + self.parts.lease_duration_s / 3
+        if not self.desk.restorer.known:
+            self._review_at = self.now() + self.options.rounds.fence_s
+            return
+        in_hand = {status.offer.table_id for status in self.rounds.in_hand}
+        stray = frozenset(bucket for bucket in self._stray if bucket.table_id not in in_hand)
+        self._stray = frozenset()
         if stray:
             self.keeper.step(Unprotect(now=self.now(), buckets=stray))
+
+    async def _review(self) -> None:
+        """See whether checkpoints of tables without a round are still valid; as often as the lease is renewed."""
+        await self.desk.review_checkpoints()
+        self._let_stray_go()
 
     async def _turns(self) -> None:
         last = self.now()
@@ -304,6 +387,10 @@ class Service:
             self._broken = SparkError(gone)
             self.stop()
         self.post(Tick(now=self.now()))
+        self.hold_checkpoints()
+        if self.now() >= self._review_at:
+            self._review_at = float("inf")
+            self.spawn(self._review)
         self.keeper.tick()
         self.desk.tick()
 
@@ -340,10 +427,15 @@ class Service:
             case EndRound():
                 self._end(command)
             case Forget():
-                self.reporter.forget(command.table_id, command.reason)
-                self.spawn(self._persist_quietly)
+                self._forget(command)
             case Stopped():
                 self._stopped = command
+
+    def _forget(self, command: Forget) -> None:
+        if command.reason == Refusal.GONE.value:
+            self.desk.restorer.distrust(command.table_id, "its table was dropped")
+        self.reporter.forget(command.table_id, command.reason)
+        self.spawn(self._persist_quietly)
 
     def _end(self, command: EndRound) -> None:
         self.desk.end(command.table_id, command.outcome, command.reason)
@@ -397,3 +489,11 @@ class Service:
             _log.error("internal error", exc_info=error)
             self._broken = error
             self.stop()
+
+
+def _named(snapshots: Collection[KvSnapshot]) -> str:
+    """Name snapshots for people, the first ones where they are many."""
+    ordered = sorted(snapshots, key=lambda one: one.bucket.sort_key())
+    words = [f"snapshot {one.snapshot_id} of bucket {one.bucket}" for one in ordered[:_NAMED_MOST]]
+    more = len(ordered) - len(words)
+    return ", ".join(words) + (f" and {more} more" if more else "")

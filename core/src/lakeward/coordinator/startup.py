@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import structlog
@@ -9,7 +10,7 @@ import structlog
 from lakeward.coordinator.calls import call
 from lakeward.errors import LakewardError
 from lakeward.machines.leases import Restored
-from lakeward.model.leases import Failover, FailoverKind
+from lakeward.model.leases import Failover, FailoverAction, FailoverKind
 from lakeward.model.tables import KvSnapshot
 from lakeward.model.tiering import Beat, Claim, Offer
 
@@ -19,6 +20,7 @@ if TYPE_CHECKING:
     from lakeward.coordinator.parts import Parts
     from lakeward.coordinator.restoring import Restorer
     from lakeward.model.checkpoints import LeaseCopy
+    from lakeward.model.tables import TableBucket
 
 _log = structlog.get_logger("lakeward.startup")
 _BEAT_S = 30.0
@@ -26,8 +28,10 @@ _BEAT_S = 30.0
 
 async def restore_lease(
     keeper: LeaseKeeper, state: ServiceState | None, backend: str, now: float, copy: LeaseCopy | None = None
-) -> None:
+) -> frozenset[TableBucket]:
     """Take the last start's snapshots over under a new generation, where its backend kept a state.
+
+    Where the backend answers RELEASE, none of them is taken over; the old id is dropped.
 
     Args:
         keeper: the lease, holding nothing yet.
@@ -35,6 +39,9 @@ async def restore_lease(
         backend: the configured backend's name.
         now: seconds on the service's clock.
         copy: what the newest checkpoint has of it; counts only where `state` is None.
+
+    Returns:
+        The buckets whose snapshots are not taken over because the backend answered RELEASE.
     """
     data = state.lease_state if state is not None else copy.state if copy is not None else None
     was = state.lease_backend if state is not None else copy.backend if copy is not None else None
@@ -43,9 +50,14 @@ async def restore_lease(
         data = None
     answer = await keeper.failover(Failover(kind=FailoverKind.COORDINATOR, attempt=0, state=data))
     restored = answer.restored
+    released: frozenset[TableBucket] = frozenset()
+    if restored is not None and answer.action is FailoverAction.RELEASE:
+        released = frozenset(restored.held)
+        restored = replace(restored, held={})
     if restored is not None:
         snapshots = tuple(KvSnapshot(bucket, snapshot, 0) for bucket, snapshot in restored.held.items())
         keeper.step(Restored(now=now, lease=restored, snapshots=snapshots))
+    return released
 
 
 async def lease_of_checkpoint(restorer: Restorer) -> LeaseCopy | None:

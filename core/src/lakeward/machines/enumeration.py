@@ -9,7 +9,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from lakeward.errors import LogTruncatedError
-from lakeward.model.splits import LogSplit, SnapshotSplit, Split
+from lakeward.model.splits import LogSplit, SnapshotSplit, Split, snapshots_of
 from lakeward.model.tables import BucketState, KvSnapshot, TableBucket
 
 _NAMED_BUCKETS = 5
@@ -80,9 +80,7 @@ def enumerate_splits(
     return Enumeration(
         splits=(*snapshots, *logs),
         offsets=_offsets_of_table(buckets, tiered),
-        snapshots=tuple(
-            KvSnapshot(split.bucket, split.snapshot_id, split.log_offset) for split in snapshots if not split.live
-        ),
+        snapshots=snapshots_of(snapshots),
         behind=behind,
     )
 

@@ -12,12 +12,14 @@ from lakeward.machines.lease_protocol import (
     CallUnknown,
     CoordinatorChanged,
     Done,
+    Forsake,
     LeasesEvent,
     LeaseStop,
     LeaseTick,
     Protect,
     Renumber,
     Restored,
+    Retain,
     Unprotect,
     Verified,
 )
@@ -57,7 +59,8 @@ def _row(state: State) -> dict[tuple[State, type[LeasesEvent]], frozenset[State]
         State.RELEASING: Done,
     }
     row: dict[tuple[State, type[LeasesEvent]], frozenset[State]] = {
-        (state, event): _only(state) for event in (Protect, Unprotect, Acquired, Verified, Done, LeaseTick)
+        (state, event): _only(state)
+        for event in (Protect, Unprotect, Retain, Forsake, Acquired, Verified, Done, LeaseTick)
     }
     row[state, settles[state]] = _NEXT
     row |= {(state, event): _NEXT for event in (CallFailed, CallUnknown)}
@@ -71,11 +74,13 @@ TRANSITIONS: dict[tuple[State, type[LeasesEvent]], frozenset[State]] = {
     (State.FRESH, Restored): _AFTER_RESTART,
     (State.FRESH, Protect): _AFTER_RESTART,
     (State.FRESH, Unprotect): _only(State.FRESH),
+    (State.FRESH, Retain): frozenset({State.FRESH, *_AFTER_RESTART}),
+    (State.FRESH, Forsake): _only(State.FRESH),
     (State.FRESH, CoordinatorChanged): _only(State.FRESH),
     (State.FRESH, Renumber): _only(State.FRESH),
     (State.FRESH, LeaseTick): _only(State.FRESH),
     (State.FRESH, LeaseStop): _only(State.STOPPED),
-    **{(State.IDLE, event): _NEXT for event in (Protect, Unprotect, LeaseTick)},
+    **{(State.IDLE, event): _NEXT for event in (Protect, Unprotect, Retain, Forsake, LeaseTick)},
     **{(State.IDLE, event): _NEXT for event in (Acquired, Verified, Done, CallFailed, CallUnknown)},
     **{(State.IDLE, event): _AFTER_RESTART for event in (CoordinatorChanged, Renumber)},
     (State.IDLE, LeaseStop): _END,
@@ -88,6 +93,8 @@ TRANSITIONS: dict[tuple[State, type[LeasesEvent]], frozenset[State]] = {
         for event in (
             Protect,
             Unprotect,
+            Retain,
+            Forsake,
             Acquired,
             Verified,
             Done,
@@ -101,7 +108,18 @@ TRANSITIONS: dict[tuple[State, type[LeasesEvent]], frozenset[State]] = {
     },
     **{
         (State.STOPPED, event): _only(State.STOPPED)
-        for event in (Unprotect, Acquired, Verified, Done, CallFailed, CallUnknown, CoordinatorChanged, LeaseTick)
+        for event in (
+            Unprotect,
+            Retain,
+            Forsake,
+            Acquired,
+            Verified,
+            Done,
+            CallFailed,
+            CallUnknown,
+            CoordinatorChanged,
+            LeaseTick,
+        )
     },
 }
 """Every legal event of every state, and where it may lead. What is not in it raises and changes nothing."""

@@ -23,11 +23,21 @@ class Standing(Enum):
     VERIFIED = "verified"
 
 
+class Need(Enum):
+    """Who needs a snapshot; it is held for as long as anybody does."""
+
+    ROUND = "round"
+    """A round that is open, or was when the last start ended."""
+    CHECKPOINT = "checkpoint"
+    """The checkpoint that the table's next round would go on from."""
+
+
 @dataclass(slots=True)
 class Slot:
     """One bucket's snapshot. `covered_until`: an earlier id protects it until then, on the holder's clock."""
 
     snapshot: KvSnapshot
+    needs: set[Need] = field(default_factory=set)
     standing: Standing = Standing.WANTED
     covered_until: float = NOT_COVERED
 
@@ -36,7 +46,8 @@ class Slot:
 class Claim:
     """One table's part of the lease.
 
-    `granted` are buckets that the round was told to be protected (or that were restored): it may be reading them.
+    `granted` are buckets that the round was told to be protected, that were restored, or that were verified for a
+    checkpoint: from then on there must be no moment without protection.
     `waiting` are the buckets of a `Protect` that is not answered yet. `on_server` may be held under the current id.
     """
 
@@ -69,14 +80,59 @@ class Claim:
         for snapshot in snapshots:
             slot = self.slots.get(snapshot.bucket)
             if slot is None or slot.snapshot.snapshot_id != snapshot.snapshot_id:
-                self.slots[snapshot.bucket] = Slot(snapshot)
+                self.slots[snapshot.bucket] = Slot(snapshot, {Need.ROUND})
                 self.granted.discard(snapshot.bucket)
             else:
                 slot.snapshot = snapshot  # a restored one knew no log offset
+                slot.needs.add(Need.ROUND)
         self.waiting = frozenset(snapshot.bucket for snapshot in snapshots)
 
+    def retain(self, snapshots: Collection[KvSnapshot]) -> bool:
+        """Hold exactly these for a checkpoint; a round that holds another snapshot of a bucket keeps its own.
+
+        Returns:
+            True if anything is held now that was not, or no more.
+        """
+        before = {bucket: slot.snapshot.snapshot_id for bucket, slot in self.slots.items()}
+        needed = {snapshot.bucket: snapshot for snapshot in snapshots}
+        for bucket, slot in list(self.slots.items()):
+            wanted = needed.get(bucket)
+            if wanted is None or wanted.snapshot_id != slot.snapshot.snapshot_id:
+                self._need_no_more(bucket, slot, Need.CHECKPOINT)
+        for bucket, snapshot in needed.items():
+            slot = self.slots.setdefault(bucket, Slot(snapshot))
+            if slot.snapshot.snapshot_id == snapshot.snapshot_id:
+                slot.snapshot = snapshot
+                slot.needs.add(Need.CHECKPOINT)
+                self.cover_checkpoint(slot)
+        return before != {bucket: slot.snapshot.snapshot_id for bucket, slot in self.slots.items()}
+
+    def cover_checkpoint(self, slot: Slot) -> None:
+        """Let there be no moment without protection any more for what is verified and a checkpoint needs."""
+        if Need.CHECKPOINT in slot.needs and slot.standing is Standing.VERIFIED:
+            self.granted.add(slot.snapshot.bucket)
+
+    def needed_by_checkpoint(self) -> frozenset[TableBucket]:
+        """Return the buckets whose snapshot a checkpoint needs."""
+        return frozenset(bucket for bucket, slot in self.slots.items() if Need.CHECKPOINT in slot.needs)
+
+    def end_need(self, buckets: Collection[TableBucket], need: Need) -> None:
+        """Say that these are not needed so any more; what nobody needs then is let go."""
+        for bucket in buckets:
+            slot = self.slots.get(bucket)
+            if slot is not None:
+                self._need_no_more(bucket, slot, need)
+        if need is Need.ROUND and self.waiting is not None:
+            self.waiting = self.waiting.difference(buckets) or None
+
+    def _need_no_more(self, bucket: TableBucket, slot: Slot, need: Need) -> None:
+        slot.needs.discard(need)
+        if not slot.needs:
+            del self.slots[bucket]
+            self.granted.discard(bucket)
+
     def let_go(self, buckets: Collection[TableBucket]) -> None:
-        """Want these no more."""
+        """Want these no more, whoever needed them."""
         for bucket in buckets:
             self.slots.pop(bucket, None)
             self.granted.discard(bucket)
@@ -84,10 +140,10 @@ class Claim:
             self.waiting = self.waiting.difference(buckets) or None
 
     def refuse(self) -> None:
-        """Give up the open question: everything that was asked for and not granted before is let go."""
+        """Give up the open question: the round needs nothing that was asked for and not granted before."""
         asked = self.waiting or frozenset()
         self.waiting = None
-        self.let_go(asked - self.granted)
+        self.end_need(asked - self.granted, Need.ROUND)
 
     def grant(self) -> bool:
         """Answer the open question if everything asked for is verified.
@@ -114,10 +170,10 @@ class Claim:
         self.release_at = NOT_COVERED
         self.release_failures = 0
 
-    def uncovered(self, now: float) -> frozenset[TableBucket]:
-        """Return what a round may be reading although nothing protects it any more."""
+    def uncovered(self, now: float) -> frozenset[KvSnapshot]:
+        """Return what somebody reads, or has still to read, although nothing protects it any more."""
         return frozenset(
-            bucket
+            self.slots[bucket].snapshot
             for bucket in self.granted
             if self.slots[bucket].standing is Standing.WANTED and self.slots[bucket].covered_until <= now
         )

@@ -49,6 +49,7 @@ class LeaseMemory:
             held={b: slot.snapshot.snapshot_id for claim in self.claims.values() for b, slot in claim.slots.items()},
             releasing=frozenset(bucket for claim in self.claims.values() for bucket in claim.releasing),
             old_ids=tuple((old.lease_id, old.generation) for old in self.old.values()),
+            for_checkpoints=frozenset(b for claim in self.claims.values() for b in claim.needed_by_checkpoint()),
             until=self.until,
             failures=self.failures,
         )
@@ -119,7 +120,7 @@ class LeaseMemory:
         self.dirty = True
 
     def gone(self, call: Call, gone: Iterable[KvSnapshot], reason: str) -> None:
-        """Let snapshots go that vanished, and tell who had asked for them or was reading them."""
+        """Let snapshots go that vanished, and tell who had asked for them, was reading them or had still to."""
         by_table: dict[int, set[KvSnapshot]] = {}
         names = {(snapshot.bucket, snapshot.snapshot_id) for snapshot in gone}
         for _, slot in self.unchanged(call):
@@ -128,7 +129,7 @@ class LeaseMemory:
         for table_id, snapshots in by_table.items():
             claim = self.claims[table_id]
             asked = frozenset(s for s in snapshots if s.bucket in (claim.waiting or ()))
-            lost = frozenset(s.bucket for s in snapshots - asked)
+            lost = frozenset(snapshots - asked)
             if asked:
                 self.refuse(claim, asked, reason)
             if lost:
@@ -164,7 +165,7 @@ class LeaseMemory:
         for claim in self.claims.values() if self.old else ():
             lost = claim.uncovered(now)
             if lost:
-                claim.let_go(lost)
+                claim.let_go([snapshot.bucket for snapshot in lost])
                 self.out.append(Lost(claim.table_id, lost, "the lease ran out before it could be taken anew"))
                 self.dirty = True
         for old in [old for old in self.old.values() if old.expires <= now and old.flight is None]:

@@ -53,7 +53,29 @@ class Protect:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Unprotect:
-    """A round, or a restored table, needs these no more. Unknown buckets are no error."""
+    """No round needs these any more; what a checkpoint needs stays held. Unknown buckets are no error."""
+
+    now: float
+    buckets: frozenset[TableBucket]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Retain:
+    """The checkpoint that the table's next round would go on from still has to read exactly these snapshots.
+
+    It replaces what was said of the table before; no snapshots: no checkpoint needs any. They are held, with or
+    without a round, until another `Retain` leaves them out. Where a round holds another snapshot of a bucket, the
+    round's stays.
+    """
+
+    now: float
+    table_id: int
+    snapshots: tuple[KvSnapshot, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Forsake:
+    """A failover hook answered RELEASE: neither a round nor a checkpoint will read these again."""
 
     now: float
     buckets: frozenset[TableBucket]
@@ -126,7 +148,10 @@ class LeaseTick:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LeaseStop:
-    """The service ends. `final` drops the lease; otherwise the id is kept and only what nobody needs is released."""
+    """The service ends. `final` drops the lease; otherwise the id is kept and only what nobody needs is released.
+
+    What a checkpoint needs is held on, for the next start.
+    """
 
     now: float
     final: bool
@@ -136,6 +161,8 @@ LeasesEvent = (
     Restored
     | Protect
     | Unprotect
+    | Retain
+    | Forsake
     | Acquired
     | Verified
     | Done
@@ -214,10 +241,10 @@ class NotProtected:
 
 @dataclass(frozen=True, slots=True)
 class Lost:
-    """While a round was reading, protection of these was found to be gone."""
+    """Protection of these was found to be gone, while a round was reading them or a checkpoint had still to."""
 
     table_id: int
-    buckets: frozenset[TableBucket]
+    snapshots: frozenset[KvSnapshot]
     reason: str
 
 
@@ -240,6 +267,8 @@ class LeaseBooks:
     held: Mapping[TableBucket, int]
     releasing: frozenset[TableBucket]
     """Released by nobody yet, or the release failed and is tried again."""
+    for_checkpoints: frozenset[TableBucket]
+    """Those of `held` that a checkpoint still has to read, with or without a round."""
     old_ids: tuple[tuple[str, int], ...]
     """Ids of earlier generations that are still to be dropped."""
     until: float | None

@@ -1,7 +1,7 @@
 """The service's lease: what is held, when to renew, what to retry, when to start a new generation.
 
 One machine for each service. Its lease has one id at a time (service, incarnation, generation) and holds at most one
-snapshot per bucket. Who holds it is a round's table id.
+snapshot per bucket. What is said about snapshots is said by table id.
 
 Rules (design section 5)
 * Id and held buckets are persisted BEFORE an acquire is sent.
@@ -18,6 +18,9 @@ Rules (design section 5)
 * A round that was told NotProtected holds nothing of what it had asked for. A snapshot that a verification or a
   renewal shows as gone, or that no generation could take over before the old lease ran out, is told as Lost.
 * A stop settles what is under way and tries each release and drop that is left over once more.
+* A snapshot is held for as long as anybody needs it: a round (`Protect`, `Unprotect`) or the checkpoint that its
+  table's next round would go on from (`Retain`), with or without a round. Acquires, verifications, renewals and new
+  generations know no difference. A final stop alone lets everything go.
 """
 
 from __future__ import annotations
@@ -26,7 +29,7 @@ from typing import TYPE_CHECKING, assert_never
 
 from lakeward.errors import IllegalEventError, UsageError
 from lakeward.machines.lease_calls import ANSWERS, TRANSITIONS, Call, OldId, State
-from lakeward.machines.lease_ledger import Claim, Slot, Standing
+from lakeward.machines.lease_ledger import Claim, Need, Slot, Standing
 from lakeward.machines.lease_memory import LeaseMemory
 from lakeward.machines.lease_planner import due_times, go_on, verify
 from lakeward.machines.lease_protocol import (
@@ -40,6 +43,7 @@ from lakeward.machines.lease_protocol import (
     CallVerify,
     CoordinatorChanged,
     Done,
+    Forsake,
     LeaseBooks,
     LeasesCommand,
     LeasesEvent,
@@ -54,6 +58,7 @@ from lakeward.machines.lease_protocol import (
     Protected,
     Renumber,
     Restored,
+    Retain,
     Unprotect,
     Verified,
 )
@@ -75,6 +80,7 @@ __all__ = [
     "CallVerify",
     "CoordinatorChanged",
     "Done",
+    "Forsake",
     "LeaseBooks",
     "LeaseStop",
     "LeaseStopped",
@@ -90,6 +96,7 @@ __all__ = [
     "Protected",
     "Renumber",
     "Restored",
+    "Retain",
     "State",
     "Unprotect",
     "Verified",
@@ -156,7 +163,7 @@ class Leases:
     def _fits(self, event: LeasesEvent) -> bool:
         """Check what the table cannot know: whether an answer fits its call, and whose snapshots are asked for."""
         match event:
-            case Protect():
+            case Protect() | Retain():
                 strange = next((s for s in event.snapshots if s.bucket.table_id != event.table_id), None)
                 if strange is not None:
                     message = f"leases: expected snapshots of table {event.table_id}, found one of {strange.bucket}"
@@ -176,10 +183,8 @@ class Leases:
         match event:
             case Restored():
                 self._restore(event)
-            case Protect():
-                self._protect(event)
-            case Unprotect():
-                self._let_go(event.buckets)
+            case Protect() | Unprotect() | Retain() | Forsake():
+                self._take_need(event)
             case Acquired() | Verified() | Done() | CallFailed() | CallUnknown():
                 self._answer(event)
             case CoordinatorChanged() | Renumber():
@@ -191,6 +196,18 @@ class Leases:
                 pass
             case _:
                 assert_never(event)
+
+    def _take_need(self, event: Protect | Unprotect | Retain | Forsake) -> None:
+        """Take what is said of who needs which snapshots."""
+        match event:
+            case Protect():
+                self._protect(event)
+            case Unprotect():
+                self._end_needs(event.buckets, Need.ROUND)
+            case Retain():
+                self._retain(event)
+            case Forsake():
+                self._end_needs(event.buckets, *Need)
 
     def _restore(self, event: Restored) -> None:
         self._memory.state = State.IDLE
@@ -204,7 +221,7 @@ class Leases:
             self._memory.old[lease_id] = OldId(lease_id, generation, expires, unsettled=True)
         for snapshot in event.snapshots:
             claim = self._memory.claim(snapshot.bucket.table_id)
-            claim.slots[snapshot.bucket] = Slot(snapshot, covered_until=expires)
+            claim.slots[snapshot.bucket] = Slot(snapshot, {Need.ROUND}, covered_until=expires)
             claim.granted.add(snapshot.bucket)
 
     def _protect(self, event: Protect) -> None:
@@ -217,14 +234,30 @@ class Leases:
         claim.retry_at = event.now
         self._memory.dirty = True
 
-    def _let_go(self, buckets: Iterable[TableBucket]) -> None:
+    def _retain(self, event: Retain) -> None:
+        known = self._memory.claims.get(event.table_id)
+        snapshots = event.snapshots
+        if self._memory.state is State.STOPPING:  # nothing new is taken, but what is held is held on
+            slots = known.slots if known is not None else {}
+            snapshots = tuple(s for s in snapshots if s.bucket in slots)
+        if known is None and not snapshots:
+            return
+        self._memory.state = State.IDLE if self._memory.state is State.FRESH else self._memory.state
+        claim = self._memory.claim(event.table_id)
+        if claim.retain(snapshots):
+            claim.retry_at = event.now
+            self._memory.tried.discard(event.table_id)
+            self._memory.dirty = True
+
+    def _end_needs(self, buckets: Iterable[TableBucket], *needs: Need) -> None:
         by_table: dict[int, set[TableBucket]] = {}
         for bucket in buckets:
             by_table.setdefault(bucket.table_id, set()).add(bucket)
         for table_id, group in by_table.items():
             claim = self._memory.claims.get(table_id)
             if claim is not None and not group.isdisjoint(claim.slots):
-                claim.let_go(group)
+                for need in needs:
+                    claim.end_need(group, need)
                 self._memory.tried.discard(table_id)
                 self._memory.dirty = True
 
@@ -331,6 +364,7 @@ class Leases:
             claim.failures = 0
             if slot.standing is Standing.ACQUIRED:
                 slot.standing = Standing.VERIFIED
+            claim.cover_checkpoint(slot)
         self._memory.gone(call, event.missing.intersection(call.snapshots), "the source has cleaned it up")
 
     def _released(self, call: Call) -> None:

@@ -131,13 +131,13 @@ class Moves:
         self.put(replace(table.at(phase, reason=reason, retry_at=retry_at), stale=0))
         self._miss(table.offer.path, reason, final=permanent or table.attempt >= self.policy.once_attempts)
 
-    def snapshots_gone(self, table: TableInHand) -> None:
+    def snapshots_gone(self, table: TableInHand, reason: str) -> None:
         """Enumerate afresh without counting a failure, but not for ever."""
         stale = table.stale + 1
         if stale >= STALE_MOST:
-            self.failed(table, f"its snapshots vanished {stale} times in a row before they were read")
+            self.failed(table, f"its snapshots vanished {stale} times in a row before they were read: {reason}")
             return
-        self._end(table, "stale")
+        self._end(table, "stale", reason)
         table = self.put(replace(table.at(self._at_rest(table.offer.path, Phase.OPENING)), stale=stale))
         if table.phase is Phase.OPENING:
             self.commands.append(OpenRound(table.offer, table.attempt))

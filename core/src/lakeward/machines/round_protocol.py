@@ -70,10 +70,11 @@ class Leased:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SnapshotsGone:
-    """A snapshot was lost between listing and acquiring (or reading): enumerate afresh."""
+    """A snapshot was lost between listing and acquiring (or reading): enumerate afresh. `reason` names it."""
 
     now: float
     table_id: int
+    reason: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

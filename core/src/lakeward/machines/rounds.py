@@ -196,7 +196,7 @@ class Rounds:
             case Leased(), Phase.LEASING:
                 moves.launch(table)
             case SnapshotsGone(), Phase.LEASING | Phase.RUNNING:
-                moves.snapshots_gone(table)
+                moves.snapshots_gone(table, event.reason)
             case Drained(), Phase.RUNNING:
                 moves.drained(table)
             case Committed(), Phase.COMMITTING:

@@ -202,6 +202,10 @@ class Splits:
         """True once `AllDone` was sent."""
         return self._done
 
+    def held_by(self, subtask: int, attempt: int) -> tuple[Split, ...]:
+        """Return the splits that an attempt is reading."""
+        return tuple(self._splits[split_id] for split_id in sorted(self._held.get((subtask, attempt), ())))
+
     def _prefix(self, splits: Iterable[Split]) -> Iterator[Split]:
         """Yield a bucket's finished splits up to the first that is not, or that was stopped early."""
         for split in splits:

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 
-from lakeward.model.tables import TableBucket
+from lakeward.model.tables import KvSnapshot, TableBucket
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,3 +32,16 @@ class LogSplit:
 
 
 Split = SnapshotSplit | LogSplit
+
+
+def snapshots_of(splits: Iterable[Split]) -> tuple[KvSnapshot, ...]:
+    """Return the snapshots that reading splits takes, and that a lease can hold.
+
+    Args:
+        splits: of any kind; a log split and a `live` one take none.
+    """
+    return tuple(
+        KvSnapshot(split.bucket, split.snapshot_id, split.log_offset)
+        for split in splits
+        if isinstance(split, SnapshotSplit) and not split.live
+    )

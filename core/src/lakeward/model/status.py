@@ -80,6 +80,10 @@ class ServiceReport:
     leased: int
     releasing: int
     lease_sentence: str = ""
+    held_for_checkpoints: int = 0
+    """Those of `leased` that a checkpoint has still to read, with or without a round."""
+    snapshots_gone: int = 0
+    """Snapshots that were found to be gone although they were needed, since the start."""
 
 
 @dataclass(frozen=True, slots=True)

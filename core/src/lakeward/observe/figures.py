@@ -17,6 +17,10 @@ AGE = "lakeward_checkpoint_age_seconds"
 SECONDS = "lakeward_checkpoint_duration_seconds"
 SIZE = "lakeward_checkpoint_size_bytes"
 ABORTED = "lakeward_checkpoints_aborted"
+SNAPSHOTS_GONE = "lakeward_snapshots_gone"
+"""Snapshots that were found to be gone although a round or a checkpoint needed them, since the start."""
+FOR_CHECKPOINTS = "lakeward_lease_retained_buckets"
+"""Leased buckets whose snapshot a checkpoint has still to read."""
 
 
 def note_report(metrics: Metrics, report: ServiceReport) -> None:
@@ -26,6 +30,8 @@ def note_report(metrics: Metrics, report: ServiceReport) -> None:
         metrics: the registry.
         report: the service as it is now.
     """
+    metrics.set(SNAPSHOTS_GONE, report.snapshots_gone)
+    metrics.set(FOR_CHECKPOINTS, report.held_for_checkpoints)
     for table in report.tables:
         metrics.set(LAG, table.lag_s or 0.0, table=table.path)
         seen = table.round.checkpoint if table.round is not None else None

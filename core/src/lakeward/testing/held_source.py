@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import secrets
 import threading
 from base64 import b64decode, b64encode
 from pathlib import Path
@@ -10,19 +11,23 @@ from typing import TYPE_CHECKING
 
 from lakeward.embedded.plugin import EmbeddedSourcePlugin
 from lakeward.embedded.source import EmbeddedSource
+from lakeward.errors import SourceError
 from lakeward.model.tables import OFFSET_COLUMN
 from lakeward.ports import SourceBatch
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
 
     from lakeward.embedded.store import EmbeddedStore
     from lakeward.model.splits import LogSplit, SnapshotSplit
     from lakeward.model.tables import TableSpec
+    from lakeward.model.tiering import Beat, BeatAnswer
     from lakeward.ports import SourceReader
 
 _LOOK_S = 0.01
 _PIECE_ROWS = 10
+FAIL = "fail"
+"""Text of the gate's file that makes readers fail where they would stop."""
 
 
 class HeldSource(EmbeddedSource):
@@ -37,7 +42,20 @@ class HeldSource(EmbeddedSource):
             batches: read before a split stops.
         """
         super().__init__(store)
-        self._held = {"gate": str(gate), "batches": batches}
+        self._tally = gate.with_name(f"rows-{secrets.token_hex(4)}")
+        self._held = {"gate": str(gate), "batches": batches, "tally": str(self._tally)}
+        self.before_heartbeat: Callable[[], None] = lambda: None
+
+    def heartbeat(self, beat: Beat) -> BeatAnswer:
+        """See Protocol."""
+        self.before_heartbeat()
+        return super().heartbeat(beat)
+
+    def snapshot_rows(self) -> int:
+        """Count the rows of KV snapshots that its readers have read, and begin to count anew."""
+        rows = sum(map(int, self._tally.read_text(encoding="utf-8").split())) if self._tally.exists() else 0
+        self._tally.unlink(missing_ok=True)
+        return rows
 
     def reader_task(self, table: TableSpec) -> bytes:
         """See Protocol."""
@@ -50,14 +68,16 @@ class HeldSourcePlugin(EmbeddedSourcePlugin):
     def reader(self, task: bytes, table: TableSpec) -> SourceReader:
         """See Protocol."""
         held = json.loads(task)
-        return _HeldReader(super().reader(b64decode(held["task"]), table), Path(held["gate"]), held["batches"])
+        reader = super().reader(b64decode(held["task"]), table)
+        return _HeldReader(reader, Path(held["gate"]), held["batches"], Path(held["tally"]))
 
 
 class _HeldReader:
-    def __init__(self, reader: SourceReader, gate: Path, batches: int) -> None:
+    def __init__(self, reader: SourceReader, gate: Path, batches: int, tally: Path) -> None:
         self._reader = reader
         self._gate = gate
         self._batches = batches
+        self._tally = tally
 
     def read_log(self, split: LogSplit) -> Iterator[SourceBatch]:
         """See Protocol."""
@@ -65,7 +85,10 @@ class _HeldReader:
 
     def read_snapshot(self, split: SnapshotSplit, skip_rows: int = 0) -> Iterator[SourceBatch]:
         """See Protocol."""
-        return self._hold(_in_pieces(self._reader.read_snapshot(split, skip_rows)))
+        for batch in self._hold(_in_pieces(self._reader.read_snapshot(split, skip_rows))):
+            with self._tally.open("a", encoding="utf-8") as tally:
+                tally.write(f"{batch.records.num_rows}\n")
+            yield batch
 
     def close(self) -> None:
         """See Protocol."""
@@ -75,6 +98,9 @@ class _HeldReader:
         never = threading.Event()
         for number, batch in enumerate(batches):
             while number >= self._batches and self._gate.exists():
+                if self._gate.read_text(encoding="utf-8") == FAIL:
+                    message = "the gate says that reading fails"
+                    raise SourceError(message)
                 never.wait(_LOOK_S)
             yield batch
 

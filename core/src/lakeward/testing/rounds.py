@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from lakeward.model.leases import FailoverKind
     from lakeward.model.results import LakeFile
     from lakeward.model.splits import Split
+    from lakeward.model.tables import KvSnapshot
 
 
 class IdleJobs:
@@ -80,9 +81,9 @@ class SilentRound:
         """See `JobOwner`."""
         self.heard.append(f"failed, permanent {permanent}: {reason}")
 
-    def job_lost_snapshot(self) -> None:
+    def job_lost_snapshot(self, lost: frozenset[KvSnapshot], reason: str) -> None:
         """See `JobOwner`."""
-        self.heard.append("lost a snapshot")
+        self.heard.append(f"lost {len(lost)} snapshots: {reason}")
 
     def job_lost_table(self) -> None:
         """See `JobOwner`."""

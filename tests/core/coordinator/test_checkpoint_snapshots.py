@@ -1,0 +1,269 @@
+"""A checkpoint's snapshots are held until it is used, superseded or given up, whatever happens in between."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+import time
+from contextlib import suppress
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from structlog.testing import capture_logs
+
+from lakeward.checkpoint.checkpoints import CheckpointFiles
+from lakeward.checkpoint.store import SmallFiles
+from lakeward.clock import SystemClock
+from lakeward.coordinator.contents import Contents
+from lakeward.embedded.store import EmbeddedStore
+from lakeward.errors import CorruptFileError
+from lakeward.machines.checkpoint_schedule import CheckpointPolicy
+from lakeward.model.checkpoints import CheckpointState
+from lakeward.subtask.entry import run_subtask
+from lakeward.testing.held_source import FAIL, HeldSource
+from lakeward.testing.jobs import ThreadJobs
+from lakeward.testing.service_world import POLICY, World
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
+    from lakeward.coordinator.service import Service
+    from lakeward.model.checkpoints import Checkpoint
+    from lakeward.model.tables import TablePath
+
+ROWS = 120
+AWAY_S = 150.0
+"""Longer than the source's heartbeat timeout, shorter than the lease."""
+_OFTEN = CheckpointPolicy(interval_s=0.05, pause_s=0.0)
+_SOON = replace(POLICY, backoff_first_s=0.5, backoff_most_s=0.5)
+
+
+class ShiftedClock(SystemClock):
+    """A clock that a test sets forward."""
+
+    shift_s = 0.0
+
+    def wall_ms(self) -> int:
+        """See `Clock`."""
+        return super().wall_ms() + int(self.shift_s * 1000)
+
+
+@dataclass
+class Halfway:
+    """A keyed table whose first round stands in the middle of its snapshots, with a checkpoint of that."""
+
+    world: World
+    clock: ShiftedClock
+    gate: Path
+    keyed: TablePath
+    cleaned: threading.Event = field(default_factory=threading.Event)
+
+    @classmethod
+    def create(cls, directory: Path) -> Halfway:
+        """Fill the table and take its snapshots."""
+        clock = ShiftedClock()
+        store = EmbeddedStore.create(directory / "store", clock=clock)
+        world = replace(World.create(directory / "world"), store=store, clock=clock)
+        keyed = world.table("keyed", key=True, properties={"table.kv.snapshot.num-retained": "1"})
+        world.load(keyed, 0, ROWS)
+        store.snapshot(keyed)
+        gate = directory / "gate"
+        gate.touch()
+        return cls(world, clock, gate, keyed)
+
+    def service(self, **options: Any) -> Service:  # noqa: ANN401 - fields of any type
+        """Make a service that takes checkpoints all the time."""
+        source = HeldSource(EmbeddedStore.open(self.world.store.root, clock=self.clock), self.gate, 2)
+        ours: dict[str, Any] = {"source": source, "source_name": "held", "checkpoint_policy": _OFTEN}
+        ours |= {"jobs": ThreadJobs(run_subtask, slots=3), "rounds": _SOON}
+        return self.world.service(**ours | options)
+
+    def whole(self) -> list[Checkpoint]:
+        """Return all checkpoints that completed and were not deleted meanwhile."""
+        files = CheckpointFiles(SmallFiles(str(self.world.directory / "state")), self.clock)
+        found: list[Checkpoint] = []
+        for info in files.list("svc"):
+            if info.state is CheckpointState.COMPLETE:
+                with suppress(CorruptFileError):  # a service that runs deletes older ones
+                    found.append(files.load(info.ref))
+        return found
+
+    def left(self) -> int:
+        """Return how many rows of snapshots the newest checkpoint has not read yet."""
+        while not (whole := self.whole()):  # the threads of a service that was killed may still write
+            time.sleep(0.02)
+        progress = Contents.of(whole[-1].coordinator, whole[-1].subtasks).progress
+        return ROWS - sum(one.rows for one in progress.values())
+
+    def half_done(self) -> bool:
+        """Say whether a checkpoint holds a beginning of every split."""
+        whole = self.whole()
+        return bool(whole) and len([1 for part in whole[-1].subtasks for one in part.progress if one.rows]) > 1
+
+    def clean_up(self) -> None:
+        """Take newer snapshots; the source deletes the earlier ones, but for those that are leased."""
+        self.world.load(self.keyed, 0, ROWS, change="update")
+        self.world.store.snapshot(self.keyed)
+        self.world.store.maintain()
+        self.cleaned.set()
+
+    def finish(self, *, before: Callable[[HeldSource], None] = lambda _: None) -> int:
+        """Open the gate, let a service run until all is in the lake; return the rows of snapshots that it read."""
+        self.gate.unlink(missing_ok=True)
+        service = self.service(once=True, rounds=replace(_SOON, once=True))
+        source = service.parts.source
+        assert isinstance(source, HeldSource)
+        before(source)
+        assert asyncio.run(service.serve()).failed == ()
+        rows = self.world.lake.read(self.keyed, key="id")
+        assert sorted(row["id"] for row in rows) == list(range(ROWS))
+        return source.snapshot_rows()
+
+
+async def _until(seen: Callable[[], object]) -> None:
+    async with asyncio.timeout(15):
+        while not seen():  # noqa: ASYNC110 - seen on disk
+            await asyncio.sleep(0.02)
+
+
+async def _killed_halfway(halfway: Halfway) -> None:
+    serving = asyncio.create_task(halfway.service().serve())
+    await _until(halfway.half_done)
+    serving.cancel()
+    with suppress(asyncio.CancelledError):
+        await serving
+
+
+@pytest.fixture
+def halfway(tmp_path: Path) -> Halfway:
+    return Halfway.create(tmp_path)
+
+
+@pytest.mark.parametrize("away_s", [0.0, AWAY_S], ids=["within the timeout", "after it"])
+def test_a_restart_reads_only_what_is_left_though_the_source_cleans_up_before_the_table_comes_again(
+    halfway: Halfway, away_s: float
+) -> None:
+    asyncio.run(_killed_halfway(halfway))
+    left, backend = halfway.left(), halfway.world.backend
+    halfway.clock.shift_s += away_s
+    backend.calls.clear()
+
+    def taken_over_and_cleaned(source: HeldSource) -> None:
+        settled = threading.Event()
+
+        def before_heartbeat() -> None:
+            if not halfway.cleaned.is_set() and away_s:
+                for _ in range(200):
+                    if any(hook == "drop" for hook, _ in backend.calls):
+                        break
+                    settled.wait(0.02)
+                settled.wait(0.2)  # and whatever it lets go of next
+                halfway.clean_up()
+
+        source.before_heartbeat = before_heartbeat
+
+    if not away_s:
+        halfway.clean_up()
+
+    assert halfway.finish(before=taken_over_and_cleaned) == left < ROWS
+    assert halfway.cleaned.is_set()
+    assert [lease for lease in halfway.world.store.leases() if lease.held] == []
+
+
+def test_a_stop_in_the_middle_of_a_round_keeps_what_its_checkpoint_has_to_read(halfway: Halfway) -> None:
+    async def stopped_halfway() -> None:
+        service = halfway.service(stop_timeout_s=0.3)
+        serving = asyncio.create_task(service.serve())
+        await _until(halfway.half_done)
+        service.stop()
+        await serving
+
+    asyncio.run(stopped_halfway())
+    assert halfway.world.outcomes(halfway.keyed) == ["stopped"]
+    left = halfway.left()
+    halfway.clean_up()
+
+    assert halfway.finish() == left < ROWS
+
+
+def test_a_failed_round_in_back_off_keeps_what_its_checkpoint_has_to_read(halfway: Halfway) -> None:
+    read: list[int] = []
+
+    async def failing_halfway() -> None:
+        service = halfway.service()
+        source = service.parts.source
+        assert isinstance(source, HeldSource)
+        serving = asyncio.create_task(service.serve())
+        await _until(halfway.half_done)
+        halfway.gate.write_text(FAIL, encoding="utf-8")
+        await _until(lambda: "failed" in halfway.world.outcomes(halfway.keyed))
+        read.append(halfway.left())
+        await asyncio.to_thread(halfway.clean_up)
+        source.snapshot_rows()
+        halfway.gate.unlink()
+        await _until(lambda: "committed" in halfway.world.outcomes(halfway.keyed))
+        read.append(source.snapshot_rows())
+        service.stop()
+        await serving
+
+    asyncio.run(failing_halfway())
+    assert halfway.world.outcomes(halfway.keyed)[:2] == ["failed", "committed"]
+    assert read[1] == read[0] < ROWS
+
+
+def test_a_final_stop_keeps_nothing(halfway: Halfway) -> None:
+    async def stopped_halfway() -> None:
+        service = halfway.service(stop_timeout_s=0.3, final=True)
+        serving = asyncio.create_task(service.serve())
+        await _until(halfway.half_done)
+        service.stop()
+        await serving
+
+    asyncio.run(stopped_halfway())
+    assert halfway.world.store.leases() == ()
+
+
+def test_a_checkpoint_that_somebody_deleted_holds_nothing_after_the_next_start(halfway: Halfway) -> None:
+    asyncio.run(_killed_halfway(halfway))
+    files = CheckpointFiles(SmallFiles(str(halfway.world.directory / "state")), halfway.clock)
+    for info in files.list("svc"):
+        files.delete(info.ref)
+    halfway.clock.shift_s += AWAY_S
+
+    async def idle() -> None:
+        service = halfway.service(rounds=replace(_SOON, poll_every_s=600.0), paused=lambda: frozenset({"t.keyed"}))
+        serving = asyncio.create_task(service.serve())
+        await _until(lambda: not any(lease.held for lease in halfway.world.store.leases()))
+        service.stop()
+        await serving
+
+    asyncio.run(idle())
+
+
+def test_a_table_that_was_dropped_holds_nothing_any_more(halfway: Halfway) -> None:
+    async def dropped() -> None:
+        service = halfway.service()
+        serving = asyncio.create_task(service.serve())
+        await _until(halfway.half_done)
+        halfway.world.store.drop_table(halfway.keyed)
+        await _until(lambda: "dropped" in halfway.world.outcomes(halfway.keyed))
+        await _until(lambda: not service.keeper.books.held and not service.keeper.books.releasing)
+        service.stop()
+        await serving
+
+    asyncio.run(dropped())
+
+
+def test_a_snapshot_that_is_gone_is_named_in_the_log_and_is_why_the_round_is_stale(halfway: Halfway) -> None:
+    asyncio.run(_killed_halfway(halfway))
+    bucket, number = next(iter(halfway.world.store.leases()[0].held.items()))
+    halfway.clock.shift_s += 700.0  # longer than the lease
+    halfway.clean_up()
+    with capture_logs() as lines:
+        read = halfway.finish()
+    assert read == ROWS
+    told = [line for line in lines if line["event"] == "a snapshot is gone"]
+    assert {(line["bucket"], line["snapshot_id"]) for line in told} >= {(str(bucket), number)}
+    assert halfway.world.reports[-1].snapshots_gone == 2
