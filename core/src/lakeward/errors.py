@@ -29,8 +29,8 @@ class UsageError(LakewardError):
     exit_code = EXIT_USAGE
 
 
-class IllegalEventError(UsageError):
-    """A state machine was given an event that its state has no row for; nothing was changed."""
+class IllegalEventError(LakewardError):
+    """A state machine was given an event that its state has no row for; nothing was changed: a mistake of ours."""
 
     code = "LW-101"
 

@@ -27,9 +27,11 @@ from lakeward.machines.rounds import (
     Rounds,
     RoundsEvent,
     RoundsPolicy,
+    SendBeat,
     Service,
     SnapshotsGone,
     StopAsked,
+    Stopped,
     StopTimedOut,
     TableGone,
     TargetReached,
@@ -165,6 +167,16 @@ def test_an_illegal_cell_raises_and_changes_nothing(kind: type[RoundsEvent]) -> 
         with pytest.raises(IllegalEventError, match=r"machine 'rounds' in state .* has no row for " + kind.__name__):
             rounds.step(event)
         assert rounds._hand == before, (phase, service, pulse, event)
+
+
+def test_targets_that_come_after_a_stop_are_named_as_missed() -> None:
+    """The end offsets are looked at while somebody asks the service to stop: that is no mistake of ours."""
+    rounds = machine_of(hand_of(Phase.RETURNING, Service.STOPPING, Pulse.RESTING))
+    rounds._hand.tables.pop(8)
+    commands = rounds.step(Targets(now=NOW, paths=frozenset({BUSY.path})))
+    sent = next(command.beat for command in commands if isinstance(command, SendBeat))
+    ended = rounds.step(BeatAnswered(now=NOW, beat=sent, answer=BeatAnswer(1, None, {})))
+    assert Stopped(((BUSY.path, "the service stopped before it was reached"),)) in ended
 
 
 def test_every_target_of_a_tables_row_is_reached_by_some_cell() -> None:

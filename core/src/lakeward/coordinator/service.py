@@ -24,7 +24,7 @@ from lakeward.coordinator.reporter import Reporter
 from lakeward.coordinator.server import SubtaskServer
 from lakeward.coordinator.startup import lease_of_checkpoint, restore_lease, resume
 from lakeward.coordinator.targets import Targets as OnceTargets
-from lakeward.errors import FencedError, LakewardError, SparkError
+from lakeward.errors import FencedError, LakewardError, SparkError, UsageError
 from lakeward.machines.leases import (
     CoordinatorChanged,
     Forsake,
@@ -87,6 +87,8 @@ class ServiceEnd:
 
     failed: tuple[tuple[TablePath, str], ...] = ()
     superseded_by: str = ""
+    started: bool = True
+    """False where it was asked to stop before it served; nothing was changed that the next start does not find."""
 
 
 class Service:
@@ -124,10 +126,13 @@ class Service:
         self._wake = asyncio.Event()
         self._tasks: set[asyncio.Task[None]] = set()
         self._beating: asyncio.Task[None] | None = None
+        self._starting: asyncio.Timeout | None = None
+        self._stop_asked = False
         self._stopped: Stopped | None = None
         self._lease_stopped = asyncio.Event()
         self._superseded = ""
         self._broken: BaseException | None = None
+        self._jobs_gone = False
         self._coordinator_epoch: int | None = None
         self._paused: frozenset[str] = frozenset()
         self._lease_state: bytes | None = None
@@ -152,11 +157,14 @@ class Service:
         self.port = await self.server.start(self.options.bind, self.options.port)
         keeping = asyncio.create_task(self.keeper.run())
         keeping.add_done_callback(self._task_over)
+        started = False
         try:
-            await self._start()
-            self.state_word = "serving"
-            await self._turns()
-            if self._superseded:
+            started = await self._start_in_time()
+            if started:
+                await self._turns()
+            if not started:
+                _log.warning("stopped before the start was over; the next start begins where this one did")
+            elif self._superseded:
                 if self._beating is not None:
                     await asyncio.wait({self._beating}, timeout=self.options.beat_timeout_s)
                 await drop_own_lease(self.keeper, self.parts.backend, self.options.lease_timeout_s)
@@ -173,20 +181,29 @@ class Service:
             await self.server.close()
             self.state_word = "stopped"
             self.reporter.report(force=True)
-        if isinstance(self._broken, LakewardError):
+        # A wrong use of ours is no wrong use by the person at the keyboard.
+        if isinstance(self._broken, LakewardError) and not isinstance(self._broken, UsageError):
             raise self._broken
         if self._broken is not None:
             message = f"internal error, the service stopped in order: {type(self._broken).__name__}: {self._broken}"
             raise LakewardError(message) from self._broken
-        return ServiceEnd(self._stopped.failed if self._stopped else (), self._superseded)
+        return ServiceEnd(self._stopped.failed if self._stopped else (), self._superseded, started)
 
     def stop(self) -> None:
-        """Ask the service to end: rounds end early, what is whole is committed, the lease id is kept."""
-        if self.state_word != "stopping":
+        """Ask the service to end: rounds end early, what is whole is committed, the lease id is kept.
+
+        A start comes to its end first, so that what the last start had in hand is settled in order; it is given up
+        after `stop_timeout_s`.
+        """
+        if self._stop_asked:
+            return
+        self._stop_asked = True
+        if self.state_word == "starting":
             self.state_word = "stopping"
-            self.post(StopAsked(now=self.now()))
-            self.loop.call_later(self.options.stop_timeout_s, lambda: self.post(StopTimedOut(now=self.now())))
-            self.loop.call_later(self.options.stop_timeout_s * 2, lambda: self.post(StopTimedOut(now=self.now())))
+            if self._starting is not None:
+                self._starting.reschedule(self.loop.time() + self.options.stop_timeout_s)
+        else:
+            self._stop()
 
     def post(self, event: RoundsEvent) -> None:
         """Give the rounds machine an event and carry out what it commands; events from within wait their turn."""
@@ -319,6 +336,28 @@ class Service:
 
     # --- inside ---------------------------------------------------------------------------------------------
 
+    async def _start_in_time(self) -> bool:
+        """Start; False where a stop was asked for and the start did not come to its end in time."""
+        try:
+            # A stop that was asked for before has the time from now on.
+            async with asyncio.timeout(self.options.stop_timeout_s if self._stop_asked else None) as self._starting:
+                await self._start()
+        except TimeoutError:
+            if self._starting is None or not self._starting.expired():
+                raise
+            return False
+        if self._stop_asked:
+            self._stop()
+        else:
+            self.state_word = "serving"
+        return True
+
+    def _stop(self) -> None:
+        self.state_word = "stopping"
+        self.post(StopAsked(now=self.now()))
+        self.loop.call_later(self.options.stop_timeout_s, lambda: self.post(StopTimedOut(now=self.now())))
+        self.loop.call_later(self.options.stop_timeout_s * 2, lambda: self.post(StopTimedOut(now=self.now())))
+
     async def _start(self) -> None:
         state = await call(self.parts.state.load, what="read the service's state")
         # The tables first: from our first write on, the last start's state is gone.
@@ -381,11 +420,7 @@ class Service:
         if self._superseded:
             return
         self._read_control()
-        gone = self.parts.jobs.gone()
-        if gone is not None and self._broken is None:
-            _log.error("no job can run any more, the service stops", reason=gone)
-            self._broken = SparkError(gone)
-            self.stop()
+        self._look_at_jobs()
         self.post(Tick(now=self.now()))
         self.hold_checkpoints()
         if self.now() >= self._review_at:
@@ -393,6 +428,19 @@ class Service:
             self.spawn(self._review)
         self.keeper.tick()
         self.desk.tick()
+
+    def _look_at_jobs(self) -> None:
+        gone = self.parts.jobs.gone()
+        if gone is None or self._jobs_gone:
+            return
+        self._jobs_gone = True
+        if self._stop_asked:
+            # A signal to the whole process group reaches Spark's Java as well; rounds go on from their checkpoints.
+            _log.warning("no job can run any more, while the service stops", reason=gone)
+        elif self._broken is None:
+            _log.error("no job can run any more, the service stops", reason=gone)
+            self._broken = SparkError(gone)
+            self.stop()
 
     async def _check_state(self) -> None:
         """See whether a successor is at work: asked after a pause, and where nothing was written for a while."""

@@ -194,7 +194,7 @@ _TABLE: Table = {
         },
     ),
     **_rows(TargetReached, Phase, {}),
-    **_rows(Targets, (_P.ABSENT, _P.WAITING, _P.PAUSED), {}),
+    **_rows(Targets, (_P.ABSENT, _P.WAITING, _P.PAUSED, *_STAYING, _P.RETURNING), {}),
     **_rows(
         PauseAsked,
         Phase,
@@ -221,7 +221,6 @@ _TABLE: Table = {
 }
 
 _S = Service
-_LIVING = (_S.SERVING, _S.STOPPING)
 _EVENTS = frozenset(event for _, event in _TABLE)
 _SERVICE: Table = {
     **{row: after for event in _EVENTS for row, after in _rows(event, Service, {}).items()},
@@ -234,7 +233,7 @@ _NOT_NOW: Table = {
     **_TOO_EARLY,
     **_TOO_LATE,
     (_S.SERVING, StopTimedOut): frozenset(),  # nobody asked it to stop
-    **{(service, Targets): frozenset() for service in (*_LIVING, _S.STOPPED)},
+    (_S.SERVING, Targets): frozenset(),  # a stop may come first: then they only say what was missed
 }
 
 _PULSE: Table = {

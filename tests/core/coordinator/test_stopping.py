@@ -1,0 +1,170 @@
+"""A stop is in order in whatever phase of its life a service is."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from typing import TYPE_CHECKING
+
+import pytest
+
+from lakeward.checkpoint.service_state import ServiceStateStore
+from lakeward.checkpoint.store import SmallFiles
+from lakeward.embedded.source import EmbeddedSource
+from lakeward.embedded.store import EmbeddedStore
+from lakeward.errors import LakewardError, UsageError
+from lakeward.subtask.entry import run_subtask
+from lakeward.testing.jobs import ThreadJobs
+from lakeward.testing.service_world import POLICY_ONCE
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from lakeward.coordinator.service import Service, ServiceEnd
+    from lakeward.model.jobs import JobSpec
+    from lakeward.model.tables import TableSpec
+    from lakeward.testing.service_world import World
+
+
+async def until(true: Callable[[], object]) -> None:
+    """Look again and again, for 20 s at the most."""
+    async with asyncio.timeout(20):
+        while not true():  # noqa: ASYNC110 - what is looked at has no event of its own
+            await asyncio.sleep(0.02)
+
+
+class HeldSource(EmbeddedSource):
+    """Stands still while the tables are listed, which a start with `once` does."""
+
+    def __init__(self, store: EmbeddedStore) -> None:
+        super().__init__(store)
+        self.listing, self.go_on = threading.Event(), threading.Event()
+
+    def tables(self) -> Sequence[TableSpec]:
+        self.listing.set()
+        self.go_on.wait(20)
+        return super().tables()
+
+
+def stopped_while_starting(
+    world: World, source: HeldSource, *, go_on: bool, **options: float
+) -> tuple[Service, ServiceEnd]:
+    """Ask a service to stop in the middle of its start."""
+    service = world.service(source=source, once=True, rounds=POLICY_ONCE, **options)
+
+    async def run() -> ServiceEnd:
+        serving = asyncio.create_task(service.serve())
+        await until(source.listing.is_set)
+        service.stop()
+        if go_on:
+            source.go_on.set()
+        end = await serving
+        source.go_on.set()
+        return end
+
+    return service, asyncio.run(run())
+
+
+def test_a_stop_while_the_targets_are_looked_at_is_no_error_and_names_what_was_missed(world: World) -> None:
+    log = world.table("log")
+    world.load(log, 0, 10)
+    source = HeldSource(EmbeddedStore.open(world.store.root))
+    service, end = stopped_while_starting(world, source, go_on=True)
+    assert end.failed == ((log, "the service stopped before it was reached"),)
+    assert end.started
+    assert service.rounds.in_hand == ()
+
+
+def test_a_start_that_hangs_is_given_up_once_a_stop_is_asked_for(world: World) -> None:
+    world.load(world.table("log"), 0, 10)
+    source = HeldSource(EmbeddedStore.open(world.store.root))
+    service, end = stopped_while_starting(world, source, go_on=False, stop_timeout_s=0.1)
+    assert not end.started
+    assert service.state_word == "stopped"
+
+
+def test_a_start_that_was_given_up_leaves_the_last_starts_state_as_it_was(world: World) -> None:
+    world.load(world.table("log"), 0, 10)
+    world.once()
+    states = ServiceStateStore(SmallFiles(str(world.directory / "state")))
+    before = states.load("svc")
+    source = HeldSource(EmbeddedStore.open(world.store.root))
+    stopped_while_starting(world, source, go_on=False, stop_timeout_s=0.1)
+    assert states.load("svc") == before
+
+
+def test_a_stop_before_the_first_step_ends_the_service(world: World) -> None:
+    service = world.service()
+    service.stop()
+    end = asyncio.run(service.serve())
+    assert end.failed == ()
+    assert service.state_word == "stopped"
+
+
+class DyingJobs(ThreadJobs):
+    """As Spark whose Java process gets the signal as well: it is gone, and its jobs fail."""
+
+    def __init__(self, launched: threading.Event) -> None:
+        super().__init__(run_subtask)
+        self._dead = threading.Event()
+        self._launched = launched
+
+    def gone(self) -> str | None:
+        return "Spark's Java process has ended" if self._dead.is_set() else None
+
+    def launch(self, job: JobSpec, over: Callable[[str | None], None]) -> None:
+        self._launched.set()
+        if self._dead.is_set():
+            over("connection refused")
+            return
+        threading.Thread(target=self._die, args=(over,), daemon=True).start()
+
+    def die(self) -> None:
+        self._dead.set()
+
+    def _die(self, over: Callable[[str | None], None]) -> None:
+        self._dead.wait(20)
+        over("connection reset")
+
+
+@pytest.mark.parametrize("asked_first", [True, False])
+def test_a_spark_that_dies_with_the_signal_is_no_failure_of_the_service(world: World, asked_first: bool) -> None:
+    """One that dies by itself is: then the service could not go on."""
+    world.load(world.table("log"), 0, 10)
+    launched = threading.Event()
+    jobs = DyingJobs(launched)
+    service = world.service(jobs=jobs)
+
+    async def run() -> None:
+        serving = asyncio.create_task(service.serve())
+        await until(launched.is_set)
+        if asked_first:
+            service.stop()
+        jobs.die()
+        await serving
+
+    if asked_first:
+        asyncio.run(run())
+    else:
+        with pytest.raises(LakewardError, match="Java process has ended"):
+            asyncio.run(run())
+    assert service.rounds.in_hand == ()
+
+
+def test_a_wrong_use_inside_the_service_is_not_blamed_on_the_caller(world: World) -> None:
+    """Exit code 2 says: fix your command line or your configuration."""
+    service = world.service()
+
+    async def misuse() -> None:
+        message = "a client must be opened in the process that uses it"
+        raise UsageError(message)
+
+    async def run() -> None:
+        serving = asyncio.create_task(service.serve())
+        await until(lambda: service.state_word == "serving")
+        service.spawn(misuse)
+        await serving
+
+    with pytest.raises(LakewardError, match="internal error, the service stopped in order: UsageError") as caught:
+        asyncio.run(run())
+    assert caught.value.exit_code == 1
