@@ -13,6 +13,7 @@ import signal
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
+import structlog
 from dependency_injector import containers, providers
 from rich.console import Console
 
@@ -24,6 +25,7 @@ from lakeward.checkpoint.store import SmallFiles
 from lakeward.clock import SystemClock
 from lakeward.config.tables import table_rules
 from lakeward.coordinator.calls import call
+from lakeward.coordinator.closing import OpenResources
 from lakeward.coordinator.mirror import with_mirrors
 from lakeward.coordinator.parts import Parts, ServiceOptions
 from lakeward.coordinator.service import Service, ServiceEnd
@@ -47,7 +49,7 @@ from lakeward.spark.session import SparkHandle, start_session
 from lakeward.subtask.entry import run_subtask
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable
 
     from lakeward.config.loader import Loaded
     from lakeward.hooks.plugins import LakePlugin, SourcePlugin
@@ -57,6 +59,7 @@ if TYPE_CHECKING:
 
 Check = tuple[str, bool, str]
 _LOOK_EVERY_S = 0.5
+_log = structlog.get_logger("lakeward.container")
 
 
 def _service_name(settings: Settings) -> str:
@@ -68,30 +71,24 @@ def _incarnation(service: str, clock: Clock, states: ServiceStateStore) -> Incar
     return Incarnation(service, states.started_ms(service, clock.wall_ms()), secrets.token_hex(8))
 
 
-def _source(name: str, loaded: Loaded, clock: Clock) -> Iterator[Source]:
+def _source(name: str, loaded: Loaded, clock: Clock, resources: OpenResources) -> Source:
     source = cast("SourcePlugin", load(SOURCE_GROUP, name)).open(loaded.source_options, clock)
-    try:
-        modes = {rules.mode for rules in loaded.settings.tables.values()}
-        yield with_mirrors(source, modes, lambda path: table_rules(loaded, path).settings, clock)
-    finally:
-        source.close()
+    resources.add("source", source.close)
+    modes = {rules.mode for rules in loaded.settings.tables.values()}
+    return with_mirrors(source, modes, lambda path: table_rules(loaded, path).settings, clock)
 
 
-def _lake(name: str, options: Any, clock: Clock) -> Iterator[Lake]:  # noqa: ANN401 - the plugin's own options
+def _lake(name: str, options: Any, clock: Clock, resources: OpenResources) -> Lake:  # noqa: ANN401 - the plugin's own
     lake = cast("LakePlugin", load(LAKE_GROUP, name)).open(options, clock)
-    try:
-        yield lake
-    finally:
-        lake.close()
+    resources.add("lake", lake.close)
+    return lake
 
 
-def _spark(settings: Settings, files: SmallFiles) -> Iterator[SparkHandle]:
+def _spark(settings: Settings, files: SmallFiles, resources: OpenResources) -> SparkHandle:
     directory = Path(files.path(settings.service.name)) / "spark"
     handle = start_session(settings.spark, settings.service.name, settings.service.rounds, directory)
-    try:
-        yield handle
-    finally:
-        handle.stop()
+    resources.add("spark", handle.stop)
+    return handle
 
 
 def _duration(settings: Settings, backend: LeaseBackend) -> float:
@@ -105,6 +102,7 @@ class Container(containers.DeclarativeContainer):
     settings = loaded.provided.settings
     clock: providers.Provider[Clock] = providers.Singleton(SystemClock)
     service_name = providers.Callable(_service_name, settings)
+    resources = providers.Singleton(OpenResources)
     files = providers.Singleton(SmallFiles, settings.checkpoint.root)
     states = providers.Singleton(ServiceStateStore, files)
     incarnation = providers.Singleton(_incarnation, service_name, clock, states)
@@ -113,7 +111,7 @@ class Container(containers.DeclarativeContainer):
     source: providers.Selector = providers.Selector(settings.source.type)
     lake: providers.Selector = providers.Selector(settings.lake.type)
     backend = providers.Singleton(LeaseBackend.load, settings.lease.backend, settings.lease.wrappers)
-    spark = providers.Resource(_spark, settings, files)
+    spark = providers.Singleton(_spark, settings, files, resources)
     jobs = providers.Singleton(SparkJobs, spark, providers.Object(run_subtask))
     state = providers.Singleton(StateKeeper, states, incarnation, settings.lease.backend, clock)
     parts = providers.Singleton(
@@ -142,18 +140,20 @@ def build(loaded: Loaded) -> Container:
         loaded: the configuration.
 
     Returns:
-        The container. `shutdown_resources()` frees what was opened.
+        The container. `resources()` closes what was opened.
     """
     container = Container(loaded=loaded)
     container.source.set_providers(
         **{
-            plugin.name: providers.Resource(_source, plugin.name, loaded, container.clock)
+            plugin.name: providers.Singleton(_source, plugin.name, loaded, container.clock, container.resources)
             for plugin in installed(SOURCE_GROUP)
         }
     )
     container.lake.set_providers(
         **{
-            plugin.name: providers.Resource(_lake, plugin.name, loaded.lake_options, container.clock)
+            plugin.name: providers.Singleton(
+                _lake, plugin.name, loaded.lake_options, container.clock, container.resources
+            )
             for plugin in installed(LAKE_GROUP)
         }
     )
@@ -191,7 +191,7 @@ def check(loaded: Loaded) -> tuple[Check, ...]:
     try:
         return tuple(_look(what, look) for what, look in looks.items())
     finally:
-        container.shutdown_resources()
+        asyncio.run(container.resources().close_all())
 
 
 def _look(what: str, look: Any) -> Check:  # noqa: ANN401 - a callable that gives one sentence
@@ -212,7 +212,7 @@ def serve(loaded: Loaded, *, once: bool, final: bool, progress: bool, until: Cal
         until: asked about twice a second, on a thread of its own; the service stops once it says yes. None = never.
 
     Returns:
-        The exit code: 0 done, 1 where a table of `once` fell short or a later start took over.
+        The exit code: 0 done or stopped, 1 where a table of `once` fell short or a later start took over.
 
     Raises:
         LakewardError: it could not start, or `until` raised it.
@@ -220,30 +220,65 @@ def serve(loaded: Loaded, *, once: bool, final: bool, progress: bool, until: Cal
     container = build(loaded)
     console = Console(soft_wrap=True)
     shown = Progress(console) if progress else None
+
+    def make() -> Service:
+        return Service(container.parts(), _options(container, loaded, shown, once=once, final=final))
+
     try:
-        service = Service(container.parts(), _options(container, loaded, shown, once=once, final=final))
-        end = asyncio.run(_serve(service, until))
+        end = asyncio.run(_serve(make, container.resources(), until))
     finally:
         if shown is not None:
             shown.close()
-        container.shutdown_resources()
-    return _say_end(Console(stderr=True, soft_wrap=True), end)
+    return _say_end(Console(stderr=True, soft_wrap=True), end, once=once)
 
 
-async def _serve(service: Service, until: Callable[[], bool] | None) -> ServiceEnd:
-    loop = asyncio.get_running_loop()
-    asked = 0
+async def _serve(make: Callable[[], Service], resources: OpenResources, until: Callable[[], bool] | None) -> ServiceEnd:
+    """Make a service and run it; a signal is listened to from here on, and everything is closed in the end."""
+    stopping = _Stopping(asyncio.get_running_loop())
+    try:
+        service = await _made(make, stopping)
+        return ServiceEnd(started=False) if service is None else await _run(service, stopping, until)
+    finally:
+        await resources.close_all()
 
-    def on_signal(number: int) -> None:
-        nonlocal asked
-        asked += 1
-        if asked > 1:
+
+class _Stopping:
+    """SIGINT and SIGTERM: the first one asks for a stop, the second one ends the process."""
+
+    def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
+        self.asked = asyncio.Event()
+        self.service: Service | None = None
+        for number in (signal.SIGINT, signal.SIGTERM):
+            loop.add_signal_handler(number, self._on_signal, number)
+
+    def _on_signal(self, number: int) -> None:
+        if self.asked.is_set():
             os._exit(128 + number)
-        service.stop()
+        self.asked.set()
+        if self.service is not None:
+            self.service.stop()
 
-    for number in (signal.SIGINT, signal.SIGTERM):
-        loop.add_signal_handler(number, on_signal, number)
-    watching = None if until is None else loop.create_task(_stop_when(service, until))
+
+async def _made(make: Callable[[], Service], stopping: _Stopping) -> Service | None:
+    """Open everything, on a thread: a catalog or a Spark that does not answer must not make us deaf.
+
+    Returns:
+        The service, or None where a stop was asked for meanwhile: nothing was begun then, so nobody waits.
+    """
+    making = asyncio.ensure_future(call(make, what="open source, lake and Spark"))
+    asked = asyncio.ensure_future(stopping.asked.wait())
+    await asyncio.wait({making, asked}, return_when=asyncio.FIRST_COMPLETED)
+    if not asked.done():
+        asked.cancel()
+        return await making
+    if not making.cancel() and (error := making.exception()) is not None:
+        _log.info("what was asked to stop could not be started", reason=f"{type(error).__name__}: {error}")
+    return None
+
+
+async def _run(service: Service, stopping: _Stopping, until: Callable[[], bool] | None) -> ServiceEnd:
+    stopping.service = service
+    watching = None if until is None else asyncio.get_running_loop().create_task(_stop_when(service, until))
     try:
         end = await service.serve()
     finally:
@@ -325,7 +360,10 @@ def _options(
     )
 
 
-def _say_end(console: Console, end: ServiceEnd) -> int:
+def _say_end(console: Console, end: ServiceEnd, *, once: bool) -> int:
+    if not end.started:
+        console.print("stopped before it served", markup=False)
+        return EXIT_FAILED if once else 0
     if end.superseded_by:
         console.print(f"stopped: a later start of this service took over ({end.superseded_by})", markup=False)
         return EXIT_FAILED

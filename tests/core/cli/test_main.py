@@ -13,7 +13,7 @@ import pytest
 from lakeward.cli import main
 from lakeward.cli.main import COMMANDS
 from lakeward.cli.reference import commands
-from lakeward.errors import OutcomeUnknownError
+from lakeward.errors import IllegalEventError, OutcomeUnknownError
 
 Lakeward = Callable[..., Any]
 HEAVY = ("pyarrow", "pyspark", "pyiceberg", "dependency_injector", "numpy")
@@ -83,6 +83,7 @@ def test_an_error_is_json_on_standard_output_where_json_is_asked_for(lakeward: L
         (OutcomeUnknownError("no answer"), 3, "error[LW-900]: no answer"),
         (KeyboardInterrupt(), 130, "interrupted"),
         (KeyError("x"), 1, "error[LW-000]: internal error: KeyError: 'x'; run again with --debug"),
+        (IllegalEventError("rounds", "service serving", "Targets"), 1, "error[LW-101]: machine 'rounds'"),
         (click.Abort(), 130, "interrupted"),
     ],
 )
@@ -116,3 +117,15 @@ def test_help_answers_at_once() -> None:
     begun = time.perf_counter()
     subprocess.run([sys.executable, "-c", "from lakeward.cli.main import run; run(['--help'])"], check=True)
     assert time.perf_counter() - begun < 1.0, "about 0.2 s on an idle machine"
+
+
+def test_what_a_command_left_behind_does_not_keep_the_process_alive() -> None:
+    """A pool of threads is waited for at the end of the interpreter, by Python itself."""
+    code = (
+        "import threading; from concurrent.futures import ThreadPoolExecutor; from lakeward.cli import main\n"
+        "main._END_S = 0.2\n"
+        "ThreadPoolExecutor().submit(threading.Event().wait)\n"
+        "main.main(['config', 'shwo'])"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, timeout=60, check=False)
+    assert done.returncode == 2

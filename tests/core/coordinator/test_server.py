@@ -64,9 +64,9 @@ async def listening(job: Job, **options: float) -> AsyncIterator[Callable[[], Aw
     try:
         yield connect
     finally:
+        await server.close()
         for writer in writers:
             writer.close()
-        await server.close()
 
 
 async def read_frame(reader: asyncio.StreamReader) -> bytes:
@@ -146,6 +146,25 @@ def test_strangers_that_hold_connections_keep_no_subtask_out() -> None:
                 streams[1].write(encode(Channel(KEY, "up").send(Heartbeat(acked=0))))
                 async with asyncio.timeout(5):
                     assert isinstance((await job.heard.get()).event, Heartbeat)
+
+    run(test)
+
+
+def test_a_peer_that_stands_still_does_not_keep_the_server_from_closing() -> None:
+    """A paused subtask takes no last words; more of them than the kernel buffers are on their way."""
+
+    class Talker(Job):
+        def attend(self, register: Register, connection: Connection) -> ChannelKey:
+            connection.send(Channel(KEY, "down").send(Cancel(reason="r" * (32 << 20))))
+            attended.set()
+            return KEY
+
+    attended = asyncio.Event()
+
+    async def test() -> None:
+        async with asyncio.timeout(10), listening(Talker()) as connect:
+            await prove(await connect())
+            await attended.wait()
 
     run(test)
 

@@ -47,10 +47,10 @@ class HeldSource(EmbeddedSource):
 
 
 def stopped_while_starting(
-    world: World, source: HeldSource, *, go_on: bool, **options: float
+    world: World, source: HeldSource, *, go_on: bool, stop_timeout_s: float = 5.0
 ) -> tuple[Service, ServiceEnd]:
     """Ask a service to stop in the middle of its start."""
-    service = world.service(source=source, once=True, rounds=POLICY_ONCE, **options)
+    service = world.service(source=source, once=True, rounds=POLICY_ONCE, stop_timeout_s=stop_timeout_s)
 
     async def run() -> ServiceEnd:
         serving = asyncio.create_task(service.serve())

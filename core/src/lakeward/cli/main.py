@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import os
 import sys
+import threading
 import traceback
 from typing import TYPE_CHECKING
 
@@ -17,10 +19,12 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
 EXIT_INTERRUPTED = 130
+_END_S = 10.0
 
 _HELP = """Tier streaming tables into lakehouse tables on Spark: leased, exactly once, resumable.
 
-Exit codes: 0 done, 1 failed, 2 wrong usage or configuration, 3 outcome unknown, 130 interrupted."""
+Exit codes: 0 done, 1 failed, 2 wrong usage or configuration, 3 outcome unknown, 130 interrupted.
+A second signal ends a service at once, with 128 + the signal's number."""
 
 COMMANDS = {
     "demo": Lazy("lakeward.cli.demo", "demo", "Watch it work: a table of flights reaches Iceberg."),
@@ -46,7 +50,20 @@ def main(arguments: Sequence[str] | None = None) -> None:
     Args:
         arguments: words after `lakeward`; None: those of the process.
     """
-    sys.exit(run(arguments))
+    code = run(arguments)
+    _end_in_time(code)
+    sys.exit(code)
+
+
+def _end_in_time(code: int) -> None:
+    """End the process even where something that a command left behind (a thread in a dead call) keeps it alive."""
+
+    def end() -> None:
+        os._exit(code)
+
+    watchdog = threading.Timer(_END_S, end)
+    watchdog.daemon = True
+    watchdog.start()
 
 
 def run(arguments: Sequence[str] | None = None) -> int:

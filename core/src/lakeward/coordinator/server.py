@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
 _HANDSHAKE_S = 10.0
+_LAST_WORDS_S = 2.0
 UNPROVED = 256
 """Connections at once whose peers have not proved the secret."""
 _log = structlog.get_logger("lakeward.server")
@@ -115,6 +116,11 @@ class SubtaskServer:
         serving = dict(self._serving)
         for writer in serving.values():
             writer.close()
+        if serving:
+            await asyncio.wait(serving, timeout=_LAST_WORDS_S)
+        for writer in dict(self._serving).values():
+            # A peer that stands still takes no last words, and would keep us for ever.
+            writer.transport.abort()
         await asyncio.gather(*serving, return_exceptions=True)
 
     async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:

@@ -6,9 +6,11 @@ enter the JVM (facts: Spark 5, 7).
 
 from __future__ import annotations
 
+import threading
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
+import structlog
 from pyspark import InheritableThread, TaskContext
 from pyspark.errors import PySparkException
 
@@ -20,6 +22,7 @@ if TYPE_CHECKING:
 
     from lakeward.spark.session import SparkHandle
 
+_log = structlog.get_logger("lakeward.jobs")
 _SCHEMA = "subtask int, outcome string"
 
 
@@ -50,17 +53,23 @@ class SparkJobs:
             over(_sentence(error))
 
     def cancel(self, spec: JobSpec) -> None:
-        """Cancel a job; one that is over is no error.
+        """Cancel a job; one that is over is no error. Returns at once: a JVM that stands still answers nobody.
 
         Args:
             spec: the job.
         """
-        if self.gone() is None:
-            self._handle.session.sparkContext.cancelJobGroup(spec.group)
+        threading.Thread(target=self._cancel, args=(spec,), name=f"cancel-{spec.tag}", daemon=True).start()
 
     def gone(self) -> str | None:
         """See `lakeward.ports.Jobs`: nothing runs without the JVM, and a session cannot be started anew in place."""
         return self._handle.gone()
+
+    def _cancel(self, spec: JobSpec) -> None:
+        try:
+            if self.gone() is None:
+                self._handle.session.sparkContext.cancelJobGroup(spec.group)
+        except Exception as error:  # noqa: BLE001 - py4j's own: a JVM that is dying cancels its jobs by that
+            _log.warning("a job was not cancelled", job=spec.group, reason=_sentence(error))
 
     def _run(self, spec: JobSpec, over: Callable[[str | None], None]) -> None:
         try:

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import os
 import re
+import subprocess
 import sys
+import threading
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -22,6 +24,9 @@ if TYPE_CHECKING:
 
 TASK_ATTEMPTS = 4
 """Tries of one task; `local[N]` alone never retries (facts: Spark 3)."""
+STOP_S = 10.0
+"""Seconds after which a Spark that does not stop is killed."""
+_DYING_S = 5.0
 _LOCAL = re.compile(r"local(?:\[(\*|\d+)\])?")
 
 
@@ -40,18 +45,54 @@ class SparkHandle:
 
     def gone(self) -> str | None:
         """Return one sentence where the Java process behind it has ended, else None; the session never comes back."""
-        gateway = self.session.sparkContext._gateway  # noqa: SLF001 - pyspark keeps the process nowhere else
-        process = getattr(gateway, "proc", None)
+        process = self._process()
         code = process.poll() if process is not None else None
         return None if code is None else f"Spark's Java process has ended (exit code {code}); start the service again"
 
     def stop(self) -> None:
-        """Stop Spark; a session whose Java process has ended is left as it is, there is nobody to ask."""
+        """Stop Spark, in `STOP_S` seconds at the most.
+
+        A Java process that has ended, or that is dying meanwhile (a signal to the whole process group reaches it as
+        well), has nothing left to be stopped. One that does not answer is killed.
+
+        Raises:
+            SparkError: Spark could not be stopped, and its Java process lives on.
+        """
+        process = self._process()
         try:
             if self.gone() is None:
-                self.session.stop()
+                self._stop_session(process)
         finally:
             self.launcher.cleanup()
+
+    def _stop_session(self, process: subprocess.Popen[bytes] | None) -> None:
+        killer = threading.Timer(STOP_S, process.kill if process is not None else lambda: None)
+        killer.daemon = True
+        killer.start()
+        try:
+            self.session.stop()
+        except Exception as error:
+            if not _ends_soon(process):
+                message = f"spark: not stopped, and its Java process lives on: {error}"
+                raise SparkError(message) from error
+        finally:
+            killer.cancel()
+
+    def _process(self) -> subprocess.Popen[bytes] | None:
+        gateway = self.session.sparkContext._gateway  # noqa: SLF001 - pyspark keeps the process nowhere else
+        process: subprocess.Popen[bytes] | None = getattr(gateway, "proc", None)
+        return process
+
+
+def _ends_soon(process: subprocess.Popen[bytes] | None) -> bool:
+    """Wait a moment for a process that answers no more: its own shutdown hooks take their time."""
+    if process is None:
+        return False
+    try:
+        process.wait(_DYING_S)
+    except subprocess.TimeoutExpired:
+        return False
+    return True
 
 
 def retrying_master(master: str, rounds: int) -> str:

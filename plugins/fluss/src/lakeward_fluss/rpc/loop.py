@@ -5,16 +5,19 @@ from __future__ import annotations
 import asyncio
 import os
 import threading
-from concurrent.futures import CancelledError
+from concurrent.futures import CancelledError, ThreadPoolExecutor
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from lakeward.errors import UsageError
+from lakeward.errors import SourceError, UsageError
 from lakeward_fluss.wire.errors import ClientClosedError
 
 if TYPE_CHECKING:
     from collections.abc import Coroutine
 
 T = TypeVar("T")
+CLOSE_S = 5.0
+"""Seconds that the end of a thread may take."""
+_LONGER_S = 1.0
 
 
 class LoopThread:
@@ -27,6 +30,8 @@ class LoopThread:
             name: the thread's name.
         """
         self._loop = asyncio.new_event_loop()
+        self._names = ThreadPoolExecutor(thread_name_prefix=f"{name}-names")
+        self._loop.set_default_executor(self._names)
         self._lock = threading.Lock()
         self._closed = False
         self._process = os.getpid()
@@ -69,6 +74,9 @@ class LoopThread:
 
         Args:
             last: closes what the coroutines used.
+
+        Raises:
+            SourceError: not within `CLOSE_S`; the thread is left behind, and does not keep the process alive.
         """
         with self._lock:
             if self._closed or os.getpid() != self._process:
@@ -76,19 +84,31 @@ class LoopThread:
                 return
             self._closed = True
             end = asyncio.run_coroutine_threadsafe(_end(last), self._loop)
-        end.result()
+        try:
+            end.result(CLOSE_S + _LONGER_S)
+        except TimeoutError as error:
+            # At the end of the interpreter, for one, this thread stands still and will answer nobody.
+            message = f"thread {self._thread.name!r}: expected to end within {CLOSE_S:.0f} s, found it at work or stuck"
+            raise SourceError(message) from error
+        finally:
+            self._stop()
+
+    def _stop(self) -> None:
         self._loop.call_soon_threadsafe(self._loop.stop)
-        self._thread.join()
-        self._loop.close()
+        # Names are looked up on threads of the loop's own, and a resolver can take minutes: nobody waits for it.
+        self._names.shutdown(wait=False, cancel_futures=True)
+        self._thread.join(CLOSE_S)
+        if not self._thread.is_alive():
+            self._loop.close()
 
 
 async def _end(last: Coroutine[Any, Any, None]) -> None:
-    await last
-    tasks = asyncio.all_tasks() - {asyncio.current_task()}
-    for task in tasks:
-        task.cancel()
-    await asyncio.gather(*tasks, return_exceptions=True)
-    await asyncio.get_running_loop().shutdown_default_executor()
+    async with asyncio.timeout(CLOSE_S):
+        await last
+        tasks = asyncio.all_tasks() - {asyncio.current_task()}
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
 
 
 def _closed() -> ClientClosedError:
