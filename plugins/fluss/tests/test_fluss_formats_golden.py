@@ -169,7 +169,9 @@ def test_schemas_of_real_tables_are_read_and_written_back(note: str) -> None:
 
 def test_a_schemas_types_are_those_of_its_log() -> None:
     table = json.loads(base64.b64decode(frame("GET_TABLE_INFO", "allt")["response"]["table_json"]))
-    found = parse_schema(json.dumps(table["schema"])).to_arrow()
+    schema = parse_schema(json.dumps(table["schema"]))
+    found = schema.to_arrow(logged=True)
+    assert schema.to_arrow().field("ts9").type == pa.timestamp("us")
     assert not found.field("id").nullable
     assert {name: found.field(name).type for name in ("fb", "d2", "t0", "t3", "ts0", "ts9", "tz6")} == {
         "fb": pa.binary(4),

@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import struct
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
-import google_crc32c
 import pyarrow as pa
 import pytest
 
@@ -14,7 +12,7 @@ from lakeward.model.batches import BYTES_MOST, SourceBatch
 from lakeward.model.splits import LogSplit, SnapshotSplit
 from lakeward_fluss.formats import kvsnapshot
 from lakeward_fluss.formats.types import FlussField, FlussType, Kind
-from lakeward_fluss_kit.oneserver import BUCKET, COLUMNS, OneServer, compacted, log_batch, varint
+from lakeward_fluss_kit.oneserver import BUCKET, COLUMNS, OneServer, arrow_batch, compacted, log_batch, varint
 
 NUMBERS = tuple(FlussField(f"c{number}", FlussType(Kind.INTEGER), None, number) for number in range(2000))
 NULLS = b"\xff" * 250
@@ -33,20 +31,6 @@ def opened() -> Iterator[Callable[[OneServer], OneServer]]:
     yield keep
     for server in servers:
         server.server.close()
-
-
-def arrow_batch(base: int, batch: pa.RecordBatch) -> bytes:
-    """Return an append-only batch of a log in ARROW."""
-    sink = pa.BufferOutputStream()
-    with pa.ipc.new_stream(sink, batch.schema, options=pa.ipc.IpcWriteOptions(compression="zstd")) as writer:
-        writer.write_batch(batch)
-    messages = pa.ipc.MessageReader.open_stream(sink.getvalue())
-    messages.read_next_message()
-    payload: bytes = messages.read_next_message().serialize().to_pybytes()
-    rows = batch.num_rows
-    tail = struct.pack("<hbiqii", 1, 1, rows - 1, -1, -1, rows) + payload
-    head = struct.pack("<bqI", 0, 17, google_crc32c.value(tail))
-    return struct.pack("<qi", base, len(head) + len(tail)) + head + tail
 
 
 def read_log(server: OneServer, stop: int) -> Iterator[SourceBatch]:

@@ -119,7 +119,7 @@ def _time(cells: Cells, field: FlussField, _encoding: Encoding) -> pa.Array:
 
 
 def _timestamp(cells: Cells, field: FlussField, _encoding: Encoding) -> pa.Array:
-    per_second = _PER_SECOND[time_unit(field.type.precision)]
+    per_second = _PER_SECOND[field.type.to_arrow().unit]
     if per_second == 1:
         return _array(cells, field.type, [pa.py_buffer(cells.first // 1000)])
     per_milli = per_second // 1000

@@ -15,9 +15,10 @@ from lakeward.errors import CorruptFileError, ProtocolError
 from lakeward.model.tables import Change
 from lakeward_fluss.formats import rows as rowformats
 from lakeward_fluss.formats.arrowbatch import read_record_batch
+from lakeward_fluss.formats.arrowvalues import differs, settled
 from lakeward_fluss.formats.encodings import Encoding
 from lakeward_fluss.formats.records import split
-from lakeward_fluss.formats.target import empty, fit
+from lakeward_fluss.formats.target import checked, empty, fit
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -191,7 +192,13 @@ def _checked(changes: NDArray[np.uint8], origin: str) -> NDArray[np.uint8]:
 
 
 def decode(
-    batch: LogBatch, schema: FlussSchema, target: pa.Schema, skip: int = 0, count: int | None = None
+    batch: LogBatch,
+    schema: FlussSchema,
+    target: pa.Schema,
+    skip: int = 0,
+    count: int | None = None,
+    *,
+    padded: bool = False,
 ) -> pa.RecordBatch:
     """Decode rows of a batch.
 
@@ -202,6 +209,8 @@ def decode(
         target: the columns wanted; one that the schema lacks is null.
         skip: how many rows are left out at the batch's beginning.
         count: how many rows follow at most; all where it is not said.
+        padded: whether CHAR values of an Arrow batch may end in zero bytes: those of tables with `table.kv.format`
+            INDEXED do.
 
     Returns:
         The rows, in the target's columns.
@@ -217,6 +226,14 @@ def decode(
     if batch.records is not None:
         rows = batch.records.slice(skip, wanted)
         return rowformats.decode(rows, schema, target, Encoding(batch.format.value))
-    found = read_record_batch(batch.payload, schema.to_arrow(), batch.rows, batch.origin)
-    columns = dict(zip(found.schema.names, found.columns, strict=True))
-    return fit(columns, target, batch.rows, batch.origin).slice(skip, wanted)
+    found = read_record_batch(batch.payload, schema.to_arrow(logged=True), batch.rows, batch.origin)
+    found = found.slice(skip, wanted)
+    names = set(target.names)
+    columns = {
+        field.name: settled(checked(array, field.name, batch.origin), field.type, padded=padded)
+        if differs(field.type, padded=padded)
+        else array
+        for field, array in zip(schema.columns, found.columns, strict=True)
+        if field.name in names
+    }
+    return fit(columns, target, found.num_rows, batch.origin)

@@ -57,7 +57,7 @@ def _time(kind: FlussType, _encoding: Encoding, _read_row: ReadRow) -> Convert:
 
 
 def _timestamp(kind: FlussType, _encoding: Encoding, _read_row: ReadRow) -> Convert | None:
-    unit = time_unit(kind.precision)
+    unit = kind.to_arrow().unit
     if kind.precision <= COMPACT_TIMESTAMP:
         return (lambda millis: millis // 1000) if unit == "s" else None
     return lambda nanos: nanos // (1_000_000 // _PER_MILLI[unit])

@@ -22,9 +22,9 @@ class FlussSchema:
     columns: tuple[FlussField, ...]
     primary_key: tuple[str, ...] = ()
 
-    def to_arrow(self) -> pa.Schema:
-        """Return the Arrow schema, one field per column, with comments as metadata."""
-        return pa.schema([column.to_arrow() for column in self.columns])
+    def to_arrow(self, *, logged: bool = False) -> pa.Schema:
+        """Return the Arrow schema, one field per column, with comments as metadata. `logged` as for `FlussType`."""
+        return pa.schema([column.to_arrow(logged=logged) for column in self.columns])
 
     def project(self, positions: tuple[int, ...]) -> FlussSchema:
         """Return only the columns at these positions, as a server sends them when it is asked to project."""

@@ -42,11 +42,26 @@ def fit(columns: Columns, target: pa.Schema, rows: int, origin: str) -> pa.Recor
 def _column(array: pa.Array | None, field: pa.Field, rows: int, origin: str) -> pa.Array:
     if array is None:
         return pa.nulls(rows, field.type)
+    checked(array, field.name, origin)
+    return array if array.type.equals(field.type) else _cast(array, field, origin)
+
+
+def checked(array: pa.Array, name: str, origin: str) -> pa.Array:
+    """Return an array whose values are whole.
+
+    Args:
+        array: a column.
+        name: its name.
+        origin: what was decoded, for errors.
+
+    Raises:
+        CorruptFileError: text that is no UTF-8, a decimal beyond its precision, offsets that do not fit.
+    """
     try:
         array.validate(full=True)
     except pa.ArrowInvalid as broken:
-        raise CorruptFileError(origin, f"whole values of {field.name!r}", str(broken)) from broken
-    return array if array.type.equals(field.type) else _cast(array, field, origin)
+        raise CorruptFileError(origin, f"whole values of {name!r}", str(broken)) from broken
+    return array
 
 
 def _cast(array: pa.Array, field: pa.Field, origin: str) -> pa.Array:

@@ -22,6 +22,8 @@ COMPACT_DECIMAL = 18
 """Decimals up to this precision are stored as a long."""
 COMPACT_TIMESTAMP = 3
 """Timestamps up to this precision are stored as milliseconds alone."""
+MOST_PRECISE = 6
+"""Timestamps are given on with at most so many digits: lakes hold microseconds, and nanoseconds end in 2262."""
 
 
 class Kind(StrEnum):
@@ -59,11 +61,19 @@ class FlussType:
     scale: int = 0
     children: tuple[FlussField, ...] = ()
 
-    def to_arrow(self) -> pa.DataType:
-        """Return the Arrow type, as Fluss writes it to its logs; TIMESTAMP_LTZ is in UTC."""
+    def to_arrow(self, *, logged: bool = False) -> pa.DataType:
+        """Return the Arrow type; TIMESTAMP_LTZ is in UTC.
+
+        Args:
+            logged: as Fluss writes it to its logs. There timestamps of more than six digits are nanoseconds, which end
+                in the year 2262; everywhere else they are microseconds.
+        """
         make = _NESTED.get(self.kind)
         if make is not None:
-            return make(self.children)
+            return make(self.children, logged)
+        if self.kind in {Kind.TIMESTAMP, Kind.TIMESTAMP_LTZ}:
+            unit = time_unit(self.precision if logged else min(self.precision, MOST_PRECISE))
+            return pa.timestamp(unit, "UTC" if self.kind is Kind.TIMESTAMP_LTZ else None)
         make_sized = _SIZED.get(self.kind)
         return _PLAIN[self.kind] if make_sized is None else make_sized(self)
 
@@ -77,10 +87,10 @@ class FlussField:
     comment: str | None = None
     field_id: int = -1
 
-    def to_arrow(self) -> pa.Field:
-        """Return the Arrow field; a comment becomes the metadata key `comment`."""
+    def to_arrow(self, *, logged: bool = False) -> pa.Field:
+        """Return the Arrow field; a comment becomes the metadata key `comment`. `logged` as for the type."""
         metadata = None if self.comment is None else {b"comment": self.comment.encode("utf-8")}
-        return pa.field(self.name, self.type.to_arrow(), nullable=self.type.nullable, metadata=metadata)
+        return pa.field(self.name, self.type.to_arrow(logged=logged), nullable=self.type.nullable, metadata=metadata)
 
 
 _PLAIN: dict[Kind, pa.DataType] = {
@@ -114,14 +124,14 @@ _SIZED: dict[Kind, Callable[[FlussType], pa.DataType]] = {
     Kind.BINARY: lambda kind: pa.binary(kind.length),
     Kind.DECIMAL: lambda kind: pa.decimal128(kind.precision, kind.scale),
     Kind.TIME: _arrow_time,
-    Kind.TIMESTAMP: lambda kind: pa.timestamp(time_unit(kind.precision)),
-    Kind.TIMESTAMP_LTZ: lambda kind: pa.timestamp(time_unit(kind.precision), "UTC"),
 }
-_NESTED: dict[Kind, Callable[[tuple[FlussField, ...]], pa.DataType]] = {
-    Kind.ARRAY: lambda children: pa.list_(children[0].to_arrow()),
+_NESTED: dict[Kind, Callable[[tuple[FlussField, ...], bool], pa.DataType]] = {
+    Kind.ARRAY: lambda children, logged: pa.list_(children[0].to_arrow(logged=logged)),
     # Arrow's map keys are never null, whatever Fluss's key type says.
-    Kind.MAP: lambda children: pa.map_(children[0].type.to_arrow(), children[1].to_arrow()),
-    Kind.ROW: lambda children: pa.struct([child.to_arrow() for child in children]),
+    Kind.MAP: lambda children, logged: pa.map_(
+        children[0].type.to_arrow(logged=logged), children[1].to_arrow(logged=logged)
+    ),
+    Kind.ROW: lambda children, logged: pa.struct([child.to_arrow(logged=logged) for child in children]),
 }
 
 

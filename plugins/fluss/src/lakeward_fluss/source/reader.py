@@ -13,6 +13,7 @@ import pyarrow as pa
 
 from lakeward.model.batches import BatchGatherer, SourceBatch, cut
 from lakeward.model.tables import CHANGE_COLUMN, NO_OFFSET, OFFSET_COLUMN, TIMESTAMP_COLUMN, Change
+from lakeward_fluss.formats.encodings import Encoding
 from lakeward_fluss.formats.logbatch import LogBatch, decode
 from lakeward_fluss.formats.rows import rows_at_once
 from lakeward_fluss.formats.storage import Storage
@@ -21,7 +22,7 @@ from lakeward_fluss.source.fetching import BucketLog
 from lakeward_fluss.source.kvscan import KvScan
 from lakeward_fluss.source.logreading import log_format, read_batches
 from lakeward_fluss.source.schemas import TableSchemas
-from lakeward_fluss.source.snapshotreading import SnapshotReading
+from lakeward_fluss.source.snapshotreading import SnapshotReading, kv_encoding
 from lakeward_fluss.source.task import unpack_task
 
 if TYPE_CHECKING:
@@ -54,6 +55,8 @@ class FlussReader:
         self._table = table
         self._storage = Storage(options.storage)
         self._format = log_format(table)
+        # The server writes the log of such tables with the padding of the rows (docs/explanation/fluss.md, "CHAR").
+        self._padded = table.has_primary_key and kv_encoding(table) is Encoding.INDEXED
         self._schemas = TableSchemas(client, table)
         self._schema = pa.schema([*table.schema, *_SYSTEM])
 
@@ -111,7 +114,7 @@ class FlussReader:
         skipped, count = first - batch.base_offset, end - first
         if batch.records is not None:
             count = min(count, rows_at_once(schema.columns))
-        rows = decode(batch, schema, self._table.schema, skipped, count)
+        rows = decode(batch, schema, self._table.schema, skipped, count, padded=self._padded)
         offsets = np.arange(first, first + count, dtype=np.int64)
         return self._whole(rows, batch.changes[skipped : skipped + count], offsets, batch.timestamp_ms)
 

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 import google_crc32c
+import pyarrow as pa
 from rocksdict import Options, Rdict
 
 from lakeward.model.tables import TableBucket, TablePath, TableSpec
@@ -79,6 +80,20 @@ def log_batch(base: int, rows: Iterable[bytes], *, offsets: int | None = None, c
     records = b"".join(struct.pack("<iB", len(row) + 1, change) + row for row in listed)
     taken = len(listed) if offsets is None else offsets
     tail = struct.pack("<hbiqii", 1, 0, taken - 1, -1, -1, len(listed)) + records
+    head = struct.pack("<bqI", 0, 17, google_crc32c.value(tail))
+    return struct.pack("<qi", base, len(head) + len(tail)) + head + tail
+
+
+def arrow_batch(base: int, batch: pa.RecordBatch) -> bytes:
+    """Return an append-only batch of a log in ARROW."""
+    sink = pa.BufferOutputStream()
+    with pa.ipc.new_stream(sink, batch.schema, options=pa.ipc.IpcWriteOptions(compression="zstd")) as writer:
+        writer.write_batch(batch)
+    messages = pa.ipc.MessageReader.open_stream(sink.getvalue())
+    messages.read_next_message()
+    payload: bytes = messages.read_next_message().serialize().to_pybytes()
+    rows = batch.num_rows
+    tail = struct.pack("<hbiqii", 1, 1, rows - 1, -1, -1, rows) + payload
     head = struct.pack("<bqI", 0, 17, google_crc32c.value(tail))
     return struct.pack("<qi", base, len(head) + len(tail)) + head + tail
 
