@@ -26,8 +26,8 @@ from lakeward.clock import SystemClock
 from lakeward.config.tables import table_rules
 from lakeward.coordinator.calls import call
 from lakeward.coordinator.closing import OpenResources
-from lakeward.coordinator.mirror import with_mirrors
 from lakeward.coordinator.parts import Parts, ServiceOptions
+from lakeward.coordinator.scheduling import scheduled
 from lakeward.coordinator.service import Service, ServiceEnd
 from lakeward.coordinator.statekeeper import StateKeeper
 from lakeward.errors import EXIT_FAILED, LakewardError
@@ -75,7 +75,7 @@ def _source(name: str, loaded: Loaded, clock: Clock, resources: OpenResources) -
     source = cast("SourcePlugin", load(SOURCE_GROUP, name)).open(loaded.source_options, clock)
     resources.add("source", source.close)
     modes = {rules.mode for rules in loaded.settings.tables.values()}
-    return with_mirrors(source, modes, lambda path: table_rules(loaded, path).settings, clock)
+    return scheduled(source, modes, lambda path: table_rules(loaded, path).settings, clock)
 
 
 def _lake(name: str, options: Any, clock: Clock, resources: OpenResources) -> Lake:  # noqa: ANN401 - the plugin's own

@@ -73,6 +73,14 @@ def test_tier_now_makes_a_table_due(flights: Lakeward) -> None:
     assert said.document == {"table": "nyc.flights", "due": True, "running": False}
 
 
+def test_tier_now_does_not_say_that_it_can_move_a_mirrored_table(flights: Lakeward) -> None:
+    with open("lakeward.toml", "a", encoding="utf-8") as file:  # noqa: PTH123 - relative to the test's directory
+        file.write('[tables."nyc.*"]\nmode = "mirror"\n')
+    said = flights("tables", "tier-now", "nyc.flights")
+    assert said.code == 2
+    assert "is mirrored" in said.err
+
+
 def test_a_store_without_tables_says_so(configured: Lakeward, tmp_path: Any) -> None:  # noqa: ANN401 - a path
     EmbeddedStore.create(tmp_path / "store").close()
     assert "The source has no table to tier." in configured("tables").out

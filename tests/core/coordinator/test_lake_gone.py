@@ -10,7 +10,7 @@ import pytest
 
 from lakeward.checkpoint.commit_records import CommitRecord, CommitRecords
 from lakeward.checkpoint.store import SmallFiles
-from lakeward.coordinator.mirror import MirroringSource
+from lakeward.coordinator.scheduling import ScheduledSource
 from lakeward.embedded.source import EmbeddedSource
 from lakeward.embedded.store import EmbeddedStore
 from lakeward.errors import CorruptFileError
@@ -29,7 +29,7 @@ PATH = TablePath("t", "log")
 def serve(world: World, mode: str, name: str = "svc") -> ServiceEnd:
     world.rules = lambda _path: replace(TableSettings(), mode=mode)
     below = EmbeddedSource(EmbeddedStore.open(world.store.root))
-    return world.once(name=name, source=MirroringSource(below, world.rules, world.clock) if mode == "mirror" else below)
+    return world.once(name=name, source=ScheduledSource(below, world.rules, world.clock) if mode == "mirror" else below)
 
 
 def tier_and_lose(world: World, mode: str) -> None:

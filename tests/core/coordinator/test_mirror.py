@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from lakeward.coordinator.mirror import MirroringSource
+from lakeward.coordinator.scheduling import ScheduledSource
 from lakeward.embedded.source import EmbeddedSource
 from lakeward.embedded.store import EmbeddedStore
 from lakeward.model.settings import TableSettings
@@ -21,7 +21,7 @@ OFF = {"table.datalake.enabled": "false"}
 def mirror_once(world: World, *mirrored: TablePath) -> ServiceEnd:
     world.rules = lambda path: replace(TableSettings(), mode="mirror" if path in mirrored else "tier")
     below = EmbeddedSource(EmbeddedStore.open(world.store.root))
-    return world.once(source=MirroringSource(below, world.rules, world.clock))
+    return world.once(source=ScheduledSource(below, world.rules, world.clock))
 
 
 def test_a_table_without_a_lake_is_mirrored_and_the_source_hears_nothing(world: World) -> None:

@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
-from lakeward.machines.mirror import SILENT_S, MirrorQueue
+from dataclasses import replace
+
+import pytest
+
+from lakeward.machines.mirror import SILENT_S, MirrorQueue, SourceTurns
 from lakeward.model.tables import TablePath
 from lakeward.model.tiering import Beat, Claim, Offer, Refusal
 
@@ -101,3 +105,69 @@ def test_make_due_moves_only_what_nobody_has_in_hand() -> None:
     offers = [made.beat(1.0, ASK).offer for _ in range(2)]
     assert [offer.path if offer else None for offer in offers] == [B, None]
     assert first is not None
+
+
+def test_an_offer_says_for_how_long_its_table_has_been_due() -> None:
+    made = queue()
+    assert made.oldest_due(0.0) == 0.0
+    offer = made.beat(7.0, ASK).offer
+    assert offer is not None
+    assert offer.waited_s == 7.0
+
+
+def turns(now: float = 0.0) -> SourceTurns:
+    made = SourceTurns()
+    made.update(now, {1: 10.0, 2: 10.0})
+    return made
+
+
+def test_tables_of_the_source_count_as_due_when_they_are_first_seen() -> None:
+    made = turns()
+    assert made.oldest_due(5.0) == 0.0
+    assert made.offered(5.0, 1) == 5.0
+
+
+@pytest.mark.parametrize(
+    ("beat", "due"),
+    [
+        (Beat(finished=(Claim(1, 1, 0),)), 16.0),
+        (Beat(finished=(Claim(1, 1, 0),), forced=frozenset({1})), 6.0),
+        (Beat(failed=(Claim(1, 1, 0),)), 6.0),
+    ],
+)
+def test_a_reported_table_is_due_a_freshness_later_or_at_once(beat: Beat, due: float) -> None:
+    made = turns()
+    made.offered(1.0, 2)
+    made.offered(1.0, 1)
+    assert made.oldest_due(5.0) is None
+    made.reported(6.0, replace(beat, renewed=(Claim(2, 1, 0),)))
+    assert made.oldest_due(due - 0.1) is None
+    assert made.oldest_due(due) == due
+
+
+def test_what_the_source_did_not_give_when_it_was_asked_does_not_wait_there() -> None:
+    made = turns()
+    made.empty(5.0)
+    assert made.oldest_due(5.0) == 5.0
+
+
+def test_nothing_waits_for_longer_than_what_the_source_gave_last() -> None:
+    made = turns()
+    made.offered(1.0, 1)
+    made.reported(2.0, Beat(finished=(Claim(1, 1, 0),)))
+    assert made.offered(20.0, 1) == 8.0
+    assert made.oldest_due(20.0) == 12.0  # table 2 counted as due at 0, and a first-in-first-out queue gave table 1
+
+
+def test_a_table_that_was_given_up_without_a_report_waits_at_the_source_again() -> None:
+    made = turns()
+    made.offered(1.0, 1)
+    made.offered(1.0, 2)
+    made.reported(2.0, Beat(renewed=(Claim(1, 1, 0),)))
+    assert made.oldest_due(3.0) == 0.0
+
+
+def test_a_table_that_is_gone_waits_no_more() -> None:
+    made = turns()
+    made.update(1.0, {})
+    assert made.oldest_due(5.0) is None

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TypeVar
 
 from lakeward.machines.rounds import (
@@ -198,6 +199,14 @@ def test_the_earliest_deadline_is_opened_first() -> None:
     ]
     drive(Opened(now=drive.now, table_id=1, splits=0, leases=False))
     assert drive.all(OpenRound) == [OpenRound(offer(4, freshness_s=10), 1)]
+
+
+def test_a_table_that_has_waited_at_its_source_is_opened_before_one_that_has_not() -> None:
+    """Its promised freshness was broken by so much earlier."""
+    late = replace(offer(4), waited_s=30.0)
+    drive = Drive(RoundsPolicy(slots=2)).take(offer(1), offer(2), offer(3), late)
+    drive(Opened(now=drive.now, table_id=1, splits=0, leases=False))
+    assert drive.all(OpenRound) == [OpenRound(late, 1)]
 
 
 def test_a_dropped_table_leaves_the_others_alone() -> None:

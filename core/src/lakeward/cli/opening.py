@@ -9,7 +9,7 @@ from lakeward.checkpoint.commit_records import CommitRecords
 from lakeward.checkpoint.store import SmallFiles
 from lakeward.clock import SystemClock
 from lakeward.config.tables import table_rules
-from lakeward.coordinator.mirror import with_mirrors
+from lakeward.coordinator.scheduling import scheduled
 from lakeward.hooks.discovery import load
 from lakeward.hooks.plugins import LAKE_GROUP, SOURCE_GROUP
 
@@ -34,7 +34,7 @@ def opened_source(loaded: Loaded) -> Iterator[Source]:
     source: Source = plugin.open(loaded.source_options, SystemClock())
     modes = {rules.mode for rules in loaded.settings.tables.values()}
     try:
-        yield with_mirrors(source, modes, lambda path: table_rules(loaded, path).settings, SystemClock())
+        yield scheduled(source, modes, lambda path: table_rules(loaded, path).settings, SystemClock())
     finally:
         source.close()
 

@@ -78,16 +78,12 @@ class RoundDesk:
     # --- commands -------------------------------------------------------------------------------------------
 
     def open(self, offer: Offer) -> None:
-        """Open a round; an excluded table's round has nothing to do."""
+        """Open a round."""
         self._number += 1
         round_id = RoundId(self._parts.incarnation, offer.table_id, offer.epoch, self._number)
         run = RoundRun(offer, round_id, self._parts.clock.wall_ms())
         self._runs[offer.table_id] = run
         self._upkeep.begin_round(round_id, offer.path)
-        if not self._options.included(offer.path):
-            self._settle_target(run, {})
-            self._post(Opened(now=self._now(), table_id=offer.table_id, splits=0, leases=False))
-            return
         self._service.spawn(lambda: self._open(run))
 
     def snapshots(self, table_id: int) -> tuple[KvSnapshot, ...]:

@@ -361,7 +361,10 @@ class Service:
     async def _start(self) -> None:
         state = await call(self.parts.state.load, what="read the service's state")
         # The tables first: from our first write on, the last start's state is gone.
-        offers = await resume(self.parts, state, self.options.heartbeat_timeout_s)
+        resumed = await resume(self.parts, state, self.options.heartbeat_timeout_s)
+        offers = tuple(offer for offer in resumed if self.options.included(offer.path))
+        for offer in set(resumed) - set(offers):  # excluded since then
+            await hand_back(self.parts.source, offer)
         if self.options.once:
             paths = await self.targets.aim(self.parts.source, self.parts.lake, self.options.included)
             # What is in hand is settled by its round, though it may have nothing left to do but to be reported.

@@ -1,4 +1,6 @@
-"""The tiering queue of tables in mirror mode: our own, for the source is told nothing of them. Pure.
+"""The tiering queue of tables in mirror mode, and whose turn it is: theirs or the source's. Pure.
+
+The queue is our own, for the source is told nothing of mirrored tables.
 
 It answers heartbeats as a source's queue does (facts: Fluss 4.1, 4.2), so that the machine `rounds` needs to know no
 difference: a table is due when its freshness is over, failed ones are due at once, a table that is gone is refused.
@@ -41,6 +43,12 @@ class MirrorQueue:
         """
         self._coordinator_epoch = coordinator_epoch
         self._entries: dict[int, _Entry] = {}
+
+    def oldest_due(self, now: float) -> float | None:
+        """Return since when the most overdue table has been due, None if none is."""
+        return min(
+            (entry.due for entry in self._entries.values() if not entry.taken and entry.due <= now), default=None
+        )
 
     @property
     def table_ids(self) -> frozenset[int]:
@@ -116,6 +124,77 @@ class MirrorQueue:
         if not due:
             return None
         first = min(due, key=lambda entry: (entry.due, entry.offer.table_id))
-        offer = replace(first.offer, epoch=first.offer.epoch + 1)
+        offer = replace(first.offer, epoch=first.offer.epoch + 1, waited_s=now - first.due)
         self._entries[offer.table_id] = replace(first, offer=offer, taken=True, heard_at=now)
         return offer
+
+
+class SourceTurns:
+    """Reckons since when the source's own queue has a table of ours waiting: it says so of none.
+
+    A table is due again a freshness after it was reported as finished, and at once where it failed. The queue is first
+    in, first out, so nothing in it has been due for longer than what it gave last; and what it does not give when it is
+    asked is not in it. So a table that another service has in hand is not waited for.
+    """
+
+    def __init__(self) -> None:
+        """Start without tables."""
+        self._due: dict[int, float] = {}
+        self._freshness: dict[int, float] = {}
+        self._taken: set[int] = set()
+        self._given = float("-inf")
+        """When that became due which the source gave last."""
+
+    def update(self, now: float, tables: Mapping[int, float]) -> None:
+        """Take the tables as they are now: new ones count as due at once, those that are gone are forgotten.
+
+        Args:
+            now: seconds on the holder's clock.
+            tables: table id to promised freshness in seconds.
+        """
+        self._due = {table_id: self._due.get(table_id, now) for table_id in tables}
+        self._freshness = dict(tables)
+        self._taken &= tables.keys()
+
+    def oldest_due(self, now: float) -> float | None:
+        """Return since when the head of the source's queue has been due, None if nothing seems to be in it."""
+        waiting = [due for table_id, due in self._due.items() if table_id not in self._taken]
+        oldest = max(min(waiting, default=now + 1.0), self._given)
+        return oldest if oldest <= now else None
+
+    def offered(self, now: float, table_id: int) -> float:
+        """Note what the source gave.
+
+        Args:
+            now: seconds on the holder's clock.
+            table_id: the table.
+
+        Returns:
+            For how many seconds it has been due.
+        """
+        self._given = min(now, max(self._given, self._due.get(table_id, now)))
+        self._taken.add(table_id)
+        return now - self._given
+
+    def empty(self, now: float) -> None:
+        """Note that the source gave nothing of ours: nothing waits there."""
+        self._given = now
+        for table_id in self._due.keys() - self._taken:
+            self._due[table_id] = max(self._due[table_id], now)
+
+    def reported(self, now: float, beat: Beat) -> None:
+        """Note what the source was told: finished tables are due a freshness later, failed ones at once.
+
+        What no heartbeat renews any more was given up without a report, and waits at the source as it did before.
+        """
+        self._taken &= {claim.table_id for claim in (*beat.renewed, *beat.finished, *beat.failed)}
+        for claim in beat.failed:
+            self._leave(claim.table_id, now)
+        for claim in beat.finished:
+            fresh = 0.0 if claim.table_id in beat.forced else self._freshness.get(claim.table_id, 0.0)
+            self._leave(claim.table_id, now + fresh)
+
+    def _leave(self, table_id: int, due: float) -> None:
+        self._taken.discard(table_id)
+        if table_id in self._due:
+            self._due[table_id] = due

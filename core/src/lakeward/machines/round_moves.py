@@ -72,7 +72,7 @@ class Moves:
     def adopt(self, offer: Offer, renewed_at: float) -> None:
         """Take an offer. A newer epoch of a table in hand ends its round; a back-off or a pause goes on."""
         table = self.hand.tables.get(offer.table_id)
-        deadline = self.now + offer.freshness_s
+        deadline = self.now - offer.waited_s + offer.freshness_s
         if table is None:
             self.put(TableInHand(offer, self._at_rest(offer.path, Phase.WAITING), deadline, renewed_at))
             return

@@ -14,13 +14,17 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Offer:
-    """A table in hand, under an epoch. `freshness_s` is what the table was promised."""
+    """A table in hand, under an epoch.
+
+    `freshness_s` is what the table was promised, `waited_s` for how long it has been due already, as far as is known.
+    """
 
     path: TablePath
     table_id: int
     epoch: int
     coordinator_epoch: int
     freshness_s: float
+    waited_s: float = 0.0
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,7 +7,9 @@ import click
 from lakeward.cli.invocation import Invocation, pass_invocation, with_common_options
 from lakeward.cli.opening import opened_source
 from lakeward.cli.service_line import see_service
-from lakeward.errors import SourceError
+from lakeward.config.tables import table_rules
+from lakeward.coordinator.scheduling import MIRROR
+from lakeward.errors import SourceError, UsageError
 from lakeward.model.tables import TablePath
 
 
@@ -19,6 +21,9 @@ def tier_now(invocation: Invocation, *, table: str) -> None:
     """Ask the source to hand DB.TABLE out at once, whatever freshness it was promised."""
     loaded = invocation.load()
     path = TablePath.parse(table)
+    if table_rules(loaded, path).settings.mode == MIRROR:
+        message = f"{path} is mirrored: the service schedules it by its freshness, and no other process can change that"
+        raise UsageError(message)
     with opened_source(loaded) as source:
         source.table(path)
         asked = source.make_due([path])
