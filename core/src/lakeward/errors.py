@@ -239,6 +239,12 @@ class LakeTableGoneError(TableError):
     code = "LW-410"
 
 
+class OffsetsWentBackError(TableError):
+    """Another service's late commit took the table's offsets back behind our own; say which offsets count."""
+
+    code = "LW-411"
+
+
 class LeaseError(LakewardError):
     """A lease backend failed; the message names the backend."""
 

@@ -210,6 +210,26 @@ def test_offsets_outlive_an_expiry_that_somebody_else_runs(
     assert head.stamp is None
 
 
+def test_our_own_newest_offsets_are_found_below_a_commit_of_another_service_and_outlive_an_expiry(
+    lake: Lake, tier: Callable[..., TieringRound], catalog: SqlCatalog
+) -> None:
+    mine = tier(3)
+    _append_nothing(catalog, {"commit-user": "__fluss_lake_tiering", "fluss-offsets": "/fluss/late.offsets"})
+    table = catalog.load_table("shop.orders")
+    newest = table.metadata.current_snapshot_id
+    for expired in (False, True):
+        if expired:
+            old = [one.snapshot_id for one in table.snapshots() if one.snapshot_id != newest]
+            table.maintenance.expire_snapshots().by_ids(old).commit()
+        head = lake.head(PATH)
+        assert head is not None
+        assert head.commit is not None
+        assert head.own is not None
+        assert (head.commit.snapshot_id, head.commit.source_path) == (newest, "/fluss/late.offsets")
+        assert (head.own.incarnation, head.own.round_name) == (mine.who, mine.round_id.name)
+        assert head.own.offsets == {TableBucket(7, None, 0): 300}
+
+
 def test_a_rollback_is_seen_even_after_others_have_appended(
     lake: Lake, tier: Callable[..., TieringRound], catalog: SqlCatalog, roll_back: Callable[..., None]
 ) -> None:

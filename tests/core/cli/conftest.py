@@ -23,7 +23,9 @@ if TYPE_CHECKING:
 _LAKE = '''
 from __future__ import annotations
 
+import pickle
 from dataclasses import dataclass, field
+from pathlib import Path
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,12 +34,13 @@ class PuddleOptions:
 
 
 class Puddle:
-    """A lake with nothing in it."""
+    """A lake with nothing in it but the head that a test left in a file."""
 
     name = "puddle"
 
     def head(self, path):
-        return None
+        file = Path("head.pickle")
+        return pickle.loads(file.read_bytes()) if file.exists() else None
 
     def close(self):
         pass

@@ -1,6 +1,8 @@
 from __future__ import annotations
 
+import pickle
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -8,6 +10,8 @@ import pytest
 from lakeward.checkpoint.commit_records import CommitRecord, CommitRecords
 from lakeward.checkpoint.store import SmallFiles
 from lakeward.embedded.store import EmbeddedStore
+from lakeward.model.identity import Incarnation
+from lakeward.model.results import LakeHead, OffsetCommit
 from lakeward.model.status import ServiceReport
 from lakeward.model.tables import TableBucket, TablePath
 from lakeward.observe import status_file
@@ -112,3 +116,37 @@ def test_a_loss_is_accepted_once_and_only_when_a_person_says_yes(flights: Lakewa
     assert flights("tables", "-o", "json").document["tables"][0]["word"] == "new"
     again = flights("tables", "accept", "nyc.flights", "-o", "json")
     assert (again.code, again.document["accepted"]) == (0, False)
+
+
+@pytest.fixture
+def late(flights: Lakeward, tmp_path: Any) -> TableBucket:  # noqa: ANN401 - a path
+    """The bucket of a table to which another service has committed offset 1, after we had committed offset 3."""
+    with EmbeddedStore.open(tmp_path / "store") as store:
+        spec = store.table(TablePath("nyc", "flights"))
+        bucket = store.buckets(spec.path)[0].bucket
+    own = OffsetCommit(5, {bucket: 3}, None, Incarnation("nyc", 1, "0" * 16), "1-1-1", 1, 0)
+    newest = OffsetCommit(6, {bucket: 1}, None, None, None, None, 0)
+    head = LakeHead(spec.path, spec.table_id, "/w", 6, None, newest, own)
+    Path("head.pickle").write_bytes(pickle.dumps(head))
+    return bucket
+
+
+def test_offsets_that_another_service_took_back_are_told_of(flights: Lakeward, late: TableBucket) -> None:
+    (table,) = flights("tables", "-o", "json").document["tables"]
+    assert table["word"] == "offsets-back"
+    assert f"bucket {late} went back from offset 3, which our commit 5 says, to offset 1" in table["sentence"]
+
+
+@pytest.mark.parametrize(("words", "offset", "lag"), [((), 1, 2), (("--offsets", "ours"), 3, 0)])
+def test_a_person_says_which_offsets_count(
+    flights: Lakeward, late: TableBucket, words: tuple[str, ...], offset: int, lag: int
+) -> None:
+    records = CommitRecords(SmallFiles(str(Path("lakeward-state").resolve())), "nyc")
+    assert flights("tables", "accept", "nyc.flights", *words).code == 1
+    assert records.list() == ()
+    assert flights("tables", "accept", "nyc.flights", "--yes", *words).code == 0
+    (record,) = records.list()
+    assert (record.snapshot_id, record.offsets, record.accepted) == (6, {late: offset}, True)
+    (table,) = flights("tables", "-o", "json").document["tables"]
+    assert (table["word"] == "offsets-back", table["lag_rows"]) == (False, lag)
+    assert flights("tables", "accept", "nyc.flights", "-o", "json").document["accepted"] is False

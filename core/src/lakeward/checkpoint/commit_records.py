@@ -42,6 +42,8 @@ class CommitRecord:
     offsets: Mapping[TableBucket, int]
     committed_ms: int
     disregarded: int | None = None
+    accepted: bool = False
+    """True: a person said that `offsets` count on top of that snapshot, whatever it or an earlier one says."""
 
 
 class _Body(msgspec.Struct, frozen=True):
@@ -51,6 +53,7 @@ class _Body(msgspec.Struct, frozen=True):
     offsets: tuple[tuple[int | None, int, int], ...]
     committed_ms: int
     disregarded: int | None
+    accepted: bool = False
 
 
 class CommitRecords:
@@ -148,6 +151,7 @@ def encode(record: CommitRecord) -> bytes:
         tuple((bucket.partition_id, bucket.bucket, offset) for bucket, offset in offsets),
         record.committed_ms,
         record.disregarded,
+        record.accepted,
     )
     return pack(_VERSION, (msgspec.msgpack.encode(body),))
 
@@ -167,5 +171,11 @@ def decode(data: bytes, file: str) -> CommitRecord:
         raise CorruptFileError(file, "a record of a table's newest commit", str(error)) from error
     offsets = {TableBucket(body.table_id, partition, bucket): offset for partition, bucket, offset in body.offsets}
     return CommitRecord(
-        body.path, body.table_id, body.snapshot_id, offsets, body.committed_ms, disregarded=body.disregarded
+        body.path,
+        body.table_id,
+        body.snapshot_id,
+        offsets,
+        body.committed_ms,
+        disregarded=body.disregarded,
+        accepted=body.accepted,
     )

@@ -13,7 +13,8 @@ from typing import TYPE_CHECKING
 import structlog
 
 from lakeward.checkpoint.commit_records import CommitRecord, lost_commits
-from lakeward.errors import LakeTableGoneError, LakewardError, SourceError, TableGoneError
+from lakeward.checkpoint.late_commits import is_accepted, went_back
+from lakeward.errors import LakeTableGoneError, LakewardError, OffsetsWentBackError, SourceError, TableGoneError
 from lakeward.machines.splits import Enumeration, enumerate_splits
 from lakeward.model.results import LakeHead
 from lakeward.model.tables import BucketState, TableBucket, TableSpec
@@ -30,7 +31,10 @@ _log = structlog.get_logger("lakeward.opening")
 
 @dataclass(frozen=True, slots=True)
 class Opening:
-    """Everything that a round starts from. `tiered` holds the offsets in the lake's head."""
+    """Everything that a round starts from.
+
+    `tiered` holds the offsets in the lake's head, or those that a person said count on top of it.
+    """
 
     table: TableSpec
     head: LakeHead
@@ -67,6 +71,7 @@ def open_round(  # noqa: PLR0917 - the two sides, whose round it is, and its lim
     Raises:
         TableGoneError: dropped, or another table of that name.
         LakeTableGoneError: the lake table that held commits is not there; nothing was created.
+        OffsetsWentBackError: another service's late commit is behind our own newest one.
         FencedError: a later start of our own service holds the stamp.
         SchemaMismatchError: source and lake do not fit.
         LogTruncatedError: records that were never tiered are gone.
@@ -77,11 +82,15 @@ def open_round(  # noqa: PLR0917 - the two sides, whose round it is, and its lim
         raise LakeTableGoneError(lost)
     lake.open_table(table, incarnation)
     head = lake.stamp(table.path, incarnation)
+    buckets = source.buckets(table)
     tiered = tiered_offsets(source, table, head)
+    if wrong := went_back(table.path, record, head, tiered, buckets):
+        raise OffsetsWentBackError(wrong)
+    if record is not None and is_accepted(record, head):
+        tiered = record.offsets
     if head.commit is not None:
         _remember(committed, table, record, head.commit, tiered)
         _repair(source, table, head.commit, tiered)
-    buckets = source.buckets(table)
     enumeration = enumerate_splits(buckets, tiered, primary_key=table.has_primary_key, cut_rows=cut_rows)
     return Opening(table, head, tiered, buckets, enumeration)
 

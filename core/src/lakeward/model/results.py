@@ -65,7 +65,8 @@ class LakeHead:
     """The state of a lake table's main branch.
 
     `stamp` is the incarnation of the newest snapshot that carries one, None on a table that we never touched.
-    `commit` is the newest commit that carries offsets, None if nothing was ever tiered.
+    `commit` is the newest commit that carries offsets, None if nothing was ever tiered. `own` is the newest of those
+    that a service of ours made: `commit` itself, or one below a commit of another tiering service.
     """
 
     path: TablePath
@@ -74,6 +75,7 @@ class LakeHead:
     snapshot_id: int | None
     stamp: Incarnation | None
     commit: OffsetCommit | None
+    own: OffsetCommit | None = None
 
 
 @dataclass(frozen=True, slots=True)

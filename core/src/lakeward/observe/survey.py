@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from lakeward.checkpoint.commit_records import CommitRecord, lost_commits
+from lakeward.checkpoint.late_commits import is_accepted, went_back
 from lakeward.errors import LakewardError
 from lakeward.model.status import RoundReport, TableOffsets, TableReport
 from lakeward.observe.words import count, seconds
@@ -81,6 +82,11 @@ def _standing(source: Source, lake: Lake, table: TableSpec, around: Surroundings
             return TableStanding(str(table.path), table.table_id, "lake-gone", lost, last_round=last_round)
         commit = _newest_commit(head, table)
         offsets = _offsets(source, table, commit)
+        record = around.committed.get(table.table_id)
+        if wrong := went_back(table.path, record, head if commit is not None else None, offsets, states):
+            return TableStanding(str(table.path), table.table_id, "offsets-back", wrong, last_round=last_round)
+        if record is not None and head is not None and is_accepted(record, head):
+            offsets = record.offsets
         since_ms = source.pending_since_ms(table, _next_offsets(states, offsets))
     except LakewardError as error:
         return TableStanding(str(table.path), table.table_id, "unreadable", str(error), last_round=last_round)

@@ -10,7 +10,7 @@ from __future__ import annotations
 import json
 import secrets
 import threading
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -116,7 +116,8 @@ class FolderLake:
         """See Protocol."""
         with self._state(path) as state:
             wanted = (str(round_id.incarnation), round_id.name, step)
-            return next((e["id"] for e in state["log"] if (e["stamp"], e.get("round"), e.get("step")) == wanted), None)
+            found = ((e.get("stamp"), e.get("round"), e.get("step")) == wanted and e["id"] for e in state["log"])
+            return next((number for number in found if number), None)
 
     def file_prefix(self, path: TablePath, round_id: RoundId) -> str:
         """See Protocol."""
@@ -150,6 +151,13 @@ class FolderLake:
     def close(self) -> None:
         """See Protocol."""
 
+    def commit_elsewhere(self, path: TablePath, offsets: Mapping[TableBucket, int]) -> int:
+        """Commit offsets as another tiering service would, which knows neither stamps nor rounds; return the id."""
+        with self._state(path) as state:
+            snapshot_id = secrets.randbits(60)
+            state["log"].append({"id": snapshot_id, "offsets": _plain(offsets), "path": None})
+        return snapshot_id
+
     def read(self, path: TablePath, key: str | None = None) -> list[dict[str, Any]]:
         """Return the table's rows; with `key`, folded to the last change of each key."""
         with self._state(path) as state:
@@ -168,8 +176,9 @@ class FolderLake:
         with self._state(path) as state:
             log = state["log"]
             commit = next((_commit(entry) for entry in reversed(log) if "offsets" in entry), None)
+            own = next((_commit(entry) for entry in reversed(log) if "round" in entry), None)
             last = log[-1]["id"] if log else None
-            return LakeHead(path, state["table_id"], str(self.root), last, _stamp(state), commit)
+            return LakeHead(path, state["table_id"], str(self.root), last, _stamp(state), commit, own)
 
     def _file(self, path: TablePath) -> Path:
         return self.root / f"{path}.json"
@@ -276,13 +285,12 @@ def _check(state: dict[str, Any], request: CommitRequest) -> None:
 
 
 def _entry(request: CommitRequest) -> dict[str, Any]:
-    offsets = [[b.table_id, b.partition_id, b.bucket, offset] for b, offset in request.offsets.items()]
     return {
         "id": request.ids.snapshot_id,
         "stamp": str(request.incarnation),
         "round": request.round_id.name,
         "step": request.step,
-        "offsets": offsets,
+        "offsets": _plain(request.offsets),
         "path": request.properties.get("fluss-offsets"),
         "files": [file.path for file in request.files],
     }
@@ -290,5 +298,9 @@ def _entry(request: CommitRequest) -> dict[str, Any]:
 
 def _commit(entry: dict[str, Any]) -> OffsetCommit:
     offsets = {TableBucket(table, partition, bucket): offset for table, partition, bucket, offset in entry["offsets"]}
-    stamp = Incarnation.parse(entry["stamp"])
-    return OffsetCommit(entry["id"], offsets, entry["path"], stamp, entry["round"], entry["step"], 0)
+    stamp = Incarnation.parse(entry["stamp"]) if "stamp" in entry else None
+    return OffsetCommit(entry["id"], offsets, entry["path"], stamp, entry.get("round"), entry.get("step"), 0)
+
+
+def _plain(offsets: Mapping[TableBucket, int]) -> list[list[int | None]]:
+    return [[bucket.table_id, bucket.partition_id, bucket.bucket, offset] for bucket, offset in offsets.items()]

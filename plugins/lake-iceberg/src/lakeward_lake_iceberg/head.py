@@ -82,6 +82,7 @@ def read_head(path: TablePath, table: Table) -> LakeHead:
         snapshot_id=metadata.current_snapshot_id,
         stamp=newest_stamp(ancestry),
         commit=commit,
+        own=commit if commit is None or commit.incarnation is not None else _own_commit(metadata, ancestry, table.io),
     )
 
 
@@ -98,6 +99,17 @@ def newest_commit(ancestry: Ancestry, io: FileIO) -> OffsetCommit | None:
         if carries_offsets(summary):
             return offset_commit(snapshot, summary, partial(read_bytes, io))
     return None
+
+
+def _own_commit(metadata: TableMetadata, ancestry: Ancestry, io: FileIO) -> OffsetCommit | None:
+    """Return the newest commit with offsets that is ours, below another service's; its copy outlives an expiry."""
+    for snapshot in ancestry.snapshots:
+        summary = summary_of(snapshot)
+        if INCARNATION in summary and carries_offsets(summary):
+            return offset_commit(snapshot, summary, partial(read_bytes, io))
+    return (
+        copied_commit(metadata.properties, partial(read_bytes, io)) if COPIED_SNAPSHOT in metadata.properties else None
+    )
 
 
 def newest_commit_id(ancestry: Ancestry) -> int | None:

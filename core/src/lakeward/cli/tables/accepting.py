@@ -2,18 +2,22 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import click
 
 from lakeward.checkpoint.commit_records import CommitRecord, lost_commits
+from lakeward.checkpoint.late_commits import went_back
 from lakeward.cli.invocation import Invocation, pass_invocation, with_common_options
 from lakeward.cli.opening import open_records, opened_lake, opened_source
 from lakeward.clock import SystemClock
+from lakeward.coordinator.opening import tiered_offsets
 from lakeward.errors import EXIT_FAILED
 from lakeward.model.tables import TablePath
 
 if TYPE_CHECKING:
+    from lakeward.model.results import LakeHead
     from lakeward.model.tables import TableSpec
     from lakeward.ports import Source
 
@@ -21,32 +25,69 @@ if TYPE_CHECKING:
 @click.command("accept")
 @click.argument("table", metavar="DB.TABLE")
 @click.option("--yes", is_flag=True, help="Do not ask.")
+@click.option(
+    "--offsets",
+    type=click.Choice(["lake", "ours"]),
+    default="lake",
+    help="Of `offsets-back`: go on from the lake's newest commit (default), or from our own newest one.",
+)
 @with_common_options
 @pass_invocation
-def accept(invocation: Invocation, *, table: str, yes: bool) -> int:
-    """Accept that the lake no longer has the commits of DB.TABLE: the next round tiers it anew.
+def accept(invocation: Invocation, *, table: str, yes: bool, offsets: str) -> int:
+    """Accept what the lake has of DB.TABLE, and go on from there.
 
-    Only for a table that `lakeward tables` shows as `lake-gone`. It starts from the earliest records that the source
-    still has. A running service takes it at its next try.
+    Only for a table that `lakeward tables` shows as `lake-gone` or `offsets-back`. A running service takes it at its
+    next try.
+
+    `lake-gone`: the lake no longer has our commits. The table is tiered anew, from the earliest records that the source
+    still has.
+
+    `offsets-back`: another tiering service committed late, and its offsets are behind ours. From the lake's offsets,
+    rows that we had committed are tiered once more; from ours, only what that service wrote is there twice.
     """
     loaded = invocation.load()
     records = open_records(loaded)
     with opened_source(loaded) as source, opened_lake(loaded) as lake:
         spec = source.table(TablePath.parse(table))
-        lost = lost_commits(source, spec, records.read(spec.table_id), lake.head(spec.path))
-        record = _record(source, spec)
-    if not lost:
+        found = _find(source, spec, records.read(spec.table_id), lake.head(spec.path), ours=offsets == "ours")
+    if found is None:
         invocation.output.show({"table": table, "accepted": False}, f"{table}: there is nothing to accept.")
         return 0
-    if not (yes or click.confirm(f"{lost}\nTier {table} anew?", err=True)):
+    if not (yes or click.confirm(f"{found.wrong}\n{found.question}", err=True)):
         invocation.output.show({"table": table, "accepted": False}, "Nothing was changed.")
         return EXIT_FAILED
-    records.write(record)
-    invocation.output.show({"table": table, "accepted": True}, f"{table} is tiered anew by its next round.")
+    records.write(found.record)
+    invocation.output.show({"table": table, "accepted": True}, found.sentence)
     return 0
 
 
-def _record(source: Source, spec: TableSpec) -> CommitRecord:
-    at_source = source.lake_record(spec)
-    disregarded = None if at_source is None else at_source.snapshot_id
-    return CommitRecord(spec.path, spec.table_id, None, {}, SystemClock().wall_ms(), disregarded)
+@dataclass(frozen=True, slots=True)
+class _Acceptable:
+    """What is wrong with a table, and what is recorded where a person accepts it."""
+
+    wrong: str
+    question: str
+    record: CommitRecord
+    sentence: str
+
+
+def _find(
+    source: Source, spec: TableSpec, record: CommitRecord | None, head: LakeHead | None, *, ours: bool
+) -> _Acceptable | None:
+    now_ms = SystemClock().wall_ms()
+    if lost := lost_commits(source, spec, record, head):
+        at_source = source.lake_record(spec)
+        disregarded = None if at_source is None else at_source.snapshot_id
+        anew = CommitRecord(spec.path, spec.table_id, None, {}, now_ms, disregarded)
+        return _Acceptable(lost, f"Tier {spec.path} anew?", anew, f"{spec.path} is tiered anew by its next round.")
+    if head is None or head.commit is None or head.own is None:
+        return None
+    tiered = tiered_offsets(source, spec, head)
+    wrong = went_back(spec.path, record, head, tiered, source.buckets(spec))
+    if not wrong:
+        return None
+    own = head.own.offsets or {}
+    chosen = {bucket: max(tiered.get(bucket, 0), own.get(bucket, 0)) for bucket in {*tiered, *own}} if ours else tiered
+    whose = "our own offsets" if ours else "the lake's offsets"
+    accepted = CommitRecord(spec.path, spec.table_id, head.commit.snapshot_id, chosen, now_ms, accepted=True)
+    return _Acceptable(wrong, f"Go on from {whose}?", accepted, f"The next round of {spec.path} starts from {whose}.")

@@ -33,7 +33,8 @@ def listing(invocation: Invocation, *, buckets: bool) -> None:
     """Show each table: status, tiered and end offsets, lag in rows and seconds, last round.
 
     Looks at source and lake, and works with no service running. Status words without one: `idle` (the lake has
-    everything), `behind`, `new` (never tiered), `paused`, `lake-gone` (it held commits), `unreadable`.
+    everything), `behind`, `new` (never tiered), `paused`, `lake-gone` (it held commits), `offsets-back` (another
+    service committed late), `unreadable`.
     """
     loaded = invocation.load()
     service = see_service(loaded)

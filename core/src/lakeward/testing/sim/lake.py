@@ -188,7 +188,8 @@ class SimLake:
         table = self.tables[path]
         last = table.log[-1].number if table.log else None
         newest = table.newest.request if table.newest is not None else None
-        return LakeHead(path, table.table_id, table.location, last, table.stamp, _offsets(newest) if newest else None)
+        commit = _offsets(newest) if newest else None
+        return LakeHead(path, table.table_id, table.location, last, table.stamp, commit, commit)
 
     def _table(self, request: CommitRequest) -> LakeTable:
         table = self.tables.get(request.path)

@@ -1,0 +1,59 @@
+"""A tiering service that slept in the middle of its commit takes a table's offsets back when it wakes up.
+
+No fence of ours stops it: it knows none, and another service's commit that goes forward is welcome. So a round compares
+the lake's newest offsets with those of the newest commit that any start of ours made, before it reads from them.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Mapping
+
+    from lakeward.checkpoint.commit_records import CommitRecord
+    from lakeward.model.results import LakeHead
+    from lakeward.model.tables import BucketState, TableBucket, TablePath
+
+
+def went_back(
+    path: TablePath,
+    record: CommitRecord | None,
+    head: LakeHead | None,
+    tiered: Mapping[TableBucket, int],
+    buckets: Collection[BucketState],
+) -> str:
+    """Say what is wrong where the lake's newest commit is behind what our own newest commit says.
+
+    Args:
+        path: the table.
+        record: what this service remembers of the table; a person's word is in it.
+        head: the lake's head.
+        tiered: the offsets of the lake's newest commit.
+        buckets: those that the table has now; others count no more.
+
+    Returns:
+        Which bucket, both offsets and what to do; empty where nothing is wrong or a person has accepted it.
+    """
+    if head is None or head.commit is None or head.own is None or is_accepted(record, head):
+        return ""
+    own = head.own.offsets or {}
+    there = [state.bucket for state in buckets]
+    behind = [bucket for bucket in there if bucket in own and tiered.get(bucket, 0) < own[bucket]]
+    if not behind:
+        return ""
+    first = behind[0]
+    others = f" (and {len(behind) - 1} more buckets)" if len(behind) > 1 else ""
+    return (
+        f"table {path}: bucket {first} went back from offset {own[first]}, which our commit {head.own.snapshot_id} "
+        f"says, to offset {tiered.get(first, 0)}, which the lake's newest commit {head.commit.snapshot_id} of another "
+        f"service says{others}. No round is started, for it would tier the rows between twice. Find out what that "
+        f"commit wrote; then roll the lake table back to {head.own.snapshot_id}, or say which offsets count: "
+        f"lakeward tables accept {path} --offsets lake|ours"
+    )
+
+
+def is_accepted(record: CommitRecord | None, head: LakeHead) -> bool:
+    """Say whether a person has said which offsets count on top of the lake's newest commit: those of the record."""
+    newest = head.commit.snapshot_id if head.commit is not None else None
+    return record is not None and record.accepted and record.snapshot_id == newest
