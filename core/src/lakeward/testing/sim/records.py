@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, cast
 
 import pyarrow as pa
 
+from lakeward.model.tables import OFFSET_COLUMN
 from lakeward.ports import SourceBatch
 
 if TYPE_CHECKING:
@@ -48,9 +49,8 @@ class Records:
         return len(self.rows) * ROW_BYTES
 
     def column(self, name: str) -> pa.Array:
-        """Return the times, the one column that is asked for."""
-        del name
-        return _TIMES
+        """Return the times or the offsets, the two columns that are asked for."""
+        return pa.array([row.offset for row in self.rows], pa.int64()) if name == OFFSET_COLUMN else _TIMES
 
 
 def batches(rows: Sequence[Row], end: int, *, log: bool) -> Iterator[SourceBatch]:
@@ -64,6 +64,6 @@ def batches(rows: Sequence[Row], end: int, *, log: bool) -> Iterator[SourceBatch
     pieces = [rows[start : start + BATCH] for start in range(0, len(rows), BATCH)]
     for piece in pieces:
         stands = piece[-1].offset + 1 if log else end
-        yield SourceBatch(cast("pa.RecordBatch", Records(tuple(piece))), stands)
+        yield SourceBatch(cast("pa.RecordBatch", Records(tuple(piece))), stands, empty_offsets=0 if log else None)
     if not pieces:
-        yield SourceBatch(cast("pa.RecordBatch", Records(())), end)
+        yield SourceBatch(cast("pa.RecordBatch", Records(())), end, empty_offsets=0 if log else None)
