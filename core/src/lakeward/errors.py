@@ -136,11 +136,13 @@ class LeaseApiMissingError(SourceError):
 class TableError(LakewardError):
     """One table cannot be tiered as it is; the other tables are not touched.
 
-    `permanent` says that trying again without a person's help is of no use: the table is suspended.
+    `permanent` says that trying again without a person's help is of no use: the table is suspended, after so many
+    rounds in a row as `tries` says.
     """
 
     code = "LW-400"
     permanent = False
+    tries = 1
 
 
 class TableGoneError(TableError):
@@ -231,6 +233,7 @@ class OffsetsBeyondLogError(TableError):
 
     code = "LW-409"
     permanent = True
+    tries = 4  # a server that has just become the leader may for a moment know less than the one before
 
 
 class LakeTableGoneError(TableError):

@@ -138,6 +138,27 @@ def test_a_log_trimmed_below_the_tiered_offset_is_an_error_of_that_table_alone(w
     assert ids(world.lake.read(good)) == list(range(20))
 
 
+def test_a_source_that_was_re_created_is_an_error_of_that_table_alone_and_is_told_nothing(world: World) -> None:
+    anew, good = world.table("anew", buckets=1), world.table("good")
+    world.load(anew, 0, 20)
+    world.load(good, 0, 10)
+    world.once()
+    spec = world.store.table(anew)
+    with world.store.database.write() as sql:
+        for change in ("DELETE FROM segments", "UPDATE buckets SET log_end = 0", "DELETE FROM lake"):
+            sql.execute(f"{change} WHERE table_id = ?", (spec.table_id,))
+    world.load(anew, 100, 3)
+    world.load(good, 10, 10)
+
+    ((failed, reason),) = world.once().failed
+
+    assert failed == anew
+    assert "the lake has all records below offset 20, the log ends at 3" in reason
+    assert "lakeward tables accept" in reason
+    assert ids(world.lake.read(good)) == list(range(20))
+    assert EmbeddedSource(world.store).lake_record(spec) is None
+
+
 def test_a_commit_whose_answer_is_lost_after_it_landed_is_found_again(world: World) -> None:
     log = world.table("log")
     world.load(log, 0, 10)

@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 import time
+from typing import TYPE_CHECKING
 
 import pytest
 
-from lakeward.errors import LogTruncatedError
+from lakeward.errors import LogTruncatedError, OffsetsBeyondLogError
 from lakeward.machines.splits import Enumeration, enumerate_splits
 from lakeward.model.splits import LogSplit, SnapshotSplit
 from lakeward.model.tables import BucketState, KvSnapshot, TableBucket
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
 
 
 def bucket(number: int, partition: int | None = None) -> TableBucket:
@@ -50,9 +54,18 @@ def test_a_tiered_bucket_is_read_from_its_offset() -> None:
 
 
 def test_a_bucket_without_new_records_gives_no_split() -> None:
-    """Also one whose source went back behind the offset; no offset ever moves back."""
-    found = log_table(state(0, 0, 60), state(1, 0, 20), state(2, 0, 0), state(3, 7, 7), tiered={0: 60, 1: 60})
-    assert found == Enumeration((), {bucket(0): 60, bucket(1): 60}, (), behind=False)
+    found = log_table(state(0, 0, 60), state(1, 20, 20), state(2, 0, 0), state(3, 7, 7), tiered={0: 60, 1: 20})
+    assert found == Enumeration((), {bucket(0): 60, bucket(1): 20}, (), behind=False)
+
+
+@pytest.mark.parametrize("enumerate_table", [log_table, key_table])
+def test_offsets_beyond_the_end_of_the_log_are_an_error_that_names_both(
+    enumerate_table: Callable[..., Enumeration],
+) -> None:
+    """A source that was re-created starts its offsets over: what it writes below ours would never reach the lake."""
+    expected = "bucket 5/1: the lake has all records below offset 60, the log ends at 20"
+    with pytest.raises(OffsetsBeyondLogError, match=expected):
+        enumerate_table(state(0, 0, 100), state(1, 0, 20), tiered={0: 60, 1: 60})
 
 
 def test_a_never_tiered_key_bucket_with_a_snapshot_gives_a_snapshot_split() -> None:

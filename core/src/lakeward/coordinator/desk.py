@@ -77,11 +77,11 @@ class RoundDesk:
 
     # --- commands -------------------------------------------------------------------------------------------
 
-    def open(self, offer: Offer) -> None:
-        """Open a round."""
+    def open(self, offer: Offer, attempt: int = 1) -> None:
+        """Open a round. `attempt`: which try since the table's last success."""
         self._number += 1
         round_id = RoundId(self._parts.incarnation, offer.table_id, offer.epoch, self._number)
-        run = RoundRun(offer, round_id, self._parts.clock.wall_ms())
+        run = RoundRun(offer, round_id, self._parts.clock.wall_ms(), attempt)
         self._runs[offer.table_id] = run
         self._upkeep.begin_round(round_id, offer.path)
         self._service.spawn(lambda: self._open(run))
@@ -394,7 +394,7 @@ class RoundDesk:
             self.restorer.distrust(table_id, str(error))
             self._fenced(run, error)
         else:
-            permanent = isinstance(error, TableError) and error.permanent
+            permanent = isinstance(error, TableError) and error.permanent and run.attempt >= error.tries
             self._post(RoundFailed(now=now, table_id=table_id, reason=reason, permanent=permanent))
 
     def _fenced(self, run: RoundRun, error: FencedError) -> None:

@@ -75,6 +75,7 @@ def open_round(  # noqa: PLR0917 - the two sides, whose round it is, and its lim
         FencedError: a later start of our own service holds the stamp.
         SchemaMismatchError: source and lake do not fit.
         LogTruncatedError: records that were never tiered are gone.
+        OffsetsBeyondLogError: the lake's offsets are beyond the end of the source's log.
     """
     table = _same_table(source, offer)
     record = committed.read(table.table_id)
@@ -90,8 +91,10 @@ def open_round(  # noqa: PLR0917 - the two sides, whose round it is, and its lim
         tiered = record.offsets
     if head.commit is not None:
         _remember(committed, table, record, head.commit, tiered)
-        _repair(source, table, head.commit, tiered)
     enumeration = enumerate_splits(buckets, tiered, primary_key=table.has_primary_key, cut_rows=cut_rows)
+    if head.commit is not None:
+        # Not before: a source that was re-created is not told of offsets that it never had.
+        _repair(source, table, head.commit, tiered)
     return Opening(table, head, tiered, buckets, enumeration)
 
 

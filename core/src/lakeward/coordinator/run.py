@@ -33,6 +33,8 @@ class RoundRun:
     offer: Offer
     round_id: RoundId
     started_ms: int
+    attempt: int = 1
+    """Which try since the table's last success."""
     opening: Opening | None = None
     journal: RoundJournal | None = None
     job: RoundJob | None = None

@@ -465,7 +465,7 @@ class Service:
             case SendBeat():
                 self._beating = self.spawn(partial(self._beat, command.beat))
             case OpenRound():
-                self.desk.open(command.offer)
+                self.desk.open(command.offer, command.attempt)
             case AcquireLeases():
                 snapshots = self.desk.snapshots(command.table_id)
                 self.keeper.step(Protect(now=self.now(), table_id=command.table_id, snapshots=snapshots))

@@ -70,9 +70,9 @@ class Targets:
 
     def _note(self, source: Source, lake: Lake, table: TableSpec) -> None:
         tiered = tiered_offsets(source, table, lake.head(table.path))
+        states = source.buckets(table)
         self._ends[table.path] = {
-            state.bucket: state.end
-            for state in source.buckets(table)
-            if state.end > state.start or state.snapshot is not None
+            state.bucket: state.end for state in states if state.end > state.start or state.snapshot is not None
         }
-        self.reached(table.path, tiered)
+        if all(tiered.get(state.bucket, 0) <= state.end for state in states):
+            self.reached(table.path, tiered)  # else its round says what is wrong

@@ -8,12 +8,12 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
-from lakeward.errors import LogTruncatedError
+from lakeward.errors import LogTruncatedError, OffsetsBeyondLogError
 from lakeward.model.splits import LogSplit, SnapshotSplit, Split, snapshots_of
 from lakeward.model.tables import BucketState, KvSnapshot, TableBucket
 
 _NAMED_BUCKETS = 5
-"""How many truncated buckets an error names; a table may have thousands."""
+"""How many buckets an error names; a table may have thousands."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,9 +49,10 @@ def enumerate_splits(
         cut_rows: log splits of append-only tables are cut into ranges of at most this many offsets; 0 = never.
 
     Returns:
-        The enumeration. A bucket with `end` <= its tiered offset gives no split.
+        The enumeration. A bucket whose `end` is its tiered offset gives no split.
 
     Raises:
+        OffsetsBeyondLogError: the tiered offset of a bucket is beyond the log's end; names both, and what to do.
         LogTruncatedError: records between the tiered offset (or 0 on a never tiered primary-key bucket without a
             snapshot that covers the gap) and the log's start are gone; names buckets, offsets expected and found.
             A never tiered append-only bucket starts at the log's start: what retention removed before anybody
@@ -61,6 +62,8 @@ def enumerate_splits(
     logs: list[LogSplit] = []
     truncated: list[tuple[BucketState, int]] = []
     behind = False
+    if beyond := [state for state in buckets if state.end < tiered.get(state.bucket, 0)]:
+        raise OffsetsBeyondLogError(_beyond(beyond, tiered))
     for state in buckets:
         snapshot = state.snapshot if primary_key and state.bucket not in tiered else None
         first = _first_offset(state, tiered, snapshot, primary_key=primary_key)
@@ -133,10 +136,25 @@ def _offsets_of_table(buckets: Sequence[BucketState], tiered: Mapping[TableBucke
     return {bucket: offset for bucket, offset in tiered.items() if not table_ids or bucket.table_id in table_ids}
 
 
+def _beyond(states: Sequence[BucketState], tiered: Mapping[TableBucket, int]) -> str:
+    named = ", ".join(
+        f"bucket {state.bucket}: the lake has all records below offset {tiered[state.bucket]}, "
+        f"the log ends at {state.end}"
+        for state in states[:_NAMED_BUCKETS]
+    )
+    return (
+        f"the source was re-created, or lost its newest records: {named}{_more(states)}. Bring the records back, or "
+        "set the lake table aside and accept that with `lakeward tables accept`; then `lakeward tables resume`"
+    )
+
+
+def _more(states: Sequence[object]) -> str:
+    return f" (and {len(states) - _NAMED_BUCKETS} more buckets)" if len(states) > _NAMED_BUCKETS else ""
+
+
 def _truncation(truncated: Sequence[tuple[BucketState, int]]) -> str:
     named = ", ".join(
         f"bucket {state.bucket}: expected offset {first}, the log starts at {state.start}"
         for state, first in truncated[:_NAMED_BUCKETS]
     )
-    more = f" (and {len(truncated) - _NAMED_BUCKETS} more buckets)" if len(truncated) > _NAMED_BUCKETS else ""
-    return f"records were cleaned from the log before they were tiered: {named}{more}"
+    return f"records were cleaned from the log before they were tiered: {named}{_more(truncated)}"
