@@ -52,7 +52,7 @@ def read_record_batch(payload: memoryview, schema: pa.Schema, rows: int, origin:
     _check(payload, rows, origin)
     try:
         return pa.ipc.read_record_batch(_aligned(payload), schema)
-    except (pa.ArrowInvalid, pa.ArrowNotImplementedError, OSError, MemoryError) as broken:
+    except (pa.ArrowInvalid, pa.ArrowNotImplementedError, OSError) as broken:
         raise CorruptFileError(origin, f"an Arrow batch of {len(schema)} columns", str(broken)) from broken
 
 

@@ -62,6 +62,19 @@ def settled(array: pa.Array, kind: FlussType, *, padded: bool) -> pa.Array:
             return _micros(array, kind)
 
 
+def raw_arrow_value(array: pa.Array) -> object:
+    """Return the bytes of an array's only value, None where they cannot be told; for errors."""
+    if pa.types.is_string(array.type):
+        array = array.view(pa.binary())
+    elif pa.types.is_decimal(array.type):
+        array = array.view(pa.binary(array.type.byte_width))
+    try:
+        array.validate(full=True)
+    except pa.ArrowInvalid:
+        return None
+    return array[0].as_py()
+
+
 def _micros(array: pa.Array, kind: FlussType) -> pa.Array:
     nanos = pc.fill_null(array.view(pa.int64()), 0).to_numpy()
     micros = pa.array(np.floor_divide(nanos, _NANOS_PER_MICRO))

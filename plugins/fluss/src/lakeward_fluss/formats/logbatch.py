@@ -15,7 +15,7 @@ from lakeward.errors import CorruptFileError, ProtocolError
 from lakeward.model.tables import Change
 from lakeward_fluss.formats import rows as rowformats
 from lakeward_fluss.formats.arrowbatch import read_record_batch
-from lakeward_fluss.formats.arrowvalues import differs, settled
+from lakeward_fluss.formats.arrowvalues import differs, raw_arrow_value, settled
 from lakeward_fluss.formats.encodings import Encoding
 from lakeward_fluss.formats.records import split
 from lakeward_fluss.formats.target import checked, empty, fit
@@ -189,6 +189,28 @@ def _checked(changes: NDArray[np.uint8], origin: str) -> NDArray[np.uint8]:
     if len(changes) and int(changes.max()) > Change.DELETE:
         raise CorruptFileError(origin, f"change types up to {Change.DELETE}", int(changes.max()))
     return changes
+
+
+def raw_value(batch: LogBatch, row: int, column: str | None, schema: FlussSchema) -> object:
+    """Return what a row of a batch holds in a column, before it is made a value of the column's type; for errors.
+
+    Args:
+        batch: the batch.
+        row: which of its rows.
+        column: the column's name; None for the whole row.
+        schema: the schema of `batch.schema_id`, with today's names.
+
+    Returns:
+        Numbers or bytes; None for the whole row of an Arrow batch, whose bytes do not lie together, and where the
+        value's bytes cannot be found.
+    """
+    if batch.records is not None:
+        return rowformats.raw_value(batch.records, row, column, schema, Encoding(batch.format.value))
+    names = [field.name for field in schema.columns]
+    if column not in names:
+        return None
+    found = read_record_batch(batch.payload, schema.to_arrow(logged=True), batch.rows, batch.origin)
+    return raw_arrow_value(found.column(names.index(column)).slice(row, 1))
 
 
 def decode(

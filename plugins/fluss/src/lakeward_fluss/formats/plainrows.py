@@ -57,6 +57,25 @@ def read_columns(rows: Rows, schema: FlussSchema, wanted: frozenset[str], encodi
     }
 
 
+def raw_values(row: bytes, schema: FlussSchema, encoding: Encoding) -> dict[str, object] | None:
+    """Return what a row holds in each column, before it is made a value of the column's type.
+
+    Args:
+        row: the row.
+        schema: the schema that it was written under.
+        encoding: the row format.
+
+    Returns:
+        Integers, floats and bytes by column; None where not even the columns' bytes can be told apart.
+    """
+    lists: list[list[Any]] = [[] for _ in schema.columns]
+    try:
+        _walker(schema.columns, encoding)(row, [0], [len(row)], lists)
+    except (BrokenValueError, IndexError):
+        return None
+    return {field.name: values[0] for field, values in zip(schema.columns, lists, strict=True)}
+
+
 def _to_array(values: list[Any], field: FlussField, encoding: Encoding, origin: str) -> pa.Array:
     convert = converter(field.type, encoding, _read_row)
     try:

@@ -9,6 +9,7 @@ import numpy as np
 import pyarrow as pa
 
 from lakeward.errors import CorruptFileError, ProtocolError
+from lakeward_fluss.formats import rows
 from lakeward_fluss.formats.rows import Rows, decode
 from lakeward_fluss.formats.target import empty
 
@@ -100,17 +101,29 @@ def decode_values(
     if int((values.ends - values.starts).min()) < _SCHEMA_ID:
         raise CorruptFileError(values.origin, "values of at least 2 bytes", "a shorter one")
     ids = values.data[values.starts] | (values.data[values.starts + 1].astype("i2") << 8)
-    rows = Rows(values.data, values.starts + _SCHEMA_ID, values.ends, values.origin)
+    found = Rows(values.data, values.starts + _SCHEMA_ID, values.ends, values.origin)
     if bool((ids == ids[0]).all()):
-        return decode(rows, _schema(schemas, int(ids[0]), values.origin), target, encoding)
-    found = np.unique(ids)
-    masks = [ids == schema_id for schema_id in found]
+        return decode(found, _schema(schemas, int(ids[0]), values.origin), target, encoding)
+    used = np.unique(ids)
+    masks = [ids == schema_id for schema_id in used]
     parts = [
-        decode(rows.select(mask), _schema(schemas, int(schema_id), values.origin), target, encoding)
-        for schema_id, mask in zip(found, masks, strict=True)
+        decode(found.select(mask), _schema(schemas, int(schema_id), values.origin), target, encoding)
+        for schema_id, mask in zip(used, masks, strict=True)
     ]
     order = np.argsort(np.concatenate([np.flatnonzero(mask) for mask in masks]), kind="stable")
     return pa.concat_batches(parts).take(pa.array(order))
+
+
+def raw_value(
+    values: Rows, row: int, column: str | None, schemas: Mapping[int, FlussSchema], encoding: Encoding
+) -> object:
+    """Return what a KV value holds in a column, as `rows.raw_value` does; for errors."""
+    content = values.bytes_of(row)
+    schema_id = int.from_bytes(content[:_SCHEMA_ID], "little", signed=True)
+    if len(content) < _SCHEMA_ID or schema_id not in schemas:
+        return content
+    one = Rows.of([content[_SCHEMA_ID:]], values.origin)
+    return rows.raw_value(one, 0, column, schemas[schema_id], encoding)
 
 
 def _schema(schemas: Mapping[int, FlussSchema], schema_id: int, origin: str) -> FlussSchema:

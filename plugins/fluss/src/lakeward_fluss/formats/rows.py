@@ -68,9 +68,33 @@ class Rows:
         """Return `count` rows from row `start` on, without a copy."""
         return Rows(self.data, self.starts[start : start + count], self.ends[start : start + count], self.origin)
 
+    def bytes_of(self, row: int) -> bytes:
+        """Return one row's bytes."""
+        return self.data[self.starts[row] : self.ends[row]].tobytes()
+
     def select(self, mask: NDArray[np.bool_]) -> Rows:
         """Return the rows where the mask is true."""
         return Rows(self.data, self.starts[mask], self.ends[mask], self.origin)
+
+
+def raw_value(rows: Rows, row: int, column: str | None, schema: FlussSchema, encoding: Encoding) -> object:
+    """Return what a row holds in a column, before it is made a value of the column's type; for errors.
+
+    Args:
+        rows: the rows.
+        row: which of them.
+        column: the column's name; None for the whole row.
+        schema: the schema that the row was written under, with today's names.
+        encoding: the row format.
+
+    Returns:
+        An integer, a float or bytes; the whole row's bytes where the column cannot be found.
+    """
+    from lakeward_fluss.formats.plainrows import raw_values  # noqa: PLC0415 - only where something is wrong
+
+    content = rows.bytes_of(row)
+    values = None if column is None else raw_values(content, schema, encoding)
+    return content if column is None or values is None else values.get(column)
 
 
 def rows_at_once(fields: tuple[FlussField, ...]) -> int:

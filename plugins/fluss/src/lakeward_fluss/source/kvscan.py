@@ -9,11 +9,11 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from lakeward.errors import OutcomeUnknownError, ProtocolError, SourceError
-from lakeward_fluss.formats.records import decode_values, value_batch
+from lakeward_fluss.formats.records import value_batch
 from lakeward_fluss.formats.rows import rows_at_once
 from lakeward_fluss.source.buckets import PATIENCE_S
 from lakeward_fluss.source.calls import patiently
-from lakeward_fluss.source.snapshotreading import kv_encoding
+from lakeward_fluss.source.snapshotreading import RowPlaces, decode_kv
 from lakeward_fluss.wire.errors import (
     ScannerGoneError,
     ServerUnreachableError,
@@ -55,7 +55,7 @@ class KvScan:
             SourceError: it was lost later: what was read belongs to an offset that cannot be had again.
             TableGoneError: the table was dropped.
         """
-        encoding, given = kv_encoding(self.log.table), 0
+        given = 0
         for attempt in range(1, _STARTS + 1):
             try:
                 for data, log_offset in self._replies():
@@ -63,7 +63,8 @@ class KvScan:
                     most = rows_at_once(schemas[self.log.table.schema_id].columns)
                     for start in range(0, len(values), most):
                         part = values.slice(start, most)
-                        yield decode_values(part, schemas, self.log.table.schema, encoding), log_offset
+                        places = RowPlaces(given, "a scan", log_offset)
+                        yield decode_kv(part, schemas, self.log.table, self.log.bucket, places), log_offset
                         given += len(part)
             except _LOST as lost:
                 self.log.moved()

@@ -14,7 +14,7 @@ import pyarrow as pa
 from lakeward.model.batches import BatchGatherer, SourceBatch, cut
 from lakeward.model.tables import CHANGE_COLUMN, NO_OFFSET, OFFSET_COLUMN, TIMESTAMP_COLUMN, Change
 from lakeward_fluss.formats.encodings import Encoding
-from lakeward_fluss.formats.logbatch import LogBatch, decode
+from lakeward_fluss.formats.logbatch import LogBatch, decode, raw_value
 from lakeward_fluss.formats.rows import rows_at_once
 from lakeward_fluss.formats.storage import Storage
 from lakeward_fluss.source.connecting import connect
@@ -24,10 +24,11 @@ from lakeward_fluss.source.logreading import log_format, read_batches
 from lakeward_fluss.source.schemas import TableSchemas
 from lakeward_fluss.source.snapshotreading import SnapshotReading, kv_encoding
 from lakeward_fluss.source.task import unpack_task
+from lakeward_fluss.source.undecodable import UNDECODABLE, UndecodableRows
 
 if TYPE_CHECKING:
     from lakeward.model.splits import LogSplit, SnapshotSplit
-    from lakeward.model.tables import TableSpec
+    from lakeward.model.tables import TableBucket, TableSpec
     from lakeward_fluss.rpc.client import FlussClient
     from lakeward_fluss.source.options import FlussOptions
 
@@ -75,7 +76,7 @@ class FlussReader:
             records_end = max(first, min(batch.base_offset + batch.rows, end))
             while first < records_end:
                 started = time.perf_counter()
-                part = self._part(batch, first, records_end)
+                part = self._part(batch, split.bucket, first, records_end)
                 seconds = time.perf_counter() - started
                 yield from gatherer.add(part, first, first + len(part), decode_s=seconds)
                 first += len(part)
@@ -108,13 +109,27 @@ class FlussReader:
         """See Protocol."""
         self._client.close()
 
-    def _part(self, batch: LogBatch, first: int, end: int) -> pa.RecordBatch:
+    def _part(self, batch: LogBatch, bucket: TableBucket, first: int, end: int) -> pa.RecordBatch:
         """Decode a batch's records from an offset on, up to another one or as many as may be decoded at once."""
         schema = self._schemas[batch.schema_id]
         skipped, count = first - batch.base_offset, end - first
         if batch.records is not None:
             count = min(count, rows_at_once(schema.columns))
-        rows = decode(batch, schema, self._table.schema, skipped, count, padded=self._padded)
+
+        def part(columns: pa.Schema, start: int, rows: int) -> pa.RecordBatch:
+            return decode(batch, schema, columns, skipped + start, rows, padded=self._padded)
+
+        try:
+            rows = part(self._table.schema, 0, count)
+        except UNDECODABLE as broken:
+            raise UndecodableRows(
+                self._table,
+                bucket,
+                count,
+                part,
+                lambda row: first + row,
+                lambda row, column: raw_value(batch, skipped + row, column, schema),
+            ).error(broken) from broken
         offsets = np.arange(first, first + count, dtype=np.int64)
         return self._whole(rows, batch.changes[skipped : skipped + count], offsets, batch.timestamp_ms)
 

@@ -12,9 +12,10 @@ from typing import TYPE_CHECKING
 from lakeward.errors import SnapshotGoneError, SourceError, StorageError
 from lakeward_fluss.formats.encodings import Encoding
 from lakeward_fluss.formats.kvsnapshot import BATCH_ROWS, SnapshotFiles, read_values
-from lakeward_fluss.formats.records import decode_values
+from lakeward_fluss.formats.records import decode_values, raw_value
 from lakeward_fluss.formats.rows import rows_at_once
 from lakeward_fluss.source.calls import patiently
+from lakeward_fluss.source.undecodable import UNDECODABLE, UndecodableRows
 from lakeward_fluss.wire.errors import SnapshotMissingError
 from lakeward_fluss.wire.messages import GetKvSnapshotMetadataRequest, GetKvSnapshotMetadataResponse
 
@@ -23,6 +24,7 @@ if TYPE_CHECKING:
 
     from lakeward.model.splits import SnapshotSplit
     from lakeward.model.tables import TableBucket, TableSpec
+    from lakeward_fluss.formats.rows import Rows
     from lakeward_fluss.formats.schema import FlussSchema
     from lakeward_fluss.formats.storage import Storage
     from lakeward_fluss.rpc.client import FlussClient
@@ -79,7 +81,6 @@ class SnapshotReading:
             message = f"{name} was cleaned away"
             raise SnapshotGoneError(message) from missing
         files = SnapshotFiles(tuple((one.remote_path, one.local_file_name) for one in listed), self.storage, name)
-        encoding = kv_encoding(self.table)
         try:
             scratch = tempfile.TemporaryDirectory(prefix="lakeward-kv-", dir=self.spool)
         except OSError as refused:
@@ -88,10 +89,63 @@ class SnapshotReading:
         with scratch as directory:
             files.download(Path(directory))
             batch_rows = min(BATCH_ROWS, rows_at_once(schemas[self.table.schema_id].columns))
+            given = skip_rows
             for values in read_values(Path(directory), batch_rows, skip_rows):
                 started = time.perf_counter()
-                rows = decode_values(values, schemas, self.table.schema, encoding)
+                place = RowPlaces(given, f"KV snapshot {split.snapshot_id}", split.log_offset)
+                rows = decode_kv(values, schemas, self.table, split.bucket, place)
+                given += len(values)
                 yield rows, time.perf_counter() - started
+
+
+@dataclass(frozen=True, slots=True)
+class RowPlaces:
+    """Where rows of a snapshot lie, in words: it has no offsets.
+
+    Attributes:
+        first: the number of the first row.
+        what: the snapshot or scan.
+        log_offset: the offset that it stands at.
+    """
+
+    first: int
+    what: str
+    log_offset: int
+
+    def __call__(self, row: int) -> str:
+        """Return a row's place."""
+        return f"below {self.log_offset} (row {self.first + row} of {self.what})"
+
+
+def decode_kv(
+    values: Rows, schemas: Mapping[int, FlussSchema], table: TableSpec, bucket: TableBucket, places: RowPlaces
+) -> pa.RecordBatch:
+    """Decode KV values of a bucket.
+
+    Args:
+        values: schema id and row, each.
+        schemas: the table's, by id.
+        table: gives the columns and the row format.
+        bucket: the bucket.
+        places: where the values lie, for errors.
+
+    Returns:
+        As many rows.
+
+    Raises:
+        RowError: one cannot be decoded; names bucket, place, column and value.
+    """
+    encoding = kv_encoding(table)
+
+    def part(columns: pa.Schema, first: int, rows: int) -> pa.RecordBatch:
+        return decode_values(values.slice(first, rows), schemas, columns, encoding)
+
+    try:
+        return part(table.schema, 0, len(values))
+    except UNDECODABLE as broken:
+        raise UndecodableRows(
+            table, bucket, len(values), part, places, lambda row, name: raw_value(values, row, name, schemas, encoding)
+        ).error(broken) from broken
 
 
 def kv_encoding(table: TableSpec) -> Encoding:
