@@ -30,7 +30,7 @@ from lakeward.coordinator.parts import Parts, ServiceOptions
 from lakeward.coordinator.scheduling import scheduled
 from lakeward.coordinator.service import Service, ServiceEnd
 from lakeward.coordinator.statekeeper import StateKeeper
-from lakeward.errors import EXIT_FAILED, LakewardError
+from lakeward.errors import EXIT_FAILED, LakewardError, StorageError
 from lakeward.hooks.backend import LeaseBackend
 from lakeward.hooks.discovery import installed, load
 from lakeward.hooks.plugins import LAKE_GROUP, SOURCE_GROUP
@@ -40,7 +40,7 @@ from lakeward.model.identity import Incarnation
 from lakeward.observe import status_file
 from lakeward.observe.control import ControlReader
 from lakeward.observe.figures import note_report, write_metrics
-from lakeward.observe.files import is_local
+from lakeward.observe.files import is_local, writable
 from lakeward.observe.metrics import process_metrics
 from lakeward.observe.progress import Progress
 from lakeward.spark.java import find_java
@@ -160,11 +160,12 @@ def build(loaded: Loaded) -> Container:
     return container
 
 
-def check(loaded: Loaded) -> tuple[Check, ...]:
-    """Build everything that a configuration names, without starting it.
+def check(loaded: Loaded, *, write: bool = False) -> tuple[Check, ...]:
+    """Build everything that a configuration names, without starting it; nothing is created.
 
     Args:
         loaded: the configuration.
+        write: try whether state can be written, by writing a file and deleting it.
 
     Returns:
         For each part: its name, whether it is well, one sentence.
@@ -177,9 +178,18 @@ def check(loaded: Loaded) -> tuple[Check, ...]:
         return f"version {home.version}, {home.origin}"
 
     def root() -> str:
-        container.files().write(f"{settings.service.name}/.check", b"")
-        container.files().delete(f"{settings.service.name}/.check")
-        return f"{settings.checkpoint.root} can be written"
+        place, name = settings.checkpoint.root, f"{settings.service.name}/.check"
+        if write:
+            container.files().write(name, b"")
+            container.files().delete(name)
+            return f"{place} can be written: a file was written and deleted"
+        if not is_local(place):
+            container.files().folders(settings.service.name)
+            return f"{place} can be listed; whether it can be written was not tried (--write)"
+        well, found = writable(place)
+        if not well:
+            raise StorageError(found)
+        return f"{found}, by its permissions"
 
     looks = {
         "source": lambda: f"{settings.source.type}, {len(container.source().tables())} tables to tier",

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import socket
 import sys
 from importlib.metadata import PackageNotFoundError, version
@@ -19,7 +18,7 @@ from lakeward.config.sections import is_path
 from lakeward.errors import LakewardError
 from lakeward.hooks.discovery import load
 from lakeward.hooks.plugins import LEASE_GROUP, SOURCE_GROUP, WRAPPER_GROUP
-from lakeward.observe.files import is_local
+from lakeward.observe.files import is_local, writable
 from lakeward.ports import DescribedSource
 from lakeward.spark.java import find_java
 
@@ -134,13 +133,7 @@ def _paths(options: Any) -> Iterator[tuple[str, str]]:  # noqa: ANN401 - a plugi
 def _writable(what: str, place: str) -> Check:
     if not is_local(place):
         return what, True, f"{place} is not on this machine; not looked at"
-    path = Path(place)
-    existing = next(parent for parent in (path, *path.parents) if parent.exists())
-    if not existing.is_dir():
-        return what, False, f"{path}: expected a directory, but {existing} is a file"
-    if not os.access(existing, os.W_OK | os.X_OK):
-        return what, False, f"{path}: expected a writable directory, but {existing} cannot be written"
-    return what, True, f"{path} is writable" if existing == path else f"{path} is made at the start"
+    return what, *writable(place)
 
 
 def _port(loaded: Loaded) -> Check:

@@ -36,6 +36,24 @@ def service_folder(root: str, service: str) -> Path:
     return Path(plain) / service
 
 
+def writable(place: str) -> tuple[bool, str]:
+    """Say whether a directory can be written, or made, by its permissions; nothing is written.
+
+    Args:
+        place: a directory of this machine, as a path or a `file:` URI.
+
+    Returns:
+        Whether it can, and one sentence.
+    """
+    path = Path(unquote(urlsplit(place).path) if "://" in place else place).absolute()
+    existing = next(parent for parent in (path, *path.parents) if parent.exists())
+    if not existing.is_dir():
+        return False, f"{path}: expected a directory, but {existing} is a file"
+    if not os.access(existing, os.W_OK | os.X_OK):
+        return False, f"{path}: expected a writable directory, but {existing} cannot be written"
+    return True, f"{path} can be written" if existing == path else f"{path} is not there yet and can be made"
+
+
 def replace_file(path: Path, content: bytes) -> None:
     """Put a file in place, whole or not at all; readers see the old one or the new one.
 

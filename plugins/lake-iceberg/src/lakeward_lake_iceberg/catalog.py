@@ -6,13 +6,15 @@
 
 from __future__ import annotations
 
+import os
+import threading
 import time
 from enum import Enum
 from pathlib import Path
 from typing import TYPE_CHECKING, NoReturn
 
 from pyiceberg.catalog import load_catalog
-from pyiceberg.catalog.sql import SqlCatalog
+from pyiceberg.catalog.sql import IcebergTables, SqlCatalog
 from pyiceberg.exceptions import (
     BadRequestError,
     CommitFailedException,
@@ -21,13 +23,16 @@ from pyiceberg.exceptions import (
     NoSuchTableError,
     UnauthorizedError,
 )
-from sqlalchemy.exc import OperationalError
+from sqlalchemy import create_engine, inspect
+from sqlalchemy.exc import DatabaseError, OperationalError
 
 from lakeward.errors import ConfigError, LakeError, OutcomeUnknownError, StorageError
 from lakeward_lake_iceberg.offsets import COPIED_SNAPSHOT
 from lakeward_lake_iceberg.storage import local_path
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from pyiceberg.catalog import Catalog
     from pyiceberg.table import Table
     from pyiceberg.table.metadata import TableMetadata
@@ -63,18 +68,58 @@ class Fate(Enum):
 
 
 class CatalogClient:
-    """One pyiceberg catalog, usable from several threads and beside other processes."""
+    """One pyiceberg catalog, usable from several threads and beside other processes.
+
+    A SQL catalog that is not there yet is made when something is to be written to it: whoever only looks makes nothing.
+    """
 
     def __init__(self, options: IcebergOptions) -> None:
-        """Open it, and make what is missing.
+        """Open it if it is there.
 
         Raises:
             ConfigError: an option does not fit.
             StorageError: the warehouse cannot be written.
         """
+        self._options = options
         self.warehouse = warehouse_uri(options)
         self.properties = _properties(options, self.warehouse)
-        self.catalog = _open(options, self.properties)
+        self._lock = threading.Lock()
+        self._opened: Catalog | None = None
+        if self._is_missing():
+            _check_can_be_made(_sqlite_file(self.properties), self.warehouse)
+        else:
+            self._opened = _open(options, self.properties)
+
+    @property
+    def catalog(self) -> Catalog:
+        """The catalog; it is made if it is missing.
+
+        Raises:
+            StorageError: it cannot be made.
+        """
+        with self._lock:
+            if self._opened is None:
+                file = _sqlite_file(self.properties)
+                if file is not None and not self._options.uri:
+                    _make_directory(file.parent)
+                self._opened = _open(self._options, self.properties)
+            return self._opened
+
+    def _is_missing(self) -> bool:
+        """Say whether this is a SQL catalog without its tables: opening it would create them."""
+        if self._opened is not None or self.properties.get("type") != "sql":
+            return False
+        file = _sqlite_file(self.properties)
+        if file is not None and not file.exists():
+            return True
+        engine = create_engine(self.properties["uri"])
+        try:
+            return not inspect(engine).has_table(IcebergTables.__tablename__)
+        except DatabaseError as failed:
+            message = f"{self.properties['uri']}: the catalog cannot be opened: {failed.orig}"
+            raise StorageError(message) from failed
+        finally:
+            engine.dispose()
 
     def load(self, path: TablePath) -> Table | None:
         """Return a table as it is now, None if there is none.
@@ -82,6 +127,8 @@ class CatalogClient:
         Raises:
             LakeError: the catalog cannot answer.
         """
+        if self._is_missing():
+            return None
         try:
             return self.catalog.load_table((path.database, path.table))
         except (NoSuchTableError, NoSuchNamespaceError):
@@ -152,10 +199,10 @@ class CatalogClient:
 
     def close(self) -> None:
         """Close the catalog's connections."""
-        if isinstance(self.catalog, SqlCatalog):
-            self.catalog.engine.dispose()
-        else:
-            self.catalog.close()
+        if isinstance(self._opened, SqlCatalog):
+            self._opened.engine.dispose()
+        elif self._opened is not None:
+            self._opened.close()
 
 
 def warehouse_uri(options: IcebergOptions) -> str:
@@ -190,12 +237,33 @@ def _catalog_uri(options: IcebergOptions, warehouse: str) -> str:
     if not uri:
         if not warehouse.startswith("file:"):
             raise ConfigError(key="lake.uri", expected="a database's URI, as the warehouse is no directory", found=uri)
-        _make_directory(Path(local_path(warehouse)))
         uri = f"{_SQLITE}{local_path(warehouse)}/catalog.db"
     if uri.startswith(_SQLITE) and "timeout=" not in uri:
         # SQLite waits so long for the lock of another process before it says "database is locked".
         uri += f"{'&' if '?' in uri else '?'}timeout={options.commit_timeout_s:g}"
     return uri
+
+
+def _sqlite_file(properties: Mapping[str, str]) -> Path | None:
+    """Return the file of a SQLite catalog, None where it is another database."""
+    uri = properties.get("uri", "")
+    place = uri.removeprefix(_SQLITE).partition("?")[0]
+    return Path(place) if uri.startswith(_SQLITE) and place and place != ":memory:" else None
+
+
+def _check_can_be_made(file: Path | None, warehouse: str) -> None:
+    """Say at once what would be said when the first table is created.
+
+    Raises:
+        StorageError: the directory of a catalog that is not there yet cannot be written.
+    """
+    if file is None:
+        return
+    ours = file.parent == Path(local_path(warehouse))
+    there = next(parent for parent in file.parents if parent.exists()) if ours else file.parent
+    if not there.is_dir() or not os.access(there, os.W_OK | os.X_OK):
+        message = f"{file}: the catalog cannot be created: {there} is no directory that can be written"
+        raise StorageError(message)
 
 
 def _make_directory(directory: Path) -> None:
