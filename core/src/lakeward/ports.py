@@ -229,6 +229,7 @@ class Lake(Protocol):
 
         Raises:
             FencedError: a later start of the same service has created or stamped the lake table of that name.
+            LakeError: the lake table of that name belongs to a later table id: the caller's table is no more.
             SchemaMismatchError: they do not fit; says what differs.
             StorageError: the warehouse cannot be written.
         """

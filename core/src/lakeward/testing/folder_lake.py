@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
-from lakeward.errors import FencedError
+from lakeward.errors import FencedError, LakeError
 from lakeward.model.identity import Incarnation, RoundId
 from lakeward.model.results import CommitIds, CommitOutcome, CommitRequest, LakeFile, LakeHead, OffsetCommit
 from lakeward.model.tables import Change, TableBucket, TablePath, TableSpec
@@ -74,6 +74,9 @@ class FolderLake:
         """See Protocol."""
         with self._state(table.path) as state:
             _refuse_overtaken(state, table.path, incarnation)
+            if state.get("table_id", table.table_id) > table.table_id:
+                message = f"{table.path}: the lake table belongs to table id {state['table_id']}"
+                raise LakeError(message)
             if state.get("table_id") != table.table_id:
                 state.clear()
                 state |= {"table_id": table.table_id, "opened_by": str(incarnation), "log": []}

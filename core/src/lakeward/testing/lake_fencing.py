@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 import pytest
 
-from lakeward.errors import FencedError, OutcomeUnknownError, SchemaMismatchError
+from lakeward.errors import FencedError, LakeError, OutcomeUnknownError, SchemaMismatchError
 from lakeward.model.results import CommitOutcome
 from lakeward.model.tables import TableBucket, TablePath
 from lakeward.testing.clock import FakeClock
@@ -111,6 +111,20 @@ class LakeFencingConformance:
         head = lake.head(PATH)
         assert head is not None
         assert (head.table_id, head.stamp) == (8, None)
+
+    def test_a_start_that_saw_an_earlier_table_sets_no_later_one_aside(
+        self, lake: Lake, begin: Callable[..., TieringRound], read_table: ReadTable
+    ) -> None:
+        """It has not been overtaken: it asked the source before the table was dropped, and the lake afterwards."""
+        live = begin(log_table(table_id=8), 1000)
+        live.write(log_split(live.table), [source_batch(COLUMNS, [{"id": 1}])])
+        lake.commit(live.request())
+        with pytest.raises(LakeError):
+            lake.open_table(log_table(), incarnation(2000))
+        head = lake.head(PATH)
+        assert head is not None
+        assert head.table_id == live.table.table_id
+        assert read_table(PATH).num_rows == 1
 
     def test_a_new_nullable_column_is_appended_and_old_rows_have_null(
         self, lake: Lake, begin: Callable[..., TieringRound], read_table: ReadTable

@@ -121,6 +121,11 @@ class CatalogClient:
         finally:
             engine.dispose()
 
+    @property
+    def is_local(self) -> bool:
+        """Whether the catalog's code runs in this process, once for each call: no copy can be under way."""
+        return isinstance(self.catalog, SqlCatalog)
+
     def load(self, path: TablePath) -> Table | None:
         """Return a table as it is now, None if there is none.
 
@@ -163,6 +168,18 @@ class CatalogClient:
         else:
             return Sent.LANDED, response.metadata
 
+    def rename(self, path: TablePath, target: TablePath) -> None:
+        """Rename a table.
+
+        Raises:
+            LakeError: refused, or nobody knows: a look says whether it happened.
+        """
+        try:
+            self.catalog.rename_table((path.database, path.table), (target.database, target.table))
+        except Exception as failed:
+            message = f"{path}: the catalog cannot rename the table: {failed}"
+            raise LakeError(message) from failed
+
     def fate(self, path: TablePath, base: Table, snapshot_id: int) -> Fate:
         """Look what became of a snapshot that was sent; what it names may be deleted where it is lost alone.
 
@@ -182,16 +199,14 @@ class CatalogClient:
         if now.metadata.snapshot_by_id(snapshot_id) is not None or copied == str(snapshot_id):
             return Fate.LANDED
         left = now.metadata.current_snapshot_id != base.metadata.current_snapshot_id
-        # The SQL catalog is called in this process, once: no copy of the request can be under way.
-        return Fate.LOST if left or isinstance(self.catalog, SqlCatalog) else Fate.OPEN
+        return Fate.LOST if left or self.is_local else Fate.OPEN
 
     def _raise_failure(self, name: str, failed: Exception) -> NoReturn:
         # The SQL catalog runs in this process: it checks updates and writes the metadata file before the swap.
-        local = isinstance(self.catalog, SqlCatalog)
-        if local and isinstance(failed, OSError):
+        if self.is_local and isinstance(failed, OSError):
             message = f"{name}: the metadata cannot be written: {failed}"
             raise StorageError(message) from failed
-        if local and isinstance(failed, ValueError):
+        if self.is_local and isinstance(failed, ValueError):
             message = f"{name}: the catalog refused the commit: {failed}"
             raise LakeError(message) from failed
         message = f"{name}: the outcome of the commit is unknown: {failed}"

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import re
+import secrets
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from pyiceberg.exceptions import NoSuchTableError, TableAlreadyExistsError
+from pyiceberg.exceptions import TableAlreadyExistsError
 from pyiceberg.table.update import AssertTableUUID, SetPropertiesUpdate
 from pyiceberg.table.update.schema import UpdateSchema
 from pyiceberg.types import (
@@ -28,9 +30,10 @@ from lakeward.errors import (
     SchemaMismatchError,
     StorageError,
 )
-from lakeward_lake_iceberg.commit import check_format
+from lakeward_lake_iceberg.catalog import Sent
+from lakeward_lake_iceberg.commit import check_format, main_is
 from lakeward_lake_iceberg.head import Ancestry, newest_stamp
-from lakeward_lake_iceberg.offsets import OPENED_BY, TABLE_ID, parse_incarnation
+from lakeward_lake_iceberg.offsets import OPENED_BY, SET_ASIDE_BY, TABLE_ID, parse_incarnation
 from lakeward_lake_iceberg.schema import (
     SYSTEM_COLUMNS,
     lake_schema,
@@ -46,11 +49,13 @@ if TYPE_CHECKING:
     from pyiceberg.types import IcebergType, NestedField
 
     from lakeward.model.identity import Incarnation
-    from lakeward.model.tables import TableSpec
+    from lakeward.model.tables import TablePath, TableSpec
     from lakeward_lake_iceberg.catalog import CatalogClient
 
 _TRIES = 10
 _ASIDE = "__dropped_"
+_OWN_PART = re.compile(r"-\d+-[0-9a-f]{8}$")
+"""What `_location` added to the first table's location."""
 
 
 def open_table(client: CatalogClient, spec: TableSpec, incarnation: Incarnation) -> Table:
@@ -69,7 +74,7 @@ def open_table(client: CatalogClient, spec: TableSpec, incarnation: Incarnation)
         if table is None:
             _create(client, spec, incarnation)
         elif (owner := table.metadata.properties.get(TABLE_ID)) is not None and int(owner) != spec.table_id:
-            _set_aside(client, spec, int(owner))
+            _set_aside(client, table, spec, incarnation)
         elif _evolve(client, table, spec):
             return table
     message = f"{spec.path}: the lake table was changed by somebody else {_TRIES} times in a row"
@@ -129,28 +134,63 @@ def _create_namespace(client: CatalogClient, database: str) -> None:
 
 
 def _location(client: CatalogClient, spec: TableSpec) -> str | None:
-    """Keep a new table out of the directory of one that was set aside; else the catalog decides."""
-    aside = re.compile(re.escape(f"{spec.path.table}{_ASIDE}") + r"(\d+)")
+    """Keep a new table out of the directories of those that were set aside; else the catalog decides.
+
+    Never one that another table of the same id may have: a start that was paused can create an old table again.
+    """
+    aside = re.compile(re.escape(f"{spec.path.table}{_ASIDE}") + r"\d+(_[0-9a-f]+)?")
     for identifier in client.catalog.list_tables((spec.path.database,)):
-        if found := aside.fullmatch(identifier[-1]):
+        if aside.fullmatch(identifier[-1]):
             old = client.catalog.load_table(identifier).location()
-            return f"{old.removesuffix(f'-{found[1]}')}-{spec.table_id}"
+            return f"{_OWN_PART.sub('', old)}-{spec.table_id}-{secrets.token_hex(4)}"
     return None
 
 
-def _set_aside(client: CatalogClient, spec: TableSpec, owner: int) -> None:
-    """Rename the table of an earlier table id; its data stays. A race that was lost is no error."""
-    name = spec.path.table
-    try:
-        client.catalog.rename_table((spec.path.database, name), (spec.path.database, f"{name}{_ASIDE}{owner}"))
-    except NoSuchTableError:
-        return
-    except Exception as failed:
+def _set_aside(client: CatalogClient, table: Table, spec: TableSpec, incarnation: Incarnation) -> None:
+    """Rename the table of an earlier table id; its data stays. A race that was lost is no error.
+
+    A rename cannot be compared and swapped, so a mark is, first: it lands only where nobody has stamped the table since
+    it was looked at. A rename that is late or repeated then finds its target taken, since that is named after the old
+    table's id; one that took another table all the same is undone.
+
+    Raises:
+        LakeError: the table there belongs to a later table id, or it cannot be renamed.
+    """
+    owner = int(table.metadata.properties[TABLE_ID])
+    if owner > spec.table_id:
         message = (
-            f"{spec.path}: the lake table belongs to table id {owner}, now it is {spec.table_id}, and it cannot be "
-            f"renamed to {name}{_ASIDE}{owner}: {failed}"
+            f"{spec.path}: the lake table belongs to table id {owner}, later than {spec.table_id}, and is not set "
+            f"aside for it. If the source was made anew and counts from the start again, rename that lake table"
         )
-        raise LakeError(message) from failed
+        raise LakeError(message)
+    head = table.metadata.current_snapshot_id
+    marked = SetPropertiesUpdate(updates={SET_ASIDE_BY: str(incarnation)})
+    requirements = (AssertTableUUID(uuid=table.metadata.table_uuid), main_is(head))
+    if client.send(table, requirements, (marked,))[0] is Sent.CONFLICT:
+        return
+    aside = replace(spec.path, table=f"{spec.path.table}{_ASIDE}{owner}")
+    if client.load(aside) is not None:
+        # A start that was paused has created the old table once more.
+        aside = replace(aside, table=f"{aside.table}_{table.metadata.table_uuid.hex[:8]}")
+    try:
+        client.rename(spec.path, aside)
+    except LakeError as failed:
+        if _stands_at(client, spec.path, table):
+            message = (
+                f"{spec.path}: the lake table belongs to table id {owner}, now it is {spec.table_id}, and it cannot be "
+                f"renamed to {aside.table}: {failed}"
+            )
+            raise LakeError(message) from failed
+        return
+    if not _stands_at(client, aside, table):
+        client.rename(aside, spec.path)
+        message = f"{spec.path}: another table came in the way while that of table id {owner} was renamed"
+        raise CommitConflictError(message)
+
+
+def _stands_at(client: CatalogClient, path: TablePath, table: Table) -> bool:
+    found = client.load(path)
+    return found is not None and found.metadata.table_uuid == table.metadata.table_uuid
 
 
 def _evolve(client: CatalogClient, table: Table, spec: TableSpec) -> bool:
