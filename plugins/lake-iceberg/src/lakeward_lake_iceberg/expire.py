@@ -10,8 +10,6 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from pyiceberg.manifest import ManifestContent, ManifestEntryStatus
-from pyiceberg.serializers import FromInputFile
 from pyiceberg.table.refs import MAIN_BRANCH, SnapshotRefType
 from pyiceberg.table.update import AssertTableUUID, RemoveSnapshotsUpdate, SetPropertiesUpdate
 
@@ -19,10 +17,9 @@ from lakeward_lake_iceberg.commit import main_is
 from lakeward_lake_iceberg.files import manifests_of, offsets_files
 from lakeward_lake_iceberg.head import Ancestry, summary_of
 from lakeward_lake_iceberg.offsets import COPIED_SNAPSHOT, INCARNATION, carries_offsets
-from lakeward_lake_iceberg.storage import local_path
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection
+    from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 
     from pyiceberg.io import FileIO
     from pyiceberg.manifest import ManifestFile
@@ -52,85 +49,67 @@ def removal(table: Table, ids: list[int]) -> tuple[tuple[TableRequirement, ...],
     """Return the commit that expires snapshots; it fails if main has moved on, since then more may be needed."""
     head = table.metadata.current_snapshot_id
     requirements = (AssertTableUUID(uuid=table.metadata.table_uuid), main_is(head))
-    note = SetPropertiesUpdate(updates={_EXPIRED: ",".join(map(str, ids))})
+    note = SetPropertiesUpdate(updates={_EXPIRED: _note(ids)})
     return requirements, (RemoveSnapshotsUpdate.model_validate({"snapshot-ids": ids}), note)
 
 
-def interrupted(table: Table, files: Collection[str]) -> TableMetadata | None:
-    """Find what our last expiry took out of the table, if its process died before it had deleted the files.
-
-    A manifest list goes last, so it is still there; the metadata files of the table's log name it. What others expired
-    and left lying is theirs.
-
-    Args:
-        table: as it is now.
-        files: what lies in its metadata directory.
-
-    Returns:
-        The table with those snapshots still in it, None where there are none.
-    """
-    ours = set(table.metadata.properties.get(_EXPIRED, "").split(","))
-    named = {local_path(one.manifest_list) for one in table.metadata.snapshots}
-    left = {path for file in files if "/snap-" in file and (path := local_path(file)) not in named}
-    there = {local_path(file) for file in files}
-    gone: dict[int, Snapshot] = {}
-    for entry in table.metadata.metadata_log if left else ():
-        if local_path(entry.metadata_file) not in there:
-            continue
-        before = FromInputFile.table_metadata(table.io.new_input(entry.metadata_file))
-        gone |= {one.snapshot_id: one for one in before.snapshots if local_path(one.manifest_list) in left}
-    found = [one for number, one in gone.items() if str(number) in ours]
-    return table.metadata.model_copy(update={"snapshots": [*table.metadata.snapshots, *found]}) if found else None
+def landed(metadata: TableMetadata, ids: Collection[int]) -> bool:
+    """Return whether it was an expiry of ours that took these snapshots out: what others leave lying is theirs."""
+    return metadata.properties.get(_EXPIRED) == _note(ids)
 
 
 def unreachable(
-    base: TableMetadata, expired: Collection[int], io: FileIO, deleted: Callable[[str], bool] = lambda _: False
+    kept: Collection[Snapshot],
+    gone: Collection[Snapshot],
+    properties: Mapping[str, str],
+    io: FileIO,
+    deleted: Callable[[str], bool],
 ) -> list[str]:
     """Return the files that only the expired snapshots named, in an order that is safe to delete in.
 
     Args:
-        base: the table before the expiry.
-        expired: ids of the expired snapshots.
+        kept: the table's snapshots.
+        gone: the expired ones, whose manifest lists are still there.
+        properties: the table's properties.
         io: reads manifests.
         deleted: says whether a manifest is gone already; then so are the files that it names.
 
     Returns:
         Data and delete files first, then manifests, offsets files, and lists.
     """
-    gone = [one for one in base.snapshots if one.snapshot_id in expired]
-    kept = [one for one in base.snapshots if one.snapshot_id not in expired]
     kept_manifests = manifests_of(kept, io)
     dead = {path: one for path, one in manifests_of(gone, io).items() if path not in kept_manifests}
     dead = {path: one for path, one in dead.items() if not deleted(path)}
     lists = {one.manifest_list for one in gone} - {one.manifest_list for one in kept}
-    offsets = offsets_files(gone, {}) - offsets_files(kept, base.properties)
-    return [*_dead_files(base, dead, kept_manifests, io), *sorted(dead), *sorted(offsets), *sorted(lists)]
+    offsets = offsets_files(gone, {}) - offsets_files(kept, properties)
+    files = _dead_files([*kept, *gone], dead, kept_manifests, io)
+    return [*files, *sorted(dead), *sorted(offsets), *sorted(lists)]
 
 
 def _dead_files(
-    base: TableMetadata, dead: dict[str, ManifestFile], kept: dict[str, ManifestFile], io: FileIO
+    snapshots: Iterable[Snapshot], dead: dict[str, ManifestFile], kept: dict[str, ManifestFile], io: FileIO
 ) -> list[str]:
-    """Return files of dead manifests that no kept manifest lists.
+    """Return files of dead manifests that no kept manifest names.
 
     A file disappears from a table only by a commit that removes it and counts that in its summary; where no snapshot
-    does, nothing has to be read. Appending and merging of manifests remove no file.
+    does, nothing has to be read. Appending and merging of manifests remove no file. A kept manifest that names a file
+    as removed keeps it too, until that manifest is dead itself.
     """
-    if not any(_removes(one) for one in base.snapshots):
+    if not any(_removes(one) for one in snapshots):
         return []
-    contents = {content for content in ManifestContent if any(one.content is content for one in dead.values())}
-    live = {
-        entry.data_file.file_path
-        for manifest in kept.values()
-        if manifest.content in contents
-        for entry in manifest.fetch_manifest_entry(io, discard_deleted=True)
-    }
-    named = {
-        entry.data_file.file_path
-        for manifest in dead.values()
-        for entry in manifest.fetch_manifest_entry(io, discard_deleted=False)
-        if entry.status is not ManifestEntryStatus.DELETED
-    }
-    return sorted(named - live)
+    contents = {one.content for one in dead.values()}
+    named = {path for manifest in dead.values() for path in _paths(manifest, io)}
+    spared = {path for manifest in kept.values() if manifest.content in contents for path in _paths(manifest, io)}
+    return sorted(named - spared)
+
+
+def _paths(manifest: ManifestFile, io: FileIO) -> Iterator[str]:
+    """Yield every file that a manifest names, also those that it names as removed."""
+    return (entry.data_file.file_path for entry in manifest.fetch_manifest_entry(io, discard_deleted=False))
+
+
+def _note(ids: Collection[int]) -> str:
+    return ",".join(map(str, sorted(ids)))
 
 
 def _removes(snapshot: Snapshot) -> bool:

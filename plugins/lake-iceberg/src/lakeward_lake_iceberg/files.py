@@ -68,20 +68,27 @@ def leftovers(table: Table, storage: Storage, ids: CommitIds) -> tuple[str, ...]
     return tuple(sorted({*named, *(path for path in dead if mark in _content(storage, path))}))
 
 
-def dead_metadata(table: Table, storage: Storage) -> list[str]:
-    """Return metadata files that lost their swap: of the current version or older, and not in the table's log.
+def dead_metadata(table: Table, storage: Storage, *, swaps_in_order: bool) -> list[str]:
+    """Return metadata files that are neither current nor in the table's log, and cannot become so.
 
-    Only for catalogs that number metadata files and swap them in order; a file of a later version may be in flight.
-    None where the table keeps the files that fall out of its log.
+    None where the table keeps the files that fall out of its log, or where the catalog does not number them.
+
+    Args:
+        table: as it is now.
+        storage: lists files.
+        swaps_in_order: True for a catalog that names a file after the version that it is to become: one of the
+            current version or older has lost its swap. Else only what is older than the log is taken.
     """
-    current = _METADATA_FILE.search(table.metadata_location)
-    if current is None or not _trims(table.metadata):
+    numbers = [_version(path) for path in _metadata_files(table)]
+    if None in numbers or not _trims(table.metadata) or (len(numbers) == 1 and not swaps_in_order):
         return []
+    current, oldest = max(one or 0 for one in numbers), min(one or 0 for one in numbers)
+    last = current if swaps_in_order else oldest - 1
     known = {_plain(path) for path in _metadata_files(table)}
     return [
         path
         for path in storage.list(metadata_root(table.metadata))
-        if (found := _METADATA_FILE.search(path)) and int(found[1]) <= int(current[1]) and _plain(path) not in known
+        if (version := _version(path)) is not None and version <= last and _plain(path) not in known
     ]
 
 
@@ -130,6 +137,11 @@ def manifests_of(snapshots: Iterable[Snapshot], io: FileIO) -> dict[str, Manifes
 
 def _trims(metadata: TableMetadata) -> bool:
     return metadata.properties.get("write.metadata.delete-after-commit.enabled", "false").lower() == "true"
+
+
+def _version(path: str) -> int | None:
+    found = _METADATA_FILE.search(path)
+    return None if found is None else int(found[1])
 
 
 def _start_of(path: str) -> Incarnation | None:

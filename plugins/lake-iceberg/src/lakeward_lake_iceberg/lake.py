@@ -8,8 +8,6 @@ from contextlib import suppress
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from pyiceberg.catalog.sql import SqlCatalog
-
 from lakeward.errors import (
     CommitConflictError,
     FencedError,
@@ -23,6 +21,7 @@ from lakeward.model.results import CommitIds, CommitOutcome
 from lakeward_lake_iceberg import expire, files, pins, tables
 from lakeward_lake_iceberg.catalog import CatalogClient, Fate, Sent
 from lakeward_lake_iceberg.commit import SnapshotBuilder, check_format
+from lakeward_lake_iceberg.expiry_plan import Expiry, ExpiryPlans
 from lakeward_lake_iceberg.head import Ancestry, newest_commit_id, newest_stamp, read_head, summary_of
 from lakeward_lake_iceberg.offsets import (
     COPIED_INCARNATION,
@@ -34,7 +33,7 @@ from lakeward_lake_iceberg.offsets import (
     STEP,
     TABLE_ID,
 )
-from lakeward_lake_iceberg.storage import Storage, local_path
+from lakeward_lake_iceberg.storage import Storage
 from lakeward_lake_iceberg.task import pack_task
 
 if TYPE_CHECKING:
@@ -95,7 +94,7 @@ class IcebergLake:
 
     def writer_task(self, table: TableSpec, head: LakeHead, round_id: RoundId) -> bytes:
         """See `lakeward.ports.Lake.writer_task`."""
-        loaded = self._load(table.path)
+        loaded = self._load_own(table.path, table.table_id)
         prefix = _round_prefix(loaded, round_id)
         storage = self._storage_properties()
         return pack_task(pins.build_task(loaded, table, head, prefix=prefix, options=self._options, storage=storage))
@@ -165,7 +164,7 @@ class IcebergLake:
 
     def file_prefix(self, path: TablePath, round_id: RoundId) -> str:
         """See `lakeward.ports.Lake.file_prefix`."""
-        return _round_prefix(self._load(path), round_id)
+        return _round_prefix(self._load_own(path, round_id.table_id), round_id)
 
     def list_prefix(self, path: TablePath, prefix: str) -> tuple[str, ...]:  # noqa: ARG002 - the prefix is a full path
         """See `lakeward.ports.Lake.list_prefix`."""
@@ -188,27 +187,43 @@ class IcebergLake:
     def expire(self, path: TablePath, keep: frozenset[int]) -> int:
         """See `lakeward.ports.Lake.expire`."""
         table = self._load(path)
+        plans = self._plans(table)
+        if plans is not None:
+            plans.settle()
+        self.delete(self._dead_metadata(table))
         ids = expire.expirable(table.metadata, keep, self._options.keep_snapshots)
         if not ids:
             return 0
-        outcome, metadata = self._client.send(table, *expire.removal(table, ids))
-        if outcome is Sent.CONFLICT or metadata is None:
-            return 0
-        self._clean_up(table, ids)
-        files.trim_metadata(table.metadata, metadata, self._storage(table))
-        return len(ids)
+        plan = "" if plans is None else plans.write(self.new_ids().uuid, ids)
+        try:
+            outcome, _ = self._client.send(table, *expire.removal(table, ids))
+        except OutcomeUnknownError:
+            # Settled by looking; what cannot be settled now is at the next expiry or start.
+            outcome = None
+        except LakeError:
+            if self._settled_expiry(path, table, plan, may_land=False) is not Expiry.LANDED:
+                raise
+            return len(ids)
+        may_land = outcome is None or not self._client.is_local
+        settled = self._settled_expiry(path, table, plan, may_land=may_land)
+        return len(ids) if settled is Expiry.LANDED else 0
 
     def close(self) -> None:
         """See `lakeward.ports.Lake.close`."""
         self._client.close()
 
-    def _clean_up(self, base: Table, expired: Collection[int]) -> None:
-        """Delete what only expired snapshots named, unless the table forbids it (`gc.enabled`)."""
-        if base.metadata.properties.get("gc.enabled", "true").lower() != "true":
-            return
-        storage = self._storage(base)
-        for path in [*expire.unreachable(base.metadata, expired, base.io), *self._dead_metadata(base)]:
-            storage.delete(path)
+    def _settled_expiry(self, path: TablePath, base: Table, plan: str, *, may_land: bool) -> Expiry | None:
+        """Look whether an expiry landed, and delete what it freed; None where nothing is deleted at all."""
+        now = self._load(path)
+        storage = self._storage(now)
+        settled = ExpiryPlans(now, storage).settle_one(plan, may_land=may_land) if plan else None
+        files.trim_metadata(base.metadata, now.metadata, storage)
+        return settled
+
+    def _plans(self, table: Table) -> ExpiryPlans | None:
+        """Return the table's plans; None where it forbids that files are deleted (`gc.enabled`)."""
+        allowed = table.metadata.properties.get("gc.enabled", "true").lower() == "true"
+        return ExpiryPlans(table, self._storage(table)) if allowed else None
 
     def _clean_up_start(self, table: Table, incarnation: Incarnation) -> None:
         """Delete what a start left that died in the middle of a swap or of an expiry: no journal knows of it."""
@@ -217,23 +232,11 @@ class IcebergLake:
         with suppress(StorageError, OSError):
             for path in [*files.dead_stamps(table, storage, incarnation), *self._dead_metadata(table)]:
                 storage.delete(path)
-            if table.metadata.properties.get("gc.enabled", "true").lower() == "true":
-                self._finish_expiry(table, storage)
-
-    def _finish_expiry(self, table: Table, storage: Storage) -> None:
-        there = storage.list(files.metadata_root(table.metadata))
-        base = expire.interrupted(table, there)
-        if base is None:
-            return
-        known = {local_path(path) for path in there}
-        kept = {one.snapshot_id for one in table.metadata.snapshots}
-        gone = [one.snapshot_id for one in base.snapshots if one.snapshot_id not in kept]
-        for path in expire.unreachable(base, gone, table.io, lambda path: local_path(path) not in known):
-            storage.delete(path)
+            if (plans := self._plans(table)) is not None:
+                plans.settle()
 
     def _dead_metadata(self, table: Table) -> list[str]:
-        by_number = isinstance(self._client.catalog, SqlCatalog)
-        return files.dead_metadata(table, self._storage(table)) if by_number else []
+        return files.dead_metadata(table, self._storage(table), swaps_in_order=self._client.is_local)
 
     def _send_stamp(self, path: TablePath, table: Table, incarnation: Incarnation) -> None:
         """Try once; whether it landed is read off the head."""
@@ -258,6 +261,15 @@ class IcebergLake:
         table = self._client.load(path)
         if table is None:
             message = f"{path}: the lake has no such table"
+            raise TableGoneError(message)
+        return table
+
+    def _load_own(self, path: TablePath, table_id: int) -> Table:
+        """Load the lake table of a table id: whoever was paused may find that of a later one under the name."""
+        table = self._load(path)
+        owner = table.metadata.properties.get(TABLE_ID)
+        if owner is not None and int(owner) != table_id:
+            message = f"{path}: the lake table belongs to table id {owner}, expected {table_id}"
             raise TableGoneError(message)
         return table
 

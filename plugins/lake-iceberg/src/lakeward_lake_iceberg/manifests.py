@@ -130,8 +130,18 @@ class ManifestSet:
                 ]
                 kept.append(self._write(manifest.partition_spec_id, ManifestContent.DELETES, restated))
             else:
-                kept.append(manifest)
+                kept += self._living(manifest)
         return kept, found
+
+    def _living(self, manifest: ManifestFile) -> list[ManifestFile]:
+        """Leave out what the base's own commit removed: carried on, it would be named for as long as the manifest."""
+        if manifest.content is not ManifestContent.DELETES or not manifest.deleted_files_count:
+            return [manifest]
+        entries = self._read(manifest)
+        if any(entry.data_file.equality_ids for entry in entries):
+            return [manifest]  # as in `_merge`
+        restated = [_restated(entry, self._snapshot_id, removed=False) for entry in entries]
+        return [self._write(manifest.partition_spec_id, ManifestContent.DELETES, restated)] if restated else []
 
     def merged(self, manifests: list[ManifestFile]) -> list[ManifestFile]:
         """Merge manifests of the base, newest first, by content, spec and size class."""

@@ -1,0 +1,138 @@
+"""What an expiry is about to take out of a table, written down before it is sent.
+
+An expiry whose answer was lost, or whose process died, has freed files that no metadata names any more. The plan lies
+beside the metadata, says which snapshots they were of, and goes when their files are gone. Version 1 is JSON:
+`{"version":1,"head":<main when it was written>,"snapshots":[<as in the table's metadata>,...]}`.
+"""
+
+from __future__ import annotations
+
+import re
+from enum import Enum
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+from pyiceberg.table.snapshots import Snapshot
+
+from lakeward_lake_iceberg import expire
+from lakeward_lake_iceberg.files import metadata_root
+from lakeward_lake_iceberg.storage import local_path, storage_errors
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from pyiceberg.table import Table
+    from pyiceberg.table.metadata import TableMetadata
+
+    from lakeward_lake_iceberg.storage import Storage
+
+_PLAN_FILE = re.compile(r"/expiry-[^/]+\.json$")
+
+
+class Expiry(Enum):
+    """What became of an expiry."""
+
+    LANDED = "landed"
+    """The snapshots are out, and their files are deleted."""
+    LOST = "lost"
+    """It did not land and cannot any more: main has moved on."""
+    OPEN = "open"
+    """It may still land."""
+
+
+class _Plan(msgspec.Struct, frozen=True):
+    version: int
+    head: int | None
+    snapshots: list[dict[str, Any]]
+
+
+class ExpiryPlans:
+    """The plans of one table, as it was loaded now."""
+
+    def __init__(self, table: Table, storage: Storage) -> None:
+        """Look at nothing yet."""
+        self._table = table
+        self._storage = storage
+
+    def write(self, uuid: str, ids: Sequence[int]) -> str:
+        """Write down what is about to be expired.
+
+        Args:
+            uuid: makes the name.
+            ids: the snapshots.
+
+        Returns:
+            The plan's path.
+
+        Raises:
+            StorageError: the storage refused.
+        """
+        metadata = self._table.metadata
+        chosen = [one for one in metadata.snapshots if one.snapshot_id in ids]
+        documents = [msgspec.json.decode(one.model_dump_json(by_alias=True, exclude_none=True)) for one in chosen]
+        path = f"{metadata_root(metadata)}expiry-{uuid}.json"
+        with storage_errors(path), self._storage.create(path) as sink:
+            sink.write(msgspec.json.encode(_Plan(1, metadata.current_snapshot_id, documents)))
+        return path
+
+    def settle(self) -> None:
+        """Settle all that can be settled.
+
+        Raises:
+            StorageError: the storage refused.
+        """
+        there = self._storage.list(metadata_root(self._table.metadata))
+        for path in there:
+            if _PLAN_FILE.search(path):
+                self.settle_one(path, there)
+
+    def settle_one(self, path: str, there: Sequence[str] | None = None, *, may_land: bool = True) -> Expiry:
+        """Delete what an expiry freed, if it landed, and then its plan.
+
+        Args:
+            path: the plan.
+            there: the files in the metadata directory.
+            may_land: False where it is known that no copy of the request is under way.
+
+        Raises:
+            StorageError: the storage refused.
+        """
+        plan = self._read(path)
+        if plan is None:
+            # Nothing is sent before its plan is whole.
+            self._storage.delete(path)
+            return Expiry.LOST
+        metadata = self._table.metadata
+        gone = [Snapshot.model_validate(one) for one in plan.snapshots]
+        if expire.landed(metadata, [one.snapshot_id for one in gone]):
+            self._delete(metadata, gone, there)
+            self._storage.delete(path)
+            return Expiry.LANDED
+        if may_land and metadata.current_snapshot_id == plan.head:
+            return Expiry.OPEN
+        self._storage.delete(path)
+        return Expiry.LOST
+
+    def _delete(self, metadata: TableMetadata, gone: list[Snapshot], there: Sequence[str] | None) -> None:
+        listed = self._storage.list(metadata_root(metadata)) if there is None else there
+        known = {local_path(file) for file in listed}
+        # A manifest list goes last: where it is gone, so is everything that it named.
+        left = [one for one in gone if local_path(one.manifest_list) in known]
+        doomed = expire.unreachable(
+            metadata.snapshots,
+            left,
+            metadata.properties,
+            self._table.io,
+            lambda path: local_path(path) not in known,
+        )
+        for file in doomed:
+            self._storage.delete(file)
+
+    def _read(self, path: str) -> _Plan | None:
+        with storage_errors(path), self._storage.open(path) as source:
+            data = bytes(source.read())
+        try:
+            plan = msgspec.json.decode(data, type=_Plan)
+        except msgspec.DecodeError:
+            return None
+        return plan if plan.version == 1 else None
