@@ -102,6 +102,14 @@ class RoundBooks:
             files += half.files if half is not None and half.position > split.start else ()
         return files
 
+    @property
+    def leaves_files_out(self) -> bool:
+        """True where files lie behind a split that was stopped early: no commit of this round names them."""
+        named = {file.path for file in self.committable()}
+        finished = (file.path for result in self.results.values() for file in result.files)
+        half_done = (file.path for one in self._progress.values() for file in one.files)
+        return not named.issuperset(finished) or not named.issuperset(half_done)
+
     def not_ours(self, files: Iterable[LakeFile]) -> list[LakeFile]:
         """Return those files that no finish, said or still to be sent again, and no split half done needs."""
         finishes = (*self.results.values(), *(word.event.result for word in self._words.values()))

@@ -353,7 +353,7 @@ class RoundDesk:
         self._cleaner.end(run.round_id)
         if run.outcome == "fenced" or run.journal is None:
             return
-        irregular = run.job is not None and run.job.irregular
+        irregular = run.job is not None and (run.job.irregular or run.job.books.leaves_files_out)
         try:
             async with self._hold(run, "the clean-up") as held:
                 journal = run.journal  # a commit that was given up may have written into it until now

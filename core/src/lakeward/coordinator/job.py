@@ -47,6 +47,7 @@ from lakeward.model.events import (
     AnyEvent,
     AssignSplits,
     Cancel,
+    CheckpointAborted,
     Envelope,
     Failed,
     FinishEarly,
@@ -258,6 +259,10 @@ class RoundJob:
         if attempt is None or attempt.number != register.attempt or self.launched is None:
             return None
         attempt.reconnect(connection, self._clock.now())
+        if self._checkpoints.ended:
+            # The word that the last one is over may have gone with the connection: its gateway would never open.
+            attempt.over(self._checkpoints.latest)
+            attempt.say(CheckpointAborted(checkpoint=self._checkpoints.latest))
         self._note(SubtaskReconnected(now=self._clock.now(), subtask=register.subtask, attempt=attempt.number))
         return attempt.key
 

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from lakeward.machines.gateway import GatewayPhase
 from lakeward.testing.sim.case import TABLE
 
 if TYPE_CHECKING:
     from lakeward.testing.sim.case import Case
     from lakeward.testing.sim.scheduler import Process
+    from lakeward.testing.sim.subtask import SimTask
 
 
 def test_a_commit_whose_journal_is_slow_names_no_file_that_the_next_round_swept(case: Case) -> None:
@@ -45,3 +47,39 @@ def test_adopted_files_stay_when_their_table_was_committed_and_is_created_anew(c
     case.table(rows=10)
     case.rest()
     assert named <= case.world.lake.files.keys()
+
+
+def test_a_split_that_is_whole_behind_one_that_a_cut_stopped_leaves_no_files(case: Case) -> None:
+    """The offsets end where the earlier split was stopped: no commit names the files of the later one."""
+    case.world.cut_rows, case.world.slots, case.world.target_rows = 6, 3, 2
+    case.table(buckets=1, rows=12)
+    first = case.world.start()
+    table_id = case.world.source.tables_by_path[TABLE].spec.table_id
+
+    def done() -> set[str]:
+        run = first.service.desk.runs.get(table_id)
+        return set() if run is None or run.job is None else set(run.job.books.results)
+
+    def reader_of_the_first() -> list[SimTask]:
+        works = ((task, task.work) for task in first.jobs.running())
+        return [task for task, work in works if work is not None and work.split.split_id == "b0-0"]
+
+    case.until(lambda: bool(reader_of_the_first()))
+    reader_of_the_first()[0].freeze(5.0)
+    case.until(lambda: "b0-6" in done())
+    assert "b0-0" not in done()
+    first.service.desk.cut(table_id)
+    case.rest()
+
+
+def test_a_subtask_that_is_cut_off_while_its_round_ends_early_still_hears_that_no_checkpoint_runs(case: Case) -> None:
+    """The word that its checkpoint was aborted goes with the connection; its finish would stay behind the gateway."""
+    case.table(rows=40)
+    first = case.world.start()
+    table_id = case.world.source.tables_by_path[TABLE].spec.table_id
+    case.until(lambda: any(task.gateway is GatewayPhase.CLOSED for task in first.jobs.running()))
+    first.service.desk.cut(table_id)
+    for connection in [*first.server.connections]:
+        connection.cut()
+    case.until(lambda: TABLE in case.world.lake.tables and bool(case.commits()))
+    case.rest()

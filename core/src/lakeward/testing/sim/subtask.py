@@ -9,7 +9,17 @@ from typing import TYPE_CHECKING
 
 from lakeward.errors import IllegalEventError, LakewardError, ProtocolError
 from lakeward.machines.channel import Channel, ChannelKey
-from lakeward.model.events import AnyEvent, Cancel, Deploy, Envelope, Heartbeat, Left, Register, RequestSplit
+from lakeward.model.events import (
+    AckCheckpoint,
+    AnyEvent,
+    Cancel,
+    Deploy,
+    Envelope,
+    Heartbeat,
+    Left,
+    Register,
+    RequestSplit,
+)
 from lakeward.model.splits import LogSplit
 from lakeward.subtask.entry import Subtask
 from lakeward.subtask.link import LostCoordinator
@@ -22,11 +32,13 @@ from lakeward.testing.sim.source import SimReader
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
+    from lakeward.machines.gateway import GatewayPhase
     from lakeward.model.checkpoints import SplitProgress
     from lakeward.model.jobs import SubtaskPlace
     from lakeward.model.splits import Split
     from lakeward.model.tables import TableSpec
     from lakeward.ports import Clock, SourceBatch, SourceReader
+    from lakeward.subtask.work import SplitWork
     from lakeward.testing.sim.world import World
 
 _CONNECT_S = 5.0
@@ -59,7 +71,7 @@ class SimMailbox:
         if not self._armed and (self._said or self._rest):
             self._armed = True
             item = (self._said or self._rest).popleft()
-            self.process.after(self.process.random.random() * _WRITE_S, partial(self._turn, item))
+            self.process.after(self.process.random.random() * _WRITE_S, self._turn, item)
 
     def _turn(self, item: object) -> None:
         self._armed = False
@@ -205,6 +217,8 @@ class SimLink:
             self._mailbox.put_said(LostCoordinator(self.silent_s))
 
     def _put(self, envelope: Envelope) -> None:
+        if isinstance(envelope.event, AckCheckpoint):
+            self._world.checks.acknowledging(self.process.name, envelope.event)
         if self._up is not None:
             self._up.up(envelope)
 
@@ -327,10 +341,22 @@ class SimTask(Process):
         self._place = place
         self._over = over
         self.place = place
+        self.outlives = False
+        """Whether the driver takes it for dead."""
         self._mailbox = SimMailbox(self)
         self.link = SimLink(world, self, place, self._mailbox)
         self._subtask: _Subtask | None = None
         self.link.connect()
+
+    @property
+    def gateway(self) -> GatewayPhase | None:
+        """Its gateway's phase, None before it is deployed."""
+        return self._subtask._checkpointing._gateway.phase if self._subtask is not None else None  # noqa: SLF001 - as below
+
+    @property
+    def work(self) -> SplitWork | None:
+        """The split that it reads, None if it reads none."""
+        return self._subtask._work if self._subtask is not None else None  # noqa: SLF001 - looked at, not touched
 
     def deploy(self, deploy: Deploy) -> None:
         """Begin."""
