@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
@@ -361,6 +362,8 @@ class SourceAndShell(RuleBasedStateMachine):
             due = self.rounds.next_due
             assert due is None or due > self.now
             assert due is not None or self.beat is not None or self.stage
+            # A tick before that does nothing.
+            assert copy.deepcopy(self.rounds).step(Tick(now=self.now)) == ()
 
     def teardown(self) -> None:
         """A stop ends, once, whatever state it found."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
+from functools import lru_cache
 
 from lakeward.errors import UsageError
 
@@ -32,12 +33,7 @@ class Incarnation:
         Raises:
             UsageError: not of that form.
         """
-        service, _, rest = text.partition("-")
-        started, _, nonce = rest.partition("-")
-        if not (SERVICE_NAME.fullmatch(service) and started.isdigit() and re.fullmatch(r"[0-9a-f]{16}", nonce)):
-            message = f"incarnation: expected SERVICE-MILLISECONDS-16HEX, found {text!r}"
-            raise UsageError(message)
-        return cls(service, int(started), nonce)
+        return _parse_incarnation(text)
 
     def succeeds(self, other: Incarnation) -> bool:
         """True if this is a later start of the same service."""
@@ -46,6 +42,17 @@ class Incarnation:
     def __str__(self) -> str:
         """Join the parts by `-`."""
         return f"{self.service}-{self.started_ms}-{self.nonce}"
+
+
+@lru_cache(maxsize=256)
+def _parse_incarnation(text: str) -> Incarnation:
+    """Keep what was read: every listing of a service's files holds the same few names."""
+    service, _, rest = text.partition("-")
+    started, _, nonce = rest.partition("-")
+    if not (SERVICE_NAME.fullmatch(service) and started.isdigit() and re.fullmatch(r"[0-9a-f]{16}", nonce)):
+        message = f"incarnation: expected SERVICE-MILLISECONDS-16HEX, found {text!r}"
+        raise UsageError(message)
+    return Incarnation(service, int(started), nonce)
 
 
 @dataclass(frozen=True, slots=True)

@@ -152,7 +152,7 @@ def test_write_results_of_two_rounds_of_one_table_are_never_mixed(case: Case) ->
 
 
 def test_epochs_that_start_again_at_0_after_a_restart_of_the_source_are_no_harm(case: Case) -> None:
-    case.table(rows=30)
+    case.table(rows=60)
     first = case.world.start()
     case.until(lambda: len(case.metadata) > 0)
     case.world.source.restart()

@@ -8,12 +8,21 @@ import sys
 import time
 from collections import Counter
 from multiprocessing import Pool
+from typing import TYPE_CHECKING
 
+from lakeward.testing.sim.cells import CELLS
 from lakeward.testing.sim.scenario import Outcome, run_seed
 from lakeward.testing.sim.table import empty, show
 
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
 _COLLECT = 20
 """Seeds between two looks for garbage."""
+_A_DAY = 100_000
+"""Seeds from one day's first to the next day's."""
+_AIMED = 200
+"""Seeds that are tried at the most to hit a cell that chance has left out."""
 
 
 def main() -> int:
@@ -21,20 +30,40 @@ def main() -> int:
     parser = argparse.ArgumentParser(prog="python -m lakeward.testing.sim", description=__doc__)
     parser.add_argument("--seed", type=int, help="run this one")
     parser.add_argument("--story", action="store_true", help="with --seed: tell what happened")
-    parser.add_argument("--seeds", default="0..5000", help="run these: FIRST..LAST, the last one left out")
+    parser.add_argument("--aim", help="with --seed: the fault that has to be among the seed's, as KIND@STEP")
+    parser.add_argument("--seeds", help="run these: FIRST..LAST, the last one left out; else --count from today's on")
+    parser.add_argument("--count", type=int, default=5000, help="so many, from a number of the day (UTC) on")
     parser.add_argument("--jobs", type=int, default=1, help="processes")
     parser.add_argument("--keep-going", action="store_true", help="do not stop at the tenth failure")
     parser.add_argument("--complete", action="store_true", help="fail if a fault that can occur at a step never did")
     options = parser.parse_args()
     if options.seed is not None:
-        return _one(options.seed, story=options.story)
-    first, _, last = options.seeds.partition("..")
+        return _one(options.seed, _cell(options.aim), story=options.story)
     most = 10**9 if options.keep_going else 10
-    return _many(range(int(first), int(last)), options.jobs, most, complete=options.complete)
+    return _many(_seeds(options.seeds, options.count), options.jobs, most, complete=options.complete)
 
 
-def _one(seed: int, *, story: bool) -> int:
-    outcome = run_seed(seed, story=story)
+def _seeds(named: str | None, count: int) -> range:
+    """Return the seeds to run; another start each day, so that nobody tunes the product to the same few."""
+    if named is None:
+        first = int(time.strftime("%Y%m%d", time.gmtime())) * _A_DAY
+        return range(first, first + count)
+    first_word, _, last_word = named.partition("..")
+    return range(int(first_word), int(last_word))
+
+
+def _cell(named: str | None) -> tuple[str, str] | None:
+    if named is None:
+        return None
+    kind, _, step = named.partition("@")
+    if (kind, step) not in CELLS:
+        message = f"--aim: expected KIND@STEP of the table's, found {named!r}"
+        raise SystemExit(message)
+    return kind, step
+
+
+def _one(seed: int, aim: tuple[str, str] | None, *, story: bool) -> int:
+    outcome = run_seed(seed, story=story, aim=aim)
     for line in outcome.lines:
         _say(line)
     for failure in outcome.failures:
@@ -44,31 +73,56 @@ def _one(seed: int, *, story: bool) -> int:
 
 
 def _many(seeds: range, jobs: int, most: int, *, complete: bool) -> int:
+    _say(f"seeds {seeds.start}..{seeds.stop}")
     started = time.perf_counter()
-    hits: Counter[tuple[str, str]] = Counter()
-    done = failed = 0
+    tally = _Tally(most)
     with Pool(jobs) as pool:
-        for outcome in pool.imap(_run, seeds, chunksize=20):
-            done += 1
-            hits += outcome.hits
-            if outcome.failures:
-                failed += 1
-                _tell(outcome, story=failed == 1)
-            if failed >= most:
-                break
-    seconds = time.perf_counter() - started
-    _say(show(hits))
+        tally.take(pool.imap(_run, ((seed, None) for seed in seeds), chunksize=20))
+        seconds = time.perf_counter() - started
+        done, failed = tally.done, tally.failed
+        missing = empty(tally.hits) if complete and failed < most else []
+        for cell in missing:  # chance left it out: aim at it
+            tries = range(seeds.start, seeds.start + _AIMED, jobs)
+            for first in tries:
+                tally.take(pool.map(_run, [(first + number, cell) for number in range(jobs)]))
+                if tally.hits[cell]:
+                    break
+    _say(show(tally.hits))
     _say(f"{done} seeds, {failed} failed, {seconds:.1f} s, {done / seconds / jobs:.0f} a second a process")
-    missing = empty(hits) if complete else []
-    for cell in missing:
-        _say(f"never hit: {cell}")
-    return 1 if failed or missing else 0
+    if missing:
+        _say(f"{tally.done - done} more, aimed at {len(missing)} cells, {tally.failed - failed} failed")
+    never = [cell for cell in missing if not tally.hits[cell]]
+    for kind, step in never:
+        _say(f"never hit: {kind}, at {step}")
+    return 1 if tally.failed or never else 0
 
 
-def _run(seed: int) -> Outcome:
+class _Tally:
+    """What came of the seeds that ran."""
+
+    def __init__(self, most: int) -> None:
+        """Count nothing yet; `most` failures are enough."""
+        self.hits: Counter[tuple[str, str]] = Counter()
+        self.done = self.failed = 0
+        self._most = most
+
+    def take(self, outcomes: Iterable[Outcome]) -> None:
+        """Count outcomes, until too many have failed."""
+        for outcome in outcomes:
+            self.done += 1
+            self.hits += outcome.hits
+            if outcome.failures:
+                self.failed += 1
+                _tell(outcome, story=self.failed == 1)
+            if self.failed >= self._most:
+                return
+
+
+def _run(what: tuple[int, tuple[str, str] | None]) -> Outcome:
     """Run one seed in a worker; garbage is looked for between seeds, which is much faster."""
     gc.disable()
-    outcome = run_seed(seed)
+    seed, aim = what
+    outcome = run_seed(seed, aim=aim)
     if seed % _COLLECT == 0:
         gc.collect()
     return outcome
@@ -76,10 +130,11 @@ def _run(seed: int) -> Outcome:
 
 def _tell(outcome: Outcome, *, story: bool) -> None:
     if story:  # of the first failure alone: what happened, in the order it happened
-        for line in run_seed(outcome.seed, story=True).lines:
+        for line in run_seed(outcome.seed, story=True, aim=outcome.aim).lines:
             _say(line)
     _say(f"seed {outcome.seed} FAILED: {outcome.failures[0]}")
-    _say(f"    python -m lakeward.testing.sim --seed {outcome.seed} --story")
+    aim = "" if outcome.aim is None else f" --aim '{'@'.join(outcome.aim)}'"
+    _say(f"    python -m lakeward.testing.sim --seed {outcome.seed}{aim} --story")
 
 
 def _say(line: str) -> None:

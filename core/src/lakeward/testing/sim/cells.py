@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 from lakeward.testing.sim.faults import CALLS, KINDS, STEPS
 
 if TYPE_CHECKING:
+    from collections.abc import Collection
     from random import Random
 
 _LAKE = frozenset({*(f"lake {how}" for how in CALLS["lake"]), "crash in lake"})
@@ -91,11 +92,20 @@ _THIN = {("lease", step): 3 for step in ("start", "open", "launch", "commit", "c
 """As `_RARE`, for calls that a service rarely gets at a step."""
 _WEIGHTS = [_RARE.get(step, 1) * max(_THIN.get((word, step), 1) for word in kind.split()) for kind, step in CELLS]
 
+_BY_KIND = {
+    kind: [(cell, weight) for cell, weight in zip(CELLS, _WEIGHTS, strict=True) if cell[0] == kind] for kind in KINDS
+}
 
-def draw(chance: Random) -> tuple[str, str]:
+
+def draw(chance: Random, kinds: Collection[str] = KINDS) -> tuple[str, str]:
     """Draw a cell.
 
     Args:
         chance: of the seed.
+        kinds: of these faults only.
     """
-    return chance.choices(CELLS, _WEIGHTS)[0]
+    if kinds is KINDS:
+        return chance.choices(CELLS, _WEIGHTS)[0]
+    kind = chance.choice([*kinds])
+    cells = _BY_KIND[kind]
+    return chance.choices([cell for cell, _ in cells], [weight for _, weight in cells])[0]

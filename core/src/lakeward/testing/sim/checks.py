@@ -3,19 +3,32 @@
 from __future__ import annotations
 
 from collections import Counter
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
+from lakeward.checkpoint.places import place
+from lakeward.testing.sim.lake import named_by
 from lakeward.testing.sim.scheduler import FENCE_S
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Collection, Iterable
 
+    from lakeward.coordinator.job import RoundJob
+    from lakeward.machines.channel import ChannelKey
+    from lakeward.model.events import AckCheckpoint, CheckpointComplete, SplitFinished
+    from lakeward.model.jobs import JobSpec
     from lakeward.model.results import CommitRequest
     from lakeward.model.tables import TableBucket
     from lakeward.testing.sim.lake import LakeTable
+    from lakeward.testing.sim.loop import SimLoop
     from lakeward.testing.sim.records import Row
+    from lakeward.testing.sim.scheduler import Process
     from lakeward.testing.sim.source import SimTable
     from lakeward.testing.sim.world import World
+
+
+METADATA = "_metadata"
+_READING = frozenset({"launch", "read", "close", "cut", "drain", "collect", "store"})
 
 
 class Checks:
@@ -27,11 +40,14 @@ class Checks:
         self.failures: list[str] = []
         self.snapshots: dict[tuple[TableBucket, int], int] = {}
         """The log offset of each KV snapshot that ever was."""
+        self._counted: set[tuple[ChannelKey, str]] = set()
+        """Finishes that counted while their attempt was the newest; said again later, they still do."""
 
     def fail(self, sentence: str) -> None:
         """Note that something does not hold."""
         if sentence not in self.failures:
             self.failures.append(sentence)
+            self._world.scheduler.halted = True
             self._world.story.note("CHECK", sentence)
 
     # --- at each commit ------------------------------------------------------------------------------------------
@@ -52,6 +68,85 @@ class Checks:
         lake = self._world.lake
         if any(file in table.named() for table in (*lake.tables.values(), *lake.aside)):
             self.fail(f"a committed file is deleted: {file}")
+        for table, request in lake.may_land():
+            if file in named_by(table, request):
+                self.fail(f"a file is deleted that a commit names which may still land: {file}")
+
+    # --- while it goes on ------------------------------------------------------------------------------------------
+
+    def sending(self, request: CommitRequest) -> None:
+        """A commit is being sent: by the round in work on its table, which was renewed within the fence time."""
+        who = next((one for one in self._world.coordinators if one.loop is self._world.acting), None)
+        if who is None:
+            return
+        table_id, now = request.table_id, self._world.scheduler.now
+        renewed = next((one.renewed_at for one in who.service.rounds.in_hand if one.offer.table_id == table_id), None)
+        run = who.service.desk.runs.get(table_id)
+        if renewed is None or run is None or run.round_id != request.round_id:
+            self.fail(f"{who.loop.name}: sends a commit of {request.round_id}, which is not in work any more")
+        elif now - renewed >= FENCE_S:
+            self.fail(f"{who.loop.name}: sends a commit of {request.round_id}, renewed {now - renewed:.0f} s ago")
+        for other in self._world.lake.on_their_way():
+            if other.path == request.path and other.incarnation == who.incarnation:
+                self.fail(f"{who.loop.name}: sends {request.round_id} while {other.round_id} is on its way")
+
+    def launching(self, loop: SimLoop, spec: JobSpec) -> None:
+        """A job is being launched for the first time: the journal of its round is on disk."""
+        start, _, round_name = spec.round_name.partition("/")
+        service = loop.name.partition("#")[0]
+        if spec.job_attempt == 1 and self._newest(service) is loop:
+            name = f"{service}/{start}/{round_name}/journal"
+            if name not in self._world.files:
+                self.fail(f"{loop.name}: the job of {spec.round_name} is launched before its journal is written")
+
+    def journal_of(self, path: str) -> bool:
+        """Say whether a journal names the round that a data file belongs to."""
+        start, round_name = path.split("/")[-3:-1]
+        service = start.rsplit("-", 2)[0]
+        return f"{service}/{start}/{round_name}/journal" in self._world.files
+
+    def unnamed(self, task: Process, path: str) -> None:
+        """A living task writes a file that no journal names: fine only where a later start has swept."""
+        newest = self._newest(task.name.partition("#")[0])
+        if newest is not None and task.name.startswith(f"{newest.name}/"):
+            self.fail(f"{task.name}: writes {path}, which no journal names")
+
+    def finished(self, job: RoundJob, key: ChannelKey, event: SplitFinished) -> None:
+        """A finish has been heard: it counts only if it is the newest attempt's."""
+        newest = job._attempts.get(key.subtask)  # noqa: SLF001 - looked at, not touched
+        counts = job.books.results.get(event.result.split_id) is event.result
+        said = (key, event.result.split_id)
+        if counts and newest is not None and newest.key == key:
+            self._counted.add(said)
+        elif counts and said not in self._counted:
+            self.fail(f"a finish of {key}, which was replaced, counts: {event.result.split_id}")
+
+    def acknowledging(self, who: str, ack: AckCheckpoint) -> None:
+        """A subtask says that its part is stored."""
+        if not any(name.endswith(f"/chk-{ack.checkpoint}/{ack.part.name}") for name in self._world.files.ever):
+            self.fail(f"{who}: says that {ack.part.name} of checkpoint {ack.checkpoint} is stored, and it never was")
+
+    def completing(self, job: RoundJob, word: CheckpointComplete) -> None:
+        """A coordinator says that a checkpoint has completed."""
+        ref = replace(job.checkpoints._plan.ref, number=word.checkpoint)  # noqa: SLF001 - looked at, not touched
+        if place(ref, METADATA) not in self._world.files.ever:
+            self.fail(f"checkpoint {ref} is said to have completed before it was stored")
+
+    def releasing(self, buckets: Collection[TableBucket]) -> None:
+        """Snapshots are given up: no round in work may still have to read them should it go on from its checkpoint."""
+        caller = self._world.acting
+        who = next((one for one in self._world.running() if one.loop is caller), None)
+        for bucket in buckets if who is not None else ():
+            run = who.service.desk.runs.get(bucket.table_id) if who is not None else None
+            if run is None or run.job is None or who is None or who.step(bucket.table_id) not in _READING:
+                continue
+            needed = any(one.bucket == bucket for one in who.service.desk.snapshots(bucket.table_id))
+            whole = () if run.newest is None else run.newest.contents.results().values()
+            if needed and not any(result.bucket == bucket for result in whole):
+                self.fail(f"{who.loop.name}: gives up the snapshot of {bucket} before a checkpoint holds its end")
+
+    def _newest(self, service: str) -> SimLoop | None:
+        return next((one.loop for one in reversed(self._world.coordinators) if one.service_name == service), None)
 
     def _rows(self, table: LakeTable) -> dict[TableBucket, list[Row]]:
         rows: dict[TableBucket, list[Row]] = {}
@@ -118,7 +213,9 @@ class Checks:
         # Nobody can know what tasks write whose coordinator woke up after its fence time, until it sees its successor.
         woken = tuple(f"/{one.incarnation}/" for one in world.coordinators if one.loop.slept_s >= FENCE_S)
         orphans = (
-            file for file in sorted(world.lake.files) if file not in named and not any(who in file for who in woken)
+            file
+            for file in sorted(world.lake.files)
+            if file not in named and file not in world.lake.stray and not any(who in file for who in woken)
         )
         # What tried and did not land on a table that was set aside stays there: nobody can ask any more what it names.
         wrong += [f"orphan file: {file}" for file in orphans if not file.startswith(aside)]

@@ -103,6 +103,15 @@ class Coordinator:
         table = tables.get(table_id) if table_id is not None else None
         return "idle" if table is None else self._step(table.phase, table.offer.table_id)
 
+    def has(self, table_id: int | None) -> tuple[str, ...]:
+        """Return which of `faults.NEEDS` a table's round has, here."""
+        run = self.service.desk.runs.get(table_id) if table_id is not None else None
+        if run is None:
+            return ()
+        found: tuple[str, ...] = ("checkpoint",) if run.newest is not None else ()
+        found += ("restored",) if run.restored is not None else ()
+        return (*found, "stepped") if run.step > 1 else found
+
     def _step(self, phase: Phase, table_id: int) -> str:
         run = self.service.desk.runs.get(table_id)
         if phase is Phase.COMMITTING and run is not None and (run.round_id, run.step) in self.landed:
@@ -180,7 +189,9 @@ class Coordinator:
 
     def _options(self, *, final: bool) -> ServiceOptions:
         rules = TableSettings(cut_rows=self._world.cut_rows, commit_every=self._world.commit_every)
-        return replace(_OPTIONS, rules=lambda _: rules, final=final)
+        policy = replace(_OPTIONS.checkpoint_policy, interval_s=self._world.checkpoint_s)
+        rounds = replace(_OPTIONS.rounds, max_round_s=self._world.max_round_s)
+        return replace(_OPTIONS, rules=lambda _: rules, final=final, checkpoint_policy=policy, rounds=rounds)
 
 
 @cache
@@ -193,7 +204,7 @@ _OPTIONS = ServiceOptions(
     rounds=RoundsPolicy(
         slots=2,
         renew_every_s=4.0,
-        poll_every_s=2.0,
+        poll_every_s=3.0,
         fence_s=FENCE_S,
         max_round_s=60.0,
         backoff_first_s=1.0,

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Collection, Iterable, Mapping
 
 STEPS = (
     "start", "open", "lease", "launch", "read", "close", "cut", "drain", "collect", "store", "settle", "commit",
@@ -34,6 +34,16 @@ CRASHES = tuple(f"crash in {service}" for service in CALLS)
 """The coordinator dies in the middle of such a call."""
 KINDS = (*NOW, *(f"{service} {how}" for service, hows in CALLS.items() for how in hows), *CRASHES)
 
+NEEDS = ("checkpoint", "restored", "stepped")
+"""A completed checkpoint; a beginning that was restored from one; a commit, while it goes on."""
+PATIENCE_S = 12.0
+"""Seconds that a fault waits for its step; then any is good enough."""
+AMID = (
+    "subtask crash", "job crash", "coordinator crash", "coordinator pause", "second start", "other service",
+    "connection lost", "snapshots cleaned", "leases expire", "table dropped", "table recreated", "source restart",
+    "source restart", "source away",
+)  # fmt: skip
+"""What may happen while a call takes long: most bugs lie where two things meet that each go well alone."""
 LONG: Mapping[str, str | None] = {
     "close": None, "cut": None, "drain": None, "collect": None,
     "store": "store", "open": "lake", "commit": "lake", "complete": "source",
@@ -49,6 +59,12 @@ class Fault:
     step: str
     after: float = 0.0
     lingered: bool = False
+    needs: str = ""
+    """What the round must have as well (`NEEDS`), empty for nothing."""
+    times: int = 1
+    """So many calls in a row go wrong."""
+    amid: tuple[str, ...] = ()
+    """What may happen in the midst of a slow call; empty for anything, as often as the run has it."""
 
 
 @dataclass(slots=True)
@@ -58,12 +74,23 @@ class Faults:
     armed: list[Fault]
     hits: Counter[tuple[str, str]] = field(default_factory=Counter)
     over: bool = False
+    amid: float = 0.0
+    """Share of slow calls in whose midst something else happens."""
 
-    def due(self, steps: Iterable[str], now: float) -> list[Fault]:
-        """Return the faults that happen by themselves and wait for one of these steps."""
+    def due(self, steps: Mapping[str, Collection[str]], now: float) -> list[Fault]:
+        """Return the faults that happen by themselves, and whose step and need are there.
+
+        Args:
+            steps: where the tables are, with what their rounds have.
+            now: seconds.
+        """
         if self.over:
             return []
-        return [one for one in self.armed if one.step in steps and now >= one.after and one.kind in _NOW]
+        found = [one for one in self.armed if one.kind in _NOW and any(_met(one, *at, now) for at in steps.items())]
+        for one in found:
+            if one.step not in steps:  # it has waited for too long
+                one.step = next(iter(steps))
+        return found
 
     def waiting(self, steps: Iterable[str], now: float) -> Fault | None:
         """Return a fault of a call that waits for one of these steps, the first time: the step may have to last."""
@@ -78,19 +105,30 @@ class Faults:
         self.armed.remove(fault)
         self.hits[fault.kind, fault.step] += 1
 
-    def strike(self, service: str, step: str, now: float, allowed: Iterable[str]) -> str | None:
+    def strike(
+        self, service: str, step: str, now: float, allowed: Iterable[str], has: Collection[str] = ()
+    ) -> tuple[str, Fault] | None:
         """Take a fault of a service's call, if one waits for this step; return how it goes wrong."""
         if self.over or not self.armed:
             return None
         for fault in self.armed:
-            if fault.step != step or now < fault.after:
+            if not _met(fault, step, has, now):
                 continue
             owner, _, how = fault.kind.partition(" ")
             crash = fault.kind == f"crash in {service}"
             if crash or (owner == service and how in allowed):
-                self.count(fault)
-                return "crash" if crash else how
+                fault.times, fault.step = fault.times - 1, step
+                if fault.times <= 0:
+                    self.count(fault)
+                return ("crash" if crash else how), fault
         return None
+
+
+def _met(fault: Fault, step: str, has: Collection[str], now: float) -> bool:
+    """Say whether a fault may strike: at its step, or at any once it has waited for long."""
+    waited = now - fault.after
+    here = fault.step == step and (not fault.needs or fault.needs in has)
+    return (waited >= 0 and here) or waited > PATIENCE_S
 
 
 _NOW = frozenset(NOW)

@@ -24,6 +24,8 @@ class SimFiles:
         """Start empty."""
         self._world = world
         self._files: dict[str, tuple[bytes, int]] = {}
+        self.ever: set[str] = set()
+        """What was written as a whole at some time."""
 
     def path(self, name: str) -> str:
         """See `SmallFiles`."""
@@ -36,6 +38,7 @@ class SimFiles:
             self._files[name] = (data[: len(data) // 2], self._world.clock.wall_ms())
         else:
             self._files[name] = (data, self._world.clock.wall_ms())
+            self.ever.add(name)
         self._world.point("store")
         if how in {"torn", "unknown"}:
             message = f"{name}: throttled"
@@ -49,7 +52,9 @@ class SimFiles:
 
     def names(self, under: str, last: str) -> tuple[str, ...]:
         """See `SmallFiles`."""
-        return tuple(entry.name for entry in self.entries(under) if entry.name.rpartition("/")[2] == last)
+        self._call(under, "list", _READ)
+        start, end = f"{under}/", f"/{last}"
+        return tuple(sorted([name for name in self._files if name.startswith(start) and name.endswith(end)]))
 
     def entries(self, under: str) -> tuple[Entry, ...]:
         """See `SmallFiles`."""
@@ -84,6 +89,10 @@ class SimFiles:
         if how == "unknown":
             message = f"{name}: half deleted, no answer"
             raise StorageError(message)
+
+    def __contains__(self, name: str) -> bool:
+        """Say whether a file is there."""
+        return name in self._files
 
     @property
     def all(self) -> tuple[str, ...]:

@@ -11,7 +11,7 @@ from lakeward.model.results import CommitIds, CommitOutcome, LakeFile, LakeHead,
 from lakeward.testing.sim.records import Records, Row
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Mapping
+    from collections.abc import Collection, Iterator, Mapping
 
     from lakeward.model.checkpoints import SplitProgress
     from lakeward.model.identity import Incarnation, RoundId
@@ -56,7 +56,17 @@ class LakeTable:
     def named(self) -> set[str]:
         """Return the paths of all files that its snapshots name, manifests included."""
         commits = [one.request for one in self.log if one.request is not None]
-        return {file.path for request in commits for file in request.files} | {_manifest(self, r.ids) for r in commits}
+        return {file for request in commits for file in named_by(self, request)}
+
+
+@dataclass(eq=False, slots=True)
+class _Late:
+    """A commit whose sender got no answer; it lands after so many more calls, or when its time has come."""
+
+    table: LakeTable
+    request: CommitRequest
+    size: int
+    calls: int
 
 
 class SimLake:
@@ -71,6 +81,11 @@ class SimLake:
         self.aside: list[LakeTable] = []
         self.files: dict[str, tuple[Row, ...]] = {}
         self._number = 0
+        self._late: list[_Late] = []
+        self._sent: list[tuple[LakeTable, CommitRequest]] = []
+        """Commits that are on their way to the catalog."""
+        self.stray: set[str] = set()
+        """Files that tasks closed which nobody believes alive, when nothing names their round any more."""
 
     def open_table(self, table: TableSpec, incarnation: Incarnation) -> LakeHead:
         """See Protocol."""
@@ -115,7 +130,16 @@ class SimLake:
 
     def commit(self, request: CommitRequest) -> CommitOutcome:
         """See Protocol."""
-        how = self._call("commit", _COMMIT, request.table_id)
+        self._world.checks.sending(request)
+        sent = self.tables.get(request.path)
+        on_its_way = None if sent is None else (sent, request)
+        if on_its_way is not None:
+            self._sent.append(on_its_way)
+        try:
+            how = self._call("commit", _COMMIT, request.table_id)
+        finally:
+            if on_its_way is not None:
+                self._sent.remove(on_its_way)
         table = self._table(request)
         _check_fence(table, request)
         self.files[_manifest(table, request.ids)] = ()
@@ -123,10 +147,14 @@ class SimLake:
         self._world.point("lake")
         if how == "conflict":
             table.log.append(Snapshot(self._next(), None))  # somebody compacted
-        if how == "unknown" and (chance := self._world.random.random()) < 0.66:
-            # It never lands, or later than anybody waits for it.
-            if chance < 0.33:
-                self._world.scheduler.after(chance * 30, partial(self._land, table, request, size))
+        if how == "unknown" and (chance := self._world.random.random()) < 0.75:
+            # It never lands, or later than anybody waits for it, or right after somebody has looked for it.
+            if chance < 0.25:
+                self._late.append(_Late(table, request, size, self._world.random.randint(1, 4)))
+            elif chance < 0.5:
+                late = _Late(table, request, size, 0)
+                self._late.append(late)
+                self._world.scheduler.after(chance * 20, partial(self._land_late, late))
             self._unknown(request)
         if not self._land(table, request, size):
             return CommitOutcome.CONFLICT
@@ -212,7 +240,38 @@ class SimLake:
         message = f"{request.path}: no answer to the commit"
         raise OutcomeUnknownError(message)
 
+    def may_land(self) -> Iterator[tuple[LakeTable, CommitRequest]]:
+        """Return the commits that were sent, have not landed, and still could."""
+        for one in self._late:
+            if len(one.table.log) == one.size:
+                yield one.table, one.request
+        for table, request in self._sent:
+            if table.stamp == request.incarnation and _base(table) == request.base_commit:
+                yield table, request
+
+    def on_their_way(self) -> Iterator[CommitRequest]:
+        """Return the commits whose senders still wait for the catalog."""
+        return (request for _, request in self._sent)
+
+    def closing(self, path: str) -> None:
+        """A task closes a file: a journal must name its round, unless nobody believes that the task lives."""
+        acting = self._world.acting
+        if acting is not None and not self._world.checks.journal_of(path):
+            if getattr(acting, "outlives", False):
+                self.stray.add(path)
+            else:
+                self._world.checks.unnamed(acting, path)
+
+    def _land_late(self, late: _Late) -> None:
+        if late in self._late:
+            self._late.remove(late)
+            self._land(late.table, late.request, late.size)
+
     def _call(self, what: str, allowed: tuple[str, ...], table_id: int | None) -> str | None:
+        for late in [*self._late]:
+            late.calls -= 1
+            if late.calls == 0:
+                self._land_late(late)
         how = self._world.call("lake", what, allowed, table_id)
         if how == "fails":
             message = f"lake, {what}: refused"
@@ -283,6 +342,7 @@ class SimWriter:
         path = f"{self._stem}-{len(self._closed)}"
         while path in self._lake.files:  # real names are random
             path += "x"
+        self._lake.closing(path)
         self._lake.files[path] = tuple(self._open)
         self._closed.append(LakeFile(path, "data", len(self._open), len(self._open)))
         self._open = []
@@ -304,10 +364,18 @@ def _check_fence(table: LakeTable, request: CommitRequest) -> None:
     if table.stamp != request.incarnation:
         message = f"{request.path}: expected the stamp {request.incarnation}, found {table.stamp}"
         raise FencedError(message, str(table.stamp))
-    base = table.newest.number if table.newest is not None else None
-    if base != request.base_commit:
+    if (base := _base(table)) != request.base_commit:
         message = f"{request.path}: expected base commit {request.base_commit}, found {base}"
         raise FencedError(message)
+
+
+def named_by(table: LakeTable, request: CommitRequest) -> set[str]:
+    """Return the paths of all files that a commit names, its manifest included."""
+    return {_manifest(table, request.ids), *(file.path for file in request.files)}
+
+
+def _base(table: LakeTable) -> int | None:
+    return table.newest.number if table.newest is not None else None
 
 
 def _offsets(request: CommitRequest) -> OffsetCommit:

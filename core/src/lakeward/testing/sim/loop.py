@@ -9,7 +9,6 @@ from __future__ import annotations
 import asyncio
 from collections import deque
 from contextlib import suppress
-from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from lakeward.testing.sim.scheduler import Killed, Process, Scheduler
@@ -73,7 +72,7 @@ class SimLoop(Process, asyncio.AbstractEventLoop):
         self._ready.append(handle)
         if not self._armed:
             self._armed = True
-            self.after(0.0, self._pump)
+            self.scheduler.at(0.0, self._pump, who=self)
         return handle
 
     def call_soon_threadsafe(self, callback: Callable[..., object], *args: Any, context: object = None) -> SimHandle:  # type: ignore[override]  # noqa: ANN401 - asyncio's own
@@ -83,7 +82,7 @@ class SimLoop(Process, asyncio.AbstractEventLoop):
             raise RuntimeError(message)
         if self._working:
             handle = SimHandle(callback, args, self.scheduler.now)
-            self.after(self.random.random() * 0.1, partial(self._late, handle))
+            self.after(self.random.random() * 0.1, self._late, handle)
             return handle
         return self.call_soon(callback, *args, context=context)
 
@@ -101,7 +100,7 @@ class SimLoop(Process, asyncio.AbstractEventLoop):
         """See asyncio."""
         del context
         handle = SimHandle(callback, args, when)
-        self.after(when - self.scheduler.now, partial(self._late, handle))
+        self.scheduler.at(when, self._late, handle, who=self)
         return handle
 
     def time(self) -> float:
@@ -145,7 +144,7 @@ class SimLoop(Process, asyncio.AbstractEventLoop):
 
     def blocking(self, work: Callable[[], None]) -> None:
         """Do a blocking call on a worker."""
-        self.after(self.random.random() * 0.1, partial(self._work, work))
+        self.after(self.random.random() * 0.1, self._work, work)
 
     def _work(self, work: Callable[[], None]) -> None:
         before = self._enter(self)
@@ -160,7 +159,10 @@ class SimLoop(Process, asyncio.AbstractEventLoop):
 
     def _late(self, handle: SimHandle) -> None:
         if handle.callback is not None:
-            self.call_soon(handle.callback, *handle.args)
+            self._ready.append(handle)
+            if not self._armed:
+                self._armed = True
+                self.scheduler.at(0.0, self._pump, who=self)
 
     def _pump(self) -> None:
         working, self._working = self._working, 0

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from lakeward.errors import IllegalEventError, ProtocolError
 from lakeward.machines.channel import Channel, ChannelKey
-from lakeward.model.events import Cancel, Envelope, Register
+from lakeward.model.events import Cancel, CheckpointComplete, Envelope, Register, SplitFinished
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -42,7 +42,9 @@ class SimConnection:
     def send(self, envelope: Envelope) -> None:
         """Put an envelope on the wire, down."""
         if self._server.loop.alive:
-            self._put("down", partial(self._link.process.after, 0.0, partial(self._link.receive, self, envelope)))
+            if isinstance(envelope.event, CheckpointComplete) and self.job is not None:
+                self._world.checks.completing(self.job, envelope.event)
+            self._put("down", self._down, envelope)
 
     def close(self) -> None:
         """End it, as the coordinator."""
@@ -50,7 +52,7 @@ class SimConnection:
 
     def up(self, envelope: Envelope) -> None:
         """Put an envelope on the wire, up."""
-        self._put("up", partial(self._arrive, envelope))
+        self._put("up", self._arrive, envelope)
         if envelope.sequence and self._world.lose_data and self._world.random.random() < 0.5:
             self._world.lose_data -= 1
             self.cut()
@@ -66,21 +68,24 @@ class SimConnection:
         self._server.loop.after(random.random() * _NOTICE_S, partial(self._server.gone, self))
         self._link.process.after(random.random() * _NOTICE_S, partial(self._link.broken, self))
 
-    def _put(self, direction: str, deliver: Callable[[], None]) -> None:
+    def _put(self, direction: str, deliver: Callable[[Envelope], None], envelope: Envelope) -> None:
         if not self.open:
             return
         scheduler = self._world.scheduler
         soon = scheduler.now + self._world.random.random() * self._world.latency_s
         at = max(soon, self._last[direction], self.stalled_until[direction])
         self._last[direction] = at
-        scheduler.at(at, partial(self._if_open, deliver))
+        scheduler.at(at, self._if_open, deliver, envelope)
 
-    def _if_open(self, deliver: Callable[[], None]) -> None:
+    def _if_open(self, deliver: Callable[[Envelope], None], envelope: Envelope) -> None:
         if self.open:
-            deliver()
+            deliver(envelope)
+
+    def _down(self, envelope: Envelope) -> None:
+        self._link.process.after(0.0, self._link.receive, self, envelope)
 
     def _arrive(self, envelope: Envelope) -> None:
-        self._server.loop.after(0.0, partial(self._deliver, envelope))
+        self._server.loop.after(0.0, self._deliver, envelope)
 
     def _deliver(self, envelope: Envelope) -> None:
         self._server.loop.call_soon(self._server.hear, self, envelope)
@@ -121,6 +126,8 @@ class SimServer:
                 self._attend(connection, envelope)
             else:
                 connection.job.hear(connection.key, connection, envelope)  # type: ignore[arg-type] # has what is asked of it
+                if isinstance(envelope.event, SplitFinished):
+                    self._world.checks.finished(connection.job, connection.key, envelope.event)
         except ProtocolError as error:
             self._world.story.note(self.loop.name, f"ends a connection: {error}")
             connection.cut()

@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING
 
 from lakeward.model.tables import TablePath
 from lakeward.testing.sim import strikes
-from lakeward.testing.sim.cells import draw
 from lakeward.testing.sim.faults import CALLS, Fault, Faults
 from lakeward.testing.sim.scheduler import RunawayError
+from lakeward.testing.sim.themes import faults
 from lakeward.testing.sim.world import World
 
 if TYPE_CHECKING:
@@ -21,6 +21,8 @@ if TYPE_CHECKING:
 
 _FAULTS_S = 26.0
 """Until then faults may strike."""
+_QUIET_S = 8.0
+"""Until then there is something to do, even if all faults have struck."""
 _REST_S = 400.0
 """Then everything has to be in the lake within this time, in virtual seconds."""
 
@@ -34,32 +36,38 @@ class Outcome:
     hits: Counter[tuple[str, str]]
     virtual_s: float
     lines: list[str] = field(default_factory=list)
+    aim: tuple[str, str] | None = None
+    """The fault that had to be among its faults."""
 
 
-def run_seed(seed: int, *, story: bool = False) -> Outcome:
+def run_seed(seed: int, *, story: bool = False, aim: tuple[str, str] | None = None) -> Outcome:
     """Run one seed.
 
     Args:
         seed: of all chance.
         story: keep what happens.
+        aim: kind and step of a fault that has to be among those drawn, None for none.
 
     Returns:
         How it ended.
     """
     chance = Random(seed * 7919 + 1)  # noqa: S311 - a replay, not a secret
-    world = World(seed, Faults(_faults(chance)), story=story)
+    world = World(seed, Faults(faults(chance, aim), amid=chance.choice((0.0, 0.5, 1.0))), story=story)
     world.on_fault = partial(strikes.strike, world)
     world.slots = chance.randint(1, 4)  # one of them is kept free for another round
     world.target_rows = chance.choice((2, 4, 8))
-    world.commit_every = chance.choice((0.0, 0.0, 3.0))
-    world.cut_rows = chance.choice((0, 5))
-    world.latency_s = chance.choice((0.05, 0.05, 0.3))
+    world.commit_every = chance.choice((0.0, 0.0, 1.0, 3.0))
+    world.cut_rows = chance.choice((0, 5, 9))
+    world.latency_s = chance.choice((0.05, 0.05, 0.3, 1.0))
+    world.read_s = chance.choice((0.4, 0.8, 1.6))
+    world.checkpoint_s = chance.choice((0.7, 2.0))
+    world.max_round_s = chance.choice((5.0, 9.0, 60.0, 60.0))
     suit(world)
     with world.alive():
         try:
             _populate(world, chance)
             world.start()
-            world.run(_FAULTS_S, lambda: not world.faults.armed and world.scheduler.now > 12.0)
+            world.run(_FAULTS_S, lambda: not world.faults.armed and world.scheduler.now > _QUIET_S)
             come_to_rest(world)
         except RunawayError as error:
             world.checks.fail(f"it runs away: {error}")
@@ -69,7 +77,7 @@ def run_seed(seed: int, *, story: bool = False) -> Outcome:
         for coordinator in world.coordinators:
             coordinator.loop.kill()
             coordinator.loop.dispose()
-    return Outcome(seed, failures, world.faults.hits, world.scheduler.now, world.story.lines)
+    return Outcome(seed, failures, world.faults.hits, world.scheduler.now, world.story.lines, aim)
 
 
 def come_to_rest(world: World) -> None:
@@ -125,16 +133,6 @@ def _seldom(world: World, check: Callable[[], bool]) -> Callable[[], bool]:
     return look
 
 
-def _faults(chance: Random) -> list[Fault]:
-    count = chance.choice((1, 2, 2, 3, 3, 4, 5))
-    found = []
-    for _ in range(count):
-        kind, step = draw(chance)
-        after = 0.0 if step == "start" or chance.random() < 0.5 else chance.random() * 10.0
-        found.append(Fault(kind, step, after))
-    return found
-
-
 def suit(world: World) -> None:
     """Make the steps likely that the run's faults wait for: some take a network or a table of a certain kind."""
     steps = {fault.step for fault in world.faults.armed}
@@ -161,11 +159,11 @@ def _populate(world: World, chance: Random) -> None:
         path = TablePath("t", f"t{number}")
         keyed = chance.random() < world.keyed
         world.source.create(path, buckets=chance.randint(1, 3), keyed=keyed)
-        world.append(path, chance.randint(4, 20))
+        world.append(path, chance.randint(4, 30))
         if chance.random() < 0.8 or world.keyed == 1.0:
             world.take_snapshots(path)
         for _ in range(chance.randint(0, 3)):
-            at = chance.random() * 16.0
+            at = chance.random() * 10.0
             world.scheduler.at(at, partial(world.append, path, chance.randint(1, 8)))
             if chance.random() < 0.5:
                 world.scheduler.at(at + 1.0, partial(world.take_snapshots, path))

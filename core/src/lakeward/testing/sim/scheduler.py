@@ -6,9 +6,8 @@ what a thread would do, in an order that a seed replays exactly.
 
 from __future__ import annotations
 
-import heapq
-from functools import partial
-from typing import TYPE_CHECKING
+from heapq import heappop, heappush
+from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -40,17 +39,26 @@ class Scheduler:
         self.random = random
         self.now = 0.0
         self.steps = 0
-        self._heap: list[tuple[float, int, Callable[[], object]]] = []
+        self.halted = False
+        """Set where a check has failed: there is no point in going on."""
+        self._heap: list[tuple[float, int, Callable[..., object], tuple[Any, ...], Process | None]] = []
         self._number = 0
 
-    def at(self, time: float, work: Callable[[], object]) -> None:
-        """Do something at a time, in seconds."""
-        self._number += 1
-        heapq.heappush(self._heap, (max(time, self.now), self._number, work))
+    def at(self, time: float, work: Callable[..., object], *args: Any, who: Process | None = None) -> None:  # noqa: ANN401 - passed on
+        """Do something at a time, in seconds.
 
-    def after(self, delay: float, work: Callable[[], object]) -> None:
+        Args:
+            time: when.
+            work: what.
+            args: for it.
+            who: whose doing it is: not done if that process is dead by then, later if it stands still.
+        """
+        self._number += 1
+        heappush(self._heap, (max(self.now, time), self._number, work, args, who))
+
+    def after(self, delay: float, work: Callable[..., object], *args: Any) -> None:  # noqa: ANN401 - passed on
         """Do something after a delay, in seconds."""
-        self.at(self.now + delay, work)
+        self.at(self.now + delay, work, *args)
 
     def run_until(self, end: float, stop: Callable[[], bool] | None = None) -> None:
         """Let time go on.
@@ -64,14 +72,21 @@ class Scheduler:
         """
         heap = self._heap
         while heap and heap[0][0] <= end:
-            if stop is not None and stop():
+            if stop is not None and (self.halted or stop()):
                 return
-            self.now, _, work = heapq.heappop(heap)
+            now, _, work, args, who = heappop(heap)
+            self.now = now
             self.steps += 1
             if self.steps > _STEPS:
                 message = f"{_STEPS} steps were made by {self.now:.1f} s"
                 raise RunawayError(message)
-            work()
+            if who is None:
+                work(*args)
+            elif who.alive:
+                if now < who.frozen_until:
+                    self.at(who.frozen_until, work, *args, who=who)
+                else:
+                    work(*args)
         self.now = max(self.now, end)
 
 
@@ -102,9 +117,10 @@ class Process:
         """Whether it stands still."""
         return self.scheduler.now < self.frozen_until
 
-    def after(self, delay: float, work: Callable[[], object]) -> None:
+    def after(self, delay: float, work: Callable[..., object], *args: Any) -> None:  # noqa: ANN401 - passed on
         """Do something as this process: not if it is dead by then, later if it stands still."""
-        self.scheduler.after(delay, partial(self._do, work))
+        scheduler = self.scheduler
+        scheduler.at(scheduler.now + delay, work, *args, who=self)
 
     def kill(self) -> None:
         """Die: nothing that was to be done is done."""
@@ -127,14 +143,6 @@ class Process:
             self.scheduler.run_until(self.frozen_until)
         if not self.alive:
             raise Killed
-
-    def _do(self, work: Callable[[], object]) -> None:
-        if not self.alive:
-            return
-        if self.scheduler.now < self.frozen_until:
-            self.scheduler.at(self.frozen_until, partial(self._do, work))
-            return
-        work()
 
 
 class SimClock:

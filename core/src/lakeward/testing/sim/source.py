@@ -349,6 +349,7 @@ class SimLeases:
     def release(self, lease_id: str, buckets: Collection[TableBucket]) -> None:
         """See Protocol."""
         how = self._call("release")
+        self._world.checks.releasing(buckets)
         lease = self.living.get(lease_id)
         if lease is not None:
             for bucket in buckets:

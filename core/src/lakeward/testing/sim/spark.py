@@ -40,9 +40,14 @@ class SimJob:
             return
         self.ended = True
         for task in self.tasks.values():
-            task.kill()
+            self._jobs.let_die(task)
         loop = self._jobs.loop
         loop.after(loop.random.random() * 0.2, partial(self._over, reason))
+
+    def replace(self, task: SimTask) -> None:
+        """Believe that a task is lost, and start it again, while it lives on."""
+        self._jobs.let_die(task)
+        self._task_over(task.place.subtask, None)
 
     def _later(self, subtask: int) -> None:
         scheduler = self._jobs.world.scheduler
@@ -56,7 +61,12 @@ class SimJob:
         round_name = self.spec.round_name.rpartition("/")[2]
         name = f"{self._jobs.loop.name}/{round_name}/{self.spec.job_attempt}/{subtask}.{number}"
         place = SubtaskPlace(self.spec, subtask, number)
-        self.tasks[subtask] = SimTask(self._jobs.world, place, name, partial(self._task_over, subtask))
+        self.tasks[subtask] = SimTask(self._jobs.world, place, name, partial(self._own_end, place))
+
+    def _own_end(self, place: SubtaskPlace, outcome: str | None) -> None:
+        """A task has ended by itself; one that was given up before is nobody's any more."""
+        if not self.tasks[place.subtask].outlives and self.tasks[place.subtask].place is place:
+            self._task_over(place.subtask, outcome)
 
     def _task_over(self, subtask: int, outcome: str | None) -> None:
         if self.ended:
@@ -87,6 +97,7 @@ class SimJobs:
 
     def launch(self, job: JobSpec, over: Callable[[str | None], None]) -> None:
         """See Protocol."""
+        self.world.checks.launching(self.loop, job)
         self.jobs = [one for one in self.jobs if not one.ended]
         self.jobs.append(SimJob(self, job, over))
 
@@ -97,6 +108,16 @@ class SimJobs:
                 scheduler = self.world.scheduler
                 scheduler.after(scheduler.random.random() * _START_S, partial(one.end, "cancelled"))
 
+    def let_die(self, task: SimTask) -> None:
+        """Kill a task that the driver has given up: at once, or when its executor gets to know of it."""
+        task.outlives = True
+        random = self.world.random
+        if random.random() < 0.5:
+            task.kill()
+            return
+        asleep = max(0.0, task.frozen_until - task.scheduler.now)
+        task.scheduler.after(min(asleep, 15.0) + random.random() * 12.0, task.kill)
+
     def running(self) -> list[SimTask]:
         """Return the tasks that live."""
         return [task for job in self.jobs if not job.ended for task in job.tasks.values() if task.alive]
@@ -105,5 +126,6 @@ class SimJobs:
         """The application is gone; its executors notice that one by one."""
         for job in self.jobs:
             for task in [] if job.ended else job.tasks.values():
+                task.outlives = True
                 task.scheduler.after(task.random.random() * 10.0, task.kill)
             job.ended = True

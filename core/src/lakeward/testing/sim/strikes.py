@@ -35,10 +35,14 @@ def strike(world: World, kind: str, who: Coordinator) -> bool:
 
 
 def _subtask_crash(world: World, who: Coordinator) -> bool:
-    tasks = world.tasks(who)
-    if tasks:
-        world.random.choice(tasks).end(None)
-    return bool(tasks)
+    living = [(job, task) for job in who.jobs.jobs if not job.ended for task in job.tasks.values() if task.alive]
+    if living:
+        job, task = world.random.choice(living)
+        if world.random.random() < 0.5:
+            task.end(None)
+        else:
+            job.replace(task)
+    return bool(living)
 
 
 def _subtask_pause(world: World, who: Coordinator) -> bool:

@@ -21,9 +21,9 @@ def show(hits: Counter[tuple[str, str]]) -> str:
     return "\n".join(lines)
 
 
-def empty(hits: Counter[tuple[str, str]]) -> list[str]:
-    """Return the cells that can be hit and were not, in words."""
-    return [f"{kind}, at {step}" for kind, step in CELLS if not hits[kind, step]]
+def empty(hits: Counter[tuple[str, str]]) -> list[tuple[str, str]]:
+    """Return the cells that can be hit and were not."""
+    return [cell for cell in CELLS if not hits[cell]]
 
 
 def _cell(hits: Counter[tuple[str, str]], kind: str, step: str) -> str:

@@ -16,7 +16,7 @@ from lakeward.subtask import checkpointing, entry, work
 from lakeward.testing.sim import strikes
 from lakeward.testing.sim.checks import Checks
 from lakeward.testing.sim.coordinator import Coordinator
-from lakeward.testing.sim.faults import LONG
+from lakeward.testing.sim.faults import AMID, LONG
 from lakeward.testing.sim.files import SimFiles
 from lakeward.testing.sim.lake import SimLake
 from lakeward.testing.sim.loop import SimLoop
@@ -30,11 +30,15 @@ if TYPE_CHECKING:
 
     from lakeward.model.results import CommitRequest
     from lakeward.model.tables import TablePath
-    from lakeward.testing.sim.faults import Faults
+    from lakeward.testing.sim.faults import Fault, Faults
     from lakeward.testing.sim.lake import LakeTable
     from lakeward.testing.sim.network import SimConnection, SimServer
 
 _TURN_S = 1.0
+
+
+def _go_on() -> bool:
+    return False
 
 
 class World:
@@ -73,6 +77,10 @@ class World:
         self.lose_data = 0
         """So many data events of subtasks are still to be lost with their connections."""
         self.send_again_s = 0.05
+        self.max_round_s = 60.0
+        """Seconds after which a round is cut."""
+        self.checkpoint_s = 2.0
+        """Seconds from the start of a checkpoint to the start of the next."""
         self.keep_alive = True
         self.on_fault: Callable[[str, Coordinator], bool] = lambda _kind, _who: True
         self.before_call: Callable[[str, str, Process], str | None] = lambda _service, _what, _caller: None
@@ -154,21 +162,32 @@ class World:
         if coordinator is None:
             return None
         step = coordinator.step(table_id)
-        how = self.faults.strike(service_name, step, self.scheduler.now, allowed)
-        if how is None:
+        has = coordinator.has(table_id) if self.faults.armed else ()
+        struck = self.faults.strike(service_name, step, self.scheduler.now, allowed, has)
+        if struck is None:
             self._linger(coordinator, caller, service_name, step)
             return None
+        how, fault = struck
         self.story.note("FAULT", f"{service_name} {how}, {what} by {caller.name}, step {step}")
-        return self._suffer(how, coordinator, caller, service_name)
+        return self._suffer(how, coordinator, caller, fault)
 
-    def _suffer(self, how: str, coordinator: Coordinator, caller: Process, service_name: str) -> str | None:
+    def _suffer(self, how: str, coordinator: Coordinator, caller: Process, fault: Fault) -> str | None:
         if how == "slow":
-            self.block(caller, 1.0 + self.random.random() * 14.0)
+            seconds = 1.0 + self.random.random() * (14.0 if self.random.random() < 0.7 else 44.0)
+            if fault.amid or self.random.random() < self.faults.amid:
+                kind = self.random.choice(fault.amid or AMID)
+                self.scheduler.after(self.random.random() * seconds, partial(self._amid, kind, coordinator))
+            self.block(caller, seconds)
         elif how == "crash":
-            self._crash(coordinator, service_name, caller)
+            self._crash(coordinator, fault.kind.rpartition(" ")[2], caller)
         else:
             return how
         return None
+
+    def _amid(self, kind: str, coordinator: Coordinator) -> None:
+        """Let something happen while a call takes long."""
+        if not self.faults.over and coordinator.running and self.on_fault(kind, coordinator):
+            self.story.note("FAULT", f"{kind}, in the midst of it, at {coordinator.loop.name}")
 
     def _linger(self, coordinator: Coordinator, caller: Process, service_name: str, step: str) -> None:
         if coordinator.lingers == step and LONG.get(step) == service_name:
@@ -211,7 +230,10 @@ class World:
             coordinator.check_gateways()
         if not self.faults.armed:
             return
-        steps = {coordinator.step(table.spec.table_id) for table in self.source.tables_by_path.values()}
+        steps = {
+            coordinator.step(table.spec.table_id): coordinator.has(table.spec.table_id)
+            for table in self.source.tables_by_path.values()
+        }
         for fault in self.faults.due(steps, self.scheduler.now):
             if self.on_fault(fault.kind, coordinator):
                 self.story.note("FAULT", f"{fault.kind}, step {fault.step}, at {coordinator.loop.name}")
@@ -266,8 +288,12 @@ class World:
 
     def run(self, seconds: float, stop: Callable[[], bool] | None = None) -> None:
         """Let time go on, for so long or until something is seen (or a check has failed)."""
-        failures = self.checks.failures
-        self.scheduler.run_until(self.scheduler.now + seconds, lambda: bool(failures) or (stop is not None and stop()))
+        self.scheduler.run_until(self.scheduler.now + seconds, stop or _go_on)
+
+    @property
+    def acting(self) -> Process | None:
+        """Who acts now, None if that is nobody."""
+        return self._acting
 
     @contextmanager
     def alive(self) -> Iterator[None]:
