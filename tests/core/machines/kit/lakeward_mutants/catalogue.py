@@ -10,7 +10,7 @@ from lakeward.machines.checkpoints import Checkpoints
 from lakeward.machines.gateway import Gateway
 from lakeward.machines.splits import Splits
 from lakeward.subtask import checkpointing as subtasks
-from lakeward_mutants import checkpoints, gateways, rounds, shells, splits
+from lakeward_mutants import checkpoints, gateways, rounds, seams, shells, splits
 from lakeward_mutants.leases import LEASES
 
 if TYPE_CHECKING:
@@ -38,7 +38,8 @@ def mutants() -> Mapping[str, Callable[[pytest.MonkeyPatch], None]]:
         found[f"Rounds: {change.__name__}"] = change
     for name, (target, member, wrong) in LEASES.items():
         found[f"Leases: {name}"] = partial(_set, target, member, wrong)
-    return found | {f"shell: {change.__name__}": change for change in shells.SHELLS}
+    found |= {f"shell: {change.__name__}": change for change in shells.SHELLS}
+    return found | {f"seam: {change.__name__}": change for change in seams.SEAMS}
 
 
 def killer(name: str) -> str | None:
