@@ -8,6 +8,7 @@ import threading
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
+import pyarrow as pa
 import pytest
 
 from lakeward.coordinator.run import RoundRun
@@ -20,10 +21,12 @@ from lakeward.model.tables import TablePath
 from lakeward.model.tiering import Offer
 from lakeward.subtask.entry import run_subtask
 from lakeward.testing.jobs import ThreadJobs
+from lakeward.testing.service_world import POLICY_ONCE
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
+    from lakeward.model.jobs import SubtaskPlace
     from lakeward.model.results import CommitRequest, OffsetCommit
     from lakeward.model.tables import BucketState, TableBucket, TableSpec
     from lakeward.testing.service_world import World
@@ -136,6 +139,31 @@ def test_a_log_trimmed_below_the_tiered_offset_is_an_error_of_that_table_alone(w
     assert "15" in end.failed[0][1]
     assert "10" in end.failed[0][1]
     assert ids(world.lake.read(good)) == list(range(20))
+
+
+def test_a_row_that_cannot_be_written_suspends_its_table_at_once_and_names_the_value(world: World) -> None:
+    """No task and no round tries it again, and its slot is free for the others."""
+    bad, good = world.table("bad", buckets=1), world.table("good")
+    world.load(bad, 0, 5)
+    no_text = pa.array([b"n5", b"\xff\xfe"]).view(pa.string())
+    world.store.load(bad, pa.table({"id": [5, 6], "name": no_text}))
+    world.load(good, 0, 10)
+    tries: list[int] = []
+
+    def run(place: SubtaskPlace) -> str:
+        tries.append(place.subtask)
+        return run_subtask(place)
+
+    end = world.once(rounds=replace(POLICY_ONCE, slots=1), jobs=ThreadJobs(run))
+
+    where = f"table t.bad, bucket {world.store.table(bad).table_id}/0, offset 6, column 'name'"
+    expected = f"{where}: expected a value of type string, found b'\\xff\\xfe'"
+    ((failed, reason),) = end.failed
+    assert failed == bad
+    assert expected in reason
+    assert world.outcomes(bad) == ["failed"]
+    assert ids(world.lake.read(good)) == list(range(10))
+    assert len(tries) == 1 + len(world.store.buckets(good))
 
 
 def test_a_source_that_was_re_created_is_an_error_of_that_table_alone_and_is_told_nothing(world: World) -> None:

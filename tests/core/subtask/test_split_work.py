@@ -12,7 +12,7 @@ import pytest
 
 from lakeward.embedded.reader import EmbeddedReader
 from lakeward.embedded.store import EmbeddedStore
-from lakeward.errors import RowCountError
+from lakeward.errors import RowCountError, RowError, StorageError
 from lakeward.model.results import LakeFile
 from lakeward.model.splits import LogSplit, SnapshotSplit, Split
 from lakeward.model.tables import TablePath, TableSpec
@@ -215,3 +215,44 @@ def test_a_writer_that_loses_rows_fails_the_split_with_both_counts(halves: Halve
     assert _take(work, mailbox)
     with pytest.raises(RowCountError, match=f"{ROWS} records were read, 0 rows were written"):
         work.close()
+
+
+class Refusing(Losing):
+    """A writer that refuses rows in words of its own."""
+
+    def __init__(self, error: Exception) -> None:
+        self._error = error
+
+    def write(self, batch: SourceBatch) -> None:
+        raise self._error
+
+
+@pytest.mark.parametrize("error", [pa.ArrowInvalid("no"), pa.ArrowCapacityError("no"), OverflowError("no")])
+def test_what_a_writer_says_of_a_value_becomes_an_error_of_its_rows(halves: Halves, error: Exception) -> None:
+    split, mailbox = halves.log(), Mailbox()
+    reader = EmbeddedReader(halves.root, halves.table)
+    work = SplitWork(halves.table, at_its_beginning(split), reader, Refusing(error), FakeClock(), mailbox)
+    with pytest.raises(RowError, match=rf"shop\.orders, bucket \d+/0, split log-0, offsets 0 to {BATCH - 1}: .*no"):
+        _take(work, mailbox)
+    work.abort()
+
+
+@pytest.mark.parametrize("error", [OSError("no"), MemoryError(), StorageError("no")])
+def test_what_is_no_fault_of_a_row_is_passed_on(halves: Halves, error: Exception) -> None:
+    split, mailbox = halves.log(), Mailbox()
+    reader = EmbeddedReader(halves.root, halves.table)
+    work = SplitWork(halves.table, at_its_beginning(split), reader, Refusing(error), FakeClock(), mailbox)
+    with pytest.raises(type(error)):
+        _take(work, mailbox)
+    assert work.unreadable(error) is error
+    work.abort()
+
+
+def test_what_a_reader_says_of_a_value_becomes_an_error_of_its_rows(halves: Halves) -> None:
+    work, mailbox = halves.begin(at_its_beginning(halves.log()))
+    _take(work, mailbox, 1)
+    found = work.unreadable(UnicodeDecodeError("utf-8", b"\xff", 0, 1, "invalid start byte"))
+    assert isinstance(found, RowError)
+    assert found.permanent
+    assert f"records from {BATCH} on cannot be decoded: UnicodeDecodeError" in str(found)
+    work.abort()

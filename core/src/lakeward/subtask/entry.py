@@ -39,6 +39,8 @@ if TYPE_CHECKING:
 
 _TURN_S = 0.5
 """Longest wait for the mailbox: signs of life go out in between."""
+_CANCEL_S = 10.0
+_CANCEL_TURN_S = 0.1
 
 
 def run_subtask(place: SubtaskPlace) -> str:
@@ -48,7 +50,8 @@ def run_subtask(place: SubtaskPlace) -> str:
         place: which task this is.
 
     Returns:
-        `done`, or `cancelled` where the coordinator no longer counts this attempt.
+        `done`, `cancelled` where the coordinator no longer counts this attempt, or `failed` where the coordinator was
+        told of an error that each further try would meet.
 
     Raises:
         LakewardError: it could not go on; the coordinator was told first where it could be reached.
@@ -110,8 +113,10 @@ class Subtask:
                 self._checkpointing.leave()
                 self._link.finish()
         except Exception as error:
-            self._fail(error)
-            raise
+            if not self._fail(error):
+                raise
+            self._outcome = "failed"  # an exception would make Spark try the task again, to no use
+            self._wait_for_cancel()
         finally:
             if self._reader is not None:
                 self._reader.close()
@@ -169,7 +174,7 @@ class Subtask:
         if work is None or work.split.split_id != item.split_id:
             return
         if item.error is not None:
-            raise item.error
+            raise work.unreadable(item.error)
         if item.batch is not None:
             work.write(item.batch, item.read_s)
             return
@@ -225,8 +230,18 @@ class Subtask:
             self._work.abort()
             self._work = None
 
-    def _fail(self, error: Exception) -> None:
+    def _wait_for_cancel(self) -> None:
+        """Stay until the coordinator has ended the round: a job that ends first would be launched again."""
+        deadline = self._clock.now() + _CANCEL_S
+        while self._clock.now() < deadline:
+            self._link.beat()
+            if isinstance(self._mailbox.get(_CANCEL_TURN_S), (Cancel, LostCoordinator)):
+                return
+
+    def _fail(self, error: Exception) -> bool:
+        """Tell the coordinator; return whether the next try would fail like this one."""
         code = error.code if isinstance(error, LakewardError) else LakewardError.code
         permanent = isinstance(error, TableError) and error.permanent
         self._link.send(Failed(code=code, message=f"{type(error).__name__}: {error}", permanent=permanent))
         self._abort()
+        return permanent

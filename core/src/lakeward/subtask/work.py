@@ -14,6 +14,7 @@ from lakeward.model.splits import LogSplit, SnapshotSplit, Split
 from lakeward.model.tables import TIMESTAMP_COLUMN
 from lakeward.subtask.reading import SplitReading
 from lakeward.subtask.row_account import RowAccount
+from lakeward.subtask.row_errors import UNFIT, naming_rows, unreadable
 
 if TYPE_CHECKING:
     from lakeward.model.tables import TableSpec
@@ -58,6 +59,7 @@ class SplitWork:
         self._before = progress
         self._whole = progress
         self._recorded = progress
+        self._table = table
         self._account = RowAccount(table, progress)
         self._writer = writer
         self._clock = clock
@@ -77,12 +79,14 @@ class SplitWork:
         Raises:
             LogGapError: offsets are missing.
             RowCountError: offsets go back, or records are missing.
+            RowError: a value cannot be written.
         """
         records = batch.records
         self._account.take(batch)
         if records.num_rows:
-            self._writer.write(batch)
-            self._see_time(records)
+            with naming_rows(self._table, self.split, records):
+                self._writer.write(batch)
+                self._see_time(records)
         self.rows += records.num_rows
         self.size_bytes += records.nbytes
         self.next_offset = batch.next_offset
@@ -91,6 +95,10 @@ class SplitWork:
         self._decode_s += batch.decode_s
         self._note_whole()
         self._reading.taken()
+
+    def unreadable(self, error: Exception) -> Exception:
+        """Return what the reader raised as what it means: an error of a row where it is a value's."""
+        return unreadable(self._table, self.split, self._position, error) if isinstance(error, UNFIT) else error
 
     def roll(self) -> SplitProgress:
         """Prepare a checkpoint: close what is large enough, and record how far the split is.
@@ -103,7 +111,8 @@ class SplitWork:
         """
         if isinstance(self.split, SnapshotSplit) and self.split.live:
             return self._recorded  # its rows come in another order, of another moment, the next time
-        files = self._writer.roll()
+        with naming_rows(self._table, self.split):
+            files = self._writer.roll()
         self._note_whole()
         self._recorded = replace(self._whole, files=files, timings_s=self._timings_s())
         return self._recorded
@@ -128,7 +137,8 @@ class SplitWork:
         self._reading.stop()
         if ended:
             self._account.check_end()
-        files = self._writer.close()
+        with naming_rows(self._table, self.split):
+            files = self._writer.close()
         self._account.check_written(files, self._writer.left_out)
         return WriteResult(
             split_id=self.split.split_id,

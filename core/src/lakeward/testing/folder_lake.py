@@ -210,7 +210,8 @@ class FolderWriter:
         self._rolled = 0
 
     def write(self, batch: SourceBatch) -> None:
-        """See Protocol."""
+        """See Protocol. What is no value of its type is refused with Arrow's own error."""
+        batch.records.validate(full=True)
         self._batches.append(batch.records)
         if self._target_bytes and self._open_bytes >= self._target_bytes:
             self._close_file()

@@ -12,19 +12,19 @@ from lakeward.errors import RowError
 from lakeward.model.tables import BUCKET_COLUMN, OFFSET_COLUMN
 
 if TYPE_CHECKING:
-    from lakeward.model.tables import TableSpec
+    from lakeward.model.tables import TableBucket, TableSpec
 
 
 class RowConverter:
     """Makes lake batches out of source batches of one bucket: names, types, system columns, missing columns."""
 
-    def __init__(self, table: TableSpec, schema: pa.Schema, bucket: int) -> None:
+    def __init__(self, table: TableSpec, schema: pa.Schema, bucket: TableBucket) -> None:
         """Remember the target.
 
         Args:
             table: the source's table, for messages.
             schema: the lake's schema, with field ids.
-            bucket: the value of `__bucket`.
+            bucket: its number is the value of `__bucket`.
         """
         self._table = table
         self.schema = schema
@@ -44,7 +44,7 @@ class RowConverter:
         if position >= 0:
             array = self._cast(batch, batch.column(position), field)
         elif field.name == BUCKET_COLUMN:
-            array = pa.array(np.full(batch.num_rows, self._bucket, dtype=np.int32))
+            array = pa.array(np.full(batch.num_rows, self._bucket.bucket, dtype=np.int32))
         else:
             array = pa.nulls(batch.num_rows, field.type)
         if not field.nullable and array.null_count:
@@ -64,8 +64,7 @@ class RowConverter:
 
     def _refusal(self, batch: pa.RecordBatch, field: pa.Field, row: int, value: object, expected: str) -> RowError:
         offset = batch.column(OFFSET_COLUMN)[row].as_py() if row < batch.num_rows else "?"
-        text = f"{self._table.path}: column {field.name!r}, offset {offset} of bucket {self._bucket}: "
-        return RowError(f"{text}expected {expected}, found {value!r}")
+        return RowError.at(self._table.path, self._bucket, offset, field.name, expected=expected, found=value)
 
 
 def cast_column(array: pa.Array, target: pa.DataType) -> pa.Array:

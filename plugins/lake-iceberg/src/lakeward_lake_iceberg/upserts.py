@@ -95,7 +95,7 @@ class UpsertWriter:
         storage = Storage(task.location, task.storage)
         names = FileNames(task, split.split_id, attempt, len(before))
         partition: tuple[str | int, ...] = (*split.partition, split.bucket.bucket)
-        self._converter = RowConverter(table, task.arrow_schema(), split.bucket.bucket)
+        self._converter = RowConverter(table, task.arrow_schema(), split.bucket)
         self._files = DataFiles(storage, task, partition, names.next)
         self._deletes = Deletes(storage, task, partition, names.next)
         # A snapshot holds each key once, so in an empty bucket there is nothing to replace.

@@ -41,7 +41,7 @@ class AppendWriter:
         self._before = before
         self._rolled: frozenset[str] = frozenset()
         self._group_rows = group_rows or GROUP_ROWS
-        self._converter = RowConverter(table, task.arrow_schema(), split.bucket.bucket)
+        self._converter = RowConverter(table, task.arrow_schema(), split.bucket)
         self._files = DataFiles(storage, task, (*split.partition, split.bucket.bucket), names.next)
         self._pending: list[pa.RecordBatch] = []
         self._rows = 0
