@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import json
 import zlib
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import pytest
@@ -36,6 +37,29 @@ def _lease(server: MemoryLeaseServer) -> Lease:
 def test_it_lasts_six_hours() -> None:
     """It lasts six hours."""
     assert LeaseBackend("fluss", FlussLeases).default_duration_s == 6 * 3600
+
+
+@pytest.mark.parametrize(("away_h", "kept"), [(5.9, True), (6.1, False)])
+def test_a_start_takes_over_what_an_outage_of_less_than_six_hours_has_left(away_h: float, kept: bool) -> None:
+    """A start takes over what an outage of less than six hours has left."""
+    server, backend = MemoryLeaseServer(), FlussLeases()
+    first = Lease("svc-1-a-1", 1, FlussLeases.default_duration_s, {BUCKET: 9}, server)
+    backend.acquire(first, {BUCKET: 9})
+    state = backend.serialize_state(first)
+
+    server.clock.advance(away_h * 3600)
+    assert server.protects(BUCKET, 9) is kept
+    answer = backend.on_failover(
+        replace(first, lease_id="svc-1-b-2"), Failover(FailoverKind.COORDINATOR, 2, state=state)
+    )
+    assert answer.action is FailoverAction.ACQUIRE
+    assert answer.restored is not None
+    second = replace(first, lease_id="svc-1-b-2", generation=2, held=answer.restored.held)
+    backend.acquire(second, second.held)
+    backend.drop(first)
+
+    server.clock.advance(5.9 * 3600)
+    assert server.leases == {"svc-1-b-2": {BUCKET: 9}}
 
 
 def test_an_old_server_is_warned_of_once(caplog: pytest.LogCaptureFixture) -> None:

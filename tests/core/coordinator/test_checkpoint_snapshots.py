@@ -18,12 +18,14 @@ from lakeward.clock import SystemClock
 from lakeward.coordinator.contents import Contents
 from lakeward.embedded.store import EmbeddedStore
 from lakeward.errors import CorruptFileError
+from lakeward.hooks.backend import LeaseBackend
 from lakeward.machines.checkpoint_schedule import CheckpointPolicy
 from lakeward.model.checkpoints import CheckpointState
 from lakeward.subtask.entry import run_subtask
 from lakeward.testing.held_source import FAIL, HeldSource
 from lakeward.testing.jobs import ThreadJobs
 from lakeward.testing.service_world import POLICY, World
+from lakeward_lease_fluss.backend import FlussLeases
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -109,10 +111,10 @@ class Halfway:
         self.world.store.maintain()
         self.cleaned.set()
 
-    def finish(self, *, before: Callable[[HeldSource], None] = lambda _: None) -> int:
+    def finish(self, *, before: Callable[[HeldSource], None] = lambda _: None, **options: Any) -> int:  # noqa: ANN401 - as above
         """Open the gate, let a service run until all is in the lake; return the rows of snapshots that it read."""
         self.gate.unlink(missing_ok=True)
-        service = self.service(once=True, rounds=replace(_SOON, once=True))
+        service = self.service(once=True, rounds=replace(_SOON, once=True), **options)
         source = service.parts.source
         assert isinstance(source, HeldSource)
         before(source)
@@ -211,6 +213,27 @@ def test_a_failed_round_in_back_off_keeps_what_its_checkpoint_has_to_read(halfwa
     asyncio.run(failing_halfway())
     assert halfway.world.outcomes(halfway.keyed)[:2] == ["failed", "committed"]
     assert read[1] == read[0] < ROWS
+
+
+@pytest.mark.parametrize("away_h", [5.9, 6.1])
+def test_six_hours_of_outage_are_what_the_backend_fluss_promises(halfway: Halfway, away_h: float) -> None:
+    backend = LeaseBackend("fluss", FlussLeases())
+    ours: dict[str, Any] = {"backend": backend, "lease_duration_s": backend.default_duration_s}
+
+    async def killed_halfway() -> None:
+        serving = asyncio.create_task(halfway.service(**ours).serve())
+        await _until(halfway.half_done)
+        serving.cancel()
+        with suppress(asyncio.CancelledError):
+            await serving
+
+    asyncio.run(killed_halfway())
+    left = halfway.left()
+    halfway.clock.shift_s += away_h * 3600
+    halfway.clean_up()
+
+    assert halfway.finish(**ours) == (left if away_h < 6 else ROWS)
+    assert left < ROWS
 
 
 def test_a_final_stop_keeps_nothing(halfway: Halfway) -> None:

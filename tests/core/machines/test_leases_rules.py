@@ -115,6 +115,28 @@ def test_the_whole_list_is_renewed_every_third_of_the_duration() -> None:
     assert machine.next_due == 400.0
 
 
+def test_a_long_lease_is_renewed_so_often_that_nearly_all_of_it_is_left_at_any_moment() -> None:
+    hours = 3600.0
+    machine = Leases(LeasesPolicy(duration_s=6 * hours), "svc-1-aa")
+    granted = Protection(6 * hours)
+    asked = machine.step(Protect(now=0.0, table_id=1, snapshots=(SNAP_A,)))
+    expiry, now, least_left = 0.0, 0.0, 6 * hours
+    while now < 24 * hours:
+        for command in asked:
+            if isinstance(command, CallAcquire):
+                expiry = now + 6 * hours
+                asked = machine.step(Acquired(now=now, call=command.call, protection=granted))
+        for command in asked:
+            if isinstance(command, CallVerify):
+                machine.step(Verified(now=now, call=command.call, missing=NONE))
+        assert machine.next_due is not None
+        now = machine.next_due
+        least_left = min(least_left, expiry - now)
+        asked = machine.step(LeaseTick(now=now))
+
+    assert least_left == 6 * hours - 300
+
+
 def test_nothing_is_renewed_where_nothing_runs_out() -> None:
     machine = _fresh()
     machine.step(Protect(now=0.0, table_id=1, snapshots=(SNAP_A,)))

@@ -22,11 +22,12 @@ class CallKind(Enum):
 
 @dataclass(frozen=True, slots=True)
 class LeasesPolicy:
-    """All in seconds."""
+    """All in seconds. `renew_most_s` ends the pause between two renewals: a long lease is meant for long outages."""
 
     duration_s: float
     retry_first_s: float = 1.0
     retry_most_s: float = 60.0
+    renew_most_s: float = 300.0
 
 
 # --- events -----------------------------------------------------------------------------------------------------

@@ -350,7 +350,8 @@ class Leases:
             period = (
                 self._memory.policy.duration_s if granted_s is None else min(self._memory.policy.duration_s, granted_s)
             )
-            self._memory.renew_at = None if granted_s is None else call.sent_at + period / 3
+            pause = min(period / 3, self._memory.policy.renew_most_s)
+            self._memory.renew_at = None if granted_s is None else call.sent_at + pause
         for _, slot in self._memory.unchanged(call):
             slot.standing = Standing.ACQUIRED
         unavailable = event.protection.unavailable

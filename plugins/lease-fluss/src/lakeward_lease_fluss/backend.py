@@ -23,7 +23,7 @@ class FlussLeases:
     """Holds snapshots through the source's lease API. Degrades, once and loudly, where the server has none."""
 
     default_duration_s = 6 * 3600.0
-    """Long: a service that is killed on Friday night takes its snapshots over; renewal is every two hours."""
+    """Long: a service that was killed takes its snapshots over six hours later, less the five minutes of a renewal."""
 
     def __init__(self) -> None:
         """Start without having warned."""
