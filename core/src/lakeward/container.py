@@ -10,6 +10,7 @@ import asyncio
 import os
 import secrets
 import signal
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
@@ -29,6 +30,7 @@ from lakeward.coordinator.closing import OpenResources
 from lakeward.coordinator.parts import Parts, ServiceOptions
 from lakeward.coordinator.scheduling import scheduled
 from lakeward.coordinator.service import Service, ServiceEnd
+from lakeward.coordinator.start_order import started_ms
 from lakeward.coordinator.statekeeper import StateKeeper
 from lakeward.errors import EXIT_FAILED, LakewardError, StorageError
 from lakeward.hooks.backend import LeaseBackend
@@ -55,6 +57,7 @@ if TYPE_CHECKING:
     from lakeward.hooks.plugins import LakePlugin, SourcePlugin
     from lakeward.model.settings import Settings
     from lakeward.model.status import ServiceReport
+    from lakeward.model.tables import TablePath
     from lakeward.ports import Clock, Lake, Source
 
 Check = tuple[str, bool, str]
@@ -67,8 +70,15 @@ def _service_name(settings: Settings) -> str:
     return settings.service.name
 
 
-def _incarnation(service: str, clock: Clock, states: ServiceStateStore) -> Incarnation:
-    return Incarnation(service, states.started_ms(service, clock.wall_ms()), secrets.token_hex(8))
+def _incarnation(loaded: Loaded, clock: Clock, states: ServiceStateStore, source: Source, lake: Lake) -> Incarnation:
+    service = loaded.settings.service.name
+    included = partial(_is_included, loaded)
+    started = started_ms(service, clock, states, source, lake, included=included)
+    return Incarnation(service, started, secrets.token_hex(8))
+
+
+def _is_included(loaded: Loaded, path: TablePath) -> bool:
+    return table_rules(loaded, path).settings.include
 
 
 def _source(name: str, loaded: Loaded, clock: Clock, resources: OpenResources) -> Source:
@@ -105,11 +115,11 @@ class Container(containers.DeclarativeContainer):
     resources = providers.Singleton(OpenResources)
     files = providers.Singleton(SmallFiles, settings.checkpoint.root)
     states = providers.Singleton(ServiceStateStore, files)
-    incarnation = providers.Singleton(_incarnation, service_name, clock, states)
     journals = providers.Singleton(JournalStore, files, service_name)
     committed = providers.Singleton(CommitRecords, files, service_name)
     source: providers.Selector = providers.Selector(settings.source.type)
     lake: providers.Selector = providers.Selector(settings.lake.type)
+    incarnation = providers.Singleton(_incarnation, loaded, clock, states, source, lake)
     backend = providers.Singleton(LeaseBackend.load, settings.lease.backend, settings.lease.wrappers)
     spark = providers.Singleton(_spark, settings, files, resources)
     jobs = providers.Singleton(SparkJobs, spark, providers.Object(run_subtask))
