@@ -65,7 +65,10 @@ def test_the_running_services_lease_is_refused(leased: Lakeward) -> None:
 
 def test_the_running_services_lease_is_dropped_by_force(leased: Lakeward) -> None:
     assert leased("leases", "drop", "--all-of-service", "--force").code == 0
-    assert ids(leased) == [FOREIGN]
+    ours, foreign = leased("leases", "-o", "json").document["leases"]
+    assert (ours["lease_id"], ours["standing"]) == (OURS, "missing")  # the service has not noticed yet
+    assert (foreign["lease_id"], foreign["standing"]) == (FOREIGN, "held")
+    assert f"! {OURS}: the source does not have it: nothing is protected" in leased("leases").out.splitlines()
 
 
 def test_nothing_is_dropped_where_one_is_refused(leased: Lakeward) -> None:

@@ -1,11 +1,13 @@
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
+
+import pytest
 
 from lakeward.model.leases import RestoredLease
 from lakeward.model.status import ServiceReport
-from lakeward.model.tables import TableBucket
+from lakeward.model.tables import KvSnapshot, TableBucket
 from lakeward.observe.lease_survey import LeaseKnowledge, lease_lines
 
 if TYPE_CHECKING:
@@ -57,8 +59,42 @@ def test_a_source_that_cannot_list_shows_what_is_known_here() -> None:
     assert (line.listed, line.held, line.expires_ms) == (False, 3, None)
 
 
-def test_an_id_that_the_source_does_not_know_is_nothing_to_show() -> None:
-    assert lease_lines(LeaseKnowledge("nyc", [], RestoredLease(f"{NOW}-2", 2, {}), REPORT)) == []
+def test_an_id_that_holds_nothing_here_nor_at_the_source_is_nothing_to_show() -> None:
+    nothing = replace(REPORT, leased=0)
+    assert lease_lines(LeaseKnowledge("nyc", [], RestoredLease(f"{NOW}-2", 2, {}), nothing)) == []
+
+
+@pytest.mark.parametrize("restored", [RestoredLease(f"{NOW}-2", 2, {BUCKET: 9}), None])
+def test_a_lease_that_we_hold_and_the_source_does_not_have_is_missing(restored: RestoredLease | None) -> None:
+    (line,) = lease_lines(LeaseKnowledge("nyc", [], restored, REPORT))
+    assert (line.lease_id, line.standing, line.listed) == (f"{NOW}-2", "missing", False)
+
+
+@pytest.mark.parametrize(("expires_ms", "standing"), [(101, "held"), (100, "expired")])
+def test_a_lease_that_has_run_out_protects_nothing(expires_ms: int, standing: str) -> None:
+    listed = [Listed(f"{NOW}-2", expires_ms, {BUCKET: 9})]
+    (line,) = lease_lines(LeaseKnowledge("nyc", listed, None, REPORT, now_ms=100))
+    assert line.standing == standing
+
+
+def test_snapshots_of_which_we_and_the_source_say_different_things_are_named() -> None:
+    other, third = TableBucket(7, None, 1), TableBucket(7, None, 2)
+    listed = [Listed(f"{NOW}-2", 200, {BUCKET: 8, third: 3})]
+    restored = RestoredLease(f"{NOW}-2", 2, {BUCKET: 9, other: 5})
+    (line,) = lease_lines(LeaseKnowledge("nyc", listed, restored, REPORT, now_ms=100))
+    assert line.differences == (
+        "bucket 7/0: this service holds snapshot 9, the source lists snapshot 8",
+        "bucket 7/1: this service holds snapshot 5, the source lists none",
+        "bucket 7/2: the source lists snapshot 3, this service does not hold it",
+    )
+
+
+def test_where_the_source_cannot_list_a_snapshot_that_cannot_be_read_any_more_is_named() -> None:
+    restored = RestoredLease(f"{NOW}-2", 2, {BUCKET: 9, TableBucket(7, None, 1): 5})
+    gone = [KvSnapshot(BUCKET, 9, 0)]
+    (line,) = lease_lines(LeaseKnowledge("nyc", None, restored, REPORT, gone))
+    assert (line.standing, line.held) == ("unknown", 2)
+    assert line.differences == ("bucket 7/0: snapshot 9, which this service holds, cannot be read any more",)
 
 
 def test_a_name_that_begins_like_the_services_is_another_service() -> None:

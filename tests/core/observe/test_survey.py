@@ -82,6 +82,33 @@ def test_a_table_that_was_never_tiered_is_new(place: Place) -> None:
     assert standing.sentence == "Never tiered; 10 rows wait, the oldest for 3.0 s. No service is running."
 
 
+@pytest.mark.parametrize("running", [True, False])
+def test_a_suspended_table_says_why_whether_the_service_runs_or_not(place: Place, running: bool) -> None:
+    spec = place.table()
+    place.load(10)
+    report = TableReport(str(PATH), spec.table_id, "suspended", "column 'id' does not fit", 10, None, 0, 0, None)
+    (standing,) = place.look(reports={str(PATH): report}, running=running)
+    assert standing.word == "suspended"
+    assert standing.sentence.startswith("column 'id' does not fit")
+
+
+def test_a_table_that_the_service_suspended_says_so_though_the_lake_cannot_be_read(place: Place) -> None:
+    spec = place.table()
+    place.lake.heads[PATH] = RolledBackError("rolled back")
+    report = TableReport(str(PATH), spec.table_id, "suspended", "a person must decide", 10, None, 0, 0, None)
+    (standing,) = place.look(reports={str(PATH): report}, running=True)
+    assert (standing.word, standing.sentence) == ("suspended", "a person must decide")
+
+
+def test_a_table_that_was_suspended_and_caught_up_is_idle(place: Place) -> None:
+    spec = place.table()
+    place.load(10)
+    place.commit(spec, 10)
+    report = TableReport(str(PATH), spec.table_id, "suspended", "column 'id' does not fit", 10, None, 0, 0, None)
+    (standing,) = place.look(reports={str(PATH): report}, running=False)
+    assert standing.word == "idle"
+
+
 def test_a_table_whose_lake_has_everything_is_idle(place: Place) -> None:
     spec = place.table()
     place.load(10)

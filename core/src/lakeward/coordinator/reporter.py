@@ -18,6 +18,9 @@ _QUIET = frozenset({"idle"})
 """Outcomes that are no news: the table's last real round stays the one that is shown. Nor is a round that was stopped
 before it had a job."""
 
+_NO_NEWS = frozenset({"finished", "returned"})
+"""Reasons for which a table leaves the hand that say less than what is known of it."""
+
 
 @dataclass(slots=True)
 class _History:
@@ -81,7 +84,7 @@ class Reporter:
             reason: why.
         """
         history = self._tables.get(table_id)
-        if history is not None and reason != "finished":
+        if history is not None and reason not in _NO_NEWS:
             history.sentence = reason
 
     def report(self, *, force: bool = False) -> None:
@@ -100,7 +103,9 @@ class Reporter:
         books = service.keeper.books
         hand = {status.offer.table_id: status for status in service.rounds.in_hand}
         for table_id, status in hand.items():
-            self._tables.setdefault(table_id, _History(str(status.offer.path)))
+            history = self._tables.setdefault(table_id, _History(str(status.offer.path)))
+            if status.phase is Phase.SUSPENDED:  # it says so after the service has ended, too
+                history.word, history.sentence = status.phase.value, status.reason
         tables = [self._table(table_id, history, hand.get(table_id)) for table_id, history in self._tables.items()]
         return ServiceReport(
             service=service.parts.incarnation.service,
@@ -108,7 +113,7 @@ class Reporter:
             pid=os.getpid(),
             state=service.state_word,
             written_ms=service.parts.clock.wall_ms(),
-            spark_ui=service.options.spark_ui,
+            spark_ui=service.options.spark_ui if service.state_word != "stopped" else None,
             tables=tuple(sorted(tables, key=lambda table: table.path)),
             lease_id=books.lease_id if books.held or books.releasing else None,
             leased=len(books.held),

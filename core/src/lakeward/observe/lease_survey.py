@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Protocol, runtime_checkable
 
 from lakeward.model.leases import RestoredLease
 from lakeward.model.status import ServiceReport
-from lakeward.model.tables import TableBucket
+from lakeward.model.tables import KvSnapshot, TableBucket
 
 RUNNING = "running service"
 LAST_START = "last start"
@@ -22,6 +22,17 @@ OWNERS = {
     OLD_GENERATION: "an old generation of this service's lease, still to be dropped by the service",
     EARLIER_START: "left by an earlier start of this service; it runs out by itself",
     OTHER: "not this service's",
+}
+
+HELD = "held"
+EXPIRED = "expired"
+MISSING = "missing"
+UNKNOWN = "unknown"
+STANDINGS = {
+    HELD: "the source has it",
+    EXPIRED: "the source has it, but it has run out: nothing is protected",
+    MISSING: "the source does not have it: nothing is protected",
+    UNKNOWN: "the source cannot be asked",
 }
 
 
@@ -58,13 +69,16 @@ class LeaseKnowledge:
     """All that is known of leases.
 
     `listed` is None where the source cannot list them. `restored` is what the state file keeps, None where there is
-    none. `report` is the running service's, None where none runs.
+    none. `report` is the running service's, None where none runs. `gone` are those snapshots of `restored` that the
+    source cannot read any more, None where it was not asked. `now_ms` is in milliseconds since 1970.
     """
 
     service: str
     listed: Sequence[ListedLease] | None
     restored: RestoredLease | None
     report: ServiceReport | None
+    gone: Collection[KvSnapshot] | None = None
+    now_ms: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,7 +86,8 @@ class LeaseLine:
     """One lease. `owner` is a key of `OWNERS`; `listed` is False where the source does not (or cannot) name it.
 
     `held` is the number of leased snapshots; `releasing` the buckets whose release is not confirmed, known of the
-    running service's lease alone.
+    running service's lease alone. `standing` is a key of `STANDINGS`: what the source says of it; `differences` are
+    sentences, one for each snapshot of which this service and the source say different things.
     """
 
     lease_id: str
@@ -83,6 +98,8 @@ class LeaseLine:
     expires_ms: int | None
     releasing: int | None
     buckets: Mapping[str, int]
+    standing: str = UNKNOWN
+    differences: tuple[str, ...] = ()
 
 
 def lease_lines(known: LeaseKnowledge) -> list[LeaseLine]:
@@ -115,21 +132,23 @@ def owner_of(known: LeaseKnowledge, lease_id: str) -> str:
 
 
 def _own_ids(known: LeaseKnowledge) -> set[str]:
-    ids: set[str] = set()
+    held, others = set[str](), set[str]()
     if known.report is not None and known.report.lease_id and known.report.leased:
-        ids.add(known.report.lease_id)
+        held.add(known.report.lease_id)
     if known.restored is not None:
-        ids |= {known.restored.lease_id, *(old for old, _ in known.restored.old_ids)}
-    # Where the source lists its leases, an id that holds nothing there is nothing to show.
-    return ids if known.listed is None else ids & {lease.lease_id for lease in known.listed}
+        (held if known.restored.held else others).add(known.restored.lease_id)
+        others |= {old for old, _ in known.restored.old_ids}
+    # Where the source lists its leases, an id that holds nothing, here and there, is nothing to show.
+    return held | (others if known.listed is None else others & {lease.lease_id for lease in known.listed})
 
 
 def _line(known: LeaseKnowledge, lease_id: str, listed: ListedLease | None) -> LeaseLine:
     owner = owner_of(known, lease_id)
     running = known.report if owner == RUNNING else None
     held: Mapping[TableBucket, int] | None = None if listed is None else listed.held
-    if held is None and owner == LAST_START and known.restored is not None:
-        held = known.restored.held
+    own = known.restored.held if known.restored is not None and known.restored.lease_id == lease_id else {}
+    if held is None and owner in {LAST_START, RUNNING} and own:
+        held = own
     count = None if held is None else len(held)
     if count is None and running is not None:
         count = running.leased
@@ -142,7 +161,31 @@ def _line(known: LeaseKnowledge, lease_id: str, listed: ListedLease | None) -> L
         expires_ms=None if listed is None else listed.expires_ms,
         releasing=None if running is None else running.releasing,
         buckets={str(bucket): snapshot for bucket, snapshot in sorted((held or {}).items(), key=_by_bucket)},
+        standing=_standing(known, listed),
+        differences=tuple(_differences(known, listed, own)),
     )
+
+
+def _standing(known: LeaseKnowledge, listed: ListedLease | None) -> str:
+    if listed is not None:
+        return HELD if listed.expires_ms > known.now_ms else EXPIRED
+    return UNKNOWN if known.listed is None else MISSING
+
+
+def _differences(known: LeaseKnowledge, listed: ListedLease | None, own: Mapping[TableBucket, int]) -> Iterator[str]:
+    """Compare what the state file says is held with what the source lists, and with what it can still read."""
+    gone = {snapshot.bucket: snapshot.snapshot_id for snapshot in known.gone or ()}
+    for bucket, snapshot in sorted(own.items(), key=_by_bucket):
+        there = snapshot if listed is None else listed.held.get(bucket)
+        if there != snapshot:
+            found = "none" if there is None else f"snapshot {there}"
+            yield f"bucket {bucket}: this service holds snapshot {snapshot}, the source lists {found}"
+        if gone.get(bucket) == snapshot:
+            yield f"bucket {bucket}: snapshot {snapshot}, which this service holds, cannot be read any more"
+    if listed is not None and own:
+        for bucket, snapshot in sorted(listed.held.items(), key=_by_bucket):
+            if bucket not in own:
+                yield f"bucket {bucket}: the source lists snapshot {snapshot}, this service does not hold it"
 
 
 def _by_bucket(item: tuple[TableBucket, int]) -> tuple[int, int, int]:

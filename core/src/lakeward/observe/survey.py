@@ -20,6 +20,10 @@ if TYPE_CHECKING:
     from lakeward.ports import Lake, Source
 
 
+_STOPPED = frozenset({"suspended", "failed", "backoff"})
+"""Words of a table that stands still with a message. They count after the service has ended, while rows wait."""
+
+
 @dataclass(frozen=True, slots=True)
 class TableStanding:
     """One table. Offsets are sums over its buckets (None: unknown); times in milliseconds since 1970.
@@ -89,7 +93,10 @@ def _standing(source: Source, lake: Lake, table: TableSpec, around: Surroundings
             offsets = record.offsets
         since_ms = source.pending_since_ms(table, _next_offsets(states, offsets))
     except LakewardError as error:
-        return TableStanding(str(table.path), table.table_id, "unreadable", str(error), last_round=last_round)
+        word, sentence = "unreadable", str(error)
+        if around.running and report is not None and report.word in _STOPPED:
+            word, sentence = report.word, report.sentence
+        return TableStanding(str(table.path), table.table_id, word, sentence, last_round=last_round)
     lag_rows = sum(_waiting(state, offsets) for state in states)
     lag_s = 0.0 if since_ms is None or not lag_rows else max(0.0, (around.now_ms - since_ms) / 1000)
     word, sentence = _words(str(table.path), around, commit, lag_rows, lag_s)
@@ -141,6 +148,8 @@ def _words(
     if report is not None and around.running:
         return report.word, report.sentence or _plain_sentence(commit, lag_rows, lag_s)
     nobody = "" if around.running else " No service is running."
+    if report is not None and report.word in _STOPPED and report.sentence and lag_rows:
+        return report.word, f"{report.sentence}. {_plain_sentence(commit, lag_rows, lag_s)}{nobody}"
     word = "new" if commit is None and lag_rows else ("behind" if lag_rows else "idle")
     return word, _plain_sentence(commit, lag_rows, lag_s) + (nobody if lag_rows else "")
 

@@ -7,13 +7,17 @@ from typing import TYPE_CHECKING
 from lakeward.checkpoint.service_state import ServiceStateStore
 from lakeward.checkpoint.store import SmallFiles
 from lakeward.cli.service_line import see_service
+from lakeward.clock import SystemClock
 from lakeward.hooks.backend import LeaseBackend
 from lakeward.model.leases import Failover, FailoverKind, Lease, RestoredLease
+from lakeward.model.tables import KvSnapshot
 from lakeward.observe.lease_survey import LeaseKnowledge, LeaseListing
 
 if TYPE_CHECKING:
     from lakeward.config.loader import Loaded
     from lakeward.ports import Source
+
+_LOOKS_MOST = 3
 
 
 def load_backend(loaded: Loaded) -> LeaseBackend:
@@ -40,14 +44,32 @@ def know_leases(loaded: Loaded, source: Source, backend: LeaseBackend) -> LeaseK
         CorruptFileError: the state file or the status file is damaged.
         SourceError: the source cannot answer.
     """
-    seen = see_service(loaded)
+    known = _look(loaded, source, backend)
+    for _ in range(_LOOKS_MOST):
+        before, known = known, _look(loaded, source, backend)
+        if _own_side(known) == _own_side(before):
+            break  # else a running service changed its lease between one look and the other: they cannot be compared
+    return known
+
+
+def _look(loaded: Loaded, source: Source, backend: LeaseBackend) -> LeaseKnowledge:
     server = source.leases
+    listed = server.listing() if isinstance(server, LeaseListing) else None
+    seen, restored = see_service(loaded), _restored(loaded, source, backend)
+    held = {} if restored is None else restored.held
     return LeaseKnowledge(
         service=seen.name,
-        listed=server.listing() if isinstance(server, LeaseListing) else None,
-        restored=_restored(loaded, source, backend),
+        listed=listed,
+        restored=restored,
         report=seen.report if seen.running else None,
+        gone=source.missing_snapshots([KvSnapshot(bucket, snapshot, 0) for bucket, snapshot in held.items()]),
+        now_ms=SystemClock().wall_ms(),
     )
+
+
+def _own_side(known: LeaseKnowledge) -> object:
+    report = known.report
+    return known.restored, None if report is None else (report.lease_id, report.leased, report.releasing)
 
 
 def lease_of(loaded: Loaded, source: Source, backend: LeaseBackend, lease_id: str) -> Lease:

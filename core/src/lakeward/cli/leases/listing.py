@@ -11,7 +11,7 @@ from lakeward.cli.leases.knowing import know_leases, load_backend
 from lakeward.cli.opening import opened_source
 from lakeward.cli.output import Columns
 from lakeward.clock import SystemClock
-from lakeward.observe.lease_survey import OWNERS, LeaseLine, lease_lines
+from lakeward.observe.lease_survey import EXPIRED, MISSING, OWNERS, STANDINGS, LeaseLine, lease_lines
 from lakeward.observe.words import count, seconds
 
 if TYPE_CHECKING:
@@ -25,7 +25,8 @@ if TYPE_CHECKING:
 def listing(invocation: Invocation, *, buckets: bool) -> None:
     """Show the leases: whose they are, what they hold, when they run out, which releases are not confirmed.
 
-    A source that cannot list its leases (Fluss) is not asked: then only this service's own are shown.
+    What this service has on record is compared with what the source says; differences are marked with `!`. A source
+    that cannot list its leases (Fluss) is asked whether the snapshots of this service's lease can still be read.
     """
     loaded = invocation.load()
     backend = load_backend(loaded)
@@ -41,10 +42,12 @@ def listing(invocation: Invocation, *, buckets: bool) -> None:
     }
     parts: list[str | Columns] = [f"lease backend {backend.name}"]
     if known.listed is None:
-        parts.append("The source cannot list its leases: these are this service's own.")
+        parts.append("The source cannot list its leases: these are this service's own, as it has them on record.")
     if report is not None and report.lease_sentence:
         parts.append(report.lease_sentence)
     parts.append(_leases(lines, SystemClock().wall_ms()) if lines else "No lease is held.")
+    parts += [f"! {line.lease_id}: {STANDINGS[line.standing]}" for line in lines if line.standing in {EXPIRED, MISSING}]
+    parts += [f"! {line.lease_id}: {difference}" for line in lines for difference in line.differences]
     if buckets and lines:
         parts += ["", _buckets(lines)]
     invocation.output.show(document, *parts)
@@ -56,13 +59,16 @@ def _leases(lines: Sequence[LeaseLine], now_ms: int) -> Columns:
             line.lease_id,
             "" if line.generation is None else line.generation,
             count(line.held),
+            line.standing,
             _expiry(line.expires_ms, now_ms),
             "" if line.releasing is None else count(line.releasing),
             OWNERS[line.owner],
         )
         for line in lines
     ]
-    return Columns(("lease", "generation#", "snapshots#", "runs out", "to be released#", "whose"), rows)
+    return Columns(
+        ("lease", "generation#", "snapshots#", "at the source", "runs out", "to be released#", "whose"), rows
+    )
 
 
 def _expiry(expires_ms: int | None, now_ms: int) -> str:

@@ -1,0 +1,44 @@
+"""What a service leaves in its status file when it has ended."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING
+
+import pytest
+
+from lakeward.errors import SchemaMismatchError
+
+if TYPE_CHECKING:
+    from lakeward.model.status import ServiceReport
+    from lakeward.testing.service_world import World
+
+
+def test_a_stopped_service_advertises_no_spark_page(world: World) -> None:
+    world.once(spark_ui="http://spark:4040")
+    assert {report.spark_ui for report in world.reports if report.state != "stopped"} <= {"http://spark:4040"}
+    assert (world.reports[-1].state, world.reports[-1].spark_ui) == ("stopped", None)
+
+
+def test_a_suspended_table_keeps_its_message_after_the_service_has_ended(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = world.table("log")
+    world.load(path, 0, 10)
+
+    def refuse(*_: object) -> None:
+        message = "column 'id': expected bigint, found string"
+        raise SchemaMismatchError(message)
+
+    monkeypatch.setattr(world.lake, "open_table", refuse)
+
+    def stop_once_suspended(report: ServiceReport) -> None:
+        world.reports.append(report)
+        if any(table.word == "suspended" for table in report.tables):
+            service.stop()
+
+    service = world.service(on_report=stop_once_suspended)
+    asyncio.run(service.serve())
+    (table,) = world.reports[-1].tables
+    assert world.reports[-1].state == "stopped"
+    assert (table.word, table.sentence) == ("suspended", "column 'id': expected bigint, found string")
