@@ -6,6 +6,7 @@ A subtask that has not heard from the coordinator for the fence time stops itsel
 
 from __future__ import annotations
 
+import contextlib
 import os
 import secrets
 import socket
@@ -150,7 +151,7 @@ class Link:
         self._closed.set()
         with self._lock:
             if self._socket is not None:
-                self._socket.close()
+                _end(self._socket)
                 self._socket = None
 
     def _receive(self) -> None:
@@ -189,6 +190,7 @@ class Link:
                 self._closed.wait(_PAUSE_S)
                 continue
             if isinstance(answer.event, Cancel):
+                _end(connection)
                 self._mailbox.put_said(answer.event)
                 return False
             self._adopt(connection)
@@ -240,7 +242,11 @@ class Link:
 
     def _adopt(self, connection: socket.socket) -> None:
         with self._lock:
-            self._socket = connection
+            if self._socket is not None:
+                _end(self._socket)
+            self._socket = None if self._closed.is_set() else connection
+        if self._closed.is_set():
+            _end(connection)
 
     def _put(self, envelope: Envelope) -> None:
         if self._socket is None:
@@ -249,7 +255,7 @@ class Link:
             self._socket.sendall(encode(envelope))
         except OSError:
             # The receiving thread sees the same break and reconnects; a data event is sent again then.
-            self._socket.close()
+            _end(self._socket)
             self._socket = None
 
     def _silent_s(self) -> float:
@@ -260,6 +266,13 @@ class Link:
         if self._silent_s() > job.fence_s:
             message = f"coordinator at {job.host}:{job.port} not reached for {job.fence_s:.0f} s: {error}"
             raise FencedError(message) from error
+
+
+def _end(connection: socket.socket) -> None:
+    """End a connection that another thread may be reading from: closed alone, it would stay open until that returns."""
+    with contextlib.suppress(OSError):  # it is down already
+        connection.shutdown(socket.SHUT_RDWR)
+    connection.close()
 
 
 def _read_frame(
