@@ -41,6 +41,7 @@ if TYPE_CHECKING:
     from lakeward.model.tables import KvSnapshot, TableBucket
     from lakeward.model.tiering import Offer
 
+_FORGET_EVERY_S = 3600.0
 _log = structlog.get_logger("lakeward.rounds")
 
 
@@ -58,7 +59,10 @@ class RoundDesk:
         self._options = service.options
         self._runs: dict[int, RoundRun] = {}
         self._number = 0
-        self._numbers: dict[tuple[int, int], int] = {}
+        self.forget_every_s = _FORGET_EVERY_S
+        self._forget_at = float("inf")
+        self._numbers: dict[int, tuple[int, int]] = {}
+        """By table: its newest epoch here, and the highest number that a checkpoint of it had."""
         """The highest number of a checkpoint, by table id and epoch."""
         self._leaving: list[RoundRun] = []
         self._locks = TableLocks()
@@ -163,6 +167,9 @@ class RoundDesk:
             if run.job is not None:
                 run.job.tick()
         self._upkeep.tick()
+        if self._now() >= self._forget_at:
+            self._forget_at = float("inf")
+            self._service.spawn(self._forget_dropped)
 
     def leased(self, table_id: int) -> None:
         """Note that a round's snapshots are protected."""
@@ -196,7 +203,8 @@ class RoundDesk:
 
     def latest(self, run: RoundRun) -> int:
         """Return the highest number that a checkpoint of this epoch ever had."""
-        own = self._numbers.get((run.offer.table_id, run.offer.epoch), 0)
+        epoch, number = self._numbers.get(run.offer.table_id, (run.offer.epoch, 0))
+        own = number if epoch == run.offer.epoch else 0
         ref = run.restored.ref if run.restored is not None else None
         return own if ref is None or ref.incarnation != str(self._parts.incarnation) else max(own, ref.number)
 
@@ -205,15 +213,31 @@ class RoundDesk:
         try:
             await call(lambda: self.restorer.start(self._parts.source), what="look for checkpoints")
             await call(lambda: self._cleaner.again(partial(is_gone, self._parts.source)), what="second sweep")
-            await call(self._forget_dropped, what="forget tables that were dropped")
         except LakewardError as error:
             _log.warning("left-over files stay for the next start", reason=str(error))
+        await self._forget_dropped()
 
-    def _forget_dropped(self) -> None:
-        """Delete the records of tables that the source no longer has. Blocking."""
-        for record in self._parts.committed.list():
-            if is_gone(self._parts.source, record.path, record.table_id):
-                self._parts.committed.delete(record.table_id)
+    async def forget_table(self, table_id: int) -> None:
+        """Keep nothing of a table that the source has dropped; its id never comes back."""
+        self._numbers.pop(table_id, None)
+        self._parts.state.forget(table_id)
+        try:
+            await call(lambda: self._parts.committed.delete(table_id), what="forget a table that was dropped")
+        except LakewardError as error:
+            _log.warning("the record of a dropped table stays for now", reason=str(error))
+
+    async def _forget_dropped(self) -> None:
+        """Keep nothing of tables that were dropped while no round was on them: nobody tells us of those."""
+        self._forget_at = self._now() + self.forget_every_s
+        try:
+            for table_id in await call(self._find_dropped, what="look for tables that were dropped"):
+                await self.forget_table(table_id)
+        except LakewardError as error:
+            _log.warning("what is kept of dropped tables stays for now", reason=str(error))
+
+    def _find_dropped(self) -> tuple[int, ...]:
+        records, source = self._parts.committed.list(), self._parts.source
+        return tuple(record.table_id for record in records if is_gone(source, record.path, record.table_id))
 
     async def review_checkpoints(self) -> None:
         """See whether checkpoints of tables without a round are still valid; trouble is logged, then all is held on."""
@@ -378,7 +402,7 @@ class RoundDesk:
     def _close_checkpoints(self, run: RoundRun) -> None:
         if run.job is not None:
             run.job.checkpoints.end()
-            self._numbers[run.offer.table_id, run.offer.epoch] = run.job.checkpoints.latest
+            self._numbers[run.offer.table_id] = (run.offer.epoch, run.job.checkpoints.latest)
 
     def _fail(self, run: RoundRun, error: Exception) -> None:
         if not self.current(run):

@@ -3,17 +3,21 @@
 from __future__ import annotations
 
 import os
+from collections import deque
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from lakeward.machines.rounds import Phase, TableStatus
 from lakeward.model.status import RoundReport, ServiceReport, TableReport
+from lakeward.model.tiering import Refusal
 
 if TYPE_CHECKING:
     from lakeward.coordinator.run import RoundRun
     from lakeward.coordinator.service import Service
 
 _EVERY_S = 0.5
+_DROPPED_KEPT = 20
+"""Dropped tables whose history is still shown."""
 _QUIET = frozenset({"idle"})
 """Outcomes that are no news: the table's last real round stays the one that is shown. Nor is a round that was stopped
 before it had a job."""
@@ -47,6 +51,7 @@ class Reporter:
         """
         self._service = service
         self._tables: dict[int, _History] = {}
+        self._dropped: deque[int] = deque()
         self._last = float("-inf")
 
     def round_over(self, run: RoundRun) -> None:
@@ -77,7 +82,7 @@ class Reporter:
         self._tables.setdefault(run.offer.table_id, _History(str(run.offer.path))).lag_s = run.lag_s
 
     def forget(self, table_id: int, reason: str) -> None:
-        """The table left the hand; its history stays.
+        """The table left the hand; its history stays, that of dropped tables for the newest few.
 
         Args:
             table_id: the table.
@@ -86,6 +91,10 @@ class Reporter:
         history = self._tables.get(table_id)
         if history is not None and reason not in _NO_NEWS:
             history.sentence = reason
+        if history is not None and reason in {"dropped", Refusal.GONE.value}:
+            self._dropped.append(table_id)
+            if len(self._dropped) > _DROPPED_KEPT:
+                self._tables.pop(self._dropped.popleft(), None)
 
     def report(self, *, force: bool = False) -> None:
         """Hand the report on, twice a second at most.

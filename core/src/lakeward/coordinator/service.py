@@ -78,6 +78,7 @@ if TYPE_CHECKING:
 _TURN_S = 0.25
 """Longest sleep of the loop: silence of subtasks, pauses asked and reports are looked at in between."""
 _NAMED_MOST = 3
+_DROPPED = frozenset({"dropped", Refusal.GONE.value})
 _log = structlog.get_logger("lakeward.service")
 
 
@@ -133,6 +134,8 @@ class Service:
         self._superseded = ""
         self._broken: BaseException | None = None
         self._jobs_gone = False
+        self._writing = asyncio.Lock()
+        self._next_write: asyncio.Task[None] | None = None
         self._coordinator_epoch: int | None = None
         self._paused: frozenset[str] = frozenset()
         self._lease_state: bytes | None = None
@@ -486,6 +489,8 @@ class Service:
         if command.reason == Refusal.GONE.value:
             self.desk.restorer.distrust(command.table_id, "its table was dropped")
         self.reporter.forget(command.table_id, command.reason)
+        if command.reason in _DROPPED:
+            self.spawn(partial(self.desk.forget_table, command.table_id))
         self.spawn(self._persist_quietly)
 
     def _end(self, command: EndRound) -> None:
@@ -515,6 +520,18 @@ class Service:
             await hand_back(self.parts.source, answer.offer)
 
     async def _persist(self) -> None:
+        """Write the state as it is now or later; all who ask while a write is under way share the next one."""
+        if self._next_write is None:
+            self._next_write = self.loop.create_task(self._write_state())
+            self._next_write.add_done_callback(_look_at)
+        await asyncio.shield(self._next_write)
+
+    async def _write_state(self) -> None:
+        async with self._writing:
+            self._next_write = None
+            await self._write_state_now()
+
+    async def _write_state_now(self) -> None:
         if self._superseded:
             message = "the state file belongs to a later start of this service"
             raise FencedError(message, self._superseded)
@@ -540,6 +557,12 @@ class Service:
             _log.error("internal error", exc_info=error)
             self._broken = error
             self.stop()
+
+
+def _look_at(task: asyncio.Task[None]) -> None:
+    """Take the error of a write whose askers have all been cancelled: then nobody else does."""
+    if not task.cancelled():
+        task.exception()
 
 
 def _named(snapshots: Collection[KvSnapshot]) -> str:

@@ -38,7 +38,8 @@ class StateKeeper:
         self._backend = backend
         self._clock = clock
         self._lock = asyncio.Lock()
-        self._written: set[tuple[int, int]] = set()
+        self._written: dict[int, int] = {}
+        """By table: the newest epoch under which a state of ours has it in hand."""
 
     def load(self) -> ServiceState | None:
         """Read what the last start wrote, None if there was none. Blocking.
@@ -77,18 +78,27 @@ class StateKeeper:
             lease_backend=self._backend if lease is not None else None,
             lease_state=lease,
         )
-        new = {(table.table_id, table.epoch) for table in state.tables} - self._written
-        self._written |= new  # before it is certain: a write of unknown outcome may have been read by a successor
+        before = self._written
+        # Before it is certain: a write of unknown outcome may have been read by a successor.
+        self._written = before | {table.table_id: table.epoch for table in state.tables}
         try:
             async with self._lock:
                 await call(lambda: self._store.save(state), what="write the service's state", timeout_s=_WRITE_S)
         except FencedError:
-            self._written -= new
+            self._written = before
             raise
 
     def may_be_known(self, offer: Offer) -> bool:
         """Say whether a later start may have read in the state that this table is in hand under this epoch."""
-        return (offer.table_id, offer.epoch) in self._written
+        return self._written.get(offer.table_id) == offer.epoch
+
+    def forget(self, table_id: int) -> None:
+        """Keep nothing of a table that the source has dropped.
+
+        Args:
+            table_id: its id, which never comes back.
+        """
+        self._written.pop(table_id, None)
 
 
 def _in_hand(status: TableStatus, wall_ms: int, now: float) -> TableInHand:

@@ -53,10 +53,17 @@ class Layout:
             folder.mkdir(parents=True, exist_ok=True)
         return f"{kind}/{table_id}/{label}-{uuid.uuid4().hex[:12]}{suffix}"
 
+    def remove_lock(self, table_id: int) -> None:
+        """Remove the lock of a dropped table, whose id never comes back; who holds it or waits for it keeps it."""
+        remove((self._lock_file(table_id),))
+
+    def _lock_file(self, table_id: int) -> Path:
+        return self.root / "locks" / f"{table_id}.lock"
+
     @contextmanager
     def lock(self, table_id: int) -> Iterator[None]:
         """Be the only writer of a table, among all processes and threads; the end of a process frees it."""
-        file = self.root / "locks" / f"{table_id}.lock"
+        file = self._lock_file(table_id)
         with disk(file):
             file.parent.mkdir(exist_ok=True)
             handle = os.open(file, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o666)

@@ -134,6 +134,7 @@ class EmbeddedStore:
                 delete_table(sql, spec.table_id)
             for folder in self.layout.table_folders(spec.table_id):
                 remove_folder(folder)
+            self.layout.remove_lock(spec.table_id)
 
     def add_column(self, path: TablePath, field: pa.Field) -> TableSpec:
         """Add a nullable column at the end; older rows have null there.

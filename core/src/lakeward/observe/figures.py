@@ -32,6 +32,7 @@ def note_report(metrics: Metrics, report: ServiceReport) -> None:
     """
     metrics.set(SNAPSHOTS_GONE, report.snapshots_gone)
     metrics.set(FOR_CHECKPOINTS, report.held_for_checkpoints)
+    metrics.keep("table", {table.path for table in report.tables}, LAG, ABORTED, NUMBER, AGE, SECONDS, SIZE)
     for table in report.tables:
         metrics.set(LAG, table.lag_s or 0.0, table=table.path)
         seen = table.round.checkpoint if table.round is not None else None

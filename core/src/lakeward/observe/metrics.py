@@ -4,6 +4,10 @@ from __future__ import annotations
 
 import threading
 from functools import cache
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Collection
 
 
 class Metrics:
@@ -39,6 +43,20 @@ class Metrics:
         """
         with self._lock:
             self._series(name, "gauge")[_key(labels)] = value
+
+    def keep(self, label: str, values: Collection[str], *names: str) -> None:
+        """Drop the series of what is no more.
+
+        Args:
+            label: such as `table`.
+            values: what there still is.
+            *names: the gauges whose other series go.
+        """
+        with self._lock:
+            for name in names:
+                series = self._values.get(name, {})
+                for key in [key for key in series if dict(key).get(label) not in values]:
+                    del series[key]
 
     def time(self, name: str, seconds: float, **labels: str) -> None:
         """Add one duration to a timing.
