@@ -29,6 +29,8 @@ SCHEMA = pa.schema(
         pa.field("pos", pa.int64(), nullable=False, metadata={FIELD_ID: str(POSITION_ID)}),
     ]
 )
+GROUP_BYTES = 64 * 1024 * 1024
+"""A row group has paths of so many bytes at most: Arrow's texts end at 2 GiB, and each row repeats the path."""
 
 
 def write_positions(
@@ -59,20 +61,21 @@ def write_positions(
         StorageError: the storage refused.
     """
     count = len(positions)
-    names = pa.DictionaryArray.from_arrays(pa.array(np.zeros(count, dtype=np.int32)), pa.array([target]))
-    rows = pa.table([names.cast(pa.string()), pa.array(positions, pa.int64())], schema=SCHEMA)
+    bound = {PATH_ID: target.encode("utf-8")}
+    group_rows = max(1, GROUP_BYTES // len(bound[PATH_ID]))
     sink = storage.create(path)
     with storage_errors(path):
-        pq.write_table(
-            rows,
+        with pq.ParquetWriter(
             sink,
+            SCHEMA,
             compression=task.compression,
             use_dictionary=["file_path"],
             column_encoding={"pos": "DELTA_BINARY_PACKED"},
-        )
+        ) as writer:
+            for start in range(0, count, group_rows):
+                writer.write_table(_rows(target, positions[start : start + group_rows]))
         size = int(sink.tell())
         sink.close()
-    bound = {PATH_ID: target.encode("utf-8")}
     detail = FileDetail(
         partition=partition,
         spec_id=task.spec_id,
@@ -90,7 +93,17 @@ def read_positions(storage: Storage, files: Iterable[str], target: str) -> Codes
     found = [np.empty(0, dtype=np.int64)]
     for path in files:
         with storage_errors(path), storage.open(path) as source:
-            rows = pq.read_table(source, columns=["file_path", "pos"])
-        chosen = rows.filter(pc.equal(rows.column("file_path"), target))
-        found.append(chosen.column("pos").to_numpy())
+            # As a dictionary: written out, the path in each row can be gigabytes.
+            file = pq.ParquetFile(source, read_dictionary=["file_path"])
+            for batch in file.iter_batches(columns=["file_path", "pos"]):
+                names = batch.column("file_path")
+                number = pc.index(names.dictionary, target).as_py()
+                if number >= 0:
+                    chosen = batch.column("pos").filter(pc.equal(names.indices, number))
+                    found.append(chosen.to_numpy())
     return np.unique(np.concatenate(found))
+
+
+def _rows(target: str, positions: Codes) -> pa.Table:
+    names = pa.DictionaryArray.from_arrays(pa.array(np.zeros(len(positions), dtype=np.int32)), pa.array([target]))
+    return pa.table([names.cast(pa.string()), pa.array(positions, pa.int64())], schema=SCHEMA)
