@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+from datetime import UTC, date, datetime, time
+from decimal import Decimal
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
@@ -14,7 +16,7 @@ from pyiceberg.types import IntegerType, LongType, NestedField, StringType, Time
 
 from lakeward.errors import CorruptFileError, RolledBackError, SchemaMismatchError
 from lakeward.model.results import CommitOutcome
-from lakeward.model.tables import TableBucket
+from lakeward.model.tables import Change, TableBucket
 from lakeward.testing.clock import FakeClock
 from lakeward.testing.lake_tables import (
     COLUMNS,
@@ -190,6 +192,55 @@ def test_a_new_column_that_is_not_nullable_is_refused(lake: Lake, tier: Callable
 def test_a_type_without_a_form_in_iceberg_is_refused(lake: Lake, kind: pa.DataType) -> None:
     with pytest.raises(SchemaMismatchError, match="no form"):
         lake.open_table(log_table(pa.schema([pa.field("odd", kind)])), incarnation())
+
+
+@pytest.mark.parametrize(
+    ("kind", "word"),
+    [
+        (pa.float32(), "float"),
+        (pa.float64(), "double"),
+        (pa.list_(pa.int32()), "list"),
+        (pa.struct([pa.field("a", pa.int32())]), "struct"),
+        (pa.map_(pa.string(), pa.int32()), "map"),
+    ],
+)
+def test_a_key_that_iceberg_forbids_is_refused_with_words(lake: Lake, kind: pa.DataType, word: str) -> None:
+    schema = pa.schema([pa.field("id", kind, nullable=False), COLUMNS.field("name")])
+    with pytest.raises(SchemaMismatchError, match=rf"shop\.orders: key column 'id'.*found {word}") as refused:
+        lake.open_table(key_table(schema, bucket_key=()), incarnation())
+    assert refused.value.permanent
+    assert lake.head(PATH) is None
+
+
+@pytest.mark.parametrize(
+    ("kind", "keys"),
+    [
+        (pa.bool_(), [True, False]),
+        (pa.int8(), [1, -1]),
+        (pa.decimal128(10, 2), [Decimal("1.50"), Decimal("-2.25")]),
+        (pa.string(), ["a", "\u00e9"]),
+        (pa.binary(), [b"\x00", b"\xff"]),
+        (pa.date32(), [date(2026, 1, 1), date(1900, 1, 1)]),
+        (pa.time64("us"), [time(1, 2, 3), time(0)]),
+        (pa.timestamp("us"), [datetime(2026, 1, 1), datetime(1900, 1, 1)]),  # noqa: DTZ001 - a type without a zone
+        (pa.timestamp("us", tz="UTC"), [datetime(2026, 1, 1, tzinfo=UTC), datetime(1900, 1, 1, tzinfo=UTC)]),
+    ],
+    ids=str,
+)
+def test_a_key_of_every_other_type_is_updated_once(
+    lake: Lake,
+    plugin: IcebergLakePlugin,
+    read_table: Callable[..., pa.Table],
+    kind: pa.DataType,
+    keys: list[object],
+) -> None:
+    schema = pa.schema([pa.field("id", kind, nullable=False), COLUMNS.field("name")])
+    for number, change in enumerate((Change.INSERT, Change.UPDATE_AFTER), start=1):
+        tiering = TieringRound(plugin, lake, key_table(schema, bucket_key=()), incarnation(), number)
+        rows = [{"id": key, "name": f"r{number}"} for key in keys]
+        tiering.write(log_split(tiering.table), [source_batch(schema, rows, changes=[change] * len(rows))])
+        lake.commit(tiering.request())
+    assert read_table(PATH).column("name").to_pylist() == ["r2", "r2"]
 
 
 def test_offsets_outlive_an_expiry_that_somebody_else_runs(

@@ -55,12 +55,15 @@ def lake_schema(table: TableSpec) -> Schema:
     """Return the schema that a source's table has in the lake; field ids are provisional.
 
     Raises:
-        SchemaMismatchError: a column's type has no form in Iceberg.
+        SchemaMismatchError: a column's type has no form in Iceberg, or a key column's type can be no key there.
     """
     ids = count(1)
     fields = [_user_field(table, field, ids) for field in table.schema]
     fields += [NestedField(next(ids), name, kind, required=True) for name, kind in SYSTEM_COLUMNS.items()]
     keys = [field.field_id for field in fields if field.name in table.primary_key]
+    for field in fields:
+        if field.field_id in keys:
+            _check_key(table, field)
     return Schema(*fields, identifier_field_ids=keys)
 
 
@@ -81,6 +84,19 @@ def _user_field(table: TableSpec, field: pa.Field, ids: Iterator[int]) -> Nested
         required=not field.nullable or field.name in table.primary_key,
         doc=None if comment is None else comment.decode("utf-8"),
     )
+
+
+def _check_key(table: TableSpec, field: NestedField) -> None:
+    """Refuse what the specification forbids in an identifier field: readers compare keys, and NaN equals nothing."""
+    kind = field.field_type
+    if isinstance(kind, PrimitiveType) and not isinstance(kind, FloatType | DoubleType):
+        return
+    found = str(kind) if isinstance(kind, PrimitiveType) else type(kind).__name__.removesuffix("Type").lower()
+    message = (
+        f"{table.path}: key column {field.name!r}: expected a type that Iceberg allows in a key (whole number, "
+        f"decimal, boolean, text, binary, date or time), found {found}; give the source's table another key"
+    )
+    raise SchemaMismatchError(message)
 
 
 class _NoFormError(Exception):
