@@ -87,7 +87,7 @@ class RoundDesk:
         round_id = RoundId(self._parts.incarnation, offer.table_id, offer.epoch, self._number)
         run = RoundRun(offer, round_id, self._parts.clock.wall_ms(), attempt)
         self._runs[offer.table_id] = run
-        self._upkeep.begin_round(round_id, offer.path)
+        self._upkeep.begin_round(round_id)
         self._service.spawn(lambda: self._open(run))
 
     def snapshots(self, table_id: int) -> tuple[KvSnapshot, ...]:
@@ -220,6 +220,7 @@ class RoundDesk:
     async def forget_table(self, table_id: int) -> None:
         """Keep nothing of a table that the source has dropped; its id never comes back."""
         self._numbers.pop(table_id, None)
+        self._upkeep.forget(table_id)
         self._parts.state.forget(table_id)
         try:
             await call(lambda: self._parts.committed.delete(table_id), what="forget a table that was dropped")
@@ -413,13 +414,35 @@ class RoundDesk:
         if not isinstance(error, LakewardError):
             _log.error("unexpected error", round=str(run.round_id), exc_info=error)
         if isinstance(error, TableGoneError):
-            self._post(TableGone(now=now, table_id=table_id))
+            self.lose_table(run, reason)
         elif isinstance(error, FencedError):
             self.restorer.distrust(table_id, str(error))
             self._fenced(run, error)
         else:
             permanent = isinstance(error, TableError) and error.permanent and run.attempt >= error.tries
             self._post(RoundFailed(now=now, table_id=table_id, reason=reason, permanent=permanent))
+
+    def lose_table(self, run: RoundRun, reason: str) -> None:
+        """End a round whose table is gone, in the source or in the lake: only the former leaves the hand.
+
+        Args:
+            run: the round.
+            reason: what said so.
+        """
+        self._service.spawn(partial(self._lose_table, run, reason))
+
+    async def _lose_table(self, run: RoundRun, reason: str) -> None:
+        path, table_id = run.offer.path, run.offer.table_id
+        try:
+            gone = await call(partial(is_gone, self._parts.source, path, table_id), what=f"look whether {path} is gone")
+        except LakewardError as error:
+            gone, reason = False, f"{reason}; {error}"
+        if not self.current(run):
+            return
+        if gone:
+            self._post(TableGone(now=self._now(), table_id=table_id))
+        else:
+            self._post(RoundFailed(now=self._now(), table_id=table_id, reason=reason, permanent=False))
 
     def _fenced(self, run: RoundRun, error: FencedError) -> None:
         by = _parse(error.by)

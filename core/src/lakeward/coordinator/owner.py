@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from lakeward.machines.rounds import Drained, RoundFailed, TableGone
+from lakeward.machines.rounds import Drained, RoundFailed
 from lakeward.model.leases import Failover, FailoverKind
 
 if TYPE_CHECKING:
@@ -48,7 +48,8 @@ class RunOwner:
 
     def job_lost_table(self) -> None:
         """See `JobOwner`."""
-        self._post(TableGone(now=self._service.now(), table_id=self._table_id))
+        if self._desk.current(self._run):
+            self._desk.lose_table(self._run, f"table {self._run.offer.path}: a subtask says that it is gone")
 
     def splits_returned(self, kind: FailoverKind, attempt: int, splits: tuple[Split, ...]) -> None:
         """See `JobOwner`."""

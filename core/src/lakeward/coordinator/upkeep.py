@@ -63,9 +63,9 @@ class Upkeep:
         self._cleaner = cleaner
         self._restorer = restorer
         self._due: dict[TablePath, _Due] = {}
-        self._newest: dict[TablePath, int] = {}
-        """Number of the newest round that was begun on each table."""
-        self._commits: dict[TablePath, int] = {}
+        self._newest: dict[int, int] = {}
+        """Number of the newest round that was begun on each table, by its id."""
+        self._commits: dict[int, int] = {}
         self._running = 0
 
     @property
@@ -73,9 +73,15 @@ class Upkeep:
         """True while upkeep is under way that is within its time limit."""
         return self._running > 0
 
-    def begin_round(self, round_id: RoundId, path: TablePath) -> None:
+    def begin_round(self, round_id: RoundId) -> None:
         """Note that a round was begun: checkpoints of its table are its own from now on."""
-        self._newest[path] = round_id.number
+        self._newest[round_id.table_id] = round_id.number
+
+    def forget(self, table_id: int) -> None:
+        """Keep nothing of a table that was dropped."""
+        self._newest.pop(table_id, None)
+        self._commits.pop(table_id, None)
+        self._due = {path: due for path, due in self._due.items() if due.round_id.table_id != table_id}
 
     def after(self, run: RoundRun, opening: Opening, offsets: Mapping[TableBucket, int], *, landed: bool) -> None:
         """Begin the upkeep after a round, in the background.
@@ -86,12 +92,12 @@ class Upkeep:
             offsets: what stands in the lake now.
             landed: whether it has just committed; else its steps had committed everything, or there was nothing.
         """
-        path = run.offer.path
+        path, table_id = run.offer.path, run.offer.table_id
         earlier = self._due.get(path)
         expire = earlier is not None and earlier.expire
         if landed:
-            self._commits[path] = self._commits.get(path, 0) + 1
-            expire = expire or self._commits[path] % self._options.expire_every == 0
+            self._commits[table_id] = self._commits.get(table_id, 0) + 1
+            expire = expire or self._commits[table_id] % self._options.expire_every == 0
             self._service.spawn(lambda: self._note_lag(run, opening, offsets))
         self._due[path] = due = _Due(path, run.round_id, run.snapshot_id, expire)
         self._service.spawn(partial(self._try, due))
@@ -130,7 +136,7 @@ class Upkeep:
 
     def _sweep(self, due: _Due) -> None:
         table_id = due.round_id.table_id
-        if self._newest.get(due.path) == due.round_id.number:
+        if self._newest.get(table_id) == due.round_id.number:
             self._restorer.drop_all(table_id, "its round has nothing left to commit")
         if due.snapshot_id is not None:
             self._cleaner.after_commit(due.path, due.round_id)
