@@ -13,6 +13,7 @@ from lakeward.testing.sim.scheduler import FENCE_S
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable
 
+    from lakeward.coordinator.checkpointing import CheckpointDone
     from lakeward.coordinator.job import RoundJob
     from lakeward.machines.channel import ChannelKey
     from lakeward.model.events import AckCheckpoint, CheckpointComplete, SplitFinished
@@ -42,6 +43,8 @@ class Checks:
         """The log offset of each KV snapshot that ever was."""
         self._counted: set[tuple[ChannelKey, str]] = set()
         """Finishes that counted while their attempt was the newest; said again later, they still do."""
+        self._checkpoints: dict[tuple[str, int], CheckpointDone] = {}
+        """The newest checkpoint of each service and table that completed."""
 
     def fail(self, sentence: str) -> None:
         """Note that something does not hold."""
@@ -49,6 +52,34 @@ class Checks:
             self.failures.append(sentence)
             self._world.scheduler.halted = True
             self._world.story.note("CHECK", sentence)
+
+    # --- at each checkpoint, and whenever a lease lets a snapshot go -----------------------------------------------
+
+    def completed(self, done: CheckpointDone) -> None:
+        """A checkpoint has completed: what it has still to read is held until it is used, superseded or given up."""
+        self._checkpoints[done.ref.service, done.ref.table_id] = done
+
+    def let_go(self, lease_id: str, bucket: TableBucket, snapshot_id: int) -> None:
+        """No lease names a snapshot any more: no checkpoint that somebody may go on from has to read it."""
+        for (service, table_id), done in self._checkpoints.items():
+            needed = {(one.bucket, one.snapshot_id) for one in done.contents.enumeration().snapshots}
+            if (bucket, snapshot_id) in needed and not self._is_over(service, table_id, done):
+                self.fail(
+                    f"checkpoint {done.ref} has still to read snapshot {snapshot_id} of {bucket}, {lease_id} let go"
+                )
+
+    def _is_over(self, service: str, table_id: int, done: CheckpointDone) -> bool:
+        """Say whether a checkpoint was used, superseded or given up."""
+        world, was = self._world, done.contents.round
+        source = world.source.tables_by_path.get(was.path)
+        lake = world.lake.tables.get(was.path)
+        if source is None or lake is None or source.spec.table_id != table_id:
+            return True
+        newest = lake.newest.request.ids.snapshot_id if lake.newest is not None and lake.newest.request else None
+        deleted = f"{done.ref.service}/{done.ref}/_metadata" not in world.files.all
+        starts = world.of(service)
+        given_up = any(one.has_given_up(table_id) for one in starts if not one.loop.frozen)
+        return deleted or newest != was.base_commit or given_up or any(one.final and not one.over for one in starts)
 
     # --- at each commit ------------------------------------------------------------------------------------------
 

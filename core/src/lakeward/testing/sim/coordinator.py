@@ -31,6 +31,8 @@ if TYPE_CHECKING:
     import asyncio
 
     from lakeward.checkpoint.store import SmallFiles
+    from lakeward.coordinator.checkpointing import CheckpointDone
+    from lakeward.coordinator.run import RoundRun
     from lakeward.coordinator.server import SubtaskServer
     from lakeward.coordinator.service import ServiceEnd
     from lakeward.model.identity import RoundId
@@ -83,6 +85,8 @@ class Coordinator:
         self.service = Service(self._parts(), self._options(final=final))
         self.server = SimServer(world, self.loop, self.service.desk.find_job)
         self.service.server = cast("SubtaskServer", self.server)
+        self.final = final
+        self._tell_of_checkpoints()
         self.service.reporter.report = lambda **_: None  # type: ignore[method-assign] # nobody reads it here
         self.loop.look = self._look
         self.task = self.loop.create_task(self.service.serve())
@@ -92,6 +96,19 @@ class Coordinator:
     def running(self) -> bool:
         """Whether it lives."""
         return self.loop.alive and not self.over
+
+    def _tell_of_checkpoints(self) -> None:
+        build_on = self.service.desk.checkpoint_done
+
+        def checkpoint_done(run: RoundRun, done: CheckpointDone) -> None:
+            self._world.checks.completed(done)
+            build_on(run, done)
+
+        self.service.desk.checkpoint_done = checkpoint_done  # type: ignore[method-assign] # looked at on its way
+
+    def has_given_up(self, table_id: int) -> bool:
+        """Say whether it starts the table's next round afresh, whatever its checkpoint says."""
+        return table_id in self.service.desk.restorer._distrusted  # noqa: SLF001 - looked at, not touched
 
     def step(self, table_id: int | None) -> str:
         """Return the step of the protocol that a table is at, here."""
@@ -126,6 +143,11 @@ class Coordinator:
         """Ask it to end."""
         if self.running:
             self.loop.call_soon(self.service.stop)
+
+    def stop_in_a_hurry(self) -> None:
+        """Ask it to end, with less time for the rounds than they take."""
+        self.service.options = replace(self.service.options, stop_timeout_s=1.0)
+        self.stop()
 
     def crash(self) -> None:
         """Kill the process; its Spark application dies with it."""

@@ -20,7 +20,7 @@ NOW = (
     "subtask crash", "subtask pause", "job crash", "rescale", "coordinator crash", "coordinator pause",
     "second start", "other service", "connection lost", "messages delayed", "messages repeated", "messages reordered",
     "wall clock jump", "snapshots cleaned", "leases expire", "table dropped", "table recreated", "source restart",
-    "source away",
+    "source away", "long outage", "cleaned while away", "graceful stop",
 )  # fmt: skip
 """Happen as soon as the step is reached."""
 CALLS: Mapping[str, tuple[str, ...]] = {

@@ -352,17 +352,25 @@ class SimLeases:
         self._world.checks.releasing(buckets)
         lease = self.living.get(lease_id)
         if lease is not None:
-            for bucket in buckets:
-                lease.held.pop(bucket, None)
+            gone = {bucket: lease.held.pop(bucket) for bucket in buckets if bucket in lease.held}
             if not lease.held:
                 del self.living[lease_id]
+            self._let_go(lease_id, gone)
         self._answer("release", how)
 
     def drop(self, lease_id: str) -> None:
         """See Protocol."""
         how = self._call("drop")
-        self.living.pop(lease_id, None)
+        lease = self.living.pop(lease_id, None)
+        if lease is not None:
+            self._let_go(lease_id, lease.held)
         self._answer("drop", how)
+
+    def _let_go(self, lease_id: str, gone: Mapping[TableBucket, int]) -> None:
+        """A lease no longer names these; tell of those that no other one does."""
+        for bucket, snapshot_id in gone.items():
+            if not self.protects(bucket, snapshot_id):
+                self._world.checks.let_go(lease_id, bucket, snapshot_id)
 
     def protects(self, bucket: TableBucket, snapshot_id: int) -> bool:
         """Say whether a living lease names a snapshot."""

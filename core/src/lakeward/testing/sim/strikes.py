@@ -6,6 +6,7 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from lakeward.testing.sim.faults import LONG
+from lakeward.testing.sim.source import HEARTBEAT_S
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -186,6 +187,27 @@ def _away(world: World, who: Coordinator) -> None:
     world.source.away_until = world.scheduler.now + 18.0 + world.random.random() * 12.0
 
 
+def _long_outage(world: World, who: Coordinator) -> None:
+    """It is away for longer than the source waits for its heartbeat, and the lease does not run out meanwhile."""
+    world.lease_s = max(world.lease_s, 120.0)
+    who.crash()
+    world.restart_later(who.service_name, HEARTBEAT_S + 2.0 + world.random.random() * 20.0)
+    for after in (HEARTBEAT_S - 5.0, HEARTBEAT_S + 25.0):
+        world.scheduler.after(after, partial(_cleaned, world, who))
+
+
+def _cleaned_while_away(world: World, who: Coordinator) -> None:
+    who.crash()
+    away_s = 3.0 + world.random.random() * 10.0
+    world.scheduler.after(away_s / 2.0, partial(_cleaned, world, who))
+    world.restart_later(who.service_name, away_s)
+
+
+def _graceful_stop(world: World, who: Coordinator) -> None:
+    who.stop_in_a_hurry()
+    world.scheduler.after(2.0 + world.random.random() * 4.0, partial(_cleaned, world, who))
+
+
 def linger(world: World, who: Coordinator, step: str) -> None:
     """Make a step last for some seconds, so that the call that a fault waits for is made in it."""
     until = world.scheduler.now + LINGER_S
@@ -214,4 +236,7 @@ _STRIKES: Mapping[str, Callable[[World, Coordinator], bool | None]] = {
     "table recreated": _recreated,
     "source restart": _restart,
     "source away": _away,
+    "long outage": _long_outage,
+    "cleaned while away": _cleaned_while_away,
+    "graceful stop": _graceful_stop,
 }
