@@ -19,6 +19,7 @@ FIRST = Incarnation("svc", 1000, "00000000000000aa")
 SECOND = Incarnation("svc", 2000, "00000000000000bb")
 TABLE = TableInHand(TablePath("db", "t"), 7, 3, 1, 60.0, 1_700_000_000_000)
 WITHOUT = ServiceState(FIRST, tables=(TABLE,))
+IDS = ServiceState(FIRST, tables=(TABLE,), lease_backend="b", lease_state=b"s", lease_ids=("svc-2-bb-1", "svc-1-aa-3"))
 WITH = replace(WITHOUT, lease_backend="fluss", lease_state=b"{}")
 GOLDEN_1 = (
     "4c4b574400010001000000972dacc62382ab696e6361726e6174696f6eb97376632d313030302d3030303030303030303030"
@@ -34,7 +35,7 @@ GOLDEN_2 = (
 )
 
 
-@pytest.mark.parametrize("state", [WITHOUT, WITH, ServiceState(FIRST)], ids=["1", "2", "empty"])
+@pytest.mark.parametrize("state", [WITHOUT, WITH, ServiceState(FIRST), IDS], ids=["1", "2", "empty", "lease ids"])
 def test_a_state_survives(tmp_path: Path, state: ServiceState) -> None:
     store = ServiceStateStore(SmallFiles(str(tmp_path)))
 

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from lakeward.coordinator.ending import drop_own_lease
 from lakeward.model.settings import TableSettings
 from lakeward.testing.service_world import POLICY, POLICY_ONCE
 
@@ -151,6 +152,21 @@ def test_an_overtaken_start_ends_though_it_can_do_nothing(world: World) -> None:
     """It hears of its successor by nobody: nothing is written, and no table asked for."""
     idle = replace(POLICY, fence_s=1.0, poll_every_s=600.0)
     assert asyncio.run(overtake(world, world.service(rounds=idle)))
+
+
+@pytest.mark.parametrize("known", [True, False])
+def test_an_overtaken_start_drops_its_lease_only_where_its_successor_does_not_know_of_it(
+    world: World, known: bool
+) -> None:
+    first, second = world.service(), world.service()
+    lease_id = first.keeper.books.lease_id
+
+    async def overtaken() -> None:
+        await second.parts.state.save((), b"taken over", 0.0, (lease_id,) if known else ())
+        await drop_own_lease(first.keeper, first.parts.backend, first.parts.state, 5.0)
+
+    asyncio.run(overtaken())
+    assert (("drop", lease_id) in world.backend.calls) is not known
 
 
 def test_a_table_handed_to_an_overtaken_start_is_given_back(world: World) -> None:

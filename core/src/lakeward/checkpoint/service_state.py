@@ -38,17 +38,23 @@ class TableInHand:
 
 @dataclass(frozen=True, slots=True)
 class ServiceState:
-    """What a start leaves for the next one. `lease_state` is the lease backend's own; None: nothing kept."""
+    """What a start leaves for the next one. `lease_state` is the lease backend's own; None: nothing kept.
+
+    `lease_ids` are the ids that it answers for: its own, and those of earlier starts that it drops once it has taken
+    their snapshots over.
+    """
 
     incarnation: Incarnation
     tables: tuple[TableInHand, ...] = ()
     lease_backend: str | None = None
     lease_state: bytes | None = None
+    lease_ids: tuple[str, ...] = ()
 
 
-class _Body(msgspec.Struct, frozen=True):
+class _Body(msgspec.Struct, frozen=True, omit_defaults=True):
     incarnation: str
     tables: tuple[TableInHand, ...]
+    lease_ids: tuple[str, ...] = ()
 
 
 class ServiceStateStore:
@@ -146,7 +152,7 @@ def _start(name: str, file: str) -> Incarnation:
 
 def encode(state: ServiceState) -> bytes:
     """Encode a state, in the oldest version that can hold it."""
-    body = msgspec.msgpack.encode(_Body(str(state.incarnation), state.tables))
+    body = msgspec.msgpack.encode(_Body(str(state.incarnation), state.tables, state.lease_ids))
     if state.lease_backend is None or state.lease_state is None:
         return pack(WITHOUT_LEASE, (body,))
     return pack(WITH_LEASE, (body, state.lease_backend.encode(), state.lease_state))
@@ -172,4 +178,4 @@ def decode(data: bytes, file: str) -> ServiceState:
         backend, lease = (parts[1].decode(), parts[2]) if version == WITH_LEASE else (None, None)
     except (msgspec.MsgspecError, UsageError, UnicodeDecodeError) as error:
         raise CorruptFileError(file, "a service's state", str(error)) from error
-    return ServiceState(incarnation, body.tables, backend, lease)
+    return ServiceState(incarnation, body.tables, backend, lease, body.lease_ids)

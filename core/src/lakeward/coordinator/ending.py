@@ -14,6 +14,7 @@ from lakeward.model.tiering import Beat, Claim
 if TYPE_CHECKING:
     from lakeward.coordinator.desk import RoundDesk
     from lakeward.coordinator.leasekeeper import LeaseKeeper
+    from lakeward.coordinator.statekeeper import StateKeeper
     from lakeward.hooks.backend import LeaseBackend
     from lakeward.model.tiering import Offer
     from lakeward.ports import Clock, Source
@@ -79,16 +80,24 @@ async def hand_back(source: Source, offer: Offer) -> None:
         _log.warning("a table was not given back; the source takes it back in time", reason=str(error))
 
 
-async def drop_own_lease(keeper: LeaseKeeper, backend: LeaseBackend, timeout_s: float) -> None:
-    """Drop the id that this incarnation alone has used; its successor holds another one.
+async def drop_own_lease(keeper: LeaseKeeper, backend: LeaseBackend, state: StateKeeper, timeout_s: float) -> None:
+    """Drop the id that this incarnation alone has used, unless its successor knows of it.
+
+    A successor that does takes the snapshots over and drops the id then: before, nothing else protects them. One that
+    does not (the id was begun after it had read our state, or its backend keeps nothing) will never drop it.
 
     Args:
         keeper: the lease.
         backend: the lease backend.
+        state: the service's state, which is the successor's now.
         timeout_s: seconds to wait at the most.
     """
     lease = keeper.lease()
     try:
+        later = await call(state.load, what="read our successor's state", timeout_s=timeout_s)
+        if later is not None and lease.lease_id in later.lease_ids:
+            _log.info("our successor takes our lease over", lease=lease.lease_id)
+            return
         await call(lambda: backend.drop(lease), what="drop our lease", timeout_s=timeout_s)
     except LakewardError as error:
         _log.warning("our own lease was not dropped; it runs out by itself", lease=lease.lease_id, reason=str(error))

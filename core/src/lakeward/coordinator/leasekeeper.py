@@ -229,6 +229,8 @@ class LeaseKeeper:
 
     def _tell(self, command: LeasesCommand) -> None:
         match command:
+            case Protected() if self._machine.waits(command.table_id):
+                return  # an earlier round of the table asked for that, and has let go meanwhile
             case Protected():
                 self._owner.lease_protected(command.table_id)
             case NotProtected():

@@ -170,7 +170,7 @@ class Service:
             elif self._superseded:
                 if self._beating is not None:
                     await asyncio.wait({self._beating}, timeout=self.options.beat_timeout_s)
-                await drop_own_lease(self.keeper, self.parts.backend, self.options.lease_timeout_s)
+                await drop_own_lease(self.keeper, self.parts.backend, self.parts.state, self.options.lease_timeout_s)
             else:
                 await let_upkeep_end(self.desk, self.parts.clock, self.options.stop_timeout_s)
                 self.hold_checkpoints()
@@ -537,7 +537,9 @@ class Service:
             raise FencedError(message, self._superseded)
         try:
             lease = self.keeper.state()
-            await self.parts.state.save(self.rounds.in_hand, lease, self.now())
+            books = self.keeper.books
+            ids = (books.lease_id, *(lease_id for lease_id, _ in books.old_ids))
+            await self.parts.state.save(self.rounds.in_hand, lease, self.now(), ids)
             self._lease_state, self._checked = lease, self.now()
         except FencedError as error:
             self.superseded(error.by)

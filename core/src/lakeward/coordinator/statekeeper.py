@@ -59,13 +59,16 @@ class StateKeeper:
             _log.warning("the service's state could not be read; commits are fenced by the lake", reason=str(error))
         return ""
 
-    async def save(self, in_hand: tuple[TableStatus, ...], lease: bytes | None, now: float) -> None:
+    async def save(
+        self, in_hand: tuple[TableStatus, ...], lease: bytes | None, now: float, lease_ids: tuple[str, ...] = ()
+    ) -> None:
         """Write the state durably.
 
         Args:
             in_hand: the tables in hand.
             lease: what the lease backend wants kept.
             now: seconds on the service's clock, at which `renewed_at` of the tables is counted.
+            lease_ids: the lease's own id, and earlier ones that are still to be dropped.
 
         Raises:
             FencedError: a later start of this service has written the file.
@@ -77,6 +80,7 @@ class StateKeeper:
             tables=tuple(_in_hand(status, wall, now) for status in in_hand),
             lease_backend=self._backend if lease is not None else None,
             lease_state=lease,
+            lease_ids=lease_ids,
         )
         before = self._written
         # Before it is certain: a write of unknown outcome may have been read by a successor.

@@ -153,6 +153,11 @@ class Leases:
         """What is held now."""
         return self._memory.books
 
+    def waits(self, table_id: int) -> bool:
+        """Say whether a `Protect` of the table is not answered yet."""
+        claim = self._memory.claims.get(table_id)
+        return claim is not None and claim.waiting is not None
+
     @property
     def next_due(self) -> float | None:
         """When the next `LeaseTick` has something to do."""

@@ -75,6 +75,8 @@ class Checks:
         lake = world.lake.tables.get(was.path)
         if source is None or lake is None or source.spec.table_id != table_id:
             return True
+        if lake.stamp is None or lake.stamp.service != service:
+            return True
         newest = lake.newest.request.ids.snapshot_id if lake.newest is not None and lake.newest.request else None
         deleted = f"{done.ref.service}/{done.ref}/_metadata" not in world.files.all
         starts = world.of(service)

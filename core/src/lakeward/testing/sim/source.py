@@ -349,7 +349,6 @@ class SimLeases:
     def release(self, lease_id: str, buckets: Collection[TableBucket]) -> None:
         """See Protocol."""
         how = self._call("release")
-        self._world.checks.releasing(buckets)
         lease = self.living.get(lease_id)
         if lease is not None:
             gone = {bucket: lease.held.pop(bucket) for bucket in buckets if bucket in lease.held}
@@ -369,7 +368,8 @@ class SimLeases:
     def _let_go(self, lease_id: str, gone: Mapping[TableBucket, int]) -> None:
         """A lease no longer names these; tell of those that no other one does."""
         for bucket, snapshot_id in gone.items():
-            if not self.protects(bucket, snapshot_id):
+            if not self.protects(bucket, snapshot_id):  # else a newer generation's id does
+                self._world.checks.releasing([bucket])
                 self._world.checks.let_go(lease_id, bucket, snapshot_id)
 
     def protects(self, bucket: TableBucket, snapshot_id: int) -> bool:

@@ -1,0 +1,87 @@
+"""The lease keeper: answers that come after the question was given up."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING
+
+from lakeward.coordinator.leasekeeper import LeaseKeeper
+from lakeward.machines.leases import Leases, LeasesPolicy, Protect, Unprotect
+from lakeward.model.tables import KvSnapshot, TableBucket
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from lakeward.testing.service_world import World
+
+
+class Owner:
+    """Notes which tables it was told of; `LeaseOwner`."""
+
+    def __init__(self) -> None:
+        self.protected: list[int] = []
+        self.refused: list[str] = []
+        self.open_when_told: list[bool] = []
+        self.is_open: Callable[[int], bool] = lambda _: False
+
+    def lease_protected(self, table_id: int) -> None:
+        self.protected.append(table_id)
+        self.open_when_told.append(self.is_open(table_id))
+
+    def lease_refused(self, table_id: int, gone: frozenset[KvSnapshot], reason: str) -> None:
+        del table_id, gone
+        self.refused.append(reason)
+
+    def lease_lost(self, table_id: int, snapshots: frozenset[KvSnapshot], reason: str) -> None:
+        del table_id, snapshots
+        self.refused.append(reason)
+
+    def lease_stopped(self) -> None:
+        pass
+
+
+def test_a_round_is_not_told_what_the_round_before_had_asked_for(world: World) -> None:
+    keyed = world.table("keyed", key=True)
+    world.load(keyed, 0, 10)
+    world.store.snapshot(keyed)
+    parts, owner = world.service().parts, Owner()
+    writing = asyncio.Event()
+
+    async def persist() -> None:
+        await writing.wait()
+
+    async def run() -> None:
+        machine = Leases(LeasesPolicy(duration_s=600.0), "svc-1-aa")
+        owner.is_open = machine.waits
+        source, clock = parts.source, parts.clock
+        keeper = LeaseKeeper(
+            machine, parts.backend, source, clock, duration_s=600.0, timeout_s=5.0, owner=owner, persist=persist
+        )
+        running = asyncio.create_task(keeper.run())
+        snapshot = KvSnapshot(TableBucket(1, None, 0), 0, 10)
+
+        def ask() -> None:
+            keeper.step(Protect(now=clock.now(), table_id=1, snapshots=(snapshot,)))
+
+        writing.set()
+        ask()
+        await _until(lambda: owner.protected)
+        writing.clear()
+        ask()  # answered at once; that is told once the state is on disk
+        keeper.step(Unprotect(now=parts.clock.now(), buckets=frozenset({snapshot.bucket})))
+        ask()
+        writing.set()
+        await _until(lambda: len(owner.protected) > 1)
+        held = [lease.held for lease in world.store.leases()]
+        running.cancel()
+        assert owner.open_when_told == [False, False]
+        assert held == [{snapshot.bucket: 0}]
+
+    asyncio.run(run())
+    assert world.backend.calls[-1][0] == "acquire"
+
+
+async def _until(seen: Callable[[], object]) -> None:
+    async with asyncio.timeout(10):
+        while not seen():  # noqa: ASYNC110 - seen on disk
+            await asyncio.sleep(0.01)

@@ -1,0 +1,53 @@
+"""What a checkpoint has still to read is held: through outages, clean-ups meanwhile and stops in mid-round."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+
+from lakeward.coordinator.restoring import Restorer
+from lakeward.coordinator.service import Service
+from lakeward.machines.lease_ledger import Claim
+from lakeward.testing.sim.scenario import run_seed
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+SEEDS = range(80)
+
+
+def _tell_nothing(service: Service) -> None:
+    list(service.desk.restorer.news())
+
+
+def _read_nothing_at_the_start(*_: object) -> None:
+    pass
+
+
+def _end_every_need(claim: Claim, buckets: frozenset[object], need: object) -> None:
+    del need
+    claim.let_go(buckets)  # type: ignore[arg-type] # buckets, as `end_need` has them
+
+
+MUTANTS: dict[str, tuple[type, str, Callable[..., None]]] = {
+    "the lease is told nothing of checkpoints": (Service, "hold_checkpoints", _tell_nothing),
+    "checkpoints are not read at the start": (Restorer, "look_again", _read_nothing_at_the_start),
+    "the end of a round lets its checkpoint's snapshots go": (Claim, "end_need", _end_every_need),
+}
+
+
+@pytest.mark.parametrize(
+    ("target", "name", "wrong"), [pytest.param(*wrong, id=name) for name, wrong in MUTANTS.items()]
+)
+def test_the_simulator_sees_that(
+    monkeypatch: pytest.MonkeyPatch, target: type, name: str, wrong: Callable[..., None]
+) -> None:
+    monkeypatch.setattr(target, name, wrong)
+
+    assert any("has still to read snapshot" in line for seed in SEEDS for line in run_seed(seed).failures)
+
+
+@pytest.mark.parametrize("seed", [118, 443])
+def test_an_overtaken_start_lets_go_of_nothing_before_its_successor_holds_it(seed: int) -> None:
+    assert run_seed(seed).failures == []
