@@ -10,11 +10,12 @@ from typing import TYPE_CHECKING
 
 import pyarrow as pa
 import pytest
+from structlog.testing import capture_logs
 
 from lakeward.coordinator.run import RoundRun
 from lakeward.embedded.source import EmbeddedSource
 from lakeward.embedded.store import EmbeddedStore
-from lakeward.errors import ConfigError, LakewardError, OutcomeUnknownError, SourceError, SparkError
+from lakeward.errors import ConfigError, LakewardError, OutcomeUnknownError, SourceError, SparkError, StorageError
 from lakeward.model.identity import Incarnation, RoundId
 from lakeward.model.settings import TableSettings
 from lakeward.model.tables import TablePath
@@ -379,6 +380,21 @@ def test_the_report_says_what_became_of_each_table(world: World) -> None:
     world.once()
     (table,) = world.reports[-1].tables
     assert (table.path, table.rounds, table.rows, table.lag_rows) == (str(TablePath("t", "log")), 1, 10, 0)
+
+
+def test_a_report_that_the_disk_refuses_ends_no_service(world: World) -> None:
+    def refuse(_: object) -> None:
+        message = "status.json: cannot be written (No space left on device)"
+        raise StorageError(message)
+
+    log = world.table("log")
+    world.load(log, 0, 10)
+    with capture_logs() as lines:
+        assert world.once(on_report=refuse).failed == ()
+    assert len(world.lake.read(log)) == 10
+    assert [line["reason"] for line in lines if "report could not be written" in line["event"]] == [
+        "status.json: cannot be written (No space left on device)"
+    ]
 
 
 def test_a_port_in_use_is_named(world: World) -> None:

@@ -7,6 +7,9 @@ from collections import deque
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+import structlog
+
+from lakeward.errors import LakewardError
 from lakeward.machines.rounds import Phase, TableStatus
 from lakeward.model.status import RoundReport, ServiceReport, TableReport
 from lakeward.model.tiering import Refusal
@@ -16,6 +19,7 @@ if TYPE_CHECKING:
     from lakeward.coordinator.service import Service
 
 _EVERY_S = 0.5
+_log = structlog.get_logger("lakeward.reporter")
 _DROPPED_KEPT = 20
 """Dropped tables whose history is still shown."""
 _QUIET = frozenset({"idle"})
@@ -53,6 +57,7 @@ class Reporter:
         self._tables: dict[int, _History] = {}
         self._dropped: deque[int] = deque()
         self._last = float("-inf")
+        self._trouble = ""
 
     def round_over(self, run: RoundRun) -> None:
         """Remember a round that is over, and say so.
@@ -105,7 +110,18 @@ class Reporter:
         now = self._service.now()
         if force or now - self._last >= _EVERY_S:
             self._last = now
-            self._service.options.on_report(self._build())
+            self._hand_on(self._build())
+
+    def _hand_on(self, report: ServiceReport) -> None:
+        """A disk that refuses the report keeps nobody from tiering; each trouble is warned of once."""
+        try:
+            self._service.options.on_report(report)
+        except LakewardError as error:
+            if str(error) != self._trouble:
+                _log.warning("the service's report could not be written", reason=str(error))
+            self._trouble = str(error)
+        else:
+            self._trouble = ""
 
     def _build(self) -> ServiceReport:
         service = self._service
