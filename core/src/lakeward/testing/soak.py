@@ -21,6 +21,7 @@ from pathlib import Path
 from statistics import median
 from typing import TYPE_CHECKING, Any
 
+from lakeward.clock import SystemClock
 from lakeward.coordinator.calls import call
 from lakeward.hooks import discovery
 from lakeward.hooks.plugins import LAKE_GROUP
@@ -42,6 +43,8 @@ if TYPE_CHECKING:
 _ROWS = 20
 _KEPT = 20
 """Commits of a table that the folder lake keeps, as an Iceberg table keeps snapshots."""
+_STAYING = ("log", "keyed")
+_METADATA = "t/{}/metadata/*"
 _TTL_S = 45.0
 _LIFE = 6
 """Rounds after which a table that comes and goes is made anew."""
@@ -162,7 +165,8 @@ class Soak:
         Returns:
             What has grown; empty where all is flat.
         """
-        paths = {name: TablePath("t", name) for name in ("log", "keyed", "fleeting_log", "fleeting_keyed")}
+        names = (*_STAYING, *(f"fleeting_{name}" for name in _STAYING))
+        paths = {name: TablePath("t", name) for name in names}
         for path in paths.values():
             self._make(path)
         service = self._service()
@@ -204,6 +208,7 @@ class Soak:
 
     def _on_round(self, name: str, report: RoundReport) -> None:
         self._rounds += 1
+        self.world.backend.calls.clear()
         self.outcomes[report.outcome] = self.outcomes.get(report.outcome, 0) + 1
         self._over.put_nowait(name.partition(".")[2])
 
@@ -236,7 +241,8 @@ class Soak:
             tables = [name for (name,) in sql.execute("SELECT name FROM sqlite_master WHERE type = 'table'")]
             rows = sum(int(sql.execute(f"SELECT COUNT(*) FROM {name}").fetchone()[0]) for name in tables)  # noqa: S608 - names of its own tables
         lake = self.directory / "lake"
-        metadata = [file for file in lake.rglob("*") if file.suffix in {".json", ".avro"}]
+        # A dropped table's lake table is set aside, for a person to delete: those that stay are looked at.
+        metadata = [file for name in _STAYING for file in lake.glob(_METADATA.format(name)) if file.is_file()]
         return Sample(
             rounds=self._rounds,
             open_files=sum(1 for _ in Path("/dev/fd").iterdir()),
@@ -266,7 +272,7 @@ def _open_lake(name: str, directory: Path) -> Lake:
     if name == "folder":
         return TrimmedLake(directory / "lake")
     plugin: Any = discovery.load(LAKE_GROUP, name)
-    lake: Lake = plugin.open(plugin.options(warehouse=str(directory / "lake"), keep_snapshots=_KEPT), World.clock)
+    lake: Lake = plugin.open(plugin.options(warehouse=str(directory / "lake"), keep_snapshots=_KEPT), SystemClock())
     return lake
 
 
