@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING
 
@@ -273,7 +274,9 @@ class RoundDesk:
             opening = open_round(
                 parts.source, parts.lake, run.offer, parts.incarnation, parts.committed, rules.cut_rows
             )
-            run.restored = self.restorer.find(opening.table, before) if may_go_on else None
+            # The stamp as it was before ours; the newest commit as it is since then: one may have landed in between.
+            head = None if before is None else replace(before, commit=opening.head.commit)
+            run.restored = self.restorer.find(opening.table, head) if may_go_on else None
             self._cleaner.before_round(run.offer.path)
             return opening if run.restored is None else run.restored.opening(opening)
 

@@ -6,9 +6,12 @@ from typing import TYPE_CHECKING
 
 from lakeward.machines.gateway import GatewayPhase
 from lakeward.testing.sim.case import TABLE
+from lakeward.testing.sim.scheduler import Killed
 
 if TYPE_CHECKING:
+    from lakeward.model.results import CommitRequest
     from lakeward.testing.sim.case import Case
+    from lakeward.testing.sim.lake import LakeTable
     from lakeward.testing.sim.scheduler import Process
     from lakeward.testing.sim.subtask import SimTask
 
@@ -82,4 +85,33 @@ def test_a_subtask_that_is_cut_off_while_its_round_ends_early_still_hears_that_n
     for connection in [*first.server.connections]:
         connection.cut()
     case.until(lambda: TABLE in case.world.lake.tables and bool(case.commits()))
+    case.rest()
+
+
+def test_a_commit_that_lands_while_its_successor_opens_the_table_is_not_behind_the_checkpoint(case: Case) -> None:
+    """It lands between the look at the lake's head and the stamp: the checkpoint is based on what was there before."""
+    case.table(buckets=1, rows=40)
+    first = case.world.start()
+    sent: list[tuple[LakeTable, CommitRequest]] = []
+    landed: list[str] = []
+
+    def before(service: str, name: str, caller: Process) -> str | None:
+        lake = case.world.lake
+        if service == "lake" and name == "commit" and caller is first.loop:
+            sent.append(lake.sent[-1])
+            first.crash()
+            case.world.restart_later("svc", 3.0)
+            raise Killed
+        if service == "lake" and name == "open table" and sent and not landed:
+            landed.append(caller.name)
+            lake.land(*sent[0])
+        return None
+
+    case.world.before_call = before
+    case.until(lambda: bool(sent))
+    assert case.metadata
+    case.until(lambda: bool(landed))
+    case.world.append(TABLE, 6)
+    case.until(lambda: len(case.commits()) > 1)
+    assert not any("goes on from a checkpoint" in line for line in case.world.story.lines)
     case.rest()

@@ -82,7 +82,7 @@ class SimLake:
         self.files: dict[str, tuple[Row, ...]] = {}
         self._number = 0
         self._late: list[_Late] = []
-        self._sent: list[tuple[LakeTable, CommitRequest]] = []
+        self.sent: list[tuple[LakeTable, CommitRequest]] = []
         """Commits that are on their way to the catalog."""
         self.stray: set[str] = set()
         """Files that tasks closed which nobody believes alive, when nothing names their round any more."""
@@ -134,12 +134,12 @@ class SimLake:
         sent = self.tables.get(request.path)
         on_its_way = None if sent is None else (sent, request)
         if on_its_way is not None:
-            self._sent.append(on_its_way)
+            self.sent.append(on_its_way)
         try:
             how = self._call("commit", _COMMIT, request.table_id)
         finally:
             if on_its_way is not None:
-                self._sent.remove(on_its_way)
+                self.sent.remove(on_its_way)
         table = self._table(request)
         _check_fence(table, request)
         self.files[_manifest(table, request.ids)] = ()
@@ -245,13 +245,17 @@ class SimLake:
         for one in self._late:
             if len(one.table.log) == one.size:
                 yield one.table, one.request
-        for table, request in self._sent:
+        for table, request in self.sent:
             if table.stamp == request.incarnation and _base(table) == request.base_commit:
                 yield table, request
 
     def on_their_way(self) -> Iterator[CommitRequest]:
         """Return the commits whose senders still wait for the catalog."""
-        return (request for _, request in self._sent)
+        return (request for _, request in self.sent)
+
+    def land(self, table: LakeTable, request: CommitRequest) -> None:
+        """Let a commit land whose sender waits no longer; for tests."""
+        self._land(table, request, len(table.log))
 
     def closing(self, path: str) -> None:
         """A task closes a file: a journal must name its round, unless nobody believes that the task lives."""
