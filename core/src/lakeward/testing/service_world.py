@@ -17,6 +17,7 @@ from lakeward.checkpoint.service_state import ServiceStateStore
 from lakeward.checkpoint.store import SmallFiles
 from lakeward.clock import SystemClock
 from lakeward.coordinator.parts import Parts, ServiceOptions
+from lakeward.coordinator.scheduling import ScheduledSource
 from lakeward.coordinator.service import Service, ServiceEnd
 from lakeward.coordinator.statekeeper import StateKeeper
 from lakeward.embedded.source import EmbeddedSource
@@ -133,7 +134,12 @@ class World:
         parts = Parts(
             incarnation=incarnation,
             clock=self.clock,
-            source=EmbeddedSource(EmbeddedStore.open(self.store.root)),
+            source=ScheduledSource(
+                EmbeddedSource(EmbeddedStore.open(self.store.root)),
+                lambda path: self.rules(path),  # noqa: PLW0108 - asked afresh: tests change it
+                self.clock,
+                mirrors=False,
+            ),
             source_name="embedded",
             lake=self.lake,
             lake_name="folder",
