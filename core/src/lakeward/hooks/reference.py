@@ -43,7 +43,7 @@ flowchart TD
     verify -->|yes| held(["protected: splits are handed out"])
     verify -->|gone| again(["enumerate afresh"])
     acquire -->|refused| failed(["that round fails"])
-    held -->|"every third of the duration"| renew["acquire, the whole list"]
+    held -->|"every third of the duration, or five minutes"| renew["acquire, the whole list"]
     renew --> verify
     held -->|"durable, finished, failed, dropped"| release["release"]
     release -->|"failed: with a growing pause"| release

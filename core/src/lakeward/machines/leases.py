@@ -8,7 +8,7 @@ Rules (design section 5)
 * Calls run one at a time per lease id; an acquire cancels pending releases of its buckets.
 * An acquire is followed by a verification of exactly the snapshots it was for; only then is the round told.
 * Acquires (but renewals) and releases are sent table by table: one that the server refuses fails no other.
-* Renewal: every third of the duration, with the whole list; never an empty acquire.
+* Renewal: every third of the duration, every five minutes at least, with the whole list; never an empty acquire.
 * A restore, a call of unknown outcome, a renewal that fails, or a change of the source's coordinator starts a new
   generation: persist the new id, acquire everything under it, verify each snapshot, then drop the old id. Calls under
   the new id never wait for the old one's.
