@@ -7,8 +7,10 @@ from pathlib import Path
 
 import pytest
 
+from lakeward.checkpoint.late_commits import went_back
 from lakeward.errors import ConfigError, CorruptFileError, ProtocolError, SourceError, UsageError
-from lakeward.model.tables import TableBucket, TablePath
+from lakeward.model.results import LakeHead, OffsetCommit
+from lakeward.model.tables import BucketState, TableBucket, TablePath
 from lakeward_fluss.formats.storage import Storage
 from lakeward_fluss.source.connecting import connect_options
 from lakeward_fluss.source.durations import seconds
@@ -141,6 +143,22 @@ def test_offsets_file_holds_the_buckets_that_were_ever_tiered(tmp_path: Path) ->
     offsets = read_offsets(Storage(), _described().spec, f"file:{file}")
 
     assert offsets == {TableBucket(7, None, 0): 10, TableBucket(7, None, 2): 0}
+
+
+def test_a_late_commit_of_flink_that_takes_offsets_back_is_seen(tmp_path: Path) -> None:
+    """Its lake commit only names an offsets file; a bucket that it never tiered is -1 there."""
+    file = tmp_path / "late.offsets"
+    file.write_text('{"version":1,"table_id":7,"bucket_offsets":[90,-1,200]}', encoding="utf-8")
+    buckets = [TableBucket(7, None, number) for number in range(3)]
+    own = OffsetCommit(5, dict(zip(buckets, (180, 60, 100), strict=True)), None, None, None, None, 0)
+    late = OffsetCommit(6, None, f"file:{file}", None, None, None, 0)
+    states = [BucketState(bucket, (), 0, 300, None) for bucket in buckets]
+
+    tiered = read_offsets(Storage(), _described().spec, late.source_path or "")
+    wrong = went_back(PATH, None, LakeHead(PATH, 7, "/w", 6, None, late, own), tiered, states)
+
+    assert f"bucket {buckets[0]} went back from offset 180, which our commit 5 says, to offset 90" in wrong
+    assert "service says, and likewise 1 more. No round" in wrong
 
 
 def test_offsets_of_partitions_are_read() -> None:

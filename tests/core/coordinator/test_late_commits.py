@@ -60,6 +60,15 @@ def test_no_row_is_tiered_twice_after_a_late_commit_of_another_service(world: Wo
         assert ids(world) == list(range(OURS))
 
 
+def test_offsets_that_the_late_commit_leaves_in_a_file_of_the_source_are_read(world: World) -> None:
+    tier(world)
+    source = EmbeddedSource(world.store)
+    world.load(PATH, OURS, MORE)
+    world.lake.commit_elsewhere(PATH, source.prepare(source.table(PATH), {bucket(world): LATE}))
+    ((_, reason),) = world.once().failed
+    assert f"to offset {LATE}" in reason
+
+
 def test_the_sources_record_is_not_taken_back_either(world: World) -> None:
     tier(world)
     commit_late(world)

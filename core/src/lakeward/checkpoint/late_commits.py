@@ -43,7 +43,7 @@ def went_back(
     if not behind:
         return ""
     first = behind[0]
-    others = f" (and {len(behind) - 1} more buckets)" if len(behind) > 1 else ""
+    others = f", and likewise {len(behind) - 1} more" if len(behind) > 1 else ""
     return (
         f"table {path}: bucket {first} went back from offset {own[first]}, which our commit {head.own.snapshot_id} "
         f"says, to offset {tiered.get(first, 0)}, which the lake's newest commit {head.commit.snapshot_id} of another "

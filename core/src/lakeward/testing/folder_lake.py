@@ -154,11 +154,20 @@ class FolderLake:
     def close(self) -> None:
         """See Protocol."""
 
-    def commit_elsewhere(self, path: TablePath, offsets: Mapping[TableBucket, int]) -> int:
-        """Commit offsets as another tiering service would, which knows neither stamps nor rounds; return the id."""
+    def commit_elsewhere(self, path: TablePath, offsets: Mapping[TableBucket, int] | str) -> int:
+        """Commit offsets as another tiering service would, which knows neither stamps nor rounds.
+
+        Args:
+            path: the table.
+            offsets: by bucket, or the path of the source's offsets file that holds them.
+
+        Returns:
+            The snapshot id.
+        """
+        named = {"offsets": None, "path": offsets} if isinstance(offsets, str) else {"offsets": _plain(offsets)}
         with self._state(path) as state:
             snapshot_id = secrets.randbits(60)
-            state["log"].append({"id": snapshot_id, "offsets": _plain(offsets), "path": None})
+            state["log"].append({"id": snapshot_id, "path": None, **named})
         return snapshot_id
 
     def read(self, path: TablePath, key: str | None = None) -> list[dict[str, Any]]:
@@ -301,7 +310,8 @@ def _entry(request: CommitRequest) -> dict[str, Any]:
 
 
 def _commit(entry: dict[str, Any]) -> OffsetCommit:
-    offsets = {TableBucket(table, partition, bucket): offset for table, partition, bucket, offset in entry["offsets"]}
+    rows = entry["offsets"]
+    offsets = None if rows is None else {TableBucket(*bucket): offset for *bucket, offset in rows}
     stamp = Incarnation.parse(entry["stamp"]) if "stamp" in entry else None
     return OffsetCommit(entry["id"], offsets, entry["path"], stamp, entry.get("round"), entry.get("step"), 0)
 
