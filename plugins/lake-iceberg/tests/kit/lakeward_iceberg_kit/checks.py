@@ -127,12 +127,13 @@ def check_tables(
     for identifier in catalog.list_tables("shop") if catalog.namespace_exists("shop") else ():
         table = catalog.load_table(identifier)
         table_id = int(table.metadata.properties[TABLE_ID])
-        assert table_id not in reached, f"two tables have the id {table_id}"
-        reached[table_id] = _check(table, logs[table_id], shelf)
+        found = _check(table, logs[table_id], shelf)
+        # A start that was paused may have created an old table once more: then one of them is empty.
+        assert not (found and reached.get(table_id)), f"two tables of the id {table_id} have commits"
+        reached[table_id] = max(found, reached.get(table_id, 0))
     for table_id, offset in acknowledged.items():
-        found = reached.get(table_id)
-        assert found is not None, f"the table of id {table_id} is gone"
-        assert found >= offset, f"table id {table_id}: committed up to {offset}, found {found}"
+        assert table_id in reached, f"the table of id {table_id} is gone"
+        assert reached[table_id] >= offset, f"table id {table_id}: committed up to {offset}, found {reached[table_id]}"
 
 
 def rows_at(log: Changelog, offset: int) -> list[Row]:
