@@ -8,6 +8,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
+from lakeward.embedded.arrow_files import write_arrow
 from lakeward.embedded.reader import EmbeddedReader
 from lakeward.errors import CorruptFileError, RowError
 from lakeward.model.batches import BYTES_MOST
@@ -141,8 +142,7 @@ def test_a_snapshot_file_with_fewer_rows_than_it_was_registered_with_is_an_error
     store.load(PATH, documents(range(10), 10))
     store.snapshot(PATH)
     (file,) = (store.root / "kv").rglob("*.arrow")
-    with pa.OSFile(str(file), "wb") as sink, pa.ipc.new_file(sink, SCHEMA):
-        pass
+    write_arrow(file, SCHEMA, [])
     with pytest.raises(CorruptFileError, match="expected 10 rows, found 0"):
         read_snapshot(store)
     with pytest.raises(CorruptFileError, match="rows, found 0"):

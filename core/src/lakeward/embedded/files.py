@@ -1,4 +1,4 @@
-"""The data files of a store: where they lie, how they are written whole, how they are opened without copying.
+"""The data files of a store: where they lie, and how they are written whole.
 
 A file is written under a temporary name, synced, renamed, its directory is synced; only then may a row of the
 database name it. What a crash leaves behind is named by no row and is swept.
@@ -10,13 +10,11 @@ import fcntl
 import os
 import uuid
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-import pyarrow as pa
-
-from lakeward.errors import CorruptFileError, StorageError
+from lakeward.errors import StorageError
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -31,12 +29,14 @@ class Layout:
     """Names under a store's directory. File names in the database are relative to `root`."""
 
     root: Path
+    checked: set[tuple[str, int]] = field(default_factory=set, compare=False)
+    """Batches of data files that were found whole, by file and number: a file never changes."""
 
     def table_folders(self, table_id: int) -> tuple[Path, ...]:
         """Return the folders of one table: log, snapshots, index, lake offsets."""
         return tuple(self.root / kind / str(table_id) for kind in ("log", "kv", "index", "lake"))
 
-    def new_file(self, kind: str, table_id: int, label: str, suffix: str = ".arrow") -> str:
+    def new_file(self, kind: str, table_id: int, label: str, suffix: str = ".checked.arrow") -> str:
         """Choose a name that was never used.
 
         Args:
@@ -85,27 +85,14 @@ def disk(path: Path) -> Iterator[None]:
         raise StorageError(message) from error
 
 
-def write_arrow(path: Path, schema: pa.Schema, batches: Iterable[pa.RecordBatch], *, sync: bool = True) -> None:
-    """Write a whole Arrow IPC file, or none.
-
-    Args:
-        path: the final name.
-        schema: of the batches.
-        batches: written one after another, uncompressed, so that they can be mapped.
-        sync: False where the caller calls `sync_files` before it names the file anywhere.
+def write_bytes(path: Path, data: bytes) -> None:
+    """Write a whole small file, or none.
 
     Raises:
         StorageError: the disk refused; nothing is left.
     """
-    with _whole(path, sync=sync) as sink, pa.ipc.new_file(sink, schema) as writer:
-        for batch in batches:
-            writer.write_batch(batch)
-
-
-def write_bytes(path: Path, data: bytes) -> None:
-    """Write a whole small file, or none. Raises as `write_arrow`."""
-    with _whole(path, sync=True) as sink:
-        sink.write(data)
+    with whole_file(path, sync=True) as temporary:
+        temporary.write_bytes(data)
 
 
 def sync_files(paths: Iterable[Path]) -> None:
@@ -120,41 +107,6 @@ def sync_files(paths: Iterable[Path]) -> None:
         _sync(folder)
 
 
-def open_arrow(path: Path) -> pa.ipc.RecordBatchFileReader:
-    """Map an Arrow IPC file.
-
-    Args:
-        path: the file.
-
-    Returns:
-        A reader whose batches point into the mapped file; they live on when the file is unlinked.
-
-    Raises:
-        FileNotFoundError: it is gone; the caller knows what that means.
-        CorruptFileError: it is no whole Arrow IPC file.
-    """
-    try:
-        return pa.ipc.open_file(pa.memory_map(str(path)))
-    except FileNotFoundError:
-        raise
-    except (pa.ArrowInvalid, OSError, ValueError) as error:
-        raise CorruptFileError(str(path), "a whole Arrow IPC file", str(error)) from error
-
-
-def read_batch(path: Path, reader: pa.ipc.RecordBatchFileReader, index: int) -> pa.RecordBatch:
-    """Return one batch of a mapped file.
-
-    Raises:
-        CorruptFileError: the file lacks it, or it is damaged.
-    """
-    try:
-        batch = reader.get_batch(index)
-        batch.validate()
-    except (pa.ArrowInvalid, OSError, ValueError) as error:
-        raise CorruptFileError(str(path), f"a whole batch {index}", str(error)) from error
-    return batch
-
-
 def remove(paths: Iterable[Path]) -> None:
     """Unlink files; one that is not there is no error."""
     for path in paths:
@@ -163,12 +115,20 @@ def remove(paths: Iterable[Path]) -> None:
 
 
 @contextmanager
-def _whole(path: Path, *, sync: bool) -> Iterator[pa.NativeFile]:
+def whole_file(path: Path, *, sync: bool) -> Iterator[Path]:
+    """Let the caller write a file under a temporary name, then give it its own; on any failure nothing is left.
+
+    Args:
+        path: the final name.
+        sync: whether file and folder are made durable.
+
+    Raises:
+        StorageError: the disk refused.
+    """
     temporary = path.with_name(path.name + TEMPORARY)
     try:
         with disk(path):
-            with pa.OSFile(str(temporary), "wb") as sink:
-                yield sink
+            yield temporary
             if sync:
                 _sync(temporary)
             temporary.rename(path)

@@ -13,13 +13,13 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pyarrow as pa
 
-from lakeward.embedded.files import Layout, open_arrow, read_batch, remove, write_arrow
+from lakeward.embedded.arrow_files import ArrowFile, write_arrow
+from lakeward.embedded.files import Layout, remove
 from lakeward.errors import CorruptFileError
 
 if TYPE_CHECKING:
     import sqlite3
     from collections.abc import Sequence
-    from pathlib import Path
 
     import numpy.typing as npt
 
@@ -76,7 +76,7 @@ class KeyIndex:
         """
         query = "SELECT run_id, file, entries FROM runs WHERE table_id = ? ORDER BY run_id"
         rows = sql.execute(query, (table_id,)).fetchall()
-        return cls(layout, table_id, [_map(layout.root, *row) for row in rows])
+        return cls(layout, table_id, [_map(layout, *row) for row in rows])
 
     def find(self, hashes: Hashes) -> Locations:
         """Look keys up.
@@ -153,13 +153,12 @@ def remove_replaced(layout: Layout, change: IndexChange) -> None:
     remove(layout.root / run.file for run in change.replaced)
 
 
-def _map(root: Path, run_id: int, file: str, entries: int) -> Run:
-    path = root / file
+def _map(layout: Layout, run_id: int, file: str, entries: int) -> Run:
+    path = layout.root / file
     try:
-        reader = open_arrow(path)
+        batch = ArrowFile(path, layout.checked).batch(0)
     except FileNotFoundError as error:
         raise CorruptFileError(str(path), "a run of the key index", "no file") from error
-    batch = read_batch(path, reader, 0)
     if len(batch) != entries or batch.schema != _SCHEMA:
         raise CorruptFileError(str(path), f"{entries} index entries", f"{len(batch)} rows of {batch.schema.names}")
     return Run(run_id, file, batch.column(0).to_numpy(), batch.column(1).to_numpy())

@@ -12,11 +12,12 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from lakeward.embedded.arrow_files import write_arrow
 from lakeward.embedded.buckets import bucket_of
 from lakeward.embedded.catalog import check_there
 from lakeward.embedded.changelog import Chains, Changelog, chain_keys, merge_changes
 from lakeward.embedded.database import NO_PARTITION
-from lakeward.embedded.files import remove, write_arrow
+from lakeward.embedded.files import remove
 from lakeward.embedded.index import ABSENT, ROW_BITS, TOMBSTONE, IndexChange, KeyIndex, register_run, remove_replaced
 from lakeward.embedded.keys import check_same_keys, key_hashes
 from lakeward.embedded.pieces import Pieces
@@ -98,7 +99,7 @@ class Loading:
             index = KeyIndex.read(self._layout, sql, spec.table_id)
         located = index.find(hashes[chains.heads])
         found = located != ABSENT
-        old = Pieces(self._layout.root, self._database, spec).take(located[found])
+        old = Pieces(self._layout, self._database, spec).take(located[found])
         if len(old):
             check_same_keys(rows.records.take(pa.array(chains.heads[found])), old, spec.primary_key)
         groups, buckets = self._groups(spec, rows.records)

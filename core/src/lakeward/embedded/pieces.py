@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pyarrow as pa
 
-from lakeward.embedded.files import open_arrow, read_batch
+from lakeward.embedded.arrow_files import ArrowFile
 from lakeward.embedded.index import ROW_BITS
 from lakeward.errors import CorruptFileError
 from lakeward.model.batches import BYTES_MOST, joined
@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     import numpy.typing as npt
 
     from lakeward.embedded.database import Database
+    from lakeward.embedded.files import Layout
     from lakeward.model.tables import TableSpec
 
     Ints = npt.NDArray[np.int64]
@@ -48,15 +49,15 @@ class TooManyBytes(Exception):  # noqa: N818 - no error: who asked for these row
 class Pieces:
     """The rows of one table, by location; files stay mapped as long as this object lives."""
 
-    def __init__(self, root: Path, database: Database, spec: TableSpec) -> None:
+    def __init__(self, layout: Layout, database: Database, spec: TableSpec) -> None:
         """Map nothing yet.
 
         Args:
-            root: the store's directory.
+            layout: of the store.
             database: the store's.
             spec: the table; rows are given in its schema.
         """
-        self._root = root
+        self._layout = layout
         self._database = database
         self._spec = spec
         self._mapped: dict[int, _Piece] = {}
@@ -124,17 +125,23 @@ class Pieces:
         arguments = {"table": self._spec.table_id, "pieces": json.dumps(list(pieces))}
         with self._database.read() as sql:
             rows = sql.execute(_PIECES, arguments).fetchall()
-        readers: dict[str, pa.ipc.RecordBatchFileReader] = {}
+        files: dict[str, ArrowFile] = {}
         for piece, file, number in rows:
-            path = self._root / file
-            reader = readers.setdefault(file, _open(path))
-            numbers = range(reader.num_record_batches) if number is None else (number,)
-            batches = [widen(read_batch(path, reader, n), self._spec.schema) for n in numbers]
+            path = self._layout.root / file
+            mapped = files.get(file) or files.setdefault(file, self._open(path))
+            numbers = range(mapped.batches) if number is None else (number,)
+            batches = [widen(mapped.batch(n), self._spec.schema) for n in numbers]
             lengths = np.array([0, *map(len, batches)], dtype=np.int64)
             self._mapped[piece] = _Piece(str(path), batches, np.cumsum(lengths)[:-1], int(lengths.sum()))
         missing = [piece for piece in pieces if piece not in self._mapped]
         if missing:
             raise CorruptFileError(str(self._database.file), "the pieces that the key index names", missing[:3])
+
+    def _open(self, path: Path) -> ArrowFile:
+        try:
+            return ArrowFile(path, self._layout.checked)
+        except FileNotFoundError as error:
+            raise CorruptFileError(str(path), "a file that holds current rows", "no file") from error
 
 
 def widen(batch: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
@@ -145,10 +152,3 @@ def widen(batch: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
         for field in schema
     ]
     return pa.RecordBatch.from_arrays(arrays, schema=schema)
-
-
-def _open(path: Path) -> pa.ipc.RecordBatchFileReader:
-    try:
-        return open_arrow(path)
-    except FileNotFoundError as error:
-        raise CorruptFileError(str(path), "a file that holds current rows", "no file") from error

@@ -9,9 +9,9 @@ import msgspec
 import numpy as np
 import pyarrow as pa
 
+from lakeward.embedded.arrow_files import ArrowFile
 from lakeward.embedded.catalog import key_of
 from lakeward.embedded.database import Database
-from lakeward.embedded.files import open_arrow, read_batch
 from lakeward.embedded.pieces import widen
 from lakeward.errors import CorruptFileError, LogTruncatedError, SnapshotGoneError, TableGoneError
 from lakeward.model.batches import BatchGatherer, SourceBatch, cut, joined
@@ -57,6 +57,7 @@ class EmbeddedReader:
         """
         self._root = root
         self._table = table
+        self._checked: set[tuple[str, int]] = set()
         self._database = Database(root)
         self._schema = pa.schema([*table.schema, *_SYSTEM])
 
@@ -86,7 +87,7 @@ class EmbeddedReader:
             raise self._snapshot_gone(split)
         path = self._root / row[0]
         try:
-            file = open_arrow(path)
+            file = ArrowFile(path, self._checked)
         except FileNotFoundError as error:
             raise self._snapshot_gone(split) from error
         return self._snapshot_batches(split, path, file, int(row[1]), skip_rows)
@@ -109,15 +110,17 @@ class EmbeddedReader:
         yield from gatherer.rest()
 
     def _snapshot_batches(
-        self, split: SnapshotSplit, path: Path, file: pa.ipc.RecordBatchFileReader, rows: int, skip_rows: int
+        self, split: SnapshotSplit, path: Path, file: ArrowFile, rows: int, skip_rows: int
     ) -> Iterator[SourceBatch]:
         given, left, found = 0, skip_rows, 0
-        for number in range(file.num_record_batches):
+        for number in range(file.batches):
             # Of a mapped batch that is skipped only the metadata is read.
-            mapped = read_batch(path, file, number)
+            mapped = file.batch(number, check=False)
             found += len(mapped)
             skipped = min(left, len(mapped))
             left -= skipped
+            if skipped < len(mapped):
+                mapped = file.batch(number)
             whole = widen(mapped.slice(skipped), self._table.schema)
             for batch in cut(whole) if len(whole) else ():
                 offsets = np.full(len(batch), NO_OFFSET, dtype=np.int64)
@@ -140,7 +143,7 @@ class EmbeddedReader:
     def _batch(self, split: LogSplit, file: str, number: int, rows: int) -> pa.RecordBatch:
         path = self._root / file
         try:
-            batch = read_batch(path, open_arrow(path), number)
+            batch = ArrowFile(path, self._checked).batch(number)
         except FileNotFoundError as error:
             with self._database.read() as sql:
                 start, _ = self._bucket(sql, split.bucket)

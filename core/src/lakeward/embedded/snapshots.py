@@ -11,8 +11,9 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from lakeward.embedded.arrow_files import write_arrow
 from lakeward.embedded.catalog import check_there
-from lakeward.embedded.files import remove, sync_files, write_arrow
+from lakeward.embedded.files import remove, sync_files
 from lakeward.embedded.index import ROW_BITS, IndexChange, KeyIndex, register_run, remove_replaced
 from lakeward.embedded.options import table_options
 from lakeward.embedded.pieces import Pieces
@@ -138,7 +139,7 @@ class Snapshots:
             owners = _Owners.read(sql, spec.table_id)
         hashes, locations = index.entries()
         moved = locations.copy()
-        pieces = Pieces(self._layout.root, self._database, spec)
+        pieces = Pieces(self._layout, self._database, spec)
         members = owners.members(locations)
         taken: list[_Taken] = []
         try:
