@@ -101,6 +101,14 @@ def _spark(settings: Settings, files: SmallFiles, resources: OpenResources) -> S
     return handle
 
 
+def _backend(loaded: Loaded, resources: OpenResources) -> LeaseBackend:
+    lease = loaded.settings.lease
+    backend = LeaseBackend.load(lease.backend, lease.wrappers, loaded.lease_options)
+    backend.open()
+    resources.add("lease backend", backend.close)
+    return backend
+
+
 def _duration(settings: Settings, backend: LeaseBackend) -> float:
     return settings.lease.duration_s or backend.default_duration_s
 
@@ -120,7 +128,7 @@ class Container(containers.DeclarativeContainer):
     source: providers.Selector = providers.Selector(settings.source.type)
     lake: providers.Selector = providers.Selector(settings.lake.type)
     incarnation = providers.Singleton(_incarnation, loaded, clock, states, source, lake)
-    backend = providers.Singleton(LeaseBackend.load, settings.lease.backend, settings.lease.wrappers)
+    backend = providers.Singleton(_backend, loaded, resources)
     spark = providers.Singleton(_spark, settings, files, resources)
     jobs = providers.Singleton(SparkJobs, spark, providers.Object(run_subtask))
     state = providers.Singleton(StateKeeper, states, incarnation, settings.lease.backend, clock)

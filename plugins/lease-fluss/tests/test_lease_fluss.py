@@ -7,13 +7,13 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from lakeward.errors import CorruptFileError, SourceError
+from lakeward.errors import CorruptFileError, LeaseApiMissingError, SourceError
 from lakeward.hooks.backend import LeaseBackend
 from lakeward.model.leases import Failover, FailoverAction, FailoverKind, Lease
 from lakeward.model.tables import TableBucket
 from lakeward.testing.lease_conformance import LeaseBackendConformance
 from lakeward.testing.lease_server import REFUSED, MemoryLeaseServer
-from lakeward_lease_fluss.backend import FlussLeases
+from lakeward_lease_fluss.backend import FlussLeaseOptions, FlussLeases
 from lakeward_lease_fluss.state import pack, unpack
 
 if TYPE_CHECKING:
@@ -127,3 +127,12 @@ def test_a_failed_reader_or_job_keeps_the_lease(kind: FailoverKind) -> None:
     answer = FlussLeases().on_failover(_lease(MemoryLeaseServer()), Failover(kind, 1))
 
     assert answer.action is FailoverAction.KEEP
+
+
+def test_where_leases_are_required_a_server_without_them_fails_the_round() -> None:
+    """Where leases are required a server without them fails the round."""
+    server = MemoryLeaseServer(old_server=True)
+    backend = LeaseBackend("fluss", FlussLeases, options=FlussLeaseOptions(required=True))
+
+    with pytest.raises(LeaseApiMissingError):
+        backend.acquire(_lease(server), {BUCKET: 9})

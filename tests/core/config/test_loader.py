@@ -194,3 +194,22 @@ def test_a_lake_that_is_not_installed_is_named(pond: None, tmp_path: Path) -> No
     file.write_text('[source]\ntype = "pond"\npath = "p"\n[lake]\ntype = "swamp"', encoding="utf-8")
     with pytest.raises(MissingPluginError, match="swamp"):
         load_config(file, {})
+
+
+def test_keys_of_the_lease_backend_go_to_its_options(load: Load) -> None:
+    loaded = load("[lease]\nbackend = 'fluss'\nrequired = true")
+    assert loaded.lease_options.required is True
+    assert loaded.provenance["lease.required"] == "file lakeward.toml"
+    assert load("[lease]\nbackend = 'noop'").lease_options is None
+
+
+def test_a_key_of_the_lease_that_neither_core_nor_backend_knows_is_refused_by_name(load: Load) -> None:
+    with pytest.raises(ConfigError, match=r"lease.requird.*Did you mean 'required'"):
+        load("[lease]\nbackend = 'fluss'\nrequird = true")
+    with pytest.raises(ConfigError, match=r"lease\.required"):
+        load("[lease]\nbackend = 'noop'\nrequired = true")
+
+
+def test_metrics_stand_around_the_lease_backend_unless_said_otherwise(load: Load) -> None:
+    assert load().settings.lease.wrappers == ("metrics",)
+    assert load("[lease]\nwrappers = []").settings.lease.wrappers == ()

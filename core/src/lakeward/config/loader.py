@@ -13,8 +13,9 @@ from lakeward.config.entries import CONFIG_VARIABLE, Entry, from_document, from_
 from lakeward.config.keys import Key, keys_of
 from lakeward.config.sections import fill
 from lakeward.config.tables import check_pattern, table_section
+from lakeward.errors import LakewardError
 from lakeward.hooks.discovery import load
-from lakeward.hooks.plugins import LAKE_GROUP, SOURCE_GROUP
+from lakeward.hooks.plugins import LAKE_GROUP, LEASE_GROUP, SOURCE_GROUP
 from lakeward.model.settings import (
     CheckpointSettings,
     LakeSettings,
@@ -50,8 +51,9 @@ ALL_SECTIONS = (*SECTIONS, "tables")
 class Loaded:
     """A checked configuration.
 
-    `source_options` and `lake_options` are instances of the plugins' own dataclasses. `provenance` maps a dotted key
-    (`service.rounds`, `spark.conf.spark.ui.port`, `tables."db.*".include`) to the place that its value came from.
+    `source_options` and `lake_options` are instances of the plugins' own dataclasses, and so is `lease_options`, None
+    where the lease backend has no options. `provenance` maps a dotted key (`service.rounds`,
+    `spark.conf.spark.ui.port`, `tables."db.*".include`) to the place that its value came from.
     """
 
     settings: Settings
@@ -59,6 +61,7 @@ class Loaded:
     lake_options: Any
     provenance: Mapping[str, str]
     file: Path
+    lease_options: Any = None
 
 
 def load_config(file: Path | None, environ: Mapping[str, str], flags: Mapping[str, object] | None = None) -> Loaded:
@@ -96,12 +99,14 @@ def _build(path: Path, entries: Sequence[Entry], tables: Mapping[str, Any]) -> L
         mine = [entry for entry in entries if entry.section == name]
         if name in PLUGIN_SECTIONS:
             sections[name], options[name] = _plugin_section(name, mine, base, provenance)
+        elif name == "lease":
+            sections[name], options[name] = _lease_section(mine, base, provenance)
         else:
             sections[name] = _plain_section(name, mine, base, provenance)
     sections["tables"] = _tables(path, tables, provenance)
     settings = Settings(**sections)
     check_consistency(settings, path)
-    return Loaded(settings, options["source"], options["lake"], provenance, path)
+    return Loaded(settings, options["source"], options["lake"], provenance, path, options["lease"])
 
 
 def section_keys(name: str) -> dict[str, Key]:
@@ -139,6 +144,32 @@ def _plugin_section(name: str, entries: Sequence[Entry], base: Path, provenance:
     # A key that both declare (a commit's timeout) is one key: the plugin is told the core's value.
     shared = {key: getattr(own, key) for key in core if key in theirs}
     return dataclasses.replace(own, options=options), plugin.options(**options, **shared)
+
+
+def _lease_section(entries: Sequence[Entry], base: Path, provenance: dict[str, str]) -> tuple[LeaseSettings, Any]:
+    """Fill `[lease]`: the core's keys, and those of the backend that `backend` names, if it has options."""
+    core = section_keys("lease")
+    named = fill("lease", {"backend": core["backend"]}, [one for one in entries if one.key == "backend"], base)
+    declared = _backend_options(named.values.get("backend", core["backend"].default), entries, core)
+    theirs = {} if declared is None else keys_of(declared)
+    filled = fill("lease", {**theirs, **core}, entries, base)
+    provenance.update(filled.origins)
+    own = LeaseSettings(**{key: value for key, value in filled.values.items() if key in core})
+    if declared is None:
+        return own, None
+    # A key that both declare (the duration) is one key: the backend is told the core's value.
+    shared = {key: getattr(own, key) for key in core if key in theirs}
+    return own, declared(**{key: value for key, value in filled.values.items() if key not in core}, **shared)
+
+
+def _backend_options(name: str, entries: Sequence[Entry], core: Mapping[str, Key]) -> type[Any] | None:
+    """Return a backend's options; one that is not installed is missed by whoever needs it, or by its own keys."""
+    try:
+        return getattr(load(LEASE_GROUP, name), "options", None)
+    except LakewardError:
+        if any(entry.key not in core for entry in entries):
+            raise
+        return None
 
 
 def _tables(path: Path, tables: Mapping[str, Any], provenance: dict[str, str]) -> dict[str, TableSettings]:

@@ -45,6 +45,10 @@ def render_config() -> str:
             text = 'The further keys of `[source]` where `type = "embedded"`.'
             parts.append(_section("`[source]` of type `embedded`", text, keys_of(plugin.options).values()))
             parts.append("The keys of any other source are documented by its package.\n")
+        if section == "lease":
+            parts.append(
+                "Further keys are the options of the backend that `backend` names; its package documents them.\n"
+            )
         if section == "lake":
             parts.append("Further keys are those of the lake that `type` names; its package documents them.\n")
     parts.append(_section('`[tables."db.*"]`', _meaning(TableSettings), keys_of(TableSettings).values()))

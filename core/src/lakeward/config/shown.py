@@ -45,7 +45,11 @@ def shown(loaded: Loaded) -> tuple[ShownKey, ...]:
     for section in SECTIONS:
         core = section_keys(section)
         lines += _section(section, core, getattr(loaded.settings, section), loaded)
-        options = {"source": loaded.source_options, "lake": loaded.lake_options}.get(section)
+        options = {
+            "source": loaded.source_options,
+            "lake": loaded.lake_options,
+            "lease": loaded.lease_options,
+        }.get(section)
         if options is not None:
             own = {name: key for name, key in keys_of(type(options)).items() if name not in core}
             lines += _section(section, own, options, loaded)

@@ -33,13 +33,20 @@ _REQUIRED = ("acquire", "release", "drop")
 class LeaseBackend:
     """The configured backend: loaded by name, wrapped, its answers checked. Keeps no state of its own."""
 
-    def __init__(self, name: str, backend: object, wrappers: Sequence[tuple[str, object]] = ()) -> None:
+    def __init__(
+        self,
+        name: str,
+        backend: object,
+        wrappers: Sequence[tuple[str, object]] = (),
+        options: object = None,
+    ) -> None:
         """Register a backend and its wrappers.
 
         Args:
             name: the configured name; it is in every error.
-            backend: the backend, or its class (made without arguments).
+            backend: the backend, or its class: made with its options where it declares some, else without arguments.
             wrappers: names and wrappers, or their classes; the first one is the outermost.
+            options: an instance of the backend's `options`; None: their defaults.
 
         Raises:
             PluginError: one of them breaks the contract; names it.
@@ -47,7 +54,7 @@ class LeaseBackend:
         self.name = name
         self._manager = pluggy.PluginManager(PROJECT)
         self._manager.add_hookspecs(LeaseSpec)
-        made = self._register(name, "lease backend", backend)
+        made = self._backend = self._register(name, "lease backend", _with_options(backend, options))
         for wrapper_name, wrapper in reversed(wrappers):  # pluggy calls the last one registered first
             self._check_wrapper(wrapper_name, self._register(wrapper_name, "lease wrapper", wrapper))
         self._check_hooks(made)
@@ -56,12 +63,13 @@ class LeaseBackend:
             self._manager.add_hookcall_monitoring(_print_call, _print_result)
 
     @classmethod
-    def load(cls, name: str, wrappers: Sequence[str] = ()) -> LeaseBackend:
+    def load(cls, name: str, wrappers: Sequence[str] = (), options: object = None) -> LeaseBackend:
         """Load the configured backend and wrappers, and nothing else.
 
         Args:
             name: name in the entry-point group `lakeward.lease`.
             wrappers: names in `lakeward.lease_wrapper`; the first one is the outermost.
+            options: an instance of the backend's `options`, as the configuration gives it.
 
         Returns:
             The façade.
@@ -70,7 +78,33 @@ class LeaseBackend:
             MissingPluginError: not installed; says which package to install.
             PluginError: claimed twice, cannot be loaded, or breaks the contract.
         """
-        return cls(name, load(LEASE_GROUP, name), [(wrapper, load(WRAPPER_GROUP, wrapper)) for wrapper in wrappers])
+        around = [(wrapper, load(WRAPPER_GROUP, wrapper)) for wrapper in wrappers]
+        return cls(name, load(LEASE_GROUP, name), around, options)
+
+    # --- its life --------------------------------------------------------------------------------------------------
+
+    def open(self) -> None:
+        """Let the backend open what it needs (a connection), before its first hook is called; it may have no `open`.
+
+        Raises:
+            LakewardError: as the backend raised it; `LeaseError` where it raised something of its own.
+        """
+        self._live("open")
+
+    def close(self) -> None:
+        """Let the backend close what it opened, after its last hook was called. Raises as `open`."""
+        self._live("close")
+
+    def _live(self, step: str) -> None:
+        work = getattr(self._backend, step, None)
+        if not callable(work):
+            return
+        try:
+            work()
+        except LakewardError:
+            raise
+        except Exception as error:
+            raise LeaseError(self.name, f"{step} raised {type(error).__name__}: {error}") from error
 
     # --- the five hooks; see `LeaseSpec` ---------------------------------------------------------------------------
 
@@ -122,7 +156,7 @@ class LeaseBackend:
 
     def _register(self, name: str, kind: str, plugin: object) -> object:
         try:
-            made = plugin() if isinstance(plugin, type) else plugin
+            made = plugin() if isinstance(plugin, type) else plugin.make() if isinstance(plugin, _Bound) else plugin
             self._manager.register(made, name=f"{kind}:{name}")
             self._manager.check_pending()
         except Exception as error:
@@ -154,6 +188,27 @@ class LeaseBackend:
             message = f"lease backend {self.name!r}: default_duration_s: expected seconds > 0, found {value!r}"
             raise PluginError(message)
         return float(value)
+
+
+def _with_options(backend: object, options: object) -> object:
+    """Return what makes the backend: its class, bound to its options where it declares some."""
+    declared = getattr(backend, "options", None)
+    if not isinstance(backend, type) or not isinstance(declared, type):
+        return backend
+    return _Bound(backend, declared, options)
+
+
+class _Bound:
+    """A backend's class that is still to be made with its options."""
+
+    def __init__(self, backend: type, declared: type, options: object) -> None:
+        self._backend = backend
+        self._declared = declared
+        self._options = options
+
+    def make(self) -> object:
+        """Make the backend; without options, with their defaults."""
+        return self._backend(self._declared() if self._options is None else self._options)
 
 
 def _print_call(hook: str, _impls: Sequence[Any], arguments: Mapping[str, Any]) -> None:

@@ -15,13 +15,19 @@ if TYPE_CHECKING:
 _HEAD = f"""\
 # Lease hooks
 
-A lease backend decides how the KV snapshots that a round reads are protected from the source's clean-up. It is a
-class without arguments with these hooks, published under the entry-point group `{LEASE_GROUP}`; its name there is
-`lease.backend` in the configuration. The configured backend alone is loaded. `acquire`, `release` and `drop` must be
-there. Its attribute `default_duration_s` (seconds) counts where `lease.duration_s` is not given.
+A lease backend decides how the KV snapshots that a round reads, or a checkpoint has still to read, are protected from
+the source's clean-up. It is a class with these hooks, published under the entry-point group `{LEASE_GROUP}`; its name
+there is `lease.backend` in the configuration. The configured backend alone is loaded. `acquire`, `release` and `drop`
+must be there. Its attribute `default_duration_s` (seconds) counts where `lease.duration_s` is not given.
+
+Its attribute `options`, if there is one, is a frozen dataclass whose fields are further keys of `[lease]`, with their
+defaults and, in `metadata["description"]`, their meaning; `metadata["secret"]` hides a value. They are checked like the
+core's keys, and the class is made with an instance of it, else without arguments. Methods `open()` and `close()`, if
+there are any, are called once before the first hook and once after the last.
 
 Wrappers (`hookimpl(wrapper=True)`, group `{WRAPPER_GROUP}`) stand around the backend in the order of
-`lease.wrappers`, the first one outermost. `metrics` and `audit` are built in.
+`lease.wrappers`, the first one outermost. `metrics` and `audit` are built in; `metrics` is on unless configured
+otherwise.
 
 Hooks run on the driver, on threads of their own, one at a time per lease id, with a time limit. After a time-out the
 outcome is unknown and everything is taken anew under a new id. A backend never retries: the core does, with growing

@@ -5,9 +5,11 @@ are called on the driver, on a thread of their own, one at a time per lease, eac
 the outcome is unknown and a new generation of the lease is started. Retry and back-off are the core's: a backend
 raises and is called again. A backend talks to the server through `lease.server` only.
 
-A backend is a class without arguments, published under the entry-point group `lakeward.lease`; a wrapper likewise
-under `lakeward.lease_wrapper`. A class attribute `default_duration_s` (seconds) is the lease's duration where the
-configuration names none.
+A backend is a class, published under the entry-point group `lakeward.lease`; a wrapper likewise under
+`lakeward.lease_wrapper`. It is made without arguments, or, where it has a class attribute `options` (a frozen
+dataclass, as sources and lakes have: its fields are further keys of `[lease]`), with an instance of that. If it has
+methods `open` and `close`, they are called before the first hook and after the last. A class attribute
+`default_duration_s` (seconds) is the lease's duration where the configuration names none.
 """
 
 from __future__ import annotations
@@ -94,9 +96,11 @@ class LeaseSpec:
             failover: what happened.
 
         Returns:
-            KEEP the snapshots, RELEASE what will not be read again, or ACQUIRE everything afresh under a new
-            generation; after COORDINATOR, `restored` is the lease to go on with (its snapshots are taken over,
-            verified, then its id is dropped). None means KEEP.
+            KEEP the snapshots; or RELEASE those of the splits that came back: they are not read again, their table is
+            enumerated afresh; or ACQUIRE everything afresh under a new generation. After COORDINATOR, `restored` is
+            the lease to go on with: after KEEP and ACQUIRE its snapshots are taken over, verified, then its id is
+            dropped; after RELEASE its id is dropped, and checkpoints that had still to read them are given up. None
+            means KEEP.
 
         Raises:
             CorruptFileError: the bytes are not this backend's.

@@ -64,7 +64,7 @@ class LeaseSettings:
         None, "Seconds that a lease lives without renewal; unset: the backend's default.", above=0
     )
     call_timeout_s: float = _key(15.0, "Seconds after which a call of the backend is of unknown outcome.", above=0)
-    wrappers: tuple[str, ...] = _key((), "Wrappers around the backend, outermost first.")
+    wrappers: tuple[str, ...] = _key(("metrics",), "Wrappers around the backend, outermost first.")
 
 
 @dataclass(frozen=True, slots=True)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from lakeward.errors import LeaseApiMissingError
@@ -19,14 +20,31 @@ if TYPE_CHECKING:
 _log = logging.getLogger("lakeward.lease.fluss")
 
 
+@dataclass(frozen=True, slots=True)
+class FlussLeaseOptions:
+    """Keys of `[lease]` where `backend = "fluss"`."""
+
+    required: bool = field(
+        default=False,
+        metadata={"description": "Fail rounds with snapshots where the source has no lease API, instead of a warning."},
+    )
+
+
 class FlussLeases:
     """Holds snapshots through the source's lease API. Degrades, once and loudly, where the server has none."""
 
     default_duration_s = 6 * 3600.0
     """Long: a service that was killed takes its snapshots over six hours later, less the five minutes of a renewal."""
 
-    def __init__(self) -> None:
-        """Start without having warned."""
+    options = FlussLeaseOptions
+
+    def __init__(self, options: FlussLeaseOptions | None = None) -> None:
+        """Start without having warned.
+
+        Args:
+            options: keys of `[lease]`; None: their defaults.
+        """
+        self._options = options or FlussLeaseOptions()
         self._warned = False
 
     @hookimpl
@@ -35,6 +53,8 @@ class FlussLeases:
         try:
             return lease.server.acquire(lease.lease_id, lease.duration_s, snapshots)
         except LeaseApiMissingError as error:
+            if self._options.required:
+                raise
             self._warn(error)
             return Protection(None, protects=False)
 

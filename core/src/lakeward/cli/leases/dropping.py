@@ -27,6 +27,7 @@ def drop(invocation: Invocation, *, lease_id: str | None, all_of_service: bool, 
         raise UsageError(message)
     loaded = invocation.load()
     backend = load_backend(loaded)
+    backend.open()
     with opened_source(loaded) as source:
         known = know_leases(loaded, source, backend)
         ids = _ids(known) if lease_id is None else [lease_id]

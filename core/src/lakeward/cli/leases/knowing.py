@@ -26,7 +26,8 @@ def load_backend(loaded: Loaded) -> LeaseBackend:
     Raises:
         MissingPluginError, PluginError: as `LeaseBackend.load`.
     """
-    return LeaseBackend.load(loaded.settings.lease.backend, loaded.settings.lease.wrappers)
+    lease = loaded.settings.lease
+    return LeaseBackend.load(lease.backend, lease.wrappers, loaded.lease_options)
 
 
 def know_leases(loaded: Loaded, source: Source, backend: LeaseBackend) -> LeaseKnowledge:

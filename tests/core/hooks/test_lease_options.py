@@ -1,0 +1,89 @@
+"""A lease backend's own keys in `[lease]`, and its `open` and `close`."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+import pytest
+
+from lakeward.errors import LeaseError
+from lakeward.hooks.backend import LeaseBackend
+from lakeward.hooks.markers import hookimpl
+from lakeward.model.leases import Lease, Protection
+from lakeward.testing.lease_server import MemoryLeaseServer
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from lakeward.model.tables import TableBucket
+
+
+@dataclass(frozen=True, slots=True)
+class Options:
+    """Keys of `[lease]` of this test's backend."""
+
+    url: str = field(default="local", metadata={"description": "The lease server."})
+    token: str = field(default="", metadata={"description": "Its token.", "secret": True})
+
+
+class Configured:
+    """Notes what it was made with and when it was opened and closed."""
+
+    options = Options
+
+    def __init__(self, options: Options) -> None:
+        self.given = options
+        self.life: list[str] = []
+
+    def open(self) -> None:
+        self.life.append(f"open {self.given.url}")
+        if self.given.url == "down":
+            message = "no route"
+            raise OSError(message)
+
+    def close(self) -> None:
+        self.life.append("close")
+
+    @hookimpl
+    def acquire(self, lease: Lease, snapshots: Mapping[TableBucket, int]) -> Protection:
+        del lease, snapshots
+        self.life.append("acquire")
+        return Protection(60.0)
+
+    @hookimpl
+    def release(self, lease: Lease, buckets: frozenset[TableBucket]) -> None:
+        del lease, buckets
+
+    @hookimpl
+    def drop(self, lease: Lease) -> None:
+        del lease
+
+
+LEASE = Lease("svc-1-aa-1", 1, 60.0, {}, MemoryLeaseServer())
+
+
+def test_a_backend_is_made_with_its_options_opened_before_its_hooks_and_closed_after_them() -> None:
+    made: list[Configured] = []
+
+    class Noted(Configured):
+        def __init__(self, options: Options) -> None:
+            super().__init__(options)
+            made.append(self)
+
+    backend = LeaseBackend("configured", Noted, options=Options(url="lease.example"))
+    backend.open()
+    backend.acquire(LEASE, {})
+    backend.close()
+
+    assert made[0].life == ["open lease.example", "acquire", "close"]
+
+
+def test_a_backend_without_given_options_is_made_with_their_defaults() -> None:
+    backend = LeaseBackend("configured", Configured)
+    backend.acquire(LEASE, {})
+
+
+def test_a_backend_that_cannot_open_is_named() -> None:
+    with pytest.raises(LeaseError, match=r"configured.*open raised OSError: no route"):
+        LeaseBackend("configured", Configured, options=Options(url="down")).open()
