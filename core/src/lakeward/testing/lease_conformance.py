@@ -39,6 +39,9 @@ class LeaseBackendConformance:
     """`serialize_state` gives bytes, and a restarted service takes its snapshots over."""
     survives_old_server = True
     """A server without the lease API degrades the protection. False: the error passes through."""
+    on_reader = FailoverAction.KEEP
+    on_job = FailoverAction.KEEP
+    """What it answers to a failed reader, and to a job that is launched again: KEEP, RELEASE or ACQUIRE."""
 
     @pytest.fixture
     def backend(self) -> object:
@@ -294,6 +297,20 @@ class LeaseBackendConformance:
 
         assert answer.restored is None
         assert server.leases == before, "on_failover changed the lease by itself"
+
+    def test_each_kind_of_failover_is_answered_as_declared(
+        self, hooks: LeaseBackend, server: MemoryLeaseServer
+    ) -> None:
+        """The core obeys each answer: what is released is enumerated afresh, what is acquired gets a new id."""
+        state = hooks.serialize_state(_lease(server, generation=3))
+        restart = Failover(FailoverKind.COORDINATOR, 0, state=state)
+
+        reader = hooks.on_failover(_lease(server), Failover(FailoverKind.READER, 1)).action
+        job = hooks.on_failover(_lease(server), Failover(FailoverKind.JOB, 1)).action
+        start = hooks.on_failover(_lease(server, held={}), restart).action
+
+        assert (reader, job) == (self.on_reader, self.on_job)
+        assert start is (FailoverAction.ACQUIRE if self.stateful else FailoverAction.KEEP)
 
     def test_the_default_duration_is_a_sensible_period(self, hooks: LeaseBackend) -> None:
         """Seconds; a third of it is the pace of renewal."""
