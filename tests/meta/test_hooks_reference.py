@@ -31,3 +31,11 @@ def test_each_hook_is_on_the_page_with_its_arguments(hook: str) -> None:
     section = render().split(f"## `{hook}`\n")[1].split("\n## ")[0]
 
     assert all(f"- `{name}`: " in section for name in arguments if name != "self")
+
+
+def test_the_reference_names_each_value_with_its_fields(root: Path) -> None:
+    text = (root / "docs" / "reference" / "hooks.md").read_text(encoding="utf-8")
+    for name in ("Lease", "Protection", "Failover", "FailoverAction", "FailoverAnswer", "SnapshotLeases"):
+        assert f"### `{name}`" in text
+    assert "- `held: Mapping[TableBucket, int]`" in text
+    assert "- `RELEASE`" in text

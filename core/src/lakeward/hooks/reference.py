@@ -2,12 +2,24 @@
 
 from __future__ import annotations
 
+import dataclasses
 import inspect
 import re
-from typing import TYPE_CHECKING
+from enum import Enum
+from typing import TYPE_CHECKING, Any
 
 from lakeward.hooks.plugins import LEASE_GROUP, WRAPPER_GROUP
 from lakeward.hooks.spec import LeaseSpec
+from lakeward.model.leases import (
+    Failover,
+    FailoverAction,
+    FailoverAnswer,
+    FailoverKind,
+    Lease,
+    Protection,
+    RestoredLease,
+)
+from lakeward.ports import SnapshotLeases
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -67,14 +79,52 @@ flowchart TD
 """
 
 
+_VALUES = """
+## Values
+
+All but `SnapshotLeases` are in `lakeward.model.leases`; that is in `lakeward.ports`.
+"""
+_TYPES: tuple[type[Any], ...] = (
+    Lease,
+    Protection,
+    Failover,
+    FailoverKind,
+    FailoverAction,
+    FailoverAnswer,
+    RestoredLease,
+    SnapshotLeases,
+)
+
+
 def render() -> str:
     """Render `docs/reference/hooks.md` from `LeaseSpec`.
 
     Returns:
-        Markdown: the life cycle, then a section for each hook.
+        Markdown: the life cycle, a section for each hook, then the values that they take and give.
     """
     hooks = [function for name, function in vars(LeaseSpec).items() if not name.startswith("_")]
-    return _HEAD + "".join(_section(function) for function in hooks)
+    return _HEAD + "".join(_section(function) for function in hooks) + _VALUES + "".join(map(_value, _TYPES))
+
+
+def _value(declared: type[Any]) -> str:
+    """Render a value: its fields with their types and defaults, an enum's members, or a protocol's methods."""
+    lines = [f"\n### `{declared.__name__}`\n", inspect.getdoc(declared) or "", ""]
+    if issubclass(declared, Enum):
+        lines += [f"- `{member.name}`" for member in declared]
+    elif dataclasses.is_dataclass(declared):
+        lines += [f"- `{field.name}: {field.type}`{_default(field)}" for field in dataclasses.fields(declared)]
+    else:
+        methods = [
+            function for name, function in vars(declared).items() if inspect.isfunction(function) and name[0] != "_"
+        ]
+        lines += [f"- `{one.__name__}`: {(inspect.getdoc(one) or '').splitlines()[0]}" for one in methods]
+    return "\n".join(lines) + "\n"
+
+
+def _default(field: dataclasses.Field[Any]) -> str:
+    if field.default is not dataclasses.MISSING:
+        return f", `{field.default!r}` unless given"
+    return ", empty unless given" if field.default_factory is not dataclasses.MISSING else ""
 
 
 def _section(function: Callable[..., object]) -> str:
