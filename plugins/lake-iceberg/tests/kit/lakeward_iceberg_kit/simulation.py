@@ -184,8 +184,9 @@ class Start:
             tries = [file for ids in journal.commits for file in self.lake.commit_leftovers(PATH, ids)]
             found = (*self.lake.list_prefix(PATH, journal.prefix), *tries)
             spared = self.lake.referenced(PATH, found)
-            if self._is_ours(journal):
-                self.lake.delete(frozenset(found) - spared)
+            if not self._is_ours(journal):
+                continue  # or the gateway said that there is no table: the next sweep will see
+            self.lake.delete(frozenset(found) - spared)
             if not journal.open and journal in self._world.journals:
                 self._world.journals.remove(journal)
 
