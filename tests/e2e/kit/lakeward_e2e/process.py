@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import os
 import signal
 import subprocess
 import sys
@@ -73,6 +74,10 @@ class ServiceProcess:
     def send(self, number: signal.Signals) -> None:
         """Send the driver a signal."""
         self._process.send_signal(number)
+
+    def send_group(self, number: signal.Signals) -> None:
+        """Send the driver and all of its children in its process group a signal, as systemd and a terminal do."""
+        os.killpg(self.pid, number)
 
     def ended(self, patience_s: float = PATIENCE_S) -> int:
         """Wait for its end; returns the exit code (negative: killed by that signal)."""
