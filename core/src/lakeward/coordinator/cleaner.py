@@ -2,9 +2,10 @@
 
 A journal names a round's file prefix and the ids of every commit that was tried. Deleting cannot be compared and
 swapped, so: nothing that any retained snapshot of the table or a live checkpoint names is touched; files that a
-commit of unknown outcome names are deleted only after a later offset-carrying commit of ours has landed; and the
-prefix of a round whose process may still be alive is listed once more after the fence time. A later start's journals
-are not even looked at: whoever was overtaken in the middle of its own sweep would delete what its successor writes.
+commit of unknown outcome names are deleted only after a later offset-carrying commit of ours has landed, or where the
+source has dropped their table and our stamp keeps that commit out; and the prefix of a round whose process may still be
+alive is listed once more after the fence time. A later start's journals are not even looked at: whoever was overtaken
+in the middle of its own sweep would delete what its successor writes.
 """
 
 from __future__ import annotations
@@ -88,15 +89,34 @@ class Cleaner:
 
         Args:
             is_gone: says whether the source no longer has the table of this name and id.
+
+        Raises:
+            FencedError: a later start has stamped the table; it sweeps.
         """
         now = self._clock.wall_ms()
+        ours: set[tuple[TablePath, int]] = set()
         for journal in self._known():
             swept = journal.swept_ms
             gone = swept is None and is_gone(journal.path, journal.round_id.table_id)
             if gone or (swept is not None and swept > now):  # the clock was set back: its time begins anew
                 self._journals.write(replace(journal, swept_ms=now))
             elif swept is not None and now - swept >= self._fence_ms:
+                table = (journal.path, journal.round_id.table_id)
+                if table not in ours:
+                    self._take_over(*table)
+                    ours.add(table)
                 self._sweep(journal)
+
+    def _take_over(self, path: TablePath, table_id: int) -> None:
+        """Keep out what our earlier starts may still commit: where the table is gone, no round has stamped it since.
+
+        A commit may hang for much longer than the fence time, and land then. Under another service's stamp it cannot;
+        that service is left in peace.
+        """
+        head = self._lake.head(path)
+        stamp = head.stamp if head is not None and head.table_id == table_id else None
+        if stamp is not None and stamp.service == self._incarnation.service:
+            self._lake.stamp(path, self._incarnation)
 
     def after_commit(self, path: TablePath, round_id: RoundId) -> None:
         """Sweep every earlier round of this table: a later offset-carrying commit of ours has landed.

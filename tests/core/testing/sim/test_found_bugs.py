@@ -115,3 +115,26 @@ def test_a_commit_that_lands_while_its_successor_opens_the_table_is_not_behind_t
     case.until(lambda: len(case.commits()) > 1)
     assert not any("goes on from a checkpoint" in line for line in case.world.story.lines)
     case.rest()
+
+
+def test_a_commit_that_hangs_beyond_the_end_of_its_table_names_no_file_that_later_starts_swept(case: Case) -> None:
+    """Its table is dropped at the source, so nobody opens it any more and stamps it: the sweep at a start has to."""
+    case.table(rows=40)
+    first = case.world.start()
+    hangs: list[str] = []
+
+    def before(service: str, name: str, caller: Process) -> str | None:
+        if service == "lake" and name == "commit" and caller is first.loop and not hangs:
+            hangs.append(name)
+            case.world.source.drop(TABLE)
+            caller.freeze(150.0)
+            case.world.scheduler.after(5.0, case.world.start)
+            case.world.scheduler.after(70.0, case.world.start)
+            case.world.block(caller, 0.0)
+        return None
+
+    case.world.before_call = before
+    case.until(lambda: bool(hangs))
+    case.until(lambda: first.end is not None)
+    assert case.commits() == []
+    case.rest()
