@@ -46,6 +46,19 @@ class PondPlugin:
 
 class MarshPlugin:
     options = MarshOptions
+
+
+@dataclass(frozen=True, slots=True)
+class PierOptions:
+    required: bool = False
+
+
+class PierLeases:
+    options = PierOptions
+
+
+class RaftLeases:
+    pass
 """
 _MINIMAL = """
 [source]
@@ -58,13 +71,14 @@ type = "marsh"
 
 @pytest.fixture
 def pond(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    """Install a source `pond` and a lake `marsh`."""
+    """Install a source `pond`, a lake `marsh`, and the lease backends `pier`, with options, and `raft`, without."""
     site = tmp_path / "site"
     info = site / "pond_of_tests-1.2.dist-info"
     info.mkdir(parents=True)
     (site / "pond_of_tests.py").write_text(_MODULE, encoding="utf-8")
     (info / "METADATA").write_text("Metadata-Version: 2.1\nName: pond-of-tests\nVersion: 1.2\n", encoding="utf-8")
     points = "[lakeward.source]\npond = pond_of_tests:PondPlugin\n[lakeward.lake]\nmarsh = pond_of_tests:MarshPlugin\n"
+    points += "[lakeward.lease]\npier = pond_of_tests:PierLeases\nraft = pond_of_tests:RaftLeases\n"
     (info / "entry_points.txt").write_text(points, encoding="utf-8")
     monkeypatch.syspath_prepend(str(site))
     discovery.forget()

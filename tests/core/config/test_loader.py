@@ -197,17 +197,17 @@ def test_a_lake_that_is_not_installed_is_named(pond: None, tmp_path: Path) -> No
 
 
 def test_keys_of_the_lease_backend_go_to_its_options(load: Load) -> None:
-    loaded = load("[lease]\nbackend = 'fluss'\nrequired = true")
+    loaded = load("[lease]\nbackend = 'pier'\nrequired = true")
     assert loaded.lease_options.required is True
     assert loaded.provenance["lease.required"] == "file lakeward.toml"
-    assert load("[lease]\nbackend = 'noop'").lease_options is None
+    assert load("[lease]\nbackend = 'raft'").lease_options is None
 
 
 def test_a_key_of_the_lease_that_neither_core_nor_backend_knows_is_refused_by_name(load: Load) -> None:
     with pytest.raises(ConfigError, match=r"lease.requird.*Did you mean 'required'"):
-        load("[lease]\nbackend = 'fluss'\nrequird = true")
+        load("[lease]\nbackend = 'pier'\nrequird = true")
     with pytest.raises(ConfigError, match=r"lease\.required"):
-        load("[lease]\nbackend = 'noop'\nrequired = true")
+        load("[lease]\nbackend = 'raft'\nrequired = true")
 
 
 def test_metrics_stand_around_the_lease_backend_unless_said_otherwise(load: Load) -> None:
