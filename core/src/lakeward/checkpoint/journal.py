@@ -25,7 +25,8 @@ class RoundJournal:
     """What a round may have left. `commits` holds uuid and snapshot id of each commit that was tried.
 
     `base_snapshot` is the lake's head that the round started from, `base_commit` the newest offset-carrying commit
-    then. `swept_ms`: when its files were deleted the first time, ms since 1970.
+    then. `swept_ms`: when its files were deleted the first time, ms since 1970. `missing_ms`: when the lake table was
+    first found missing after the source had dropped the table, ms since 1970.
     """
 
     round_id: RoundId
@@ -35,6 +36,7 @@ class RoundJournal:
     file_prefix: str
     commits: tuple[tuple[str, int], ...] = ()
     swept_ms: int | None = None
+    missing_ms: int | None = None
 
 
 class _Body(msgspec.Struct, frozen=True):
@@ -48,6 +50,7 @@ class _Body(msgspec.Struct, frozen=True):
     file_prefix: str
     commits: tuple[tuple[str, int], ...]
     swept_ms: int | None
+    missing_ms: int | None = None
 
 
 class JournalStore:
@@ -102,6 +105,7 @@ def encode(journal: RoundJournal) -> bytes:
         journal.file_prefix,
         journal.commits,
         journal.swept_ms,
+        journal.missing_ms,
     )
     return pack(_VERSION, (msgspec.msgpack.encode(body),))
 
@@ -128,4 +132,5 @@ def decode(data: bytes, file: str) -> RoundJournal:
         body.file_prefix,
         body.commits,
         body.swept_ms,
+        body.missing_ms,
     )

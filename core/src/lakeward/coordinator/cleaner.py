@@ -6,15 +6,22 @@ commit of unknown outcome names are deleted only after a later offset-carrying c
 source has dropped their table and our stamp keeps that commit out; and the prefix of a round whose process may still be
 alive is listed once more after the fence time. A later start's journals are not even looked at: whoever was overtaken
 in the middle of its own sweep would delete what its successor writes.
+
+Where the lake says that it has no such table, nothing can be asked: the warehouse may be away, or a gateway answers in
+its place. The journal stays, and what it names is swept when the table can be asked again. Only where the source has
+dropped the table as well is there nobody who could adopt the files: they go once the lake table has been missing for
+so long that no outage explains it.
 """
 
 from __future__ import annotations
 
 from dataclasses import replace
+from enum import Enum
 from typing import TYPE_CHECKING
 
 import structlog
 
+from lakeward.errors import FencedError, LakewardError, TableGoneError
 from lakeward.model.identity import RoundId
 from lakeward.model.results import CommitIds
 
@@ -26,7 +33,23 @@ if TYPE_CHECKING:
     from lakeward.model.tables import TablePath
     from lakeward.ports import Clock, Lake
 
+_MISSING_MS = 24 * 60 * 60 * 1000
+"""A lake table that two starts so far apart have found missing is taken for dropped where the source dropped it too."""
 _log = structlog.get_logger("lakeward.cleaner")
+
+
+class LakeTable(Enum):
+    """What the lake has under the name of a journal's table."""
+
+    SAME = "same"
+    ANOTHER = "another"
+    """Of another table id: the journal's own was set aside, and what that one names cannot be asked any more."""
+    MISSING = "missing"
+    """None now: dropped, or the lake cannot be asked."""
+
+
+def _still_there(_path: TablePath, _table_id: int) -> bool:
+    return False
 
 
 class Cleaner:
@@ -81,11 +104,12 @@ class Cleaner:
             if not journal.commits or journal.swept_ms is not None:
                 self._sweep(journal)
 
-    def again(self, is_gone: Callable[[TablePath, int], bool] = lambda _path, _table_id: False) -> None:
+    def again(self, is_gone: Callable[[TablePath, int], bool] = _still_there) -> None:
         """Sweep every journal that was swept once, the fence time ago or longer: nobody can adopt its files any more.
 
         Asked at each start, for a table may never have another round. Where the source says that a table is gone
-        for good, its journals' time begins now, and the next start sweeps them.
+        for good, its journals' time begins now, and the next start sweeps them. Trouble with one journal is logged
+        and keeps no other one.
 
         Args:
             is_gone: says whether the source no longer has the table of this name and id.
@@ -93,19 +117,14 @@ class Cleaner:
         Raises:
             FencedError: a later start has stamped the table; it sweeps.
         """
-        now = self._clock.wall_ms()
-        ours: set[tuple[TablePath, int]] = set()
+        taken: set[tuple[TablePath, int]] = set()
         for journal in self._known():
-            swept = journal.swept_ms
-            gone = swept is None and is_gone(journal.path, journal.round_id.table_id)
-            if gone or (swept is not None and swept > now):  # the clock was set back: its time begins anew
-                self._journals.write(replace(journal, swept_ms=now))
-            elif swept is not None and now - swept >= self._fence_ms:
-                table = (journal.path, journal.round_id.table_id)
-                if table not in ours:
-                    self._take_over(*table)
-                    ours.add(table)
-                self._sweep(journal)
+            try:
+                self._sweep_again(journal, is_gone, taken)
+            except FencedError:
+                raise
+            except LakewardError as error:
+                _log.warning("left-over files stay for now", round=str(journal.round_id), reason=str(error))
 
     def _take_over(self, path: TablePath, table_id: int) -> None:
         """Keep out what our earlier starts may still commit: where the table is gone, no round has stamped it since.
@@ -142,9 +161,10 @@ class Cleaner:
         """
         if journal.commits:
             return
-        if self._delete_files(journal):
+        found = self._look(journal)
+        if found is LakeTable.ANOTHER or (found is LakeTable.SAME and self._delete_files(journal)):
             self._journals.delete(journal)
-        else:  # a checkpoint names some; should its table be gone by then, the next start sweeps (`again`)
+        else:  # a checkpoint names some, or nobody can be asked: a later round or the next start sweeps (`again`)
             self._journals.write(replace(journal, swept_ms=self._clock.wall_ms()))
 
     def sweep_prefix(self, journal: RoundJournal, *, irregular: bool) -> None:
@@ -153,12 +173,18 @@ class Cleaner:
         Args:
             journal: its journal.
             irregular: files may lie under its prefix that are not part of the table: they are deleted.
+
+        Raises:
+            TableGoneError: the lake cannot be asked what the table names; the journal stays.
         """
         table_id = journal.round_id.table_id
-        if not self._is_set_aside(journal.path, table_id):
+        found = self._look(journal)
+        if found is LakeTable.MISSING:
+            raise _missing(journal.path)
+        if found is LakeTable.SAME:
             self._delete_tries(journal)
-            found = self._lake.list_prefix(journal.path, journal.file_prefix) if irregular else ()
-            self._delete_unreferenced(journal.path, table_id, found, self._checkpointed(table_id))
+            files = self._lake.list_prefix(journal.path, journal.file_prefix) if irregular else ()
+            self._delete_unreferenced(journal.path, table_id, files, self._checkpointed(table_id))
         self._journals.delete(journal)
 
     def _was_begun_after(self, journal: RoundJournal, round_id: RoundId) -> bool:
@@ -173,20 +199,61 @@ class Cleaner:
         found = self._journals.list()
         return [journal for journal in found if not journal.round_id.incarnation.succeeds(self._incarnation)]
 
-    def _sweep(self, journal: RoundJournal) -> None:
+    def _sweep_again(
+        self,
+        journal: RoundJournal,
+        is_gone: Callable[[TablePath, int], bool],
+        taken: set[tuple[TablePath, int]],
+    ) -> None:
+        """Sweep one journal whose time has come, or let its time begin. `taken`: tables that were stamped for it."""
+        now, swept, table = self._clock.wall_ms(), journal.swept_ms, (journal.path, journal.round_id.table_id)
+        gone = swept is None and is_gone(*table)
+        if gone or (swept is not None and swept > now):  # the clock was set back: its time begins anew
+            missing = now if gone and self._look(journal) is LakeTable.MISSING else None
+            self._journals.write(replace(journal, swept_ms=now, missing_ms=missing))
+        elif swept is not None and now - swept >= self._fence_ms:
+            if table not in taken:
+                self._take_over(*table)
+                taken.add(table)
+            self._sweep(journal, is_gone)
+
+    def _sweep(self, journal: RoundJournal, is_gone: Callable[[TablePath, int], bool] = _still_there) -> None:
         now = self._clock.wall_ms()
         ours = journal.round_id.incarnation == self._incarnation
         if journal.round_id in self._live:
             return
         # One that was never about to commit may have files in the lake as well: those of a checkpoint of it that a
         # later round went on from.
-        set_aside = self._is_set_aside(journal.path, journal.round_id.table_id)
-        whole = set_aside or self._delete_files(journal)
-        if journal.swept_ms is None:
-            journal = replace(journal, swept_ms=now)
+        found = self._look(journal)
+        if found is LakeTable.MISSING:
+            self._sweep_missing(journal, is_gone)
+            return
+        whole = found is LakeTable.ANOTHER or self._delete_files(journal)
+        if journal.swept_ms is None or journal.missing_ms is not None:
+            journal = replace(journal, swept_ms=journal.swept_ms or now, missing_ms=None)
             self._journals.write(journal)
         if whole and (ours or now - (journal.swept_ms or now) >= self._fence_ms):
             self._journals.delete(journal)
+
+    def _sweep_missing(self, journal: RoundJournal, is_gone: Callable[[TablePath, int], bool]) -> None:
+        """Keep the journal of a table that the lake says it does not have, until that is certain and for good."""
+        path, table_id, now = journal.path, journal.round_id.table_id, self._clock.wall_ms()
+        if not is_gone(path, table_id):
+            _log.info("the lake cannot be asked what a table names; its journal stays", round=str(journal.round_id))
+            return
+        if journal.missing_ms is None or journal.missing_ms > now:
+            self._journals.write(replace(journal, missing_ms=now))
+            return
+        if now - journal.missing_ms < max(_MISSING_MS, self._fence_ms):
+            return
+        kept = self._checkpointed(table_id)
+        files = self._lake.list_prefix(path, journal.file_prefix)
+        # Asked afterwards: what has come back meanwhile is asked at the next start.
+        if self._look(journal) is LakeTable.MISSING:
+            self._lake.delete([file for file in files if file not in kept])
+            _log.info("deleted files of a round whose table is gone", round=str(journal.round_id), files=len(files))
+            if kept.isdisjoint(files):
+                self._journals.delete(journal)
 
     def _delete_tries(self, journal: RoundJournal) -> None:
         """Delete what earlier tries of a commit wrote whose outcome was unknown: none can land after the last one."""
@@ -206,10 +273,15 @@ class Cleaner:
             _log.info("deleted files of a round that did not commit", round=str(journal.round_id), files=deleted)
         return kept.isdisjoint(found)
 
-    def _is_set_aside(self, path: TablePath, table_id: int) -> bool:
-        """Say whether the lake has another table of that name now: what the old one names cannot be asked any more."""
+    def _look(self, journal: RoundJournal) -> LakeTable:
+        return self._look_at(journal.path, journal.round_id.table_id)
+
+    def _look_at(self, path: TablePath, table_id: int) -> LakeTable:
+        """Say what the lake has under a name now: only the table of that id can be asked what it names."""
         head = self._lake.head(path)
-        return head is None or head.table_id != table_id
+        if head is None:
+            return LakeTable.MISSING
+        return LakeTable.SAME if head.table_id == table_id else LakeTable.ANOTHER
 
     def discard(self, path: TablePath, table_id: int, files: Collection[str]) -> None:
         """Delete files that no round counts, but for those that the lake has."""
@@ -222,8 +294,17 @@ class Cleaner:
             return 0
         spare = self._lake.referenced(path, files) | kept
         doomed = [file for file in files if file not in spare]
+        if not doomed:
+            return 0
         # Asked afterwards: a table that is still the same now was the same when it was asked what it names.
-        if not doomed or self._is_set_aside(path, table_id):
+        now = self._look_at(path, table_id)
+        if now is LakeTable.MISSING:
+            raise _missing(path)
+        if now is LakeTable.ANOTHER:
             return 0
         self._lake.delete(doomed)
         return len(doomed)
+
+
+def _missing(path: TablePath) -> TableGoneError:
+    return TableGoneError(f"{path}: the lake says that it has no such table")

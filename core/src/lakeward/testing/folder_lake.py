@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
-from lakeward.errors import FencedError, LakeError
+from lakeward.errors import FencedError, LakeError, TableGoneError
 from lakeward.model.identity import Incarnation, RoundId
 from lakeward.model.results import CommitIds, CommitOutcome, CommitRequest, LakeFile, LakeHead, OffsetCommit
 from lakeward.model.tables import Change, TableBucket, TablePath, TableSpec
@@ -72,7 +72,7 @@ class FolderLake:
 
     def open_table(self, table: TableSpec, incarnation: Incarnation) -> LakeHead:
         """See Protocol."""
-        with self._state(table.path) as state:
+        with self._state(table.path, create=True) as state:
             _refuse_overtaken(state, table.path, incarnation)
             if state.get("table_id", table.table_id) > table.table_id:
                 message = f"{table.path}: the lake table belongs to table id {state['table_id']}"
@@ -117,6 +117,8 @@ class FolderLake:
 
     def find(self, path: TablePath, round_id: RoundId, step: int) -> int | None:
         """See Protocol."""
+        if not self._file(path).exists():
+            return None
         with self._state(path) as state:
             wanted = (str(round_id.incarnation), round_id.name, step)
             found = ((e.get("stamp"), e.get("round"), e.get("step")) == wanted and e["id"] for e in state["log"])
@@ -196,9 +198,12 @@ class FolderLake:
         return self.root / f"{path}.json"
 
     @contextmanager
-    def _state(self, path: TablePath) -> Iterator[dict[str, Any]]:
+    def _state(self, path: TablePath, *, create: bool = False) -> Iterator[dict[str, Any]]:
         with _LOCK:
             file = self._file(path)
+            if not create and not file.exists():
+                message = f"{path}: the lake has no such table"
+                raise TableGoneError(message)
             state: dict[str, Any] = json.loads(file.read_text(encoding="utf-8")) if file.exists() else {"log": []}
             yield state
             self.root.mkdir(parents=True, exist_ok=True)

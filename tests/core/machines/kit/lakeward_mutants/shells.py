@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from lakeward.coordinator.books import RoundBooks
 from lakeward.coordinator.checkpointing import RoundCheckpoints
-from lakeward.coordinator.cleaner import Cleaner
+from lakeward.coordinator.cleaner import Cleaner, LakeTable
 from lakeward.coordinator.contents import Contents
 from lakeward.coordinator.desk import RoundDesk
 from lakeward.coordinator.landing import Lander
@@ -103,7 +103,7 @@ def forgets_what_a_cut_split_had_done(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def sweeps_what_was_set_aside(monkeypatch: pytest.MonkeyPatch) -> None:
     """Files that an old table of that name has committed are deleted (found by the simulator)."""
-    monkeypatch.setattr(Cleaner, "_is_set_aside", lambda *_: False)
+    monkeypatch.setattr(Cleaner, "_look_at", lambda *_: LakeTable.SAME)
 
 
 def trusts_checkpoints_whose_files_are_gone(monkeypatch: pytest.MonkeyPatch) -> None:
