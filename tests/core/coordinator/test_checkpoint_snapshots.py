@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import threading
-import time
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
@@ -23,14 +22,20 @@ from lakeward.model.checkpoints import CheckpointState
 from lakeward.subtask.entry import run_subtask
 from lakeward.testing.held_source import FAIL, HeldSource
 from lakeward.testing.jobs import ThreadJobs
-from lakeward.testing.service_world import POLICY, World
+from lakeward.testing.service_world import POLICY, World, let_writes_end
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
     from pathlib import Path
 
     from lakeward.coordinator.service import Service
-    from lakeward.model.checkpoints import Checkpoint
+    from lakeward.model.checkpoints import (
+        Checkpoint,
+        CheckpointRef,
+        LeaseCopy,
+        PartFile,
+        RoundSnapshot,
+    )
     from lakeward.model.tables import TablePath
 
 ROWS = 120
@@ -92,8 +97,9 @@ class Halfway:
 
     def left(self) -> int:
         """Return how many rows of snapshots the newest checkpoint has not read yet."""
-        while not (whole := self.whole()):  # the threads of a service that was killed may still write
-            time.sleep(0.02)
+        let_writes_end()
+        whole = self.whole()
+        assert whole
         progress = Contents.of(whole[-1].coordinator, whole[-1].subtasks).progress
         return ROWS - sum(one.rows for one in progress.values())
 
@@ -122,18 +128,39 @@ class Halfway:
         return source.snapshot_rows()
 
 
+class SlowCheckpoints(CheckpointFiles):
+    """Stands still before it writes the `_metadata` of a checkpoint that holds a beginning of both splits."""
+
+    def __init__(self, halfway: Halfway) -> None:
+        super().__init__(SmallFiles(str(halfway.world.directory / "state")), halfway.clock)
+        self.begun = threading.Event()
+        self.go_on = threading.Event()
+        self.left = ROWS
+
+    def complete(
+        self, ref: CheckpointRef, coordinator: RoundSnapshot, parts: Sequence[PartFile], lease: LeaseCopy | None
+    ) -> int:
+        rows = [one.rows for part in parts for one in self._read_part(ref, part).progress if one.rows]
+        if len(rows) > 1 and not self.begun.is_set():
+            self.left = ROWS - sum(rows)
+            self.begun.set()
+            self.go_on.wait(30)
+        return super().complete(ref, coordinator, parts, lease)
+
+
 async def _until(seen: Callable[[], object]) -> None:
     async with asyncio.timeout(15):
         while not seen():  # noqa: ASYNC110 - seen on disk
             await asyncio.sleep(0.02)
 
 
-async def _killed_halfway(halfway: Halfway) -> None:
-    serving = asyncio.create_task(halfway.service().serve())
+async def _killed_halfway(halfway: Halfway, **options: Any) -> None:  # noqa: ANN401 - fields of any type
+    serving = asyncio.create_task(halfway.service(**options).serve())
     await _until(halfway.half_done)
     serving.cancel()
     with suppress(asyncio.CancelledError):
         await serving
+    await asyncio.to_thread(let_writes_end)
 
 
 @pytest.fixture
@@ -188,6 +215,53 @@ def test_a_stop_in_the_middle_of_a_round_keeps_what_its_checkpoint_has_to_read(h
     assert halfway.finish() == left < ROWS
 
 
+def test_a_stop_while_a_checkpoint_is_being_stored_keeps_it_and_what_it_has_to_read(halfway: Halfway) -> None:
+    slow = SlowCheckpoints(halfway)
+
+    async def stopped_meanwhile() -> None:
+        service = halfway.service(stop_timeout_s=0.1, checkpoints=slow)
+        serving = asyncio.create_task(service.serve())
+        await _until(slow.begun.is_set)
+        service.stop()
+        await _until(lambda: halfway.world.outcomes(halfway.keyed))
+        slow.go_on.set()
+        halfway.gate.unlink()
+        await serving
+
+    asyncio.run(stopped_meanwhile())
+    assert halfway.world.outcomes(halfway.keyed) == ["stopped"]
+    halfway.clean_up()
+
+    assert halfway.finish() == slow.left < ROWS
+
+
+def test_a_round_that_fails_while_a_checkpoint_is_being_stored_goes_on_from_it(halfway: Halfway) -> None:
+    slow = SlowCheckpoints(halfway)
+    read: list[int] = []
+
+    async def failing_meanwhile() -> None:
+        service = halfway.service(checkpoints=slow)
+        source = service.parts.source
+        assert isinstance(source, HeldSource)
+        serving = asyncio.create_task(service.serve())
+        await _until(slow.begun.is_set)
+        halfway.gate.write_text(FAIL, encoding="utf-8")
+        await _until(lambda: "failed" in halfway.world.outcomes(halfway.keyed))
+        await asyncio.to_thread(halfway.clean_up)
+        source.snapshot_rows()
+        halfway.gate.unlink()
+        await _until(lambda: len(service.desk.runs) > 0)
+        slow.go_on.set()
+        await _until(lambda: "committed" in halfway.world.outcomes(halfway.keyed))
+        read.append(source.snapshot_rows())
+        service.stop()
+        await serving
+
+    asyncio.run(failing_meanwhile())
+    assert read == [slow.left]
+    assert slow.left < ROWS
+
+
 def test_a_failed_round_in_back_off_keeps_what_its_checkpoint_has_to_read(halfway: Halfway) -> None:
     read: list[int] = []
 
@@ -219,14 +293,7 @@ def test_an_outage_of_less_than_six_hours_is_what_a_lease_of_six_hours_promises(
 ) -> None:
     ours: dict[str, Any] = {"lease_duration_s": 6 * 3600.0}
 
-    async def killed_halfway() -> None:
-        serving = asyncio.create_task(halfway.service(**ours).serve())
-        await _until(halfway.half_done)
-        serving.cancel()
-        with suppress(asyncio.CancelledError):
-            await serving
-
-    asyncio.run(killed_halfway())
+    asyncio.run(_killed_halfway(halfway, **ours))
     left = halfway.left()
     halfway.clock.shift_s += away_h * 3600
     halfway.clean_up()

@@ -24,7 +24,7 @@ from lakeward.model.settings import TableSettings
 from lakeward.subtask.entry import run_subtask
 from lakeward.testing.held_source import HeldSource
 from lakeward.testing.jobs import ThreadJobs
-from lakeward.testing.service_world import PlainBackend
+from lakeward.testing.service_world import PlainBackend, let_writes_end
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -89,6 +89,7 @@ async def _die_when(seen: Callable[[], bool], service: Service) -> None:
     serving.cancel()
     with suppress(asyncio.CancelledError):
         await serving
+    await asyncio.to_thread(let_writes_end)
 
 
 def _progress(checkpoint: Checkpoint) -> dict[str, int]:

@@ -788,10 +788,24 @@ def test_a_store_that_fails_costs_a_checkpoint_and_nothing_is_blocked_meanwhile(
     assert driven.machine.failures == 1
 
 
-def test_a_checkpoint_that_becomes_whole_after_its_round_had_ended_is_deleted() -> None:
+def test_a_checkpoint_that_becomes_whole_after_its_round_had_ended_counts() -> None:
     driven = Driven().until(CheckpointPhase.STORING)
     assert driven.step(RoundEnded(now=0)) == ()
+    assert driven.step(CheckpointStored(now=0, checkpoint=1)) == (Complete(1),)
+    assert driven.machine.phase is CheckpointPhase.ENDED
+
+
+@pytest.mark.parametrize("said_before", [False, True])
+def test_a_checkpoint_that_becomes_whole_after_its_round_has_committed_is_deleted(*, said_before: bool) -> None:
+    driven = Driven().until(CheckpointPhase.STORING)
+    if said_before:  # all splits are done, the commit is still to come
+        driven.step(RoundEnded(now=0))
+    assert driven.step(RoundEnded(now=0, superseded=True)) == ()
     assert driven.step(CheckpointStored(now=0, checkpoint=1)) == (DiscardCheckpoint(1),)
+    assert driven.machine.phase is CheckpointPhase.ENDED
+
+
+def test_a_checkpoint_that_fails_after_its_round_had_ended_is_deleted() -> None:
     driven = Driven().until(CheckpointPhase.STORING)
     driven.step(RoundEnded(now=0))
     assert driven.step(StoreFailed(now=0, checkpoint=1, reason="full")) == (DiscardCheckpoint(1),)

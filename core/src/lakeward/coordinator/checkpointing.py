@@ -5,6 +5,7 @@ The store is called on worker threads; its answer comes back as an event. Nothin
 
 from __future__ import annotations
 
+import asyncio
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import TYPE_CHECKING, Protocol, cast
@@ -129,6 +130,9 @@ class RoundCheckpoints:
         self._machine = Checkpoints(plan.policy, now=clock.now(), latest=plan.latest)
         self._started = (0, 0.0)
         """Number of the newest checkpoint, and when it started."""
+        self._answered = asyncio.Event()
+        """Set unless the store still owes its answer."""
+        self._answered.set()
 
     @property
     def latest(self) -> int:
@@ -145,10 +149,23 @@ class RoundCheckpoints:
         """True once the round's end was said: nothing but the store's answer is said to the machine any more."""
         return self._machine.phase in {CheckpointPhase.ENDED, CheckpointPhase.ENDING}
 
-    def end(self) -> None:
-        """No checkpoint any more: the round ends, or ends early."""
-        if not self.ended:
-            self.step(RoundEnded(now=self._clock.now()))
+    @property
+    def owed(self) -> bool:
+        """True while the store owes its answer: whether the newest checkpoint is whole."""
+        return not self._answered.is_set()
+
+    async def settled(self) -> None:
+        """Wait for the store's answer, if one is owed."""
+        await self._answered.wait()
+
+    def end(self, *, superseded: bool = False) -> None:
+        """No checkpoint any more: the round ends, or ends early.
+
+        Args:
+            superseded: whether nobody will go on from what is being stored.
+        """
+        if not self.ended or (superseded and self._machine.phase is CheckpointPhase.ENDING):
+            self.step(RoundEnded(now=self._clock.now(), superseded=superseded))
 
     def step(self, event: CheckpointsEvent) -> None:
         """Give the machine an event and do what it commands.
@@ -237,6 +254,9 @@ class RoundCheckpoints:
         pairs = cast("tuple[tuple[PartFile, SubtaskSnapshot], ...]", command.parts)
         lease = self._owner.lease_copy()
         store = self._plan.store
+        contents = Contents.of(coordinator, (part for _, part in pairs))
+        self._owner.checkpoint_storing(contents)
+        self._answered.clear()
 
         def write() -> int:
             try:
@@ -247,12 +267,12 @@ class RoundCheckpoints:
 
         def then(answer: object) -> None:
             now = self._clock.now()
+            self._answered.set()
             if isinstance(answer, BaseException):
                 self.step(StoreFailed(now=now, checkpoint=ref.number, reason=str(answer)))
                 return
             self.step(CheckpointStored(now=now, checkpoint=ref.number))
             if not self.ended:
-                contents = Contents.of(coordinator, (part for _, part in pairs))
                 seconds, size = now - self._started[1], cast("int", answer)
                 done = CheckpointDone(ref, contents, seconds, size, self._clock.wall_ms())
                 self._owner.checkpoint_done(done)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING
@@ -36,6 +37,7 @@ if TYPE_CHECKING:
 
     from lakeward.coordinator.checkpointing import CheckpointDone
     from lakeward.coordinator.committer import Committed as LakeCommitted
+    from lakeward.coordinator.contents import Contents
     from lakeward.coordinator.service import Service
     from lakeward.coordinator.table_locks import TableHold
     from lakeward.machines.rounds import RoundsEvent
@@ -43,6 +45,8 @@ if TYPE_CHECKING:
     from lakeward.model.tiering import Offer
 
 _FORGET_EVERY_S = 3600.0
+_SUPERSEDED = frozenset({"committed", "dropped", "stale"})
+"""How a round ends from whose last checkpoint nobody goes on: its rows are in the lake, or cannot be had any more."""
 _log = structlog.get_logger("lakeward.rounds")
 
 
@@ -66,6 +70,9 @@ class RoundDesk:
         """By table: its newest epoch here, and the highest number that a checkpoint of it had."""
         """The highest number of a checkpoint, by table id and epoch."""
         self._leaving: list[RoundRun] = []
+        self._cleaning = 0
+        self._storing: dict[int, RoundRun] = {}
+        """By table: a round that ended while a checkpoint of it was being stored."""
         self._locks = TableLocks()
         self._planner = JobPlanner(service)
         self.restorer = Restorer(self._parts.checkpoints, self._parts.lake, self._parts.incarnation)
@@ -119,7 +126,7 @@ class RoundDesk:
         run = self._runs.pop(table_id, None)
         if run is None:
             return
-        self._close_checkpoints(run)
+        self._close_checkpoints(run, superseded=outcome in _SUPERSEDED)
         nothing = outcome == "committed" and run.snapshot_id is None
         run.outcome, run.reason = "idle" if nothing else outcome, reason
         run.ended_ms = self._parts.clock.wall_ms()
@@ -146,8 +153,8 @@ class RoundDesk:
 
     @property
     def busy(self) -> bool:
-        """True while jobs of ended rounds are still winding down."""
-        return bool(self._leaving)
+        """True while jobs of ended rounds are still winding down, or being cleaned up after."""
+        return bool(self._leaving) or self._cleaning > 0
 
     @property
     def in_upkeep(self) -> bool:
@@ -189,6 +196,11 @@ class RoundDesk:
         """Say whether a round is still the one in work on its table."""
         return self._runs.get(run.offer.table_id) is run
 
+    def checkpoint_storing(self, run: RoundRun, contents: Contents) -> None:
+        """Hold what a checkpoint needs before it is written: the round may end before it is known to be whole."""
+        self.restorer.expect(run.offer.table_id, contents)
+        self._service.hold_checkpoints()
+
     def checkpoint_done(self, run: RoundRun, done: CheckpointDone) -> None:
         """Build on a checkpoint that is whole: release leases, and commit a step of the round if it is time."""
         run.newest = done
@@ -221,6 +233,7 @@ class RoundDesk:
     async def forget_table(self, table_id: int) -> None:
         """Keep nothing of a table that the source has dropped; its id never comes back."""
         self._numbers.pop(table_id, None)
+        self._storing.pop(table_id, None)
         self._upkeep.forget(table_id)
         self._parts.state.forget(table_id)
         try:
@@ -280,6 +293,7 @@ class RoundDesk:
             self._cleaner.before_round(run.offer.path)
             return opening if run.restored is None else run.restored.opening(opening)
 
+        await self._settled(run)
         try:
             async with self._hold(run, "the opening", wait_s=self._options.commit_timeout_s) as held:
                 if not self.current(run):
@@ -376,8 +390,32 @@ class RoundDesk:
         for phase, seconds in done.timings_s.items():
             run.timings_s[phase] = run.timings_s.get(phase, 0.0) + seconds
 
+    async def _settled(self, run: RoundRun) -> None:
+        """Wait for the last checkpoint of the table's last round: it may be what this round goes on from."""
+        earlier = self._storing.pop(run.offer.table_id, None)
+        if earlier is None or earlier.job is None:
+            return
+        try:
+            async with asyncio.timeout(self._options.commit_timeout_s):
+                await earlier.job.checkpoints.settled()
+        except TimeoutError:
+            _log.warning(
+                "it is unknown whether a checkpoint is whole; the round does not wait for it any longer",
+                round=str(run.round_id),
+                checkpoint_of=str(earlier.round_id),
+            )
+
     async def _clean(self, run: RoundRun) -> None:
         """Delete what an ended round left; a fenced one deletes nothing: its table is another's now."""
+        self._cleaning += 1
+        try:
+            if run.job is not None:
+                await run.job.checkpoints.settled()  # the sweep spares the files that it names
+            await self._clean_files(run)
+        finally:
+            self._cleaning -= 1
+
+    async def _clean_files(self, run: RoundRun) -> None:
         self._cleaner.end(run.round_id)
         if run.outcome == "fenced" or run.journal is None:
             return
@@ -403,9 +441,11 @@ class RoundDesk:
         """Seconds for all tries of a commit together."""
         return self._options.commit_timeout_s * 4
 
-    def _close_checkpoints(self, run: RoundRun) -> None:
+    def _close_checkpoints(self, run: RoundRun, *, superseded: bool) -> None:
         if run.job is not None:
-            run.job.checkpoints.end()
+            run.job.checkpoints.end(superseded=superseded)
+            if run.job.checkpoints.owed:
+                self._storing[run.offer.table_id] = run
             self._numbers[run.offer.table_id] = (run.offer.epoch, run.job.checkpoints.latest)
 
     def _fail(self, run: RoundRun, error: Exception) -> None:

@@ -60,6 +60,10 @@ class JobOwner(Protocol):
         """Return the lease, for the checkpoint."""
         ...
 
+    def checkpoint_storing(self, contents: Contents) -> None:
+        """A checkpoint is about to be written: from now on it may be whole, whoever hears of it."""
+        ...
+
     def checkpoint_done(self, done: CheckpointDone) -> None:
         """A checkpoint is whole."""
         ...

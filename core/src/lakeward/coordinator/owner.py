@@ -12,6 +12,7 @@ if TYPE_CHECKING:
 
     from lakeward.coordinator.books import RoundBooks
     from lakeward.coordinator.checkpointing import CheckpointDone
+    from lakeward.coordinator.contents import Contents
     from lakeward.coordinator.desk import RoundDesk
     from lakeward.coordinator.run import RoundRun
     from lakeward.coordinator.service import Service
@@ -73,6 +74,11 @@ class RunOwner:
     def lease_copy(self) -> LeaseCopy | None:
         """See `JobOwner`."""
         return self._service.lease_copy()
+
+    def checkpoint_storing(self, contents: Contents) -> None:
+        """See `JobOwner`."""
+        if self._desk.current(self._run):
+            self._desk.checkpoint_storing(self._run, contents)
 
     def checkpoint_done(self, done: CheckpointDone) -> None:
         """See `JobOwner`."""

@@ -161,6 +161,17 @@ class Restorer:
             if info.path is not None and is_gone(source, info.path, info.ref.table_id):
                 self._drop(info.ref, f"its table {info.path} was dropped")
 
+    def expect(self, table_id: int, contents: Contents) -> None:
+        """A checkpoint of this table is about to be written; its round may end before anybody hears that it is whole.
+
+        Args:
+            table_id: the table.
+            contents: what is in it.
+        """
+        self._tables.add(table_id)
+        if table_id not in self._needs:  # else the one before needs what this one needs
+            self._need(table_id, contents.enumeration().snapshots)
+
     def note(self, table_id: int, contents: Contents) -> None:
         """A checkpoint of this table has completed: it takes the place of the one before.
 

@@ -68,6 +68,8 @@ class Course:
         self._completed: set[int] = set()
         self._snapshot: object = None
         self._parts: dict[Attempt, tuple[object, object]] = {}
+        self._superseded = False
+        """Nobody will go on from a checkpoint of this round."""
 
     @property
     def phase(self) -> CheckpointPhase:

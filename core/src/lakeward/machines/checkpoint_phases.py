@@ -56,7 +56,7 @@ class CheckpointPhase(Enum):
     STORING = "storing"
     """`_metadata` is being written. All gateways are open."""
     ENDING = "ending"
-    """The round is over, `_metadata` is still being written."""
+    """The round is over, `_metadata` is still being written; it counts unless it is superseded meanwhile."""
     ENDED = "ended"
     """The round is over."""
 

@@ -174,9 +174,14 @@ class LaunchEnded:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RoundEnded:
-    """The round is committed, given up or cancelled: no checkpoint any more."""
+    """The round is committed, given up or cancelled: no checkpoint any more.
+
+    `superseded`: nobody will go on from what is being stored, for its rows are in the lake or cannot be had any more.
+    May be said again once that is known.
+    """
 
     now: float
+    superseded: bool = False
 
 
 SubtaskWord = (
@@ -326,7 +331,7 @@ class DiscardPart:
 
 @dataclass(frozen=True, slots=True)
 class DiscardCheckpoint:
-    """This checkpoint became whole, or failed, after its round had ended: delete it."""
+    """This checkpoint failed after its round had ended, or became whole and nobody needs it: delete it."""
 
     checkpoint: int
 

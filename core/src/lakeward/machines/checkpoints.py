@@ -14,7 +14,8 @@ Rules
 * Only the newest attempt of a subtask is listened to. A word on a checkpoint that is over is harmless; one on a
   checkpoint that never was is illegal.
 * Numbers only grow, over launches and restores.
-* While `_metadata` is written nothing is blocked and nothing expires: only the store knows what became of it.
+* While `_metadata` is written nothing is blocked and nothing expires: only the store knows what became of it. If the
+  round ends meanwhile, it counts all the same, for the next round goes on from it; unless the round has committed.
 * Where it may go is in `checkpoint_phases.TRANSITIONS`, looked up at every move.
 """
 
@@ -246,7 +247,7 @@ class Checkpoints(Course):
     def _whole(self, event: CheckpointStored) -> Commands:
         if self._phase is _ENDING:
             self._move(_ENDED, event)
-            return [DiscardCheckpoint(event.checkpoint)]
+            return [DiscardCheckpoint(event.checkpoint) if self._superseded else Complete(event.checkpoint)]
         self._completed.add(event.checkpoint)
         for member in self._members:
             if member.key in self._parts:
@@ -265,6 +266,7 @@ class Checkpoints(Course):
     # --- its other ends -------------------------------------------------------------------------------------
 
     def _end_round(self, event: RoundEnded) -> Commands:
+        self._superseded = self._superseded or event.superseded
         if self._phase in ABORTABLE:
             return self._abort(event, "the round ended")
         for member in self._members.of(MEMBERS):

@@ -11,6 +11,7 @@ if TYPE_CHECKING:
 
     from lakeward.coordinator.books import RoundBooks
     from lakeward.coordinator.checkpointing import CheckpointDone
+    from lakeward.coordinator.contents import Contents
     from lakeward.model.checkpoints import LeaseCopy, RoundSnapshot
     from lakeward.model.events import Envelope
     from lakeward.model.jobs import JobSpec
@@ -109,6 +110,9 @@ class SilentRound:
     def lease_copy(self) -> LeaseCopy | None:
         """See `JobOwner`."""
         return None
+
+    def checkpoint_storing(self, contents: Contents) -> None:
+        """See `JobOwner`."""
 
     def checkpoint_done(self, done: CheckpointDone) -> None:
         """See `JobOwner`."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import secrets
+import threading
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -40,6 +41,13 @@ if TYPE_CHECKING:
     from lakeward.model.status import RoundReport, ServiceReport
 
 SCHEMA = pa.schema([pa.field("id", pa.int64(), nullable=False), pa.field("name", pa.string())])
+
+
+def let_writes_end() -> None:
+    """Wait for checkpoints that a service was writing when it was killed: a process that dies writes no more."""
+    for thread in threading.enumerate():
+        if thread.name.startswith("complete "):
+            thread.join(10)
 
 
 class PlainBackend:
