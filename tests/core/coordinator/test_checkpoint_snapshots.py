@@ -35,6 +35,7 @@ if TYPE_CHECKING:
         LeaseCopy,
         PartFile,
         RoundSnapshot,
+        SubtaskSnapshot,
     )
     from lakeward.model.tables import TablePath
 
@@ -260,6 +261,33 @@ def test_a_round_that_fails_while_a_checkpoint_is_being_stored_goes_on_from_it(h
     asyncio.run(failing_meanwhile())
     assert read == [slow.left]
     assert slow.left < ROWS
+
+
+def test_parts_that_are_stored_after_the_round_has_ended_are_deleted(
+    halfway: Halfway, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    begun, go_on = threading.Event(), threading.Event()
+    write = CheckpointFiles.write_part
+
+    def write_slowly(store: CheckpointFiles, ref: CheckpointRef, snapshot: SubtaskSnapshot) -> PartFile:
+        begun.set()
+        go_on.wait(30)
+        return write(store, ref, snapshot)
+
+    monkeypatch.setattr(CheckpointFiles, "write_part", write_slowly)
+
+    async def stopped_meanwhile() -> None:
+        service = halfway.service(stop_timeout_s=0.1)
+        serving = asyncio.create_task(service.serve())
+        await _until(begun.is_set)
+        service.stop()
+        await _until(lambda: halfway.world.outcomes(halfway.keyed))
+        go_on.set()
+        halfway.gate.unlink()
+        await serving
+
+    asyncio.run(stopped_meanwhile())
+    assert CheckpointFiles(SmallFiles(str(halfway.world.directory / "state")), halfway.clock).list("svc") == ()
 
 
 def test_a_failed_round_in_back_off_keeps_what_its_checkpoint_has_to_read(halfway: Halfway) -> None:

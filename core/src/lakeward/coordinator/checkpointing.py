@@ -133,6 +133,7 @@ class RoundCheckpoints:
         self._answered = asyncio.Event()
         """Set unless the store still owes its answer."""
         self._answered.set()
+        self._cut_short: int | None = None
 
     @property
     def latest(self) -> int:
@@ -153,6 +154,11 @@ class RoundCheckpoints:
     def owed(self) -> bool:
         """True while the store owes its answer: whether the newest checkpoint is whole."""
         return not self._answered.is_set()
+
+    @property
+    def cut_short(self) -> CheckpointRef | None:
+        """The checkpoint that the end of the round aborted, None for none: subtasks may have stored parts since."""
+        return None if self._cut_short is None else self._ref(self._cut_short)
 
     async def settled(self) -> None:
         """Wait for the store's answer, if one is owed."""
@@ -240,6 +246,7 @@ class RoundCheckpoints:
                 self._later("retain checkpoints", lambda: retain(self._plan.retained))
             case Abort():
                 _log.warning("checkpoint aborted", checkpoint=str(self._ref(command.checkpoint)), reason=command.reason)
+                self._cut_short = command.checkpoint if self.ended else None
                 self._delete(command.checkpoint)
                 self._owner.checkpoint_aborted(command.checkpoint, command.reason)
             case DiscardPart() if command.checkpoint == self._machine.running:

@@ -411,9 +411,20 @@ class RoundDesk:
         try:
             if run.job is not None:
                 await run.job.checkpoints.settled()  # the sweep spares the files that it names
+                await self._delete_parts(run.job)
             await self._clean_files(run)
         finally:
             self._cleaning -= 1
+
+    async def _delete_parts(self, job: RoundJob) -> None:
+        """Delete what subtasks stored of the last checkpoint after it had been aborted: only now none of them runs."""
+        ref = job.checkpoints.cut_short
+        if ref is None:
+            return
+        try:
+            await call(partial(self._parts.checkpoints.delete, ref), what=f"delete what is left of {ref}")
+        except LakewardError as error:
+            _log.warning("left for the sweep", what=f"parts of {ref}", reason=str(error))
 
     async def _clean_files(self, run: RoundRun) -> None:
         self._cleaner.end(run.round_id)

@@ -68,6 +68,10 @@ class Uplink(Protocol):
         ...
 
 
+_CLOSE_S = 5.0
+"""A store that takes longer keeps no task: what it writes after that is left for the sweep of the next start."""
+
+
 @dataclass(frozen=True, slots=True)
 class Cut:
     """Posted to the mailbox, in the order in which it was heard: a checkpoint was triggered, its part is to be made."""
@@ -102,6 +106,7 @@ class Checkpointing:
         self._left = False
         self._taken = 0
         self._answer: PartWritten | None = None
+        self._writing: threading.Thread | None = None
         self._ended: dict[int, list[SplitProgress]] = {}
         """What ended after the trigger of each checkpoint whose part is still to be made."""
 
@@ -174,7 +179,13 @@ class Checkpointing:
         snapshot = SubtaskSnapshot(self._origin.subtask, self._origin.task_attempt, progress, cut.blocked)
         ref = replace(self._ref, number=cut.checkpoint)
         name = f"part-{cut.checkpoint}"
-        threading.Thread(target=self._write, args=(ref, snapshot), name=name, daemon=True).start()
+        self._writing = threading.Thread(target=self._write, args=(ref, snapshot), name=name, daemon=True)
+        self._writing.start()
+
+    def close(self) -> None:
+        """Let a part come to its end that is being written: what is left of it is deleted once no subtask runs."""
+        if self._writing is not None:
+            self._writing.join(_CLOSE_S)
 
     def _trigger(self, checkpoint: int) -> None:
         if checkpoint <= self._taken:

@@ -118,6 +118,7 @@ class Subtask:
             self._outcome = "failed"  # an exception would make Spark try the task again, to no use
             self._wait_for_cancel()
         finally:
+            self._checkpointing.close()
             if self._reader is not None:
                 self._reader.close()
         return self._outcome
