@@ -17,7 +17,7 @@ from lakeward.testing.sim.table import empty, show
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-_COLLECT = 20
+_COLLECT = 5
 """Seeds between two looks for garbage."""
 _A_DAY = 100_000
 """Seeds from one day's first to the next day's."""
@@ -76,7 +76,7 @@ def _many(seeds: range, jobs: int, most: int, *, complete: bool) -> int:
     _say(f"seeds {seeds.start}..{seeds.stop}")
     started = time.perf_counter()
     tally = _Tally(most)
-    with Pool(jobs) as pool:
+    with Pool(jobs, _begin) as pool:
         tally.take(pool.imap(_run, ((seed, None) for seed in seeds), chunksize=20))
         seconds = time.perf_counter() - started
         done, failed = tally.done, tally.failed
@@ -118,9 +118,15 @@ class _Tally:
                 return
 
 
-def _run(what: tuple[int, tuple[str, str] | None]) -> Outcome:
-    """Run one seed in a worker; garbage is looked for between seeds, which is much faster."""
+def _begin() -> None:
+    """Begin a worker: what is imported is no garbage, and a seed leaves less than is worth a look while it runs."""
     gc.disable()
+    gc.collect()
+    gc.freeze()
+
+
+def _run(what: tuple[int, tuple[str, str] | None]) -> Outcome:
+    """Run one seed in a worker; garbage is looked for between seeds."""
     seed, aim = what
     outcome = run_seed(seed, aim=aim)
     if seed % _COLLECT == 0:
