@@ -142,6 +142,10 @@ class SimLoop(Process, asyncio.AbstractEventLoop):
         if self.alive:
             self.errors.append(f"{context.get('message')}: {context.get('exception')!r}")
 
+    def arrive(self, callback: Callable[..., object], *args: Any) -> None:  # noqa: ANN401 - passed on
+        """Do what has come from outside, as the process: at once, unless the loop is at work."""
+        self._late(SimHandle(callback, args, self.scheduler.now))
+
     def blocking(self, work: Callable[[], None]) -> None:
         """Do a blocking call on a worker."""
         self.after(self.random.random() * 0.1, self._work, work)
@@ -162,7 +166,7 @@ class SimLoop(Process, asyncio.AbstractEventLoop):
             self._ready.append(handle)
             if not self._armed:
                 self._armed = True
-                self.scheduler.at(0.0, self._pump, who=self)
+                self._pump()
 
     def _pump(self) -> None:
         working, self._working = self._working, 0

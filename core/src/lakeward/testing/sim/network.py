@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from functools import partial
+from math import inf
 from typing import TYPE_CHECKING
 
 from lakeward.errors import IllegalEventError, ProtocolError
@@ -14,6 +15,7 @@ if TYPE_CHECKING:
 
     from lakeward.coordinator.job import RoundJob
     from lakeward.testing.sim.loop import SimLoop
+    from lakeward.testing.sim.scheduler import Process
     from lakeward.testing.sim.subtask import SimLink
     from lakeward.testing.sim.world import World
 
@@ -32,6 +34,7 @@ class SimConnection:
         self._last = {"up": 0.0, "down": 0.0}
         self.stalled_until = {"up": 0.0, "down": 0.0}
         self.open = True
+        self._cut_at = inf
         self.repeat = False
         """Cut it right after the next data event has arrived, before that is acknowledged."""
         self.key: ChannelKey | None = None
@@ -44,7 +47,7 @@ class SimConnection:
         if self._server.loop.alive:
             if isinstance(envelope.event, CheckpointComplete) and self.job is not None:
                 self._world.checks.completing(self.job, envelope.event)
-            self._put("down", self._down, envelope)
+            self._put("down", self._down, envelope, self._link.process)
 
     def close(self) -> None:
         """End it, as the coordinator."""
@@ -52,7 +55,7 @@ class SimConnection:
 
     def up(self, envelope: Envelope) -> None:
         """Put an envelope on the wire, up."""
-        self._put("up", self._arrive, envelope)
+        self._put("up", self._arrive, envelope, self._server.loop)
         if envelope.sequence and self._world.lose_data and self._world.random.random() < 0.5:
             self._world.lose_data -= 1
             self.cut()
@@ -62,33 +65,32 @@ class SimConnection:
         if not self.open:
             return
         self.open = False
+        self._cut_at = self._world.scheduler.now
         self._server.connections.remove(self)
         self._world.connections.remove(self)
         random = self._world.random
         self._server.loop.after(random.random() * _NOTICE_S, partial(self._server.gone, self))
         self._link.process.after(random.random() * _NOTICE_S, partial(self._link.broken, self))
 
-    def _put(self, direction: str, deliver: Callable[[Envelope], None], envelope: Envelope) -> None:
+    def _put(
+        self, direction: str, deliver: Callable[[Envelope, float], None], envelope: Envelope, who: Process
+    ) -> None:
         if not self.open:
             return
         scheduler = self._world.scheduler
         soon = scheduler.now + self._world.random.random() * self._world.latency_s
         at = max(soon, self._last[direction], self.stalled_until[direction])
         self._last[direction] = at
-        scheduler.at(at, self._if_open, deliver, envelope)
+        scheduler.at(at, deliver, envelope, at, who=who)
 
-    def _if_open(self, deliver: Callable[[Envelope], None], envelope: Envelope) -> None:
-        if self.open:
-            deliver(envelope)
+    def _down(self, envelope: Envelope, at: float) -> None:
+        """Let the task hear it: also one that stood still when it arrived, and whose connection was cut since."""
+        if at <= self._cut_at:
+            self._link.receive(self, envelope)
 
-    def _down(self, envelope: Envelope) -> None:
-        self._link.process.after(0.0, self._link.receive, self, envelope)
-
-    def _arrive(self, envelope: Envelope) -> None:
-        self._server.loop.after(0.0, self._deliver, envelope)
-
-    def _deliver(self, envelope: Envelope) -> None:
-        self._server.loop.call_soon(self._server.hear, self, envelope)
+    def _arrive(self, envelope: Envelope, at: float) -> None:
+        if at <= self._cut_at:
+            self._server.loop.arrive(self._server.hear, self, envelope)
 
 
 class SimServer:
