@@ -40,12 +40,20 @@ async def call(
     loop = asyncio.get_running_loop()
     future: asyncio.Future[T] = loop.create_future()
     threading.Thread(target=_run, args=(work, loop, future, on_end), name=what, daemon=True).start()
+    limit = None if timeout_s is None else loop.call_later(timeout_s, _give_up, future)
     try:
-        async with asyncio.timeout(timeout_s):
-            return await future
+        return await future
     except TimeoutError as error:
         message = f"{what}: no answer within {timeout_s} s; it may still take effect"
         raise OutcomeUnknownError(message) from error
+    finally:
+        if limit is not None:
+            limit.cancel()
+
+
+def _give_up(future: asyncio.Future[T]) -> None:
+    if not future.done():
+        future.set_exception(TimeoutError())
 
 
 def _run(

@@ -416,18 +416,20 @@ class Service:
             self._wake.clear()
             due = self.rounds.next_due
             wait = _TURN_S if due is None else min(_TURN_S, max(0.0, due - self.now()))
+            alarm = self.loop.call_later(wait, self._wake.set)
             try:
-                async with asyncio.timeout(wait):
-                    await self._wake.wait()
-            except TimeoutError:
-                continue
+                await self._wake.wait()
+            finally:
+                alarm.cancel()
 
     def _tick(self) -> None:
         if self._superseded:
             return
         self._read_control()
         self._look_at_jobs()
-        self.post(Tick(now=self.now()))
+        due = self.rounds.next_due
+        if due is not None and due <= self.now():
+            self.post(Tick(now=self.now()))
         self.hold_checkpoints()
         if self.now() >= self._review_at:
             self._review_at = float("inf")
