@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from lakeward.model.status import CheckpointReport, RoundReport, ServiceReport, TableReport
@@ -39,3 +40,12 @@ def test_a_round_without_checkpoints_has_no_figures_of_them(tmp_path: Path) -> N
     text = (tmp_path / "svc" / METRICS_FILE).read_text(encoding="utf-8")
     assert 'lakeward_table_lag_seconds{table="shop.orders"} 1.5' in text
     assert "checkpoint" not in text
+
+
+def test_snapshots_that_are_gone_are_a_counter_that_never_goes_back(tmp_path: Path) -> None:
+    metrics = Metrics()
+    for gone in (1, 3, 2):
+        note_report(metrics, replace(report(None), snapshots_gone=gone))
+    write_metrics(str(tmp_path), "svc", metrics)
+    text = (tmp_path / "svc" / METRICS_FILE).read_text(encoding="utf-8")
+    assert "# TYPE lakeward_snapshots_gone_total counter\nlakeward_snapshots_gone_total 3\n" in text

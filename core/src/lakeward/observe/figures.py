@@ -17,20 +17,20 @@ AGE = "lakeward_checkpoint_age_seconds"
 SECONDS = "lakeward_checkpoint_duration_seconds"
 SIZE = "lakeward_checkpoint_size_bytes"
 ABORTED = "lakeward_checkpoints_aborted"
-SNAPSHOTS_GONE = "lakeward_snapshots_gone"
-"""Snapshots that were found to be gone although a round or a checkpoint needed them, since the start."""
+SNAPSHOTS_GONE = "lakeward_snapshots_gone_total"
+"""Snapshots that were found to be gone although a round or a checkpoint needed them, each once, since the start."""
 FOR_CHECKPOINTS = "lakeward_lease_retained_buckets"
 """Leased buckets whose snapshot a checkpoint has still to read."""
 
 
 def note_report(metrics: Metrics, report: ServiceReport) -> None:
-    """Set the gauges of every table.
+    """Set the gauges of every table, and let the service's counters reach what the report says.
 
     Args:
         metrics: the registry.
         report: the service as it is now.
     """
-    metrics.set(SNAPSHOTS_GONE, report.snapshots_gone)
+    metrics.reach(SNAPSHOTS_GONE, report.snapshots_gone)
     metrics.set(FOR_CHECKPOINTS, report.held_for_checkpoints)
     metrics.keep("table", {table.path for table in report.tables}, LAG, ABORTED, NUMBER, AGE, SECONDS, SIZE)
     for table in report.tables:

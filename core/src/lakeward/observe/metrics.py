@@ -44,6 +44,19 @@ class Metrics:
         with self._lock:
             self._series(name, "gauge")[_key(labels)] = value
 
+    def reach(self, name: str, total: float, **labels: str) -> None:
+        """Let a counter reach a total that is counted elsewhere; it never goes back.
+
+        Args:
+            name: the counter's name.
+            total: >= 0; a smaller one than before changes nothing.
+            labels: label to value.
+        """
+        with self._lock:
+            series = self._series(name, "counter")
+            key = _key(labels)
+            series[key] = max(series.get(key, 0.0), total)
+
     def keep(self, label: str, values: Collection[str], *names: str) -> None:
         """Drop the series of what is no more.
 
