@@ -13,16 +13,18 @@ import pytest
 from lakeward.embedded.store import EmbeddedStore
 from lakeward.hooks.backend import LeaseBackend
 from lakeward.hooks.markers import hookimpl
-from lakeward.model.leases import Failover, FailoverAction, FailoverAnswer, FailoverKind, Lease
+from lakeward.model.leases import Failover, FailoverAction, FailoverAnswer, FailoverKind, Lease, Protection
+from lakeward.model.tables import TableBucket
 from lakeward.subtask.entry import run_subtask
 from lakeward.testing.held_source import FAIL, HeldSource
 from lakeward.testing.jobs import ThreadJobs
 from lakeward.testing.service_world import POLICY, PlainBackend
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Mapping
 
     from lakeward.coordinator.service import Service
+    from lakeward.model.jobs import JobSpec
     from lakeward.model.status import RoundReport
     from lakeward.testing.service_world import World
 
@@ -37,6 +39,13 @@ class Answering(PlainBackend):
         self.kind = kind
         self.action = action
         self.asked: Counter[FailoverKind] = Counter()
+        self.acquired: list[Mapping[TableBucket, int]] = []
+
+    @hookimpl
+    def acquire(self, lease: Lease, snapshots: Mapping[TableBucket, int]) -> Protection:
+        """See `LeaseSpec`."""
+        self.acquired.append(snapshots)
+        return super().acquire(lease, snapshots)
 
     @hookimpl
     def on_failover(self, lease: Lease, failover: Failover) -> FailoverAnswer:
@@ -81,6 +90,51 @@ def test_a_reader_that_fails_keeps_releases_or_acquires_as_the_backend_says(
     assert backend.asked[FailoverKind.READER] >= 1
 
 
+class LosingJobs(ThreadJobs):
+    """Its newest job can be lost as a whole, as with its executors; its tasks live on and do not know."""
+
+    def __init__(self) -> None:
+        super().__init__(run_subtask, slots=3)
+        self.lose: Callable[[], None] = lambda: None
+
+    def launch(self, job: JobSpec, over: Callable[[str | None], None]) -> None:
+        """See `lakeward.ports.Jobs`."""
+        self.lose = lambda: over("its executors are gone")
+        super().launch(job, over)
+
+
+@pytest.mark.parametrize("action", FailoverAction, ids=lambda action: action.value)
+def test_a_job_that_is_launched_again_keeps_releases_or_acquires_as_the_backend_says(
+    world: World, action: FailoverAction
+) -> None:
+    backend, jobs = Answering(FailoverKind.JOB, action), LosingJobs()
+    service = _service(world, backend, jobs)
+    keyed, gate = next(iter(world.store.tables())).path, world.directory / "gate"
+
+    async def run() -> None:
+        serving = asyncio.create_task(service.serve())
+        await _until(lambda: service.keeper.books.held and any(r.rows for r in _live(world)))
+        world.load(keyed, 0, ROWS, change="update")
+        world.store.snapshot(keyed)
+        jobs.lose()
+        await _until(lambda: backend.asked[FailoverKind.JOB])
+        gate.unlink()
+        await _until(lambda: "committed" in world.outcomes(keyed))
+        service.stop()
+        await serving
+
+    asyncio.run(run())
+    assert sorted(row["id"] for row in world.lake.read(keyed, key="id")) == list(range(ROWS))
+    stale = [report.reason for _, report in world.rounds if report.outcome == "stale"]
+    assert bool(stale) is (action is FailoverAction.RELEASE)
+    assert all("released snapshot" in reason and "after a failure (job)" in reason for reason in stale)
+    newer = {TableBucket(1, None, 0): 1, TableBucket(1, None, 1): 1}
+    assert (newer in backend.acquired) is (action is FailoverAction.RELEASE), "the whole table, or nothing, afresh"
+    generations = {lease_id for hook, lease_id in backend.calls if hook == "acquire"}
+    assert (len(generations) > 1) is (action is FailoverAction.ACQUIRE)
+    assert backend.asked == {FailoverKind.COORDINATOR: 1, FailoverKind.JOB: 1}
+
+
 @pytest.mark.parametrize("action", FailoverAction, ids=lambda action: action.value)
 def test_a_restart_takes_over_unless_the_backend_releases(world: World, action: FailoverAction) -> None:
     backend = Answering(FailoverKind.COORDINATOR, action)
@@ -120,7 +174,7 @@ def _live(world: World) -> list[RoundReport]:
     return [table.round for table in tables if table.round is not None]
 
 
-def _service(world: World, backend: Answering, *, gate: bool = True) -> Service:
+def _service(world: World, backend: Answering, jobs: ThreadJobs | None = None, *, gate: bool = True) -> Service:
     if not world.store.tables():
         keyed = world.table("keyed", key=True)
         world.load(keyed, 0, ROWS)
@@ -132,7 +186,7 @@ def _service(world: World, backend: Answering, *, gate: bool = True) -> Service:
     return world.service(
         source=source,
         source_name="held",
-        jobs=ThreadJobs(run_subtask, slots=3),
+        jobs=jobs or ThreadJobs(run_subtask, slots=3),
         backend=LeaseBackend("plain", backend),
         rounds=replace(POLICY, backoff_first_s=0.3, backoff_most_s=0.3),
     )

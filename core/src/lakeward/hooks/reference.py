@@ -68,6 +68,7 @@ flowchart TD
     held -->|"reader or job failed"| reader["on_failover(READER or JOB)"]
     reader -->|KEEP| held
     reader -->|RELEASE| release
+    reader -->|"RELEASE: the whole round"| again
     reader -->|ACQUIRE| generation
     acquire -->|"outcome unknown"| generation
     renew -->|"failed or unknown"| generation

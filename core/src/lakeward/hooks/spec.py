@@ -96,8 +96,10 @@ class LeaseSpec:
             failover: what happened.
 
         Returns:
-            KEEP the snapshots; or RELEASE those of the splits that came back: they are not read again, their table is
-            enumerated afresh; or ACQUIRE everything afresh under a new generation. After COORDINATOR, `restored` is
+            KEEP the snapshots; or RELEASE those of the splits that came back: where there are any, their whole round
+            ends as `stale`, its checkpoint is given up, and its table is enumerated afresh, with newer snapshots and
+            all buckets but for what steps of the round have committed (splits of a log alone have no snapshots, and
+            go on); or ACQUIRE everything afresh under a new generation. After COORDINATOR, `restored` is
             the lease to go on with: after KEEP and ACQUIRE its snapshots are taken over, verified, then its id is
             dropped; after RELEASE its id is dropped, and checkpoints that had still to read them are given up. None
             means KEEP.

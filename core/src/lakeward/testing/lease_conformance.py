@@ -301,7 +301,7 @@ class LeaseBackendConformance:
     def test_each_kind_of_failover_is_answered_as_declared(
         self, hooks: LeaseBackend, server: MemoryLeaseServer
     ) -> None:
-        """The core obeys each answer: what is released is enumerated afresh, what is acquired gets a new id."""
+        """The core obeys each answer: what is released is enumerated afresh, as a whole table; ACQUIRE is a new id."""
         state = hooks.serialize_state(_lease(server, generation=3))
         restart = Failover(FailoverKind.COORDINATOR, 0, state=state)
 
