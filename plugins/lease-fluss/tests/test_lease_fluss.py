@@ -74,6 +74,14 @@ def test_an_old_server_is_warned_of_once(caplog: pytest.LogCaptureFixture) -> No
     assert [record.name for record in caplog.records] == ["lakeward.lease.fluss"]
 
 
+def test_what_the_configuration_says_reaches_the_backend() -> None:
+    """What the configuration says reaches the backend."""
+    hooks = LeaseBackend.load("fluss", (), FlussLeaseOptions(required=True))
+
+    with pytest.raises(LeaseApiMissingError):
+        hooks.acquire(_lease(MemoryLeaseServer(old_server=True)), {BUCKET: 9})
+
+
 def test_a_refusal_is_not_taken_for_an_old_server() -> None:
     """A refusal is not taken for an old server."""
     server = MemoryLeaseServer()

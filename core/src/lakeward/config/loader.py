@@ -14,7 +14,7 @@ from lakeward.config.keys import Key, keys_of
 from lakeward.config.sections import fill
 from lakeward.config.tables import check_pattern, table_section
 from lakeward.errors import LakewardError
-from lakeward.hooks.discovery import load
+from lakeward.hooks.discovery import load, published
 from lakeward.hooks.plugins import LAKE_GROUP, LEASE_GROUP, SOURCE_GROUP
 from lakeward.model.settings import (
     CheckpointSettings,
@@ -165,7 +165,7 @@ def _lease_section(entries: Sequence[Entry], base: Path, provenance: dict[str, s
 def _backend_options(name: str, entries: Sequence[Entry], core: Mapping[str, Key]) -> type[Any] | None:
     """Return a backend's options; one that is not installed is missed by whoever needs it, or by its own keys."""
     try:
-        return getattr(load(LEASE_GROUP, name), "options", None)
+        return getattr(published(LEASE_GROUP, name), "options", None)
     except LakewardError:
         if any(entry.key not in core for entry in entries):
             raise

@@ -10,7 +10,7 @@ import pluggy
 
 from lakeward.errors import LakewardError, LeaseError, OutcomeUnknownError, PluginError
 from lakeward.hooks.answers import check_failover, check_nothing, check_protection, check_state
-from lakeward.hooks.discovery import load
+from lakeward.hooks.discovery import load, published
 from lakeward.hooks.markers import PROJECT
 from lakeward.hooks.plugins import LEASE_GROUP, WRAPPER_GROUP
 from lakeward.hooks.spec import LeaseSpec
@@ -79,7 +79,7 @@ class LeaseBackend:
             PluginError: claimed twice, cannot be loaded, or breaks the contract.
         """
         around = [(wrapper, load(WRAPPER_GROUP, wrapper)) for wrapper in wrappers]
-        return cls(name, load(LEASE_GROUP, name), around, options)
+        return cls(name, published(LEASE_GROUP, name), around, options)
 
     # --- its life --------------------------------------------------------------------------------------------------
 

@@ -81,7 +81,7 @@ def installed(group: str) -> list[Installed]:
 
 
 def load(group: str, name: str) -> Any:  # noqa: ANN401 - each group has objects of a shape of its own
-    """Import the one plugin of that name.
+    """Import the one plugin of that name, and make it where it is a class.
 
     Args:
         group: an entry-point group of `lakeward.hooks.plugins`.
@@ -92,8 +92,17 @@ def load(group: str, name: str) -> Any:  # noqa: ANN401 - each group has objects
 
     Raises:
         MissingPluginError: no installed distribution offers it; says which package to install.
-        PluginError: two distributions claim the name, or it cannot be imported.
+        PluginError: two distributions claim the name, or it cannot be imported or made.
     """
+    return _load(group, name, make=True)
+
+
+def published(group: str, name: str) -> Any:  # noqa: ANN401 - as above
+    """Import the one plugin of that name as its entry point names it: a class is not made. Raises as `load`."""
+    return _load(group, name, make=False)
+
+
+def _load(group: str, name: str, *, make: bool) -> Any:  # noqa: ANN401 - as above
     claims = [plugin for plugin in installed(group) if plugin.name == name]
     if not claims:
         raise _missing(group, name)
@@ -104,7 +113,7 @@ def load(group: str, name: str) -> Any:  # noqa: ANN401 - each group has objects
     entry = next(entry for plugin, entry in _scan(group) if plugin == claims[0])
     try:
         found = entry.load()
-        return found() if isinstance(found, type) else found
+        return found() if make and isinstance(found, type) else found
     except Exception as error:
         message = (
             f"{_KINDS.get(group, group)} {name!r} of {claims[0].distribution} {claims[0].version} cannot be loaded "
