@@ -6,10 +6,13 @@ import re
 import subprocess
 import sys
 import tomllib
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import pytest
 
+from lakeward.config.loader import load_config
+from lakeward.errors import LeaseError
 from lakeward.hooks import discovery
 from lakeward.hooks.backend import LeaseBackend
 
@@ -23,11 +26,12 @@ def project(root: Path, tmp_path: Path) -> Path:
     """Write the files of the how-to, as a reader would."""
     text = (root / "docs" / "how-to" / "write-a-lease-backend.md").read_text(encoding="utf-8")
     pyproject = re.findall(r"^```toml\n(.*?)^```", text, re.DOTALL | re.MULTILINE)[0]
-    backend, test = re.findall(r"^```python\n(.*?)^```", text, re.DOTALL | re.MULTILINE)
+    backend, desk, test = re.findall(r"^```python\n(.*?)^```", text, re.DOTALL | re.MULTILINE)
     for name, content in {
         "pyproject.toml": pyproject,
-        "src/lakeward_lease_strict/__init__.py": backend,
-        "tests/test_lease_strict.py": test,
+        "src/lakeward_lease_desk/__init__.py": backend,
+        "src/lakeward_lease_desk/desk.py": desk,
+        "tests/test_lease_desk.py": test,
     }.items():
         (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
         (tmp_path / name).write_text(content, encoding="utf-8")
@@ -53,7 +57,7 @@ def test_the_backend_of_the_how_to_passes_the_conformance_suite(project: Path) -
 def on_the_path(project: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     """Do what an installation does: put the package and its entry points on the path."""
     published = tomllib.loads((project / "pyproject.toml").read_text(encoding="utf-8"))["project"]
-    metadata = project / "src" / "lakeward_lease_strict-0.1.0.dist-info"
+    metadata = project / "src" / "lakeward_lease_desk-0.1.0.dist-info"
     metadata.mkdir()
     (metadata / "METADATA").write_text(
         f"Name: {published['name']}\nVersion: {published['version']}\n", encoding="utf-8"
@@ -67,10 +71,24 @@ def on_the_path(project: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None
     importlib.invalidate_caches()
     discovery.forget()
     yield
-    sys.modules.pop("lakeward_lease_strict", None)
+    sys.modules.pop("lakeward_lease_desk", None)
     discovery.forget()
 
 
 @pytest.mark.usefixtures("on_the_path")
 def test_the_backend_of_the_how_to_is_found_by_its_name() -> None:
-    assert LeaseBackend.load("strict", ["metrics", "audit"]).default_duration_s == 1800.0
+    assert LeaseBackend.load("desk", ["metrics", "audit"]).default_duration_s == 3600.0
+
+
+@pytest.mark.usefixtures("on_the_path")
+def test_the_configuration_of_the_how_to_is_its_backends(root: Path, tmp_path: Path) -> None:
+    text = (root / "docs" / "how-to" / "write-a-lease-backend.md").read_text(encoding="utf-8")
+    section = re.findall(r"^```toml\n(.*?)^```", text, re.DOTALL | re.MULTILINE)[1]
+    places = '[source]\ntype = "embedded"\npath = "store"\n[lake]\ntype = "iceberg"\nwarehouse = "lake"\n'
+    (tmp_path / "lakeward.toml").write_text(places + section, encoding="utf-8")
+
+    options = load_config(tmp_path / "lakeward.toml", {}).lease_options
+
+    assert (options.address, options.timeout_s) == ("leases.example:8650", 5.0)
+    with pytest.raises(LeaseError, match="open raised"):
+        LeaseBackend.load("desk", (), replace(options, address="127.0.0.1:1")).open()

@@ -11,6 +11,8 @@ return MyBackend()
 # ruff: noqa: S101 - a conformance suite asserts
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 import pytest
 
 from lakeward.errors import CorruptFileError, OutcomeUnknownError, SourceError
@@ -49,9 +51,12 @@ class LeaseBackendConformance:
         raise NotImplementedError
 
     @pytest.fixture
-    def hooks(self, backend: object) -> LeaseBackend:
-        """Return the backend as the core calls it."""
-        return LeaseBackend("under-test", backend)
+    def hooks(self, backend: object) -> Iterator[LeaseBackend]:
+        """Give the backend as the core calls it: opened before the first hook, closed after the last one."""
+        hooks = LeaseBackend("under-test", backend)
+        hooks.open()
+        yield hooks
+        hooks.close()
 
     @pytest.fixture
     def server(self) -> MemoryLeaseServer:
