@@ -69,6 +69,16 @@ def test_a_new_backend_passes_its_own_tests(lakeward: Lakeward, tmp_path: Path) 
     assert "passed" in done.stdout
 
 
+def test_a_new_backend_has_a_key_of_its_own(configured: Lakeward, tmp_path: Path) -> None:
+    file = tmp_path / "lakeward.toml"
+    text = file.read_text(encoding="utf-8")
+    assert 'backend = "mine"' in text
+    file.write_text(text.replace('backend = "mine"', 'backend = "mine"\nrequired = false'), encoding="utf-8")
+    shown = configured("config", "show", "-o", "json")
+    assert shown.code == 0, shown.err
+    assert "lease.required" in shown.out
+
+
 @pytest.mark.parametrize(("name", "text"), [("My", "lower-case"), ("a_b", "lower-case"), ("-a", "No such option")])
 def test_a_wrong_name_of_a_backend_is_refused(lakeward: Lakeward, name: str, text: str) -> None:
     said = lakeward("plugins", "new", name, "backend")

@@ -31,6 +31,7 @@ A lease backend for Lakeward.
 ```toml
 [lease]
 backend = "$name"
+required = true  # a key of this backend's own
 ```
 """
 _INIT = '''\
@@ -42,21 +43,49 @@ _BACKEND = '''\
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import dataclass, field
 
+from lakeward.errors import LeaseApiMissingError
 from lakeward.hooks.markers import hookimpl
 from lakeward.model.leases import Failover, FailoverAction, FailoverAnswer, Lease, Protection
 from lakeward.model.tables import TableBucket
+
+
+@dataclass(frozen=True)
+class $options_name:
+    """Keys of `[lease]` where `backend = "$name"`; `"secret": True` in the metadata hides a value."""
+
+    required: bool = field(
+        default=True,
+        metadata={"description": "Fail rounds with snapshots where the source has no leases."},
+    )
 
 
 class $class_name:
     """Passes everything on to the source's own lease API, and remembers nothing over a restart."""
 
     default_duration_s = 600.0
+    options = $options_name
+
+    def __init__(self, options: $options_name) -> None:
+        """Keep the options; nothing is opened."""
+        self._options = options
+
+    def open(self) -> None:
+        """Called once, before the first hook: connect here to what this backend needs, and raise if it is not there."""
+
+    def close(self) -> None:
+        """Called once, after the last hook."""
 
     @hookimpl
     def acquire(self, lease: Lease, snapshots: Mapping[TableBucket, int]) -> Protection:
         """Protect snapshots, or renew."""
-        return lease.server.acquire(lease.lease_id, lease.duration_s, snapshots)
+        try:
+            return lease.server.acquire(lease.lease_id, lease.duration_s, snapshots)
+        except LeaseApiMissingError:
+            if self._options.required:
+                raise
+            return Protection(None, protects=False)
 
     @hookimpl
     def release(self, lease: Lease, buckets: frozenset[TableBucket]) -> None:
@@ -84,7 +113,7 @@ from __future__ import annotations
 import pytest
 from lakeward.testing.lease_conformance import LeaseBackendConformance
 
-from $package.backend import $class_name
+from $package.backend import $class_name, $options_name
 
 
 class Test$class_name(LeaseBackendConformance):
@@ -96,7 +125,7 @@ class Test$class_name(LeaseBackendConformance):
 
     @pytest.fixture
     def backend(self) -> object:
-        return $class_name()
+        return $class_name($options_name())
 """
 
 
@@ -119,5 +148,10 @@ def skeleton(name: str) -> dict[str, str]:
         f"src/{package}/py.typed": "",
         f"tests/test_lease_{name.replace('-', '_')}.py": _TEST,
     }
-    names = {"name": name, "package": package, "class_name": class_name}
+    names = {
+        "name": name,
+        "package": package,
+        "class_name": class_name,
+        "options_name": class_name.removesuffix("s") + "Options",
+    }
     return {path: Template(text).substitute(names) for path, text in files.items()}
