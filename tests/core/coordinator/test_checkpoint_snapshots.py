@@ -105,9 +105,12 @@ class Halfway:
         return ROWS - sum(one.rows for one in progress.values())
 
     def half_done(self) -> bool:
-        """Say whether a checkpoint holds a beginning of every split."""
-        whole = self.whole()
-        return bool(whole) and len([1 for part in whole[-1].subtasks for one in part.progress if one.rows]) > 1
+        """Say whether two checkpoints hold a beginning of every split.
+
+        The end of a service takes one back that was stored and that it had not heard of.
+        """
+        begun = [[one for part in found.subtasks for one in part.progress if one.rows] for found in self.whole()]
+        return len(begun) > 1 and all(len(splits) > 1 for splits in begun[-2:])
 
     def clean_up(self) -> None:
         """Take newer snapshots; the source deletes the earlier ones, but for those that are leased."""
