@@ -1,4 +1,4 @@
-"""The embedded source with readers that stop in the middle: a round lasts for as long as a test wants."""
+"""A source with readers that stop in the middle: a round lasts for as long as a test wants."""
 
 from __future__ import annotations
 
@@ -30,6 +30,45 @@ FAIL = "fail"
 """Text of the gate's file that makes readers fail where they would stop."""
 
 
+class Hold:
+    """Where readers of a source stop, and how many rows of KV snapshots they have read.
+
+    For a source made of another one: `task` is what its `reader_task` gives, `reader` what its plugin's `reader` does.
+    """
+
+    def __init__(self, gate: Path, batches: int) -> None:
+        """Hold nothing yet.
+
+        Args:
+            gate: readers stop for as long as this file exists.
+            batches: read before a split stops.
+        """
+        self._tally = gate.with_name(f"rows-{secrets.token_hex(4)}")
+        self._held = {"gate": str(gate), "batches": batches, "tally": str(self._tally)}
+
+    def task(self, task: bytes) -> bytes:
+        """Add to the bytes of the other source's `reader_task`."""
+        return json.dumps(self._held | {"task": b64encode(task).decode()}).encode()
+
+    def snapshot_rows(self) -> int:
+        """Count the rows of KV snapshots that readers have read, and begin to count anew."""
+        rows = sum(map(int, self._tally.read_text(encoding="utf-8").split())) if self._tally.exists() else 0
+        self._tally.unlink(missing_ok=True)
+        return rows
+
+    @staticmethod
+    def reader(task: bytes, opened: Callable[[bytes], SourceReader]) -> SourceReader:
+        """Open a reader that stops.
+
+        Args:
+            task: the bytes of `task`.
+            opened: opens the other source's reader from the bytes of its own task.
+        """
+        held = json.loads(task)
+        reader = opened(b64decode(held["task"]))
+        return _HeldReader(reader, Path(held["gate"]), held["batches"], Path(held["tally"]))
+
+
 class HeldSource(EmbeddedSource):
     """Its readers stop after some batches of each split, for as long as a file exists."""
 
@@ -42,8 +81,7 @@ class HeldSource(EmbeddedSource):
             batches: read before a split stops.
         """
         super().__init__(store)
-        self._tally = gate.with_name(f"rows-{secrets.token_hex(4)}")
-        self._held = {"gate": str(gate), "batches": batches, "tally": str(self._tally)}
+        self._hold = Hold(gate, batches)
         self.before_heartbeat: Callable[[], None] = lambda: None
 
     def heartbeat(self, beat: Beat) -> BeatAnswer:
@@ -53,13 +91,11 @@ class HeldSource(EmbeddedSource):
 
     def snapshot_rows(self) -> int:
         """Count the rows of KV snapshots that its readers have read, and begin to count anew."""
-        rows = sum(map(int, self._tally.read_text(encoding="utf-8").split())) if self._tally.exists() else 0
-        self._tally.unlink(missing_ok=True)
-        return rows
+        return self._hold.snapshot_rows()
 
     def reader_task(self, table: TableSpec) -> bytes:
         """See Protocol."""
-        return json.dumps(self._held | {"task": b64encode(super().reader_task(table)).decode()}).encode()
+        return self._hold.task(super().reader_task(table))
 
 
 class HeldSourcePlugin(EmbeddedSourcePlugin):
@@ -67,9 +103,7 @@ class HeldSourcePlugin(EmbeddedSourcePlugin):
 
     def reader(self, task: bytes, table: TableSpec) -> SourceReader:
         """See Protocol."""
-        held = json.loads(task)
-        reader = super().reader(b64decode(held["task"]), table)
-        return _HeldReader(reader, Path(held["gate"]), held["batches"], Path(held["tally"]))
+        return Hold.reader(task, lambda own: super(HeldSourcePlugin, self).reader(own, table))
 
 
 class _HeldReader:

@@ -197,8 +197,10 @@ class OneServer:
             )
         )
 
-    def put_snapshot(self, directory: Path, values: Iterable[tuple[bytes, bytes]], log_offset: int) -> None:
-        """Let the server have one KV snapshot, of these keys and values, whatever its id."""
+    def put_snapshot(
+        self, directory: Path, values: Iterable[tuple[bytes, bytes]], log_offset: int
+    ) -> GetKvSnapshotMetadataResponse:
+        """Let the server have one KV snapshot, of these keys and values, whatever its id; return its files."""
         database = Rdict(str(directory), Options(raw_mode=True))
         for key, value in values:
             database[key] = value
@@ -215,6 +217,7 @@ class OneServer:
             table_id=TABLE_ID, latest_snapshots=(PbKvSnapshot(bucket_id=0, snapshot_id=1, log_offset=log_offset),)
         )
         self.further[ApiKey.GET_LATEST_KV_SNAPSHOTS] = lambda _: latest
+        return answer
 
     def put_scan(self, values: Iterable[bytes], log_offset: int) -> None:
         """Let a scan of the bucket give these values."""
