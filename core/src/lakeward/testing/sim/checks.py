@@ -6,7 +6,7 @@ from collections import Counter
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from lakeward.checkpoint.places import place
+from lakeward.checkpoint.places import METADATA, parse_folder, place
 from lakeward.testing.sim.lake import named_by
 from lakeward.testing.sim.scheduler import FENCE_S
 
@@ -16,19 +16,18 @@ if TYPE_CHECKING:
     from lakeward.coordinator.checkpointing import CheckpointDone
     from lakeward.coordinator.job import RoundJob
     from lakeward.machines.channel import ChannelKey
+    from lakeward.model.checkpoints import CheckpointRef
     from lakeward.model.events import AckCheckpoint, CheckpointComplete, SplitFinished
+    from lakeward.model.identity import Incarnation, RoundId
     from lakeward.model.jobs import JobSpec
     from lakeward.model.results import CommitRequest
-    from lakeward.model.tables import TableBucket
+    from lakeward.model.tables import TableBucket, TablePath
     from lakeward.testing.sim.lake import LakeTable
     from lakeward.testing.sim.loop import SimLoop
     from lakeward.testing.sim.records import Row
     from lakeward.testing.sim.scheduler import Process
     from lakeward.testing.sim.source import SimTable
     from lakeward.testing.sim.world import World
-
-
-METADATA = "_metadata"
 _READING = frozenset({"launch", "read", "close", "cut", "drain", "collect", "store"})
 
 
@@ -45,6 +44,8 @@ class Checks:
         """Finishes that counted while their attempt was the newest; said again later, they still do."""
         self._checkpoints: dict[tuple[str, int], CheckpointDone] = {}
         """The newest checkpoint of each service and table that completed."""
+        self._fenced: set[tuple[TablePath, RoundId, int]] = set()
+        """Commits that were fenced while their own round's commit was in the lake, and that nobody has looked for."""
 
     def fail(self, sentence: str) -> None:
         """Note that something does not hold."""
@@ -96,9 +97,26 @@ class Checks:
         if strange:
             self.fail(f"{request.path}: rows of buckets that it does not have: {strange}")
 
+    def fenced(self, table: LakeTable, request: CommitRequest) -> None:
+        """A commit is refused: where an earlier try of it has landed, that is what refuses it."""
+        landed = [one.request for one in table.log if one.request is not None]
+        if any((one.round_id, one.step) == (request.round_id, request.step) for one in landed):
+            self._fenced.add((request.path, request.round_id, request.step))
+
+    def looking_for(self, path: TablePath, round_id: RoundId, step: int) -> None:
+        """Somebody asks the lake whether a commit has landed."""
+        self._fenced.discard((path, round_id, step))
+
+    def opening(self, path: TablePath, incarnation: Incarnation) -> None:
+        """A start opens a table for its next round: it knows by now what became of the one before."""
+        for table, round_id, step in self._fenced:
+            if table == path and round_id.incarnation == incarnation:
+                self.fail(f"{round_id}: its own commit refused the next try of step {step}, nobody looked for it")
+
     def deleting(self, file: str) -> None:
-        """A file is about to be deleted: no lake table may name it."""
+        """A file is about to be deleted: no lake table may name it, and it is no later start's."""
         lake = self._world.lake
+        self._later_starts(file, file.split("/")[-3])
         if any(file in table.named() for table in (*lake.tables.values(), *lake.aside)):
             self.fail(f"a committed file is deleted: {file}")
         for table, request in lake.may_land():
@@ -131,6 +149,33 @@ class Checks:
             name = f"{service}/{start}/{round_name}/journal"
             if name not in self._world.files:
                 self.fail(f"{loop.name}: the job of {spec.round_name} is launched before its journal is written")
+
+    def removing(self, name: str) -> None:
+        """A file of the store, or a folder, is about to be deleted: it is no later start's."""
+        self._later_starts(name, next(iter(name.split("/")[1:]), ""))
+
+    def _later_starts(self, name: str, start: str) -> None:
+        acting = self._world.acting
+        who = next((one for one in self._world.coordinators if one.loop is acting), None)
+        if who is None or start == str(who.incarnation):
+            return
+        owner = next((one for one in self._world.coordinators if str(one.incarnation) == start), None)
+        if owner is not None and owner.incarnation.succeeds(who.incarnation):
+            self.fail(f"{who.loop.name}: deletes {name}, which its successor {owner.loop.name} has made")
+
+    def going_on(self, ref: CheckpointRef, there: Collection[str]) -> None:
+        """A round goes on from a checkpoint: later ones of its epoch that were there are deleted, for they are wrong.
+
+        Args:
+            ref: the checkpoint.
+            there: what the store held before anybody looked for it.
+        """
+        for name in there:
+            other = parse_folder(name.removesuffix(f"/{METADATA}"))
+            if other is None or name not in self._world.files:
+                continue
+            if replace(other, number=ref.number) == ref and other.number > ref.number:
+                self.fail(f"a round goes on from checkpoint {ref}, although there is {other}")
 
     def journal_of(self, path: str) -> bool:
         """Say whether a journal names the round that a data file belongs to."""

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, cast
 
 from lakeward.checkpoint.commit_records import CommitRecords
 from lakeward.checkpoint.journal import JournalStore
+from lakeward.checkpoint.places import METADATA
 from lakeward.checkpoint.service_state import ServiceStateStore
 from lakeward.coordinator.parts import Parts, ServiceOptions
 from lakeward.coordinator.service import Service
@@ -32,10 +33,13 @@ if TYPE_CHECKING:
 
     from lakeward.checkpoint.store import SmallFiles
     from lakeward.coordinator.checkpointing import CheckpointDone
+    from lakeward.coordinator.restoring import Restored
     from lakeward.coordinator.run import RoundRun
     from lakeward.coordinator.server import SubtaskServer
     from lakeward.coordinator.service import ServiceEnd
     from lakeward.model.identity import RoundId
+    from lakeward.model.results import LakeHead
+    from lakeward.model.tables import TableSpec
     from lakeward.ports import Source
     from lakeward.testing.sim.world import World
 
@@ -87,6 +91,7 @@ class Coordinator:
         self.service.server = cast("SubtaskServer", self.server)
         self.final = final
         self._tell_of_checkpoints()
+        self._tell_of_restores()
         self.service.reporter.report = lambda **_: None  # type: ignore[method-assign] # nobody reads it here
         self.loop.look = self._look
         self.task = self.loop.create_task(self.service.serve())
@@ -105,6 +110,19 @@ class Coordinator:
             build_on(run, done)
 
         self.service.desk.checkpoint_done = checkpoint_done  # type: ignore[method-assign] # looked at on its way
+
+    def _tell_of_restores(self) -> None:
+        restorer = self.service.desk.restorer
+        look = restorer.find
+
+        def find(table: TableSpec, head: LakeHead | None) -> Restored | None:
+            there = [name for name in self._world.files.all if name.endswith(f"/{METADATA}")]
+            found = look(table, head)
+            if found is not None:
+                self._world.checks.going_on(found.ref, there)
+            return found
+
+        restorer.find = find  # type: ignore[method-assign] # looked at on its way
 
     def has_given_up(self, table_id: int) -> bool:
         """Say whether it starts the table's next round afresh, whatever its checkpoint says."""

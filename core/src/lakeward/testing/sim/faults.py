@@ -64,7 +64,9 @@ class Fault:
     times: int = 1
     """So many calls in a row go wrong."""
     amid: tuple[str, ...] = ()
-    """What may happen in the midst of a slow call; empty for anything, as often as the run has it."""
+    """What happens in the midst of a slow call; empty for anything, as often as the run has it."""
+    call: str = ""
+    """A word in the name of the call that it happens to; empty for any."""
 
 
 @dataclass(slots=True)
@@ -106,13 +108,13 @@ class Faults:
         self.hits[fault.kind, fault.step] += 1
 
     def strike(
-        self, service: str, step: str, now: float, allowed: Iterable[str], has: Collection[str] = ()
+        self, service: str, step: str, now: float, allowed: Iterable[str], *, has: Collection[str] = (), what: str = ""
     ) -> tuple[str, Fault] | None:
         """Take a fault of a service's call, if one waits for this step; return how it goes wrong."""
         if self.over or not self.armed:
             return None
         for fault in self.armed:
-            if not _met(fault, step, has, now):
+            if fault.call not in what or not _met(fault, step, has, now):
                 continue
             owner, _, how = fault.kind.partition(" ")
             crash = fault.kind == f"crash in {service}"

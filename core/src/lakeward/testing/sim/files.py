@@ -75,6 +75,7 @@ class SimFiles:
     def delete(self, name: str) -> None:
         """See `SmallFiles`."""
         how = self._call(name, "delete", _ATOMIC)
+        self._world.checks.removing(name)
         self._files.pop(name, None)
         if how == "unknown":
             message = f"{name}: no answer"
@@ -84,6 +85,8 @@ class SimFiles:
         """See `SmallFiles`."""
         how = self._call(name, "delete folder", _ATOMIC)
         doomed = [one for one in self._files if one.startswith(f"{name}/")]
+        if doomed:
+            self._world.checks.removing(name)
         for one in doomed[: 1 if how == "unknown" else None]:
             del self._files[one]
         if how == "unknown":

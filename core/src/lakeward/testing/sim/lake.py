@@ -89,6 +89,7 @@ class SimLake:
 
     def open_table(self, table: TableSpec, incarnation: Incarnation) -> LakeHead:
         """See Protocol."""
+        self._world.checks.opening(table.path, incarnation)
         self._call("open table", _READ, table.table_id)
         found = self.tables.get(table.path)
         if found is not None:
@@ -141,7 +142,11 @@ class SimLake:
             if on_its_way is not None:
                 self.sent.remove(on_its_way)
         table = self._table(request)
-        _check_fence(table, request)
+        try:
+            _check_fence(table, request)
+        except FencedError:
+            self._world.checks.fenced(table, request)
+            raise
         self.files[_manifest(table, request.ids)] = ()
         size = len(table.log)
         self._world.point("lake")
@@ -164,6 +169,7 @@ class SimLake:
 
     def find(self, path: TablePath, round_id: RoundId, step: int) -> int | None:
         """See Protocol."""
+        self._world.checks.looking_for(path, round_id, step)
         self._call("find", _READ, round_id.table_id)
         table = self.tables.get(path)
         commits = (one.request for one in table.log if one.request is not None) if table else ()

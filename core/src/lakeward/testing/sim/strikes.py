@@ -81,6 +81,12 @@ def _coordinator_pause(world: World, who: Coordinator) -> None:
         world.restart_later(who.service_name, 1.0 + world.random.random() * 15.0)
 
 
+def _asleep(world: World, who: Coordinator) -> None:
+    """As a pause, for as long as a successor takes to get something done."""
+    who.loop.freeze(12.0 + world.random.random() * 10.0)
+    world.restart_later(who.service_name, 1.0)
+
+
 def _second_start(world: World, who: Coordinator) -> None:
     world.start(who.service_name)
 
@@ -204,7 +210,10 @@ def _cleaned_while_away(world: World, who: Coordinator) -> None:
 
 
 def _graceful_stop(world: World, who: Coordinator) -> None:
-    who.stop_in_a_hurry()
+    if world.random.random() < 0.5:
+        who.stop_in_a_hurry()
+    else:
+        who.stop()  # its rounds end early, and are committed
     world.scheduler.after(2.0 + world.random.random() * 4.0, partial(_cleaned, world, who))
 
 
@@ -223,6 +232,7 @@ _STRIKES: Mapping[str, Callable[[World, Coordinator], bool | None]] = {
     "rescale": _rescale,
     "coordinator crash": _coordinator_crash,
     "coordinator pause": _coordinator_pause,
+    "asleep": _asleep,  # only in the midst of a call
     "second start": _second_start,
     "other service": _other_service,
     "connection lost": _lost,

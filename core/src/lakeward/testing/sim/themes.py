@@ -32,6 +32,7 @@ class Beat:
     needs: str = ""
     times: tuple[int, ...] = (1,)
     amid: tuple[str, ...] = ()
+    call: str = ""
 
 
 _RESUME = Beat(_ENDS, _ROUND, "checkpoint")
@@ -50,6 +51,13 @@ _SLEEPS = Beat(
     amid=("coordinator pause", "coordinator pause", "second start"),
 )
 """A coordinator that stands still in the middle of a sweep, a commit or an upload, while its successor works."""
+_SWEEPS_LATE = Beat(
+    ("store slow",),
+    ("open", "commit", "complete", "report"),
+    amid=("asleep",),
+    call="list",
+)
+"""A coordinator that is about to list journals or checkpoints, while its successor makes some."""
 _PART = Beat(("store fails", "store unknown", "store torn", "store slow"), ("collect", "store"))
 THEMES: tuple[tuple[Beat, ...], ...] = (
     (_RESUME,),
@@ -68,6 +76,8 @@ THEMES: tuple[tuple[Beat, ...], ...] = (
     (Beat(("subtask pause",), ("read",)), Beat(("subtask pause", "job crash"), ("read",), "stepped")),
     (_HANGS, Beat(("source restart", "second start", "coordinator pause", "other service"), ("commit",))),
     (_PART, _RESUME),
+    (_SWEEPS_LATE,),
+    (Beat(("job crash", "rescale"), _ROUND, "checkpoint"), Beat(("graceful stop",), ("launch",), "checkpoint")),
     (_RESUME, Beat(("coordinator pause",), ("open", "read", "commit", "store"))),
     (_RESUME, Beat(("table recreated", "table dropped"), ("open", "read", "commit", "idle"))),
     (_RESUME, Beat(("leases expire", "snapshots cleaned"), ("open", "lease", "launch", "read"))),
@@ -87,7 +97,7 @@ def faults(chance: Random, aim: tuple[str, str] | None) -> list[Fault]:
         theme = chance.choice(THEMES)
         found += [
             Fault(chance.choice(beat.kinds), chance.choice(beat.steps), 0.0, needs=beat.needs,
-                  times=chance.choice(beat.times), amid=beat.amid)
+                  times=chance.choice(beat.times), amid=beat.amid, call=beat.call)
             for beat in theme
         ]  # fmt: skip
     kinds = KINDS if chance.random() < 0.5 else chance.sample(KINDS, chance.randint(1, 3))

@@ -163,7 +163,7 @@ class World:
             return None
         step = coordinator.step(table_id)
         has = coordinator.has(table_id) if self.faults.armed else ()
-        struck = self.faults.strike(service_name, step, self.scheduler.now, allowed, has)
+        struck = self.faults.strike(service_name, step, self.scheduler.now, allowed, has=has, what=what)
         if struck is None:
             self._linger(coordinator, caller, service_name, step)
             return None
@@ -174,8 +174,14 @@ class World:
     def _suffer(self, how: str, coordinator: Coordinator, caller: Process, fault: Fault) -> str | None:
         if how == "slow":
             seconds = 1.0 + self.random.random() * (14.0 if self.random.random() < 0.7 else 44.0)
-            if fault.amid or self.random.random() < self.faults.amid:
-                kind = self.random.choice(fault.amid or AMID)
+            if fault.amid:  # early, and for long: a successor shall get something done
+                seconds = max(seconds, 12.0)
+                kind = self.random.choice(fault.amid)
+                self.scheduler.after(self.random.random() * 3.0, partial(self._amid, kind, coordinator))
+                for path in self.source.tables_by_path:
+                    self.scheduler.after(seconds / 2, partial(self.append, path, 12))
+            elif self.random.random() < self.faults.amid:
+                kind = self.random.choice(AMID)
                 self.scheduler.after(self.random.random() * seconds, partial(self._amid, kind, coordinator))
             self.block(caller, seconds)
         elif how == "crash":
