@@ -17,21 +17,6 @@ def test_everything_is_in_the_lake_once_and_nothing_is_left(seeds: range) -> Non
     assert failed == {}
 
 
-@pytest.mark.parametrize("seed", [12878, 25754])
-def test_a_cut_that_leaves_out_what_a_step_has_committed_takes_nothing_back(seed: int) -> None:
-    """The coordinator never heard that the split was finished; the checkpoint that the step was made from had."""
-    assert run_seed(seed).failures == []
-
-
-def test_a_finish_to_be_sent_again_is_given_to_the_attempt_that_replaces_whoever_had_it() -> None:
-    """The newer attempt registers before anybody knows that the older one is lost."""
-    assert run_seed(42140).failures == []
-
-
-def test_a_service_that_wakes_up_in_the_middle_of_its_own_sweep_deletes_nothing_of_its_successor() -> None:
-    assert run_seed(75900).failures == []
-
-
 def test_a_seed_replays_exactly() -> None:
     assert run_seed(7, story=True).lines == run_seed(7, story=True).lines
 
