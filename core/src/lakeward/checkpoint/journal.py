@@ -39,7 +39,7 @@ class RoundJournal:
     missing_ms: int | None = None
 
 
-class _Body(msgspec.Struct, frozen=True):
+class _Body(msgspec.Struct, frozen=True, omit_defaults=True):
     incarnation: str
     table_id: int
     epoch: int
