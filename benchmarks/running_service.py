@@ -104,6 +104,7 @@ class RunningService:
             options,
             on_round=lambda table, report: self.rounds.put((table, report)),
             paused=lambda: frozenset(paused),
+            resumed=dict,
         )
         parts = self.container.parts()
         self.hands = HandTimes(parts.source)

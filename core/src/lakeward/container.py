@@ -51,7 +51,7 @@ from lakeward.spark.session import SparkHandle, start_session
 from lakeward.subtask.entry import run_subtask
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Mapping
 
     from lakeward.config.loader import Loaded
     from lakeward.hooks.plugins import LakePlugin, SourcePlugin
@@ -348,6 +348,9 @@ def _options(
     def paused() -> frozenset[str]:
         return control.read().paused if here else frozenset()
 
+    def resumed() -> Mapping[str, int]:
+        return control.read().resumed if here else {}
+
     return ServiceOptions(
         rounds=RoundsPolicy(
             slots=service.rounds,
@@ -361,6 +364,7 @@ def _options(
         ),
         rules=lambda path: table_rules(loaded, path).settings,
         paused=paused,
+        resumed=resumed,
         on_report=on_report,
         on_round=shown.round_over if shown is not None else (lambda _table, _report: None),
         host=host,

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import os
 import pickle
 from collections.abc import Callable
 from pathlib import Path
@@ -9,10 +10,11 @@ import pytest
 
 from lakeward.checkpoint.commit_records import CommitRecord, CommitRecords
 from lakeward.checkpoint.store import SmallFiles
+from lakeward.clock import SystemClock
 from lakeward.embedded.store import EmbeddedStore
 from lakeward.model.identity import Incarnation
 from lakeward.model.results import LakeHead, OffsetCommit
-from lakeward.model.status import ServiceReport
+from lakeward.model.status import ServiceReport, TableReport
 from lakeward.model.tables import TableBucket, TablePath
 from lakeward.observe import status_file
 from lakeward.observe.control import read_control
@@ -63,6 +65,20 @@ def test_pause_and_resume_reach_the_control_file(flights: Lakeward, tmp_path: An
     assert flights("tables", "-o", "json").document["tables"][0]["word"] == "paused"
     assert flights("tables", "resume", "nyc.flights").out == "nyc.flights is resumed.\n"
     assert read_control(root, "nyc").paused == frozenset()
+
+
+def test_resume_asks_a_running_service_to_go_on_with_a_table_that_it_suspended(
+    flights: Lakeward,
+    tmp_path: Any,  # noqa: ANN401 - a path
+) -> None:
+    root = str(tmp_path / "lakeward-state")
+    now_ms = SystemClock().wall_ms()
+    table = TableReport("nyc.flights", 1, "suspended", "types differ", 10, None, 0, 0, None)
+    who, pid = "nyc-1-0123456789abcdef", os.getpid()
+    report = ServiceReport("nyc", who, pid, "serving", now_ms, None, (table,), None, 0, 0)
+    status_file.write(root, "nyc", report)
+    assert flights("tables", "resume", "nyc.flights").out == "nyc.flights was suspended; it is tried again.\n"
+    assert read_control(root, "nyc").resumed == {"nyc.flights": 1}
 
 
 @pytest.mark.parametrize("command", ["pause", "tier-now"])

@@ -3,14 +3,19 @@
 from __future__ import annotations
 
 import asyncio
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import pytest
 
 from lakeward.errors import SchemaMismatchError
+from lakeward.testing.folder_lake import FolderLake
 
 if TYPE_CHECKING:
+    from lakeward.model.identity import Incarnation
+    from lakeward.model.results import LakeHead
     from lakeward.model.status import ServiceReport
+    from lakeward.model.tables import TableSpec
     from lakeward.testing.service_world import World
 
 
@@ -42,3 +47,35 @@ def test_a_suspended_table_keeps_its_message_after_the_service_has_ended(
     (table,) = world.reports[-1].tables
     assert world.reports[-1].state == "stopped"
     assert (table.word, table.sentence) == ("suspended", "column 'id': expected bigint, found string")
+
+
+def test_a_suspended_table_that_a_person_resumes_is_tried_again(world: World) -> None:
+    @dataclass
+    class RefusesOnce(FolderLake):
+        refused: bool = False
+
+        def open_table(self, table: TableSpec, incarnation: Incarnation) -> LakeHead:
+            if not self.refused:
+                self.refused = True
+                message = "column 'id': expected bigint, found string"
+                raise SchemaMismatchError(message)
+            return super().open_table(table, incarnation)
+
+    path = world.table("log")
+    world.load(path, 0, 10)
+    world.lake = RefusesOnce(world.directory / "lake")
+    world.resumed = {str(path): 3}
+
+    def resume_once_suspended(report: ServiceReport) -> None:
+        if any(table.word == "suspended" for table in report.tables):
+            world.resumed = {str(path): 4}
+        if "committed" in world.outcomes(path):
+            service.stop()
+
+    async def soon() -> None:
+        async with asyncio.timeout(20):
+            await service.serve()
+
+    service = world.service(on_report=resume_once_suspended)
+    asyncio.run(soon())
+    assert world.outcomes(path)[:2] == ["failed", "committed"]

@@ -33,6 +33,13 @@ def test_asking_twice_changes_nothing(tmp_path: Path) -> None:
     assert not resume(str(tmp_path), "nyc", TablePath("nyc", "other"))
 
 
+def test_each_resume_is_another_request_though_nothing_is_paused(tmp_path: Path) -> None:
+    resume(str(tmp_path), "nyc", FLIGHTS)
+    pause(str(tmp_path), "nyc", TablePath("nyc", "other"))
+    resume(str(tmp_path), "nyc", FLIGHTS)
+    assert read_control(str(tmp_path), "nyc") == Control(frozenset({"nyc.other"}), {"nyc.flights": 2})
+
+
 def test_services_do_not_see_each_others_requests(tmp_path: Path) -> None:
     pause(str(tmp_path), "nyc", FLIGHTS)
     assert read_control(str(tmp_path), "other") == Control()

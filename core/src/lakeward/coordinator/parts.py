@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
@@ -51,6 +51,8 @@ class ServiceOptions:
     rules: Callable[[TablePath], TableSettings]
     paused: Callable[[], frozenset[str]]
     """Tables that people have paused, by name; asked each turn."""
+    resumed: Callable[[], Mapping[str, int]]
+    """How often people have asked to go on with a table, by name; asked each turn."""
     on_report: Callable[[ServiceReport], None]
     on_round: Callable[[str, RoundReport], None]
     host: str

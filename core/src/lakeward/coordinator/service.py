@@ -68,7 +68,7 @@ from lakeward.model.splits import snapshots_of
 from lakeward.model.tiering import Refusal
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Coroutine
+    from collections.abc import Callable, Collection, Coroutine, Mapping
 
     from lakeward.coordinator.parts import Parts, ServiceOptions
     from lakeward.model.leases import Failover
@@ -138,6 +138,7 @@ class Service:
         self._next_write: asyncio.Task[None] | None = None
         self._coordinator_epoch: int | None = None
         self._paused: frozenset[str] = frozenset()
+        self._resumed: Mapping[str, int] | None = None
         self._lease_state: bytes | None = None
         self._checked = 0.0
         self._stray: frozenset[TableBucket] = frozenset()
@@ -456,14 +457,15 @@ class Service:
             self.superseded(by)
 
     def _read_control(self) -> None:
-        wanted = self.options.paused()
-        if wanted == self._paused:
-            return
+        resumed, wanted = self.options.resumed(), self.options.paused()
         for name in wanted - self._paused:
             self.post(PauseAsked(now=self.now(), path=self.options.path(name)))
-        for name in self._paused - wanted:
+        # What was asked before this start is of no meaning to it: nothing is suspended yet.
+        known = resumed if self._resumed is None else self._resumed
+        again = {name for name, times in resumed.items() if times != known.get(name)} - wanted
+        for name in sorted(again | (self._paused - wanted)):
             self.post(ResumeAsked(now=self.now(), path=self.options.path(name)))
-        self._paused = wanted
+        self._paused, self._resumed = wanted, resumed
 
     def _carry_out(self, command: RoundsCommand) -> None:
         match command:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import fcntl
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 import msgspec
@@ -14,7 +14,7 @@ from lakeward.errors import CorruptFileError, LakewardError, StorageError
 from lakeward.observe.files import replace_file, service_folder
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Mapping
     from pathlib import Path
 
     from lakeward.model.tables import TablePath
@@ -26,14 +26,20 @@ _log = structlog.get_logger("lakeward.control")
 
 @dataclass(frozen=True, slots=True)
 class Control:
-    """What is asked of the service. `paused` are tables (`db.table`) that no round may be started on."""
+    """What is asked of the service.
+
+    `paused` are tables (`db.table`) that no round may be started on. `resumed` counts, by table, how often a person has
+    asked to go on with it: a number that has changed is a new request.
+    """
 
     paused: frozenset[str] = frozenset()
+    resumed: Mapping[str, int] = field(default_factory=dict)
 
 
-class _Document(msgspec.Struct, forbid_unknown_fields=True):
+class _Document(msgspec.Struct, forbid_unknown_fields=True, omit_defaults=True):
     version: int
     paused: list[str]
+    resumed: dict[str, int] = msgspec.field(default_factory=dict)
 
 
 class ControlReader:
@@ -92,7 +98,7 @@ def read_control(root: str, service: str) -> Control:
         raise CorruptFileError(str(path), "a control file", str(error)) from error
     if document.version != VERSION:
         raise CorruptFileError(str(path), f"version {VERSION}", document.version)
-    return Control(frozenset(document.paused))
+    return Control(frozenset(document.paused), document.resumed)
 
 
 def pause(root: str, service: str, table: TablePath) -> bool:
@@ -113,20 +119,25 @@ def pause(root: str, service: str, table: TablePath) -> bool:
 
 
 def resume(root: str, service: str, table: TablePath) -> bool:
-    """Take a pause back; arguments, result (False: it was not paused) and errors as `pause`."""
+    """Take a pause back, and ask to go on with a table that is suspended.
+
+    Arguments, result (False: it was not paused) and errors as `pause`.
+    """
     return _change(root, service, table, paused=False)
 
 
 def _change(root: str, service: str, table: TablePath, *, paused: bool) -> bool:
     folder = service_folder(root, service)
     with _locked(folder):
-        before = read_control(root, service).paused
+        control = read_control(root, service)
+        before, resumed = control.paused, dict(control.resumed)
         after = before | {str(table)} if paused else before - {str(table)}
-        if after == before:
+        if not paused:
+            resumed[str(table)] = resumed.get(str(table), 0) + 1
+        elif after == before:
             return False
-        content = msgspec.json.encode(_Document(VERSION, sorted(after)))
-        replace_file(folder / CONTROL_FILE, content)
-        return True
+        replace_file(folder / CONTROL_FILE, msgspec.json.encode(_Document(VERSION, sorted(after), resumed)))
+        return after != before
 
 
 @contextmanager

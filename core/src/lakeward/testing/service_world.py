@@ -113,6 +113,7 @@ class World:
     reports: list[ServiceReport] = field(default_factory=list)
     rules: Callable[[TablePath], TableSettings] = lambda _path: TableSettings()
     paused: frozenset[str] = frozenset()
+    resumed: Mapping[str, int] = field(default_factory=dict)
 
     @classmethod
     def create(cls, directory: Path) -> World:
@@ -176,6 +177,7 @@ class World:
             rounds=POLICY,
             rules=lambda path: self.rules(path),  # noqa: PLW0108 - asked afresh: tests change it
             paused=lambda: self.paused,
+            resumed=lambda: self.resumed,
             on_report=self.reports.append,
             on_round=lambda name, report: self.rounds.append((name, report)),
             host="127.0.0.1",

@@ -35,9 +35,15 @@ def pause(invocation: Invocation, *, table: str) -> None:
 @with_common_options
 @pass_invocation
 def resume(invocation: Invocation, *, table: str) -> None:
-    """Take a pause of DB.TABLE back."""
+    """Take a pause of DB.TABLE back, or let the service try again where it has suspended DB.TABLE."""
     loaded = invocation.load()
     path = TablePath.parse(table)
-    changed = control.resume(loaded.settings.checkpoint.root, loaded.settings.service.name, path)
-    sentence = f"{path} is resumed." if changed else f"{path} was not paused."
-    invocation.output.show({"table": str(path), "paused": False, "changed": changed}, sentence)
+    service = see_service(loaded)
+    reports = service.report.tables if service.running and service.report is not None else ()
+    suspended = any(report.path == str(path) and report.word == "suspended" for report in reports)
+    paused = control.resume(loaded.settings.checkpoint.root, loaded.settings.service.name, path)
+    if paused:
+        sentence = f"{path} is resumed."
+    else:
+        sentence = f"{path} was suspended; it is tried again." if suspended else f"{path} was not paused."
+    invocation.output.show({"table": str(path), "paused": False, "changed": paused or suspended}, sentence)

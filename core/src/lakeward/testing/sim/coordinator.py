@@ -252,6 +252,7 @@ _OPTIONS = ServiceOptions(
     ),
     rules=lambda _: TableSettings(),
     paused=frozenset,
+    resumed=dict,
     on_report=lambda _: None,
     on_round=lambda _name, _report: None,
     host="sim",
