@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from lakeward.coordinator.service import Service
-    from lakeward.model.checkpoints import Checkpoint
+    from lakeward.model.checkpoints import Checkpoint, CheckpointRef, SplitProgress
     from lakeward.model.tables import TablePath
     from lakeward.testing.service_world import World
 
@@ -266,3 +266,29 @@ def test_leases_are_released_when_a_checkpoint_holds_the_finished_split(held: He
     assert "drop" not in released
     held.go_on()
     assert sorted({row["id"] for row in world.lake.read(keyed, key="id")}) == list(range(100))
+
+
+def test_a_checkpoint_whose_parts_miss_a_file_is_not_committed_and_the_table_is_suspended(held: Held) -> None:
+    class Lossy(CheckpointFiles):
+        def load(self, ref: CheckpointRef) -> Checkpoint:
+            found = super().load(ref)
+            parts = (replace(part, progress=tuple(map(without_a_file, part.progress))) for part in found.subtasks)
+            return replace(found, subtasks=tuple(parts))
+
+    def without_a_file(one: SplitProgress) -> SplitProgress:
+        return replace(one, files=one.files[1:])
+
+    world, log = held.world, held.world.table("log")
+    fill(world, log)
+    held.until(held.half_done)
+    held.gate.unlink()
+    once = replace(world.service().options.rounds, once=True)
+    lossy = Lossy(SmallFiles(str(world.directory / "state")), world.clock)
+    ((_, reason),) = asyncio.run(held.service(once=True, rounds=once, checkpoints=lossy).serve()).failed
+    assert "records were read" in reason
+    head = world.lake.head(log)
+    assert head is not None
+    assert head.commit is None
+    held.gate.touch()
+    held.go_on()
+    assert all_ids(world, log) == list(range(120))

@@ -47,7 +47,7 @@ class StoredSnapshot(msgspec.Struct, frozen=True, tag="snapshot", tag_field="kin
 StoredSplit = StoredLog | StoredSnapshot
 
 
-class StoredResult(msgspec.Struct, frozen=True):
+class StoredResult(msgspec.Struct, frozen=True, omit_defaults=True):
     """A `WriteResult`."""
 
     split_id: str
@@ -57,9 +57,11 @@ class StoredResult(msgspec.Struct, frozen=True):
     rows: int
     files: tuple[LakeFile, ...]
     timings_s: dict[str, float]
+    left_out: int | None = None
+    empty_offsets: int | None = None
 
 
-class StoredProgress(msgspec.Struct, frozen=True):
+class StoredProgress(msgspec.Struct, frozen=True, omit_defaults=True):
     """A `SplitProgress`."""
 
     split: StoredSplit
@@ -68,6 +70,8 @@ class StoredProgress(msgspec.Struct, frozen=True):
     rows: int
     max_timestamp_ms: int
     timings_s: dict[str, float]
+    left_out: int | None = None
+    empty_offsets: int | None = None
 
 
 class StoredEvent(msgspec.Struct, frozen=True):
@@ -192,22 +196,26 @@ def _read_split(stored: StoredSplit) -> Split:
 
 def _store_result(one: WriteResult) -> StoredResult:
     bucket = _store_bucket(one.bucket)
-    return StoredResult(one.split_id, bucket, one.end_offset, one.max_timestamp_ms, one.rows, one.files, one.timings_s)
+    counts = (one.timings_s, one.left_out, one.empty_offsets)
+    return StoredResult(one.split_id, bucket, one.end_offset, one.max_timestamp_ms, one.rows, one.files, *counts)
 
 
 def _read_result(one: StoredResult) -> WriteResult:
     bucket = TableBucket(*one.bucket)
-    return WriteResult(one.split_id, bucket, one.end_offset, one.max_timestamp_ms, one.rows, one.files, one.timings_s)
+    counts = (one.timings_s, one.left_out, one.empty_offsets)
+    return WriteResult(one.split_id, bucket, one.end_offset, one.max_timestamp_ms, one.rows, one.files, *counts)
 
 
 def _store_progress(one: SplitProgress) -> StoredProgress:
     split = _store_split(one.split)
-    return StoredProgress(split, one.position, one.files, one.rows, one.max_timestamp_ms, one.timings_s)
+    counts = (one.timings_s, one.left_out, one.empty_offsets)
+    return StoredProgress(split, one.position, one.files, one.rows, one.max_timestamp_ms, *counts)
 
 
 def _read_progress(one: StoredProgress) -> SplitProgress:
     split = _read_split(one.split)
-    return SplitProgress(split, one.position, one.files, one.rows, one.max_timestamp_ms, one.timings_s)
+    counts = (one.timings_s, one.left_out, one.empty_offsets)
+    return SplitProgress(split, one.position, one.files, one.rows, one.max_timestamp_ms, *counts)
 
 
 def _store_event(blocked: BlockedEvent) -> StoredEvent:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from lakeward.coordinator.commit_account import SplitShare, shares_of
 from lakeward.machines.gateway import Origins
 from lakeward.machines.splits import Splits
 from lakeward.model.checkpoints import SplitProgress
@@ -40,6 +41,7 @@ class RoundBooks:
         self._progress: dict[str, SplitProgress] = {}
         self._words: dict[str, BlockedEvent] = {}
         self._origins = Origins()
+        self._enumerated = enumeration.splits
         if restored is not None:
             self.results |= restored.finished
             self._progress |= restored.progress
@@ -101,6 +103,10 @@ class RoundBooks:
             half = self._progress.get(split.split_id)
             files += half.files if half is not None and half.position > split.start else ()
         return files
+
+    def shares(self) -> tuple[SplitShare, ...]:
+        """Return what a commit of the round holds of each split."""
+        return shares_of(self.splits, self._enumerated, self.results, self._progress)
 
     @property
     def leaves_files_out(self) -> bool:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from lakeward.coordinator.commit_account import SplitShare, shares_of
 from lakeward.machines.enumeration import Enumeration
 from lakeward.machines.splits import Splits
 from lakeward.model.checkpoints import BlockedEvent, RoundSnapshot, SplitProgress, SubtaskSnapshot
@@ -79,6 +80,10 @@ class Contents:
             half = self.progress.get(split.split_id)
             files += half.files if half is not None and half.position > split.start else ()
         return tuple(files)
+
+    def shares(self) -> tuple[SplitShare, ...]:
+        """Return what a commit of this checkpoint holds of each split."""
+        return shares_of(self._splits(), self.round.splits, self.results(), self.progress)
 
     def _splits(self) -> Splits:
         ends = {split_id: result.end_offset for split_id, result in self.results().items()}

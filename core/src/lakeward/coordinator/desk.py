@@ -20,7 +20,7 @@ from lakeward.coordinator.restoring import Restorer, is_gone
 from lakeward.coordinator.run import RoundRun
 from lakeward.coordinator.table_locks import TableLocks
 from lakeward.coordinator.upkeep import Upkeep
-from lakeward.errors import FencedError, LakewardError, TableError, TableGoneError, UsageError
+from lakeward.errors import FencedError, LakewardError, RowCountError, TableError, TableGoneError, UsageError
 from lakeward.machines.rounds import (
     Committed,
     Opened,
@@ -352,7 +352,8 @@ class RoundDesk:
                     return
                 moved = dict(offsets) != dict(run.committed if run.committed is not None else opening.tiered)
                 if moved:
-                    await self._send(held, run, lambda: self._lander.land(run, opening, offsets, files))
+                    account = run.account()
+                    await self._send(held, run, lambda: self._lander.land(run, opening, offsets, files, account))
         except Exception as error:  # noqa: BLE001 - as in _open
             self._fail(run, error)
             return
@@ -374,7 +375,8 @@ class RoundDesk:
                 before = run.committed if run.committed is not None else opening.tiered if opening is not None else {}
                 if opening is None or not self.current(run) or dict(offsets) == dict(before):
                     return
-                await self._send(held, run, lambda: self._lander.land(run, opening, offsets, files))
+                account = run.account(done.contents.shares())
+                await self._send(held, run, lambda: self._lander.land(run, opening, offsets, files, account))
                 run.committed = offsets
                 run.step += 1
                 run.base_commit = run.snapshot_id
@@ -473,6 +475,8 @@ class RoundDesk:
             self.restorer.distrust(table_id, str(error))
             self._fenced(run, error)
         else:
+            if isinstance(error, RowCountError):  # what was lost may have been lost from a checkpoint
+                self.restorer.distrust(table_id, str(error))
             permanent = isinstance(error, TableError) and error.permanent and run.attempt >= error.tries
             self._post(RoundFailed(now=now, table_id=table_id, reason=reason, permanent=permanent))
 

@@ -14,6 +14,7 @@ from lakeward.errors import FencedError, LakewardError
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+    from lakeward.coordinator.commit_account import CommitAccount
     from lakeward.coordinator.committer import Committed
     from lakeward.coordinator.opening import Opening
     from lakeward.coordinator.run import RoundRun
@@ -39,7 +40,12 @@ class Lander:
         self._committer = Committer(self._parts.source, self._parts.lake, self._parts.clock)
 
     def land(
-        self, run: RoundRun, opening: Opening, offsets: Mapping[TableBucket, int], files: tuple[LakeFile, ...]
+        self,
+        run: RoundRun,
+        opening: Opening,
+        offsets: Mapping[TableBucket, int],
+        files: tuple[LakeFile, ...],
+        account: CommitAccount,
     ) -> Committed:
         """Commit a round, or a step of one that goes on.
 
@@ -48,10 +54,16 @@ class Lander:
             opening: what it started from.
             offsets: all buckets, as far as the round or its checkpoint is.
             files: those of them that are not in the lake yet.
+            account: what the splits came to.
 
         Returns:
-            The commit. Raises as `Committer.commit`.
+            The commit.
+
+        Raises:
+            RowCountError: rows, files or offsets are not what the splits came to; nothing was sent.
+            LakewardError: as `Committer.commit`.
         """
+        account.check(offsets, files)
         done = self._committer.commit(
             CommitWork(
                 round_id=run.round_id,

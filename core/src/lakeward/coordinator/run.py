@@ -5,16 +5,18 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
+from lakeward.coordinator.commit_account import CommitAccount
 from lakeward.errors import UsageError
 from lakeward.model.checkpoints import RoundSnapshot
 from lakeward.model.status import CheckpointReport, RoundReport
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Mapping, Sequence
 
     from lakeward.checkpoint.journal import RoundJournal
     from lakeward.coordinator.books import RoundBooks
     from lakeward.coordinator.checkpointing import CheckpointDone
+    from lakeward.coordinator.commit_account import SplitShare
     from lakeward.coordinator.job import RoundJob
     from lakeward.coordinator.opening import Opening
     from lakeward.coordinator.restoring import Restored
@@ -84,6 +86,23 @@ class RoundRun:
         }
         return {**offsets, **behind}
 
+    def account(self, shares: Sequence[SplitShare] | None = None) -> CommitAccount:
+        """Return what a commit must come to.
+
+        Args:
+            shares: what it holds of each split; None for all that the round has.
+
+        Raises:
+            UsageError: the round is not open yet.
+        """
+        opening = self._opened("commit")
+        if shares is None:
+            shares = self.job.books.shares() if self.job is not None else ()
+        enumeration = opening.enumeration
+        landed = self.committed if self.committed is not None else opening.tiered
+        path = self.offer.path
+        return CommitAccount(path, enumeration.splits, enumeration.offsets, landed, self.in_lake, shares)
+
     def open_at(self, opening: Opening) -> None:
         """Write down what it starts from; a restored one starts from what its checkpoint says."""
         self.opening = opening
@@ -100,10 +119,7 @@ class RoundRun:
         Raises:
             UsageError: it is not open yet.
         """
-        opening = self.opening
-        if opening is None:
-            message = f"round {self.round_id}: nothing to take a checkpoint of before it is opened"
-            raise UsageError(message)
+        opening = self._opened("take a checkpoint of")
         return RoundSnapshot(
             round_id=self.round_id,
             path=self.offer.path,
@@ -120,6 +136,12 @@ class RoundRun:
             committed=self.in_lake,
             progress=books.half_done(),
         )
+
+    def _opened(self, what: str) -> Opening:
+        if self.opening is None:
+            message = f"round {self.round_id}: nothing to {what} before it is opened"
+            raise UsageError(message)
+        return self.opening
 
     def checkpoint_aborted(self, number: int, reason: str) -> None:
         """Remember for people that a checkpoint never happened."""

@@ -46,8 +46,7 @@ class SplitProgress:
     """A split that is half done: what of it lies in closed files.
 
     `position` of a log split is the first offset that is in no file; of a snapshot split it is the number of its
-    rows that are in files (a snapshot is read in the same order each time). `rows`, `max_timestamp_ms` and
-    `timings_s` count as in `WriteResult`.
+    rows that are in files (a snapshot is read in the same order each time). All else counts as in `WriteResult`.
     """
 
     split: SnapshotSplit | LogSplit
@@ -56,12 +55,15 @@ class SplitProgress:
     rows: int
     max_timestamp_ms: int
     timings_s: dict[str, float] = field(default_factory=dict)
+    left_out: int | None = None
+    empty_offsets: int | None = None
 
     @classmethod
     def done(cls, split: Split, result: WriteResult) -> SplitProgress:
         """Return a finish as progress: whoever is given the split reads nothing more of it and says the same."""
         position = result.end_offset if isinstance(split, LogSplit) else result.rows
-        return cls(split, position, result.files, result.rows, result.max_timestamp_ms, result.timings_s)
+        counts = (result.timings_s, result.left_out, result.empty_offsets)
+        return cls(split, position, result.files, result.rows, result.max_timestamp_ms, *counts)
 
 
 @dataclass(frozen=True, slots=True)

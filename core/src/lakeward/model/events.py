@@ -59,6 +59,8 @@ class WireDone(msgspec.Struct, frozen=True):
     rows: int
     max_timestamp_ms: int
     timings_s: dict[str, float]
+    left_out: int | None = None
+    empty_offsets: int | None = None
 
 
 class _WireSplit(msgspec.Struct, frozen=True, tag_field="kind"):
@@ -71,7 +73,8 @@ class _WireSplit(msgspec.Struct, frozen=True, tag_field="kind"):
         if done is None:
             return None
         split: Split = self.split  # type: ignore[attr-defined] # as above
-        return SplitProgress(split, done.position, done.files, done.rows, done.max_timestamp_ms, done.timings_s)
+        counts = (done.timings_s, done.left_out, done.empty_offsets)
+        return SplitProgress(split, done.position, done.files, done.rows, done.max_timestamp_ms, *counts)
 
 
 class WireLogSplit(_WireSplit, frozen=True, tag="log"):
@@ -101,7 +104,8 @@ def wire_split(split: Split, progress: SplitProgress | None = None) -> WireSplit
     done = None
     if progress is not None:
         p = progress
-        done = WireDone(p.position, p.files, p.rows, p.max_timestamp_ms, p.timings_s)
+        counts = (p.timings_s, p.left_out, p.empty_offsets)
+        done = WireDone(p.position, p.files, p.rows, p.max_timestamp_ms, *counts)
     return WireLogSplit(split, done) if isinstance(split, LogSplit) else WireSnapshotSplit(split, done)
 
 

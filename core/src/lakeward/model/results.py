@@ -31,7 +31,9 @@ class WriteResult:
     """What one finished split gave.
 
     `end_offset` is the first offset not contained. `max_timestamp_ms` is -1 where no log record was seen. `rows`
-    counts the records read from the source. `timings_s` maps a phase (read, decode, encode, upload) to seconds.
+    counts the records read from the source; `left_out` of them became no row of a data file, and so many offsets of a
+    log split as `empty_offsets` hold no record (each None where it was not counted). `timings_s` maps a phase (read,
+    decode, encode, upload) to seconds.
     """
 
     split_id: str
@@ -41,6 +43,8 @@ class WriteResult:
     rows: int
     files: tuple[LakeFile, ...]
     timings_s: dict[str, float] = field(default_factory=dict)
+    left_out: int | None = None
+    empty_offsets: int | None = None
 
 
 @dataclass(frozen=True, slots=True)

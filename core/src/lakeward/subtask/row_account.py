@@ -36,6 +36,8 @@ class RowAccount:
         self._before = frozenset(file.path for file in progress.files)
         self._reached = progress.position
         self._rows = 0
+        self._left_out = progress.left_out
+        self._empty = progress.empty_offsets if isinstance(progress.split, LogSplit) else None
 
     def take(self, batch: SourceBatch) -> None:
         """Book a batch that was read.
@@ -50,7 +52,21 @@ class RowAccount:
         if isinstance(self._split, LogSplit):
             self._check_offsets(batch)
             self._reached = batch.next_offset
+            self._empty = _sum(self._empty, batch.empty_offsets)
         self._rows += batch.records.num_rows
+
+    @property
+    def empty_offsets(self) -> int | None:
+        """Offsets of a log split so far that hold no record, with what was done before; None where nobody counted."""
+        return self._empty
+
+    def left_out(self, here: int) -> int | None:
+        """Return the records so far that needed no row, with what was done before; None where nobody counted that.
+
+        Args:
+            here: those of this try.
+        """
+        return _sum(self._left_out, here)
 
     def check_end(self) -> None:
         """Check, where the source has no more batches, that the split is read to its stop.
@@ -101,3 +117,7 @@ class RowAccount:
             f"({batch.empty_offsets} offsets hold none), found {rows}"
         )
         raise RowCountError(message)
+
+
+def _sum(before: int | None, more: int | None) -> int | None:
+    return None if before is None or more is None else before + more

@@ -26,7 +26,8 @@ _US_PER_MS = 1000
 
 def at_its_beginning(split: Split) -> SplitProgress:
     """Return the progress of a split of which nothing is done."""
-    return SplitProgress(split, split.start if isinstance(split, LogSplit) else 0, (), 0, -1)
+    start, empty = (split.start, 0) if isinstance(split, LogSplit) else (0, None)
+    return SplitProgress(split, start, (), 0, -1, left_out=0, empty_offsets=empty)
 
 
 class SplitWork:
@@ -148,6 +149,8 @@ class SplitWork:
             rows=self.rows,
             files=files,
             timings_s=self._timings_s(),
+            left_out=self._account.left_out(self._writer.left_out),
+            empty_offsets=self._account.empty_offsets,
         )
 
     def ended(self, result: WriteResult) -> SplitProgress | None:
@@ -162,7 +165,15 @@ class SplitWork:
 
     def _note_whole(self) -> None:
         if self._writer.whole:
-            self._whole = SplitProgress(self.split, self._position, (), self.rows, self._max_timestamp_ms)
+            self._whole = SplitProgress(
+                self.split,
+                self._position,
+                (),
+                self.rows,
+                self._max_timestamp_ms,
+                left_out=self._account.left_out(self._writer.left_out),
+                empty_offsets=self._account.empty_offsets,
+            )
 
     def _timings_s(self) -> dict[str, float]:
         timings = self._writer.timings_s | {"read": self._read_s, "decode": self._decode_s}

@@ -1,0 +1,185 @@
+"""Right before a commit is sent, its files, rows and offsets are compared with what its splits came to."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+import pytest
+from msgspec import structs
+
+from lakeward.clock import SystemClock
+from lakeward.coordinator.commit_account import CommitAccount, SplitShare
+from lakeward.errors import RowCountError
+from lakeward.model.events import AnyEvent, SplitFinished
+from lakeward.model.results import LakeFile
+from lakeward.model.splits import LogSplit, SnapshotSplit
+from lakeward.model.tables import TableBucket, TablePath
+from lakeward.subtask.entry import Subtask
+from lakeward.subtask.link import Link
+from lakeward.subtask.mailbox import Mailbox
+from lakeward.testing.jobs import ThreadJobs
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from lakeward.model.jobs import SubtaskPlace
+    from lakeward.model.results import WriteResult
+    from lakeward.testing.service_world import World
+
+PATH = TablePath("t", "log")
+BUCKET = TableBucket(7, None, 0)
+OTHER = TableBucket(7, None, 1)
+FIRST = LogSplit("b0-100", BUCKET, (), 100, 110)
+SECOND = LogSplit("b0-110", BUCKET, (), 110, 120)
+SNAPSHOT = SnapshotSplit("b1-s3", OTHER, (), 3, 50)
+
+
+def a_file(name: str, rows: int, kind: str = "data") -> LakeFile:
+    return LakeFile(name, kind, rows, 1)
+
+
+SHARES = (
+    SplitShare(FIRST, 110, 8, (a_file("a", 5), a_file("b", 2)), left_out=1, empty_offsets=2),
+    SplitShare(SECOND, 115, 5, (a_file("c", 5),), left_out=0, empty_offsets=0),
+    SplitShare(SNAPSHOT, 50, 30, (a_file("d", 30), a_file("e", 9, "deletes")), left_out=0, empty_offsets=None),
+)
+FILES = tuple(file for share in SHARES for file in share.files)
+ACCOUNT = CommitAccount(PATH, (SNAPSHOT, FIRST, SECOND), {BUCKET: 100}, {BUCKET: 100}, frozenset(), SHARES)
+OFFSETS = {BUCKET: 115, OTHER: 50}
+
+
+def test_what_is_accounted_for_may_be_committed() -> None:
+    ACCOUNT.check(OFFSETS, FILES)
+
+
+def test_files_that_a_step_has_committed_count() -> None:
+    replace(ACCOUNT, in_lake=frozenset({"a"})).check(OFFSETS, FILES[1:])
+
+
+def test_an_offset_stays_where_an_earlier_step_took_it() -> None:
+    replace(ACCOUNT, landed={BUCKET: 118}).check({BUCKET: 118, OTHER: 50}, FILES)
+
+
+def test_a_bucket_without_splits_stays_where_it_was() -> None:
+    third = replace(BUCKET, bucket=2)
+    account = replace(ACCOUNT, before={**ACCOUNT.before, third: 9})
+    account.check({**OFFSETS, third: 9}, FILES)
+    with pytest.raises(
+        RowCountError, match="bucket 7/2: offset 10 is to be committed; the rows that were counted end at 9"
+    ):
+        account.check({**OFFSETS, third: 10}, FILES)
+
+
+def test_a_file_that_is_missing_is_an_error_with_both_counts() -> None:
+    with pytest.raises(RowCountError, match="bucket 7/0, split b0-100: 8 records were read; 5 rows are in the 1 files"):
+        ACCOUNT.check(OFFSETS, tuple(file for file in FILES if file.path != "b"))
+
+
+@pytest.mark.parametrize(
+    ("wrong", "said"),
+    [
+        (lambda share: replace(share, rows=9), "9 records were read; 7 rows are in the 2 files"),
+        (lambda share: replace(share, left_out=0), "8 records were read; 7 rows .* and 0 records needed none"),
+        (lambda share: replace(share, left_out=None, rows=6), "6 records were read; 7 rows"),
+        (
+            lambda share: replace(share, empty_offsets=1),
+            "10 offsets from 100 to 110 .* 8 records .* 1 offsets hold none",
+        ),
+        (lambda share: replace(share, empty_offsets=None, rows=11, left_out=4), "10 offsets from 100 to 110"),
+        (lambda share: replace(share, end=109), "9 offsets from 100 to 109"),
+    ],
+)
+def test_rows_that_do_not_make_up_the_offsets_are_an_error(
+    wrong: Callable[[SplitShare], SplitShare], said: str
+) -> None:
+    with pytest.raises(RowCountError, match=said):
+        replace(ACCOUNT, shares=(wrong(SHARES[0]), *SHARES[1:])).check(OFFSETS, FILES)
+
+
+def test_rows_of_a_snapshot_that_are_in_no_file_are_an_error() -> None:
+    with pytest.raises(RowCountError, match="bucket 7/1, split b1-s3: 31 records were read; 30 rows"):
+        replace(ACCOUNT, shares=(*SHARES[:2], replace(SHARES[2], rows=31))).check(OFFSETS, FILES)
+
+
+def test_what_an_earlier_version_did_not_count_is_no_error() -> None:
+    old = tuple(replace(share, left_out=None, empty_offsets=None) for share in SHARES)
+    replace(ACCOUNT, shares=old).check(OFFSETS, FILES)
+
+
+@pytest.mark.parametrize(
+    ("files", "in_lake", "said"),
+    [
+        ((*FILES, FILES[0]), (), "committed twice, a first"),
+        (FILES, ("a",), "committed twice, a first"),
+        ((*FILES, a_file("x", 1)), (), "no split's, x first"),
+    ],
+)
+def test_a_file_that_no_split_has_or_that_is_committed_already_is_an_error(
+    files: tuple[LakeFile, ...], in_lake: tuple[str, ...], said: str
+) -> None:
+    with pytest.raises(RowCountError, match=said):
+        replace(ACCOUNT, in_lake=frozenset(in_lake)).check(OFFSETS, files)
+
+
+def test_an_offset_beyond_what_was_counted_is_an_error_with_both_offsets() -> None:
+    with pytest.raises(
+        RowCountError, match=r"bucket 7/0: offset 120 is to be committed; .* end at 115, the lake stands at 100"
+    ):
+        ACCOUNT.check({**OFFSETS, BUCKET: 120}, FILES)
+
+
+def test_a_split_that_is_missing_between_two_others_is_an_error() -> None:
+    with pytest.raises(RowCountError, match="split b0-110: starts at offset 110, the one before ends at 100"):
+        replace(ACCOUNT, shares=SHARES[1:]).check(OFFSETS, FILES[2:])
+
+
+class LossyLink(Link):
+    """Says something else of each finish than the subtask did."""
+
+    def __init__(self, place: SubtaskPlace, mailbox: Mailbox, loses: Callable[[WriteResult], WriteResult]) -> None:
+        super().__init__(place, SystemClock(), mailbox)
+        self._loses = loses
+
+    def send(self, event: AnyEvent) -> None:
+        if isinstance(event, SplitFinished):
+            event = structs.replace(event, result=self._loses(event.result))
+        super().send(event)
+
+
+def run_lossy(place: SubtaskPlace, loses: Callable[[WriteResult], WriteResult]) -> str:
+    mailbox = Mailbox()
+    link = LossyLink(place, mailbox, loses)
+    try:
+        deploy = link.register()
+        subtask = Subtask(place, deploy, link, SystemClock(), mailbox)  # type: ignore[arg-type] # never cancelled here
+        link.listen(subtask.hear)
+        return subtask.run()
+    finally:
+        link.close()
+
+
+def one_row_less(result: WriteResult) -> WriteResult:
+    return replace(result, files=tuple(replace(file, rows=file.rows - 1) for file in result.files))
+
+
+def no_files(result: WriteResult) -> WriteResult:
+    return replace(result, files=())
+
+
+@pytest.mark.parametrize("loses", [one_row_less, no_files])
+def test_rows_that_are_lost_between_a_subtask_and_the_commit_suspend_the_table(
+    world: World, loses: Callable[[WriteResult], WriteResult]
+) -> None:
+    log = world.table("log", buckets=1)
+    world.load(log, 0, 20)
+    ((path, reason),) = world.once(jobs=ThreadJobs(lambda place: run_lossy(place, loses))).failed
+    assert (path, world.outcomes(log)) == (log, ["failed"])
+    assert ", bucket " in reason
+    assert "20 records were read" in reason
+    head = world.lake.head(log)
+    assert head is not None
+    assert head.commit is None
+    assert world.lake.files_on_disk(log) == set()
+    assert world.once().failed == ()
+    assert sorted(row["id"] for row in world.lake.read(log)) == list(range(20))
