@@ -25,7 +25,7 @@ from lakeward.testing.jobs import ThreadJobs
 from lakeward.testing.service_world import POLICY, World, let_writes_end
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Iterator, Sequence
     from pathlib import Path
 
     from lakeward.coordinator.service import Service
@@ -168,8 +168,10 @@ async def _killed_halfway(halfway: Halfway, **options: Any) -> None:  # noqa: AN
 
 
 @pytest.fixture
-def halfway(tmp_path: Path) -> Halfway:
-    return Halfway.create(tmp_path)
+def halfway(tmp_path: Path) -> Iterator[Halfway]:
+    made = Halfway.create(tmp_path)
+    yield made
+    made.gate.unlink(missing_ok=True)  # else its readers stand there, and look, for as long as other tests run
 
 
 @pytest.mark.parametrize("away_s", [0.0, AWAY_S], ids=["within the timeout", "after it"])

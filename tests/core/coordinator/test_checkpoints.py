@@ -27,7 +27,7 @@ from lakeward.testing.jobs import ThreadJobs
 from lakeward.testing.service_world import PlainBackend, let_writes_end
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator
     from pathlib import Path
 
     from lakeward.coordinator.service import Service
@@ -97,8 +97,10 @@ def _progress(checkpoint: Checkpoint) -> dict[str, int]:
 
 
 @pytest.fixture
-def held(world: World) -> Held:
-    return Held(world, world.directory / "gate")
+def held(world: World) -> Iterator[Held]:
+    made = Held(world, world.directory / "gate")
+    yield made
+    made.gate.unlink(missing_ok=True)  # else its readers stand there, and look, for as long as other tests run
 
 
 def fill(world: World, path: TablePath, batches: int = 6) -> None:
