@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from lakeward.coordinator.service import Service, ServiceEnd
     from lakeward.model.jobs import JobSpec
     from lakeward.model.tables import TableSpec
+    from lakeward.model.tiering import Beat, BeatAnswer
     from lakeward.testing.service_world import World
 
 
@@ -168,3 +169,21 @@ def test_a_wrong_use_inside_the_service_is_not_blamed_on_the_caller(world: World
     with pytest.raises(LakewardError, match="internal error, the service stopped in order: UsageError") as caught:
         asyncio.run(run())
     assert caught.value.exit_code == 1
+
+
+class BrokenSource(EmbeddedSource):
+    """A plugin with a mistake in it: its heartbeat raises what no source may raise."""
+
+    def heartbeat(self, beat: Beat) -> BeatAnswer:
+        raise KeyError(len(beat.renewed))
+
+
+def test_an_internal_error_that_the_service_waits_behind_ends_it_in_bounded_time(world: World) -> None:
+    service = world.service(source=BrokenSource(EmbeddedStore.open(world.store.root)), stop_timeout_s=0.1)
+
+    async def run() -> None:
+        async with asyncio.timeout(20):
+            await service.serve()
+
+    with pytest.raises(LakewardError, match="internal error, the service gave up what it had in hand: KeyError"):
+        asyncio.run(run())

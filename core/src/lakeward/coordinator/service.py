@@ -133,6 +133,8 @@ class Service:
         self._lease_stopped = asyncio.Event()
         self._superseded = ""
         self._broken: BaseException | None = None
+        self._end_by = float("inf")
+        """When a service that is broken ends, whatever is still waited for."""
         self._jobs_gone = False
         self._writing = asyncio.Lock()
         self._next_write: asyncio.Task[None] | None = None
@@ -189,7 +191,8 @@ class Service:
         if isinstance(self._broken, LakewardError) and not isinstance(self._broken, UsageError):
             raise self._broken
         if self._broken is not None:
-            message = f"internal error, the service stopped in order: {type(self._broken).__name__}: {self._broken}"
+            how = "stopped in order" if self._stopped is not None else "gave up what it had in hand"
+            message = f"internal error, the service {how}: {type(self._broken).__name__}: {self._broken}"
             raise LakewardError(message) from self._broken
         return ServiceEnd(self._stopped.failed if self._stopped else (), self._superseded, started)
 
@@ -405,6 +408,9 @@ class Service:
     async def _turns(self) -> None:
         last = self.now()
         while self._stopped is None and not self._superseded:
+            if self.now() >= self._end_by:
+                _log.error("the service did not come to its end in order; the next start goes on with what is left")
+                return
             now = self.now()
             if now - last > self.options.rounds.fence_s:
                 await self._check_state()
@@ -562,6 +568,8 @@ class Service:
         if not task.cancelled() and (error := task.exception()) is not None:
             _log.error("internal error", exc_info=error)
             self._broken = error
+            # What failed may be what the machine waits for: two time limits of a stop, and one for its last words.
+            self._end_by = min(self._end_by, self.now() + self.options.stop_timeout_s * 3)
             self.stop()
 
 
