@@ -51,3 +51,15 @@ def test_the_simulator_sees_that(
 @pytest.mark.parametrize("seed", [118, 443])
 def test_an_overtaken_start_lets_go_of_nothing_before_its_successor_holds_it(seed: int) -> None:
     assert run_seed(seed).failures == []
+
+
+@pytest.mark.parametrize(
+    "seed",
+    [
+        pytest.param(2026112270191, id="the later checkpoint was stored, and its start died before it heard so"),
+        pytest.param(2026112270510, id="an older snapshot of a bucket that the round reads goes with the old lease"),
+        pytest.param(2026112272402, id="the rounds of a start that was overtaken need nothing any more"),
+    ],
+)
+def test_what_may_be_let_go_is_no_failure(seed: int) -> None:
+    assert run_seed(seed).failures == []

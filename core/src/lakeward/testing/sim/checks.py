@@ -6,7 +6,7 @@ from collections import Counter
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from lakeward.checkpoint.places import METADATA, parse_folder, place
+from lakeward.checkpoint.places import ABANDONED, METADATA, parse_folder, place, start_of
 from lakeward.testing.sim.lake import named_by
 from lakeward.testing.sim.scheduler import FENCE_S
 
@@ -28,6 +28,8 @@ if TYPE_CHECKING:
     from lakeward.testing.sim.scheduler import Process
     from lakeward.testing.sim.source import SimTable
     from lakeward.testing.sim.world import World
+
+
 _READING = frozenset({"launch", "read", "close", "cut", "drain", "collect", "store"})
 
 
@@ -78,11 +80,24 @@ class Checks:
             return True
         if lake.stamp is None or lake.stamp.service != service:
             return True
-        newest = lake.newest.request.ids.snapshot_id if lake.newest is not None and lake.newest.request else None
-        deleted = f"{done.ref.service}/{done.ref}/_metadata" not in world.files.all
+        deleted = place(done.ref, METADATA) not in world.files or self._is_superseded(done.ref)
         starts = world.of(service)
         given_up = any(one.has_given_up(table_id) for one in starts if not one.loop.frozen)
-        return deleted or newest != was.base_commit or given_up or any(one.final and not one.over for one in starts)
+        used = _is_used(lake, done)
+        return deleted or used or given_up or any(one.final and not one.over for one in starts)
+
+    def _is_superseded(self, ref: CheckpointRef) -> bool:
+        """Say whether a later checkpoint of the table is in the store; nobody need have lived to hear that it is."""
+        files = self._world.files
+        written = [*files.ever]
+        for name in written[written.index(place(ref, METADATA)) + 1 :]:
+            folder, _, last = name.rpartition("/")
+            other = parse_folder(folder) if last == METADATA and name in files else None
+            if other is None or (other.service, other.table_id) != (ref.service, ref.table_id):
+                continue
+            if place(other, ABANDONED) not in files and not start_of(ref).succeeds(start_of(other)):
+                return True
+        return False
 
     # --- at each commit ------------------------------------------------------------------------------------------
 
@@ -210,18 +225,21 @@ class Checks:
         if place(ref, METADATA) not in self._world.files.ever:
             self.fail(f"checkpoint {ref} is said to have completed before it was stored")
 
-    def releasing(self, buckets: Collection[TableBucket]) -> None:
-        """Snapshots are given up: no round in work may still have to read them should it go on from its checkpoint."""
-        caller = self._world.acting
-        who = next((one for one in self._world.running() if one.loop is caller), None)
-        for bucket in buckets if who is not None else ():
-            run = who.service.desk.runs.get(bucket.table_id) if who is not None else None
-            if run is None or run.job is None or who is None or who.step(bucket.table_id) not in _READING:
-                continue
-            needed = any(one.bucket == bucket for one in who.service.desk.snapshots(bucket.table_id))
-            whole = () if run.newest is None else run.newest.contents.results().values()
-            if needed and not any(result.bucket == bucket for result in whole):
-                self.fail(f"{who.loop.name}: gives up the snapshot of {bucket} before a checkpoint holds its end")
+    def releasing(self, bucket: TableBucket, snapshot_id: int) -> None:
+        """A snapshot is given up: no round in work may still have to read it should it go on from its checkpoint.
+
+        The rounds of a start that knows of its successor are over, though some may not be put away yet.
+        """
+        who = next((one for one in self._world.running() if one.loop is self._world.acting), None)
+        if who is not None and who.is_overtaken:
+            return
+        run = who.service.desk.runs.get(bucket.table_id) if who is not None else None
+        if who is None or run is None or run.job is None or who.step(bucket.table_id) not in _READING:
+            return
+        wanted = {(one.bucket, one.snapshot_id) for one in who.service.desk.snapshots(bucket.table_id)}
+        whole = () if run.newest is None else run.newest.contents.results().values()
+        if (bucket, snapshot_id) in wanted and not any(result.bucket == bucket for result in whole):
+            self.fail(f"{who.loop.name}: gives up the snapshot of {bucket} before a checkpoint holds its end")
 
     def _newest(self, service: str) -> SimLoop | None:
         return next((one.loop for one in reversed(self._world.coordinators) if one.service_name == service), None)
@@ -323,3 +341,13 @@ class Checks:
                 self.fail(f"{path}: the source's record is {record}, the lake stands at {newest.request.offsets}")
         if world.connections:
             self.fail(f"{len(world.connections)} connections are left")
+
+
+def _is_used(lake: LakeTable, done: CheckpointDone) -> bool:
+    """Say whether the lake has gone on beyond a checkpoint: not by a step that was made from it, or from one before."""
+    newest, was = lake.newest, done.contents.round
+    request = newest.request if newest is not None else None
+    if request is None or request.round_id != was.round_id:
+        return (newest.number if newest is not None else None) != was.base_commit
+    offsets = done.contents.offsets()
+    return any(offset > offsets.get(bucket, 0) for bucket, offset in request.offsets.items())

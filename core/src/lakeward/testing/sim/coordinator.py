@@ -128,6 +128,11 @@ class Coordinator:
         """Say whether it starts the table's next round afresh, whatever its checkpoint says."""
         return table_id in self.service.desk.restorer._distrusted  # noqa: SLF001 - looked at, not touched
 
+    @property
+    def is_overtaken(self) -> bool:
+        """Whether it knows that a later start took over; it stops then."""
+        return bool(self.service._superseded)  # noqa: SLF001 - looked at, not touched
+
     def step(self, table_id: int | None) -> str:
         """Return the step of the protocol that a table is at, here."""
         if self.service.state_word == "starting":

@@ -24,8 +24,8 @@ class SimFiles:
         """Start empty."""
         self._world = world
         self._files: dict[str, tuple[bytes, int]] = {}
-        self.ever: set[str] = set()
-        """What was written as a whole at some time."""
+        self.ever: dict[str, None] = {}
+        """What was written as a whole at some time, in the order in which it was first."""
 
     def path(self, name: str) -> str:
         """See `SmallFiles`."""
@@ -38,7 +38,7 @@ class SimFiles:
             self._files[name] = (data[: len(data) // 2], self._world.clock.wall_ms())
         else:
             self._files[name] = (data, self._world.clock.wall_ms())
-            self.ever.add(name)
+            self.ever[name] = None
         self._world.point("store")
         if how in {"torn", "unknown"}:
             message = f"{name}: throttled"

@@ -369,7 +369,7 @@ class SimLeases:
         """A lease no longer names these; tell of those that no other one does."""
         for bucket, snapshot_id in gone.items():
             if not self.protects(bucket, snapshot_id):  # else a newer generation's id does
-                self._world.checks.releasing([bucket])
+                self._world.checks.releasing(bucket, snapshot_id)
                 self._world.checks.let_go(lease_id, bucket, snapshot_id)
 
     def protects(self, bucket: TableBucket, snapshot_id: int) -> bool:
