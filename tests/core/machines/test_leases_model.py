@@ -254,12 +254,11 @@ class LeaseGame(RuleBasedStateMachine):
 
     @rule(table=st.sampled_from([1, 2]), ids=st.dictionaries(st.integers(0, 1), st.integers(1, 3)))
     def retain(self, table: int, ids: dict[int, int]) -> None:
-        """A checkpoint has completed, or was given up; where a round reads another snapshot, that one stays."""
+        """A checkpoint has completed, or was given up; where a round reads another snapshot, that one stays first."""
         needed = {TableBucket(table, None, n): snapshot_id for n, snapshot_id in ids.items()}
-        held = {**self.reading, **self.asked.get(table, {})}
         for bucket in [b for b, i in self.kept.items() if b.table_id == table and needed.get(b) != i]:
             self.keep_no_more(bucket)
-        self.kept |= {bucket: i for bucket, i in needed.items() if held.get(bucket, i) == i}
+        self.kept |= needed
         snapshots = tuple(KvSnapshot(bucket, snapshot_id, 7) for bucket, snapshot_id in needed.items())
         self.play(Retain(now=self.now, table_id=table, snapshots=snapshots))
 

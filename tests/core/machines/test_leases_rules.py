@@ -444,6 +444,26 @@ def test_a_round_that_starts_afresh_moves_the_bucket_from_the_checkpoints_snapsh
     assert (machine.books.held, machine.books.for_checkpoints) == ({A: 9}, frozenset())
 
 
+def test_a_checkpoints_snapshot_is_acquired_once_nobody_holds_another_one_of_its_bucket() -> None:
+    newer = KvSnapshot(A, 9, 90)
+    machine = _holding()
+    machine.step(Retain(now=1.0, table_id=1, snapshots=(newer,)))
+    assert machine.books.held == {A: 5}
+
+    answer = machine.step(Unprotect(now=2.0, buckets=frozenset({A})))
+
+    assert answer == (Persist(), CallAcquire(3, "svc-1-aa-1", 1, {A: 9}))
+    assert (machine.books.held, machine.books.for_checkpoints) == ({A: 9}, {A})
+
+
+def test_what_is_forsaken_makes_no_room_for_what_a_checkpoint_needs() -> None:
+    machine = _holding()
+    machine.step(Retain(now=1.0, table_id=1, snapshots=(KvSnapshot(A, 9, 90),)))
+    machine.step(Forsake(now=2.0, buckets=frozenset({A})))
+
+    assert machine.books.held == {}
+
+
 def test_a_stop_keeps_what_a_checkpoint_needs_and_a_final_one_does_not() -> None:
     for final in (False, True):
         machine = _kept()

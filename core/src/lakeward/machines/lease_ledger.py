@@ -49,10 +49,12 @@ class Claim:
     `granted` are buckets that the round was told to be protected, that were restored, or that were verified for a
     checkpoint: from then on there must be no moment without protection.
     `waiting` are the buckets of a `Protect` that is not answered yet. `on_server` may be held under the current id.
+    `next_in_line` is what a checkpoint needs of buckets whose slot a round has for another snapshot.
     """
 
     table_id: int
     slots: dict[TableBucket, Slot] = field(default_factory=dict)
+    next_in_line: dict[TableBucket, KvSnapshot] = field(default_factory=dict)
     granted: set[TableBucket] = field(default_factory=set)
     waiting: frozenset[TableBucket] | None = None
     on_server: set[TableBucket] = field(default_factory=set)
@@ -88,13 +90,14 @@ class Claim:
         self.waiting = frozenset(snapshot.bucket for snapshot in snapshots)
 
     def retain(self, snapshots: Collection[KvSnapshot]) -> bool:
-        """Hold exactly these for a checkpoint; a round that holds another snapshot of a bucket keeps its own.
+        """Hold exactly these for a checkpoint; a round keeps another snapshot of a bucket until its end.
 
         Returns:
             True if anything is held now that was not, or no more.
         """
         before = {bucket: slot.snapshot.snapshot_id for bucket, slot in self.slots.items()}
         needed = {snapshot.bucket: snapshot for snapshot in snapshots}
+        self.next_in_line.clear()
         for bucket, slot in list(self.slots.items()):
             wanted = needed.get(bucket)
             if wanted is None or wanted.snapshot_id != slot.snapshot.snapshot_id:
@@ -105,6 +108,8 @@ class Claim:
                 slot.snapshot = snapshot
                 slot.needs.add(Need.CHECKPOINT)
                 self.cover_checkpoint(slot)
+            else:
+                self.next_in_line[bucket] = snapshot
         return before != {bucket: slot.snapshot.snapshot_id for bucket, slot in self.slots.items()}
 
     def cover_checkpoint(self, slot: Slot) -> None:
@@ -128,13 +133,26 @@ class Claim:
     def _need_no_more(self, bucket: TableBucket, slot: Slot, need: Need) -> None:
         slot.needs.discard(need)
         if not slot.needs:
-            del self.slots[bucket]
-            self.granted.discard(bucket)
+            self._free(bucket)
+
+    def _free(self, bucket: TableBucket) -> None:
+        self.slots.pop(bucket, None)
+        self.granted.discard(bucket)
+        if (snapshot := self.next_in_line.pop(bucket, None)) is not None:
+            self.slots[bucket] = Slot(snapshot, {Need.CHECKPOINT})
+
+    def lose(self, buckets: Collection[TableBucket]) -> None:
+        """Want the snapshots that hold these slots no more, whoever needed them."""
+        for bucket in buckets:
+            self._free(bucket)
+        if self.waiting is not None:
+            self.waiting = self.waiting.difference(buckets) or None
 
     def let_go(self, buckets: Collection[TableBucket]) -> None:
-        """Want these no more, whoever needed them."""
+        """Want nothing of these any more, whoever needed it."""
         for bucket in buckets:
             self.slots.pop(bucket, None)
+            self.next_in_line.pop(bucket, None)
             self.granted.discard(bucket)
         if self.waiting is not None:
             self.waiting = self.waiting.difference(buckets) or None

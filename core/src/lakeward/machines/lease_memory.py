@@ -134,7 +134,7 @@ class LeaseMemory:
                 self.refuse(claim, asked, reason)
             if lost:
                 self.out.append(Lost(table_id, lost, reason))
-            claim.let_go([s.bucket for s in snapshots])
+            claim.lose([s.bucket for s in snapshots])
             self.dirty = True
 
     def renumber(self, now: float, *, unsettled: bool = False) -> None:
@@ -165,7 +165,7 @@ class LeaseMemory:
         for claim in self.claims.values() if self.old else ():
             lost = claim.uncovered(now)
             if lost:
-                claim.let_go([snapshot.bucket for snapshot in lost])
+                claim.lose([snapshot.bucket for snapshot in lost])
                 self.out.append(Lost(claim.table_id, lost, "the lease ran out before it could be taken anew"))
                 self.dirty = True
         for old in [old for old in self.old.values() if old.expires <= now and old.flight is None]:
