@@ -84,7 +84,9 @@ async def drop_own_lease(keeper: LeaseKeeper, backend: LeaseBackend, state: Stat
     """Drop the id that this incarnation alone has used, unless its successor knows of it.
 
     A successor that does takes the snapshots over and drops the id then: before, nothing else protects them. One that
-    does not (the id was begun after it had read our state, or its backend keeps nothing) will never drop it.
+    does not (the id was begun after it had read our state, or its backend keeps nothing) will never drop it. It may
+    go on from a checkpoint of ours all the same, and nobody can tell when it holds what that needs: then the id
+    runs out by itself.
 
     Args:
         keeper: the lease.
@@ -97,6 +99,9 @@ async def drop_own_lease(keeper: LeaseKeeper, backend: LeaseBackend, state: Stat
         later = await call(state.load, what="read our successor's state", timeout_s=timeout_s)
         if later is not None and lease.lease_id in later.lease_ids:
             _log.info("our successor takes our lease over", lease=lease.lease_id)
+            return
+        if needed := keeper.books.for_checkpoints:
+            _log.info("our lease runs out by itself: a checkpoint needs it", lease=lease.lease_id, buckets=len(needed))
             return
         await call(lambda: backend.drop(lease), what="drop our lease", timeout_s=timeout_s)
     except LakewardError as error:

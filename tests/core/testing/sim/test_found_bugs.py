@@ -138,3 +138,34 @@ def test_a_commit_that_hangs_beyond_the_end_of_its_table_names_no_file_that_late
     case.until(lambda: first.end is not None)
     assert case.commits() == []
     case.rest()
+
+
+def test_a_start_holds_what_a_checkpoint_needs_that_completes_between_its_looks_at_state_and_store(case: Case) -> None:
+    """The state names an older snapshot of the bucket: once that is let go, the checkpoint's has to be acquired."""
+    case.world.slots, case.world.read_s = 1, 3.0
+    case.table(keyed=True, buckets=3, rows=40)
+    first = case.world.start()
+    case.until(lambda: case.step(first) == "read")
+    before_restart = len(case.metadata)
+
+    def before(service: str, name: str, caller: Process) -> str | None:
+        if service == "source" and name == "heartbeat" and caller is second.loop and not slow:
+            slow.append(name)
+            case.world.append(TABLE, 9)
+            case.world.take_snapshots(TABLE)
+            case.world.source.restart()
+            case.world.block(caller, 14.0)
+        return None
+
+    slow: list[str] = []
+    second = case.world.start()
+    case.world.before_call = before
+    case.until(lambda: len(case.metadata) > before_restart and first.end is not None)
+    assert slow
+    table_id = case.world.source.tables_by_path[TABLE].spec.table_id
+    needed = {one.bucket: one.snapshot_id for one in second.service.desk.restorer.needed(table_id)}
+    lease_id = second.service.keeper.books.lease_id
+    case.until(lambda: needed.items() <= case.world.source.leases.held().get(lease_id, {}).items())
+    assert needed
+    assert not second.service.desk.runs
+    case.rest()
