@@ -453,7 +453,7 @@ def test_a_checkpoints_snapshot_is_acquired_once_nobody_holds_another_one_of_its
     answer = machine.step(Unprotect(now=2.0, buckets=frozenset({A})))
 
     assert answer == (Persist(), CallAcquire(3, "svc-1-aa-1", 1, {A: 9}))
-    assert (machine.books.held, machine.books.for_checkpoints) == ({A: 9}, {A})
+    assert (machine.books.held, machine.books.for_checkpoints) == ({A: 9}, frozenset({A}))
 
 
 def test_what_is_forsaken_makes_no_room_for_what_a_checkpoint_needs() -> None:

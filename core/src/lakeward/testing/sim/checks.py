@@ -82,7 +82,7 @@ class Checks:
             return True
         deleted = place(done.ref, METADATA) not in world.files or self._is_superseded(done.ref)
         starts = world.of(service)
-        given_up = any(one.has_given_up(table_id) for one in starts if not one.loop.frozen)
+        given_up = any(one.has_given_up(done.ref) for one in starts if not one.loop.frozen)
         used = _is_used(lake, done)
         return deleted or used or given_up or any(one.final and not one.over for one in starts)
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, cast
 
 from lakeward.checkpoint.commit_records import CommitRecords
 from lakeward.checkpoint.journal import JournalStore
-from lakeward.checkpoint.places import METADATA
+from lakeward.checkpoint.places import METADATA, start_of
 from lakeward.checkpoint.service_state import ServiceStateStore
 from lakeward.coordinator.parts import Parts, ServiceOptions
 from lakeward.coordinator.service import Service
@@ -37,6 +37,7 @@ if TYPE_CHECKING:
     from lakeward.coordinator.run import RoundRun
     from lakeward.coordinator.server import SubtaskServer
     from lakeward.coordinator.service import ServiceEnd
+    from lakeward.model.checkpoints import CheckpointRef
     from lakeward.model.identity import RoundId
     from lakeward.model.results import LakeHead
     from lakeward.model.tables import TableSpec
@@ -124,9 +125,14 @@ class Coordinator:
 
         restorer.find = find  # type: ignore[method-assign] # looked at on its way
 
-    def has_given_up(self, table_id: int) -> bool:
-        """Say whether it starts the table's next round afresh, whatever its checkpoint says."""
-        return table_id in self.service.desk.restorer._distrusted  # noqa: SLF001 - looked at, not touched
+    def has_given_up(self, ref: CheckpointRef) -> bool:
+        """Say whether it starts the table's next round afresh, whatever the checkpoint says.
+
+        A checkpoint that an overtaken start completes once its successor has read the store is none to that one.
+        """
+        restorer = self.service.desk.restorer
+        missed = restorer.known and self.incarnation.succeeds(start_of(ref)) and not restorer.has(ref.table_id)
+        return missed or ref.table_id in restorer._distrusted  # noqa: SLF001 - looked at, not touched
 
     @property
     def is_overtaken(self) -> bool:
