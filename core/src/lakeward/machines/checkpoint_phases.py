@@ -8,7 +8,6 @@ attempt says that is gone is rejected. Neither moves anything.
 
 from __future__ import annotations
 
-from enum import Enum
 from types import MappingProxyType
 from typing import TYPE_CHECKING
 
@@ -33,12 +32,13 @@ from lakeward.machines.checkpoint_protocol import (
     SubtaskRegistered,
     TimePassed,
 )
+from lakeward.machines.machine_state import MachineState
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
 
-class CheckpointPhase(Enum):
+class CheckpointPhase(MachineState):
     """Where the round's checkpointing stands."""
 
     IDLE = "idle"
@@ -61,7 +61,7 @@ class CheckpointPhase(Enum):
     """The round is over."""
 
 
-class AttemptPhase(Enum):
+class AttemptPhase(MachineState):
     """Where an attempt stands towards the checkpoint that runs."""
 
     UNKNOWN = "unknown"

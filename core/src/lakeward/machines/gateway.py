@@ -16,13 +16,13 @@ Rules
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from enum import Enum
 from types import MappingProxyType
 from typing import TYPE_CHECKING, assert_never
 
 import msgspec
 
 from lakeward.errors import IllegalEventError
+from lakeward.machines.machine_state import MachineState
 from lakeward.model.checkpoints import BlockedEvent, Origin
 from lakeward.model.events import DATA_EVENTS, AnyEvent, SplitFinished
 
@@ -96,7 +96,7 @@ GatewayCommand = Pass | Shut
 # --- states -----------------------------------------------------------------------------------------------------
 
 
-class GatewayPhase(Enum):
+class GatewayPhase(MachineState):
     """Where a gateway stands."""
 
     OPEN = "open"

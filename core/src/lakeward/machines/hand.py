@@ -126,7 +126,17 @@ class Hand:
     def copy(self) -> Hand:
         """Return a copy that can be changed without changing this."""
         targets = None if self.targets is None else dict(self.targets)
-        return replace(self, tables=dict(self.tables), paused=set(self.paused), targets=targets)
+        return Hand(  # by hand: made at every step, and `replace` takes as long as the rest of it
+            tables=dict(self.tables),
+            service=self.service,
+            sent=self.sent,
+            poll_at=self.poll_at,
+            beat_after=self.beat_after,
+            beat_failures=self.beat_failures,
+            paused=set(self.paused),
+            targets=targets,
+            timed_out=self.timed_out,
+        )
 
     @property
     def stopping(self) -> bool:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from enum import Enum
 
 from lakeward.machines.lease_protocol import (
     Acquired,
@@ -23,10 +22,11 @@ from lakeward.machines.lease_protocol import (
     Unprotect,
     Verified,
 )
+from lakeward.machines.machine_state import MachineState
 from lakeward.model.tables import KvSnapshot, TableBucket
 
 
-class State(Enum):
+class State(MachineState):
     """What is under way for the current lease id. Calls for earlier ids go on beside it, in every state."""
 
     FRESH = "fresh"

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from enum import Enum
 from typing import TYPE_CHECKING
 
+from lakeward.machines.machine_state import MachineState
 from lakeward.model.tables import KvSnapshot, TableBucket
 
 if TYPE_CHECKING:
@@ -15,7 +15,7 @@ NOT_COVERED = float("-inf")
 ENDLESS = float("inf")
 
 
-class Standing(Enum):
+class Standing(MachineState):
     """How far a snapshot has come under the CURRENT lease id."""
 
     WANTED = "wanted"
@@ -23,7 +23,7 @@ class Standing(Enum):
     VERIFIED = "verified"
 
 
-class Need(Enum):
+class Need(MachineState):
     """Who needs a snapshot; it is held for as long as anybody does."""
 
     ROUND = "round"

@@ -114,6 +114,9 @@ class Leases:
             base_id: service and incarnation; the lease id is `<base_id>-<generation>`.
         """
         self._memory = LeaseMemory(policy, base_id)
+        self._books: LeaseBooks | None = None
+        self._next_due: tuple[float | None] | None = None
+        """Both as they are since the last step, None before somebody asked: they are asked for far more often."""
 
     def step(self, event: LeasesEvent) -> tuple[LeasesCommand, ...]:
         """Take one event.
@@ -134,6 +137,7 @@ class Leases:
             machine = "leases"
             raise IllegalEventError(machine, before.value, event)
         self._memory.out, self._memory.dirty = [], False
+        self._books = self._next_due = None
         if before is not State.STOPPED:
             self._take(event)
             self._memory.let_run_out(event.now)
@@ -151,7 +155,9 @@ class Leases:
     @property
     def books(self) -> LeaseBooks:
         """What is held now."""
-        return self._memory.books
+        if self._books is None:
+            self._books = self._memory.books
+        return self._books
 
     def waits(self, table_id: int) -> bool:
         """Say whether a `Protect` of the table is not answered yet."""
@@ -161,9 +167,10 @@ class Leases:
     @property
     def next_due(self) -> float | None:
         """When the next `LeaseTick` has something to do."""
-        if self._memory.state in (State.STOPPING, State.STOPPED):
-            return None
-        return min(due_times(self._memory), default=None)
+        if self._next_due is None:
+            stops = self._memory.state in {State.STOPPING, State.STOPPED}
+            self._next_due = (None if stops else min(due_times(self._memory), default=None),)
+        return self._next_due[0]
 
     def _fits(self, event: LeasesEvent) -> bool:
         """Check what the table cannot know: whether an answer fits its call, and whose snapshots are asked for."""

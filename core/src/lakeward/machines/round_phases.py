@@ -14,10 +14,10 @@ or as a `StopAsked` (the last target of `once` is settled).
 
 from __future__ import annotations
 
-from enum import Enum
 from types import MappingProxyType
 from typing import TYPE_CHECKING
 
+from lakeward.machines.machine_state import MachineState
 from lakeward.machines.round_protocol import (
     BeatAnswered,
     BeatFailed,
@@ -44,7 +44,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
 
-class Phase(Enum):
+class Phase(MachineState):
     """Where a table stands."""
 
     ABSENT = "absent"
@@ -73,7 +73,7 @@ class Phase(Enum):
     """To be given back (reported as failed) in the next heartbeat: the service stops."""
 
 
-class Service(Enum):
+class Service(MachineState):
     """Where the service stands."""
 
     STARTING = "starting"
@@ -83,7 +83,7 @@ class Service(Enum):
     STOPPED = "stopped"
 
 
-class Pulse(Enum):
+class Pulse(MachineState):
     """Where the heartbeat stands."""
 
     RESTING = "resting"

@@ -112,6 +112,8 @@ class Rounds:
         """
         self._policy = policy
         self._hand = Hand()
+        self._next_due: tuple[float | None] | None = None
+        """What `next_due` is since the last step, None before somebody asked."""
 
     def step(self, event: RoundsEvent) -> tuple[RoundsCommand, ...]:
         """Take one event.
@@ -135,7 +137,7 @@ class Rounds:
         if moves.hand.service is not Service.STARTING:
             moves.due()
             self._check(states, moves.hand, Tick, event)
-        self._hand = moves.hand
+        self._hand, self._next_due = moves.hand, None
         return tuple(moves.commands)
 
     @property
@@ -146,7 +148,9 @@ class Rounds:
     @property
     def next_due(self) -> float | None:
         """When the next `Tick` has something to do, None if only an event can change anything."""
-        return self._hand.next_due(self._policy)
+        if self._next_due is None:
+            self._next_due = (self._hand.next_due(self._policy),)
+        return self._next_due[0]
 
     @property
     def stopping(self) -> bool:
@@ -212,8 +216,7 @@ class Rounds:
 
     def _admit(self, event: RoundsEvent) -> Mapping[int | str, State]:
         """Return all states as they are; raise if one that the event speaks to has no row for it."""
-        states = self._hand.states()
-        spoken_to = dict(states)
+        states = spoken_to = self._hand.states()
         if isinstance(event, _Answer):
             phase = states.get(event.table_id, Phase.ABSENT)
             spoken_to = {"service": states["service"], "heartbeat": states["heartbeat"], event.table_id: phase}
@@ -232,6 +235,8 @@ class Rounds:
         """Return the states after a move; raise if the table of transitions does not allow them."""
         after = hand.states()
         spoken_to = event.table_id if isinstance(event, _Answer) and cause is type(event) else None
+        if spoken_to is None and after == before:
+            return after
         for name in before.keys() | after.keys() | ({spoken_to} if spoken_to is not None else set()):
             old, new = before.get(name, Phase.ABSENT), after.get(name, Phase.ABSENT)
             if (old is not new or name == spoken_to) and new not in round_phases.TRANSITIONS.get((old, cause), ()):

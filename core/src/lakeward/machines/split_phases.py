@@ -8,10 +8,10 @@ and moves nothing.
 
 from __future__ import annotations
 
-from enum import Enum
 from types import MappingProxyType
 from typing import TYPE_CHECKING
 
+from lakeward.machines.machine_state import MachineState
 from lakeward.machines.split_protocol import (
     AttemptLost,
     AttemptRegistered,
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
 
-class SplitPhase(Enum):
+class SplitPhase(MachineState):
     """Where a split stands."""
 
     UNASSIGNED = "unassigned"
@@ -38,7 +38,7 @@ class SplitPhase(Enum):
     """Left out by a cut."""
 
 
-class AttemptPhase(Enum):
+class AttemptPhase(MachineState):
     """Where an attempt of a subtask stands."""
 
     UNKNOWN = "unknown"
