@@ -25,6 +25,8 @@ class Attempt:
     gateway: Gateway = field(default_factory=Gateway)
     progress: Progress | None = None
     left: bool = False
+    counted: tuple[int, int] = (0, 0)
+    """Data events received from it and acknowledged by it, as the checkpoints were last told."""
     channel: Channel = field(init=False)
 
     def __post_init__(self) -> None:

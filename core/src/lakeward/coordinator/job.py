@@ -284,12 +284,14 @@ class RoundJob:
                     self._note(word)
 
     def _count(self, attempt: Attempt) -> None:
-        """Tell the checkpoints how many data events have gone through, both ways."""
+        """Tell the checkpoints how many data events have gone through, both ways, where that has changed."""
         now, subtask, number = self._clock.now(), attempt.key.subtask, attempt.number
-        if self._attempts.get(subtask) is attempt:
-            self._note(DataReceived(now=now, subtask=subtask, attempt=number, number=attempt.channel.received))
-        if self._attempts.get(subtask) is attempt:
-            self._note(DataAcked(now=now, subtask=subtask, attempt=number, number=attempt.channel.acked))
+        received, acked = attempt.channel.received, attempt.channel.acked
+        before, attempt.counted = attempt.counted, (received, acked)
+        if received != before[0] and self._attempts.get(subtask) is attempt:
+            self._note(DataReceived(now=now, subtask=subtask, attempt=number, number=received))
+        if acked != before[1] and self._attempts.get(subtask) is attempt:
+            self._note(DataAcked(now=now, subtask=subtask, attempt=number, number=acked))
 
     def _note(self, event: CheckpointsEvent) -> None:
         if not self._checkpoints.ended:
