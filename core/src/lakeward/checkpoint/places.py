@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from functools import lru_cache
 from typing import TYPE_CHECKING
 
 from lakeward.errors import UsageError
@@ -37,8 +38,9 @@ def part_name(subtask: int, task_attempt: int) -> str:
     return f"part-{subtask}-{task_attempt}"
 
 
+@lru_cache(maxsize=1024)
 def parse_folder(name: str) -> CheckpointRef | None:
-    """Read a folder's name; None where it is no checkpoint's."""
+    """Read a folder's name; None where it is no checkpoint's. Kept: every listing holds the same few folders."""
     match = _FOLDER.fullmatch(name)
     if match is None or not _is_start(match["start"], match["service"]):
         return None

@@ -9,6 +9,7 @@ while it sleeps.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 import msgspec
 
@@ -17,6 +18,9 @@ from lakeward.checkpoint.store import SmallFiles
 from lakeward.errors import CorruptFileError, FencedError, UsageError
 from lakeward.model.identity import Incarnation
 from lakeward.model.tables import TablePath
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
 
 FILE = "service.state"
 WITHOUT_LEASE = 1
@@ -103,10 +107,7 @@ class ServiceStateStore:
         Raises:
             FencedError: a later start of the same service has written its state.
         """
-        newest = next(iter(self._starts(incarnation.service)), None)
-        if newest is not None and newest.succeeds(incarnation):
-            message = f"the state of service {incarnation.service!r} belongs to a later start, {newest}"
-            raise FencedError(message, str(newest))
+        _refuse_overtaken(self._starts(incarnation.service), incarnation)
 
     def save(self, state: ServiceState) -> None:
         """Write a service's state durably, then remove those of earlier starts.
@@ -119,9 +120,10 @@ class ServiceStateStore:
             StorageError: the disk refused.
         """
         ours = state.incarnation
-        self.check(ours)
+        starts = self._starts(ours.service)
+        _refuse_overtaken(starts, ours)
         self._files.write(_name(ours), encode(state))
-        for start in self._starts(ours.service):
+        for start in starts:
             if ours.succeeds(start):
                 self._files.delete(_name(start))
 
@@ -137,6 +139,13 @@ class ServiceStateStore:
         if state.incarnation != start:
             raise CorruptFileError(file, f"the state of {start}", str(state.incarnation))
         return state
+
+
+def _refuse_overtaken(starts: Iterable[Incarnation], ours: Incarnation) -> None:
+    newest = next(iter(starts), None)
+    if newest is not None and newest.succeeds(ours):
+        message = f"the state of service {ours.service!r} belongs to a later start, {newest}"
+        raise FencedError(message, str(newest))
 
 
 def _name(start: Incarnation) -> str:
