@@ -102,7 +102,9 @@ class RowAccount:
     def _check_offsets(self, batch: SourceBatch) -> None:
         reached, end, rows = self._reached, batch.next_offset, batch.records.num_rows
         offsets = batch.records.column(OFFSET_COLUMN).to_numpy()
-        if end < reached or (rows and (offsets[0] < reached or offsets[-1] >= end or np.any(np.diff(offsets) <= 0))):
+        if end < reached or (
+            rows and (offsets[0] < reached or offsets[-1] >= end or (offsets[1:] <= offsets[:-1]).any())
+        ):
             found = f"{offsets[0]} to {offsets[-1]} and then {end}" if rows else str(end)
             message = f"{self._where}: expected ascending offsets from {reached} on, found {found}"
             raise RowCountError(message)

@@ -187,6 +187,12 @@ class SplitWork:
         return max(self.next_offset, self.split.log_offset) if self.split.live else self.split.log_offset
 
     def _see_time(self, records: pa.RecordBatch) -> None:
-        newest = pc.max(records.column(TIMESTAMP_COLUMN).cast(pa.int64())).as_py()
+        newest = newest_us(records)
         if newest is not None:
             self._max_timestamp_ms = max(self._max_timestamp_ms, newest // _US_PER_MS)
+
+
+def newest_us(records: pa.RecordBatch) -> int | None:
+    """Return the newest timestamp of a batch, in microseconds since 1970; None where it has none."""
+    found: int | None = pc.max(records.column(TIMESTAMP_COLUMN).cast(pa.int64())).as_py()
+    return found

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, cast
 
-import pyarrow as pa
+import numpy as np
 
 from lakeward.model.tables import OFFSET_COLUMN
 from lakeward.ports import SourceBatch
@@ -13,12 +13,13 @@ from lakeward.ports import SourceBatch
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
+    import pyarrow as pa
+
     from lakeward.model.tables import TableBucket
 
 BATCH = 3
 """Rows of a batch."""
 ROW_BYTES = 100
-_TIMES = pa.array([1000], pa.int64())
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,9 +49,27 @@ class Records:
         """As pyarrow."""
         return len(self.rows) * ROW_BYTES
 
-    def column(self, name: str) -> pa.Array:
-        """Return the times or the offsets, the two columns that are asked for."""
-        return pa.array([row.offset for row in self.rows], pa.int64()) if name == OFFSET_COLUMN else _TIMES
+    def column(self, name: str) -> Offsets:
+        """Return the offsets, the one column that is asked for."""
+        if name != OFFSET_COLUMN:
+            raise KeyError(name)
+        return Offsets([row.offset for row in self.rows])
+
+
+@dataclass(frozen=True, slots=True)
+class Offsets:
+    """Stands for a `pyarrow.Array` of offsets."""
+
+    values: list[int]
+
+    def to_numpy(self) -> np.ndarray[tuple[int], np.dtype[np.int64]]:
+        """As pyarrow."""
+        return np.array(self.values, np.int64)
+
+
+def newest_us(_: object) -> int | None:
+    """As `subtask.work.newest_us`: every record is of the same time."""
+    return 1000
 
 
 def batches(rows: Sequence[Row], end: int, *, log: bool) -> Iterator[SourceBatch]:

@@ -115,22 +115,9 @@ def _tidy(world: World) -> None:
 def _wait_for(world: World, check: Callable[[], bool], what: str) -> None:
     if world.checks.failures:
         return
-    world.run(_REST_S, _seldom(world, check))
+    world.run(_REST_S, check, every_s=0.5)
     if not check() and not world.checks.failures:
         world.checks.fail(f"within {_REST_S:.0f} s it did not happen that {what}")
-
-
-def _seldom(world: World, check: Callable[[], bool]) -> Callable[[], bool]:
-    """Look only when time has passed: looking costs more than most steps do."""
-    last = [-1.0]
-
-    def look() -> bool:
-        if world.scheduler.now - last[0] < 0.5:
-            return False
-        last[0] = world.scheduler.now
-        return check()
-
-    return look
 
 
 def suit(world: World) -> None:

@@ -60,20 +60,24 @@ class Scheduler:
         """Do something after a delay, in seconds."""
         self.at(self.now + delay, work, *args)
 
-    def run_until(self, end: float, stop: Callable[[], bool] | None = None) -> None:
+    def run_until(self, end: float, stop: Callable[[], bool] | None = None, every_s: float = 0.0) -> None:
         """Let time go on.
 
         Args:
             end: the time to stop at, in seconds.
             stop: looked at before each step; ends the run early.
+            every_s: seconds that pass between two looks at `stop`, where looking costs more than most steps do.
 
         Raises:
             RunawayError: too much was done in too little time.
         """
         heap = self._heap
+        look_at = self.now
         while heap and heap[0][0] <= end:
-            if stop is not None and (self.halted or stop()):
+            if stop is not None and (self.halted or (self.now >= look_at and stop())):
                 return
+            if self.now >= look_at:
+                look_at = self.now + every_s
             now, _, work, args, who = heappop(heap)
             self.now = now
             self.steps += 1

@@ -20,6 +20,7 @@ from lakeward.testing.sim.faults import AMID, LONG
 from lakeward.testing.sim.files import SimFiles
 from lakeward.testing.sim.lake import SimLake
 from lakeward.testing.sim.loop import SimLoop
+from lakeward.testing.sim.records import newest_us
 from lakeward.testing.sim.scheduler import Killed, Process, Scheduler, SimClock
 from lakeward.testing.sim.source import SimSource
 from lakeward.testing.sim.story import Story
@@ -292,9 +293,9 @@ class World:
 
     # --- running --------------------------------------------------------------------------------------------------
 
-    def run(self, seconds: float, stop: Callable[[], bool] | None = None) -> None:
-        """Let time go on, for so long or until something is seen (or a check has failed)."""
-        self.scheduler.run_until(self.scheduler.now + seconds, stop or _go_on)
+    def run(self, seconds: float, stop: Callable[[], bool] | None = None, every_s: float = 0.0) -> None:
+        """Let time go on, for so long or until something is seen, looked for so often (or a check has failed)."""
+        self.scheduler.run_until(self.scheduler.now + seconds, stop or _go_on, every_s)
 
     @property
     def acting(self) -> Process | None:
@@ -309,6 +310,7 @@ class World:
             (calls, "threading", threads),
             (checkpointing, "threading", threads),
             (work, "SplitReading", SimReading),
+            (work, "newest_us", newest_us),
             (service, "_TURN_S", _TURN_S),
             (entry, "_TURN_S", 2.0),
             (checkpoint_store, "ThreadPoolExecutor", _Pool),
