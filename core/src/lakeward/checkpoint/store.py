@@ -7,8 +7,8 @@ the old or the new file whole; elsewhere it is one PUT.
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
 from pathlib import Path
+from typing import NamedTuple
 
 import pyarrow.fs as pafs
 
@@ -22,8 +22,7 @@ _ONE_PUT = "allow_delayed_open"
 _USER_IN_URI = re.compile(r"(?<=://)[^/@\s]+@")
 
 
-@dataclass(frozen=True, slots=True)
-class Entry:
+class Entry(NamedTuple):
     """A file in a listing. `written_ms` is in milliseconds since 1970, by the store's clock (0: it does not say)."""
 
     name: str

@@ -9,14 +9,13 @@ Rules (design section 6)
 from __future__ import annotations
 
 from collections import deque
-from dataclasses import dataclass
+from typing import NamedTuple
 
 from lakeward.errors import ProtocolError
 from lakeward.model.events import DATA_EVENTS, AnyEvent, Direction, Envelope, Heartbeat
 
 
-@dataclass(frozen=True, slots=True)
-class ChannelKey:
+class ChannelKey(NamedTuple):
     """Which attempt a channel belongs to; every envelope carries it."""
 
     round_name: str

@@ -60,11 +60,8 @@ class SimFiles:
         """See `SmallFiles`."""
         self._call(under, "list", _READ)
         start = f"{under}/"
-        return tuple(
-            Entry(name, len(data), written)
-            for name, (data, written) in sorted(self._files.items())
-            if name.startswith(start)
-        )
+        found = [(name, file) for name, file in self._files.items() if name.startswith(start)]
+        return tuple([Entry(name, len(data), written) for name, (data, written) in sorted(found)])
 
     def folders(self, under: str) -> tuple[str, ...]:
         """See `SmallFiles`."""
@@ -112,7 +109,6 @@ class SimFiles:
 
 def _table_of(name: str) -> int | None:
     """Return the table that a file is about, from the folder `<table id>-...`."""
-    for part in name.split("/")[2:3]:
-        number = part.partition("-")[0]
-        return int(number) if number.isdigit() else None
-    return None
+    parts = name.split("/", 3)
+    number = parts[2].partition("-")[0] if len(parts) > 2 else ""
+    return int(number) if number.isdigit() else None
