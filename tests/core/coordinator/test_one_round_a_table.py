@@ -10,8 +10,16 @@ from typing import TYPE_CHECKING
 
 from lakeward.checkpoint.journal import JournalStore, RoundJournal
 from lakeward.checkpoint.store import SmallFiles
+from lakeward.coordinator.contents import Contents
+from lakeward.coordinator.opening import Opening
+from lakeward.coordinator.restoring import Restored
+from lakeward.coordinator.run import RoundRun
 from lakeward.machines.rounds import Phase
-from lakeward.model.tiering import Beat, Claim
+from lakeward.model.identity import RoundId
+from lakeward.model.results import LakeHead
+from lakeward.model.tiering import Beat, Claim, Offer
+from lakeward.testing.checkpoint_values import FIRST, PATH, reference, round_snapshot
+from lakeward.testing.lake_tables import log_table
 from lakeward.testing.service_world import POLICY
 
 if TYPE_CHECKING:
@@ -145,3 +153,20 @@ def test_a_round_whose_commit_was_given_up_waits_for_it_before_it_is_tried_again
     asyncio.run(run())
     assert sorted(row["id"] for row in world.lake.read(log)) == list(range(ROWS))
     assert len(tries) == 1
+
+
+def test_only_the_round_in_work_is_current_and_a_restored_one_needs_what_its_checkpoint_has_to_read(
+    world: World,
+) -> None:
+    desk, ref = world.service().desk, reference()
+    contents = Contents.of(round_snapshot(ref), [])
+    table, head = replace(log_table(), path=PATH, table_id=7), LakeHead(PATH, 7, "", None, None, None, None)
+    offer = Offer(PATH, 7, 3, 0, 1.0)
+    earlier, run = (RoundRun(offer, RoundId(FIRST, 7, 3, number), 0) for number in (1, 2))
+    run.restored = Restored(ref, contents, frozenset(), 1)
+    run.open_at(Opening(table, head, {}, (), contents.enumeration()))
+    desk._runs[7] = run
+    assert desk.current(run)
+    assert not desk.current(earlier)
+    assert contents.enumeration().snapshots
+    assert desk.snapshots(7) == contents.enumeration().snapshots

@@ -87,3 +87,38 @@ def test_files_of_a_table_that_is_created_anew_during_a_sweep_stay(disk: Disk) -
     cleaner = Cleaner(lake, disk.journals, disk.clock, SECOND, fence_s=0.0, checkpointed=lambda _: frozenset())
     cleaner.before_round(PATH)
     assert file.exists()
+
+
+def cleaner_of(disk: Disk, start: Incarnation, fence_s: float = 0.0) -> Cleaner:
+    return Cleaner(disk.lake, disk.journals, disk.clock, start, fence_s=fence_s, checkpointed=lambda _: frozenset())
+
+
+def test_opening_a_round_deletes_nothing_of_one_whose_commit_may_still_land(disk: Disk) -> None:
+    file = disk.file_of(FIRST)
+    (journal,) = disk.journals.list()
+    disk.journals.write(replace(journal, commits=(("uuid", 1),)))
+    cleaner_of(disk, SECOND).before_round(PATH)
+    assert file.exists()
+
+
+def test_files_of_a_round_of_ours_whose_tasks_run_are_not_swept(disk: Disk) -> None:
+    file, cleaner = disk.file_of(SECOND), cleaner_of(disk, SECOND)
+    round_id = disk.journals.list()[0].round_id
+    cleaner.begin(round_id)
+    cleaner.before_round(PATH)
+    assert file.exists()
+    cleaner.end(round_id)
+    cleaner.before_round(PATH)
+    assert not file.exists()
+
+
+def test_what_a_task_writes_after_a_sweep_is_swept_once_the_fence_time_is_over(disk: Disk) -> None:
+    file, cleaner = disk.file_of(FIRST), cleaner_of(disk, SECOND, fence_s=10.0)
+    cleaner.before_round(PATH)
+    assert not file.exists()
+    file.parent.mkdir(parents=True, exist_ok=True)
+    file.write_bytes(b"written by a task that lives on")
+    disk.clock.advance(11)
+    cleaner.again()
+    assert not file.exists()
+    assert disk.journals.list() == ()

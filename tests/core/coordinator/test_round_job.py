@@ -13,9 +13,11 @@ from lakeward.coordinator.checkpointing import CheckpointPlan
 from lakeward.coordinator.contents import Contents
 from lakeward.coordinator.job import RoundJob
 from lakeward.coordinator.job_plan import JobPlan
+from lakeward.machines.channel import Channel, ChannelKey
 from lakeward.machines.checkpoint_schedule import CheckpointPolicy
-from lakeward.model.events import Deploy, Register
+from lakeward.model.events import AnyEvent, AssignSplits, Deploy, Register, RequestSplit, SplitFinished
 from lakeward.model.jobs import JobSpec
+from lakeward.model.results import LakeFile, WriteResult
 from lakeward.testing.checkpoint_values import reference, round_snapshot, subtask_snapshot
 from lakeward.testing.clock import FakeClock
 from lakeward.testing.rounds import IdleJobs, RecordingConnection, SilentRound
@@ -79,3 +81,42 @@ def test_the_first_attempt_is_given_what_is_to_be_sent_again_and_another_subtask
 def test_the_attempt_that_replaces_a_living_one_is_given_what_that_had_to_send_again(restored: RoundJob) -> None:
     assert told(restored) == [WORD]
     assert told(restored) == [WORD]
+
+
+class Talker:
+    """An attempt of subtask 0 that says what the test wants said."""
+
+    def __init__(self, job: RoundJob) -> None:
+        self.job, self.connection = job, RecordingConnection()
+        key = job.attend(Register(subtask=0, host="here", pid=1, attempt=None), self.connection)
+        assert key is not None
+        self.key: ChannelKey = key
+        self._up = Channel(key, "up")
+
+    def say(self, event: AnyEvent) -> None:
+        self.job.hear(self.key, self.connection, self._up.send(event))
+
+    def asked(self) -> AssignSplits:
+        """Ask for a split; return what it is given."""
+        self.say(RequestSplit())
+        return next(one.event for one in self.connection.sent if isinstance(one.event, AssignSplits))
+
+
+def test_what_a_replaced_attempt_has_finished_counts_neither_before_nor_after_its_successors_finish(
+    restored: RoundJob,
+) -> None:
+    old = Talker(restored)
+    (split,) = [one.split for one in old.asked().splits]
+    new = Talker(restored)
+    assert [one.split for one in new.asked().splits] == [split]
+    late, counts = (
+        WriteResult(split.split_id, split.bucket, 4000, -1, 10, (LakeFile(name, "data", 10, 10),))
+        for name in ("late.parquet", "counts.parquet")
+    )
+    restored.irregular = False
+    old.say(SplitFinished(result=late))
+    assert split.split_id not in restored.books.results
+    assert restored.irregular
+    new.say(SplitFinished(result=counts))
+    old.say(SplitFinished(result=late))
+    assert restored.books.results[split.split_id].files == counts.files

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import pytest
@@ -20,10 +21,13 @@ from lakeward.model.events import (
     TriggerCheckpoint,
 )
 from lakeward.model.jobs import JobSpec, SubtaskPlace
+from lakeward.model.wire import pack_table
 from lakeward.subtask.checkpointing import Checkpointing, Cut, PartWritten
+from lakeward.subtask.entry import Subtask
 from lakeward.subtask.mailbox import Mailbox
-from lakeward.testing.checkpoint_values import LOG, reference, subtask_snapshot
+from lakeward.testing.checkpoint_values import LOG, PATH, reference, round_snapshot, subtask_snapshot
 from lakeward.testing.clock import FakeClock
+from lakeward.testing.lake_tables import log_table
 from lakeward.testing.links import RecordingLink
 
 if TYPE_CHECKING:
@@ -141,3 +145,27 @@ def test_where_no_place_for_checkpoints_is_named_they_are_declined() -> None:
     attempt.words.hear(TriggerCheckpoint(checkpoint=1))
     attempt.words.make_part(attempt.cut(), lambda: ())
     assert isinstance(attempt.link.said[-1], DeclineCheckpoint)
+
+
+def test_a_part_that_the_store_refuses_is_declined(tmp_path: Path) -> None:
+    (tmp_path / "state").write_bytes(b"a file where a folder is needed")
+    attempt = Attempt(str(tmp_path / "state"))
+    attempt.words.hear(Close(checkpoint=1))
+    attempt.words.hear(TriggerCheckpoint(checkpoint=1))
+    attempt.words.make_part(attempt.cut(), lambda: ())
+    written = attempt.mailbox.get(10.0)
+    assert isinstance(written, PartWritten)
+    assert isinstance(written.answer, DeclineCheckpoint)
+
+
+def test_the_files_of_a_split_that_waits_are_in_the_part(tmp_path: Path) -> None:
+    """Behind another one, and before it is begun: it may come with files of the attempt before."""
+    attempt = Attempt(str(tmp_path))
+    table = pack_table(replace(log_table(), path=PATH, table_id=7))
+    deploy = Deploy(
+        attempt=1, table=table, source="", source_task=b"", lake="", lake_task=b"", fence_s=16.0, progress_s=1.0
+    )
+    subtask = Subtask(SubtaskPlace(JOB, 0, 0), deploy, attempt.link, FakeClock(), attempt.mailbox)  # type: ignore[arg-type]
+    (half,) = round_snapshot(reference()).progress
+    subtask._waiting = [half]
+    assert subtask._roll() == (half,)

@@ -61,6 +61,24 @@ def test_a_fenced_committer_that_wakes_up_commits_nothing(case: Case) -> None:
     case.rest()
 
 
+def test_a_committer_that_wakes_up_before_its_successor_has_committed_commits_nothing_either(case: Case) -> None:
+    """No commit has landed meanwhile: the stamp alone says that another start has the table."""
+    case.world.read_s = 6.0
+    case.table(rows=40)
+
+    def doze(caller: Process) -> None:
+        caller.freeze(6.0)
+        case.world.scheduler.after(1.0, case.world.start)
+        case.world.block(caller, 0.0)
+
+    met = once(case, "lake", "commit", action=doze)
+    first = case.world.start()
+    case.until(lambda: first.end is not None)
+    assert met
+    assert str(first.incarnation) not in case.commits()
+    case.rest()
+
+
 def test_a_committer_that_sleeps_between_fence_check_and_swap_loses_the_swap(case: Case) -> None:
     case.table()
     first = case.world.start()

@@ -11,6 +11,7 @@ from lakeward.machines.gateway import Gateway
 from lakeward.machines.splits import Splits
 from lakeward.subtask import checkpointing as subtasks
 from lakeward_mutants import checkpoints, gateways, rounds, seams, shells, splits
+from lakeward_mutants.killers import COST_TIME, KILLERS
 from lakeward_mutants.leases import LEASES
 
 if TYPE_CHECKING:
@@ -43,8 +44,17 @@ def mutants() -> Mapping[str, Callable[[pytest.MonkeyPatch], None]]:
 
 
 def killer(name: str) -> str | None:
-    """Return the test of a mutant of the shells, None if it is left to the seeds."""
-    return next((test for change, test in shells.KILLERS.items() if name == f"shell: {change.__name__}"), None)
+    """Return the test of a mutant of what lies around the machines, None if it is one of theirs."""
+    return next((test for change, test in KILLERS.items() if _bears(name, change)), None)
+
+
+def harmless(name: str) -> str:
+    """Return why a mutant loses nothing, empty where it does."""
+    return next((why for change, why in COST_TIME.items() if _bears(name, change)), "")
+
+
+def _bears(name: str, change: Callable[[pytest.MonkeyPatch], None]) -> bool:
+    return name.partition(": ")[2] == change.__name__
 
 
 def _kinds(module: ModuleType, machine: type) -> Iterator[type]:

@@ -193,28 +193,3 @@ SHELLS = (
     leaves_out_what_ended_after_the_trigger,
     keeps_tables_that_nobody_knows_of,
 )
-
-_CASES = "tests/core/testing/sim/test_named_cases.py"
-_BOOKS = "tests/core/coordinator/test_restored_books.py"
-_ROUNDS = "tests/core/coordinator/test_checkpoints.py"
-_RESTART = "tests/core/coordinator/test_restart.py"
-_OVERTAKEN = "tests/core/coordinator/test_overtaken.py"
-_EARLY = "test_no_snapshot_is_given_up_before_the_checkpoint_that_holds_its_end_has_completed"
-_SWEPT = "test_a_checkpoint_whose_files_were_swept_before_it_completed_is_dropped"
-KILLERS = {
-    drops_the_fence_check_of_a_commit: f"{_CASES}::test_a_fenced_committer_that_wakes_up_commits_nothing",
-    ignores_positions_of_the_last_checkpoint: f"{_CASES}::test_what_a_step_committed_is_not_read_again",
-    releases_before_the_checkpoint_completes: f"{_CASES}::{_EARLY}",
-    counts_attempts_from_1_after_a_restore: _BOOKS,
-    forgets_what_a_cut_split_had_done: _BOOKS,
-    trusts_checkpoints_whose_files_are_gone: f"{_ROUNDS}::{_SWEPT}",
-    believes_every_finish: "tests/core/machines/test_gateway_cells.py::test_an_origin_counts_once",
-    leaves_out_what_was_blocked: _BOOKS,
-    never_counts_steps: f"{_CASES}::test_a_step_of_unknown_outcome_is_not_taken_for_the_one_before",
-    sweeps_what_a_later_start_writes: _OVERTAKEN,
-    drops_checkpoints_of_a_later_start: _OVERTAKEN,
-    never_asks_who_took_over: f"{_RESTART}::test_an_overtaken_start_ends_though_it_can_do_nothing",
-    leaves_out_what_ended_after_the_trigger: "tests/core/subtask/test_checkpoint_words.py",
-    keeps_tables_that_nobody_knows_of: f"{_RESTART}::test_a_table_handed_to_an_overtaken_start_is_given_back",
-}
-"""The tests that find what is too rare for a few seeds."""

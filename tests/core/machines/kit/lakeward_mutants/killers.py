@@ -1,0 +1,114 @@
+"""Which named test kills which mutant of what lies around the machines: each has one, whatever seeds find."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from lakeward_mutants import seams, shells
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+    import pytest
+
+_CASES = "tests/core/testing/sim/test_named_cases.py::test_"
+_FOUND = "tests/core/testing/sim/test_found_bugs.py::test_"
+_BOOKS = "tests/core/coordinator/test_restored_books.py::test_"
+_JOB = "tests/core/coordinator/test_round_job.py::test_"
+_ROUNDS = "tests/core/coordinator/test_checkpoints.py::test_"
+_RESTART = "tests/core/coordinator/test_restart.py::test_"
+_OVERTAKEN = "tests/core/coordinator/test_overtaken.py::test_"
+_ONE = "tests/core/coordinator/test_one_round_a_table.py::test_"
+_WORDS = "tests/core/subtask/test_checkpoint_words.py::test_"
+_WORK = "tests/core/subtask/test_split_work.py::test_"
+_FENCED = f"{_CASES}a_fenced_committer_that_wakes_up_commits_nothing"
+_ZOMBIE = f"{_CASES}a_committer_that_wakes_up_before_its_successor_has_committed_commits_nothing_either"
+_STEP = f"{_CASES}what_a_step_committed_is_not_read_again"
+_UNKNOWN = f"{_CASES}a_step_of_unknown_outcome_is_not_taken_for_the_one_before"
+_EARLY = f"{_CASES}no_snapshot_is_given_up_before_the_checkpoint_that_holds_its_end_has_completed"
+_TWICE = f"{_CASES}a_file_is_not_committed_twice_after_a_change_of_coordinator"
+_SLOW = f"{_FOUND}a_commit_whose_journal_is_slow_names_no_file_that_the_next_round_swept"
+_ADOPTED = f"{_FOUND}adopted_files_stay_when_their_table_was_committed_and_is_created_anew"
+_REPLACED = f"{_JOB}what_a_replaced_attempt_has_finished_counts_neither_before_nor_after_its_successors_finish"
+_NAMED = f"{_BOOKS}files_that_a_split_half_done_or_a_word_to_be_sent_again_names_are_not_deleted_for_a_late_finish"
+_CURRENT = f"{_ONE}only_the_round_in_work_is_current_and_a_restored_one_needs_what_its_checkpoint_has_to_read"
+KILLERS: Mapping[Callable[[pytest.MonkeyPatch], None], str] = {
+    shells.drops_the_fence_check_of_a_commit: _FENCED,
+    shells.writes_no_journal: _FENCED,
+    shells.drops_withheld_finishes_at_a_restore: _NAMED,
+    shells.ignores_positions_of_the_last_checkpoint: _STEP,
+    shells.leaves_files_of_lost_attempts: (
+        f"{_FOUND}a_split_that_is_whole_behind_one_that_a_cut_stopped_leaves_no_files"
+    ),
+    shells.releases_before_the_checkpoint_completes: _EARLY,
+    shells.commits_files_of_earlier_steps_again: _STEP,
+    shells.counts_attempts_from_1_after_a_restore: f"{_BOOKS}attempts_of_a_fresh_round_count_from_1",
+    shells.forgets_what_a_cut_split_had_done: (
+        f"{_BOOKS}what_had_been_done_of_a_split_that_a_cut_leaves_out_is_committed"
+    ),
+    shells.sweeps_what_was_set_aside: _ADOPTED,
+    shells.trusts_checkpoints_whose_files_are_gone: (
+        f"{_ROUNDS}a_checkpoint_whose_files_were_swept_before_it_completed_is_dropped"
+    ),
+    shells.believes_every_finish: "tests/core/machines/test_gateway_cells.py::test_an_origin_counts_once",
+    shells.sweeps_files_that_a_checkpoint_names: _ADOPTED,
+    shells.leaves_out_what_was_blocked: f"{_BOOKS}a_finish_of_the_new_round_never_has_the_origin_of_a_restored_one",
+    shells.never_counts_steps: _UNKNOWN,
+    shells.sweeps_what_a_later_start_writes: f"{_OVERTAKEN}files_of_a_later_start_are_not_swept",
+    shells.drops_checkpoints_of_a_later_start: f"{_OVERTAKEN}checkpoints_of_a_later_start_are_not_dropped",
+    shells.never_asks_who_took_over: f"{_RESTART}an_overtaken_start_ends_though_it_can_do_nothing",
+    shells.leaves_out_what_ended_after_the_trigger: (
+        f"{_WORDS}a_split_that_ends_between_the_trigger_and_its_part_is_in_the_part_as_done"
+    ),
+    shells.keeps_tables_that_nobody_knows_of: f"{_RESTART}a_table_handed_to_an_overtaken_start_is_given_back",
+    seams.releases_with_each_finish: f"{_CASES}two_coordinators_after_one_failover_tier_each_record_once",
+    seams.launches_before_the_journal: f"{_CASES}offsets_that_an_old_coordinator_rewinds_are_put_right",
+    seams.acknowledges_a_part_before_it_is_written: f"{_WORDS}a_part_that_the_store_refuses_is_declined",
+    seams.builds_on_a_checkpoint_before_it_is_stored: _FENCED,
+    seams.goes_on_one_row_late: f"{_WORK}parts_give_what_the_whole_gives",
+    seams.goes_on_one_row_early: f"{_WORK}parts_give_what_the_whole_gives",
+    seams.ignores_restored_positions: f"{_WORK}parts_give_what_the_whole_gives",
+    seams.tells_nobody_how_far_a_split_is: _STEP,
+    seams.counts_rows_that_are_in_no_file: f"{_WORK}what_is_in_a_small_open_file_counts_as_not_read",
+    seams.forgets_splits_that_wait: f"{_WORDS}the_files_of_a_split_that_waits_are_in_the_part",
+    seams.hears_old_attempts: _REPLACED,
+    seams.adopts_files_of_stale_attempts: _REPLACED,
+    seams.deletes_what_a_stale_attempt_names: _NAMED,
+    seams.sends_nothing_again: (
+        "tests/core/machines/test_channel.py::test_what_was_not_acknowledged_is_sent_again_in_order_and_nothing_else"
+    ),
+    seams.takes_every_round_for_regular: _REPLACED,
+    seams.stops_for_no_silence: (
+        f"{_CASES}a_store_that_throttles_in_the_last_step_of_an_upload_costs_one_checkpoint[fails]"
+    ),
+    seams.looks_for_no_own_commit_when_fenced: (
+        "tests/core/coordinator/test_committer.py::test_a_commit_of_unknown_outcome_that_fences_the_next_try_is_found"
+    ),
+    seams.commits_without_a_fresh_heartbeat: _SLOW,
+    seams.deletes_what_an_unknown_commit_wrote: _UNKNOWN,
+    seams.writes_no_commit_down: _SLOW,
+    seams.stamps_nothing: _ZOMBIE,
+    seams.commits_a_round_that_is_over: _CURRENT,
+    seams.works_side_by_side: _SLOW,
+    seams.sweeps_before_a_commit_is_settled: (
+        f"{_OVERTAKEN}opening_a_round_deletes_nothing_of_one_whose_commit_may_still_land"
+    ),
+    seams.spares_no_living_round: f"{_OVERTAKEN}files_of_a_round_of_ours_whose_tasks_run_are_not_swept",
+    seams.sweeps_once: f"{_OVERTAKEN}what_a_task_writes_after_a_sweep_is_swept_once_the_fence_time_is_over",
+    seams.goes_on_from_any_checkpoint: f"{_CASES}control_state_older_than_the_lake_doubles_nothing",
+    seams.goes_on_from_the_oldest_checkpoint: (
+        f"{_CASES}epochs_that_start_again_at_0_after_a_restart_of_the_source_are_no_harm"
+    ),
+    seams.forgets_what_steps_have_committed: _TWICE,
+    seams.acquires_nothing_for_a_restored_round: _CURRENT,
+    seams.tells_no_finish_again: f"{_WORDS}a_finish_that_was_held_back_is_in_the_part_as_blocked",
+}
+
+COST_TIME = {
+    shells.believes_every_finish: "the books of the splits refuse the second one; at the worst an attempt starts anew",
+    shells.drops_checkpoints_of_a_later_start: "what was read since the last commit is read again",
+    shells.keeps_tables_that_nobody_knows_of: "the source hands them out anew after its time limit",
+    seams.forgets_splits_that_wait: "a coordinator hands out one split at a time: none waits",
+    seams.acquires_nothing_for_a_restored_round: "its checkpoint holds the same snapshots until the round has them",
+}
+"""Those that lose nothing, and why: tests find them, seeds need not."""
