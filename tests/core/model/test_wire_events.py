@@ -33,8 +33,10 @@ from lakeward.model.tables import TableBucket
 BUCKET = TableBucket(1, None, 0)
 LOG, SNAPSHOT = LogSplit("b0-0", BUCKET, ("x",), 0, 10), SnapshotSplit("b0-s4", BUCKET, (), 4, 70)
 FILES = (LakeFile("a.parquet", "data", 3, 100, b"\x00"),)
-HALF = SplitProgress(LOG, 5, FILES, 3, 17, {"read": 0.5})
-BLOCKED = BlockedEvent(Origin(1, 0, 2, 9), SplitFinished(result=WriteResult("b0-0", BUCKET, 10, 17, 3, FILES)))
+HALF = SplitProgress(LOG, 5, FILES, 3, 17, {"read": 0.5}, left_out=1, empty_offsets=2)
+BLOCKED = BlockedEvent(
+    Origin(1, 0, 2, 9), SplitFinished(result=WriteResult("b0-0", BUCKET, 10, 17, 3, FILES, {}, 1, 2))
+)
 PART = PartFile(0, 2, "subtask-0-2", 300, 12345)
 DEPLOY = Deploy(
     attempt=3,
