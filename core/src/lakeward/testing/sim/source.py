@@ -368,7 +368,10 @@ class SimLeases:
     def _let_go(self, lease_id: str, gone: Mapping[TableBucket, int]) -> None:
         """A lease no longer names these; tell of those that no other one does."""
         for bucket, snapshot_id in gone.items():
-            if not self.protects(bucket, snapshot_id):  # else a newer generation's id does
+            there = self._world.source.has(
+                bucket, snapshot_id
+            )  # else it ran out before, and nobody can hold it any more
+            if there and not self.protects(bucket, snapshot_id):  # else a newer generation's id does
                 self._world.checks.releasing(bucket, snapshot_id)
                 self._world.checks.let_go(lease_id, bucket, snapshot_id)
 
