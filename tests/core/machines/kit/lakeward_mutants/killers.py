@@ -52,7 +52,7 @@ KILLERS: Mapping[Callable[[pytest.MonkeyPatch], None], str] = {
     ),
     shells.believes_every_finish: "tests/core/machines/test_gateway_cells.py::test_an_origin_counts_once",
     shells.sweeps_files_that_a_checkpoint_names: _ADOPTED,
-    shells.leaves_out_what_was_blocked: f"{_BOOKS}a_finish_of_the_new_round_never_has_the_origin_of_a_restored_one",
+    shells.leaves_out_what_was_blocked: _NAMED,
     shells.never_counts_steps: _UNKNOWN,
     shells.sweeps_what_a_later_start_writes: f"{_OVERTAKEN}files_of_a_later_start_are_not_swept",
     shells.drops_checkpoints_of_a_later_start: f"{_OVERTAKEN}checkpoints_of_a_later_start_are_not_dropped",
