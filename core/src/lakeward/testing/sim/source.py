@@ -366,11 +366,9 @@ class SimLeases:
         self._answer("drop", how)
 
     def _let_go(self, lease_id: str, gone: Mapping[TableBucket, int]) -> None:
-        """A lease no longer names these; tell of those that no other one does."""
+        """A lease no longer names these; tell of those that are still there and that no other one names."""
         for bucket, snapshot_id in gone.items():
-            there = self._world.source.has(
-                bucket, snapshot_id
-            )  # else it ran out before, and nobody can hold it any more
+            there = self._world.source.has(bucket, snapshot_id)  # what has run out before can be held no more
             if there and not self.protects(bucket, snapshot_id):  # else a newer generation's id does
                 self._world.checks.releasing(bucket, snapshot_id)
                 self._world.checks.let_go(lease_id, bucket, snapshot_id)
