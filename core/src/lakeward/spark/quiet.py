@@ -6,8 +6,13 @@ Errors stay. Whoever wants Spark's logs sets `[spark] conf` "spark.driver.extraJ
 from __future__ import annotations
 
 import os
+import sys
 import warnings
 from pathlib import Path
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from pyspark import SparkContext
 
 _LOG4J = """status = off
 rootLogger.level = error
@@ -53,3 +58,24 @@ def quiet_options(directory: Path, *, local: bool) -> str:
     file = directory / "log4j2.properties"
     file.write_text(_LOG4J, encoding="utf-8")
     return f"-Dlog4j2.configurationFile={file.as_uri()} -Dlog4j.configurationFile={file.as_uri()}"
+
+
+def quiet_accumulators(context: SparkContext) -> None:
+    """Let pyspark's accumulator server say nothing of a connection that Spark's Java broke off.
+
+    It answers on a thread of this process and prints a traceback where Java dies first: a signal to the whole process
+    group reaches both at once. Any other error of its is printed as ever.
+
+    Args:
+        context: a running one; a session of Spark Connect has none, and needs no call.
+    """
+    server = getattr(context, "_accumulatorServer", None)
+    if server is None:
+        return
+    loud = server.handle_error
+
+    def handle_error(request: object, client_address: object) -> None:
+        if not isinstance(sys.exc_info()[1], EOFError | ConnectionError):
+            loud(request, client_address)
+
+    server.handle_error = handle_error

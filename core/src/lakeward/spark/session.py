@@ -15,7 +15,7 @@ from pyspark.sql import SparkSession
 
 from lakeward.errors import SparkError
 from lakeward.spark.java import JavaHome, find_java, launcher_home
-from lakeward.spark.quiet import quiet_options
+from lakeward.spark.quiet import quiet_accumulators, quiet_options
 
 if TYPE_CHECKING:
     from tempfile import TemporaryDirectory
@@ -149,6 +149,7 @@ def start_session(settings: SparkSettings, service: str, rounds: int, directory:
         # What this process starts besides (a file system of Hadoop, for one) wants a whole Java.
         os.environ["JAVA_HOME"] = str(java.path)
     context = session.sparkContext
+    quiet_accumulators(context)
     return SparkHandle(
         session=session,
         slots=settings.slots or int(context.defaultParallelism),
