@@ -16,8 +16,9 @@ from lakeward.clock import SystemClock
 from lakeward.config.keys import keys_of
 from lakeward.config.sections import is_path
 from lakeward.errors import LakewardError
+from lakeward.hooks.backend import LeaseBackend
 from lakeward.hooks.discovery import load
-from lakeward.hooks.plugins import LEASE_GROUP, SOURCE_GROUP, WRAPPER_GROUP
+from lakeward.hooks.plugins import SOURCE_GROUP, WRAPPER_GROUP
 from lakeward.observe.files import is_local, writable
 from lakeward.ports import DescribedSource
 from lakeward.spark.java import find_java
@@ -70,7 +71,7 @@ def _configured(invocation: Invocation) -> Iterator[Check]:
     yield "configuration", True, f"{loaded.file}: service {loaded.settings.service.name}"
     yield from _source(loaded)
     yield "lake", True, f"plugin {loaded.settings.lake.type!r} is installed"
-    yield _plugin("lease backend", LEASE_GROUP, loaded.settings.lease.backend)
+    yield _backend(loaded)
     for wrapper in loaded.settings.lease.wrappers:
         yield _plugin("lease wrapper", WRAPPER_GROUP, wrapper)
     yield from _directories(loaded)
@@ -112,6 +113,16 @@ def _plugin(what: str, group: str, name: str) -> Check:
     except LakewardError as error:
         return what, False, str(error)
     return what, True, f"plugin {name!r} is installed"
+
+
+def _backend(loaded: Loaded) -> Check:
+    """Make the lease backend with the keys that it is given; nothing is opened."""
+    name = loaded.settings.lease.backend
+    try:
+        LeaseBackend.load(name, options=loaded.lease_options)
+    except LakewardError as error:
+        return "lease backend", False, str(error)
+    return "lease backend", True, f"plugin {name!r} is installed"
 
 
 def _directories(loaded: Loaded) -> Iterator[Check]:
