@@ -101,11 +101,13 @@ class CheckpointStore(Protocol):
         """
         ...
 
-    def retain(self, service: str, table_id: int, count: int) -> tuple[CheckpointRef, ...]:
+    def retain(self, incarnation: Incarnation, table_id: int, count: int) -> tuple[CheckpointRef, ...]:
         """Delete a table's completed checkpoints but the newest `count` whole ones; damaged ones older than these go.
 
+        Where a later start has checkpoints, of whatever table, nothing is deleted: it judges them all.
+
         Args:
-            service: the service's name.
+            incarnation: ours.
             table_id: the table.
             count: 1 or more.
 

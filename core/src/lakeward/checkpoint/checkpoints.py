@@ -141,7 +141,7 @@ class CheckpointFiles:
 
     def newest(self, service: str, table_id: int) -> CheckpointInfo | None:
         """Find a table's newest checkpoint that completed."""
-        return next(iter(reversed(self._happened(service, table_id))), None)
+        return next(iter(reversed(self._happened(self._scan(service), table_id))), None)
 
     def delete(self, ref: CheckpointRef) -> None:
         """Delete `_metadata`, then the rest."""
@@ -170,12 +170,15 @@ class CheckpointFiles:
         listed = {name: entry for name, entry in self._listed(ref).items() if name != ABANDONED}
         return stand(self._files, ref, listed).state is not CheckpointState.UNFINISHED
 
-    def retain(self, service: str, table_id: int, count: int) -> tuple[CheckpointRef, ...]:
+    def retain(self, incarnation: Incarnation, table_id: int, count: int) -> tuple[CheckpointRef, ...]:
         """Delete a table's older checkpoints."""
         if count < 1:
             message = f"expected 1 or more checkpoints to retain, found {count}"
             raise UsageError(message)
-        happened = self._happened(service, table_id)
+        found = self._scan(incarnation.service)
+        if any(start_of(ref).succeeds(incarnation) for ref in found):
+            return ()  # we were overtaken: what we and others wrote is our successor's to judge
+        happened = self._happened(found, table_id)
         whole = [info.ref for info in happened if info.state is CheckpointState.COMPLETE]
         if len(whole) <= count:
             return ()
@@ -185,9 +188,8 @@ class CheckpointFiles:
             self.delete(ref)
         return tuple(older)
 
-    def _happened(self, service: str, table_id: int) -> tuple[CheckpointInfo, ...]:
-        found = {ref: listed for ref, listed in self._scan(service).items() if ref.table_id == table_id}
-        infos = in_order(look(self._files, ref, listed) for ref, listed in found.items())
+    def _happened(self, found: Mapping[CheckpointRef, dict[str, Entry]], table_id: int) -> tuple[CheckpointInfo, ...]:
+        infos = in_order(look(self._files, ref, found[ref]) for ref in found if ref.table_id == table_id)
         return tuple(info for info in infos if info.state is not CheckpointState.UNFINISHED)
 
     def _scan(self, service: str) -> Mapping[CheckpointRef, dict[str, Entry]]:

@@ -40,6 +40,7 @@ from lakeward.machines.checkpoint_protocol import (
 )
 from lakeward.machines.checkpoints import CheckpointPhase, Checkpoints
 from lakeward.model.events import CheckpointAborted, CheckpointComplete, Close, TriggerCheckpoint
+from lakeward.model.identity import Incarnation
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -242,8 +243,9 @@ class RoundCheckpoints:
             case StoreCheckpoint():
                 self._complete(command)
             case Complete():
-                retain = partial(self._plan.store.retain, self._plan.ref.service, self._plan.ref.table_id)
-                self._later("retain checkpoints", lambda: retain(self._plan.retained))
+                plan = self._plan
+                ours = Incarnation.parse(plan.ref.incarnation)
+                self._later("retain checkpoints", partial(plan.store.retain, ours, plan.ref.table_id, plan.retained))
             case Abort():
                 _log.warning("checkpoint aborted", checkpoint=str(self._ref(command.checkpoint)), reason=command.reason)
                 self._cut_short = command.checkpoint if self.ended else None

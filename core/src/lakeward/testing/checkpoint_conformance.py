@@ -385,8 +385,8 @@ class CheckpointStoreConformance:
         write_parts(store, reference(6))
         write_checkpoint(store, reference(1, table_id=8))
 
-        assert store.retain(SERVICE, 7, 2) == (old, damaged_old)
-        assert store.retain(SERVICE, 7, 2) == ()
+        assert store.retain(FIRST, 7, 2) == (old, damaged_old)
+        assert store.retain(FIRST, 7, 2) == ()
 
         left = [info.ref for info in store.list(SERVICE)]
         assert left == [kept, damaged_new, newest, reference(6), reference(1, table_id=8)]
@@ -396,5 +396,15 @@ class CheckpointStoreConformance:
         write_checkpoint(store, reference(8, FIRST))
         write_checkpoint(store, reference(1, SECOND))
 
-        assert store.retain(SERVICE, 7, 2) == ()
-        assert store.retain(SERVICE, 7, 1) == (reference(8, FIRST),)
+        assert store.retain(SECOND, 7, 2) == ()
+        assert store.retain(SECOND, 7, 1) == (reference(8, FIRST),)
+
+    def test_retaining_deletes_nothing_for_a_start_that_was_overtaken(self, store: CheckpointStore) -> None:
+        """Its successor may have gone on from any of them, and may keep more than it did."""
+        refs = [*(reference(number, FIRST) for number in (1, 2)), *(reference(number, SECOND) for number in (1, 2))]
+        for ref in refs:
+            write_checkpoint(store, ref)
+
+        assert store.retain(FIRST, 7, 1) == ()
+        assert [info.ref for info in store.list(SERVICE)] == refs
+        assert store.retain(SECOND, 7, 1) == tuple(refs[:-1])

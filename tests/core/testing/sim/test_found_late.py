@@ -82,3 +82,31 @@ def test_a_service_that_wakes_up_in_the_middle_of_its_own_sweep_deletes_nothing_
     assert slept
     assert case.step(case.world.coordinators[1]) == "read"  # the successor was at work all the while
     case.rest()
+
+
+def test_a_service_that_wakes_up_before_it_retains_checkpoints_deletes_none_of_its_successor(case: Case) -> None:
+    """The successor has not come to retain its own: there are more of them than are kept."""
+    case.world.read_s = 3.0
+    case.table(rows=60)
+    slept: list[str] = []
+    seen: list[int] = []
+
+    def before(service: str, name: str, caller: Process) -> str | None:
+        if service != "store" or name != "list svc" or not case.metadata:
+            return None
+        if caller is first.loop and not slept:
+            slept.append(caller.name)
+            caller.freeze(25.0)
+            case.world.scheduler.after(2.0, case.world.start)
+            case.world.block(caller, 0.0)
+            seen.append(sum(str(case.world.coordinators[1].incarnation) in one for one in case.metadata))
+        own = len(case.world.coordinators) > 1 and str(case.world.coordinators[1].incarnation)
+        late = caller is not first.loop and own and any(own in one for one in case.metadata)
+        return "fails" if late and not seen else None
+
+    case.world.before_call = before
+    first = case.world.start()
+    case.until(lambda: first.end is not None)
+    assert seen
+    assert seen[0] > 2
+    case.rest()
