@@ -126,8 +126,9 @@ class FlussWorld:
         raise AssertionError(message)
 
     def drop(self, path: TablePath) -> None:
-        """See Protocol."""
+        """See Protocol. The server deletes the table's snapshots a moment after it has answered."""
         self._cluster.drop(str(path))
+        self.advance(1.0)
         self._schemas.pop(path, None)
         self._partitioned.discard(path)
 
