@@ -168,7 +168,10 @@ class Cleaner:
             self._journals.write(replace(journal, swept_ms=self._clock.wall_ms()))
 
     def sweep_prefix(self, journal: RoundJournal, *, irregular: bool) -> None:
-        """End a round of ours that has committed and whose tasks are known to have ended: nobody needs its journal.
+        """End a round of ours that has committed and whose tasks are known to have ended.
+
+        Its journal is needed no longer, unless a checkpoint names some of the files: the table's next round may have
+        begun before the checkpoint was dropped.
 
         Args:
             journal: its journal.
@@ -184,7 +187,11 @@ class Cleaner:
         if found is LakeTable.SAME:
             self._delete_tries(journal)
             files = self._lake.list_prefix(journal.path, journal.file_prefix) if irregular else ()
-            self._delete_unreferenced(journal.path, table_id, files, self._checkpointed(table_id))
+            kept = self._checkpointed(table_id)
+            self._delete_unreferenced(journal.path, table_id, files, kept)
+            if not kept.isdisjoint(files):  # a later round or the next start sweeps these (`again`)
+                self._journals.write(replace(journal, swept_ms=self._clock.wall_ms()))
+                return
         self._journals.delete(journal)
 
     def _was_begun_after(self, journal: RoundJournal, round_id: RoundId) -> bool:

@@ -75,6 +75,42 @@ def test_a_split_that_is_whole_behind_one_that_a_cut_stopped_leaves_no_files(cas
     case.rest()
 
 
+def test_files_behind_a_cut_that_a_checkpoint_still_names_go_once_that_is_dropped(case: Case) -> None:
+    """The checkpoint cannot be dropped when its round has committed, so the sweep of that round spares its files."""
+    case.world.cut_rows, case.world.slots, case.world.target_rows, case.world.checkpoint_s = 24, 3, 2, 0.7
+    case.table(buckets=1, rows=48)
+    first = case.world.start()
+    table_id = case.world.source.tables_by_path[TABLE].spec.table_id
+    refused: list[str] = []
+
+    def readers(split_id: str) -> list[SimTask]:
+        works = ((task, task.work) for task in first.jobs.running())
+        return [task for task, work in works if work is not None and work.split.split_id == split_id]
+
+    def spared() -> set[str]:
+        restorer = first.service.desk.restorer
+        return {file for file in restorer.named(table_id) if "/b0-24-" in file}
+
+    def before(service: str, name: str, caller: Process) -> str | None:
+        if service == "store" and name.startswith("list") and case.commits() and not refused:
+            refused.append(f"{name} by {caller.name}")
+            return "fails"
+        return None
+
+    case.until(lambda: bool(readers("b0-0")))
+    readers("b0-0")[0].freeze(6.0)
+    case.until(lambda: bool(case.metadata) and bool(spared()))
+    files = spared()
+    case.world.run(1.0)  # the commit holds more than the checkpoint, so that no round goes on from it
+    first.service.desk.cut(table_id)
+    case.world.before_call = before
+    case.until(lambda: bool(case.commits()) and not case.metadata)
+    assert refused
+    assert files.isdisjoint(case.world.lake.tables[TABLE].named())
+    case.rest()
+    assert files.isdisjoint(case.world.lake.files)
+
+
 def test_a_subtask_that_is_cut_off_while_its_round_ends_early_still_hears_that_no_checkpoint_runs(case: Case) -> None:
     """The word that its checkpoint was aborted goes with the connection; its finish would stay behind the gateway."""
     case.table(rows=40)
