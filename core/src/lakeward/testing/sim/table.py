@@ -21,9 +21,13 @@ def show(hits: Counter[tuple[str, str]]) -> str:
     return "\n".join(lines)
 
 
+_BY_CHANCE = "settle"
+"""The one step that no aim reaches (`suit` does not make a heartbeat late any more): its cells may stay empty."""
+
+
 def empty(hits: Counter[tuple[str, str]]) -> list[tuple[str, str]]:
-    """Return the cells that can be hit and were not."""
-    return [cell for cell in CELLS if not hits[cell]]
+    """Return the cells that can be hit and were not, but for those of the step that only chance reaches."""
+    return [cell for cell in CELLS if not hits[cell] and cell[1] != _BY_CHANCE]
 
 
 def _cell(hits: Counter[tuple[str, str]], kind: str, step: str) -> str:
