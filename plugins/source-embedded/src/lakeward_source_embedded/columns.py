@@ -1,0 +1,209 @@
+"""Columns as text, in Fluss's SQL type names: `id bigint not null, name string, tags array<string>`."""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING, NoReturn
+
+import pyarrow as pa
+
+from lakeward.errors import UsageError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+_TOKEN = re.compile(r"\s*(?:(?P<name>[A-Za-z_][\w]*)|`(?P<quoted>[^`]+)`|(?P<number>\d+)|(?P<mark>[<>(),:]))")
+_PLAIN: dict[str, Callable[[], pa.DataType]] = {
+    "boolean": pa.bool_,
+    "bool": pa.bool_,
+    "tinyint": pa.int8,
+    "smallint": pa.int16,
+    "int": pa.int32,
+    "integer": pa.int32,
+    "bigint": pa.int64,
+    "float": pa.float32,
+    "double": pa.float64,
+    "string": pa.string,
+    "bytes": pa.binary,
+    "date": pa.date32,
+}
+_DECIMAL_MOST = 38
+_PRECISION_MOST = 9
+
+
+def parse_columns(text: str) -> pa.Schema:
+    """Read a column list.
+
+    Args:
+        text: `NAME TYPE [not null]`, joined by commas. Types: boolean, tinyint, smallint, int, bigint, float, double,
+            decimal(p,s), char(n), string, binary(n), bytes, date, time(p), timestamp(p), timestamp_ltz(p), array<T>,
+            map<K,V>, row<NAME TYPE, ...>. A name in backticks may hold anything.
+
+    Returns:
+        The schema.
+
+    Raises:
+        UsageError: names the piece that does not fit.
+
+    Source: Fluss data types (fluss.md, "Lake tables").
+    """
+    parser = _Parser(text)
+    fields = parser.fields(end=None)
+    names = [field.name for field in fields]
+    for name in names:
+        if names.count(name) > 1:
+            message = f"columns: expected distinct names, found {name!r} more than once"
+            raise UsageError(message)
+    return pa.schema(fields)
+
+
+def unit_of(precision: int) -> str:
+    """Return the Arrow unit that holds so many digits of a second."""
+    return ("s", "ms", "us", "ns")[(precision + 2) // 3]
+
+
+class _Parser:
+    """A recursive descent over the tokens of one column list."""
+
+    def __init__(self, text: str) -> None:
+        self._text = text
+        self._tokens: list[tuple[str, str]] = []
+        self._at = 0
+        position = 0
+        while text[position:].strip():
+            match = _TOKEN.match(text, position)
+            if match is None:
+                self._refuse("a name, a number or one of < > ( ) , :", text[position:].strip()[:20])
+            kind = str(match.lastgroup)
+            self._tokens.append((kind, match[kind]))
+            position = match.end()
+
+    def fields(self, end: str | None) -> list[pa.Field]:
+        fields = [self._field()]
+        while self._peek() == ",":
+            self._next()
+            fields.append(self._field())
+        if end is not None:
+            self._expect(end)
+        elif self._at < len(self._tokens):
+            self._refuse("a comma or the end", self._peek())
+        return fields
+
+    def _field(self) -> pa.Field:
+        kind, name = self._next()
+        if kind not in {"name", "quoted"}:
+            self._refuse("a column name", name)
+        if self._peek() == ":":
+            self._next()
+        data_type = self._type(name)
+        return pa.field(name, data_type, nullable=self._nullable())
+
+    def _nullable(self) -> bool:
+        keyword = self._peek().lower()
+        if keyword == "null":
+            self._next()
+        if keyword != "not":
+            return True
+        self._next()
+        found = self._next()[1]
+        if found.lower() != "null":
+            self._refuse("'null' after 'not'", found)
+        return False
+
+    def _type(self, column: str) -> pa.DataType:
+        keyword = self._next()[1]
+        name = keyword.lower()
+        if name in _PLAIN:
+            return _PLAIN[name]()
+        builder = getattr(self, f"_type_{name}", None)
+        if builder is None:
+            self._refuse(f"the type of column {column!r}", keyword)
+        built: pa.DataType = builder()
+        return built
+
+    def _type_decimal(self) -> pa.DataType:
+        numbers = self._numbers(2) or [10, 0]
+        precision, scale = (*numbers, 0)[:2]
+        if not (1 <= precision <= _DECIMAL_MOST and scale <= precision):
+            self._refuse("decimal(p,s) with 1 <= p <= 38 and s <= p", f"decimal({precision},{scale})")
+        return pa.decimal128(precision, scale)
+
+    def _type_char(self) -> pa.DataType:
+        self._numbers(1)
+        return pa.string()
+
+    def _type_binary(self) -> pa.DataType:
+        numbers = self._numbers(1) or [1]
+        return pa.binary(numbers[0])
+
+    def _type_time(self) -> pa.DataType:
+        unit = unit_of(self._precision(0))
+        return pa.time32(unit) if unit in {"s", "ms"} else pa.time64(unit)
+
+    def _type_timestamp(self) -> pa.DataType:
+        return pa.timestamp(unit_of(self._precision(6)))
+
+    def _type_timestamp_ltz(self) -> pa.DataType:
+        return pa.timestamp(unit_of(self._precision(6)), tz="UTC")
+
+    def _type_array(self) -> pa.DataType:
+        self._expect("<")
+        element = pa.field("element", self._type("element"), nullable=self._nullable())
+        self._expect(">")
+        return pa.list_(element)
+
+    def _type_map(self) -> pa.DataType:
+        self._expect("<")
+        key = self._type("key")
+        self._nullable()
+        self._expect(",")
+        value = pa.field("value", self._type("value"), nullable=self._nullable())
+        self._expect(">")
+        return pa.map_(pa.field("key", key, nullable=False), value)
+
+    def _type_row(self) -> pa.DataType:
+        mark = self._next()[1]
+        if mark not in {"<", "("}:
+            self._refuse("'<' after 'row'", mark)
+        return pa.struct(self.fields(end=">" if mark == "<" else ")"))
+
+    def _precision(self, default: int) -> int:
+        numbers = self._numbers(1) or [default]
+        if numbers[0] > _PRECISION_MOST:
+            self._refuse("a precision from 0 to 9", numbers[0])
+        return numbers[0]
+
+    def _numbers(self, most: int) -> list[int]:
+        if self._peek() != "(":
+            return []
+        self._next()
+        numbers = [self._number()]
+        while self._peek() == "," and len(numbers) < most:
+            self._next()
+            numbers.append(self._number())
+        self._expect(")")
+        return numbers
+
+    def _number(self) -> int:
+        kind, text = self._next()
+        if kind != "number":
+            self._refuse("a number", text)
+        return int(text)
+
+    def _peek(self) -> str:
+        return self._tokens[self._at][1] if self._at < len(self._tokens) else ""
+
+    def _next(self) -> tuple[str, str]:
+        if self._at >= len(self._tokens):
+            self._refuse("more", "the end")
+        self._at += 1
+        return self._tokens[self._at - 1]
+
+    def _expect(self, mark: str) -> None:
+        found = self._next()[1]
+        if found != mark:
+            self._refuse(repr(mark), found)
+
+    def _refuse(self, expected: str, found: object) -> NoReturn:
+        message = f"columns {self._text!r}: expected {expected}, found {found!r}"
+        raise UsageError(message)

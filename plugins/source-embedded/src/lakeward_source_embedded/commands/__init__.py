@@ -1,0 +1,21 @@
+"""`lakeward embedded`: the built-in store."""
+
+from __future__ import annotations
+
+from lakeward.cli.extend import Lazy, command_group
+
+_ROOM = "lakeward_source_embedded.commands"
+
+COMMANDS = {
+    "create": Lazy(f"{_ROOM}.create", "create", "Create a table, and the store if there is none."),
+    "load": Lazy(f"{_ROOM}.load", "load", "Load Parquet, CSV or Arrow files into a table."),
+    "list": Lazy(f"{_ROOM}.list", "list_tables", "Show the tables of the store."),
+    "add-column": Lazy(f"{_ROOM}.change", "add_column", "Add a nullable column to a table."),
+    "set-property": Lazy(f"{_ROOM}.change", "set_property", "Change a property of a table."),
+    "drop": Lazy(f"{_ROOM}.change", "drop", "Drop a table with all its rows and snapshots."),
+    "snapshot": Lazy(f"{_ROOM}.upkeep", "snapshot", "Take KV snapshots of a primary-key table now."),
+    "maintain": Lazy(f"{_ROOM}.upkeep", "maintain", "Do all upkeep: due snapshots, clean-up, expired leases."),
+    "set-option": Lazy(f"{_ROOM}.upkeep", "set_option", "Change a setting of the whole store."),
+}
+
+embedded = command_group("embedded", "Make, fill and look after a built-in store.", COMMANDS)

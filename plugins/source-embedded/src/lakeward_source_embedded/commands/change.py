@@ -1,0 +1,60 @@
+"""`lakeward embedded add-column`, `set-property` and `drop`."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import click
+
+from lakeward.cli.extend import Invocation, pass_invocation, with_common_options
+from lakeward.errors import UsageError
+from lakeward.model.tables import TablePath
+from lakeward_source_embedded.columns import parse_columns
+from lakeward_source_embedded.commands.store_option import open_store, with_store_option
+
+
+@click.command("add-column")
+@click.argument("table", metavar="DB.TABLE")
+@click.argument("column", metavar='"NAME TYPE"')
+@with_store_option
+@with_common_options
+@pass_invocation
+def add_column(invocation: Invocation, *, table: str, column: str, store: Path | None) -> None:
+    """Add a nullable column to DB.TABLE; older rows have null there. It reaches the lake without a restart."""
+    path = TablePath.parse(table)
+    fields = list(parse_columns(column))
+    if len(fields) != 1:
+        message = f"expected one column, found {len(fields)} in {column!r}"
+        raise UsageError(message)
+    with open_store(invocation, store) as opened:
+        spec = opened.add_column(path, fields[0])
+    document = {"table": str(path), "column": fields[0].name, "schema_id": spec.schema_id}
+    invocation.output.show(document, f"{path} has the column {fields[0].name} now.")
+
+
+@click.command("set-property")
+@click.argument("table", metavar="DB.TABLE")
+@click.argument("key")
+@click.argument("value")
+@with_store_option
+@with_common_options
+@pass_invocation
+def set_property(invocation: Invocation, *, table: str, key: str, value: str, store: Path | None) -> None:
+    """Change a property of DB.TABLE, such as table.kv.snapshot.interval-s."""
+    path = TablePath.parse(table)
+    with open_store(invocation, store) as opened:
+        opened.set_property(path, key, value)
+    invocation.output.show({"table": str(path), "key": key, "value": value}, f"{path}: {key} = {value}")
+
+
+@click.command("drop")
+@click.argument("table", metavar="DB.TABLE")
+@with_store_option
+@with_common_options
+@pass_invocation
+def drop(invocation: Invocation, *, table: str, store: Path | None) -> None:
+    """Drop DB.TABLE with all its rows and snapshots, leased or not; its lake table stays."""
+    path = TablePath.parse(table)
+    with open_store(invocation, store) as opened:
+        opened.drop_table(path)
+    invocation.output.show({"table": str(path), "dropped": True}, f"Dropped {path}.")

@@ -1,0 +1,41 @@
+"""`lakeward embedded load`."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import click
+
+from lakeward.cli.extend import Invocation, count, pass_invocation, seconds, with_common_options
+from lakeward.clock import SystemClock
+from lakeward.model.tables import TablePath
+from lakeward_source_embedded.commands.store_option import open_store, with_store_option
+
+
+@click.command("load")
+@click.argument("table", metavar="DB.TABLE")
+@click.argument("files", metavar="FILE...", nargs=-1, required=True, type=click.Path(path_type=Path))
+@click.option("--change-column", metavar="NAME", help="Column that says insert, update or delete (or +I, +U, -D).")
+@with_store_option
+@with_common_options
+@pass_invocation
+def load(
+    invocation: Invocation, *, table: str, files: tuple[Path, ...], change_column: str | None, store: Path | None
+) -> None:
+    """Load FILEs (.parquet, .csv, .arrow) into DB.TABLE, in the order given.
+
+    Without --change-column, rows are appended to a log table and upserted into a primary-key table. Up to a million
+    rows are one step, which is stored whole or not at all.
+    """
+    path = TablePath.parse(table)
+    clock = SystemClock()
+    loaded: list[dict[str, object]] = []
+    lines: list[str] = []
+    with open_store(invocation, store) as opened:
+        for file in files:
+            before = clock.now()
+            records = opened.load_file(path, file, change_column)
+            taken = clock.now() - before
+            loaded.append({"file": str(file), "records": records, "seconds": taken})
+            lines.append(f"{file}: {count(records, 'record')} in {seconds(taken)}")
+    invocation.output.show({"table": str(path), "files": loaded}, *lines)

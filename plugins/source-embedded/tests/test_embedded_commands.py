@@ -1,0 +1,101 @@
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from lakeward.model.tables import TablePath
+from lakeward_source_embedded.store import EmbeddedStore
+
+Lakeward = Callable[..., Any]
+
+
+def test_create_makes_the_store_and_the_table(lakeward: Lakeward, tmp_path: Path) -> None:
+    said = lakeward(
+        *("embedded", "create", "nyc.flights", "--columns", "day string, id bigint, name string"),
+        *("--primary-key", "day,id", "--partition-by", "day", "--bucket-key", "id", "--buckets", "4"),
+        *("--freshness", "1.5min", "--property", "table.kv.snapshot.rows=7", "--store", "store", "--output", "json"),
+    )
+    assert said.document["table"] == "nyc.flights"
+    with EmbeddedStore.open(tmp_path / "store") as store:
+        spec = store.table(TablePath("nyc", "flights"))
+    assert (spec.primary_key, spec.partition_keys, spec.bucket_key) == (("day", "id"), ("day",), ("id",))
+    assert (spec.buckets, spec.freshness_s, spec.properties["table.kv.snapshot.rows"]) == (4, 90.0, "7")
+
+
+def test_the_store_is_the_configurations(flights: Lakeward) -> None:
+    (table,) = flights("embedded", "list", "-o", "json").document["tables"]
+    assert (table["table"], table["end"], table["columns"]["id"]) == ("nyc.flights", 3, "int64 not null")
+
+
+def test_a_change_column_says_what_becomes_of_a_row(flights: Lakeward, tmp_path: Path) -> None:
+    (tmp_path / "changes.csv").write_text("id,name,op\n1,z,+U\n2,,-D\n", encoding="utf-8")
+    said = flights("embedded", "load", "nyc.flights", "changes.csv", "--change-column", "op", "-o", "json")
+    assert said.document["files"][0]["records"] == 3
+
+
+def test_a_row_that_does_not_fit_is_one_clear_message(flights: Lakeward, tmp_path: Path) -> None:
+    (tmp_path / "bad.csv").write_text("id,name\nx,a\n", encoding="utf-8")
+    said = flights("embedded", "load", "nyc.flights", "bad.csv")
+    assert (said.code, said.out) == (2, "")
+    assert said.err.startswith("error[LW-406]: ")
+    assert "bad.csv" in said.err
+
+
+def test_columns_can_be_taken_from_a_file(lakeward: Lakeward, tmp_path: Path) -> None:
+    data = {
+        "n": pa.array([1], pa.uint32()),
+        "s": pa.array(["a"]).dictionary_encode(),
+        "t": pa.array([1], pa.timestamp("us", tz="Europe/Paris")),
+        "op": ["+I"],
+    }
+    pq.write_table(pa.table(data), tmp_path / "f.parquet")
+    words = ("embedded", "create", "a.b", "--like", "f.parquet", "--change-column", "op", "--store", "store")
+    assert lakeward(*words).code == 0
+    with EmbeddedStore.open(tmp_path / "store") as store:
+        schema = store.table(TablePath("a", "b")).schema
+    assert schema.names == ["n", "s", "t"]
+    assert schema.types == [pa.int64(), pa.string(), pa.timestamp("us", tz="UTC")]
+
+
+@pytest.mark.parametrize(
+    ("words", "text"),
+    [
+        (("create", "a.b", "--columns", "x int", "--like", "f"), "expected one of --columns and --like"),
+        (("create", "a.b"), "expected one of --columns and --like"),
+        (("create", "ab", "--columns", "x int"), "expected DATABASE.TABLE"),
+        (("create", "a.b", "--columns", "x int", "--freshness", "soon"), "found 'soon'"),
+        (("create", "a.b", "--columns", "x int", "--property", "k"), "expected KEY=VALUE"),
+        (("create", "a.b", "--like", "none.parquet"), "none.parquet: expected a file"),
+        (("create", "a.b", "--like", "none.txt"), "expected a name that ends in .parquet"),
+        (("add-column", "a.b", "x int, y int"), "expected one column, found 2"),
+    ],
+)
+def test_a_wrong_word_is_named(lakeward: Lakeward, words: tuple[str, ...], text: str) -> None:
+    said = lakeward("embedded", *words, "--store", "store")
+    assert said.code == 2
+    assert text in said.err
+
+
+def test_a_table_can_be_changed_looked_after_and_dropped(flights: Lakeward) -> None:
+    assert flights("embedded", "add-column", "nyc.flights", "delay double").code == 0
+    assert flights("embedded", "set-property", "nyc.flights", "table.kv.snapshot.num-retained", "3").code == 0
+    assert flights("embedded", "snapshot", "nyc.flights", "-o", "json").document["taken"] == 1
+    assert flights("embedded", "maintain").code == 0
+    assert flights("embedded", "drop", "nyc.flights").code == 0
+    assert flights("embedded", "drop", "nyc.flights").err.startswith("error[LW-401]")
+
+
+def test_a_setting_of_the_store_is_changed(flights: Lakeward) -> None:
+    said = flights("embedded", "set-option", "lease-api", "false", "-o", "json")
+    assert said.document["options"]["lease-api"] == "false"
+
+
+def test_a_directory_without_a_store_is_named(lakeward: Lakeward) -> None:
+    said = lakeward("embedded", "list", "--store", "nowhere")
+    assert said.code == 2
+    assert "nowhere" in said.err
