@@ -12,8 +12,8 @@ if TYPE_CHECKING:
     import pyarrow as pa
     from pyiceberg.table import Table
 
-    from lakeward.cli.demo.place import Place
     from lakeward.model.tables import TablePath
+    from lakeward_demo.place import Place
 
 CATALOG = "lakeward"
 _EXTENSIONS = ("avro", "iceberg")

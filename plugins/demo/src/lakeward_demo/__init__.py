@@ -2,6 +2,6 @@
 
 from __future__ import annotations
 
-from lakeward.cli.demo.command import demo
+from lakeward_demo.command import demo
 
 __all__ = ["demo"]

@@ -40,7 +40,7 @@ def flights_file() -> Path:
         file = Path(folder) / "data" / "flights.csv.zip"
         if file.is_file():
             return file
-    message = f"demo: expected the data of the package {_PACKAGE}, found none; pip install 'lakeward[demo]'"
+    message = f"demo: expected the data of the package {_PACKAGE}, found none; pip install lakeward-demo"
     raise UsageError(message)
 
 

@@ -8,16 +8,16 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from lakeward.cli.demo.feed import FLIGHTS
-from lakeward.cli.demo.readers import CATALOG, catalog_uri, duckdb_ready, metadata_file
-from lakeward.observe.words import count, seconds
+from lakeward.observe.format import count, seconds
+from lakeward_demo.feed import FLIGHTS
+from lakeward_demo.readers import CATALOG, catalog_uri, duckdb_ready, metadata_file
 
 if TYPE_CHECKING:
-    from lakeward.cli.demo.feed import Fed
-    from lakeward.cli.demo.place import Place
-    from lakeward.cli.demo.proof import Proof
-    from lakeward.cli.demo.stage import Stage
     from lakeward.hooks.demo import SnapshotCount
+    from lakeward_demo.feed import Fed
+    from lakeward_demo.place import Place
+    from lakeward_demo.proof import Proof
+    from lakeward_demo.stage import Stage
 
 _SQL = "SELECT carrier, count(*) AS flights, round(avg(arr_delay), 1) AS minutes_late"
 _SQL_ORDER = "GROUP BY carrier ORDER BY flights DESC LIMIT 5"
@@ -67,7 +67,7 @@ def lines(place: Place, stage: Stage, outcome: Outcome) -> list[str]:
     leases = "no lease left" if not outcome.leases else f"{count(outcome.leases, 'lease')} left"
     spared = f"{outcome.spared} outlived their clean-up: leased while a round was reading them"
     ways = [
-        ("DuckDB", duckdb_line(place) or "pip install 'lakeward[demo]' brings it, with its Iceberg extension"),
+        ("DuckDB", duckdb_line(place) or "pip install lakeward-demo brings it, with its Iceberg extension"),
         ("pyiceberg", pyiceberg_line(place)),
     ]
     if stage.lasts:

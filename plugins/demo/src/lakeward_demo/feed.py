@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from lakeward.embedded.columns import parse_columns
 from lakeward.model.tables import TablePath
+from lakeward_source_embedded.columns import parse_columns
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -130,7 +130,7 @@ def _step(rows: pa.Table, step: int, change: str, event: str, *, blank: tuple[st
     for name in blank:
         place = rows.schema.get_field_index(name)
         rows = rows.set_column(place, rows.schema.field(name), pa.nulls(length, rows.schema.field(name).type))
-    words = {CHANGE: change, "event": event, "status": event}
-    for name, word in words.items():
-        rows = rows.append_column(name, pa.repeat(word, length))
+    values = {CHANGE: change, "event": event, "status": event}
+    for name, value in values.items():
+        rows = rows.append_column(name, pa.repeat(value, length))
     return rows.append_column("delay", late).append_column("step", pa.repeat(pa.scalar(step, pa.int8()), length))

@@ -1,4 +1,4 @@
-"""The process that feeds the days that follow: `python -m lakeward.cli.demo.feeder SOURCE ADDRESS DAYS`.
+"""The process that feeds the days that follow: `python -m lakeward_demo.feeder SOURCE ADDRESS DAYS`.
 
 It begins when a line comes on standard input, says what it does as JSON lines on standard output, and ends early when
 standard input is closed: so it never outlives the demo. Ctrl-C on a terminal reaches it too, and is the demo's to
@@ -17,11 +17,11 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from lakeward.cli.demo.feed import FIRST_LIVE_DAY, Fed, changes_of, count, days_between, live_end, slices
-from lakeward.cli.demo.flights import flights_file, read_flights
-from lakeward.cli.demo.stage import EMBEDDED, open_store
-from lakeward.cli.demo.tables import BOARD_TABLE, EVENTS_TABLE, FLIGHTS_TABLE, load_changes
 from lakeward.clock import SystemClock
+from lakeward_demo.feed import FIRST_LIVE_DAY, Fed, changes_of, count, days_between, live_end, slices
+from lakeward_demo.flights import flights_file, read_flights
+from lakeward_demo.stage import EMBEDDED, open_store
+from lakeward_demo.tables import BOARD_TABLE, EVENTS_TABLE, FLIGHTS_TABLE, load_changes
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -42,7 +42,7 @@ class FeederLine(msgspec.Struct, frozen=True):
     snapshots_taken: int
     snapshots_deleted: int
     spared: int
-    whole: bool = False
+    is_complete: bool = False
 
 
 class Feeder:
@@ -82,14 +82,14 @@ class Feeder:
                 self._spared |= self._store.superseded(FLIGHTS_TABLE)
             fed = count(changes)
             self._total += fed
-            self._say(day.isoformat(), fed, whole=number + 1 == days)
+            self._report(day.isoformat(), fed, is_complete=number + 1 == days)
 
     def _wait_until(self, due: float) -> None:
         self._stop.wait(max(0.0, due - self._clock.now()))
 
-    def _say(self, day: str, fed: Fed, *, whole: bool) -> None:
+    def _report(self, day: str, fed: Fed, *, is_complete: bool) -> None:
         snapshots = self._store.snapshots(FLIGHTS_TABLE)
-        line = FeederLine(day, fed, self._total, snapshots.taken, snapshots.deleted, len(self._spared), whole)
+        line = FeederLine(day, fed, self._total, snapshots.taken, snapshots.deleted, len(self._spared), is_complete)
         sys.stdout.write(msgspec.json.encode(line).decode() + "\n")
         sys.stdout.flush()
 

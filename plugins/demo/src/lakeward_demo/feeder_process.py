@@ -10,22 +10,22 @@ from typing import IO, TYPE_CHECKING, Self
 
 import msgspec
 
-from lakeward.cli.demo.feeder import FeederLine
 from lakeward.errors import SourceError
+from lakeward_demo.feeder import FeederLine
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from lakeward.cli.demo.place import Place
+    from lakeward_demo.place import Place
 
-_LEAVE_S = 20.0
+_STOP_TIMEOUT_S = 20.0
 
 
-class Feeding:
+class FeederProcess:
     """Runs the feeder; a context manager that never leaves it behind."""
 
     def __init__(self, place: Place, stage: tuple[str, str], days: int, on_line: Callable[[FeederLine], None]) -> None:
-        """Start it; it waits for `begin`.
+        """Start it; it waits for `start`.
 
         Args:
             place: the demo's.
@@ -34,12 +34,12 @@ class Feeding:
             on_line: called for each day that is in, on a thread of its own.
         """
         self.last: FeederLine | None = None
-        self._begun = False
+        self._started = False
         self._place = place
         self._on_line = on_line
         self._log = place.feeder_log.open("w", encoding="utf-8")
         self._process = subprocess.Popen(
-            [sys.executable, "-m", "lakeward.cli.demo.feeder", *stage, str(days)],
+            [sys.executable, "-m", "lakeward_demo.feeder", *stage, str(days)],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=self._log,
@@ -51,16 +51,16 @@ class Feeding:
         self._reader = threading.Thread(target=self._read, args=(self._process.stdout,), name="feeder", daemon=True)
         self._reader.start()
 
-    def begin(self) -> None:
+    def start(self) -> None:
         """Let it begin; further calls change nothing."""
-        if self._begun:
+        if self._started:
             return
-        self._begun = True
-        with contextlib.suppress(BrokenPipeError):  # it is dead: `whole` says so
+        self._started = True
+        with contextlib.suppress(BrokenPipeError):  # it is dead: `is_complete` says so
             self._pipe_in.write("go\n")
             self._pipe_in.flush()
 
-    def whole(self) -> bool:
+    def is_complete(self) -> bool:
         """Say whether all days are in.
 
         Raises:
@@ -68,9 +68,9 @@ class Feeding:
         """
         if self._reader.is_alive():
             return False
-        if self.last is None or not self.last.whole:
+        if self.last is None or not self.last.is_complete:
             code = self._process.wait()
-            message = f"demo: the feeding process ended early (exit code {code}): {self._last_words()}"
+            message = f"demo: the feeding process ended early (exit code {code}): {self._last_log_line()}"
             raise SourceError(message)
         return True
 
@@ -82,14 +82,14 @@ class Feeding:
         with contextlib.suppress(BrokenPipeError):  # it is dead already
             self._pipe_in.close()
         try:
-            self._process.wait(_LEAVE_S)
+            self._process.wait(_STOP_TIMEOUT_S)
         except subprocess.TimeoutExpired:
             self._process.kill()
             self._process.wait()
         self._reader.join()
         self._log.close()
 
-    def _last_words(self) -> str:
+    def _last_log_line(self) -> str:
         """Return the last line of its log; the log stays, for the rest."""
         log = self._place.feeder_log
         lines = log.read_text(encoding="utf-8").splitlines() if log.is_file() else []

@@ -6,7 +6,9 @@ from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
-from lakeward.cli.demo.feed import (
+from lakeward.hooks.demo import DemoTable
+from lakeward.model.tables import TablePath
+from lakeward_demo.feed import (
     CHANGE,
     EVENT_COLUMNS,
     EVENTS,
@@ -17,8 +19,6 @@ from lakeward.cli.demo.feed import (
     flight_changes,
     settled,
 )
-from lakeward.hooks.demo import DemoTable
-from lakeward.model.tables import TablePath
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -6,13 +6,13 @@ from pathlib import Path
 
 import click
 
-from lakeward.cli.invocation import Invocation, pass_invocation, with_common_options
+from lakeward.cli.extend import Invocation, pass_invocation, with_common_options
 
 DAYS = 31
 """Days that are fed while the service runs, about one each second: the whole of March, several rounds per table."""
 
 
-@click.command("demo")
+@click.command("demo", short_help="Watch it work: a table of flights reaches Iceberg.")
 @click.option(
     "--dir",
     "directory",
@@ -48,6 +48,6 @@ def demo(invocation: Invocation, *, directory: Path, days: int, source: str) -> 
     With another source than the embedded one a private cluster of it lives as long as the demo. Tables whose data
     lake is enabled there are tiered; `nyc.board`, whose is not, is mirrored.
     """
-    from lakeward.cli.demo.story import tell  # noqa: PLC0415 - the feeder's process does without Spark
+    from lakeward_demo.story import run_demo  # noqa: PLC0415 - the feeder's process does without Spark
 
-    return tell(invocation, directory, days, source)
+    return run_demo(invocation, directory, days, source)

@@ -5,19 +5,19 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from lakeward.cli.demo.readers import read_table
-from lakeward.cli.demo.tables import expected, row_key
 from lakeward.errors import LakeError
-from lakeward.observe.words import count
+from lakeward.observe.format import count
+from lakeward_demo.readers import read_table
+from lakeward_demo.tables import expected, row_key
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     import pyarrow as pa
 
-    from lakeward.cli.demo.place import Place
     from lakeward.hooks.demo import DemoTable
     from lakeward.model.tables import TablePath
+    from lakeward_demo.place import Place
 
 
 @dataclass(frozen=True, slots=True)

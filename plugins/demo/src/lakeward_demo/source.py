@@ -5,8 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from lakeward.embedded.store import EmbeddedStore
 from lakeward.hooks.demo import SnapshotCount
+from lakeward_source_embedded.store import EmbeddedStore
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -25,7 +25,7 @@ _KEYED_PROPERTIES = {
     "table.kv.snapshot.num-retained": "1",
 }
 _TAKEN = "SELECT SUM(next_snapshot) FROM buckets WHERE table_id = ?"
-_THERE = "SELECT COUNT(*) FROM snapshots WHERE table_id = ?"
+_COUNT = "SELECT COUNT(*) FROM snapshots WHERE table_id = ?"
 _SUPERSEDED = """
 SELECT s.partition_id, s.bucket, s.snapshot_id
 FROM snapshots s JOIN buckets b USING (table_id, partition_id, bucket)
@@ -68,7 +68,7 @@ class EmbeddedDemo:
         table_id = self._table_id(table)
         with self.store.database.read() as sql:
             taken = int(sql.execute(_TAKEN, (table_id,)).fetchone()[0] or 0)
-            there = int(sql.execute(_THERE, (table_id,)).fetchone()[0])
+            there = int(sql.execute(_COUNT, (table_id,)).fetchone()[0])
         return SnapshotCount(taken, taken - there)
 
     def superseded(self, table: DemoTable) -> frozenset[SnapshotKey]:

@@ -5,40 +5,40 @@ from __future__ import annotations
 import sys
 from typing import TYPE_CHECKING
 
-from lakeward.cli.demo.closing import Outcome, document, lakeward_line, lines
-from lakeward.cli.demo.feed import EVENTS, FIRST_LIVE_DAY, FLIGHTS, Fed, changes_of, count, days_between, live_end
-from lakeward.cli.demo.feeding import Feeding
-from lakeward.cli.demo.flights import flights_file, read_flights
-from lakeward.cli.demo.place import SERVICE, fresh_place
-from lakeward.cli.demo.proof import prove
-from lakeward.cli.demo.stage import open_stage
-from lakeward.cli.demo.tables import FLIGHTS_TABLE, load_changes
-from lakeward.cli.demo.tiered import all_tiered
 from lakeward.clock import SystemClock
 from lakeward.config.loader import load_config
 from lakeward.container import serve
 from lakeward.errors import LakewardError, UsageError
 from lakeward.observe import status_file
+from lakeward.observe.format import clock_time, seconds
+from lakeward.observe.format import count as number
 from lakeward.observe.logs import setup_logs
-from lakeward.observe.words import clock_time, seconds
-from lakeward.observe.words import count as number
+from lakeward_demo.all_tiered import all_tiered
+from lakeward_demo.feed import EVENTS, FIRST_LIVE_DAY, FLIGHTS, Fed, changes_of, count, days_between, live_end
+from lakeward_demo.feeder_process import FeederProcess
+from lakeward_demo.flights import flights_file, read_flights
+from lakeward_demo.place import SERVICE, fresh_place
+from lakeward_demo.proof import prove
+from lakeward_demo.show_summary import Outcome, document, lakeward_line, lines
+from lakeward_demo.stage import open_stage
+from lakeward_demo.tables import FLIGHTS_TABLE, load_changes
 
 if TYPE_CHECKING:
     from pathlib import Path
 
     import pyarrow as pa
 
-    from lakeward.cli.demo.feeder import FeederLine
-    from lakeward.cli.demo.place import Place
-    from lakeward.cli.demo.stage import Stage
-    from lakeward.cli.invocation import Invocation
-    from lakeward.config.loader import Loaded
+    from lakeward.cli.extend import Invocation
+    from lakeward.config.loaded import Loaded
+    from lakeward_demo.feeder import FeederLine
+    from lakeward_demo.place import Place
+    from lakeward_demo.stage import Stage
 
 _INTERRUPTED = 130
 _OWN_SECTIONS = frozenset({"source", "lake", "checkpoint"})
 
 
-def tell(invocation: Invocation, directory: Path, days: int, source: str) -> int:
+def run_demo(invocation: Invocation, directory: Path, days: int, source: str) -> int:
     """Run the demo.
 
     Args:
@@ -56,12 +56,12 @@ def tell(invocation: Invocation, directory: Path, days: int, source: str) -> int
     """
     _check_flags(invocation)
     file = flights_file()
-    say = _Speaker(text=invocation.form == "text")
-    with fresh_place(directory) as place, open_stage(source, place, say) as stage:
-        return _Story(invocation, place, stage, days).tell(read_flights(file))
+    report = _Reporter(text=invocation.form == "text")
+    with fresh_place(directory) as place, open_stage(source, place, report) as stage:
+        return _Story(invocation, place, stage, days).run(read_flights(file))
 
 
-class _Speaker:
+class _Reporter:
     """Says lines to people, and nothing where the result is to be JSON."""
 
     def __init__(self, *, text: bool) -> None:
@@ -83,18 +83,18 @@ class _Story:
         self._stage = stage
         self._days = days
         self._text = invocation.form == "text"
-        self._say = _Speaker(text=self._text)
+        self._report = _Reporter(text=self._text)
         self._loaded = _configured(invocation, place)
         self._clock = SystemClock()
         self._start = self._clock.now()
         self._ui_named = False
         self._spared = 0
 
-    def tell(self, year: pa.Table) -> int:
+    def run(self, year: pa.Table) -> int:
         flights = days_between(year, None, live_end(self._days))
         store = self._stage.store
         fed = self._load_history(flights)
-        self._say(
+        self._report(
             "Starting the service on Spark. Once it runs, another process feeds "
             f"{number(self._days, 'day')} from\n{FIRST_LIVE_DAY} on, about one a second; "
             f"{self._stage.cleaner} keeps only the newest KV snapshot\nof each bucket ..."
@@ -124,7 +124,7 @@ class _Story:
             store.settle(table)
         taken = store.snapshots(FLIGHTS_TABLE).taken
         fed = count(changes)
-        self._say(
+        self._report(
             f"History before {FIRST_LIVE_DAY}: {number(fed.inserts, 'flight')} with {number(taken, 'KV snapshot')} "
             f"in {FLIGHTS},\n{number(fed.events, 'row')} in {EVENTS}, loaded in {seconds(self._clock.now() - before)}."
         )
@@ -134,13 +134,13 @@ class _Story:
         """Run the service until everything that the feeder feeds is tiered; None where a signal ended it before."""
         done = False
         stage = (self._stage.source, self._stage.address)
-        with Feeding(self._place, stage, self._days, self._on_line) as feeding:
+        with FeederProcess(self._place, stage, self._days, self._on_line) as feeding:
 
             def until() -> bool:
                 nonlocal done
                 self._name_ui()
-                feeding.begin()
-                done = feeding.whole() and all_tiered(self._stage, self._loaded, self._clock)
+                feeding.start()
+                done = feeding.is_complete() and all_tiered(self._stage, self._loaded, self._clock)
                 return done
 
             code = serve(self._loaded, once=False, final=False, progress=self._text, until=until)
@@ -153,10 +153,10 @@ class _Story:
         fed = line.day_fed
         time = clock_time(self._clock.wall_ms())
         changes = (number(fed.inserts, "insert"), number(fed.updates, "update"), number(fed.deletes, "delete"))
-        self._say(f"{time} fed {line.day}: {', '.join(changes)}")
+        self._report(f"{time} fed {line.day}: {', '.join(changes)}")
         if line.spared > self._spared:
             self._spared = line.spared
-            self._say(
+            self._report(
                 f"{time} clean-up has spared {number(line.spared, 'old KV snapshot')}: leased, a round reads them"
             )
 
@@ -164,7 +164,7 @@ class _Story:
         """Name Spark's own pages, once; the live table of a terminal does so anyway."""
         report = None if self._ui_named else status_file.read(str(self._place.state), SERVICE)
         if report is not None and report.spark_ui and not sys.stdout.isatty():
-            self._say(f"While it runs, Spark's own pages show a job for each round: {report.spark_ui}")
+            self._report(f"While it runs, Spark's own pages show a job for each round: {report.spark_ui}")
         self._ui_named = self._ui_named or report is not None
 
     def _rounds(self) -> dict[str, int]:
@@ -173,10 +173,10 @@ class _Story:
 
     def _interrupted(self) -> int:
         if self._stage.lasts:
-            self._say("Interrupted. The service goes on where it stopped with:")
-            self._say(f"  {lakeward_line('run --once', self._place.config)}")
+            self._report("Interrupted. The service goes on where it stopped with:")
+            self._report(f"  {lakeward_line('run --once', self._place.config)}")
         else:
-            self._say("Interrupted. The private cluster is gone with it.")
+            self._report("Interrupted. The private cluster is gone with it.")
         return _INTERRUPTED
 
 

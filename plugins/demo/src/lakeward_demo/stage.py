@@ -7,20 +7,20 @@ from contextlib import closing, contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from lakeward.cli.demo.place import SERVICE
-from lakeward.cli.demo.source import FRESHNESS_S, EmbeddedDemo
-from lakeward.cli.demo.tables import BOARD_TABLE, EVENTS_TABLE, FLIGHTS_TABLE
-from lakeward.embedded.store import EmbeddedStore
 from lakeward.errors import UsageError
 from lakeward.hooks.demo import DemonstratedSource, SharedLake
 from lakeward.hooks.discovery import load
 from lakeward.hooks.plugins import LAKE_GROUP, SOURCE_GROUP
+from lakeward_demo.place import SERVICE
+from lakeward_demo.source import FRESHNESS_S, EmbeddedDemo
+from lakeward_demo.tables import BOARD_TABLE, EVENTS_TABLE, FLIGHTS_TABLE
+from lakeward_source_embedded.store import EmbeddedStore
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
 
-    from lakeward.cli.demo.place import Place
     from lakeward.hooks.demo import DemoStore, DemoTable
+    from lakeward_demo.place import Place
 
 EMBEDDED = "embedded"
 _LAKE = "iceberg"
@@ -51,13 +51,13 @@ def open_store(source: str, address: str) -> DemoStore:
 
 
 @contextmanager
-def open_stage(source: str, place: Place, say: Callable[[str], None]) -> Iterator[Stage]:
+def open_stage(source: str, place: Place, report: Callable[[str], None]) -> Iterator[Stage]:
     """Make a source with the demo's tables, for the length of a `with` block.
 
     Args:
         source: the name of the source.
         place: the demo's; its configuration is written anew where the source needs another one.
-        say: told one line of progress at a time.
+        report: called with one line of progress at a time.
 
     Raises:
         UsageError: something has to be installed first, or this source cannot be shown.
@@ -75,7 +75,7 @@ def open_stage(source: str, place: Place, say: Callable[[str], None]) -> Iterato
         raise UsageError(message)
     with (
         lake.share_catalog(place.warehouse.absolute()) as catalog,
-        shown.demo_cluster(place.cluster, catalog.address, catalog.warehouse, say) as cluster,
+        shown.demo_cluster(place.cluster, catalog.address, catalog.warehouse, report) as cluster,
     ):
         place.config.write_text(_config(source, cluster.options, catalog.options), encoding="utf-8")
         with closing(shown.demo_store(cluster.address)) as written:
