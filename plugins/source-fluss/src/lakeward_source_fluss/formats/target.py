@@ -1,0 +1,67 @@
+"""From the columns that were decoded to the columns that are wanted."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, TypeAlias
+
+import pyarrow as pa
+
+from lakeward.errors import CorruptFileError, SchemaMismatchError
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+Columns: TypeAlias = "Mapping[str, pa.Array]"
+
+
+def fit(columns: Columns, target: pa.Schema, rows: int, origin: str) -> pa.RecordBatch:
+    """Make a batch of decoded columns, and check that its values are whole.
+
+    Args:
+        columns: decoded columns by name.
+        target: the columns wanted; one that is not among `columns` is null.
+        rows: how many rows there are.
+        origin: what was decoded, for errors.
+
+    Returns:
+        The batch, in the target's order and types.
+
+    Raises:
+        CorruptFileError: text that is no UTF-8, a decimal beyond its precision, offsets that do not fit.
+        SchemaMismatchError: a column's type cannot become the target's.
+    """
+    arrays = [_column(columns.get(field.name), field, rows, origin) for field in target]
+    return pa.RecordBatch.from_arrays(arrays, schema=target)
+
+
+def _column(array: pa.Array | None, field: pa.Field, rows: int, origin: str) -> pa.Array:
+    if array is None:
+        return pa.nulls(rows, field.type)
+    checked(array, field.name, origin)
+    return array if array.type.equals(field.type) else _cast(array, field, origin)
+
+
+def checked(array: pa.Array, name: str, origin: str) -> pa.Array:
+    """Return an array whose values are whole.
+
+    Args:
+        array: a column.
+        name: its name.
+        origin: what was decoded, for errors.
+
+    Raises:
+        CorruptFileError: text that is no UTF-8, a decimal beyond its precision, offsets that do not fit.
+    """
+    try:
+        array.validate(full=True)
+    except pa.ArrowInvalid as broken:
+        raise CorruptFileError(origin, f"whole values of {name!r}", str(broken)) from broken
+    return array
+
+
+def _cast(array: pa.Array, field: pa.Field, origin: str) -> pa.Array:
+    try:
+        return array.cast(field.type)
+    except (pa.ArrowInvalid, pa.ArrowNotImplementedError) as unfit:
+        message = f"{origin}: column {field.name!r}: expected {field.type}, found {array.type} ({unfit})"
+        raise SchemaMismatchError(message) from unfit

@@ -1,0 +1,204 @@
+"""The client: synchronous, for any number of threads; below it one event loop on a daemon thread.
+
+Answers are decoded in the caller's thread, so that big ones hold up nobody else.
+
+Errors of all calls: `FlussServerError` and its classes where a server refused; `ServerUnreachableError` where nothing
+was sent; `UnansweredReadError` (a SourceError) where a call that changes nothing got no answer; `UnansweredChangeError`
+(an OutcomeUnknownError) where one that changes something got none; `UnsupportedApiError` where the server does not
+offer the API (for leases a LeaseApiMissingError too); `ProtocolError` where an answer is malformed. Errors inside a
+successful answer, for single tables or buckets, are the caller's: `wire.errors.check_code`.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Self, TypeVar
+
+from lakeward_source_fluss.rpc.cluster import Cluster
+from lakeward_source_fluss.rpc.loop import LoopThread
+from lakeward_source_fluss.wire.apis import ApiKey, Request, response_class
+from lakeward_source_fluss.wire.messages import PbTablePath
+from lakeward_source_fluss.wire.protobuf import Message, decode, encode
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from lakeward_source_fluss.rpc.options import ConnectOptions
+    from lakeward_source_fluss.rpc.topology import BucketAddress
+
+R = TypeVar("R", bound=Message)
+
+
+class FlussClient:
+    """Calls to one cluster; each call may take `timeout_s`, waiting for servers and repeated attempts included."""
+
+    def __init__(self, options: ConnectOptions) -> None:
+        """Start the thread; opens no connection yet.
+
+        Args:
+            options: how to reach the cluster.
+        """
+        self._timeout_s = options.request_timeout_s
+        self._loop = LoopThread("fluss-client")
+        self._cluster = Cluster(options)
+
+    @classmethod
+    def connect(cls, options: ConnectOptions) -> FlussClient:
+        """Return a client that has reached the cluster.
+
+        Args:
+            options: how to reach it.
+
+        Returns:
+            A client; close it.
+
+        Raises:
+            ServerUnreachableError: no server of the cluster could be asked.
+            AuthenticationError: no server let us in.
+            TlsError: certificates are wrong, or one side has no TLS.
+        """
+        client = cls(options)
+        try:
+            client._loop.run(client._cluster.refresh())
+        except BaseException:
+            client.close()
+            raise
+        return client
+
+    def call_coordinator(self, request: Request[R], timeout_s: float | None = None) -> R:
+        """Call the coordinator that leads; waits while one is being elected.
+
+        Args:
+            request: the request.
+            timeout_s: seconds; None for the client's own.
+
+        Returns:
+            The response.
+
+        Raises:
+            SourceError: refused, or no coordinator in time; no effect. See the module.
+            OutcomeUnknownError: no answer to a call that changes something.
+        """
+        return self.call_coordinator_seen(request, timeout_s)[0]
+
+    def call_coordinator_seen(self, request: Request[R], timeout_s: float | None = None) -> tuple[R, int]:
+        """Call the coordinator, and say on which connection: another may be open by the time one asks.
+
+        Args:
+            request: the request.
+            timeout_s: seconds; None for the client's own.
+
+        Returns:
+            The response, and the `coordinator_connection_id` that it came on. Errors as `call_coordinator`.
+        """
+        work = self._cluster.call_coordinator(request.api, encode(request), self._timeout(timeout_s))
+        body, serial = self._loop.run(work)
+        return decode(response_class(type(request)), body), serial
+
+    def call_tablet(self, server_id: int, request: Request[R], timeout_s: float | None = None) -> R:
+        """Call one tablet server; raises soon if it is away, since the leader may be another by now.
+
+        Args:
+            server_id: as in `leaders`.
+            request: the request.
+            timeout_s: seconds; None for the client's own. A long poll must have ended well before.
+
+        Returns:
+            The response. Errors as `call_coordinator`.
+        """
+        work = self._cluster.call_tablet(server_id, request.api, encode(request), self._timeout(timeout_s))
+        return decode(response_class(type(request)), self._loop.run(work))
+
+    def call_leader(self, bucket: BucketAddress, request: Request[R], timeout_s: float | None = None) -> R:
+        """Call the leader of a bucket; waits for one and follows it when it moves.
+
+        A leader that has moved says so inside a successful answer: then `forget_leaders` and call again.
+
+        Args:
+            bucket: whose leader.
+            request: the request.
+            timeout_s: seconds; None for the client's own.
+
+        Returns:
+            The response. Errors as `call_coordinator`.
+
+        Raises:
+            TableMissingError: there is no such table.
+        """
+        work = self._cluster.call_leader(bucket, request.api, encode(request), self._timeout(timeout_s))
+        return decode(response_class(type(request)), self._loop.run(work))
+
+    def call_any(self, request: Request[R], timeout_s: float | None = None) -> R:
+        """Call whichever server answers; for APIs that all of them serve.
+
+        Args:
+            request: the request.
+            timeout_s: seconds; None for the client's own.
+
+        Returns:
+            The response. Errors as `call_coordinator`.
+        """
+        work = self._cluster.call_any(request.api, encode(request), self._timeout(timeout_s))
+        return decode(response_class(type(request)), self._loop.run(work))
+
+    def leaders(self, path: PbTablePath, partition_id: int | None = None, *, fresh: bool = False) -> Mapping[int, int]:
+        """Return who leads the buckets of a table or partition; remembered until `fresh` or `forget_leaders`.
+
+        Args:
+            path: the table.
+            partition_id: None for a table without partitions.
+            fresh: ask, also where the answer is known.
+
+        Returns:
+            Bucket id to server id; a bucket without a leader now is left out.
+
+        Raises:
+            TableMissingError: there is no such table.
+            PartitionMissingError: there is no such partition.
+        """
+        return self._loop.run(self._cluster.leaders(path, partition_id, self._timeout_s, fresh=fresh))
+
+    def forget_leaders(self, path: PbTablePath) -> None:
+        """Ask again next time who leads the buckets of a table (after errors 12, 21 or 44 for a bucket)."""
+        self._loop.run(self._forget(path))
+
+    def tablet_servers(self, *, fresh: bool = False) -> Mapping[int, str]:
+        """Return the tablet servers.
+
+        Args:
+            fresh: ask, also where the answer is known.
+
+        Returns:
+            Server id to HOST:PORT; empty while all of them are starting.
+        """
+        if fresh:
+            self._loop.run(self._cluster.refresh())
+        return {server_id: str(endpoint) for server_id, endpoint in self._cluster.servers.tablets.items()}
+
+    def supports(self, api: ApiKey) -> bool:
+        """Return whether the coordinator (for APIs of tablet servers alone: a tablet server) offers an API."""
+        return self._loop.run(self._cluster.offers(api, self._timeout_s))
+
+    @property
+    def coordinator_connection_id(self) -> int:
+        """Which connection to the coordinator is open, 0 if none is.
+
+        Another value than before means that the connection was lost in between, or that another server
+        coordinates: epochs and leases taken before it count as lost until a renewal succeeds.
+        """
+        return self._cluster.coordinator_serial
+
+    def close(self) -> None:
+        """Close all connections and end the thread; calls in flight fail. A second time is harmless."""
+        self._loop.close_after(self._cluster.close())
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def _timeout(self, timeout_s: float | None) -> float:
+        return self._timeout_s if timeout_s is None else timeout_s
+
+    async def _forget(self, path: PbTablePath) -> None:
+        self._cluster.forget_leaders(path)

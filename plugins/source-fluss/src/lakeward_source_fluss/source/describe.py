@@ -1,0 +1,104 @@
+"""What a cluster can and cannot do, for `lakeward doctor`. No secret of the lake's catalog is in it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Literal
+
+from lakeward.model.secrets import MASK, mask_uri
+from lakeward.ports import CheckResult
+from lakeward_source_fluss.wire.apis import LEASE_APIS, ApiKey
+
+if TYPE_CHECKING:
+    from lakeward_source_fluss.rpc.client import FlussClient
+    from lakeward_source_fluss.source.tables import FlussTable, TableCatalog
+
+_SHOWN = frozenset({"type", "uri", "warehouse", "name", "metastore", "catalog-impl", "io-impl", "catalog-name"})
+"""Settings of a lake's catalog that are shown; any other may be a secret."""
+
+
+def describe_cluster(
+    client: FlussClient, catalog: TableCatalog, first_round: Literal["files", "scan"] | None = None
+) -> Sequence[CheckResult]:
+    """Ask a cluster what it offers.
+
+    Args:
+        client: an open client.
+        catalog: its tables.
+        first_round: the key of the section `[source]`.
+
+    Raises:
+        SourceError: it cannot answer.
+    """
+    offers = {api: client.supports(api) for api in (*_TIERING, *LEASE_APIS, ApiKey.SCAN_KV, ApiKey.LIST_KV_SNAPSHOTS)}
+    tables = catalog.tables()
+    enabled = [table for table in tables if table.lake_enabled]
+    return (
+        _servers(client, guess_version(offers)),
+        CheckResult("tables", ok=True, message=f"{len(tables)} tables, {len(enabled)} of them lake-enabled"),
+        _leases(offers),
+        _scans(offers, first_round),
+        _tiering(offers, enabled),
+        *_lakes(enabled),
+    )
+
+
+_TIERING = (ApiKey.LAKE_TIERING_HEARTBEAT, ApiKey.PREPARE_LAKE_TABLE_SNAPSHOT, ApiKey.COMMIT_LAKE_TABLE_SNAPSHOT)
+
+
+def guess_version(offers: Mapping[ApiKey, bool]) -> str:
+    """Return which release servers with these APIs are of, in words: they do not say it themselves."""
+    if not all(offers[api] for api in LEASE_APIS):
+        return "0.8 or older"
+    return "later than 0.9" if offers[ApiKey.LIST_KV_SNAPSHOTS] or offers[ApiKey.SCAN_KV] else "0.9"
+
+
+def shown_settings(settings: Mapping[str, str]) -> str:
+    """Return a lake's settings as one line, masked but for those that are known to hold no secret."""
+    return ", ".join(f"{key}={_shown(key, settings[key])}" for key in sorted(settings))
+
+
+def _shown(key: str, value: str) -> str:
+    return mask_uri(value, query=True) if key in _SHOWN else MASK
+
+
+def _servers(client: FlussClient, version: str) -> CheckResult:
+    servers = client.tablet_servers(fresh=True)
+    named = ", ".join(f"{number} at {place}" for number, place in sorted(servers.items()))
+    return CheckResult("servers", bool(servers), f"Fluss {version} by its APIs; tablet servers: {named or 'none now'}")
+
+
+def _leases(offers: Mapping[ApiKey, bool]) -> CheckResult:
+    if all(offers[api] for api in LEASE_APIS):
+        return CheckResult("leases", ok=True, message="yes: KV snapshots are protected while they are read")
+    message = "no: older than 0.9; a first round goes without, and starts over where snapshots are cleaned under it"
+    return CheckResult("leases", ok=True, message=message)
+
+
+def _scans(offers: Mapping[ApiKey, bool], first_round: Literal["files", "scan"] | None) -> CheckResult:
+    offered = offers[ApiKey.SCAN_KV]
+    wanted = first_round or ("files" if all(offers[api] for api in LEASE_APIS) or not offered else "scan")
+    if wanted == "scan" and not offered:
+        return CheckResult("SCAN_KV", ok=False, message='no: set source.first_round to "files"')
+    how = "the tablet servers, without files and leases" if wanted == "scan" else "the files of KV snapshots"
+    message = f'{"yes" if offered else "no"}: rows of a first round come from {how} (first_round = "{wanted}")'
+    return CheckResult("SCAN_KV", ok=True, message=message)
+
+
+def _tiering(offers: Mapping[ApiKey, bool], enabled: Sequence[FlussTable]) -> CheckResult:
+    missing = [api.name for api in _TIERING if not offers[api]]
+    if not missing:
+        return CheckResult("tiering", ok=True, message="yes: tables are handed out, lake snapshots registered")
+    message = f'no: the coordinator does not offer {", ".join(missing)}; mode = "mirror" needs none of them'
+    return CheckResult("tiering", not enabled, message)
+
+
+def _lakes(enabled: Sequence[FlussTable]) -> Sequence[CheckResult]:
+    """Say which lake the server gives with its tables; once for each."""
+    found = dict.fromkeys((table.lake_format, shown_settings(table.lake_settings)) for table in enabled)
+    if not found:
+        return (CheckResult("lake", ok=True, message="not known: the server names it with lake-enabled tables alone"),)
+    return tuple(
+        CheckResult("lake", ok=True, message=f"the server's lake: {name or 'no format'} ({settings or 'no settings'})")
+        for name, settings in found
+    )

@@ -1,0 +1,61 @@
+"""Durations as Fluss writes them in a table's properties: `3 min`, `500ms`, `PT30S` (fluss.md, "Tables and types")."""
+
+from __future__ import annotations
+
+import re
+
+from lakeward.errors import SourceError
+
+_UNITS_S = {
+    "ns": 1e-9,
+    "us": 1e-6,
+    "ms": 1e-3,
+    "s": 1.0,
+    "min": 60.0,
+    "h": 3600.0,
+    "d": 86400.0,
+}
+_NAMES = {
+    "nano": "ns",
+    "nanosecond": "ns",
+    "micro": "us",
+    "microsecond": "us",
+    "\N{MICRO SIGN}s": "us",
+    "milli": "ms",
+    "millisecond": "ms",
+    "sec": "s",
+    "second": "s",
+    "m": "min",
+    "minute": "min",
+    "hour": "h",
+    "day": "d",
+    "": "ms",
+}
+_PLAIN = re.compile(r"\s*(\d+)\s*(\D*?)\s*")
+_ISO = re.compile(r"P(?:(\d+)D)?(?:T(?:(\d+)H)?(?:(\d+)M)?(?:(\d+(?:\.\d+)?)S)?)?", re.IGNORECASE)
+_ISO_S = (86400.0, 3600.0, 60.0, 1.0)
+
+
+def seconds(key: str, text: str) -> float:
+    """Read a duration.
+
+    Args:
+        key: the property, for the error.
+        text: a number with a unit (none: milliseconds), or ISO 8601.
+
+    Returns:
+        Seconds, >= 0.
+
+    Raises:
+        SourceError: not a duration.
+    """
+    if found := _PLAIN.fullmatch(text):
+        unit = found[2].lower()
+        unit = unit if unit in _UNITS_S or unit in _NAMES else unit.removesuffix("s")
+        unit = _NAMES.get(unit, unit)
+        if unit in _UNITS_S:
+            return int(found[1]) * _UNITS_S[unit]
+    if (iso := _ISO.fullmatch(text.strip())) and any(iso.groups()):
+        return sum(float(part) * unit_s for part, unit_s in zip(iso.groups(), _ISO_S, strict=True) if part)
+    message = f"table property {key}: expected a duration such as '3 min', found {text!r}"
+    raise SourceError(message)

@@ -1,0 +1,157 @@
+"""Tables as the server describes them. What it says of the lake's catalog may hold secrets and goes no further."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from lakeward.errors import ProtocolError, TableGoneError
+from lakeward.model.tables import TablePath, TableSpec
+from lakeward_source_fluss.formats.schema import FlussSchema, parse_schema
+from lakeward_source_fluss.source.calls import run_parallel
+from lakeward_source_fluss.source.durations import seconds
+from lakeward_source_fluss.wire.errors import TableMissingError
+from lakeward_source_fluss.wire.messages import (
+    GetTableInfoRequest,
+    GetTableInfoResponse,
+    GetTableSchemaRequest,
+    ListDatabasesRequest,
+    ListTablesRequest,
+    PbTablePath,
+)
+
+if TYPE_CHECKING:
+    from lakeward_source_fluss.rpc.client import FlussClient
+
+LAKE_ENABLED = "table.datalake.enabled"
+LAKE_FORMAT = "table.datalake.format"
+FRESHNESS = "table.datalake.freshness"
+DEFAULT_FRESHNESS_S = 180.0
+_LAKE_SETTINGS = "table.datalake.{format}."
+
+
+@dataclass(frozen=True, slots=True)
+class FlussTable:
+    """A table: what the core sees of it, and what it does not.
+
+    `lake_settings` is the server's own configuration of the lake's catalog, without its prefix. It may hold secrets.
+    """
+
+    spec: TableSpec
+    schema: FlussSchema
+    lake_enabled: bool
+    lake_format: str
+    lake_settings: Mapping[str, str] = field(repr=False)
+
+
+class TableCatalog:
+    """Looks tables up; nothing is kept, as schemas and options change."""
+
+    def __init__(self, client: FlussClient) -> None:
+        """Use an open client."""
+        self._client = client
+
+    def tables(self) -> Sequence[FlussTable]:
+        """Return every table of every database that this user may see, by name.
+
+        Raises:
+            SourceError: the server cannot answer.
+        """
+        databases = self._client.call_any(ListDatabasesRequest()).database_name
+        listed = run_parallel(lambda name: (name, self._names(name)), databases)
+        paths = sorted(TablePath(database, name) for database, names in listed for name in names)
+        return [table for table in run_parallel(self._table_or_none, paths) if table is not None]
+
+    def table(self, path: TablePath) -> FlussTable:
+        """Return one table.
+
+        Raises:
+            TableGoneError: there is no such table.
+            SourceError: the server cannot answer.
+        """
+        response = self._client.call_any(GetTableInfoRequest(table_path=wire_path(path)))
+        return describe(path, response)
+
+    def check(self, table: TableSpec) -> None:
+        """Check that a table is still the one that it was.
+
+        Raises:
+            TableGoneError: dropped, or another table of that name.
+        """
+        found = self._client.call_any(GetTableInfoRequest(table_path=wire_path(table.path))).table_id
+        if found != table.table_id:
+            message = f"table {table.path}: expected id {table.table_id}, found {found}; it was created anew"
+            raise TableGoneError(message)
+
+    def schema(self, path: TablePath, schema_id: int) -> FlussSchema:
+        """Return a schema that the table has or had."""
+        request = GetTableSchemaRequest(table_path=wire_path(path), schema_id=schema_id)
+        return parse_schema(self._client.call_any(request).schema_json)
+
+    def _names(self, database: str) -> Sequence[str]:
+        try:
+            return self._client.call_any(ListTablesRequest(database_name=database)).table_name
+        except TableMissingError:
+            return ()  # dropped since it was listed
+
+    def _table_or_none(self, path: TablePath) -> FlussTable | None:
+        try:
+            return self.table(path)
+        except TableMissingError:
+            return None  # dropped since it was listed
+
+
+def describe(path: TablePath, response: GetTableInfoResponse) -> FlussTable:
+    """Read a table's description.
+
+    Args:
+        path: the table.
+        response: the server's answer.
+
+    Raises:
+        ProtocolError: it is not a description; the message does not quote it.
+    """
+    document = _document(path, response.table_json)
+    properties = _texts(document.get("properties"))
+    lake_format = properties.get(LAKE_FORMAT, "")
+    prefix = _LAKE_SETTINGS.format(format=lake_format.lower())
+    schema = parse_schema(json.dumps(document.get("schema")))
+    partition_keys = tuple(document.get("partition_key") or ())
+    spec = TableSpec(
+        path=path,
+        table_id=response.table_id,
+        schema_id=response.schema_id,
+        schema=schema.to_arrow(),
+        primary_key=schema.primary_key,
+        partition_keys=partition_keys,
+        bucket_key=tuple(document.get("bucket_key") or ()),
+        buckets=int(document.get("bucket_count") or 1),
+        freshness_s=seconds(FRESHNESS, properties[FRESHNESS]) if FRESHNESS in properties else DEFAULT_FRESHNESS_S,
+        properties={key: text for key, text in properties.items() if not key.startswith(prefix)}
+        | _texts(document.get("custom_properties")),
+    )
+    settings = {key.removeprefix(prefix): text for key, text in properties.items() if key.startswith(prefix)}
+    enabled = properties.get(LAKE_ENABLED, "false").lower() == "true"
+    return FlussTable(spec, schema, enabled, lake_format.lower(), settings)
+
+
+def wire_path(path: TablePath) -> PbTablePath:
+    """Return a table's name as the protocol writes it."""
+    return PbTablePath(database_name=path.database, table_name=path.table)
+
+
+def _document(path: TablePath, text: bytes) -> dict[str, Any]:
+    try:
+        document = json.loads(text)
+    except (ValueError, RecursionError):
+        document = None
+    if not isinstance(document, dict):
+        message = f"table {path}: expected its description as a JSON object, found something else"
+        raise ProtocolError(message)
+    return document
+
+
+def _texts(value: object) -> dict[str, str]:
+    return {str(key): str(text) for key, text in value.items()} if isinstance(value, dict) else {}

@@ -1,0 +1,116 @@
+"""The error codes of Fluss servers, and which of them may go away by themselves.
+
+Source: fluss.md, "The protocol".
+"""
+
+from __future__ import annotations
+
+from enum import IntEnum
+from typing import Final
+
+
+class ErrorCode(IntEnum):
+    """A code in an error body, or in a bucket's or table's part of an answer; 0 and absent are success."""
+
+    UNKNOWN_SERVER_ERROR = -1
+    NONE = 0
+    NETWORK_EXCEPTION = 1
+    UNSUPPORTED_VERSION = 2
+    CORRUPT_MESSAGE = 3
+    DATABASE_NOT_EXIST = 4
+    DATABASE_NOT_EMPTY = 5
+    DATABASE_ALREADY_EXIST = 6
+    TABLE_NOT_EXIST = 7
+    TABLE_ALREADY_EXIST = 8
+    SCHEMA_NOT_EXIST = 9
+    LOG_STORAGE = 10
+    KV_STORAGE = 11
+    NOT_LEADER_OR_FOLLOWER = 12
+    RECORD_TOO_LARGE = 13
+    CORRUPT_RECORD = 14
+    INVALID_TABLE = 15
+    INVALID_DATABASE = 16
+    INVALID_REPLICATION_FACTOR = 17
+    INVALID_REQUIRED_ACKS = 18
+    LOG_OFFSET_OUT_OF_RANGE = 19
+    NON_PRIMARY_KEY_TABLE = 20
+    UNKNOWN_TABLE_OR_BUCKET = 21
+    INVALID_UPDATE_VERSION = 22
+    INVALID_COORDINATOR = 23
+    FENCED_LEADER_EPOCH = 24
+    REQUEST_TIME_OUT = 25
+    STORAGE = 26
+    OPERATION_NOT_ATTEMPTED = 27
+    NOT_ENOUGH_REPLICAS_AFTER_APPEND = 28
+    NOT_ENOUGH_REPLICAS = 29
+    SECURITY_TOKEN = 30
+    OUT_OF_ORDER_SEQUENCE = 31
+    DUPLICATE_SEQUENCE = 32
+    UNKNOWN_WRITER_ID = 33
+    INVALID_COLUMN_PROJECTION = 34
+    INVALID_TARGET_COLUMN = 35
+    PARTITION_NOT_EXISTS = 36
+    TABLE_NOT_PARTITIONED = 37
+    INVALID_TIMESTAMP = 38
+    INVALID_CONFIG = 39
+    LAKE_STORAGE_NOT_CONFIGURED = 40
+    KV_SNAPSHOT_NOT_EXIST = 41
+    PARTITION_ALREADY_EXISTS = 42
+    PARTITION_SPEC_INVALID = 43
+    LEADER_NOT_AVAILABLE = 44
+    PARTITION_MAX_NUM = 45
+    AUTHENTICATE = 46
+    SECURITY_DISABLED = 47
+    AUTHORIZATION = 48
+    BUCKET_MAX_NUM = 49
+    FENCED_TIERING_EPOCH = 50
+    RETRIABLE_AUTHENTICATE = 51
+    INVALID_SERVER_RACK_INFO = 52
+    LAKE_SNAPSHOT_NOT_EXIST = 53
+    LAKE_TABLE_ALREADY_EXIST = 54
+    INELIGIBLE_REPLICA = 55
+    INVALID_ALTER_TABLE = 56
+    DELETION_DISABLED = 57
+    SERVER_NOT_EXIST = 58
+    SERVER_TAG_ALREADY_EXIST = 59
+    SERVER_TAG_NOT_EXIST = 60
+    REBALANCE_FAILURE = 61
+    NO_REBALANCE_IN_PROGRESS = 62
+    INVALID_PRODUCER_ID = 63
+    CONFIG = 64
+    NOT_COORDINATOR_LEADER = 65
+    SCANNER_EXPIRED = 66
+    UNKNOWN_SCANNER_ID = 67
+    INVALID_SCAN_REQUEST = 68
+    TOO_MANY_SCANNERS = 69
+    DISK_WRITE_LOCKED = 70
+    INSUFFICIENT_KV_LEADER_REPLICA_CAPACITY = 71
+    STORAGE_BACKPRESSURE = 72
+    HISTORICAL_PARTITION_THROTTLED = 73
+
+
+RETRIABLE: Final = frozenset(
+    {
+        ErrorCode.CORRUPT_MESSAGE,
+        ErrorCode.CORRUPT_RECORD,
+        ErrorCode.DISK_WRITE_LOCKED,
+        ErrorCode.HISTORICAL_PARTITION_THROTTLED,
+        ErrorCode.KV_STORAGE,
+        ErrorCode.LEADER_NOT_AVAILABLE,
+        ErrorCode.LOG_STORAGE,
+        ErrorCode.NETWORK_EXCEPTION,
+        ErrorCode.NOT_ENOUGH_REPLICAS,
+        ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND,
+        ErrorCode.NOT_LEADER_OR_FOLLOWER,
+        ErrorCode.REQUEST_TIME_OUT,
+        ErrorCode.SCHEMA_NOT_EXIST,
+        ErrorCode.STORAGE,
+        ErrorCode.STORAGE_BACKPRESSURE,
+        ErrorCode.UNKNOWN_TABLE_OR_BUCKET,
+        # Not marked by the server's own classes, but ordinary answers that pass: a standby or a coordinator that
+        # is starting or stopping, and an authentication that asks to be tried again.
+        ErrorCode.NOT_COORDINATOR_LEADER,
+        ErrorCode.RETRIABLE_AUTHENTICATE,
+    }
+)
+"""The same call may succeed later, perhaps at another server."""

@@ -1,0 +1,207 @@
+"""What Fluss servers answer when they refuse, as errors. Pure.
+
+`server_error` and `check_code` choose the class from the code; whoever handles one refusal in particular catches its
+class, everybody else `FlussServerError`. A refused call had no effect, save for UNKNOWN_SERVER_ERROR (-1): that is any
+exception inside the server, and says nothing about what was done before it.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from lakeward.errors import LeaseApiMissingError, OutcomeUnknownError, SourceError, TableGoneError
+from lakeward_source_fluss.wire.apis import LEASE_APIS, ApiKey
+from lakeward_source_fluss.wire.codes import RETRIABLE, ErrorCode
+
+
+class FlussServerError(SourceError):
+    """A server refused a call, or its part for one table or bucket.
+
+    Attributes:
+        server_code: the server's number, also one that is unknown here.
+        server_name: the code's name.
+        server_message: the server's text, empty where it is the code's default text.
+        retriable: whether the same call may succeed later, perhaps at another server.
+    """
+
+    def __init__(self, what: str, server_code: int, server_message: str | None = None) -> None:
+        """Say what was refused.
+
+        Args:
+            what: the call, and the table or bucket where it was only that part.
+            server_code: the code in the answer.
+            server_message: the text in the answer.
+        """
+        self.server_code = server_code
+        self.server_name = _name(server_code)
+        self.server_message = server_message or ""
+        self.retriable = server_code in RETRIABLE
+        text = f"{what}: the server answered {self.server_name} ({server_code})"
+        super().__init__(f"{text}: {server_message}" if server_message else text)
+
+
+class TableMissingError(FlussServerError, TableGoneError):
+    """There is no such table or database."""
+
+    code = TableGoneError.code
+
+
+class PartitionMissingError(FlussServerError):
+    """There is no such partition (any more)."""
+
+
+class StaleMetadataError(FlussServerError):
+    """The wrong server was asked, or the bucket has no leader now: refresh the metadata and ask again."""
+
+
+class UnknownBucketError(StaleMetadataError):
+    """The server knows no such bucket: the table is new, its leader moved, or it was dropped."""
+
+
+class NotCoordinatorLeaderError(StaleMetadataError):
+    """This coordinator is not (yet, any more) the leader; it did nothing."""
+
+
+class OffsetOutOfRangeError(FlussServerError):
+    """The offset is below what the log still has, or above its end."""
+
+
+class SnapshotMissingError(FlussServerError):
+    """The KV snapshot cannot be found; the server says so for its own passing failures too, so ask again."""
+
+
+class LakeSnapshotMissingError(FlussServerError):
+    """The server has no lake snapshot on record for the table."""
+
+
+class EpochFencedError(FlussServerError):
+    """The tiering or coordinator epoch is not the current one: the table was handed to somebody else."""
+
+
+class ProjectionError(FlussServerError):
+    """Columns were projected that some batch's schema does not have, or not in ascending order."""
+
+
+class ScannerGoneError(FlussServerError):
+    """The scan has expired or was opened at another server; start over."""
+
+
+class TooManyScannersError(FlussServerError):
+    """The bucket, or its server, has as many open scans as it may; they close, or expire after `kv.scanner.ttl`."""
+
+
+class AuthenticationError(FlussServerError):
+    """The server did not accept who we are, or wants to know."""
+
+
+class AuthorizationError(FlussServerError):
+    """The user may not do that."""
+
+
+class UnsupportedApiError(SourceError):
+    """The server is too old for an API, or is of another type; nothing was sent."""
+
+    def __init__(self, api: ApiKey, server: str) -> None:
+        """Name the API.
+
+        Args:
+            api: what was to be called.
+            server: the server that does not offer it.
+        """
+        self.api = api
+        super().__init__(f"{api.name} ({api.value}): server {server} does not offer it")
+
+
+class LeaseApiUnsupportedError(UnsupportedApiError, LeaseApiMissingError):
+    """The coordinator has no leases: it is older than 0.9."""
+
+    code = LeaseApiMissingError.code
+
+
+class ServerUnreachableError(SourceError):
+    """No connection to a server; nothing was sent."""
+
+    retriable = True
+
+
+class TlsError(SourceError):
+    """Client and server do not agree on TLS, or the certificate is not to be trusted; nothing was sent."""
+
+
+class ClientClosedError(SourceError):
+    """The client was closed; nothing was sent."""
+
+
+class UnansweredReadError(SourceError):
+    """No answer to a call that changes nothing; it may be repeated."""
+
+    retriable = True
+
+
+class UnansweredChangeError(OutcomeUnknownError):
+    """No answer to a call that changes something; read back before doing it again."""
+
+
+_BY_CODE: Final[dict[int, type[FlussServerError]]] = {
+    ErrorCode.DATABASE_NOT_EXIST: TableMissingError,
+    ErrorCode.TABLE_NOT_EXIST: TableMissingError,
+    ErrorCode.PARTITION_NOT_EXISTS: PartitionMissingError,
+    ErrorCode.NOT_LEADER_OR_FOLLOWER: StaleMetadataError,
+    ErrorCode.LEADER_NOT_AVAILABLE: StaleMetadataError,
+    ErrorCode.FENCED_LEADER_EPOCH: StaleMetadataError,
+    ErrorCode.UNKNOWN_TABLE_OR_BUCKET: UnknownBucketError,
+    ErrorCode.NOT_COORDINATOR_LEADER: NotCoordinatorLeaderError,
+    ErrorCode.LOG_OFFSET_OUT_OF_RANGE: OffsetOutOfRangeError,
+    ErrorCode.KV_SNAPSHOT_NOT_EXIST: SnapshotMissingError,
+    ErrorCode.LAKE_SNAPSHOT_NOT_EXIST: LakeSnapshotMissingError,
+    ErrorCode.INVALID_COORDINATOR: EpochFencedError,
+    ErrorCode.FENCED_TIERING_EPOCH: EpochFencedError,
+    ErrorCode.INVALID_COLUMN_PROJECTION: ProjectionError,
+    ErrorCode.SCANNER_EXPIRED: ScannerGoneError,
+    ErrorCode.UNKNOWN_SCANNER_ID: ScannerGoneError,
+    ErrorCode.TOO_MANY_SCANNERS: TooManyScannersError,
+    ErrorCode.AUTHENTICATE: AuthenticationError,
+    ErrorCode.RETRIABLE_AUTHENTICATE: AuthenticationError,
+    ErrorCode.AUTHORIZATION: AuthorizationError,
+}
+
+
+def server_error(what: str, code: int, message: str | None = None) -> FlussServerError:
+    """Return the error for a server's code.
+
+    Args:
+        what: the call, and the table or bucket where it was only that part.
+        code: the code in the answer, not 0.
+        message: the text in the answer.
+
+    Returns:
+        An error of the class that fits; a code that is unknown here counts as UNKNOWN_SERVER_ERROR.
+    """
+    return _BY_CODE.get(code, FlussServerError)(what, code, message)
+
+
+def check_code(what: str, code: int | None, message: str | None = None) -> None:
+    """Raise if a table's or bucket's part of an answer is an error.
+
+    Args:
+        what: the call and the table or bucket.
+        code: its `error_code`; None and 0 are success.
+        message: its `error_message`.
+
+    Raises:
+        FlussServerError: it is one.
+    """
+    if code is not None and code != ErrorCode.NONE:
+        raise server_error(what, code, message)
+
+
+def unsupported(api: ApiKey, server: str) -> UnsupportedApiError:
+    """Return the error for an API that a server does not offer; for leases a `LeaseApiMissingError` too."""
+    return (LeaseApiUnsupportedError if api in LEASE_APIS else UnsupportedApiError)(api, server)
+
+
+def _name(code: int) -> str:
+    try:
+        return ErrorCode(code).name
+    except ValueError:
+        return "UNKNOWN_CODE"

@@ -1,0 +1,163 @@
+"""The conformance suite's world on a real cluster. Its clock cannot be moved, so what needs long times is skipped."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Sequence
+
+import pyarrow as pa
+import pytest
+
+from lakeward.model.tables import TablePath, TableSpec
+from lakeward.ports import SourceReader
+from lakeward.testing.source_world import SCHEMA
+from lakeward_source_fluss.rpc.client import FlussClient
+from lakeward_source_fluss.source.connect import connect
+from lakeward_source_fluss.source.plugin import FlussSourcePlugin
+from lakeward_source_fluss.source.tables import wire_path
+from lakeward_source_fluss_kit.clusters import LakeCluster
+from lakeward_source_fluss_kit.messages import AlterTableRequest, PbAddColumn, PbAlterConfig
+
+LONGEST_S = 10.0
+"""Seconds that a test may really wait."""
+DUE_S = 2.5
+"""A table of 1 s freshness is in the queue after so long: the server's timer ticks once a second."""
+_SNAPSHOT_S = 30.0
+
+
+class FlussWorld:
+    """See `lakeward.testing.source_world.SourceWorld`."""
+
+    tiering_timeout_s = 120.0
+
+    def __init__(self, cluster: LakeCluster, *, queue: bool, lake: bool = True) -> None:
+        """Open the source.
+
+        Args:
+            cluster: shared by many worlds, one after another.
+            queue: whether the test is about the tiering queue: tables are then made due before it begins.
+            lake: whether tables are lake-enabled; a 0.9 server adds no column to one whose lake is Iceberg.
+        """
+        self.source = cluster.source()
+        self._cluster = cluster
+        self._queue = queue
+        self._lake = lake
+        self._client: FlussClient = connect(cluster.options)
+        self._readers: list[SourceReader] = []
+        self._schemas: dict[TablePath, pa.Schema] = {}
+        self._partitioned: set[TablePath] = set()
+
+    def close(self) -> None:
+        """Drop all tables and close what was opened."""
+        for path in list(self._schemas):
+            self.drop(path)
+        for reader in self._readers:
+            reader.close()
+        self._client.close()
+        self.source.close()
+
+    def reader(self, table: TableSpec) -> SourceReader:
+        """See Protocol."""
+        reader = FlussSourcePlugin().reader(self.source.reader_task(table), table)
+        self._readers.append(reader)
+        return reader
+
+    def create(
+        self,
+        path: TablePath,
+        *,
+        primary_key: bool,
+        partitioned: bool = False,
+        buckets: int = 1,
+        freshness_s: float = 60,
+    ) -> TableSpec:
+        """See Protocol."""
+        partition = ["day"] if partitioned else []
+        properties = {"table.datalake.enabled": "true", "table.datalake.freshness": "1s" if self._queue else "1h"}
+        self._cluster.writer.create(
+            str(path),
+            SCHEMA,
+            key=["id", *partition] if primary_key else [],
+            partition=partition,
+            buckets=buckets,
+            bucket_key=["id"],
+            properties=properties if self._lake else {},
+        )
+        self._schemas[path] = SCHEMA
+        if partitioned:
+            self._partitioned.add(path)
+        if self._queue:
+            time.sleep(DUE_S)
+            self.set_freshness(path, freshness_s)
+        return self.source.table(path)
+
+    def set_freshness(self, path: TablePath, freshness_s: float) -> None:
+        """Change a table's freshness; one that is due stays due."""
+        change = PbAlterConfig(config_key="table.datalake.freshness", config_value=f"{freshness_s:.0f}s", op_type=0)
+        request = AlterTableRequest(table_path=wire_path(path), ignore_if_not_exists=False, config_changes=(change,))
+        self._client.call_coordinator(request)
+
+    def write(self, path: TablePath, rows: Sequence[tuple[str, int, str]], day: str = "mon") -> None:
+        """See Protocol."""
+        if path in self._partitioned:
+            self._cluster.writer.partition(str(path), {"day": day})
+        if self.source.table(path).has_primary_key:
+            changes = [(operation, self._row(path, number, name, day)) for operation, number, name in rows]
+            # pyfluss wants nothing but the key of a row that is deleted.
+            key = ["id", "day"] if path in self._partitioned else ["id"]
+            self._cluster.writer.change(
+                str(path),
+                [(one, row if one != "delete" else {name: row[name] for name in key}) for one, row in changes],
+            )
+            return
+        values = [self._row(path, number, name, day) for _, number, name in rows]
+        self._cluster.writer.append(str(path), pa.Table.from_pylist(values, schema=self._schemas[path]))
+
+    def snapshot(self, path: TablePath) -> None:
+        """See Protocol. The server takes them by itself, each second; the newest is waited for."""
+        table = self.source.table(path)
+        for _ in range(int(_SNAPSHOT_S / 0.05)):
+            states = [state for state in self.source.buckets(table) if state.end]
+            if all(state.snapshot is not None and state.snapshot.log_offset == state.end for state in states):
+                return
+            time.sleep(0.05)
+        message = f"no snapshot of {path} within {_SNAPSHOT_S} s"
+        raise AssertionError(message)
+
+    def drop(self, path: TablePath) -> None:
+        """See Protocol. The server deletes the table's snapshots a moment after it has answered."""
+        self._cluster.drop(str(path))
+        self.advance(1.0)
+        self._schemas.pop(path, None)
+        self._partitioned.discard(path)
+
+    def add_column(self, path: TablePath, name: str) -> None:
+        """See Protocol."""
+        kind = json.dumps({"type": "STRING"}).encode()
+        column = PbAddColumn(column_name=name, data_type_json=kind, column_position_type=0)
+        request = AlterTableRequest(table_path=wire_path(path), ignore_if_not_exists=False, add_columns=(column,))
+        self._client.call_coordinator(request)
+        self._schemas[path] = self._schemas[path].append(pa.field(name, pa.string()))
+
+    def append_empty(self, path: TablePath, bucket: int, count: int) -> None:
+        """See Protocol. Log tables have no empty batches."""
+        raise NotImplementedError
+
+    def trim(self, path: TablePath, bucket: int, before: int) -> None:
+        """See Protocol. A server trims by age, and by whole segments alone."""
+        pytest.skip("a server cannot be told to trim its log; see the test of remote segments")
+
+    def set_lease_api(self, *, on: bool) -> None:
+        """See Protocol. This server is not old."""
+        raise NotImplementedError
+
+    def advance(self, seconds: float) -> None:
+        """See Protocol."""
+        if seconds > LONGEST_S:
+            pytest.skip(f"needs {seconds:g} s of real time")
+        time.sleep(seconds)
+
+    def _row(self, path: TablePath, number: int, name: str, day: str) -> dict[str, object]:
+        further = dict.fromkeys(self._schemas[path].names)
+        return further | {"id": number, "name": name, "day": day}

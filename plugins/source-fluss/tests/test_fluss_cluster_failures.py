@@ -1,0 +1,170 @@
+"""Servers that go away and come back. On a cluster of its own, as it is broken."""
+
+from __future__ import annotations
+
+import signal
+import threading
+import time
+from typing import TYPE_CHECKING
+
+import pyarrow as pa
+import pytest
+
+from lakeward.errors import SourceError
+from lakeward.model.splits import LogSplit
+from lakeward.model.tables import TableBucket, TablePath
+from lakeward.model.tiering import HeartbeatRequest, Refusal, TableAssignment, TableEpoch
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from lakeward.model.tables import TableSpec
+    from lakeward_source_fluss.source.source import FlussSource
+    from lakeward_source_fluss_kit.clusters import LakeCluster
+
+pytestmark = [pytest.mark.fluss, pytest.mark.slow, pytest.mark.crash]
+SCHEMA = pa.schema([pa.field("id", pa.int64(), nullable=False), pa.field("name", pa.string())])
+TIERED = {"table.datalake.enabled": "true", "table.datalake.freshness": "1s"}
+PATH = TablePath("fail", "t")
+NAME = str(PATH)
+
+
+@pytest.fixture
+def source(lake_cluster: LakeCluster) -> Iterator[FlussSource]:
+    """The source; the test's one table is dropped afterwards."""
+    source = lake_cluster.source()
+    yield source
+    lake_cluster.drop(NAME)
+    source.close()
+
+
+@pytest.fixture
+def table(lake_cluster: LakeCluster, source: FlussSource) -> TableSpec:
+    """A log table of 1000 rows, due for tiering."""
+    lake_cluster.writer.create(NAME, SCHEMA, properties=TIERED)
+    rows = pa.table({"id": range(1000), "name": ["n"] * 1000}, schema=SCHEMA)
+    lake_cluster.writer.append(NAME, rows)
+    return source.table(PATH)
+
+
+def test_restarted_coordinator_counts_as_another_one_and_fences_what_was_in_hand(
+    lake_cluster: LakeCluster, source: FlussSource, table: TableSpec
+) -> None:
+    offer = _handed(source)
+    before = source.heartbeat(HeartbeatRequest()).coordinator_epoch
+    lake_cluster.cluster.restart_coordinator()
+
+    answer = source.heartbeat(HeartbeatRequest(renewed=(_claim(offer),)))
+
+    assert answer.coordinator_epoch > before
+    assert answer.refused == {table.table_id: Refusal.FENCED}
+
+
+def test_nothing_is_prepared_for_a_table_that_was_lost_with_its_coordinator(
+    lake_cluster: LakeCluster, source: FlussSource, table: TableSpec
+) -> None:
+    _handed(source)
+    lake_cluster.cluster.restart_coordinator()
+
+    with pytest.raises(SourceError, match="not ours any more"):
+        source.prepare(table, {TableBucket(table.table_id, None, 0): 1000})
+
+
+def test_offer_after_a_restart_is_newer_than_the_one_before(
+    lake_cluster: LakeCluster, source: FlussSource, table: TableSpec
+) -> None:
+    first = _handed(source)
+    lake_cluster.cluster.restart_coordinator()
+    second = _handed(source)
+
+    assert second.epoch == first.epoch  # a 0.9 server begins again with 1
+    assert second.coordinator_epoch > first.coordinator_epoch
+    assert table.table_id == second.table_id
+
+
+def test_lease_outlives_a_restart_of_the_coordinator(lake_cluster: LakeCluster, source: FlussSource) -> None:
+    lake_cluster.writer.create(NAME, SCHEMA, key=["id"])
+    lake_cluster.writer.change(NAME, [("upsert", {"id": 1, "name": "a"})])
+    table = source.table(PATH)
+    _wait_until(lambda: source.buckets(table)[0].snapshot is not None)
+    snapshot = source.buckets(table)[0].snapshot
+    assert snapshot is not None
+    source.leases.acquire("outlives", 60.0, {snapshot.bucket: snapshot.snapshot_id})
+    lake_cluster.cluster.restart_coordinator()
+    for number in range(3):
+        lake_cluster.writer.change(NAME, [("upsert", {"id": number, "name": "b"})])
+        end = source.buckets(table)[0].end
+        _wait_until(lambda end=end: _snapshot_end(source, table) == end)
+
+    assert source.missing_snapshots([snapshot]) == frozenset()
+    source.leases.drop("outlives")
+
+
+def test_reading_goes_on_when_the_tablet_server_comes_back(
+    lake_cluster: LakeCluster, source: FlussSource, table: TableSpec
+) -> None:
+    from lakeward_source_fluss.source.plugin import FlussSourcePlugin  # noqa: PLC0415
+
+    (tablet,) = lake_cluster.cluster.tablets
+    reader = FlussSourcePlugin().reader(source.reader_task(table), table)
+    bucket = TableBucket(table.table_id, None, 0)
+    assert len(next(iter(reader.read_log(LogSplit("s", bucket, (), 0, 1)))).records) == 1
+    time.sleep(1.0)  # see the kit's settings
+    tablet.kill()
+    again = threading.Timer(2.0, tablet.start)
+    again.start()
+
+    rows = pa.Table.from_batches([one.records for one in reader.read_log(LogSplit("s", bucket, (), 0, 1000))])
+
+    again.join()
+    reader.close()
+    assert rows.column("id").to_pylist() == list(range(1000))
+    lake_cluster.cluster.wait_ready()
+    _wait_until(lambda: len(source.buckets(table)) == 1)
+
+
+def test_paused_coordinator_makes_calls_fail_in_time_and_not_hang(
+    lake_cluster: LakeCluster, source: FlussSource, table: TableSpec
+) -> None:
+    coordinator = lake_cluster.cluster.coordinator
+    offer = _handed(source)
+    coordinator.send(signal.SIGSTOP)
+    try:
+        # The whole of a minute is the client's business: here it is enough that reads go elsewhere.
+        assert source.buckets(table)[0].end == 1000
+    finally:
+        coordinator.send(signal.SIGCONT)
+
+    assert not source.heartbeat(HeartbeatRequest(renewed=(_claim(offer),))).refused
+
+
+def _handed(source: FlussSource) -> TableAssignment:
+    found: list[TableAssignment] = []
+
+    def asked() -> bool:
+        offer = source.heartbeat(HeartbeatRequest(request=True)).offer
+        if offer is not None and offer.path == PATH:
+            found.append(offer)
+        return bool(found)
+
+    _wait_until(asked)
+    return found[0]
+
+
+def _claim(offer: TableAssignment) -> TableEpoch:
+    return TableEpoch(offer.table_id, offer.epoch, offer.coordinator_epoch)
+
+
+def _snapshot_end(source: FlussSource, table: TableSpec) -> int:
+    snapshot = source.buckets(table)[0].snapshot
+    return -1 if snapshot is None else snapshot.log_offset
+
+
+def _wait_until(happened: object, limit_s: float = 40.0) -> None:
+    assert callable(happened)
+    for _ in range(int(limit_s / 0.1)):
+        if happened():
+            return
+        time.sleep(0.1)
+    message = f"did not happen within {limit_s} s"
+    raise AssertionError(message)
