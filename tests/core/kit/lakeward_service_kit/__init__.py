@@ -1,0 +1,1 @@
+"""A whole service in one process, without Spark: what the tests of the coordinator and benchmarks run."""

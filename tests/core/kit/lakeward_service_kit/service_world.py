@@ -1,0 +1,222 @@
+"""A whole service without Spark: the embedded source, a lake in a folder, subtasks on threads over real sockets."""
+
+from __future__ import annotations
+
+import asyncio
+import secrets
+import threading
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+
+from lakeward.clock import SystemClock
+from lakeward.container import ServiceContainer, service_container
+from lakeward.coordinator.service.components import ServiceComponents, ServiceOptions
+from lakeward.coordinator.service.scheduling import ScheduledSource
+from lakeward.coordinator.service.state_writer import ServiceStateWriter
+from lakeward.hooks.backend import LeaseBackend
+from lakeward.hooks.markers import hookimpl
+from lakeward.machines.checkpoints.schedule import CheckpointPolicy
+from lakeward.machines.rounds import RoundsPolicy
+from lakeward.model.identity import Incarnation
+from lakeward.model.leases import Failover, FailoverAction, FailoverAnswer, Lease, Protection, RestoredLease
+from lakeward.model.settings import TableSettings
+from lakeward.model.tables import TableBucket, TablePath
+from lakeward.sockets import SocketTransport
+from lakeward.storage.checkpoint_store import CheckpointFiles
+from lakeward.storage.commit_records import CommitRecords
+from lakeward.storage.round_journal import JournalStore
+from lakeward.storage.service_state import ServiceStateStore
+from lakeward.storage.small_files import SmallFiles
+from lakeward.subtask.run import run_subtask
+from lakeward.testing.folder_lake import FolderLake
+from lakeward.testing.jobs import ThreadJobs
+from lakeward_source_embedded.source import EmbeddedSource
+from lakeward_source_embedded.store import EmbeddedStore
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+    from lakeward.coordinator.service.service import Service, ServiceEnd
+    from lakeward.model.status import RoundReport, ServiceReport
+
+SCHEMA = pa.schema([pa.field("id", pa.int64(), nullable=False), pa.field("name", pa.string())])
+
+
+def let_writes_end() -> None:
+    """Wait for checkpoints that a service was writing when it was killed: a process that dies writes no more."""
+    for thread in threading.enumerate():
+        if thread.name.startswith("complete "):
+            thread.join(10)
+
+
+class PlainBackend:
+    """A lease backend that passes on what it is told; its calls are in `calls`."""
+
+    default_duration_s = 600.0
+
+    def __init__(self) -> None:
+        """Start with nothing called."""
+        self.calls: list[tuple[str, str]] = []
+        self.before: Callable[[str], None] = lambda _hook: None
+
+    @hookimpl
+    def acquire(self, lease: Lease, snapshots: Mapping[TableBucket, int]) -> Protection:
+        """See `LeaseSpec`."""
+        self._note("acquire", lease)
+        return lease.server.acquire(lease.lease_id, lease.duration_s, snapshots)
+
+    @hookimpl
+    def release(self, lease: Lease, buckets: frozenset[TableBucket]) -> None:
+        """See `LeaseSpec`."""
+        self._note("release", lease)
+        lease.server.release(lease.lease_id, buckets)
+
+    @hookimpl
+    def drop(self, lease: Lease) -> None:
+        """See `LeaseSpec`."""
+        self._note("drop", lease)
+        lease.server.drop(lease.lease_id)
+
+    @hookimpl
+    def serialize_state(self, lease: Lease) -> bytes:
+        """See `LeaseSpec`."""
+        held = ";".join(f"{b.table_id},{b.bucket},{snapshot}" for b, snapshot in lease.held.items())
+        return f"{lease.lease_id} {lease.generation} {held}".encode()
+
+    @hookimpl
+    def on_failover(self, lease: Lease, failover: Failover) -> FailoverAnswer:
+        """See `LeaseSpec`."""
+        self._note(f"failover-{failover.kind.value}", lease)
+        if failover.state is None:
+            return FailoverAnswer(FailoverAction.KEEP)
+        lease_id, generation, held = failover.state.decode().split(" ")
+        numbers = [tuple(map(int, part.split(","))) for part in held.split(";") if part]
+        kept = {TableBucket(table, None, bucket): snapshot for table, bucket, snapshot in numbers}
+        return FailoverAnswer(FailoverAction.ACQUIRE, RestoredLease(lease_id, int(generation), kept))
+
+    def _note(self, hook: str, lease: Lease) -> None:
+        self.before(hook)
+        self.calls.append((hook, lease.lease_id))
+
+
+@dataclass
+class World:
+    """One source, one lake, and services that come and go."""
+
+    directory: Path
+    store: EmbeddedStore
+    lake: FolderLake
+    backend: PlainBackend
+    clock: SystemClock = field(default_factory=SystemClock)
+    rounds: list[tuple[str, RoundReport]] = field(default_factory=list)
+    reports: list[ServiceReport] = field(default_factory=list)
+    rules: Callable[[TablePath], TableSettings] = lambda _path: TableSettings()
+    paused: frozenset[str] = frozenset()
+    resumed: Mapping[str, int] = field(default_factory=dict)
+    container: ServiceContainer = field(init=False)
+    """Of the service that was made last."""
+
+    @classmethod
+    def create(cls, directory: Path) -> World:
+        """Make a world of its own in a directory."""
+        store = EmbeddedStore.create(directory / "store")
+        return cls(directory, store, FolderLake(directory / "lake"), PlainBackend())
+
+    def table(self, name: str, *, key: bool = False, buckets: int = 2, **options: Any) -> TablePath:  # noqa: ANN401 - fields of any type
+        """Create a table."""
+        path = TablePath("t", name)
+        self.store.create_table(path, SCHEMA, ["id"] if key else (), buckets=buckets, freshness_s=0.2, **options)
+        return path
+
+    def load(self, path: TablePath, start: int, count: int, change: str | None = None) -> None:
+        """Load rows `start` .. `start + count`."""
+        ids = list(range(start, start + count))
+        rows = pa.table({"id": ids, "name": [f"n{number}" for number in ids]}, schema=SCHEMA)
+        if change is None:
+            self.store.load(path, rows)
+        else:
+            self.store.load(path, rows.append_column("op", pa.array([change] * count)), change="op")
+
+    def service(self, name: str = "svc", **options: Any) -> Service:  # noqa: ANN401 - fields of any type
+        """Make a service; `options` replace fields of `ServiceOptions` or `ServiceComponents`."""
+        self.container = self.service_container(name, **options)
+        return self.container.service()
+
+    def service_container(self, name: str = "svc", **options: Any) -> ServiceContainer:  # noqa: ANN401 - as above
+        """Make the container of a service. See `service`."""
+        incarnation = Incarnation(name, self.clock.wall_ms(), secrets.token_hex(8))
+        files = SmallFiles(str(self.directory / "state"))
+        parts = ServiceComponents(
+            incarnation=incarnation,
+            clock=self.clock,
+            transport=SocketTransport(self.clock),
+            source=ScheduledSource(
+                EmbeddedSource(EmbeddedStore.open(self.store.root)),
+                lambda path: self.rules(path),  # noqa: PLW0108 - asked afresh: tests change it
+                self.clock,
+                mirrors=False,
+            ),
+            source_name="embedded",
+            lake=self.lake,
+            lake_name="folder",
+            jobs=ThreadJobs(run_subtask),
+            backend=LeaseBackend("plain", self.backend),
+            lease_duration_s=600.0,
+            state=ServiceStateWriter(ServiceStateStore(files), incarnation, "plain", self.clock),
+            journals=JournalStore(files, name),
+            committed=CommitRecords(files, name),
+            checkpoints=CheckpointFiles(files, self.clock),
+            checkpoint_root=str(self.directory / "state"),
+        )
+        ours = {key: options.pop(key) for key in list(options) if hasattr(parts, key)}
+        return service_container(replace(parts, **ours), replace(self._options(), **options))
+
+    def once(self, **options: Any) -> ServiceEnd:  # noqa: ANN401 - fields of any type
+        """Run a service until every target is settled."""
+        return asyncio.run(self.service(**{"once": True, "rounds": POLICY_ONCE, **options}).serve())
+
+    def outcomes(self, path: TablePath) -> list[str]:
+        """Return how the rounds of a table ended."""
+        return [report.outcome for name, report in self.rounds if name == str(path)]
+
+    def _options(self) -> ServiceOptions:
+        return ServiceOptions(
+            rounds=POLICY,
+            rules=lambda path: self.rules(path),  # noqa: PLW0108 - asked afresh: tests change it
+            paused=lambda: self.paused,
+            resumed=lambda: self.resumed,
+            on_report=self.reports.append,
+            on_round=lambda name, report: self.rounds.append((name, report)),
+            host="127.0.0.1",
+            bind="127.0.0.1",
+            port=0,
+            spark_ui=None,
+            once=False,
+            final=False,
+            heartbeat_timeout_s=120.0,
+            heartbeat_call_timeout_s=5.0,
+            stop_timeout_s=5.0,
+            lease_timeout_s=2.0,
+            commit_timeout_s=5.0,
+            subtask_timeout_s=5.0,
+            job_attempts=2,
+            progress_s=0.05,
+            expire_every=2,
+            checkpoint_policy=CheckpointPolicy(interval_s=30.0),
+            retained=2,
+        )
+
+
+POLICY = RoundsPolicy(
+    max_concurrent_rounds=2,
+    renew_every_s=1.0,
+    poll_every_s=0.05,
+    fence_s=5.0,
+    max_round_s=30.0,
+    backoff_first_s=0.05,
+    backoff_most_s=0.2,
+)
+POLICY_ONCE = replace(POLICY, once=True)

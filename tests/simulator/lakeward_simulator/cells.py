@@ -1,0 +1,111 @@
+"""Which fault can occur at which step, and why the others cannot: what the table of hits has to show.
+
+A fault that cannot occur by the step's own protocol may still be met there, where another table or a late clean-up is
+at work at the same time. Such hits are not counted, and nobody waits for them.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from lakeward_simulator.faults import CALLS, KINDS, STEPS
+
+if TYPE_CHECKING:
+    from collections.abc import Collection
+    from random import Random
+
+_LAKE = frozenset({*(f"lake {how}" for how in CALLS["lake"]), "crash in lake"})
+_SUBTASKS = frozenset({
+    "subtask crash", "subtask pause", "job crash", "rescale", "connection lost", "messages delayed",
+    "messages repeated", "messages reordered",
+})  # fmt: skip
+_CHECKPOINT = frozenset({"close", "cut", "drain", "collect", "store"})
+
+
+@dataclass(frozen=True, slots=True)
+class Impossible:
+    """A group of cells that cannot be hit."""
+
+    kinds: frozenset[str]
+    steps: frozenset[str]
+    reason: str
+
+
+IMPOSSIBLE = (
+    Impossible(
+        _SUBTASKS,
+        frozenset({"start", "open", "lease", "commit", "complete", "report", "idle"}),
+        "the table has no subtask: its job is launched once it is leased, and has ended before it is committed",
+    ),
+    Impossible(
+        _LAKE,
+        frozenset({"start", "lease", "launch", "settle"}),
+        "the lake is not called: a start sweeps old rounds once their tables are offered, and no commit is due",
+    ),
+    Impossible(
+        _LAKE,
+        _CHECKPOINT,
+        "the lake is not called while a checkpoint is taken: a step is committed once it has completed",
+    ),
+    Impossible(
+        frozenset({"lake conflict"}),
+        frozenset({"open", "complete", "report", "idle"}),
+        "nothing is swapped: only a commit can lose against somebody else's",
+    ),
+    Impossible(
+        frozenset({"lake unknown"}),
+        frozenset({"open"}),
+        "the lake is only read, and stamped, which may be done twice",
+    ),
+    Impossible(
+        frozenset({"store torn"}),
+        frozenset(STEPS) - {"collect", "store"},
+        "no file of a checkpoint is written: all others are replaced as a whole",
+    ),
+)
+CELLS = tuple(
+    (kind, step)
+    for kind in KINDS
+    for step in STEPS
+    if not any(kind in group.kinds and step in group.steps for group in IMPOSSIBLE)
+)
+"""Every pair of kind and step that can occur."""
+_RARE = {
+    "launch": 2,
+    "close": 2,
+    "cut": 2,
+    "collect": 2,
+    "store": 3,
+    "settle": 4,
+    "drain": 2,
+    "start": 3,
+    "commit": 2,
+    "complete": 3,
+    "report": 2,
+    "idle": 2,
+}
+"""How much oftener than others a step is aimed at, for faults aimed there often miss."""
+_THIN = {("lease", step): 3 for step in ("start", "open", "launch", "commit", "complete")} | {
+    ("lake", step): 3 for step in ("complete", "report", "idle")
+}
+"""As `_RARE`, for calls that a service rarely gets at a step."""
+_WEIGHTS = [_RARE.get(step, 1) * max(_THIN.get((word, step), 1) for word in kind.split()) for kind, step in CELLS]
+
+_BY_KIND = {
+    kind: [(cell, weight) for cell, weight in zip(CELLS, _WEIGHTS, strict=True) if cell[0] == kind] for kind in KINDS
+}
+
+
+def draw(chance: Random, kinds: Collection[str] = KINDS) -> tuple[str, str]:
+    """Draw a cell.
+
+    Args:
+        chance: of the seed.
+        kinds: of these faults only.
+    """
+    if kinds is KINDS:
+        return chance.choices(CELLS, _WEIGHTS)[0]
+    kind = chance.choice([*kinds])
+    cells = _BY_KIND[kind]
+    return chance.choices([cell for cell, _ in cells], [weight for _, weight in cells])[0]

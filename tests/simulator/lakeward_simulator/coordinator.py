@@ -1,0 +1,323 @@
+"""One start of a service: the real `Service` with all its parts, on a loop in virtual time."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from functools import cache, partial
+from typing import TYPE_CHECKING, Any, cast
+
+from lakeward.container import service_container
+from lakeward.coordinator.checkpoints.restorer import Restorer
+from lakeward.coordinator.rounds.executor import RoundExecutor
+from lakeward.coordinator.service.components import ServiceComponents, ServiceOptions
+from lakeward.coordinator.service.reporter import Reporter
+from lakeward.coordinator.service.state_writer import ServiceStateWriter
+from lakeward.errors import LakewardError
+from lakeward.hooks.backend import LeaseBackend
+from lakeward.machines.checkpoints import CheckpointPhase
+from lakeward.machines.checkpoints.gateway import GatewayPhase
+from lakeward.machines.checkpoints.schedule import CheckpointPolicy
+from lakeward.machines.rounds import Phase, RoundsPolicy
+from lakeward.model.identity import Incarnation
+from lakeward.model.settings import TableSettings
+from lakeward.storage.checkpoint_layout import METADATA, start_of
+from lakeward.storage.commit_records import CommitRecords
+from lakeward.storage.round_journal import JournalStore
+from lakeward.storage.service_state import ServiceStateStore
+from lakeward_simulator.backend import SimBackend
+from lakeward_simulator.loop import SimLoop
+from lakeward_simulator.network import SimTransport
+from lakeward_simulator.scheduler import FENCE_S
+from lakeward_simulator.source import HEARTBEAT_S
+from lakeward_simulator.spark import SimJobs
+
+if TYPE_CHECKING:
+    import asyncio
+
+    from lakeward.coordinator.checkpoints.contents import CheckpointContents
+    from lakeward.coordinator.checkpoints.restorer import RestoredRound
+    from lakeward.coordinator.checkpoints.round_checkpoints import CompletedCheckpoint
+    from lakeward.coordinator.rounds.attempt import RoundAttempt
+    from lakeward.coordinator.service.service import ServiceEnd
+    from lakeward.model.checkpoints import CheckpointRef
+    from lakeward.model.identity import RoundId
+    from lakeward.model.results import LakeHead
+    from lakeward.model.tables import TableSpec
+    from lakeward.ports import Source
+    from lakeward.storage.small_files import SmallFiles
+    from lakeward_simulator.checks import Checks
+    from lakeward_simulator.world import World
+
+_PHASES = {
+    Phase.OPENING: "open",
+    Phase.LEASING: "lease",
+    Phase.SETTLING: "settle",
+    Phase.COMMITTING: "commit",
+    Phase.REPORTING: "report",
+    Phase.RETURNING: "report",
+}
+_COURSE = {
+    CheckpointPhase.CLOSING: "close",
+    CheckpointPhase.CUTTING: "cut",
+    CheckpointPhase.SNAPPING: "cut",
+    CheckpointPhase.DRAINING: "drain",
+    CheckpointPhase.COLLECTING: "collect",
+    CheckpointPhase.STORING: "store",
+    CheckpointPhase.ENDING: "store",
+}
+
+
+class Coordinator:
+    """One incarnation."""
+
+    def __init__(self, world: World, name: str, *, final: bool = False) -> None:
+        """Start it.
+
+        Args:
+            world: everything else.
+            name: the service's name.
+            final: give the lease up at the end.
+        """
+        self._world = world
+        self.service_name = name
+        nonce = f"{world.random.getrandbits(64):016x}"
+        states = ServiceStateStore(cast("SmallFiles", world.files))
+        self.incarnation = Incarnation(name, states.started_ms(name, world.clock.wall_ms()), nonce)
+        self.loop = SimLoop(world.scheduler, f"{name}#{world.next_start()}", world.enter)  # type: ignore[abstract] # see SimLoop
+        self.jobs = SimJobs(world, self.loop, world.slots)
+        self.network = SimTransport(world, self.loop, self.loop)
+        self.landed: set[tuple[RoundId, int]] = set()
+        self.crash_at = ""
+        self.lingers = ""
+        """The step that is made to last longer."""
+        self.end: ServiceEnd | None = None
+        self.over = False
+        self.final = final
+        container = service_container(self._components(), self._options(final=final))
+        container.executor.set_provides(partial(_CheckedExecutor, world.checks))
+        container.restorer.set_provides(partial(_CheckedRestorer, world))
+        container.reporter.set_provides(_SilentReporter)
+        self.service = container.service()
+        self.loop_state = container.loop()
+        self.components = container.components()
+        self.rounds = container.rounds()
+        self.leases = container.leases()
+        self.attempts = container.attempts()
+        self.executor = container.executor()
+        self.restorer = cast("_CheckedRestorer", container.restorer())
+        self.loop.look = self._look
+        self.task = self.loop.create_task(self.service.serve())
+        self.task.add_done_callback(self._done)
+
+    @property
+    def running(self) -> bool:
+        """Whether it lives."""
+        return self.loop.alive and not self.over
+
+    def has_given_up(self, ref: CheckpointRef) -> bool:
+        """Say whether it starts the table's next round afresh, whatever the checkpoint says.
+
+        A checkpoint that an overtaken start completes once its successor has read the store is none to that one, also
+        while it stores the first one of its own.
+        """
+        restorer, table_id = self.restorer, ref.table_id
+        knows_of_none = table_id in restorer.begun_afresh or not restorer.has(table_id)
+        missed = restorer.known and self.incarnation.succeeds(start_of(ref)) and knows_of_none
+        return missed or table_id in restorer.invalidated
+
+    @property
+    def is_overtaken(self) -> bool:
+        """Whether it knows that a later start took over; it stops then."""
+        return bool(self.loop_state.superseded_by)
+
+    def step(self, table_id: int | None) -> str:
+        """Return the step of the protocol that a table is at, here."""
+        if self.service.state == "starting":
+            return "start"
+        tables = {status.assignment.table_id: status.phase for status in self.rounds.tables}
+        if table_id is None:
+            table_id = min(tables, default=None)
+        return "idle" if table_id not in tables else self._step(tables[table_id], table_id)
+
+    def has(self, table_id: int | None) -> tuple[str, ...]:
+        """Return which of `faults.NEEDS` a table's round has, here."""
+        run = self.attempts.get(table_id) if table_id is not None else None
+        if run is None:
+            return ()
+        found: tuple[str, ...] = ("checkpoint",) if run.newest is not None else ()
+        found += ("restored",) if run.restored is not None else ()
+        return (*found, "stepped") if run.step > 1 else found
+
+    def _step(self, phase: Phase, table_id: int) -> str:
+        run = self.attempts.get(table_id)
+        if phase is Phase.COMMITTING and run is not None and (run.round_id, run.step) in self.landed:
+            return "complete"
+        if phase is not Phase.RUNNING or run is None:
+            return _PHASES.get(phase, "idle")
+        if run.job is None or not run.job.attempts:
+            return "launch"
+        return _COURSE.get(run.job.checkpoints.phase, "read")
+
+    def stop(self) -> None:
+        """Ask it to end."""
+        if self.running:
+            self.loop.call_soon(self.service.stop)
+
+    def stop_in_a_hurry(self) -> None:
+        """Ask it to end, with less time for the rounds than they take."""
+        if self.running:
+            self.loop.call_soon(self.service.stop, 1.0)
+
+    def crash(self) -> None:
+        """Kill the process; its Spark application dies with it."""
+        self._world.story.note(self.loop.name, "IS KILLED")
+        self.loop.kill()
+        self.network.break_all()
+        self.jobs.die()
+        self.over = True
+
+    def _look(self) -> None:
+        for error in self.loop.errors:
+            self._world.checks.fail(f"{self.loop.name}: {error}")
+        self.loop.errors.clear()
+        self._world.look(self)
+
+    def check_gateways(self) -> None:
+        """Make sure that no gateway is closed while no checkpoint runs."""
+        for run in self.attempts.values():
+            if run.job is None or run.job.checkpoints.running is not None:
+                continue
+            for attempt in run.job.attempts.values():
+                if attempt.gateway.phase is GatewayPhase.CLOSED:
+                    self._world.checks.fail(f"{self.loop.name}: gateway of {attempt.key} left closed")
+
+    def _done(self, task: asyncio.Task[ServiceEnd]) -> None:
+        self.over = True
+        error = task.exception()
+        if error is None:
+            self.end = task.result()
+            self._world.story.note(self.loop.name, f"ends {self.end}")
+        else:
+            self._world.story.note(self.loop.name, f"fails: {error!r}")
+            if not isinstance(error, LakewardError) or "internal error" in str(error):
+                self._world.checks.fail(f"{self.loop.name}: {error!r}")
+        self.loop.after(1.0, self._exit)
+
+    def _exit(self) -> None:
+        self.loop.kill()
+        self.jobs.die()
+        self._world.ended(self)
+
+    def _components(self) -> ServiceComponents:
+        world, name = self._world, self.service_name
+        files = cast("SmallFiles", world.files)
+        return ServiceComponents(
+            incarnation=self.incarnation,
+            clock=world.clock,
+            transport=self.network,
+            source=cast("Source", world.source),
+            source_name="sim",
+            lake=world.lake,
+            lake_name="sim",
+            jobs=self.jobs,
+            backend=_backend(),
+            lease_duration_s=world.lease_s,
+            state=ServiceStateWriter(ServiceStateStore(files), self.incarnation, "plain", world.clock),
+            journals=JournalStore(files, name),
+            committed=CommitRecords(files, name),
+            checkpoints=world.store,
+            checkpoint_root="sim:/state",
+        )
+
+    def _options(self, *, final: bool) -> ServiceOptions:
+        rules = TableSettings(max_split_rows=self._world.max_split_rows, commit_every=self._world.commit_every)
+        policy = replace(_OPTIONS.checkpoint_policy, interval_s=self._world.checkpoint_s)
+        rounds = replace(_OPTIONS.rounds, max_round_s=self._world.max_round_s)
+        return replace(_OPTIONS, rules=lambda _: rules, final=final, checkpoint_policy=policy, rounds=rounds)
+
+
+class _CheckedExecutor(RoundExecutor):
+    """Shows each completed checkpoint to the checks before anything is built on it."""
+
+    def __init__(self, checks: Checks, **collaborators: Any) -> None:  # noqa: ANN401 - passed on
+        super().__init__(**collaborators)
+        self._checks = checks
+
+    def checkpoint_done(self, attempt: RoundAttempt, done: CompletedCheckpoint) -> None:
+        """See `RoundExecutor`."""
+        self._checks.completed(done)
+        super().checkpoint_done(attempt, done)
+
+
+class _CheckedRestorer(Restorer):
+    """Shows each checkpoint that a round goes on from to the checks."""
+
+    def __init__(self, world: World, *collaborators: Any) -> None:  # noqa: ANN401 - passed on
+        super().__init__(*collaborators)
+        self._world = world
+        self.begun_afresh: set[int] = set()
+        """Tables whose round has begun to store a checkpoint when none was known: an earlier start's may be there."""
+
+    def expect(self, table_id: int, contents: CheckpointContents) -> None:
+        """See `Restorer`."""
+        if not self.has(table_id):
+            self.begun_afresh.add(table_id)
+        super().expect(table_id, contents)
+
+    def find(self, table: TableSpec, head: LakeHead | None) -> RestoredRound | None:
+        """See `Restorer`."""
+        there = [name for name in self._world.files.all if name.endswith(f"/{METADATA}")]
+        found = super().find(table, head)
+        if found is not None:
+            self.begun_afresh.discard(table.table_id)
+            self._world.checks.going_on(found.ref, there)
+        return found
+
+
+class _SilentReporter(Reporter):
+    """Makes no report: nobody reads it here."""
+
+    def report(self, *, force: bool = False) -> None:
+        """See `Reporter`."""
+
+
+@cache
+def _backend() -> LeaseBackend:
+    """It keeps no state of its own, and takes longer to make than many a run."""
+    return LeaseBackend("plain", SimBackend())
+
+
+_OPTIONS = ServiceOptions(
+    rounds=RoundsPolicy(
+        max_concurrent_rounds=2,
+        renew_every_s=4.0,
+        poll_every_s=3.0,
+        fence_s=FENCE_S,
+        max_round_s=60.0,
+        backoff_first_s=1.0,
+        backoff_most_s=4.0,
+    ),
+    rules=lambda _: TableSettings(),
+    paused=frozenset,
+    resumed=dict,
+    on_report=lambda _: None,
+    on_round=lambda _name, _report: None,
+    host="sim",
+    bind="sim",
+    port=0,
+    spark_ui=None,
+    once=False,
+    final=False,
+    heartbeat_timeout_s=HEARTBEAT_S,
+    heartbeat_call_timeout_s=6.0,
+    stop_timeout_s=30.0,
+    lease_timeout_s=6.0,
+    commit_timeout_s=5.0,
+    subtask_timeout_s=12.0,
+    job_attempts=4,
+    progress_s=1000.0,
+    expire_every=2,
+    checkpoint_policy=CheckpointPolicy(interval_s=2.0, timeout_s=8.0, pause_s=0.3, tolerated=3),
+    retained=2,
+    turn_s=1.0,
+)

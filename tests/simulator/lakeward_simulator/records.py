@@ -1,0 +1,97 @@
+"""Records without Arrow: what a batch of the simulator is made of. They say what `SplitWork` asks of a batch."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, cast
+
+import numpy as np
+import pyarrow as pa
+
+from lakeward.model.tables import OFFSET_COLUMN, TIMESTAMP_COLUMN
+from lakeward.ports import SourceBatch
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from lakeward.model.tables import TableBucket
+
+BATCH = 3
+"""Rows of a batch."""
+ROW_BYTES = 100
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """One record. `offset` is -1 in a row of a KV snapshot, which `snapshot` names."""
+
+    bucket: TableBucket
+    offset: int
+    key: int
+    change: int
+    snapshot: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Records:
+    """Stands for a `pyarrow.RecordBatch`."""
+
+    rows: tuple[Row, ...]
+
+    @property
+    def num_rows(self) -> int:
+        """As pyarrow."""
+        return len(self.rows)
+
+    @property
+    def nbytes(self) -> int:
+        """As pyarrow."""
+        return len(self.rows) * ROW_BYTES
+
+    def column(self, name: str) -> Offsets | Times:
+        """Return the offsets or the times, the two columns that are asked for."""
+        if name == TIMESTAMP_COLUMN:
+            return _TIMES
+        if name != OFFSET_COLUMN:
+            raise KeyError(name)
+        return Offsets([row.offset for row in self.rows])
+
+
+@dataclass(frozen=True, slots=True)
+class Offsets:
+    """Stands for a `pyarrow.Array` of offsets."""
+
+    values: list[int]
+
+    def to_numpy(self) -> np.ndarray[tuple[int], np.dtype[np.int64]]:
+        """As pyarrow."""
+        return np.array(self.values, np.int64)
+
+
+class Times:
+    """Stands for a `pyarrow.Array` of timestamps: every record is of the same time."""
+
+    def cast(self, kind: pa.DataType) -> pa.Array:
+        """As pyarrow."""
+        del kind
+        return _MICROSECONDS
+
+
+_TIMES = Times()
+_MICROSECONDS = pa.array([1000])
+
+
+def batches(rows: Sequence[Row], end: int, *, log: bool) -> Iterator[SourceBatch]:
+    """Cut rows into batches.
+
+    Args:
+        rows: in order.
+        end: what the last batch of a log, and every batch of a snapshot, stands at.
+        log: rows of a log, where each batch stands at its own end.
+    """
+    pieces = [rows[start : start + BATCH] for start in range(0, len(rows), BATCH)]
+    for piece in pieces:
+        stands = piece[-1].offset + 1 if log else end
+        yield SourceBatch(cast("pa.RecordBatch", Records(tuple(piece))), stands, empty_offsets=0 if log else None)
+    if not pieces:
+        yield SourceBatch(cast("pa.RecordBatch", Records(())), end, empty_offsets=0 if log else None)
