@@ -1,4 +1,4 @@
-"""Every cell of state x event of the machine `checkpoints`: legal ones stay within their row, others change nothing."""
+"""Every cell of state x event of the machine `checkpoints`: legal events do what their row says, others nothing."""
 
 from __future__ import annotations
 
@@ -7,9 +7,15 @@ import copy
 import pytest
 
 from lakeward.errors import IllegalEventError, UsageError
-from lakeward.machines.checkpoint_phases import MEMBERS, State
-from lakeward.machines.checkpoint_protocol import (
-    CheckpointAsked,
+from lakeward.machines.checkpoints import (
+    TRANSITIONS,
+    CheckpointCoordinator,
+    CheckpointPhase,
+    CheckpointPolicy,
+    ParticipantPhase,
+)
+from lakeward.machines.checkpoints.attempts import AttemptState
+from lakeward.machines.checkpoints.events import (
     CheckpointsEvent,
     CheckpointStored,
     CloseAcked,
@@ -23,18 +29,18 @@ from lakeward.machines.checkpoint_protocol import (
     SnapshotFailed,
     SnapshotTaken,
     StoreFailed,
-    SubtaskLeft,
+    SubtaskEvent,
+    SubtaskFinished,
     SubtaskLost,
     SubtaskReconnected,
     SubtaskRegistered,
-    SubtaskWord,
     TimePassed,
 )
-from lakeward.machines.checkpoints import TRANSITIONS, AttemptPhase, CheckpointPhase, CheckpointPolicy, Checkpoints
+from lakeward.machines.checkpoints.transitions import PARTICIPATING, CheckpointGuard, State
 
 POLICY = CheckpointPolicy(interval_s=30, timeout_s=10, pause_s=1, tolerated=1)
 NOW = 100.0
-"""The machine starts at 0: the first checkpoint is due at 30, and asked for at 1 in the stories below."""
+"""The first checkpoint is due at 1; all events of the stories below happen then."""
 
 
 def registered(subtask: int, attempt: int = 1) -> SubtaskRegistered:
@@ -69,22 +75,22 @@ def lost(subtask: int, attempt: int = 1) -> SubtaskLost:
     return SubtaskLost(now=1, subtask=subtask, attempt=attempt)
 
 
-def left(subtask: int, attempt: int = 1) -> SubtaskLeft:
-    return SubtaskLeft(now=1, subtask=subtask, attempt=attempt)
+def finished(subtask: int, attempt: int = 1) -> SubtaskFinished:
+    return SubtaskFinished(now=1, subtask=subtask, attempt=attempt)
 
 
 def again(subtask: int, attempt: int = 1) -> SubtaskReconnected:
     return SubtaskReconnected(now=1, subtask=subtask, attempt=attempt)
 
 
-ASKED, LATE = CheckpointAsked(now=1), TimePassed(now=NOW)
+DUE, LATE = TimePassed(now=1), TimePassed(now=NOW)
 TAKEN = SnapshotTaken(now=1, checkpoint=1, snapshot="c", sent={(0, 1): 3, (1, 1): 0, (0, 2): 3, (2, 1): 0})
 FAILED = SnapshotFailed(now=1, checkpoint=1, reason="no")
-WHOLE, BROKEN = CheckpointStored(now=1, checkpoint=1), StoreFailed(now=1, checkpoint=1, reason="no")
+COMPLETE, BROKEN = CheckpointStored(now=1, checkpoint=1), StoreFailed(now=1, checkpoint=1, reason="no")
 LAUNCH_ENDED, ROUND_ENDED = LaunchEnded(now=1), RoundEnded(now=1)
 
 TWO = (registered(0), registered(1))
-CLOSING = (*TWO, ASKED)
+CLOSING = (*TWO, DUE)
 CUTTING = (*CLOSING, acked_close(0), acked_close(1, sent=0))
 SNAPPING = (*CUTTING, received(0))
 DRAINING = (*SNAPPING, TAKEN)
@@ -94,34 +100,34 @@ STORIES: tuple[tuple[CheckpointsEvent, ...], ...] = (
     (),
     TWO,
     (registered(0), lost(0)),
-    (registered(0), left(0)),
+    (registered(0), finished(0)),
     (registered(0, 2),),
     CLOSING,
     (*CLOSING, acked_close(0)),
     (*CLOSING, registered(2)),
-    (*CLOSING, left(1)),
+    (*CLOSING, finished(1)),
     (*CLOSING, received(0), acked_close(0)),
     (*CLOSING, received(0), acked_close(1, sent=0)),
-    (*CLOSING, left(0), left(1)),
+    (*CLOSING, finished(0), finished(1)),
     CUTTING,
-    (*CUTTING, left(1)),
+    (*CUTTING, finished(1)),
     SNAPPING,
     DRAINING,
-    (*DRAINING, left(1)),
+    (*DRAINING, finished(1)),
     (*DRAINING, registered(2)),
     COLLECTING,
     (*COLLECTING, opened(0)),
     (*COLLECTING, stored(0)),
     (*COLLECTING, opened(0), stored(1)),
-    (*COLLECTING, stored(0), left(0)),
+    (*COLLECTING, stored(0), finished(0)),
     (*COLLECTING, stored(0), lost(1)),
     STORING,
-    (*STORING, left(0)),
+    (*STORING, finished(0)),
     (*STORING, lost(0)),
-    (*STORING, WHOLE),
+    (*STORING, COMPLETE),
     (*STORING, BROKEN),
     (*STORING, ROUND_ENDED),
-    (*STORING, ROUND_ENDED, WHOLE),
+    (*STORING, ROUND_ENDED, COMPLETE),
     (*COLLECTING, declined(0)),
     (*COLLECTING, ROUND_ENDED),
     (*TWO, ROUND_ENDED),
@@ -131,38 +137,44 @@ STORIES: tuple[tuple[CheckpointsEvent, ...], ...] = (
 BOTH = [(subtask, attempt) for subtask in (0, 1, 2) for attempt in (1, 2)]
 TRIED: tuple[CheckpointsEvent, ...] = (
     LATE,
-    TimePassed(now=2),
-    ASKED,
-    CheckpointAsked(now=NOW),
+    DUE,
+    TimePassed(now=0),
     TAKEN,
     FAILED,
-    WHOLE,
+    COMPLETE,
     BROKEN,
     SnapshotTaken(now=1, checkpoint=1, snapshot="c", sent={}),
     SnapshotTaken(now=1, checkpoint=1, snapshot="c", sent={(0, 1): 0, (1, 1): 0, (0, 2): 0, (2, 1): 0}),
     CheckpointStored(now=1, checkpoint=7),
     LAUNCH_ENDED,
     ROUND_ENDED,
-    *(word(*attempt) for attempt in BOTH for word in (registered, again, lost, left, received, acked)),
-    *(word(*attempt) for attempt in BOTH for word in (acked_close, opened, stored, declined)),
-    *(word(0, checkpoint=number) for number in (0, 2) for word in (acked_close, opened, stored, declined)),
+    *(kind(*attempt) for attempt in BOTH for kind in (registered, again, lost, finished, received, acked)),
+    *(kind(*attempt) for attempt in BOTH for kind in (acked_close, opened, stored, declined)),
+    *(kind(0, checkpoint=number) for number in (0, 2) for kind in (acked_close, opened, stored, declined)),
     acked_close(0, sent=9),
 )
 
 
-class Recorded(Checkpoints):
-    """Writes every move down."""
-
-    moves: list[tuple[State, type[CheckpointsEvent], State]]
-
-    def _check_move(self, before: State, after: State, cause: CheckpointsEvent) -> None:
-        self.moves.append((before, type(cause), after))
-        super()._check_move(before, after, cause)
+Cell = tuple[State, type[CheckpointsEvent]]
 
 
-def told(*story: CheckpointsEvent) -> Recorded:
-    """A machine after a story, with nothing written down."""
-    machine = Recorded(POLICY, now=0)
+class Recorded(CheckpointCoordinator):
+    """Records every move: whose it is (None: the round's), its cell and its guard."""
+
+    moves: list[tuple[object, Cell, CheckpointGuard]]
+
+    def _move(self, guard: CheckpointGuard, cause: CheckpointsEvent) -> None:
+        self.moves.append((None, (self._phase, type(cause)), guard))
+        super()._move(guard, cause)
+
+    def _move_attempt(self, state: AttemptState, guard: CheckpointGuard, cause: CheckpointsEvent) -> None:
+        self.moves.append((state.key, (state.phase, type(cause)), guard))
+        super()._move_attempt(state, guard, cause)
+
+
+def after(*story: CheckpointsEvent) -> Recorded:
+    """A machine after a story, with nothing recorded."""
+    machine = Recorded(POLICY, now=1 - POLICY.interval_s)
     machine.moves = []
     for event in story:
         machine.step(event)
@@ -170,42 +182,57 @@ def told(*story: CheckpointsEvent) -> Recorded:
     return machine
 
 
-def stands(machine: Checkpoints, event: CheckpointsEvent) -> list[State]:
-    """Where it stands, and where each attempt stands that the event speaks of (all, if it names none)."""
-    attempts = [(event.subtask, event.attempt)] if isinstance(event, SubtaskRegistered | SubtaskWord) else BOTH
-    return [machine.phase, *(machine.phase_of(attempt) for attempt in attempts)]
+def states(machine: CheckpointCoordinator, event: CheckpointsEvent) -> dict[object, State]:
+    """The round's state, and that of each attempt that the event names (all, if it names none)."""
+    attempts = [(event.subtask, event.attempt)] if isinstance(event, SubtaskRegistered | SubtaskEvent) else BOTH
+    return {None: machine.phase, **{attempt: machine.phase_of(attempt) for attempt in attempts}}
 
 
 def test_together_the_stories_stand_in_every_state() -> None:
-    machines = [told(*story) for story in STORIES]
+    machines = [after(*story) for story in STORIES]
     assert {machine.phase for machine in machines} == set(CheckpointPhase)
-    assert {machine.phase_of(attempt) for machine in machines for attempt in BOTH} == set(AttemptPhase)
+    assert {machine.phase_of(attempt) for machine in machines for attempt in BOTH} == set(ParticipantPhase)
 
 
-def test_every_cell_moves_within_its_row_and_every_row_is_reached() -> None:
-    """What the table has no row for, no legal step ever did; and no row promises more than happens."""
-    seen = {cell: set[State]() for cell in TRANSITIONS}
+def test_every_guard_of_every_row_is_reached_and_nothing_stays_where_its_row_has_no_otherwise() -> None:
+    """What does not move stays under `UNCHANGED`; what the table does not name never happens."""
+    seen = {cell: set[CheckpointGuard]() for cell in TRANSITIONS}
     for story in STORIES:
         for event in TRIED:
-            machine = told(*story)
-            before = stands(machine, event)
+            machine = after(*story)
+            before = states(machine, event)
             try:
                 machine.step(event)
             except IllegalEventError:
                 continue
-            for state, kind, after in machine.moves:
-                seen[state, kind].add(after)
-            for state, after in zip(before, stands(machine, event), strict=True):
-                if state is after and (state, type(event)) in TRANSITIONS:
-                    seen[state, type(event)].add(after)
-    assert {cell: after - TRANSITIONS[cell] for cell, after in seen.items() if after - TRANSITIONS[cell]} == {}
-    assert {cell: row - seen[cell] for cell, row in TRANSITIONS.items() if row - seen[cell]} == {}
+            for _, cell, guard in machine.moves:
+                seen[cell].add(guard)
+            moved = {entity for entity, _, _ in machine.moves}
+            for entity, state in before.items():
+                if entity not in moved and (state, type(event)) in TRANSITIONS:
+                    assert states(machine, event)[entity] is state
+                    seen[state, type(event)].add(CheckpointGuard.UNCHANGED)
+    assert seen == {cell: set(row) for cell, row in TRANSITIONS.items()}
+
+
+def test_the_table_decides_where_a_move_leads(monkeypatch: pytest.MonkeyPatch) -> None:
+    """With another target in one row, the machine goes there."""
+    cell = (CheckpointPhase.COLLECTING, Declined)
+    changed = {**TRANSITIONS, cell: {CheckpointGuard.OVER: CheckpointPhase.ENDED}}
+    monkeypatch.setattr("lakeward.machines.checkpoints.machine.TRANSITIONS", changed)
+    assert after(*COLLECTING, declined(0)).phase is CheckpointPhase.ENDED
+
+
+def test_a_move_never_changes_the_kind_of_a_state() -> None:
+    assert [
+        cell for cell, row in TRANSITIONS.items() if {type(state) for state in row.values()} != {type(cell[0])}
+    ] == []
 
 
 @pytest.mark.parametrize("story", STORIES, ids=range(len(STORIES)))
 def test_an_illegal_event_raises_and_changes_nothing(story: tuple[CheckpointsEvent, ...]) -> None:
     for event in TRIED:
-        machine = told(*story)
+        machine = after(*story)
         before = copy.deepcopy(machine)
         raised = None
         try:
@@ -218,10 +245,10 @@ def test_an_illegal_event_raises_and_changes_nothing(story: tuple[CheckpointsEve
             assert everything(machine) == everything(before)
 
 
-def everything(machine: Checkpoints) -> list[object]:
+def everything(machine: CheckpointCoordinator) -> list[object]:
     """All that it knows."""
-    own = {name: value for name, value in vars(machine).items() if name not in {"_members", "_schedule"}}
-    return [own, list(machine._members), vars(machine._schedule)]
+    own = {name: value for name, value in vars(machine).items() if name not in {"_attempts", "_schedule"}}
+    return [own, [vars(state) for state in machine._attempts], vars(machine._schedule)]
 
 
 def test_what_no_row_allows_is_illegal() -> None:
@@ -237,20 +264,20 @@ def test_what_no_row_allows_is_illegal() -> None:
     # The last two lead on from the snapshot within one step.
     expected -= {(CheckpointPhase.DRAINING, SnapshotTaken), (CheckpointPhase.COLLECTING, SnapshotTaken)}
     assert illegal == expected
-    for word in (again, left, received, acked, acked_close, opened, stored, declined):
+    for kind in (again, finished, received, acked, acked_close, opened, stored, declined):
         with pytest.raises(IllegalEventError, match="attempt unknown"):
-            told(*CLOSING).step(word(2))
+            after(*CLOSING).step(kind(2))
 
 
 def test_a_snapshot_that_comes_unasked_is_illegal() -> None:
     for story in (DRAINING, COLLECTING):
         with pytest.raises(IllegalEventError):
-            told(*story).step(TAKEN)
+            after(*story).step(TAKEN)
 
 
-def test_all_of_a_running_checkpoint_are_members() -> None:
-    machine = told(*COLLECTING, opened(0))
-    assert {machine.phase_of((subtask, 1)) for subtask in (0, 1)} <= MEMBERS
+def test_all_of_a_running_checkpoint_participate() -> None:
+    machine = after(*COLLECTING, opened(0))
+    assert {machine.phase_of((subtask, 1)) for subtask in (0, 1)} <= PARTICIPATING
 
 
 def test_a_policy_that_cannot_work_is_refused() -> None:

@@ -9,7 +9,7 @@ from hypothesis import Phase, settings
 from hypothesis.stateful import run_state_machine_as_test as play
 
 from lakeward.errors import LakewardError
-from lakeward.machines.gateway import CloseFor, Gateway, Said
+from lakeward.machines.checkpoints.gateway import CloseFor, Gateway, MessageReceived
 from lakeward.model.checkpoints import Origin
 from lakeward.model.events import RequestSplit, SplitFinished
 from lakeward.model.results import WriteResult
@@ -17,9 +17,9 @@ from lakeward.model.tables import TableBucket
 from lakeward_cuts.game import QUICK, Game
 from lakeward_cuts.scripts import (
     abort_lost_with_a_connection,
-    left_after_its_snapshot,
+    finished_after_its_snapshot,
     opened_one_by_one,
-    overtaken_by_its_own_word,
+    overtaken_by_its_own_message,
 )
 from lakeward_cuts.world import World
 from lakeward_mutants.checkpoints import (
@@ -27,16 +27,16 @@ from lakeward_mutants.checkpoints import (
     ClosesOnlySome,
     CutsTooEarly,
     ForgetsTheDeadline,
-    GivesBackTooLate,
-    GivesBackTwice,
     GoesOnWithoutTheLost,
     LeavesItsOwnEndClosed,
-    LeavesOutWhoLeft,
+    LeavesOutTheFinished,
     LeavesTheirEndsClosed,
-    ListensToTheGone,
     OpensAll,
+    RejectsNobody,
+    ReturnsSplitsTooLate,
+    ReturnsSplitsTwice,
     ReusesNumbers,
-    SaysNothingAgain,
+    SendsNothingAgain,
     SnapsBeforeItCloses,
     StoresTooEarly,
     TriggersTooEarly,
@@ -56,7 +56,7 @@ from lakeward_mutants.gateways import (
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from lakeward.machines.checkpoints import Checkpoints
+    from lakeward.machines.checkpoints import CheckpointCoordinator
 
 FINISH = SplitFinished(result=WriteResult("a", TableBucket(1, None, 0), 10, -1, 1, ()))
 
@@ -91,21 +91,21 @@ MACHINES = [
     ReusesNumbers,
     ForgetsTheDeadline,
     GoesOnWithoutTheLost,
-    GivesBackTooLate,
-    GivesBackTwice,
-    ListensToTheGone,
+    ReturnsSplitsTooLate,
+    ReturnsSplitsTwice,
+    RejectsNobody,
 ]
 SCRIPTED = [
     (OpensAll, opened_one_by_one),
-    (LeavesOutWhoLeft, left_after_its_snapshot),
-    (SaysNothingAgain, abort_lost_with_a_connection),
-    (CutsTooEarly, overtaken_by_its_own_word),
+    (LeavesOutTheFinished, finished_after_its_snapshot),
+    (SendsNothingAgain, abort_lost_with_a_connection),
+    (CutsTooEarly, overtaken_by_its_own_message),
 ]
 """Too rare for the game."""
 
 
 @pytest.mark.parametrize("mutant", [*GATEWAYS, *MACHINES])
-def test_a_mutant_of_the_protocol_dies(mutant: type[Gateway | Checkpoints]) -> None:
+def test_a_mutant_of_the_protocol_dies(mutant: type[Gateway | CheckpointCoordinator]) -> None:
     """The same game finds it: an invariant is broken, or a machine sees what cannot be."""
     part = "gateway" if issubclass(mutant, Gateway) else "machine"
     kind = type(f"{mutant.__name__}World", (World,), {part: mutant})
@@ -115,7 +115,9 @@ def test_a_mutant_of_the_protocol_dies(mutant: type[Gateway | Checkpoints]) -> N
 
 
 @pytest.mark.parametrize(("mutant", "script"), SCRIPTED)
-def test_a_rare_mutant_of_the_protocol_dies(mutant: type[Checkpoints], script: Callable[[type[World]], None]) -> None:
+def test_a_rare_mutant_of_the_protocol_dies(
+    mutant: type[CheckpointCoordinator], script: Callable[[type[World]], None]
+) -> None:
     """A script finds it that the real machines play without harm."""
     script(World)
     with pytest.raises(AssertionError, match="A-I"):
@@ -127,7 +129,7 @@ def test_the_mutant_that_counts_finishes_only_dies() -> None:
 
     def number(kind: type[Gateway]) -> int:
         gateway = kind()
-        for event in (CloseFor(1), Said(RequestSplit()), Said(FINISH)):
+        for event in (CloseFor(1), MessageReceived(RequestSplit()), MessageReceived(FINISH)):
             gateway.step(event)
         (kept,) = gateway.held_as(Origin(1, 0, 1, 0))
         return kept.origin.sequence

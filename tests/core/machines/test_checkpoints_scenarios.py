@@ -7,48 +7,49 @@ from typing import TYPE_CHECKING
 import pytest
 
 from lakeward.errors import IllegalEventError, ProtocolError
-from lakeward.machines.channel import Channel, ChannelKey
-from lakeward.machines.checkpoint_protocol import (
+from lakeward.machines.checkpoints import CheckpointCoordinator, CheckpointPhase, CheckpointPolicy, ParticipantPhase
+from lakeward.machines.checkpoints.commands import (
     Abort,
     Admit,
-    CheckpointAsked,
     CheckpointsCommand,
-    CheckpointsEvent,
-    CheckpointStored,
-    CloseAcked,
     CloseDownGateways,
     Complete,
-    DataAcked,
-    DataReceived,
-    Declined,
     DiscardCheckpoint,
     DiscardPart,
     FailAttempt,
     FailRound,
-    GatewayOpened,
-    GiveBack,
-    LaunchEnded,
     OpenDownGateway,
+    RejectMessage,
+    ReturnSplits,
+    SendAborted,
+    SendClose,
+    SendComplete,
+    SendTrigger,
+    StoreCheckpoint,
+    TakeSnapshot,
+)
+from lakeward.machines.checkpoints.events import (
+    CheckpointsEvent,
+    CheckpointStored,
+    CloseAcked,
+    DataAcked,
+    DataReceived,
+    Declined,
+    GatewayOpened,
+    LaunchEnded,
     PartStored,
-    RejectWord,
     RoundEnded,
     SnapshotFailed,
     SnapshotTaken,
-    StoreCheckpoint,
     StoreFailed,
-    SubtaskLeft,
+    SubtaskFinished,
     SubtaskLost,
     SubtaskReconnected,
     SubtaskRegistered,
-    TakeSnapshot,
-    TellAborted,
-    TellClose,
-    TellComplete,
-    TellTrigger,
     TimePassed,
 )
-from lakeward.machines.checkpoints import AttemptPhase, CheckpointPhase, CheckpointPolicy, Checkpoints
-from lakeward.machines.gateway import GatewayPhase
+from lakeward.machines.checkpoints.gateway import GatewayPhase
+from lakeward.machines.transport.channel import Channel, ChannelKey
 from lakeward.model.events import RequestSplit
 from lakeward_cuts.process import POLICY, SPLITS
 from lakeward_cuts.scripts import LAST, last_split, process, triggered
@@ -57,7 +58,7 @@ from lakeward_cuts.world import World
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-Said = tuple[CheckpointsCommand, ...]
+Commands = tuple[CheckpointsCommand, ...]
 PATIENT = CheckpointPolicy(interval_s=30, timeout_s=10, pause_s=5, tolerated=1)
 PHASES = (
     CheckpointPhase.CLOSING,
@@ -68,46 +69,51 @@ PHASES = (
 
 
 class Driven:
-    """A machine with a short way to say things: subtask s is in its attempt s + 1 unless told otherwise."""
+    """A machine with short ways to give it events: subtask s is in its attempt s + 1 unless another is named."""
 
-    def __init__(self, subtasks: int = 2, policy: CheckpointPolicy = PATIENT, latest: int = 0) -> None:
-        self.machine = Checkpoints(policy, now=0, latest=latest)
+    def __init__(
+        self, subtasks: int = 2, policy: CheckpointPolicy = PATIENT, latest: int = 0, first_due: float = 0
+    ) -> None:
+        self.machine = CheckpointCoordinator(policy, now=first_due - policy.interval_s, latest=latest)
         self.now = 0.0
         self.up = self.down = 0
         for subtask in range(subtasks):
-            self.say(SubtaskRegistered, subtask)
+            self.send(SubtaskRegistered, subtask)
 
-    def step(self, event: CheckpointsEvent) -> Said:
+    def step(self, event: CheckpointsEvent) -> Commands:
         return self.machine.step(event)
 
-    def say(
+    def send(
         self, kind: Callable[..., CheckpointsEvent], subtask: int, attempt: int | None = None, **more: object
-    ) -> Said:
+    ) -> Commands:
         number = subtask + 1 if attempt is None else attempt
         return self.step(kind(now=self.now, subtask=subtask, attempt=number, **more))
 
     def due(self) -> float | None:
         return self.machine.next_due
 
-    def ask(self) -> Said:
-        return self.step(CheckpointAsked(now=self.now))
+    def start(self) -> Commands:
+        """Let time pass until the next checkpoint is due; one that runs goes on."""
+        due = self.due() if self.machine.phase is CheckpointPhase.IDLE else None
+        self.now = self.now if due is None else max(self.now, due)
+        return self.step(TimePassed(now=self.now))
 
-    def close(self, subtask: int, sent: int = 0) -> Said:
-        return self.say(CloseAcked, subtask, checkpoint=self.machine.latest, sent=sent)
+    def close(self, subtask: int, sent: int = 0) -> Commands:
+        return self.send(CloseAcked, subtask, checkpoint=self.machine.latest, sent=sent)
 
-    def snap(self, **sent: int) -> Said:
+    def snap(self, **sent: int) -> Commands:
         """Take the coordinator's snapshot; `s0=3`: three data events were sent to subtask 0."""
         numbers = {(subtask, subtask + 1): sent.get(f"s{subtask}", 0) for subtask in range(4)}
         number = self.machine.latest
         return self.step(SnapshotTaken(now=self.now, checkpoint=number, snapshot="coordinator", sent=numbers))
 
-    def store_part(self, subtask: int, snapshot: object = None) -> Said:
+    def store_part(self, subtask: int, snapshot: object = None) -> Commands:
         number = self.machine.latest
-        return self.say(PartStored, subtask, checkpoint=number, part=f"part {subtask}", snapshot=snapshot)
+        return self.send(PartStored, subtask, checkpoint=number, part=f"part {subtask}", snapshot=snapshot)
 
     def until(self, phase: CheckpointPhase) -> Driven:
         """Run a checkpoint up to a phase; in CUTTING and DRAINING subtask 0 is awaited."""
-        self.ask()
+        self.start()
         self.up, self.down = self.up + 2, self.down + 3
         if phase is CheckpointPhase.CLOSING:
             return self
@@ -115,11 +121,11 @@ class Driven:
         self.close(1)
         if phase is CheckpointPhase.CUTTING:
             return self
-        self.say(DataReceived, 0, number=self.up)
+        self.send(DataReceived, 0, number=self.up)
         self.snap(s0=self.down)
         if phase is CheckpointPhase.DRAINING:
             return self
-        self.say(DataAcked, 0, number=self.down)
+        self.send(DataAcked, 0, number=self.down)
         if phase is CheckpointPhase.STORING:
             self.store_part(0, "old")
             self.store_part(1, "old")
@@ -131,32 +137,32 @@ class Driven:
         return self
 
 
-def kinds(commands: Said) -> list[str]:
+def kinds(commands: Commands) -> list[str]:
     return [type(command).__name__ for command in commands]
 
 
-def aborts(commands: Said) -> list[Abort]:
+def aborts(commands: Commands) -> list[Abort]:
     return [command for command in commands if isinstance(command, Abort)]
 
 
 # --- the coordinator's gateways ---------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("word", ["opened", "stored"])
-def test_scenario_5_a_subtask_that_took_its_snapshot_opens_its_own_gateway_alone(word: str) -> None:
+@pytest.mark.parametrize("message", ["opened", "stored"])
+def test_scenario_5_a_subtask_that_took_its_snapshot_opens_its_own_gateway_alone(message: str) -> None:
     driven = Driven().until(CheckpointPhase.COLLECTING)
-    commands = driven.say(GatewayOpened, 0, checkpoint=1) if word == "opened" else driven.store_part(0)
+    commands = driven.send(GatewayOpened, 0, checkpoint=1) if message == "opened" else driven.store_part(0)
     assert commands == (OpenDownGateway(0, 1, 1),)
-    assert driven.machine.phase_of((1, 2)) is AttemptPhase.TRIGGERED
+    assert driven.machine.phase_of((1, 2)) is ParticipantPhase.TRIGGERED
 
 
 def test_scenario_6_all_gateways_are_open_before_a_checkpoint_is_complete() -> None:
     driven = Driven().until(CheckpointPhase.COLLECTING)
-    said = [*driven.store_part(0), *driven.store_part(1)]
-    said += driven.step(CheckpointStored(now=0, checkpoint=1))
-    opened = [command for command in said if isinstance(command, OpenDownGateway)]
+    commands = [*driven.store_part(0), *driven.store_part(1)]
+    commands += driven.step(CheckpointStored(now=0, checkpoint=1))
+    opened = [command for command in commands if isinstance(command, OpenDownGateway)]
     assert {command.subtask for command in opened} == {0, 1}
-    assert said[-3:] == [TellComplete(0, 1, 1), TellComplete(1, 2, 1), Complete(1)]
+    assert commands[-3:] == [SendComplete(0, 1, 1), SendComplete(1, 2, 1), Complete(1)]
 
 
 @pytest.mark.parametrize("phase", PHASES[2:])
@@ -165,51 +171,51 @@ def test_scenarios_7_and_8_an_abort_opens_what_is_closed_on_both_sides(phase: Ch
     driven.now = 10
     commands = driven.step(TimePassed(now=10))
     assert {command.subtask for command in commands if isinstance(command, OpenDownGateway)} == {0, 1}
-    assert {command.subtask for command in commands if isinstance(command, TellAborted)} == {0, 1}
+    assert {command.subtask for command in commands if isinstance(command, SendAborted)} == {0, 1}
     assert driven.machine.running is None
 
 
-def test_scenario_9_words_on_an_aborted_checkpoint_are_harmless_and_its_parts_are_deleted() -> None:
+def test_scenario_9_messages_about_an_aborted_checkpoint_are_harmless_and_its_parts_are_deleted() -> None:
     driven = Driven().until(CheckpointPhase.COLLECTING)
-    driven.say(Declined, 0, checkpoint=1, reason="full")
-    assert driven.say(GatewayOpened, 1, checkpoint=1) == ()
-    assert driven.say(CloseAcked, 1, checkpoint=1, sent=0) == ()
-    assert driven.say(Declined, 1, checkpoint=1, reason="full") == ()
-    late = driven.say(PartStored, 1, checkpoint=1, part="late", snapshot=None)
+    driven.send(Declined, 0, checkpoint=1, reason="full")
+    assert driven.send(GatewayOpened, 1, checkpoint=1) == ()
+    assert driven.send(CloseAcked, 1, checkpoint=1, sent=0) == ()
+    assert driven.send(Declined, 1, checkpoint=1, reason="full") == ()
+    late = driven.send(PartStored, 1, checkpoint=1, part="late", snapshot=None)
     assert late == (DiscardPart(1, "late"),)
-    driven.ask()
-    assert driven.say(PartStored, 1, checkpoint=1, part="late", snapshot=None) == (DiscardPart(1, "late"),)
+    driven.start()
+    assert driven.send(PartStored, 1, checkpoint=1, part="late", snapshot=None) == (DiscardPart(1, "late"),)
     assert driven.machine.phase is CheckpointPhase.CLOSING
 
 
-def test_scenario_10_words_on_a_checkpoint_that_never_was_are_illegal() -> None:
-    words: tuple[tuple[Callable[..., CheckpointsEvent], dict[str, object]], ...] = (
+def test_scenario_10_messages_about_a_checkpoint_that_never_was_are_illegal() -> None:
+    messages: tuple[tuple[Callable[..., CheckpointsEvent], dict[str, object]], ...] = (
         (CloseAcked, {"sent": 0}),
         (GatewayOpened, {}),
         (PartStored, {"part": 0, "snapshot": 0}),
         (Declined, {"reason": ""}),
     )
-    for word, more in words:
+    for message, more in messages:
         driven = Driven().until(CheckpointPhase.COLLECTING)
         with pytest.raises(IllegalEventError):
-            driven.step(word(now=0, subtask=0, attempt=1, checkpoint=2, **more))
+            driven.step(message(now=0, subtask=0, attempt=1, checkpoint=2, **more))
 
 
-def test_scenario_11_said_twice_it_opens_once_and_counts_once() -> None:
+def test_scenario_11_a_repeated_message_opens_once_and_counts_once() -> None:
     driven = Driven().until(CheckpointPhase.COLLECTING)
-    assert driven.say(GatewayOpened, 0, checkpoint=1) == (OpenDownGateway(0, 1, 1),)
-    assert driven.say(GatewayOpened, 0, checkpoint=1) == ()
+    assert driven.send(GatewayOpened, 0, checkpoint=1) == (OpenDownGateway(0, 1, 1),)
+    assert driven.send(GatewayOpened, 0, checkpoint=1) == ()
     driven.store_part(0)
     assert driven.store_part(0) == ()
     assert driven.step(SubtaskReconnected(now=0, subtask=0, attempt=1)) == ()
 
 
-def test_the_word_of_a_stored_part_said_again_never_deletes_it() -> None:
+def test_a_repeated_part_stored_never_deletes_the_part() -> None:
     """Not while it is being stored with the others, and not when it is part of a completed checkpoint."""
     driven = Driven().until(CheckpointPhase.STORING)
     assert driven.store_part(0) == ()
-    driven.say(SubtaskLost, 0)
-    assert kinds(driven.store_part(0)) == ["RejectWord"]
+    driven.send(SubtaskLost, 0)
+    assert kinds(driven.store_part(0)) == ["RejectMessage"]
     driven.step(CheckpointStored(now=0, checkpoint=1))
     assert driven.store_part(1) == ()
 
@@ -219,9 +225,9 @@ def test_scenario_12_numbers_only_grow_also_after_a_restore_and_an_abort(latest:
     driven = Driven(latest=latest)
     seen = []
     for _ in range(3):
-        seen += [one.checkpoint for one in driven.ask() if isinstance(one, TellClose)][:1]
+        seen += [one.checkpoint for one in driven.start() if isinstance(one, SendClose)][:1]
         driven.step(LaunchEnded(now=0))
-        driven.say(SubtaskRegistered, 0, attempt=len(seen) + 5)
+        driven.send(SubtaskRegistered, 0, attempt=len(seen) + 5)
     assert seen == [latest + 1, latest + 2, latest + 3]
 
 
@@ -230,17 +236,17 @@ def test_scenario_12_numbers_only_grow_also_after_a_restore_and_an_abort(latest:
 
 def test_scenarios_19_and_20_nothing_comes_between_the_cut_and_the_snapshot() -> None:
     driven = Driven().until(CheckpointPhase.CUTTING)
-    commands = driven.say(DataReceived, 0, number=2)
+    commands = driven.send(DataReceived, 0, number=2)
     assert commands == (CloseDownGateways(1, ((0, 1), (1, 2))), TakeSnapshot(1))
     for event in (TimePassed(now=99), RoundEnded(now=0), LaunchEnded(now=0)):
         with pytest.raises(IllegalEventError, match="snapping"):
             driven.step(event)
-    assert kinds(driven.snap()) == ["TellTrigger", "TellTrigger"]
+    assert kinds(driven.snap()) == ["SendTrigger", "SendTrigger"]
 
 
 def test_scenario_21_a_snapshot_after_the_abort_is_illegal_and_closes_nothing() -> None:
     driven = Driven().until(CheckpointPhase.DRAINING)
-    driven.say(SubtaskLost, 1)
+    driven.send(SubtaskLost, 1)
     with pytest.raises(IllegalEventError):
         driven.snap()
     assert driven.machine.running is None
@@ -248,82 +254,82 @@ def test_scenario_21_a_snapshot_after_the_abort_is_illegal_and_closes_nothing() 
 
 def test_scenarios_22_and_23_a_snapshot_that_fails_costs_this_checkpoint_alone() -> None:
     driven = Driven().until(CheckpointPhase.CUTTING)
-    driven.say(DataReceived, 0, number=2)
+    driven.send(DataReceived, 0, number=2)
     commands = driven.step(SnapshotFailed(now=0, checkpoint=1, reason="broken"))
-    assert kinds(commands) == ["OpenDownGateway", "TellAborted", "OpenDownGateway", "TellAborted", "Abort"]
+    assert kinds(commands) == ["OpenDownGateway", "SendAborted", "OpenDownGateway", "SendAborted", "Abort"]
     assert driven.machine.phase is CheckpointPhase.IDLE
 
 
 @pytest.mark.parametrize("waiting", [0, 1, 3])
 def test_scenario_24_it_triggers_when_everybody_has_what_was_sent_before_the_cut(waiting: int) -> None:
     driven = Driven(3)
-    driven.ask()
+    driven.start()
     for subtask in range(3):
         driven.close(subtask)
-    said = driven.snap(**{f"s{subtask}": 4 for subtask in range(waiting)})
+    commands = driven.snap(**{f"s{subtask}": 4 for subtask in range(waiting)})
     for subtask in range(waiting):
-        assert said == ()
-        assert driven.say(DataAcked, subtask, number=3) == ()
-        said = driven.say(DataAcked, subtask, number=4)
-    assert said == tuple(TellTrigger(subtask, subtask + 1, 1) for subtask in range(3))
+        assert commands == ()
+        assert driven.send(DataAcked, subtask, number=3) == ()
+        commands = driven.send(DataAcked, subtask, number=4)
+    assert commands == tuple(SendTrigger(subtask, subtask + 1, 1) for subtask in range(3))
 
 
 def test_scenarios_25_and_49_a_subtask_lost_before_it_had_everything_fails_the_checkpoint_once() -> None:
     driven = Driven().until(CheckpointPhase.DRAINING)
-    commands = driven.say(SubtaskLost, 0)
-    assert kinds(commands) == ["OpenDownGateway", "TellAborted", "Abort", "GiveBack"]
+    commands = driven.send(SubtaskLost, 0)
+    assert kinds(commands) == ["OpenDownGateway", "SendAborted", "Abort", "ReturnSplits"]
     assert driven.step(TimePassed(now=10)) == ()
 
 
 def test_scenarios_27_and_42_a_subtask_lost_after_the_trigger_fails_the_checkpoint() -> None:
-    for say in (lambda d: (), lambda d: d.say(GatewayOpened, 0, checkpoint=1), lambda d: d.store_part(0)):
+    for send in (lambda d: (), lambda d: d.send(GatewayOpened, 0, checkpoint=1), lambda d: d.store_part(0)):
         driven = Driven().until(CheckpointPhase.COLLECTING)
-        say(driven)
-        commands = driven.say(SubtaskLost, 0)
-        assert kinds(commands) == ["OpenDownGateway", "TellAborted", "Abort", "GiveBack"]
+        send(driven)
+        commands = driven.send(SubtaskLost, 0)
+        assert kinds(commands) == ["OpenDownGateway", "SendAborted", "Abort", "ReturnSplits"]
 
 
-def test_scenario_30_the_end_of_a_launch_gives_everybody_back_and_ends_the_checkpoint() -> None:
+def test_scenario_30_the_end_of_a_launch_returns_all_splits_and_ends_the_checkpoint() -> None:
     for phase in PHASES:
         driven = Driven().until(phase)
-        assert kinds(driven.step(LaunchEnded(now=0))) == ["Abort", "GiveBack", "GiveBack"]
+        assert kinds(driven.step(LaunchEnded(now=0))) == ["Abort", "ReturnSplits", "ReturnSplits"]
         assert driven.due() is None
 
 
-def test_scenario_31_one_failure_too_many_in_a_row_is_said_once() -> None:
+def test_scenario_31_one_failure_too_many_in_a_row_is_reported_once() -> None:
     driven = Driven()
     failed = []
     for number in range(1, 7):
-        driven.ask()
-        said = driven.say(Declined, 0, checkpoint=number, reason="full")
-        failed.append(any(isinstance(command, FailRound) for command in said))
+        driven.start()
+        commands = driven.send(Declined, 0, checkpoint=number, reason="full")
+        failed.append(any(isinstance(command, FailRound) for command in commands))
     assert failed == [False, True, False, True, False, True]
 
 
 def test_a_completed_checkpoint_starts_the_count_anew_and_lost_subtasks_do_not_count() -> None:
     driven = Driven()
-    driven.ask()
-    driven.say(Declined, 0, checkpoint=1, reason="full")
+    driven.start()
+    driven.send(Declined, 0, checkpoint=1, reason="full")
     assert driven.machine.failures == 1
     driven.complete()
     assert driven.machine.failures == 0
-    driven.ask()
-    driven.say(SubtaskLost, 0)
+    driven.start()
+    driven.send(SubtaskLost, 0)
     assert driven.machine.failures == 0
 
 
-def test_scenario_32_an_attempt_is_given_back_before_the_next_one_is_admitted() -> None:
+def test_scenario_32_splits_are_returned_before_the_next_attempt_is_admitted() -> None:
     driven = Driven()
-    assert driven.say(SubtaskRegistered, 0, attempt=7) == (GiveBack(0, 1, None, None), Admit(0, 7, 0, None))
+    assert driven.send(SubtaskRegistered, 0, attempt=7) == (ReturnSplits(0, 1, None, None), Admit(0, 7, 0, None))
     driven.step(LaunchEnded(now=0))
-    assert driven.say(SubtaskRegistered, 0, attempt=8) == (Admit(0, 8, 0, None),)
-    assert driven.say(SubtaskLost, 0, attempt=7) == ()
+    assert driven.send(SubtaskRegistered, 0, attempt=8) == (Admit(0, 8, 0, None),)
+    assert driven.send(SubtaskLost, 0, attempt=7) == ()
 
 
 def test_scenario_33_all_gateways_of_living_subtasks_close_together() -> None:
     driven = Driven(3)
-    driven.say(SubtaskLeft, 1)
-    driven.ask()
+    driven.send(SubtaskFinished, 1)
+    driven.start()
     driven.close(0)
     assert driven.close(2)[0] == CloseDownGateways(1, ((0, 1), (2, 3)))
 
@@ -333,16 +339,16 @@ def test_scenario_33_all_gateways_of_living_subtasks_close_together() -> None:
 
 def test_scenarios_34_to_36_no_snapshot_before_all_gateways_are_closed_and_empty() -> None:
     driven = Driven()
-    assert driven.ask() == (TellClose(0, 1, 1), TellClose(1, 2, 1))
+    assert driven.start() == (SendClose(0, 1, 1), SendClose(1, 2, 1))
     assert driven.close(0, sent=2) == ()
     assert driven.close(1) == ()
-    assert driven.say(DataReceived, 0, number=1) == ()
-    assert kinds(driven.say(DataReceived, 0, number=2)) == ["CloseDownGateways", "TakeSnapshot"]
+    assert driven.send(DataReceived, 0, number=1) == ()
+    assert kinds(driven.send(DataReceived, 0, number=2)) == ["CloseDownGateways", "TakeSnapshot"]
 
 
 def test_an_end_of_the_gateway_is_believed_once() -> None:
     driven = Driven()
-    driven.ask()
+    driven.start()
     driven.close(0, sent=2)
     assert driven.close(0, sent=2) == ()
     with pytest.raises(IllegalEventError):
@@ -356,23 +362,23 @@ def test_scenario_37_whatever_is_missing_the_deadline_opens_both_sides(phase: Ch
     assert driven.due() == 10
     assert driven.step(TimePassed(now=9)) == ()
     commands = driven.step(TimePassed(now=10))
-    assert [one.subtask for one in commands if isinstance(one, TellAborted)] == [0, 1]
+    assert [one.subtask for one in commands if isinstance(one, SendAborted)] == [0, 1]
     assert phase.value in aborts(commands)[0].reason
 
 
 def test_scenario_38_a_subtask_that_does_not_live_is_not_waited_for() -> None:
     driven = Driven(3)
-    driven.say(SubtaskLost, 1)
-    assert driven.ask() == (TellClose(0, 1, 1), TellClose(2, 3, 1))
+    driven.send(SubtaskLost, 1)
+    assert driven.start() == (SendClose(0, 1, 1), SendClose(2, 3, 1))
 
 
 def test_nothing_is_due_while_nobody_lives() -> None:
     driven = Driven(0)
     assert driven.due() is None
-    assert driven.ask() == ()
-    driven.say(SubtaskRegistered, 0)
+    assert driven.start() == ()
+    driven.send(SubtaskRegistered, 0)
     assert driven.due() == 0
-    assert driven.step(TimePassed(now=0)) == (TellClose(0, 1, 1),)
+    assert driven.step(TimePassed(now=0)) == (SendClose(0, 1, 1),)
 
 
 @pytest.mark.parametrize("phase", PHASES)
@@ -380,21 +386,21 @@ def test_scenario_39_a_subtask_that_is_done_is_in_the_coordinators_part(phase: C
     driven = Driven().until(phase)
     if phase is CheckpointPhase.CLOSING:
         driven.close(1)
-    commands = driven.say(SubtaskLeft, 0)
+    commands = driven.send(SubtaskFinished, 0)
     if phase is CheckpointPhase.COLLECTING:
         commands = driven.store_part(1)
         assert commands[-1] == StoreCheckpoint(1, "coordinator", (("part 1", None),))
     else:
-        assert kinds(commands)[-1] == ("TellTrigger" if phase is CheckpointPhase.DRAINING else "TakeSnapshot")
+        assert kinds(commands)[-1] == ("SendTrigger" if phase is CheckpointPhase.DRAINING else "TakeSnapshot")
 
 
-def test_a_subtask_that_sent_something_after_its_snapshot_may_not_leave_without_its_part() -> None:
+def test_a_subtask_that_sent_something_after_its_snapshot_may_not_finish_without_its_part() -> None:
     driven = Driven().until(CheckpointPhase.COLLECTING)
-    driven.say(GatewayOpened, 0, checkpoint=1)
-    assert "left before its part was stored" in aborts(driven.say(SubtaskLeft, 0))[0].reason
+    driven.send(GatewayOpened, 0, checkpoint=1)
+    assert "finished before its part was stored" in aborts(driven.send(SubtaskFinished, 0))[0].reason
     driven = Driven().until(CheckpointPhase.COLLECTING)
     driven.store_part(0, "kept")
-    assert driven.say(SubtaskLeft, 0) == ()
+    assert driven.send(SubtaskFinished, 0) == ()
     stored = driven.store_part(1)[-1]
     assert isinstance(stored, StoreCheckpoint)
     assert stored.parts[0] == ("part 0", "kept")
@@ -405,37 +411,37 @@ def test_scenarios_40_and_41_a_subtask_lost_between_close_and_snapshot_fails_the
     phase: CheckpointPhase,
 ) -> None:
     driven = Driven().until(phase)
-    commands = driven.say(SubtaskLost, 0)
+    commands = driven.send(SubtaskLost, 0)
     assert "lost" in aborts(commands)[0].reason
-    assert [one.subtask for one in commands if isinstance(one, TellAborted)] == [1]
-    assert commands[-1] == GiveBack(0, 1, None, None)
+    assert [one.subtask for one in commands if isinstance(one, SendAborted)] == [1]
+    assert commands[-1] == ReturnSplits(0, 1, None, None)
 
 
 @pytest.mark.parametrize("phase", PHASES[:2])
 def test_one_that_registers_before_the_cut_starts_closed_and_is_part_of_it(phase: CheckpointPhase) -> None:
     driven = Driven().until(phase)
-    assert driven.say(SubtaskRegistered, 2) == (Admit(2, 3, 1, 1),)
+    assert driven.send(SubtaskRegistered, 2) == (Admit(2, 3, 1, 1),)
     if phase is CheckpointPhase.CLOSING:
         driven.close(0)
         driven.close(1)
     else:
-        driven.say(DataReceived, 0, number=2)
-    assert TellTrigger(2, 3, 1) in driven.snap()
+        driven.send(DataReceived, 0, number=2)
+    assert SendTrigger(2, 3, 1) in driven.snap()
 
 
 @pytest.mark.parametrize("phase", [*PHASES[2:], CheckpointPhase.STORING])
 def test_one_that_registers_after_the_cut_starts_open_and_is_not_in_it(phase: CheckpointPhase) -> None:
     driven = Driven().until(phase)
-    assert driven.say(SubtaskRegistered, 2) == (Admit(2, 3, 1, None),)
-    driven.say(DataAcked, 0, number=3)
-    assert driven.machine.phase_of((2, 3)) is AttemptPhase.OUTSIDE
+    assert driven.send(SubtaskRegistered, 2) == (Admit(2, 3, 1, None),)
+    driven.send(DataAcked, 0, number=3)
+    assert driven.machine.phase_of((2, 3)) is ParticipantPhase.NOT_PARTICIPATING
     if phase is not CheckpointPhase.STORING:
         driven.store_part(0)
         assert kinds(driven.store_part(1))[-1] == "StoreCheckpoint"
 
 
 def resume(old: World) -> World:
-    """Another coordinator goes on from the newest checkpoint."""
+    """Restore another coordinator from the newest checkpoint."""
     old.restore()
     return old
 
@@ -446,9 +452,9 @@ def with_blocked_finishes(subtasks: int) -> World:
     for subtask in range(subtasks):
         world.register(subtask)
         world.exchange(subtask)
-        process(world, subtask).ask()
+        process(world, subtask).request()
         world.exchange(subtask)
-    world.step(CheckpointAsked(now=0))
+    world.start_checkpoint()
     for subtask in range(subtasks):
         world.deliver_down(subtask)
         process(world, subtask).finish()
@@ -467,7 +473,7 @@ def with_blocked_finishes(subtasks: int) -> World:
 def test_scenarios_43_and_44_blocked_events_are_sent_again_first_and_once_whoever_is_there(
     before: int, after: int
 ) -> None:
-    """The world checks each event's place and origin; the first subtask to register gets the words of all."""
+    """The world checks each event's place and origin; the first subtask to register sends the finishes of all."""
     world = resume(with_blocked_finishes(before))
     assert len(world.pending) == before
     assert world.finished == set()
@@ -482,11 +488,11 @@ def test_a_restored_event_that_is_blocked_again_keeps_its_origin_over_a_second_r
     world = resume(with_blocked_finishes(2))
     origins = {one.origin for one in world.pending.values()}
     world.register(0)
-    world.step(CheckpointAsked(now=world.now))
+    world.start_checkpoint()
     world.register(1)
     world.crash(0)
     world.register(0)
-    world.step(CheckpointAsked(now=world.now))
+    world.start_checkpoint()
     world.rest()
     kept = {one.origin for part in world.completed[-1][2] for one in part.blocked}
     assert kept <= origins
@@ -494,8 +500,8 @@ def test_a_restored_event_that_is_blocked_again_keeps_its_origin_over_a_second_r
     world.finish()
 
 
-def comes_back(world: World) -> None:
-    """The last split comes back from subtask 0, and goes to subtask 1, which waits."""
+def split_returned(world: World) -> None:
+    """The last split is returned from subtask 0, and goes to subtask 1, which waits."""
     world.unassigned.append(LAST)
     del world.assigned[LAST]
     process(world, 0).work.clear()
@@ -505,10 +511,10 @@ def comes_back(world: World) -> None:
 
 def test_scenario_45_an_abort_sends_what_both_sides_held_in_order() -> None:
     world = triggered(World)
-    comes_back(world)
+    split_returned(world)
     for _ in range(2):
-        process(world, 0).ask()
-    held = (len(process(world, 0).gateway.held), len(world.seats[1].gateway.held))
+        process(world, 0).request()
+    held = (len(process(world, 0).gateway.held), len(world.peers[1].gateway.held))
     assert held == (2, 1)
     world.tick(POLICY.timeout_s)
     assert world.aborted
@@ -518,12 +524,25 @@ def test_scenario_45_an_abort_sends_what_both_sides_held_in_order() -> None:
     world.finish()
 
 
+def test_scenario_29_what_was_held_for_an_attempt_that_is_gone_does_not_reach_the_next_one() -> None:
+    """The split is returned and read once; the next attempt's gateway holds nothing."""
+    world = triggered(World)
+    split_returned(world)
+    assert world.peers[1].gateway.held != ()
+    world.crash(1)
+    world.register(1)
+    assert world.peers[1].gateway.held == ()
+    world.exchange(1)
+    assert process(world, 1).work == []
+    world.finish()
+
+
 def test_scenario_47_an_abort_while_closing_reaches_every_subtask() -> None:
     driven = Driven(3)
-    driven.ask()
+    driven.start()
     driven.close(1)
-    commands = driven.say(Declined, 1, checkpoint=1, reason="no")
-    assert [one.subtask for one in commands if isinstance(one, TellAborted)] == [0, 1, 2]
+    commands = driven.send(Declined, 1, checkpoint=1, reason="no")
+    assert [one.subtask for one in commands if isinstance(one, SendAborted)] == [0, 1, 2]
 
 
 # --- transport --------------------------------------------------------------------------------------------------
@@ -531,12 +550,12 @@ def test_scenario_47_an_abort_while_closing_reaches_every_subtask() -> None:
 
 def test_scenario_48_a_living_subtask_that_never_acknowledges_is_failed_over_and_nobody_else() -> None:
     driven = Driven().until(CheckpointPhase.DRAINING)
-    driven.say(DataAcked, 0, number=2)
+    driven.send(DataAcked, 0, number=2)
     commands = driven.step(TimePassed(now=10))
     assert [one.subtask for one in commands if isinstance(one, FailAttempt)] == [0]
     assert kinds(commands).index("Abort") < kinds(commands).index("FailAttempt")
-    assert driven.machine.phase_of((0, 1)) is AttemptPhase.OUTSIDE
-    assert kinds(driven.say(SubtaskLost, 0)) == ["GiveBack"]
+    assert driven.machine.phase_of((0, 1)) is ParticipantPhase.NOT_PARTICIPATING
+    assert kinds(driven.send(SubtaskLost, 0)) == ["ReturnSplits"]
 
 
 def test_scenario_50_a_lost_acknowledgement_of_what_arrived_has_no_effect_twice() -> None:
@@ -545,18 +564,18 @@ def test_scenario_50_a_lost_acknowledgement_of_what_arrived_has_no_effect_twice(
     for subtask in (0, 1):
         world.register(subtask)
         world.exchange(subtask)
-    process(world, 0).ask()
+    process(world, 0).request()
     world.deliver_up(0)
-    while world.seats[0].down:
+    while world.peers[0].down:
         world.deliver_down(0)
-    world.seats[0].up.clear()
+    world.peers[0].up.clear()
     assert process(world, 0).work
-    world.step(CheckpointAsked(now=0))
+    world.start_checkpoint()
     for subtask in (0, 1):
-        while world.seats[subtask].down:
+        while world.peers[subtask].down:
             world.deliver_down(subtask)
-        process(world, subtask).say(RequestSplit())
-        while world.seats[subtask].up:
+        process(world, subtask).send(RequestSplit())
+        while world.peers[subtask].up:
             world.deliver_up(subtask)
     assert world.checkpoints.phase is CheckpointPhase.DRAINING
     world.tick(POLICY.timeout_s)
@@ -568,32 +587,32 @@ def test_scenario_51_an_acknowledgement_may_be_late_over_several_checkpoints() -
     driven = Driven()
     for number in (1, 2):
         driven.until(CheckpointPhase.DRAINING)
-        driven.say(Declined, 1, checkpoint=number, reason="no")
+        driven.send(Declined, 1, checkpoint=number, reason="no")
     driven.until(CheckpointPhase.DRAINING)
-    assert driven.say(DataAcked, 0, number=3) == ()
-    assert driven.say(DataAcked, 0, number=6) == ()
-    assert kinds(driven.say(DataAcked, 0, number=9)) == ["TellTrigger", "TellTrigger"]
+    assert driven.send(DataAcked, 0, number=3) == ()
+    assert driven.send(DataAcked, 0, number=6) == ()
+    assert kinds(driven.send(DataAcked, 0, number=9)) == ["SendTrigger", "SendTrigger"]
 
 
 @pytest.mark.parametrize("phase", PHASES)
-def test_scenario_52_words_of_another_attempt_are_rejected(phase: CheckpointPhase) -> None:
+def test_scenario_52_messages_of_another_attempt_are_rejected(phase: CheckpointPhase) -> None:
     driven = Driven().until(phase)
-    driven.say(SubtaskRegistered, 0, attempt=9)
-    driven.ask()
-    words: dict[Callable[..., CheckpointsEvent], dict[str, object]] = {
+    driven.send(SubtaskRegistered, 0, attempt=9)
+    driven.start()
+    messages: dict[Callable[..., CheckpointsEvent], dict[str, object]] = {
         CloseAcked: {"checkpoint": 2, "sent": 0},
         GatewayOpened: {"checkpoint": 2},
         DataReceived: {"number": 9},
         DataAcked: {"number": 9},
-        SubtaskLeft: {},
+        SubtaskFinished: {},
         SubtaskReconnected: {},
     }
-    for word, more in words.items():
-        commands = driven.step(word(now=0, subtask=0, attempt=1, **more))
-        assert commands == (RejectWord(0, 1, "attempt 1 of subtask 0 was lost or replaced"),)
-    commands = driven.say(PartStored, 0, checkpoint=2, part="p", snapshot="s")
-    assert kinds(commands) == ["DiscardPart", "RejectWord"]
-    assert driven.machine.phase_of((0, 9)) is AttemptPhase.TOLD
+    for message, more in messages.items():
+        commands = driven.step(message(now=0, subtask=0, attempt=1, **more))
+        assert commands == (RejectMessage(0, 1, "attempt 1 of subtask 0 was lost or replaced"),)
+    commands = driven.send(PartStored, 0, checkpoint=2, part="p", snapshot="s")
+    assert kinds(commands) == ["DiscardPart", "RejectMessage"]
+    assert driven.machine.phase_of((0, 9)) is ParticipantPhase.CLOSE_SENT
 
 
 def test_scenario_53_a_gap_in_the_numbers_is_an_error_and_a_duplicate_is_dropped() -> None:
@@ -608,19 +627,19 @@ def test_scenario_53_a_gap_in_the_numbers_is_an_error_and_a_duplicate_is_dropped
 
 
 @pytest.mark.parametrize("phase", PHASES)
-def test_what_a_broken_connection_may_have_lost_is_said_again(phase: CheckpointPhase) -> None:
+def test_what_a_broken_connection_may_have_lost_is_sent_again(phase: CheckpointPhase) -> None:
     driven = Driven().until(phase)
-    expected = {CheckpointPhase.CLOSING: (TellClose(0, 1, 1),), CheckpointPhase.COLLECTING: (TellTrigger(0, 1, 1),)}
-    assert driven.say(SubtaskReconnected, 0) == expected.get(phase, ())
+    expected = {CheckpointPhase.CLOSING: (SendClose(0, 1, 1),), CheckpointPhase.COLLECTING: (SendTrigger(0, 1, 1),)}
+    assert driven.send(SubtaskReconnected, 0) == expected.get(phase, ())
 
 
-def test_after_the_end_of_a_checkpoint_its_end_is_said_again() -> None:
+def test_after_the_end_of_a_checkpoint_its_end_is_sent_again() -> None:
     driven = Driven().complete()
-    assert driven.say(SubtaskReconnected, 0) == (TellComplete(0, 1, 1),)
-    driven.ask()
-    driven.say(Declined, 0, checkpoint=2, reason="no")
-    assert driven.say(SubtaskReconnected, 0) == (TellAborted(0, 1, 2),)
-    assert Driven().say(SubtaskReconnected, 0) == ()
+    assert driven.send(SubtaskReconnected, 0) == (SendComplete(0, 1, 1),)
+    driven.start()
+    driven.send(Declined, 0, checkpoint=2, reason="no")
+    assert driven.send(SubtaskReconnected, 0) == (SendAborted(0, 1, 2),)
+    assert Driven().send(SubtaskReconnected, 0) == ()
 
 
 # --- end to end -------------------------------------------------------------------------------------------------
@@ -638,23 +657,23 @@ def test_scenarios_54_and_57_a_subtask_fails_at_any_time_and_every_split_is_fini
     world.register(0)
     world.register(1)
     some_turns(world, turns)
-    world.crash(0) if 0 in world.seats else None
+    world.crash(0) if 0 in world.peers else None
     world.register(0)
     world.finish()
 
 
 def test_scenarios_55_and_64_what_is_sent_between_both_snapshots_waits_and_is_in_neither() -> None:
-    """A split comes back after the cut and goes to a subtask that has not taken its snapshot."""
+    """A split is returned after the cut and goes to a subtask that has not taken its snapshot."""
     world = last_split(World)
-    world.step(CheckpointAsked(now=world.now))
+    world.start_checkpoint()
     while world.checkpoints.phase is not CheckpointPhase.COLLECTING:
         for subtask in (0, 1):
-            world.beat(subtask)
+            world.heartbeat(subtask)
             world.deliver_down(subtask)
             world.deliver_up(subtask)
-    comes_back(world)
-    assert world.seats[1].gateway.held != ()
-    assert world.seats[1].gateway.phase is GatewayPhase.CLOSED
+    split_returned(world)
+    assert world.peers[1].gateway.held != ()
+    assert world.peers[1].gateway.phase is GatewayPhase.CLOSED
     world.exchange(1)
     assert process(world, 1).work == [LAST]
     assert process(world, 1).writing[0][1].progress == ()
@@ -662,7 +681,7 @@ def test_scenarios_55_and_64_what_is_sent_between_both_snapshots_waits_and_is_in
 
 @pytest.mark.parametrize("phase", [*PHASES, CheckpointPhase.STORING])
 def test_scenario_61_the_coordinator_dies_in_any_phase(phase: CheckpointPhase) -> None:
-    """What the checkpoint before holds is gone on from, whatever was on its way."""
+    """The round is restored from the checkpoint before, whatever was on its way."""
     world = World()
     world.register(0)
     world.register(1)
@@ -670,7 +689,7 @@ def test_scenario_61_the_coordinator_dies_in_any_phase(phase: CheckpointPhase) -
     world.one_more()
     assert len(world.completed) == 1
     process(world, 0).go_on()
-    world.step(CheckpointAsked(now=world.now))
+    world.start_checkpoint()
     world.deliver_down(0)
     world.break_connection(0, overtaking=True)
     for _ in range(400):
@@ -687,71 +706,71 @@ def test_scenario_61_the_coordinator_dies_in_any_phase(phase: CheckpointPhase) -
 def one_delivery(world: World, *, store: bool) -> None:
     """Deliver one envelope, of subtask 1 where there is one."""
     for subtask in (1, 0):
-        seat, writer = world.seats[subtask], process(world, subtask)
-        if seat.down:
+        peer, writer = world.peers[subtask], process(world, subtask)
+        if peer.down:
             world.deliver_down(subtask)
             return
-        if seat.up:
+        if peer.up:
             world.deliver_up(subtask)
             return
         if store and writer.writing:
             writer.stored()
             return
-    world.beat(0)
-    world.beat(1)
+    world.heartbeat(0)
+    world.heartbeat(1)
 
 
 # --- whose splits come back, and how far ------------------------------------------------------------------------
 
 
-def test_scenarios_62_and_65_a_lost_attempt_is_given_back_with_its_newest_completed_part() -> None:
+def test_scenarios_62_and_65_splits_of_a_lost_attempt_are_returned_with_its_newest_completed_part() -> None:
     driven = Driven().complete()
     driven.until(CheckpointPhase.COLLECTING)
     driven.store_part(0, "newer")
     driven.store_part(1, "newer")
     driven.step(CheckpointStored(now=0, checkpoint=2))
-    assert driven.say(SubtaskLost, 0) == (GiveBack(0, 1, 2, "newer"),)
+    assert driven.send(SubtaskLost, 0) == (ReturnSplits(0, 1, 2, "newer"),)
 
 
 def test_scenario_63_a_part_of_an_aborted_checkpoint_does_not_count() -> None:
     driven = Driven().complete()
     driven.until(CheckpointPhase.COLLECTING)
     driven.store_part(0, "newer")
-    assert driven.say(SubtaskLost, 0)[-1] == GiveBack(0, 1, 1, "old")
+    assert driven.send(SubtaskLost, 0)[-1] == ReturnSplits(0, 1, 1, "old")
 
 
 def test_a_part_that_is_being_stored_counts_for_who_is_lost_meanwhile() -> None:
     """Else its files would be deleted, and the checkpoint that names them completed."""
     driven = Driven().until(CheckpointPhase.STORING)
-    assert driven.say(SubtaskLost, 0) == (GiveBack(0, 1, 1, "old"),)
-    assert driven.step(LaunchEnded(now=0)) == (GiveBack(1, 2, 1, "old"),)
+    assert driven.send(SubtaskLost, 0) == (ReturnSplits(0, 1, 1, "old"),)
+    assert driven.step(LaunchEnded(now=0)) == (ReturnSplits(1, 2, 1, "old"),)
     assert driven.step(CheckpointStored(now=0, checkpoint=1)) == (Complete(1),)
 
 
-def test_scenario_66_splits_come_back_once_also_where_nothing_is_known_of_them() -> None:
+def test_scenario_66_splits_are_returned_once_also_where_no_part_is_known() -> None:
     driven = Driven()
-    assert driven.say(SubtaskLost, 0) == (GiveBack(0, 1, None, None),)
-    assert driven.say(SubtaskLost, 0) == ()
-    assert driven.step(LaunchEnded(now=0)) == (GiveBack(1, 2, None, None),)
+    assert driven.send(SubtaskLost, 0) == (ReturnSplits(0, 1, None, None),)
+    assert driven.send(SubtaskLost, 0) == ()
+    assert driven.step(LaunchEnded(now=0)) == (ReturnSplits(1, 2, None, None),)
 
 
 def test_scenario_68_the_same_attempt_cannot_register_twice() -> None:
     driven = Driven()
     for attempt in (1, 0):
         with pytest.raises(IllegalEventError):
-            driven.say(SubtaskRegistered, 0, attempt=attempt)
+            driven.send(SubtaskRegistered, 0, attempt=attempt)
 
 
 # --- time -------------------------------------------------------------------------------------------------------
 
 
 def test_a_checkpoint_starts_an_interval_after_the_last_start_but_not_sooner_than_the_pause() -> None:
-    driven = Driven()
+    driven = Driven(first_due=30)
     assert driven.due() == 30
     assert driven.step(TimePassed(now=29)) == ()
-    assert kinds(driven.step(TimePassed(now=30))) == ["TellClose", "TellClose"]
+    assert kinds(driven.step(TimePassed(now=30))) == ["SendClose", "SendClose"]
     driven.now = 39
-    driven.say(Declined, 0, checkpoint=1, reason="no")
+    driven.send(Declined, 0, checkpoint=1, reason="no")
     assert driven.due() == 60
     driven.now = 60
     driven.step(TimePassed(now=60))
@@ -765,18 +784,16 @@ def test_a_checkpoint_starts_an_interval_after_the_last_start_but_not_sooner_tha
     assert driven.due() == 93
 
 
-def test_an_interval_of_zero_takes_only_what_is_asked_for() -> None:
+def test_an_interval_of_zero_takes_none() -> None:
     driven = Driven(policy=CheckpointPolicy(interval_s=0))
     assert driven.due() is None
-    assert kinds(driven.ask()) == ["TellClose", "TellClose"]
-    driven.say(Declined, 0, checkpoint=1, reason="no")
-    assert driven.due() is None
+    assert driven.step(TimePassed(now=1e9)) == ()
 
 
 def test_one_at_a_time() -> None:
     for phase in (*PHASES, CheckpointPhase.STORING):
         driven = Driven().until(phase)
-        assert driven.ask() == ()
+        assert driven.start() == ()
         assert driven.machine.latest == 1
 
 
@@ -784,21 +801,21 @@ def test_a_store_that_fails_costs_a_checkpoint_and_nothing_is_blocked_meanwhile(
     driven = Driven().until(CheckpointPhase.STORING)
     assert driven.step(TimePassed(now=999)) == ()
     commands = driven.step(StoreFailed(now=999, checkpoint=1, reason="full"))
-    assert kinds(commands) == ["TellAborted", "TellAborted", "Abort"]
+    assert kinds(commands) == ["SendAborted", "SendAborted", "Abort"]
     assert driven.machine.failures == 1
 
 
-def test_a_checkpoint_that_becomes_whole_after_its_round_had_ended_counts() -> None:
+def test_a_checkpoint_that_completes_after_its_round_had_ended_counts() -> None:
     driven = Driven().until(CheckpointPhase.STORING)
     assert driven.step(RoundEnded(now=0)) == ()
     assert driven.step(CheckpointStored(now=0, checkpoint=1)) == (Complete(1),)
     assert driven.machine.phase is CheckpointPhase.ENDED
 
 
-@pytest.mark.parametrize("said_before", [False, True])
-def test_a_checkpoint_that_becomes_whole_after_its_round_has_committed_is_deleted(*, said_before: bool) -> None:
+@pytest.mark.parametrize("ended_before", [False, True])
+def test_a_checkpoint_that_completes_after_its_round_has_committed_is_deleted(*, ended_before: bool) -> None:
     driven = Driven().until(CheckpointPhase.STORING)
-    if said_before:  # all splits are done, the commit is still to come
+    if ended_before:  # all splits are done, the commit is still to come
         driven.step(RoundEnded(now=0))
     assert driven.step(RoundEnded(now=0, superseded=True)) == ()
     assert driven.step(CheckpointStored(now=0, checkpoint=1)) == (DiscardCheckpoint(1),)
@@ -816,6 +833,6 @@ def test_a_checkpoint_that_fails_after_its_round_had_ended_is_deleted() -> None:
 def test_the_end_of_a_round_opens_both_sides(phase: CheckpointPhase) -> None:
     driven = Driven().until(phase)
     commands = driven.step(RoundEnded(now=0))
-    assert [one.subtask for one in commands if isinstance(one, TellAborted)] == [0, 1]
+    assert [one.subtask for one in commands if isinstance(one, SendAborted)] == [0, 1]
     assert driven.machine.phase is CheckpointPhase.ENDED
     assert driven.step(TimePassed(now=999)) == ()

@@ -27,16 +27,16 @@ def state(number: int, start: int, end: int, snapshot: tuple[int, int] | None = 
     return BucketState(where, (), start, end, None if snapshot is None else KvSnapshot(where, *snapshot))
 
 
-def log_table(*states: BucketState, tiered: dict[int, int] | None = None, cut_rows: int = 0) -> Enumeration:
+def log_table(*states: BucketState, tiered: dict[int, int] | None = None, max_split_rows: int = 0) -> Enumeration:
     """Enumerate an append-only table."""
     offsets = {bucket(number): offset for number, offset in (tiered or {}).items()}
-    return enumerate_splits(states, offsets, primary_key=False, cut_rows=cut_rows)
+    return enumerate_splits(states, offsets, primary_key=False, max_split_rows=max_split_rows)
 
 
 def key_table(*states: BucketState, tiered: dict[int, int] | None = None) -> Enumeration:
-    """Enumerate a primary-key table; its logs are never cut."""
+    """Enumerate a primary-key table; its logs are never divided."""
     offsets = {bucket(number): offset for number, offset in (tiered or {}).items()}
-    return enumerate_splits(states, offsets, primary_key=True, cut_rows=1)
+    return enumerate_splits(states, offsets, primary_key=True, max_split_rows=1)
 
 
 def test_a_never_tiered_log_bucket_is_read_from_the_start_of_its_log() -> None:
@@ -69,7 +69,7 @@ def test_offsets_beyond_the_end_of_the_log_are_an_error_that_names_both(
 
 
 def test_a_never_tiered_key_bucket_with_a_snapshot_gives_a_snapshot_split() -> None:
-    """The log after it is left to the next round, which `behind` says."""
+    """The next round reads the log after it: `behind`."""
     found = key_table(state(0, 50, 100, (9, 80)))
     assert found.splits == (SnapshotSplit("b0-s9", bucket(0), (), 9, 80),)
     assert found.snapshots == (KvSnapshot(bucket(0), 9, 80),)
@@ -97,11 +97,11 @@ def test_records_cleaned_before_they_were_tiered_are_an_error_that_names_them(
 ) -> None:
     """Bucket, the offset that was expected, and where the log starts."""
     with pytest.raises(LogTruncatedError, match=f"bucket 5/3: expected offset {expected}, the log starts at 50"):
-        enumerate_splits([state(0, 0, 10), cleaned], tiered, primary_key=primary_key, cut_rows=0)
+        enumerate_splits([state(0, 0, 10), cleaned], tiered, primary_key=primary_key, max_split_rows=0)
 
 
 def test_the_error_names_few_of_many_buckets() -> None:
-    """And says how many more there are."""
+    """And names how many more there are."""
     with pytest.raises(LogTruncatedError, match=r"bucket 5/4: .* \(and 7 more buckets\)$"):
         key_table(*(state(number, 5, 9) for number in range(12)))
 
@@ -113,8 +113,8 @@ def test_snapshot_splits_come_first_and_longer_log_splits_before_shorter_ones() 
 
 
 def test_a_log_is_cut_into_even_ranges_that_cover_it() -> None:
-    """Of at most `cut_rows` offsets, handed out from the first on."""
-    found = log_table(state(0, 5, 15), tiered={}, cut_rows=4)
+    """Of at most `max_split_rows` offsets, handed out from the first on."""
+    found = log_table(state(0, 5, 15), tiered={}, max_split_rows=4)
     assert [(split.start, split.stop) for split in found.splits if isinstance(split, LogSplit)] == [
         (5, 9),
         (9, 12),
@@ -126,7 +126,7 @@ def test_a_log_is_cut_into_even_ranges_that_cover_it() -> None:
 def test_offsets_of_a_dropped_partition_stay_and_those_of_an_earlier_table_go() -> None:
     """A table that was dropped and created anew starts afresh."""
     gone, earlier = bucket(0, partition=8), TableBucket(4, None, 0)
-    found = enumerate_splits([state(0, 0, 9)], {gone: 7, earlier: 5}, primary_key=False, cut_rows=0)
+    found = enumerate_splits([state(0, 0, 9)], {gone: 7, earlier: 5}, primary_key=False, max_split_rows=0)
     assert found.offsets == {gone: 7}
     assert found.splits == (LogSplit("b0-0", bucket(0), (), 0, 9),)
 
@@ -135,21 +135,21 @@ def test_ids_of_partitioned_splits_name_the_partition() -> None:
     """They are safe in paths."""
     where = bucket(2, partition=31)
     states = [BucketState(where, ("2026",), 0, 9, KvSnapshot(where, 6, 9))]
-    assert enumerate_splits(states, {}, primary_key=True, cut_rows=0).splits[0].split_id == "p31-b2-s6"
-    assert enumerate_splits(states, {where: 3}, primary_key=True, cut_rows=0).splits[0].split_id == "p31-b2-3"
+    assert enumerate_splits(states, {}, primary_key=True, max_split_rows=0).splits[0].split_id == "p31-b2-s6"
+    assert enumerate_splits(states, {where: 3}, primary_key=True, max_split_rows=0).splits[0].split_id == "p31-b2-3"
 
 
 def test_ten_thousand_buckets_are_enumerated_in_well_under_a_second() -> None:
     """CPU seconds, so that a busy machine fails nothing; the whole budget is one second, with the source's answer."""
     states = [state(number, 0, 1000 + number) for number in range(10_000)]
     started = time.process_time()
-    assert len(log_table(*states, cut_rows=100_000).splits) == 10_000
+    assert len(log_table(*states, max_split_rows=100_000).splits) == 10_000
     assert time.process_time() - started < 0.5
 
 
 def test_live_snapshot_is_read_and_not_leased() -> None:
     live = KvSnapshot(bucket(0), 0, 90, live=True)
-    found = enumerate_splits([BucketState(bucket(0), (), 0, 90, live)], {}, primary_key=True, cut_rows=0)
+    found = enumerate_splits([BucketState(bucket(0), (), 0, 90, live)], {}, primary_key=True, max_split_rows=0)
     assert found.splits == (SnapshotSplit("b0-s0", bucket(0), (), 0, 90, live=True),)
     assert found.snapshots == ()
     assert not found.behind

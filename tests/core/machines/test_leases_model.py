@@ -22,9 +22,10 @@ from lakeward.machines.leases import (
     CallAcquire,
     CallDrop,
     CallFailed,
+    CallOutcomeUnknown,
     CallRelease,
-    CallUnknown,
     CallVerify,
+    CheckpointsRead,
     CoordinatorChanged,
     Done,
     Leases,
@@ -32,14 +33,14 @@ from lakeward.machines.leases import (
     LeasesEvent,
     LeasesPolicy,
     LeaseTick,
-    Lost,
     NotProtected,
     Persist,
     Protect,
     Protected,
-    Renumber,
+    ProtectionLost,
     Restored,
     Retain,
+    StartGeneration,
     Unprotect,
     Verified,
 )
@@ -57,6 +58,7 @@ SERVER_OFFSET_S = 1_000_000.0
 BUCKETS = [TableBucket(table, None, bucket) for table in (1, 2) for bucket in (0, 1)]
 LeaseCall = CallAcquire | CallRelease | CallDrop
 Call = LeaseCall | CallVerify
+PREDECESSOR = "svc-0-00000000000000aa-3"
 PATIENCE_S = 200.0
 """Three pauses between retries, and well below the duration: expiry must not hide a leak."""
 OUTCOMES = ["ok", "ok", "ok", "failed", "lost before", "lost after", "timed out"]
@@ -99,7 +101,7 @@ class LeaseGame(RuleBasedStateMachine):
         self.seq = 0
         self.pending: dict[int, tuple[Call, float]] = {}
         self.late: dict[int, LeaseCall] = {}
-        self.written = self.machine.books
+        self.written = self.machine.held_leases
         self.acquired: dict[tuple[str, TableBucket], tuple[int, int]] = {}
         self.verify_sent: dict[int, int] = {}
         self.verified: dict[tuple[TableBucket, int], int] = {}
@@ -111,6 +113,10 @@ class LeaseGame(RuleBasedStateMachine):
         self.verify_ids: dict[int, str] = {}
         self.exposed: set[TableBucket] = set()
         self.used_ids: list[str] = []
+        self.inherited: dict[TableBucket, int] = {}
+        """What a checkpoint in the store needs and the predecessor's lease protects, though its state names none."""
+        self.read = True
+        """Whether the checkpoints were read."""
 
     # --- playing -------------------------------------------------------------------------------------------------
 
@@ -122,13 +128,13 @@ class LeaseGame(RuleBasedStateMachine):
     def perform(self, command: LeasesCommand) -> None:
         match command:
             case Persist():
-                self.written = self.machine.books
+                self.written = self.machine.held_leases
             case CallAcquire() | CallRelease() | CallDrop():
                 self.check_call(command)
                 self.pending[command.call] = (command, self.now)
             case CallVerify():
                 self.verify_sent[command.call] = self.seq
-                self.verify_ids[command.call] = self.machine.books.lease_id
+                self.verify_ids[command.call] = self.machine.held_leases.lease_id
                 self.pending[command.call] = (command, self.now)
             case Protected():
                 self.check_protected(self.asked.pop(command.table_id))
@@ -136,15 +142,16 @@ class LeaseGame(RuleBasedStateMachine):
                 asked = self.asked.pop(command.table_id)
                 assert all(asked[s.bucket] == s.snapshot_id for s in command.gone)
                 for bucket in asked:
-                    if bucket not in self.machine.books.held:
+                    if bucket not in self.machine.held_leases.held:
                         self.reading.pop(bucket, None)
                         self.keep_no_more(bucket)
-            case Lost():
+            case ProtectionLost():
                 for snapshot in command.snapshots:
                     self.reading.pop(snapshot.bucket, None)
                     self.keep_no_more(snapshot.bucket)
 
     def keep_no_more(self, bucket: TableBucket) -> None:
+        self.inherited.pop(bucket, None)
         self.kept.pop(bucket, None)
         self.covered.discard(bucket)
 
@@ -159,12 +166,12 @@ class LeaseGame(RuleBasedStateMachine):
                 self.used_ids.append(call.lease_id)
             assert call.lease_id == self.used_ids[-1], "an id that was given up is used again"
         elif isinstance(call, CallRelease):
-            assert call.buckets.isdisjoint(self.machine.books.held), "a wanted bucket is released"
+            assert call.buckets.isdisjoint(self.machine.held_leases.held), "a wanted bucket is released"
         else:
-            assert call.lease_id != self.machine.books.lease_id, "the current id is dropped"
+            assert call.lease_id != self.machine.held_leases.lease_id, "the current id is dropped"
 
     def check_protected(self, asked: dict[TableBucket, int]) -> None:
-        lease_id = self.machine.books.lease_id
+        lease_id = self.machine.held_leases.lease_id
         for bucket, snapshot_id in asked.items():
             got, when = self.acquired[lease_id, bucket]
             assert got == snapshot_id, "told as protected, another snapshot was acquired"
@@ -180,20 +187,20 @@ class LeaseGame(RuleBasedStateMachine):
             for s in set(call.snapshots) - missing:
                 self.verified[s.bucket, s.snapshot_id] = self.verify_sent[number]
             self.play(Verified(now=self.now, call=number, missing=missing))
-            if self.verify_ids[number] == self.machine.books.lease_id:
+            if self.verify_ids[number] == self.machine.held_leases.lease_id:
                 there = {s.bucket: s.snapshot_id for s in set(call.snapshots) - missing}
                 self.covered |= {b for b, i in self.kept.items() if there.get(b) == i and self.server.protects(b, i)}
             return
         self.server.take(call, self.now)
         if isinstance(call, CallAcquire):
-            if call.lease_id == self.machine.books.lease_id and not late:
+            if call.lease_id == self.machine.held_leases.lease_id and not late:
                 for bucket, snapshot_id in call.snapshots.items():
                     self.acquired[call.lease_id, bucket] = (snapshot_id, self.seq)
             self.play(Acquired(now=self.now, call=number, protection=Protection(DURATION_S)))
         else:
             self.play(Done(now=self.now, call=number))
 
-    def lose(self, number: int, outcome: str) -> None:
+    def forget_lost(self, number: int, outcome: str) -> None:
         """The call's outcome becomes unknown."""
         call, _ = self.pending.pop(number)
         if not isinstance(call, CallVerify):
@@ -201,7 +208,7 @@ class LeaseGame(RuleBasedStateMachine):
                 self.server.take(call, self.now)
             elif outcome == "timed out":
                 self.late[number] = call
-        self.play(CallUnknown(now=self.now, call=number, reason=outcome))
+        self.play(CallOutcomeUnknown(now=self.now, call=number, reason=outcome))
 
     def pass_time(self, until: float) -> None:
         """Go on in steps, as the shell does: time-outs of calls and due times are kept."""
@@ -210,24 +217,44 @@ class LeaseGame(RuleBasedStateMachine):
             times = [t for t in due if t is not None and t > self.now]
             self.now = min(times)
             for number in [n for n, (_, sent) in self.pending.items() if sent + CALL_TIMEOUT_S <= self.now]:
-                self.lose(number, "timed out")
+                self.forget_lost(number, "timed out")
             self.play(LeaseTick(now=self.now))
             self.server.expire(self.now)
+            self.let_the_predecessor_run_out()
+
+    def let_the_predecessor_run_out(self) -> None:
+        """Nobody renews its lease: what is not taken over by then is lost."""
+        self.inherited = {b: i for b, i in self.inherited.items() if PREDECESSOR in self.server.leases or self.holds(b)}
+
+    def holds(self, bucket: TableBucket) -> bool:
+        return bucket in self.server.leases.get(self.machine.held_leases.lease_id, {})
 
     # --- rules ---------------------------------------------------------------------------------------------------
 
-    @initialize(snapshots=st.dictionaries(st.sampled_from(BUCKETS), st.integers(1, 2)))
-    def restore(self, snapshots: dict[TableBucket, int]) -> None:
-        """Some games start with a predecessor's lease."""
-        if not snapshots:
+    @initialize(
+        snapshots=st.dictionaries(st.sampled_from(BUCKETS), st.integers(1, 2)),
+        inherited=st.dictionaries(st.sampled_from(BUCKETS), st.integers(1, 2)),
+        read_at_once=st.booleans(),
+    )
+    def restore(
+        self, snapshots: dict[TableBucket, int], inherited: dict[TableBucket, int], *, read_at_once: bool
+    ) -> None:
+        """Some games start with a predecessor's lease; it may hold more than its state says."""
+        self.inherited = {bucket: number for bucket, number in inherited.items() if bucket not in snapshots}
+        if not snapshots and not self.inherited:
             return
-        self.server.leases["svc-0-00000000000000aa-3"] = dict(snapshots)
-        self.server.expiry["svc-0-00000000000000aa-3"] = self.now + SERVER_OFFSET_S + DURATION_S
-        lease = RestoredLease("svc-0-00000000000000aa-3", 3, snapshots)
+        self.server.leases[PREDECESSOR] = snapshots | self.inherited
+        self.server.expiry[PREDECESSOR] = self.now + SERVER_OFFSET_S + DURATION_S
+        lease = RestoredLease(PREDECESSOR, 3, snapshots)
         self.reading.update(snapshots)
+        self.read = False
         self.play(
             Restored(now=self.now, lease=lease, snapshots=tuple(KvSnapshot(b, i, 0) for b, i in snapshots.items()))
         )
+        if read_at_once:
+            self.read_checkpoints()
+            for number in [n for n, (call, _) in self.pending.items() if isinstance(call, CallDrop)]:
+                self.finish(number)
 
     @rule(
         table=st.sampled_from([1, 2]), ids=st.lists(st.integers(1, 3), min_size=2, max_size=2), many=st.integers(1, 2)
@@ -236,6 +263,8 @@ class LeaseGame(RuleBasedStateMachine):
         asked = {TableBucket(table, None, n): ids[n] for n in range(many)}
         self.asked[table] = asked
         for bucket, snapshot_id in asked.items():
+            if self.inherited.get(bucket, snapshot_id) != snapshot_id:
+                del self.inherited[bucket]
             if self.reading.get(bucket, snapshot_id) != snapshot_id:
                 del self.reading[bucket]
             if self.kept.get(bucket, snapshot_id) != snapshot_id:
@@ -258,9 +287,22 @@ class LeaseGame(RuleBasedStateMachine):
         needed = {TableBucket(table, None, n): snapshot_id for n, snapshot_id in ids.items()}
         for bucket in [b for b, i in self.kept.items() if b.table_id == table and needed.get(b) != i]:
             self.keep_no_more(bucket)
+        self.inherited = {b: i for b, i in self.inherited.items() if b.table_id != table}
         self.kept |= needed
         snapshots = tuple(KvSnapshot(bucket, snapshot_id, 7) for bucket, snapshot_id in needed.items())
         self.play(Retain(now=self.now, table_id=table, snapshots=snapshots))
+
+    @precondition(lambda self: not self.read)
+    @rule()
+    def read_checkpoints(self) -> None:
+        """The store answers: what its checkpoints need is said, then that this is all."""
+        for table in (1, 2):
+            needed = {b: i for b, i in (self.kept | self.inherited).items() if b.table_id == table}
+            self.kept |= needed
+            snapshots = tuple(KvSnapshot(bucket, snapshot_id, 7) for bucket, snapshot_id in needed.items())
+            self.play(Retain(now=self.now, table_id=table, snapshots=snapshots))
+        self.read = True
+        self.play(CheckpointsRead(now=self.now))
 
     @precondition(lambda self: self.pending)
     @rule(data=st.data())
@@ -273,7 +315,7 @@ class LeaseGame(RuleBasedStateMachine):
             del self.pending[number]
             self.play(CallFailed(now=self.now, call=number, reason="refused"))
         else:
-            self.lose(number, outcome)
+            self.forget_lost(number, outcome)
 
     @precondition(lambda self: self.pending)
     @rule()
@@ -289,9 +331,11 @@ class LeaseGame(RuleBasedStateMachine):
     @rule(data=st.data())
     def land(self, data: st.DataObject) -> None:
         """A call that had timed out takes effect after all."""
-        before = dict(self.server.leases.get(self.machine.books.lease_id, {}))
+        before = dict(self.server.leases.get(self.machine.held_leases.lease_id, {}))
         self.finish(data.draw(st.sampled_from(sorted(self.late))), late=True)
-        assert self.server.leases.get(self.machine.books.lease_id, {}) == before, "a late call changed the current id"
+        assert self.server.leases.get(self.machine.held_leases.lease_id, {}) == before, (
+            "a late call changed the current id"
+        )
 
     @rule(seconds=st.sampled_from([0.5, 5.0, 29.0, 60.0, 150.0, 450.0]))
     def wait(self, seconds: float) -> None:
@@ -309,11 +353,12 @@ class LeaseGame(RuleBasedStateMachine):
             self.server.leases.clear()
             self.exposed.update(self.reading)
             self.covered.clear()
+            self.inherited.clear()
         self.play(CoordinatorChanged(now=self.now))
 
     @rule()
-    def renumber(self) -> None:
-        self.play(Renumber(now=self.now))
+    def start_generation(self) -> None:
+        self.play(StartGeneration(now=self.now))
 
     # --- what always holds ---------------------------------------------------------------------------------------
 
@@ -329,6 +374,11 @@ class LeaseGame(RuleBasedStateMachine):
             assert self.server.protects(bucket, self.kept[bucket]), f"a checkpoint's snapshot of {bucket} is let go"
 
     @invariant()
+    def what_a_checkpoint_in_the_store_needs_stays_with_its_lease(self) -> None:
+        for bucket, snapshot_id in self.inherited.items():
+            assert self.server.protects(bucket, snapshot_id), f"the predecessor's snapshot of {bucket} is let go"
+
+    @invariant()
     def due_lies_ahead(self) -> None:
         assert self.machine.next_due is None or self.machine.next_due > self.now
 
@@ -337,12 +387,14 @@ class LeaseGame(RuleBasedStateMachine):
         self.calm(lambda: not self.asked)
         assert not self.asked, "a round was never answered"
         self.unprotect(set(BUCKETS))
+        if not self.read:
+            self.read_checkpoints()
         for table in (1, 2):
             self.retain(table, {})
-        self.calm(lambda: not any(self.server.leases.values()) and not self.machine.books.old_ids)
+        self.calm(lambda: not any(self.server.leases.values()) and not self.machine.held_leases.old_ids)
         assert not any(self.server.leases.values()), "a lease leaked"
-        assert not self.machine.books.releasing
-        assert not self.machine.books.old_ids
+        assert not self.machine.held_leases.releasing
+        assert not self.machine.held_leases.old_ids
 
     def calm(self, reached: Callable[[], bool]) -> None:
         latest = self.now + PATIENCE_S

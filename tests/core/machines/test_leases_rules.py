@@ -8,29 +8,30 @@ import pytest
 
 from lakeward.errors import UsageError
 from lakeward.machines.leases import (
+    AbandonLease,
     Acquired,
     CallAcquire,
     CallDrop,
     CallFailed,
+    CallOutcomeUnknown,
     CallRelease,
-    CallUnknown,
+    CallState,
     CallVerify,
+    CheckpointsRead,
     CoordinatorChanged,
     Done,
-    Forsake,
     Leases,
     LeasesPolicy,
     LeaseStop,
     LeaseStopped,
     LeaseTick,
-    Lost,
     NotProtected,
     Persist,
     Protect,
     Protected,
+    ProtectionLost,
     Restored,
     Retain,
-    State,
     Unprotect,
     Verified,
 )
@@ -99,7 +100,7 @@ def test_a_refused_acquire_fails_its_round_alone() -> None:
     answer = machine.step(CallFailed(now=1.0, call=3, reason="table 2 is unknown"))
 
     assert answer == (Persist(), NotProtected(2, NONE, "table 2 is unknown"))
-    assert machine.books.held == {A: 5}
+    assert machine.held_leases.held == {A: 5}
 
 
 def test_the_whole_list_is_renewed_every_third_of_the_duration() -> None:
@@ -162,7 +163,7 @@ def test_a_call_of_unknown_outcome_fails_its_round_and_moves_the_others() -> Non
     machine = _holding()
     machine.step(Protect(now=1.0, table_id=2, snapshots=(SNAP_B,)))
 
-    answer = machine.step(CallUnknown(now=31.0, call=3, reason="no answer"))
+    answer = machine.step(CallOutcomeUnknown(now=31.0, call=3, reason="no answer"))
 
     assert answer == (Persist(), NotProtected(2, NONE, "no answer"), CallAcquire(4, "svc-1-aa-2", 2, {A: 5}))
 
@@ -170,11 +171,11 @@ def test_a_call_of_unknown_outcome_fails_its_round_and_moves_the_others() -> Non
 def test_an_acquire_that_lands_late_is_dropped_again() -> None:
     machine = _fresh()
     machine.step(Protect(now=0.0, table_id=1, snapshots=(SNAP_A,)))
-    machine.step(CallUnknown(now=30.0, call=1, reason="no answer"))
+    machine.step(CallOutcomeUnknown(now=30.0, call=1, reason="no answer"))
     machine.step(Done(now=31.0, call=2))
     machine.step(LeaseTick(now=91.0))
     machine.step(Done(now=91.0, call=3))
-    assert machine.books.old_ids == ()
+    assert machine.held_leases.old_ids == ()
 
     late = machine.step(Acquired(now=500.0, call=1, protection=GRANTED))
 
@@ -185,12 +186,12 @@ def test_an_id_that_was_taken_late_is_remembered_for_as_long_as_it_lives() -> No
     machine = _holding()
     machine.step(LeaseTick(now=200.0))
     machine.step(CoordinatorChanged(now=200.0))
-    machine.step(CallUnknown(now=230.0, call=3, reason="no answer"))
+    machine.step(CallOutcomeUnknown(now=230.0, call=3, reason="no answer"))
 
     machine.step(Acquired(now=700.0, call=3, protection=GRANTED))
     machine.step(LeaseTick(now=1200.0))
 
-    assert ("svc-1-aa-1", 1) in machine.books.old_ids
+    assert ("svc-1-aa-1", 1) in machine.held_leases.old_ids
 
 
 def test_calls_under_the_new_id_do_not_wait_for_the_old_one_and_its_drop_does() -> None:
@@ -219,11 +220,11 @@ def test_what_cannot_be_taken_over_before_the_old_lease_runs_out_is_lost() -> No
         for command in machine.step(LeaseTick(now=now)):
             if isinstance(command, CallAcquire):
                 machine.step(CallFailed(now=now, call=command.call, reason="down"))
-            elif isinstance(command, Lost):
+            elif isinstance(command, ProtectionLost):
                 told.append(command)
 
-    assert told == [Lost(1, frozenset({SNAP_A}), "the lease ran out before it could be taken anew")]
-    assert machine.books.held == {}
+    assert told == [ProtectionLost(1, frozenset({SNAP_A}), "the lease ran out before it could be taken anew")]
+    assert machine.held_leases.held == {}
 
 
 def test_a_snapshot_that_a_renewal_shows_as_gone_is_lost() -> None:
@@ -233,7 +234,7 @@ def test_a_snapshot_that_a_renewal_shows_as_gone_is_lost() -> None:
 
     answer = machine.step(Verified(now=200.0, call=4, missing=frozenset({SNAP_A})))
 
-    assert Lost(1, frozenset({SNAP_A}), "the source has cleaned it up") in answer
+    assert ProtectionLost(1, frozenset({SNAP_A}), "the source has cleaned it up") in answer
 
 
 def test_a_failed_release_is_tried_again_with_a_growing_pause() -> None:
@@ -242,7 +243,7 @@ def test_a_failed_release_is_tried_again_with_a_growing_pause() -> None:
     now, pauses = 0.0, []
     for call in range(3, 9):
         machine.step(CallFailed(now=now, call=call, reason="down"))
-        assert machine.books.releasing == {A}
+        assert machine.held_leases.releasing == {A}
         assert machine.next_due is not None
         pauses.append(machine.next_due - now)
         now = machine.next_due
@@ -259,7 +260,7 @@ def test_asking_again_cancels_a_pending_release() -> None:
     again = machine.step(Protect(now=0.5, table_id=1, snapshots=(SNAP_A,)))
 
     assert again == (Persist(), CallAcquire(4, "svc-1-aa-1", 1, {A: 5}))
-    assert machine.books.releasing == frozenset()
+    assert machine.held_leases.releasing == frozenset()
 
 
 def test_a_taken_over_snapshot_is_persisted_again_before_each_try() -> None:
@@ -286,10 +287,50 @@ def test_a_restored_lease_is_taken_over_verified_and_then_dropped() -> None:
 
     restored = machine.step(Restored(now=0.0, lease=lease, snapshots=(SNAP_A,)))
     machine.step(Acquired(now=0.0, call=1, protection=GRANTED))
+    machine.step(CheckpointsRead(now=0.0))
     verified = machine.step(Verified(now=0.0, call=2, missing=NONE))
 
     assert restored == (Persist(), CallAcquire(1, "svc-1-aa-1", 1, {A: 5}))
     assert verified == (CallDrop(3, "svc-0-aa-2", 2), CallDrop(4, "svc-0-aa-3", 3))
+
+
+def test_an_id_of_an_earlier_start_stays_until_what_checkpoints_need_is_known_and_verified() -> None:
+    machine = _fresh()
+    lease = RestoredLease("svc-0-aa-3", 3, {}, ())
+
+    restored = machine.step(Restored(now=0.0, lease=lease, snapshots=()))
+    retained = machine.step(Retain(now=0.0, table_id=1, snapshots=(SNAP_A,)))
+    read = machine.step(CheckpointsRead(now=0.0))
+    acquired = machine.step(Acquired(now=0.0, call=1, protection=GRANTED))
+    verified = machine.step(Verified(now=0.0, call=2, missing=NONE))
+
+    assert restored == (Persist(),)
+    assert retained == (Persist(), CallAcquire(1, "svc-1-aa-1", 1, {A: 5}))
+    assert read == ()
+    assert acquired == (CallVerify(2, (SNAP_A,)),)
+    assert verified == (CallDrop(3, "svc-0-aa-3", 3),)
+
+
+def test_an_id_of_an_earlier_start_goes_once_it_is_known_that_no_checkpoint_needs_anything() -> None:
+    machine = _fresh()
+    machine.step(Restored(now=0.0, lease=RestoredLease("svc-0-aa-3", 3, {}, ()), snapshots=()))
+
+    assert machine.step(CheckpointsRead(now=1.0)) == (CallDrop(1, "svc-0-aa-3", 3),)
+
+
+def test_a_stop_before_the_checkpoints_were_read_leaves_the_earlier_id_to_the_next_start() -> None:
+    machine = _fresh()
+    machine.step(Restored(now=0.0, lease=RestoredLease("svc-0-aa-3", 3, {}, ()), snapshots=()))
+
+    assert machine.step(LeaseStop(now=1.0, final=False)) == (LeaseStopped(),)
+    assert machine.held_leases.old_ids == (("svc-0-aa-3", 3),)
+
+
+def test_a_final_stop_before_the_checkpoints_were_read_drops_the_earlier_id() -> None:
+    machine = _fresh()
+    machine.step(Restored(now=0.0, lease=RestoredLease("svc-0-aa-3", 3, {}, ()), snapshots=()))
+
+    assert machine.step(LeaseStop(now=1.0, final=True)) == (CallDrop(1, "svc-0-aa-3", 3),)
 
 
 def test_a_round_finds_what_was_restored_for_it_protected_at_once() -> None:
@@ -313,7 +354,7 @@ def test_a_stop_keeps_what_is_held_and_releases_what_is_not_needed() -> None:
 
     assert stopping == ()
     assert stopped == (Persist(), LeaseStopped())
-    assert machine.books.held == {A: 5}
+    assert machine.held_leases.held == {A: 5}
 
 
 def test_a_final_stop_drops_the_lease() -> None:
@@ -332,21 +373,21 @@ def test_a_stop_does_not_wait_for_a_dead_server_and_keeps_the_books() -> None:
 
     machine.step(LeaseStop(now=2.0, final=False))
     stopped = machine.step(CallFailed(now=3.0, call=3, reason="down"))
-    if machine.state is State.STOPPING:
+    if machine.state is CallState.STOPPING:
         stopped = machine.step(CallFailed(now=4.0, call=4, reason="down"))
 
     assert LeaseStopped() in stopped
-    assert machine.books.releasing == {A}
+    assert machine.held_leases.releasing == {A}
 
 
 def test_a_stop_waits_for_no_verification() -> None:
     machine = _holding()
     machine.step(LeaseTick(now=200.0))
     machine.step(Acquired(now=200.0, call=3, protection=GRANTED))
-    assert machine.state is State.VERIFYING
+    assert machine.state is CallState.VERIFYING
 
     assert machine.step(LeaseStop(now=200.0, final=False)) == (LeaseStopped(),)
-    assert machine.books.held == {A: 5}
+    assert machine.held_leases.held == {A: 5}
 
 
 def test_a_stop_refuses_who_still_waits() -> None:
@@ -367,15 +408,15 @@ def test_what_a_checkpoint_needs_is_held_after_its_round() -> None:
     machine = _kept()
 
     assert machine.step(Unprotect(now=2.0, buckets=frozenset({A}))) == (Persist(),)
-    assert machine.books.held == {A: 5}
-    assert machine.books.for_checkpoints == {A}
+    assert machine.held_leases.held == {A: 5}
+    assert machine.held_leases.for_checkpoints == {A}
 
 
 def test_what_a_round_reads_is_held_after_its_checkpoint() -> None:
     machine = _kept()
 
     assert machine.step(Retain(now=2.0, table_id=1, snapshots=())) == ()
-    assert (machine.books.held, machine.books.for_checkpoints) == ({A: 5}, frozenset())
+    assert (machine.held_leases.held, machine.held_leases.for_checkpoints) == ({A: 5}, frozenset())
 
 
 def test_what_neither_a_round_nor_a_checkpoint_needs_is_released() -> None:
@@ -420,8 +461,8 @@ def test_a_checkpoint_is_told_that_its_snapshot_is_gone() -> None:
 
     answer = machine.step(Verified(now=0.0, call=2, missing=frozenset({SNAP_A})))
 
-    assert Lost(1, frozenset({SNAP_A}), "the source has cleaned it up") in answer
-    assert machine.books.held == {}
+    assert ProtectionLost(1, frozenset({SNAP_A}), "the source has cleaned it up") in answer
+    assert machine.held_leases.held == {}
 
 
 def test_a_round_that_is_refused_takes_nothing_from_its_checkpoint() -> None:
@@ -432,7 +473,7 @@ def test_a_round_that_is_refused_takes_nothing_from_its_checkpoint() -> None:
     answer = machine.step(CallFailed(now=0.0, call=1, reason="refused"))
 
     assert NotProtected(1, NONE, "refused") in answer
-    assert machine.books.held == {A: 5}
+    assert machine.held_leases.held == {A: 5}
 
 
 def test_a_round_that_starts_afresh_moves_the_bucket_from_the_checkpoints_snapshot_to_its_own() -> None:
@@ -441,27 +482,27 @@ def test_a_round_that_starts_afresh_moves_the_bucket_from_the_checkpoints_snapsh
     machine.step(Protect(now=2.0, table_id=1, snapshots=(newer,)))
     machine.step(Retain(now=2.0, table_id=1, snapshots=(SNAP_A,)))
 
-    assert (machine.books.held, machine.books.for_checkpoints) == ({A: 9}, frozenset())
+    assert (machine.held_leases.held, machine.held_leases.for_checkpoints) == ({A: 9}, frozenset())
 
 
 def test_a_checkpoints_snapshot_is_acquired_once_nobody_holds_another_one_of_its_bucket() -> None:
     newer = KvSnapshot(A, 9, 90)
     machine = _holding()
     machine.step(Retain(now=1.0, table_id=1, snapshots=(newer,)))
-    assert machine.books.held == {A: 5}
+    assert machine.held_leases.held == {A: 5}
 
     answer = machine.step(Unprotect(now=2.0, buckets=frozenset({A})))
 
     assert answer == (Persist(), CallAcquire(3, "svc-1-aa-1", 1, {A: 9}))
-    assert (machine.books.held, machine.books.for_checkpoints) == ({A: 9}, frozenset({A}))
+    assert (machine.held_leases.held, machine.held_leases.for_checkpoints) == ({A: 9}, frozenset({A}))
 
 
-def test_what_is_forsaken_makes_no_room_for_what_a_checkpoint_needs() -> None:
+def test_what_is_abandoned_makes_no_room_for_what_a_checkpoint_needs() -> None:
     machine = _holding()
     machine.step(Retain(now=1.0, table_id=1, snapshots=(KvSnapshot(A, 9, 90),)))
-    machine.step(Forsake(now=2.0, buckets=frozenset({A})))
+    machine.step(AbandonLease(now=2.0, buckets=frozenset({A})))
 
-    assert machine.books.held == {}
+    assert machine.held_leases.held == {}
 
 
 def test_a_stop_keeps_what_a_checkpoint_needs_and_a_final_one_does_not() -> None:
@@ -473,13 +514,13 @@ def test_a_stop_keeps_what_a_checkpoint_needs_and_a_final_one_does_not() -> None
         machine.step(Retain(now=3.0, table_id=1, snapshots=(SNAP_A,)))
 
         assert commands == ((Persist(), CallDrop(3, "svc-1-aa-1", 1)) if final else (LeaseStopped(),))
-        assert machine.books.held == ({} if final else {A: 5})
+        assert machine.held_leases.held == ({} if final else {A: 5})
 
 
-def test_what_is_forsaken_is_released_whoever_needed_it() -> None:
+def test_what_is_abandoned_is_released_whoever_needed_it() -> None:
     machine = _kept()
 
-    assert machine.step(Forsake(now=2.0, buckets=frozenset({A}))) == (
+    assert machine.step(AbandonLease(now=2.0, buckets=frozenset({A}))) == (
         Persist(),
         CallRelease(3, "svc-1-aa-1", 1, frozenset({A})),
     )

@@ -14,31 +14,31 @@ from hypothesis.stateful import run_state_machine_as_test as play
 
 from lakeward.machines.rounds import (
     AcquireLeases,
-    BeatAnswered,
-    BeatFailed,
     CommitRound,
     Committed,
-    CutRound,
     Drained,
     EndRound,
+    FinishRoundEarly,
     Forget,
+    HeartbeatAnswered,
+    HeartbeatFailed,
     LaunchJob,
     Leased,
     Opened,
     OpenRound,
-    PauseAsked,
-    ResumeAsked,
+    PauseRequested,
     Resumed,
+    ResumeRequested,
     RoundFailed,
     RoundFenced,
     Rounds,
     RoundsCommand,
     RoundsEvent,
     RoundsPolicy,
-    SendBeat,
+    SendHeartbeat,
     SnapshotsGone,
-    StopAsked,
     Stopped,
+    StopRequested,
     StopTimedOut,
     TableGone,
     TargetReached,
@@ -47,7 +47,7 @@ from lakeward.machines.rounds import (
 )
 from lakeward.machines.rounds import Phase as TablePhase
 from lakeward.model.tables import TablePath
-from lakeward.model.tiering import Beat, BeatAnswer, Offer, Refusal
+from lakeward.model.tiering import HeartbeatRequest, HeartbeatResponse, Refusal, TableAssignment
 from lakeward_mutants.rounds import (
     commits_on_any_heartbeat,
     counts_a_renewal_from_its_answer,
@@ -61,7 +61,9 @@ if TYPE_CHECKING:
 
 
 TABLES = range(1, 6)
-POLICY = RoundsPolicy(slots=2, renew_every_s=10, fence_s=25, max_round_s=40, backoff_most_s=20, once_attempts=2)
+POLICY = RoundsPolicy(
+    max_concurrent_rounds=2, renew_every_s=10, fence_s=25, max_round_s=40, backoff_most_s=20, once_attempts=2
+)
 STAGES = {"opening": TablePhase.OPENING, "leasing": TablePhase.LEASING, "running": TablePhase.RUNNING}
 STAGES["committing"] = TablePhase.COMMITTING
 table_ids = st.sampled_from(TABLES)
@@ -73,18 +75,18 @@ def path(table_id: int) -> TablePath:
 
 
 class SourceAndShell(RuleBasedStateMachine):
-    """The source's books and what the shell is doing, kept from commands alone."""
+    """What the source has assigned and what the shell is doing, kept from commands alone."""
 
     def __init__(self) -> None:
         """Start at 0 seconds with nothing."""
         super().__init__()
         self.now = 0.0
         self.epochs = dict.fromkeys(TABLES, 0)
-        self.hand: dict[int, Offer] = {}
+        self.assigned: dict[int, TableAssignment] = {}
         self.renewed: dict[int, float] = {}
         self.stage: dict[int, str] = {}
-        self.cut: set[int] = set()
-        self.beat: Beat | None = None
+        self.finishing_early: set[int] = set()
+        self.request: HeartbeatRequest | None = None
         self.sent_at = 0.0
         self.stopped = 0
         self.sound = True
@@ -110,20 +112,20 @@ class SourceAndShell(RuleBasedStateMachine):
     def obey(self, command: RoundsCommand) -> None:
         """Do what the shell would do, and check that it may."""
         match command:
-            case SendBeat():
-                self.check_beat(command.beat)
+            case SendHeartbeat():
+                self.check_heartbeat(command.request)
             case OpenRound():
-                assert self.hand[command.offer.table_id] == command.offer
-                self.enter(command.offer.table_id, None, "opening")
+                assert self.assigned[command.assignment.table_id] == command.assignment
+                self.enter(command.assignment.table_id, None, "opening")
             case AcquireLeases():
                 self.enter(command.table_id, "opening", "leasing")
             case LaunchJob():
                 assert self.stage[command.table_id] in ("opening", "leasing")
                 self.stage[command.table_id] = "running"
-            case CutRound():
+            case FinishRoundEarly():
                 assert self.stage[command.table_id] == "running"
-                assert command.table_id not in self.cut, "cut twice"
-                self.cut.add(command.table_id)
+                assert command.table_id not in self.finishing_early, "told twice to finish early"
+                self.finishing_early.add(command.table_id)
             case CommitRound():
                 assert self.stage[command.table_id] in ("opening", "running", "drained")
                 assert self.now - self.renewed[command.table_id] < POLICY.fence_s, "committed on an old heartbeat"
@@ -132,39 +134,39 @@ class SourceAndShell(RuleBasedStateMachine):
                 self.end(command)
             case Forget():
                 assert command.table_id not in self.stage, "forgotten with an open round"
-                del self.hand[command.table_id]
+                del self.assigned[command.table_id]
             case Stopped():
-                assert not self.hand
-                assert self.beat is None
+                assert not self.assigned
+                assert self.request is None
                 self.stopped += 1
 
     def end(self, command: EndRound) -> None:
-        """Close the round; a stale one keeps its slot, whatever waits."""
+        """Close the round; a stale one goes on at once, whatever waits."""
         if command.outcome == "stale":
             self.seen_opening.add(command.table_id)
         del self.stage[command.table_id]
-        self.cut.discard(command.table_id)
+        self.finishing_early.discard(command.table_id)
 
     def enter(self, table_id: int, before: str | None, stage: str) -> None:
         """Move a round that the shell works on."""
         assert self.stage.get(table_id) == before
         self.stage[table_id] = stage
 
-    def check_beat(self, beat: Beat) -> None:
-        """One at a time; each table in hand is renewed or reported, once, under its epoch."""
-        assert self.beat is None, "two heartbeats under way"
-        said = [(claim.table_id, claim.epoch) for claim in (*beat.renewed, *beat.finished, *beat.failed)]
-        assert sorted(said) == sorted((offer.table_id, offer.epoch) for offer in self.hand.values())
-        assert not {claim.table_id for claim in (*beat.finished, *beat.failed)} & self.stage.keys()
-        assert not (beat.request and self.rounds.stopping)
-        self.beat, self.sent_at = beat, self.now
+    def check_heartbeat(self, request: HeartbeatRequest) -> None:
+        """One at a time; each assigned table is renewed or reported, once, under its epoch."""
+        assert self.request is None, "two heartbeats under way"
+        named = [(epoch.table_id, epoch.epoch) for epoch in (*request.renewed, *request.finished, *request.failed)]
+        assert sorted(named) == sorted((assignment.table_id, assignment.epoch) for assignment in self.assigned.values())
+        assert not {epoch.table_id for epoch in (*request.finished, *request.failed)} & self.stage.keys()
+        assert not (request.request and self.rounds.stopping)
+        self.request, self.sent_at = request, self.now
 
-    def hand_out(self, table_id: int) -> Offer:
-        """The source gives a table a new epoch, and it is in hand."""
+    def assign(self, table_id: int) -> TableAssignment:
+        """The source gives a table a new epoch, and it is assigned."""
         self.epochs[table_id] += 1
-        offer = Offer(path(table_id), table_id, self.epochs[table_id], 0, 10.0 * table_id)
-        self.hand[table_id] = offer
-        return offer
+        assignment = TableAssignment(path(table_id), table_id, self.epochs[table_id], 0, 10.0 * table_id)
+        self.assigned[table_id] = assignment
+        return assignment
 
     @rule(seconds=st.sampled_from((0.5, 3.0, 11.0, 30.0)))
     def time_passes(self, seconds: float) -> None:
@@ -185,7 +187,7 @@ class SourceAndShell(RuleBasedStateMachine):
 
     def work(self, turn: int, table_id: int, well: int, *, flag: bool) -> None:
         """A heartbeat's answer, a round's answer, or time."""
-        if self.beat is not None and turn < 3:
+        if self.request is not None and turn < 3:
             refused = {table_id: list(Refusal)[well % 4]} if turn == 0 and flag else {}
             self.heartbeat_answered(table_id if well else None, refused)
         elif self.stage and turn < 8:
@@ -200,47 +202,51 @@ class SourceAndShell(RuleBasedStateMachine):
         self.work(turn, table_id, well, flag=flag)
 
     def heartbeat_answered(self, wanted: int | None, refuse: dict[int, Refusal]) -> None:
-        """Some may be refused; a free table may be handed out."""
-        beat, self.beat = self.beat, None
-        assert beat is not None
-        renewed = {claim.table_id: claim for claim in beat.renewed}
+        """Some may be refused; a free table may be assigned."""
+        request, self.request = self.request, None
+        assert request is not None
+        renewed = {epoch.table_id: epoch for epoch in request.renewed}
         lost = {table_id for table_id in refuse if table_id in renewed}
-        free = wanted is not None and (wanted in lost or wanted not in self.hand)
-        before, now_hand = dict(self.hand), dict(self.hand)
-        for table_id, claim in renewed.items():
-            if table_id not in lost and table_id in self.hand and self.hand[table_id].epoch == claim.epoch:
+        free = wanted is not None and (wanted in lost or wanted not in self.assigned)
+        before, now_assigned = dict(self.assigned), dict(self.assigned)
+        for table_id, epoch in renewed.items():
+            if table_id not in lost and table_id in self.assigned and self.assigned[table_id].epoch == epoch.epoch:
                 self.renewed[table_id] = self.sent_at
-        offer = None
-        if beat.request and free and wanted is not None:
-            offer = self.hand_out(wanted)
-            now_hand[wanted] = offer
-            self.hand = before
+        assignment = None
+        if request.request and free and wanted is not None:
+            assignment = self.assign(wanted)
+            now_assigned[wanted] = assignment
+            self.assigned = before
         self.sound = False
         commands = self.rounds.step(
-            BeatAnswered(now=self.now, beat=beat, answer=BeatAnswer(0, offer, {key: refuse[key] for key in lost}))
+            HeartbeatAnswered(
+                now=self.now,
+                request=request,
+                response=HeartbeatResponse(0, assignment, {key: refuse[key] for key in lost}),
+            )
         )
-        entered = offer is None
+        entered = assignment is None
         for command in commands:
-            if not entered and offer is not None and isinstance(command, OpenRound | SendBeat):
-                self.hand[offer.table_id], self.renewed[offer.table_id] = offer, self.sent_at
+            if not entered and assignment is not None and isinstance(command, OpenRound | SendHeartbeat):
+                self.assigned[assignment.table_id], self.renewed[assignment.table_id] = assignment, self.sent_at
                 entered = True
             self.obey(command)
-        if not entered and offer is not None:
-            self.hand[offer.table_id], self.renewed[offer.table_id] = offer, self.sent_at
+        if not entered and assignment is not None:
+            self.assigned[assignment.table_id], self.renewed[assignment.table_id] = assignment, self.sent_at
         for table_id in lost:
-            known = self.hand.get(table_id)
-            assert known is None or known is offer or known.epoch != renewed[table_id].epoch, "refused but kept"
+            known = self.assigned.get(table_id)
+            assert known is None or known is assignment or known.epoch != renewed[table_id].epoch, "refused but kept"
         self.sound = True
 
-    @precondition(lambda self: self.beat is not None)
+    @precondition(lambda self: self.request is not None)
     @rule()
     def heartbeat_failed(self) -> None:
         """Nothing counts as renewed."""
-        self.beat = None
-        self.feed(BeatFailed(now=self.now, cause="no answer"))
+        self.request = None
+        self.feed(HeartbeatFailed(now=self.now, cause="no answer"))
 
     def the_shell_answers(self, table_id: int, well: int, *, flag: bool) -> None:
-        """Mostly well; `flag` is leases, cut, caught up, permanent or lost."""
+        """Mostly well; `flag` is leases, finished early, caught up, permanent or lost."""
         stage = self.stage[table_id]
         if stage == "drained":
             return
@@ -257,13 +263,13 @@ class SourceAndShell(RuleBasedStateMachine):
         """Give the answer that the stage waits for."""
         now = self.now
         if stage == "opening":
-            self.feed(Opened(now=now, table_id=table_id, splits=splits, leases=flag, offsets_moved=flag))
+            self.feed(Opened(now=now, table_id=table_id, splits=splits, leases=flag))
             self.stage.update({table_id: "drained"} if self.phase(table_id) is TablePhase.SETTLING else {})
         elif stage == "leasing":
             self.feed(Leased(now=now, table_id=table_id))
         elif stage == "running":
             self.stage[table_id] = "drained"
-            self.feed(Drained(now=now, table_id=table_id, cut=flag))
+            self.feed(Drained(now=now, table_id=table_id, finished_early=flag))
         else:
             self.feed(Committed(now=now, table_id=table_id, caught_up=flag))
 
@@ -272,22 +278,22 @@ class SourceAndShell(RuleBasedStateMachine):
         """About a round that is no more: nothing may come of it."""
         if table_id in self.stage:
             return
-        before = self.rounds.in_hand
+        before = self.rounds.tables
         late: RoundsEvent = (
             Opened(now=self.now, table_id=table_id, splits=1, leases=True),
             Leased(now=self.now, table_id=table_id),
             SnapshotsGone(now=self.now, table_id=table_id, reason="gone"),
-            Drained(now=self.now, table_id=table_id, cut=False),
+            Drained(now=self.now, table_id=table_id, finished_early=False),
             Committed(now=self.now, table_id=table_id, caught_up=True),
             RoundFailed(now=self.now, table_id=table_id, reason="late", permanent=True),
         )[kind]
         self.feed(late)
-        assert self.rounds.in_hand == before
+        assert self.rounds.tables == before
 
     @rule(table_id=table_ids)
     def dropped(self, table_id: int) -> None:
-        """It leaves; the others stay where they are, but for one that takes its slot."""
-        before = {status.offer.table_id: status.phase for status in self.rounds.in_hand}
+        """It leaves; the others stay where they are, but for one that is opened in its place."""
+        before = {status.assignment.table_id: status.phase for status in self.rounds.tables}
         stopping = self.rounds.stopping
         self.feed(TableGone(now=self.now, table_id=table_id))
         assert self.phase(table_id) is TablePhase.ABSENT
@@ -298,15 +304,15 @@ class SourceAndShell(RuleBasedStateMachine):
     @rule(table_id=table_ids, pause=st.booleans())
     def a_person_asks(self, table_id: int, pause: bool) -> None:
         """Pause or resume."""
-        self.feed((PauseAsked if pause else ResumeAsked)(now=self.now, path=path(table_id)))
+        self.feed((PauseRequested if pause else ResumeRequested)(now=self.now, path=path(table_id)))
 
     @precondition(lambda self: not self.stopped)
     @rule(table_id=table_ids)
     def an_old_epoch_is_resumed(self, table_id: int) -> None:
-        """Under a newer epoch than what is in hand, if anything is."""
-        offer = self.hand_out(table_id)
+        """Under a newer epoch than the one assigned, if any."""
+        assignment = self.assign(table_id)
         self.renewed[table_id] = self.now
-        self.feed(Resumed(now=self.now, offers=(offer,)))
+        self.feed(Resumed(now=self.now, assignments=(assignment,)))
 
     @precondition(lambda self: self.once)
     @rule(table_id=table_ids)
@@ -314,45 +320,45 @@ class SourceAndShell(RuleBasedStateMachine):
         """Also one that nobody waits for."""
         self.feed(TargetReached(now=self.now, path=path(table_id)))
 
-    @precondition(lambda self: len(self.hand) > 3)
+    @precondition(lambda self: len(self.assigned) > 3)
     @rule(time_out=st.booleans())
     def stop(self, time_out: bool) -> None:
         """Ask, or give up what is open."""
         if not time_out:
-            self.feed(StopAsked(now=self.now))
+            self.feed(StopRequested(now=self.now))
         elif self.rounds.stopping:
             self.feed(StopTimedOut(now=self.now))
 
     def phase(self, table_id: int) -> TablePhase:
         """Where a table stands."""
-        phases = {status.offer.table_id: status.phase for status in self.rounds.in_hand}
+        phases = {status.assignment.table_id: status.phase for status in self.rounds.tables}
         return phases.get(table_id, TablePhase.ABSENT)
 
     @invariant()
-    def the_books_agree(self) -> None:
-        """What is in hand, which rounds are open, and how many."""
+    def the_machine_agrees(self) -> None:
+        """What is assigned, which rounds are open, and how many."""
         if not hasattr(self, "rounds"):
             return
-        assert {status.offer.table_id: status.offer for status in self.rounds.in_hand} == self.hand
-        assert len(self.stage) <= POLICY.slots
+        assert {status.assignment.table_id: status.assignment for status in self.rounds.tables} == self.assigned
+        assert len(self.stage) <= POLICY.max_concurrent_rounds
         for table_id, stage in self.stage.items():
             assert self.phase(table_id) is STAGES.get(stage, TablePhase.SETTLING)
 
     @invariant()
     def no_table_with_a_later_deadline_was_opened_first(self) -> None:
-        """A free slot never waits, and the one that waits longest is next."""
+        """As many rounds run as may, and the one that waits longest is next."""
         if not hasattr(self, "rounds"):
             return
-        waiting = [status.deadline for status in self.rounds.in_hand if status.phase is TablePhase.WAITING]
-        assert not waiting or len(self.stage) == POLICY.slots
+        waiting = [status.deadline for status in self.rounds.tables if status.phase is TablePhase.WAITING]
+        assert not waiting or len(self.stage) == POLICY.max_concurrent_rounds
         just_opened = [
             status.deadline
-            for status in self.rounds.in_hand
-            if status.phase is TablePhase.OPENING and status.offer.table_id not in self.seen_opening
+            for status in self.rounds.tables
+            if status.phase is TablePhase.OPENING and status.assignment.table_id not in self.seen_opening
         ]
         assert not waiting or not just_opened or max(just_opened) <= min(waiting)
         self.seen_opening = {
-            status.offer.table_id for status in self.rounds.in_hand if status.phase is TablePhase.OPENING
+            status.assignment.table_id for status in self.rounds.tables if status.phase is TablePhase.OPENING
         }
 
     @invariant()
@@ -361,7 +367,7 @@ class SourceAndShell(RuleBasedStateMachine):
         if hasattr(self, "rounds") and not self.stopped:
             due = self.rounds.next_due
             assert due is None or due > self.now
-            assert due is not None or self.beat is not None or self.stage
+            assert due is not None or self.request is not None or self.stage
             # A tick before that does nothing.
             assert copy.deepcopy(self.rounds).step(Tick(now=self.now)) == ()
 
@@ -369,9 +375,9 @@ class SourceAndShell(RuleBasedStateMachine):
         """A stop ends, once, whatever state it found."""
         if not self.sound or not hasattr(self, "rounds"):
             return
-        self.feed(StopAsked(now=self.now))
+        self.feed(StopRequested(now=self.now))
         for _ in range(40):
-            if self.beat is not None:
+            if self.request is not None:
                 self.heartbeat_answered_well()
             for table_id, stage in list(self.stage.items()):
                 if stage != "drained":
@@ -380,13 +386,13 @@ class SourceAndShell(RuleBasedStateMachine):
         assert self.stopped == 1
 
     def heartbeat_answered_well(self) -> None:
-        """Nothing refused, nothing handed out."""
-        beat, self.beat = self.beat, None
-        assert beat is not None
-        for claim in beat.renewed:
-            if claim.table_id in self.hand and self.hand[claim.table_id].epoch == claim.epoch:
-                self.renewed[claim.table_id] = self.sent_at
-        self.feed(BeatAnswered(now=self.now, beat=beat, answer=BeatAnswer(0, None, {})))
+        """Nothing refused, nothing assigned."""
+        request, self.request = self.request, None
+        assert request is not None
+        for epoch in request.renewed:
+            if epoch.table_id in self.assigned and self.assigned[epoch.table_id].epoch == epoch.epoch:
+                self.renewed[epoch.table_id] = self.sent_at
+        self.feed(HeartbeatAnswered(now=self.now, request=request, response=HeartbeatResponse(0, None, {})))
 
 
 HEALTH = (HealthCheck.too_slow, HealthCheck.filter_too_much)

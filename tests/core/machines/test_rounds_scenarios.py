@@ -7,32 +7,32 @@ from typing import TypeVar
 
 from lakeward.machines.rounds import (
     AcquireLeases,
-    BeatAnswered,
-    BeatFailed,
     CommitRound,
     Committed,
-    CutRound,
     Drained,
     EndRound,
+    FinishRoundEarly,
     Forget,
+    HeartbeatAnswered,
+    HeartbeatFailed,
     LaunchJob,
     Leased,
     Opened,
     OpenRound,
-    PauseAsked,
+    PauseRequested,
     Phase,
-    ResumeAsked,
     Resumed,
+    ResumeRequested,
     RoundFailed,
     RoundFenced,
     Rounds,
     RoundsCommand,
     RoundsEvent,
     RoundsPolicy,
-    SendBeat,
+    SendHeartbeat,
     SnapshotsGone,
-    StopAsked,
     Stopped,
+    StopRequested,
     StopTimedOut,
     TableGone,
     TargetReached,
@@ -40,7 +40,7 @@ from lakeward.machines.rounds import (
     Tick,
 )
 from lakeward.model.tables import TablePath
-from lakeward.model.tiering import Beat, BeatAnswer, Claim, Offer, Refusal
+from lakeward.model.tiering import HeartbeatRequest, HeartbeatResponse, Refusal, TableAssignment, TableEpoch
 
 Kind = TypeVar("Kind", bound=RoundsCommand)
 
@@ -52,7 +52,7 @@ class Drive:
         """Start at 1000 seconds, with the first tick and its request done unless told otherwise."""
         self.rounds = Rounds(policy or RoundsPolicy())
         self.now = 1000.0
-        self.beat: Beat | None = None
+        self.request: HeartbeatRequest | None = None
         self.last: tuple[RoundsCommand, ...] = ()
         if started:
             self(Tick(now=self.now))
@@ -60,8 +60,8 @@ class Drive:
     def __call__(self, event: RoundsEvent) -> tuple[RoundsCommand, ...]:
         """Take an event; keep what it gave."""
         self.last = self.rounds.step(event)
-        for beat in self.all(SendBeat):
-            self.beat = beat.beat
+        for sent in self.all(SendHeartbeat):
+            self.request = sent.request
         return self.last
 
     def all(self, kind: type[Kind]) -> list[Kind]:
@@ -74,18 +74,20 @@ class Drive:
         return self(Tick(now=self.now))
 
     def answer(
-        self, offer: Offer | None = None, refused: dict[int, Refusal] | None = None
+        self, assignment: TableAssignment | None = None, refused: dict[int, Refusal] | None = None
     ) -> tuple[RoundsCommand, ...]:
         """Answer the heartbeat under way."""
-        beat, self.beat = self.beat, None
-        assert beat is not None, "no heartbeat is under way"
-        return self(BeatAnswered(now=self.now, beat=beat, answer=BeatAnswer(0, offer, refused or {})))
+        request, self.request = self.request, None
+        assert request is not None, "no heartbeat is under way"
+        return self(
+            HeartbeatAnswered(now=self.now, request=request, response=HeartbeatResponse(0, assignment, refused or {}))
+        )
 
-    def take(self, *offers: Offer) -> Drive:
-        """Be offered these, then nothing."""
-        for offer in offers:
-            self.answer(offer)
-        if self.beat is not None:
+    def take(self, *assignments: TableAssignment) -> Drive:
+        """Be assigned these, then nothing."""
+        for assignment in assignments:
+            self.answer(assignment)
+        if self.request is not None:
             self.answer()
         return self
 
@@ -96,101 +98,100 @@ class Drive:
 
     def commit(self, table_id: int) -> Drive:
         """Bring an opened table to its commit."""
-        self.run(table_id)(Drained(now=self.now, table_id=table_id, cut=False))
+        self.run(table_id)(Drained(now=self.now, table_id=table_id, finished_early=False))
         return self
 
     def phase(self, table_id: int) -> Phase:
         """Where a table stands."""
-        phases = {status.offer.table_id: status.phase for status in self.rounds.in_hand}
+        phases = {status.assignment.table_id: status.phase for status in self.rounds.tables}
         return phases.get(table_id, Phase.ABSENT)
 
 
-def offer(table_id: int, *, freshness_s: float = 180.0, epoch: int = 1) -> Offer:
-    """Offer a table named after its id."""
-    return Offer(TablePath("db", f"t{table_id}"), table_id, epoch, 0, freshness_s)
+def assigned(table_id: int, *, freshness_s: float = 180.0, epoch: int = 1) -> TableAssignment:
+    """Assign a table named after its id."""
+    return TableAssignment(TablePath("db", f"t{table_id}"), table_id, epoch, 0, freshness_s)
 
 
-def claim(table_id: int) -> Claim:
-    """What a heartbeat says of it."""
-    return Claim(table_id, 1, 0)
+def epoch_of(table_id: int) -> TableEpoch:
+    """The epoch that a heartbeat names."""
+    return TableEpoch(table_id, 1, 0)
 
 
 def test_the_first_tick_asks_for_a_table() -> None:
     """Before it nothing is sent."""
     drive = Drive(started=False)
     assert drive.rounds.next_due == 0.0
-    assert drive.wait(0) == (SendBeat(Beat(request=True)),)
+    assert drive.wait(0) == (SendHeartbeat(HeartbeatRequest(request=True)),)
 
 
 def test_the_next_table_is_asked_for_at_once_until_the_queue_is_empty() -> None:
     """Then only after the poll interval."""
     drive = Drive()
-    assert drive.answer(offer(1)) == (OpenRound(offer(1), 1), SendBeat(Beat(renewed=(claim(1),), request=True)))
+    assert drive.answer(assigned(1)) == (
+        OpenRound(assigned(1), 1),
+        SendHeartbeat(HeartbeatRequest(renewed=(epoch_of(1),), request=True)),
+    )
     assert drive.answer() == ()
     assert drive.rounds.next_due == 1001.0
     assert drive.wait(0.9) == ()
-    assert drive.wait(0.2) == (SendBeat(Beat(renewed=(claim(1),), request=True)),)
+    assert drive.wait(0.2) == (SendHeartbeat(HeartbeatRequest(renewed=(epoch_of(1),), request=True)),)
 
 
-def test_no_table_is_asked_for_without_room_in_hand() -> None:
-    """Twice as many as there are slots are in hand, to choose from."""
-    drive = Drive(RoundsPolicy(slots=1)).take(offer(1), offer(2))
+def test_no_table_is_asked_for_where_enough_are_assigned() -> None:
+    """Twice as many as may run are assigned, to choose from."""
+    drive = Drive(RoundsPolicy(max_concurrent_rounds=1)).take(assigned(1), assigned(2))
     assert drive.wait(5) == ()
-    assert drive.wait(25) == (SendBeat(Beat(renewed=(claim(1), claim(2)))),)
+    assert drive.wait(25) == (SendHeartbeat(HeartbeatRequest(renewed=(epoch_of(1), epoch_of(2)))),)
 
 
 def test_an_idle_table_is_finished_at_once_and_the_next_one_asked_for_at_once() -> None:
     """One heartbeat in the same step says both."""
-    drive = Drive().take(offer(1))
+    drive = Drive().take(assigned(1))
     assert drive(Opened(now=drive.now, table_id=1, splits=0, leases=False)) == (
         EndRound(1, "idle"),
-        SendBeat(Beat(finished=(claim(1),), request=True)),
+        SendHeartbeat(HeartbeatRequest(finished=(epoch_of(1),), request=True)),
     )
     assert drive.answer() == (Forget(1, "finished"),)
 
 
-def test_a_round_of_empty_batches_commits_without_a_job() -> None:
-    """Only its offsets move."""
-    drive = Drive().take(offer(1))
-    assert drive(Opened(now=drive.now, table_id=1, splits=0, leases=False, offsets_moved=True)) == (CommitRound(1),)
-
-
 def test_a_round_leases_then_runs_then_commits_then_is_reported() -> None:
     """The whole life of a round with snapshots."""
-    drive = Drive().take(offer(1))
+    drive = Drive().take(assigned(1))
     assert drive(Opened(now=drive.now, table_id=1, splits=3, leases=True)) == (AcquireLeases(1),)
     assert drive(Leased(now=drive.now, table_id=1)) == (LaunchJob(1),)
-    assert drive(Drained(now=drive.now, table_id=1, cut=False)) == (CommitRound(1),)
+    assert drive(Drained(now=drive.now, table_id=1, finished_early=False)) == (CommitRound(1),)
     assert drive(Committed(now=drive.now, table_id=1, caught_up=True)) == (
         EndRound(1, "committed"),
-        SendBeat(Beat(finished=(claim(1),), request=True)),
+        SendHeartbeat(HeartbeatRequest(finished=(epoch_of(1),), request=True)),
     )
 
 
 def test_a_table_that_is_not_caught_up_is_handed_out_again_at_once() -> None:
     """The finished report forces it."""
-    drive = Drive().take(offer(1)).commit(1)
+    drive = Drive().take(assigned(1)).commit(1)
     drive(Committed(now=drive.now, table_id=1, caught_up=False))
-    assert drive.all(SendBeat)[0].beat.forced == {1}
+    assert drive.all(SendHeartbeat)[0].request.forced == {1}
 
 
 def test_a_round_over_its_maximum_duration_is_cut_once_and_its_report_is_forced() -> None:
     """Also if nothing more is known to be waiting."""
-    drive = Drive(RoundsPolicy(max_round_s=20)).take(offer(1)).run(1)
-    assert drive.wait(20)[0] == CutRound(1, "the maximum duration is over")
+    drive = Drive(RoundsPolicy(max_round_s=20)).take(assigned(1)).run(1)
+    assert drive.wait(20)[0] == FinishRoundEarly(1, "the maximum duration is over")
     assert not drive.all(EndRound)
     drive.wait(1)
-    assert not drive.all(CutRound)
-    drive(Drained(now=drive.now, table_id=1, cut=True))
+    assert not drive.all(FinishRoundEarly)
+    drive(Drained(now=drive.now, table_id=1, finished_early=True))
     drive(Committed(now=drive.now, table_id=1, caught_up=True))
     drive.answer()
-    assert drive.beat is not None
-    assert drive.beat.forced == {1}
+    assert drive.request is not None
+    assert drive.request.forced == {1}
 
 
 def test_the_earliest_deadline_is_opened_first() -> None:
-    """Whatever the order in which the source offers them."""
-    drive = Drive(RoundsPolicy(slots=2)).take(offer(1), offer(2), offer(3, freshness_s=180), offer(4, freshness_s=10))
+    """Whatever the order in which the source assignments them."""
+    drive = Drive(RoundsPolicy(max_concurrent_rounds=2)).take(
+        assigned(1), assigned(2), assigned(3, freshness_s=180), assigned(4, freshness_s=10)
+    )
     assert [drive.phase(table_id) for table_id in (1, 2, 3, 4)] == [
         Phase.OPENING,
         Phase.OPENING,
@@ -198,68 +199,72 @@ def test_the_earliest_deadline_is_opened_first() -> None:
         Phase.WAITING,
     ]
     drive(Opened(now=drive.now, table_id=1, splits=0, leases=False))
-    assert drive.all(OpenRound) == [OpenRound(offer(4, freshness_s=10), 1)]
+    assert drive.all(OpenRound) == [OpenRound(assigned(4, freshness_s=10), 1)]
 
 
 def test_a_table_that_has_waited_at_its_source_is_opened_before_one_that_has_not() -> None:
     """Its promised freshness was broken by so much earlier."""
-    late = replace(offer(4), waited_s=30.0)
-    drive = Drive(RoundsPolicy(slots=2)).take(offer(1), offer(2), offer(3), late)
+    late = replace(assigned(4), waited_s=30.0)
+    drive = Drive(RoundsPolicy(max_concurrent_rounds=2)).take(assigned(1), assigned(2), assigned(3), late)
     drive(Opened(now=drive.now, table_id=1, splits=0, leases=False))
     assert drive.all(OpenRound) == [OpenRound(late, 1)]
 
 
 def test_a_dropped_table_leaves_the_others_alone() -> None:
     """Its round ends, it is forgotten, and the other one runs on."""
-    drive = Drive().take(offer(1), offer(2)).run(1).run(2)
+    drive = Drive().take(assigned(1), assigned(2)).run(1).run(2)
     commands = drive(TableGone(now=drive.now, table_id=1))
     assert commands[:2] == (EndRound(1, "dropped", "the table was dropped"), Forget(1, "dropped"))
     assert drive.phase(2) is Phase.RUNNING
 
 
-def test_a_failed_table_waits_out_a_growing_back_off_in_hand() -> None:
+def test_a_failed_table_waits_out_a_growing_back_off() -> None:
     """It is renewed meanwhile and never reported; the pauses are 1, 2, 4 seconds, then at most the most."""
-    drive = Drive(RoundsPolicy(backoff_most_s=4, poll_every_s=1000)).take(offer(1))
+    drive = Drive(RoundsPolicy(backoff_most_s=4, poll_every_s=1000)).take(assigned(1))
     for attempt, pause in ((1, 1.0), (2, 2.0), (3, 4.0), (4, 4.0)):
         assert drive(RoundFailed(now=drive.now, table_id=1, reason="no", permanent=False)) == (
             EndRound(1, "failed", "no"),
         )
         assert drive.rounds.next_due == drive.now + pause
         assert drive.wait(pause - 0.1) == ()
-        assert drive.wait(0.2) == (OpenRound(offer(1), attempt + 1),)
+        assert drive.wait(0.2) == (OpenRound(assigned(1), attempt + 1),)
     drive.wait(30)
-    assert drive.all(SendBeat)[0].beat.renewed == (claim(1),)
+    assert drive.all(SendHeartbeat)[0].request.renewed == (epoch_of(1),)
 
 
 def test_a_success_resets_the_attempts() -> None:
     """The next failure waits the first pause again."""
-    drive = Drive(RoundsPolicy(backoff_first_s=8)).take(offer(1))
+    drive = Drive(RoundsPolicy(backoff_first_s=8)).take(assigned(1))
     drive(RoundFailed(now=drive.now, table_id=1, reason="no", permanent=False))
     drive.wait(8)
-    assert drive.all(OpenRound) == [OpenRound(offer(1), 2)]
+    assert drive.all(OpenRound) == [OpenRound(assigned(1), 2)]
     drive(Opened(now=drive.now, table_id=1, splits=0, leases=False))
-    assert drive.rounds.in_hand[0].attempt == 0
+    assert drive.rounds.tables[0].attempt == 0
 
 
 def test_a_permanent_failure_suspends_until_a_person_resumes() -> None:
     """Time alone never reopens it."""
-    drive = Drive(RoundsPolicy(poll_every_s=1e6, renew_every_s=1e6)).take(offer(1))
+    drive = Drive(RoundsPolicy(poll_every_s=1e6, renew_every_s=1e6)).take(assigned(1))
     drive(RoundFailed(now=drive.now, table_id=1, reason="schema", permanent=True))
-    assert (drive.phase(1), drive.rounds.in_hand[0].reason) == (Phase.SUSPENDED, "schema")
+    assert (drive.phase(1), drive.rounds.tables[0].reason) == (Phase.SUSPENDED, "schema")
     assert drive.wait(10_000) == ()
-    assert drive(ResumeAsked(now=drive.now, path=offer(1).path)) == (OpenRound(offer(1), 2),)
+    assert drive(ResumeRequested(now=drive.now, path=assigned(1).path)) == (OpenRound(assigned(1), 2),)
 
 
 def test_a_commit_waits_for_a_heartbeat_that_is_fresh() -> None:
     """A renewal counts from when it was sent."""
-    drive = Drive(RoundsPolicy(fence_s=60, renew_every_s=30)).take(offer(1)).run(1)
+    drive = Drive(RoundsPolicy(fence_s=60, renew_every_s=30)).take(assigned(1)).run(1)
     drive.wait(30)
-    drive(BeatFailed(now=drive.now, cause="no answer"))
+    drive(HeartbeatFailed(now=drive.now, cause="no answer"))
     drive.now += 30
-    assert drive(Drained(now=drive.now, table_id=1, cut=False)) == (SendBeat(Beat(renewed=(claim(1),), request=True)),)
+    assert drive(Drained(now=drive.now, table_id=1, finished_early=False)) == (
+        SendHeartbeat(HeartbeatRequest(renewed=(epoch_of(1),), request=True)),
+    )
     assert drive.phase(1) is Phase.SETTLING
     drive.now += 60
-    assert drive.answer() == (SendBeat(Beat(renewed=(claim(1),), request=True)),), "sent 60 s ago: too old"
+    assert drive.answer() == (SendHeartbeat(HeartbeatRequest(renewed=(epoch_of(1),), request=True)),), (
+        "sent 60 s ago: too old"
+    )
     drive.now += 59
     assert drive.answer()[0] == CommitRound(1)
 
@@ -267,7 +272,7 @@ def test_a_commit_waits_for_a_heartbeat_that_is_fresh() -> None:
 def test_a_table_that_the_source_refuses_is_never_committed_nor_reported() -> None:
     """Each reason ends the round; only a dropped one is called so."""
     for refusal in Refusal:
-        drive = Drive().take(offer(1)).run(1)
+        drive = Drive().take(assigned(1)).run(1)
         drive.wait(30)
         outcome = "dropped" if refusal is Refusal.GONE else "fenced"
         commands = drive.answer(refused={1: refusal})
@@ -275,45 +280,45 @@ def test_a_table_that_the_source_refuses_is_never_committed_nor_reported() -> No
             EndRound(1, outcome, f"the source refused to renew it: {refusal.value}"),
             Forget(1, refusal.value),
         )
-        assert drive(Drained(now=drive.now, table_id=1, cut=False)) == ()
+        assert drive(Drained(now=drive.now, table_id=1, finished_early=False)) == ()
 
 
 def test_a_refused_table_that_is_offered_in_the_same_answer_starts_afresh() -> None:
     """The old round ends, then the new epoch opens."""
-    drive = Drive().take(offer(1)).run(1)
+    drive = Drive().take(assigned(1)).run(1)
     drive.wait(30)
-    drive.answer(offer(1, epoch=2), refused={1: Refusal.FENCED})
-    assert [type(command) for command in drive.last] == [EndRound, Forget, OpenRound, SendBeat]
+    drive.answer(assigned(1, epoch=2), refused={1: Refusal.FENCED})
+    assert [type(command) for command in drive.last] == [EndRound, Forget, OpenRound, SendHeartbeat]
 
 
-def test_a_newer_epoch_of_a_table_in_hand_ends_its_round_as_fenced() -> None:
+def test_a_newer_epoch_of_an_assigned_table_ends_its_round_as_fenced() -> None:
     """An older or the same one changes nothing."""
-    drive = Drive().take(offer(1)).run(1)
-    assert drive(Resumed(now=drive.now, offers=(offer(1),))) == ()
-    drive(Resumed(now=drive.now, offers=(offer(1, epoch=2),)))
-    assert drive.all(EndRound) == [EndRound(1, "fenced", "handed out again under epoch 2")]
-    assert drive.all(OpenRound) == [OpenRound(offer(1, epoch=2), 2)]
+    drive = Drive().take(assigned(1)).run(1)
+    assert drive(Resumed(now=drive.now, assignments=(assigned(1),))) == ()
+    drive(Resumed(now=drive.now, assignments=(assigned(1, epoch=2),)))
+    assert drive.all(EndRound) == [EndRound(1, "fenced", "assigned again under epoch 2")]
+    assert drive.all(OpenRound) == [OpenRound(assigned(1, epoch=2), 2)]
 
 
 def test_a_lost_fence_leaves_silently_and_another_one_tries_again_soon() -> None:
     """A base commit that changed is only enumerated afresh."""
-    drive = Drive().take(offer(1)).commit(1)
+    drive = Drive().take(assigned(1)).commit(1)
     drive(RoundFenced(now=drive.now, table_id=1, reason="stamp", lost=True))
     assert drive.last[:2] == (EndRound(1, "fenced", "stamp"), Forget(1, "fenced"))
-    drive = Drive().take(offer(2)).commit(2)
+    drive = Drive().take(assigned(2)).commit(2)
     drive(RoundFenced(now=drive.now, table_id=2, reason="base", lost=False))
     assert drive.last == (EndRound(2, "failed", "base"),)
-    assert drive.wait(1)[0] == OpenRound(offer(2), 2)
+    assert drive.wait(1)[0] == OpenRound(assigned(2), 2)
 
 
 def test_vanished_snapshots_are_enumerated_afresh_at_once_but_not_for_ever() -> None:
     """Four times without a failure; the fifth in a row is one."""
-    drive = Drive().take(offer(1))
+    drive = Drive().take(assigned(1))
     for _ in range(4):
         drive(Opened(now=drive.now, table_id=1, splits=1, leases=True))
         assert drive(SnapshotsGone(now=drive.now, table_id=1, reason="gone")) == (
             EndRound(1, "stale", "gone"),
-            OpenRound(offer(1), 1),
+            OpenRound(assigned(1), 1),
         )
     drive(Opened(now=drive.now, table_id=1, splits=1, leases=True))
     drive(SnapshotsGone(now=drive.now, table_id=1, reason="gone"))
@@ -322,43 +327,50 @@ def test_vanished_snapshots_are_enumerated_afresh_at_once_but_not_for_ever() -> 
 
 def test_a_heartbeat_that_failed_renews_nothing_and_is_sent_again_after_a_growing_pause() -> None:
     """Reports stay queued; the pause stays below a third of the renewal period."""
-    drive = Drive(RoundsPolicy(renew_every_s=12)).take(offer(1))
+    drive = Drive(RoundsPolicy(renew_every_s=12)).take(assigned(1))
     drive(Opened(now=drive.now, table_id=1, splits=0, leases=False))
     for pause in (1.0, 2.0, 4.0, 4.0):
-        assert drive(BeatFailed(now=drive.now, cause="no answer")) == ()
+        assert drive(HeartbeatFailed(now=drive.now, cause="no answer")) == ()
         assert drive.rounds.next_due == drive.now + pause
-        assert drive.wait(pause) == (SendBeat(Beat(finished=(claim(1),), request=True)),)
+        assert drive.wait(pause) == (SendHeartbeat(HeartbeatRequest(finished=(epoch_of(1),), request=True)),)
 
 
-def test_a_paused_table_is_cut_commits_and_is_kept_in_hand() -> None:
+def test_a_paused_table_finishes_early_commits_and_stays_assigned() -> None:
     """No finished report; a resume makes it wait for its turn."""
-    drive = Drive().take(offer(1)).run(1)
-    assert drive(PauseAsked(now=drive.now, path=offer(1).path)) == (CutRound(1, "paused"),)
-    drive(Drained(now=drive.now, table_id=1, cut=True))
+    drive = Drive().take(assigned(1)).run(1)
+    assert drive(PauseRequested(now=drive.now, path=assigned(1).path)) == (FinishRoundEarly(1, "paused"),)
+    drive(Drained(now=drive.now, table_id=1, finished_early=True))
     drive(Committed(now=drive.now, table_id=1, caught_up=False))
     assert drive.phase(1) is Phase.PAUSED
-    assert drive(ResumeAsked(now=drive.now, path=offer(1).path)) == (OpenRound(offer(1), 1),)
+    assert drive(ResumeRequested(now=drive.now, path=assigned(1).path)) == (OpenRound(assigned(1), 1),)
 
 
-def test_a_pause_of_a_table_that_is_not_in_hand_is_remembered() -> None:
-    """It starts as paused when it is offered."""
+def test_a_pause_of_a_table_that_is_not_assigned_is_remembered() -> None:
+    """It starts as paused when it is assigned."""
     drive = Drive()
-    drive(PauseAsked(now=drive.now, path=offer(1).path))
-    drive.take(offer(1))
+    drive(PauseRequested(now=drive.now, path=assigned(1).path))
+    drive.take(assigned(1))
     assert drive.phase(1) is Phase.PAUSED
 
 
 def test_a_stop_gives_everything_back_and_lets_commits_end() -> None:
     """Reported as failed, so that somebody else can have them at once."""
-    drive = Drive(RoundsPolicy(slots=3)).take(offer(1), offer(2), offer(3), offer(4)).commit(1).run(2)
-    assert drive(StopAsked(now=drive.now)) == (
-        CutRound(2, "the service stops"),
+    drive = (
+        Drive(RoundsPolicy(max_concurrent_rounds=3))
+        .take(assigned(1), assigned(2), assigned(3), assigned(4))
+        .commit(1)
+        .run(2)
+    )
+    assert drive(StopRequested(now=drive.now)) == (
+        FinishRoundEarly(2, "the service stops"),
         EndRound(3, "stopped", "the service stops"),
-        SendBeat(Beat(renewed=(claim(1), claim(2)), failed=(claim(3), claim(4)))),
+        SendHeartbeat(HeartbeatRequest(renewed=(epoch_of(1), epoch_of(2)), failed=(epoch_of(3), epoch_of(4)))),
     )
     drive(Committed(now=drive.now, table_id=1, caught_up=False))
     drive.answer()
-    assert drive.all(SendBeat) == [SendBeat(Beat(renewed=(claim(2),), finished=(claim(1),)))]
+    assert drive.all(SendHeartbeat) == [
+        SendHeartbeat(HeartbeatRequest(renewed=(epoch_of(2),), finished=(epoch_of(1),)))
+    ]
     drive(StopTimedOut(now=drive.now))
     assert drive.all(EndRound) == [EndRound(2, "stopped", "the service stops")]
     drive.answer()
@@ -367,8 +379,8 @@ def test_a_stop_gives_everything_back_and_lets_commits_end() -> None:
 
 def test_a_commit_under_way_is_given_up_only_at_the_second_time_out() -> None:
     """Its outcome may be unknown."""
-    drive = Drive().take(offer(1)).commit(1)
-    drive(StopAsked(now=drive.now))
+    drive = Drive().take(assigned(1)).commit(1)
+    drive(StopRequested(now=drive.now))
     assert drive(StopTimedOut(now=drive.now)) == ()
     assert drive(StopTimedOut(now=drive.now))[0] == EndRound(1, "stopped", "the service stops")
     assert drive(Committed(now=drive.now, table_id=1, caught_up=True)) == ()
@@ -376,37 +388,37 @@ def test_a_commit_under_way_is_given_up_only_at_the_second_time_out() -> None:
 
 def test_a_stop_does_not_wait_for_a_dead_source() -> None:
     """Reports that failed twice are given up."""
-    drive = Drive().take(offer(1))
-    drive(StopAsked(now=drive.now))
-    assert drive(BeatFailed(now=drive.now, cause="gone")) == ()
+    drive = Drive().take(assigned(1))
+    drive(StopRequested(now=drive.now))
+    assert drive(HeartbeatFailed(now=drive.now, cause="gone")) == ()
     drive.wait(1)
-    assert drive(BeatFailed(now=drive.now, cause="gone")) == (Forget(1, "not reported: gone"), Stopped())
+    assert drive(HeartbeatFailed(now=drive.now, cause="gone")) == (Forget(1, "not reported: gone"), Stopped())
 
 
 def test_an_offer_that_comes_after_the_stop_is_given_back() -> None:
     """It was asked for before."""
     drive = Drive()
-    assert drive(StopAsked(now=drive.now)) == ()
-    assert drive.answer(offer(1)) == (SendBeat(Beat(failed=(claim(1),))),)
+    assert drive(StopRequested(now=drive.now)) == ()
+    assert drive.answer(assigned(1)) == (SendHeartbeat(HeartbeatRequest(failed=(epoch_of(1),))),)
     assert drive.answer() == (Forget(1, "returned"), Stopped())
 
 
 def test_once_stops_when_every_target_is_reached_or_failed_for_good() -> None:
     """The failed ones are named with their last reason."""
-    drive = Drive(RoundsPolicy(once=True, once_attempts=2, slots=4), started=False)
-    paths = frozenset(offer(table_id).path for table_id in (1, 2, 3, 4))
+    drive = Drive(RoundsPolicy(once=True, once_attempts=2, max_concurrent_rounds=4), started=False)
+    paths = frozenset(assigned(table_id).path for table_id in (1, 2, 3, 4))
     drive(Targets(now=drive.now, paths=paths))
     drive.wait(0)
-    drive.take(offer(1), offer(2), offer(3), offer(4))
+    drive.take(assigned(1), assigned(2), assigned(3), assigned(4))
     drive(TableGone(now=drive.now, table_id=2))
     drive(RoundFailed(now=drive.now, table_id=3, reason="first", permanent=False))
     drive.wait(1)
     drive(RoundFailed(now=drive.now, table_id=3, reason="second", permanent=False))
     drive(RoundFailed(now=drive.now, table_id=4, reason="schema", permanent=True))
     drive.commit(1)(Committed(now=drive.now, table_id=1, caught_up=True))
-    drive(TargetReached(now=drive.now, path=offer(1).path))
+    drive(TargetReached(now=drive.now, path=assigned(1).path))
     assert drive.rounds.stopping
-    while drive.beat is not None:
+    while drive.request is not None:
         drive.answer()
     named = (("t2", "dropped"), ("t3", "second"), ("t4", "schema"))
     assert drive.last[-1] == Stopped(tuple((TablePath("db", name), reason) for name, reason in named))
@@ -415,19 +427,19 @@ def test_once_stops_when_every_target_is_reached_or_failed_for_good() -> None:
 def test_once_does_not_wait_for_a_paused_table() -> None:
     """It is named as paused."""
     drive = Drive(RoundsPolicy(once=True), started=False)
-    drive(PauseAsked(now=drive.now, path=offer(1).path))
-    drive(Targets(now=drive.now, paths=frozenset({offer(1).path})))
-    assert drive.last == (Stopped(((offer(1).path, "paused"),)),)
+    drive(PauseRequested(now=drive.now, path=assigned(1).path))
+    drive(Targets(now=drive.now, paths=frozenset({assigned(1).path})))
+    assert drive.last == (Stopped(((assigned(1).path, "paused"),)),)
 
 
-def test_a_late_answer_about_a_table_not_in_hand_is_harmless() -> None:
+def test_a_late_answer_about_a_table_not_assigned_is_harmless() -> None:
     """Nothing is said and nothing is changed."""
     drive = Drive()
     for event in (
         Opened(now=drive.now, table_id=9, splits=1, leases=True),
         Leased(now=drive.now, table_id=9),
         SnapshotsGone(now=drive.now, table_id=9, reason="gone"),
-        Drained(now=drive.now, table_id=9, cut=False),
+        Drained(now=drive.now, table_id=9, finished_early=False),
         Committed(now=drive.now, table_id=9, caught_up=True),
         RoundFailed(now=drive.now, table_id=9, reason="x", permanent=True),
         TableGone(now=drive.now, table_id=9),

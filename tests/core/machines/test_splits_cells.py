@@ -8,7 +8,6 @@ from dataclasses import replace
 import pytest
 
 from lakeward.errors import IllegalEventError, UsageError
-from lakeward.machines.split_phases import State
 from lakeward.machines.splits import (
     TRANSITIONS,
     Accept,
@@ -17,19 +16,20 @@ from lakeward.machines.splits import (
     AttemptLost,
     AttemptPhase,
     AttemptRegistered,
-    CutAsked,
     Enumeration,
+    FinishEarlyRequested,
     JobEnded,
     NoMore,
     Reject,
+    SendFinishEarly,
     SplitDone,
     SplitPhase,
     SplitRequested,
     Splits,
     SplitsEvent,
     SplitsReturned,
-    TellCut,
 )
+from lakeward.machines.splits.transitions import SplitGuard, State
 from lakeward.model.splits import LogSplit, SnapshotSplit, Split
 from lakeward.model.tables import TableBucket
 
@@ -44,20 +44,24 @@ def machine(*splits: Split) -> Splits:
 
 
 def registered(subtask: int, attempt: int = 1, *restored: str) -> AttemptRegistered:
-    """An attempt is ready; it was given the word of these finishes to send again."""
+    """An attempt is ready; it sends these finishes again."""
     return AttemptRegistered(now=0, subtask=subtask, attempt=attempt, restored=frozenset(restored))
 
 
-def asks(subtask: int, attempt: int = 1) -> SplitRequested:
+def requests(subtask: int, attempt: int = 1) -> SplitRequested:
     """An attempt has nothing to read."""
     return SplitRequested(now=0, subtask=subtask, attempt=attempt)
 
 
 def done(split: Split, subtask: int, attempt: int = 1, end: int | None = None) -> SplitDone:
-    """An attempt finished a split, at its end unless told otherwise."""
-    whole = split.log_offset if isinstance(split, SnapshotSplit) else split.stop
+    """An attempt finished a split, at its end unless another one is given."""
+    full = split.log_offset if isinstance(split, SnapshotSplit) else split.stop
     return SplitDone(
-        now=0, subtask=subtask, attempt=attempt, split_id=split.split_id, end_offset=whole if end is None else end
+        now=0,
+        subtask=subtask,
+        attempt=attempt,
+        split_id=split.split_id,
+        end_offset=full if end is None else end,
     )
 
 
@@ -66,52 +70,52 @@ def lost(subtask: int, attempt: int = 1) -> AttemptLost:
     return AttemptLost(now=0, subtask=subtask, attempt=attempt)
 
 
-JOB_ENDED, CUT = JobEnded(now=0), CutAsked(now=0)
+JOB_ENDED, FINISH_EARLY = JobEnded(now=0), FinishEarlyRequested(now=0)
 STORIES: tuple[tuple[SplitsEvent, ...], ...] = (
     (),
-    (CUT,),
+    (FINISH_EARLY,),
     (registered(0),),
     (registered(0), registered(0, 2)),
     (registered(0), lost(0)),
     (registered(0), JOB_ENDED),
-    (registered(0), asks(0)),
-    (registered(0), asks(0), registered(1)),
-    (registered(0), asks(0), CUT),
-    (registered(0), asks(0), asks(0)),
-    (registered(0), asks(0), asks(0), asks(0)),
-    (registered(0), asks(0), asks(0), registered(1), asks(1)),
-    (registered(0), asks(0), registered(1), asks(1), asks(0)),
-    (registered(0), asks(0), registered(1), asks(1), registered(2), asks(2)),
-    (registered(0), asks(0), registered(1), asks(1), registered(2), asks(2), CUT),
-    (registered(0), asks(0), registered(1), asks(1), registered(2), asks(2), CUT, done(FIRST, 0)),
-    (registered(0), asks(0), registered(1), asks(1), registered(2), asks(2), done(FIRST, 0)),
-    (registered(0), asks(0), done(FIRST, 0)),
-    (registered(0), asks(0), registered(1), asks(1), asks(0), done(SECOND, 1)),
-    (registered(0), asks(0), done(FIRST, 0), asks(0), done(SECOND, 0)),
-    (registered(0), asks(0), done(FIRST, 0), asks(0), done(SECOND, 0), asks(0)),
-    (registered(0), asks(0), done(FIRST, 0), lost(0)),
-    (registered(0), asks(0), registered(1), asks(1), done(FIRST, 0), asks(0)),
-    (registered(0), asks(0), done(FIRST, 0), asks(0), registered(0, 2)),
-    (registered(0, 3), asks(0, 3)),
+    (registered(0), requests(0)),
+    (registered(0), requests(0), registered(1)),
+    (registered(0), requests(0), FINISH_EARLY),
+    (registered(0), requests(0), requests(0)),
+    (registered(0), requests(0), requests(0), requests(0)),
+    (registered(0), requests(0), requests(0), registered(1), requests(1)),
+    (registered(0), requests(0), registered(1), requests(1), requests(0)),
+    (registered(0), requests(0), registered(1), requests(1), registered(2), requests(2)),
+    (registered(0), requests(0), registered(1), requests(1), registered(2), requests(2), FINISH_EARLY),
+    (registered(0), requests(0), registered(1), requests(1), registered(2), requests(2), FINISH_EARLY, done(FIRST, 0)),
+    (registered(0), requests(0), registered(1), requests(1), registered(2), requests(2), done(FIRST, 0)),
+    (registered(0), requests(0), done(FIRST, 0)),
+    (registered(0), requests(0), registered(1), requests(1), requests(0), done(SECOND, 1)),
+    (registered(0), requests(0), done(FIRST, 0), requests(0), done(SECOND, 0)),
+    (registered(0), requests(0), done(FIRST, 0), requests(0), done(SECOND, 0), requests(0)),
+    (registered(0), requests(0), done(FIRST, 0), lost(0)),
+    (registered(0), requests(0), registered(1), requests(1), done(FIRST, 0), requests(0)),
+    (registered(0), requests(0), done(FIRST, 0), requests(0), registered(0, 2)),
+    (registered(0, 3), requests(0, 3)),
 )
 """From each of them every event is tried; together they stand in every state."""
 
 RESTORED_STORIES: tuple[tuple[SplitsEvent, ...], ...] = (
     (),
-    (CUT,),
+    (FINISH_EARLY,),
     (registered(1),),
-    (registered(1), asks(1)),
+    (registered(1), requests(1)),
     (registered(0, 1, "b0-0"),),
-    (registered(0, 1, "b0-0"), asks(0)),
-    (registered(0, 1, "b0-0"), CUT),
-    (registered(0, 1, "b0-0"), registered(1), asks(1)),
-    (registered(0, 1, "b0-0"), asks(0), asks(0), done(FIRST, 0)),
+    (registered(0, 1, "b0-0"), requests(0)),
+    (registered(0, 1, "b0-0"), FINISH_EARLY),
+    (registered(0, 1, "b0-0"), registered(1), requests(1)),
+    (registered(0, 1, "b0-0"), requests(0), requests(0), done(FIRST, 0)),
 )
 """As above, of a machine that was restored with the first split withheld."""
 
 TRIED: tuple[SplitsEvent, ...] = (
     *(registered(subtask, attempt) for subtask in (0, 1, 2) for attempt in (1, 2)),
-    *(asks(subtask, attempt) for subtask in (0, 1, 2) for attempt in (1, 2)),
+    *(requests(subtask, attempt) for subtask in (0, 1, 2) for attempt in (1, 2)),
     *(done(split, subtask) for split in (FIRST, SECOND) for subtask in (0, 1, 2)),
     done(FIRST, 0, end=4),
     done(FIRST, 0, attempt=2),
@@ -119,22 +123,30 @@ TRIED: tuple[SplitsEvent, ...] = (
     registered(0, 1, "b0-0"),
     registered(0, 2, "b0-0"),
     JOB_ENDED,
-    CUT,
+    FINISH_EARLY,
 )
 
 
+Cell = tuple[State, type[SplitsEvent]]
+Attempt = tuple[int, int]
+
+
 class Recorded(Splits):
-    """Writes every move down."""
+    """Records every move: whose it is, its cell and its guard."""
 
-    moves: list[tuple[State, type[SplitsEvent], State]]
+    moves: list[tuple[str | Attempt, Cell, SplitGuard]]
 
-    def _check_move(self, before: State, after: State, cause: SplitsEvent) -> None:
-        self.moves.append((before, type(cause), after))
-        super()._check_move(before, after, cause)
+    def _move_split(self, split_id: str, guard: SplitGuard, cause: SplitsEvent) -> None:
+        self.moves.append((split_id, (self._phases[split_id], type(cause)), guard))
+        super()._move_split(split_id, guard, cause)
+
+    def _move_attempt(self, attempt: Attempt, guard: SplitGuard, cause: SplitsEvent) -> None:
+        self.moves.append((attempt, (self._phase_of(attempt), type(cause)), guard))
+        super()._move_attempt(attempt, guard, cause)
 
 
-def told(story: tuple[SplitsEvent, ...], *withheld: str) -> Recorded:
-    """A machine after a story, with nothing written down."""
+def after(story: tuple[SplitsEvent, ...], *withheld: str) -> Recorded:
+    """A machine after a story, with nothing recorded."""
     splits = Recorded(Enumeration((FIRST, SECOND), {}, (), behind=False), withheld=withheld)
     splits.moves = []
     for event in story:
@@ -143,42 +155,57 @@ def told(story: tuple[SplitsEvent, ...], *withheld: str) -> Recorded:
     return splits
 
 
-def stands(splits: Splits, event: SplitsEvent) -> list[State]:
-    """Where each split stands, and each attempt that the event speaks of (all, if it names none)."""
+def states(splits: Splits, event: SplitsEvent) -> dict[str | Attempt, State]:
+    """The state of each split, and of each attempt that the event names (all, if it names none)."""
     attempts = [(subtask, attempt) for subtask in (0, 1, 2) for attempt in (1, 2)]
-    if not isinstance(event, JobEnded | CutAsked):
+    if not isinstance(event, JobEnded | FinishEarlyRequested):
         attempts = [(event.subtask, event.attempt)]
-    return [*splits._phases.values(), *(splits._phase_of(attempt) for attempt in attempts)]
+    found: dict[str | Attempt, State] = {attempt: splits._phase_of(attempt) for attempt in attempts}
+    return found | dict(splits._phases)
 
 
-def test_every_cell_moves_within_its_row_and_every_row_is_reached() -> None:
-    """What the table has no row for, no legal step ever did; and no row promises more than happens."""
-    seen = {cell: set[State]() for cell in TRANSITIONS}
+def test_every_guard_of_every_row_is_reached_and_nothing_stays_where_its_row_has_no_otherwise() -> None:
+    """What does not move stays under `UNCHANGED`; what the table does not name never happens."""
+    seen = {cell: set[SplitGuard]() for cell in TRANSITIONS}
     stories = [(story, ()) for story in STORIES] + [(story, (FIRST.split_id,)) for story in RESTORED_STORIES]
     for story, withheld in stories:
         for event in TRIED:
-            splits = told(story, *withheld)
-            before = stands(splits, event)
+            splits = after(story, *withheld)
+            before = states(splits, event)
             try:
                 splits.step(event)
             except IllegalEventError:
                 continue
-            for state, kind, after in splits.moves:
-                seen[state, kind].add(after)
-            for state, after in zip(before, stands(splits, event), strict=True):
-                assert state is not after or (state, type(event)) in TRANSITIONS
-                seen[state, type(event)] |= {after} if state is after else set()
-    # A move within its row is checked by the machine itself; staying is checked here.
-    assert {cell: after - TRANSITIONS[cell] for cell, after in seen.items() if after - TRANSITIONS[cell]} == {}
-    assert {cell: row - seen[cell] for cell, row in TRANSITIONS.items() if row - seen[cell]} == {}
+            for _, cell, guard in splits.moves:
+                seen[cell].add(guard)
+            moved = {entity for entity, _, _ in splits.moves}
+            for entity, state in before.items():
+                if entity not in moved:
+                    assert states(splits, event)[entity] is state
+                    seen[state, type(event)].add(SplitGuard.UNCHANGED)
+    assert seen == {cell: set(row) for cell, row in TRANSITIONS.items()}
+
+
+def test_the_table_decides_where_a_move_leads(monkeypatch: pytest.MonkeyPatch) -> None:
+    """With another target in one row, the machine goes there."""
+    cell = (SplitPhase.ASSIGNED, SplitDone)
+    changed = {**TRANSITIONS, cell: {SplitGuard.COUNTS: SplitPhase.SKIPPED}}
+    monkeypatch.setattr("lakeward.machines.splits.machine.TRANSITIONS", changed)
+    assert after((registered(0), requests(0), done(FIRST, 0)))._phases[FIRST.split_id] is SplitPhase.SKIPPED
+
+
+def test_a_move_never_changes_the_kind_of_a_state() -> None:
+    assert [
+        cell for cell, row in TRANSITIONS.items() if {type(state) for state in row.values()} != {type(cell[0])}
+    ] == []
 
 
 @pytest.mark.parametrize("story", STORIES, ids=range(len(STORIES)))
 def test_an_illegal_event_raises_and_changes_nothing(story: tuple[SplitsEvent, ...]) -> None:
-    """An attempt that never registered may not speak; an unknown split or a wrong end is never believed."""
+    """An attempt that never registered may send nothing; an unknown split or a wrong end is never accepted."""
     unknown = replace(FIRST, split_id="b9-0")
     never = (
-        asks(7),
+        requests(7),
         registered(7, 1, "b0-10"),
         done(FIRST, 7),
         done(unknown, 0),
@@ -186,7 +213,7 @@ def test_an_illegal_event_raises_and_changes_nothing(story: tuple[SplitsEvent, .
         done(FIRST, 0, end=-1),
     )
     for event in (*TRIED, *never):
-        splits = told(story)
+        splits = after(story)
         before = copy.deepcopy(vars(splits))
         raised = None
         try:
@@ -201,13 +228,13 @@ def test_an_illegal_event_raises_and_changes_nothing(story: tuple[SplitsEvent, .
 
 
 def test_what_no_row_allows_is_illegal() -> None:
-    """The two cells of the table that are empty: an attempt that nobody registered asks or finishes."""
+    """The two cells of the table that are empty: an attempt that never registered requests or finishes."""
     every = {(phase, event) for phase in (*SplitPhase, *AttemptPhase) for event in {type(event) for event in TRIED}}
     assert every - TRANSITIONS.keys() == {
         (AttemptPhase.UNKNOWN, SplitRequested),
         (AttemptPhase.UNKNOWN, SplitDone),
     }
-    for event in (asks(7), done(FIRST, 7)):
+    for event in (requests(7), done(FIRST, 7)):
         with pytest.raises(IllegalEventError, match="machine 'splits' in state attempt unknown"):
             machine().step(event)
 
@@ -219,40 +246,40 @@ def test_a_round_without_splits_is_a_mistake_of_the_caller() -> None:
 
 
 def test_splits_are_handed_out_in_order_until_all_are_done() -> None:
-    """Who asks while others still read waits, and is dismissed at the end."""
+    """An attempt that requests while others still read waits, and is dismissed at the end."""
     splits = machine(SNAPSHOT, FIRST)
     splits.step(registered(0))
     splits.step(registered(1))
-    assert splits.step(asks(0)) == (Assign(0, 1, SNAPSHOT),)
-    assert splits.step(asks(1)) == (Assign(1, 1, FIRST),)
+    assert splits.step(requests(0)) == (Assign(0, 1, SNAPSHOT),)
+    assert splits.step(requests(1)) == (Assign(1, 1, FIRST),)
     assert splits.step(done(FIRST, 1)) == (Accept("b0-0"),)
-    assert splits.step(asks(1)) == ()
+    assert splits.step(requests(1)) == ()
     assert splits.unfinished == (SNAPSHOT,)
-    assert splits.step(done(SNAPSHOT, 0)) == (Accept("b1-s4"), NoMore(1, 1), AllDone(cut=False))
-    assert splits.step(asks(0)) == (NoMore(0, 1),)
+    assert splits.step(done(SNAPSHOT, 0)) == (Accept("b1-s4"), NoMore(1, 1), AllDone(incomplete=False))
+    assert splits.step(requests(0)) == (NoMore(0, 1),)
     assert splits.offsets() == {A: 10, B: 70}
 
 
 def test_splits_of_a_lost_attempt_go_to_one_that_waits() -> None:
-    """What it finished stays finished; what it says later is rejected."""
-    splits = told((registered(0), asks(0), done(FIRST, 0), asks(0), registered(1), asks(1)))
+    """What it finished stays finished; what it sends later is rejected."""
+    splits = after((registered(0), requests(0), done(FIRST, 0), requests(0), registered(1), requests(1)))
     assert splits.step(lost(0)) == (SplitsReturned((SECOND,)), Assign(1, 1, SECOND))
     assert isinstance(splits.step(done(SECOND, 0))[0], Reject)
     assert splits.unfinished == (SECOND,)
-    assert splits.step(done(SECOND, 1)) == (Accept("b0-10"), AllDone(cut=False))
+    assert splits.step(done(SECOND, 1)) == (Accept("b0-10"), AllDone(incomplete=False))
 
 
 def test_a_newer_attempt_replaces_the_older_one() -> None:
     """The older one is cancelled; one that registers even later with an older number is too."""
-    splits = told((registered(0, 2), asks(0, 2)))
+    splits = after((registered(0, 2), requests(0, 2)))
     assert splits.step(registered(0, 3)) == (SplitsReturned((FIRST,)), Reject(0, 2, "replaced by attempt 3"))
     assert splits.step(registered(0, 1)) == (Reject(0, 1, "attempt 1 of subtask 0 was lost or replaced"),)
-    assert splits.step(asks(0, 3)) == (Assign(0, 3, FIRST),)
+    assert splits.step(requests(0, 3)) == (Assign(0, 3, FIRST),)
 
 
-def test_a_finish_that_was_accepted_is_not_rejected_when_it_is_said_again() -> None:
-    """Its files are in the books, also after the attempt is gone."""
-    splits = told((registered(0), asks(0), done(FIRST, 0)))
+def test_a_finish_that_was_accepted_is_not_rejected_when_it_is_repeated() -> None:
+    """Its files count, also after the attempt is gone."""
+    splits = after((registered(0), requests(0), done(FIRST, 0)))
     assert splits.step(done(FIRST, 0)) == ()
     splits.step(lost(0))
     assert splits.step(done(FIRST, 0)) == ()
@@ -260,45 +287,45 @@ def test_a_finish_that_was_accepted_is_not_rejected_when_it_is_said_again() -> N
 
 def test_a_new_job_reads_what_is_unfinished() -> None:
     """All attempts of the old one are gone."""
-    splits = told((registered(0), asks(0), registered(1), asks(1), done(FIRST, 0)))
+    splits = after((registered(0), requests(0), registered(1), requests(1), done(FIRST, 0)))
     assert splits.step(JOB_ENDED) == (SplitsReturned((SECOND,)),)
-    assert isinstance(splits.step(asks(1))[0], Reject)
+    assert isinstance(splits.step(requests(1))[0], Reject)
     splits.step(registered(0, 2))
-    assert splits.step(asks(0, 2)) == (Assign(0, 2, SECOND),)
+    assert splits.step(requests(0, 2)) == (Assign(0, 2, SECOND),)
 
 
-def test_a_cut_ends_log_splits_where_they_are_and_snapshot_splits_at_their_end() -> None:
-    """What was not started is left out; a second cut is harmless."""
+def test_finishing_early_ends_log_splits_where_they_are_and_snapshot_splits_at_their_end() -> None:
+    """What was not started is skipped; a second request is harmless."""
     splits = machine(SNAPSHOT, FIRST, SECOND)
-    for event in (registered(0), registered(1), asks(0), asks(1)):
+    for event in (registered(0), registered(1), requests(0), requests(1)):
         splits.step(event)
-    assert set(splits.step(CUT)) == {TellCut(0, 1), TellCut(1, 1)}
-    assert splits.step(CUT) == ()
+    assert set(splits.step(FINISH_EARLY)) == {SendFinishEarly(0, 1), SendFinishEarly(1, 1)}
+    assert splits.step(FINISH_EARLY) == ()
     with pytest.raises(IllegalEventError):
         splits.step(done(SNAPSHOT, 0, end=30))
     assert splits.step(done(FIRST, 1, end=4)) == (Accept("b0-0"),)
-    assert splits.step(done(SNAPSHOT, 0)) == (Accept("b1-s4"), AllDone(cut=True))
+    assert splits.step(done(SNAPSHOT, 0)) == (Accept("b1-s4"), AllDone(incomplete=True))
     assert splits.offsets() == {A: 4, B: 70}
     assert splits.committable() == {"b0-0", "b1-s4"}
 
 
-def test_a_split_may_not_end_early_without_a_cut() -> None:
-    """It would leave a gap that nobody reads."""
-    splits = told((registered(0), asks(0)))
-    with pytest.raises(IllegalEventError, match="not cut"):
+def test_a_split_may_not_end_early_unless_the_round_finishes_early() -> None:
+    """It would leave a gap that is never read."""
+    splits = after((registered(0), requests(0)))
+    with pytest.raises(IllegalEventError, match="not finishing early"):
         splits.step(done(FIRST, 0, end=4))
 
 
-def test_what_comes_back_after_a_cut_is_left_out() -> None:
+def test_what_is_returned_while_finishing_early_is_skipped() -> None:
     """Nothing new is handed out."""
-    splits = told((registered(0), asks(0), registered(1), CUT, asks(1)))
-    assert splits.step(lost(0)) == (NoMore(1, 1), AllDone(cut=True))
+    splits = after((registered(0), requests(0), registered(1), FINISH_EARLY, requests(1)))
+    assert splits.step(lost(0)) == (NoMore(1, 1), AllDone(incomplete=True))
     assert splits.offsets() == {}
 
 
 def test_files_behind_a_gap_are_left_out_of_the_commit() -> None:
-    """A later range of a cut log that is finished before an earlier one."""
-    splits = told((registered(0), asks(0), registered(1), asks(1), done(SECOND, 1)))
+    """A later range of a divided log that is finished before an earlier one."""
+    splits = after((registered(0), requests(0), registered(1), requests(1), done(SECOND, 1)))
     assert splits.offsets() == {}
     assert splits.committable() == set()
     splits.step(done(FIRST, 0))
@@ -306,30 +333,30 @@ def test_files_behind_a_gap_are_left_out_of_the_commit() -> None:
     assert splits.committable() == {"b0-0", "b0-10"}
 
 
-def test_a_cut_before_the_first_record_leaves_a_never_tiered_bucket_never_tiered() -> None:
+def test_finishing_early_before_the_first_record_leaves_a_never_tiered_bucket_never_tiered() -> None:
     """So that it may still start with a snapshot."""
-    splits = told((registered(0), asks(0), CUT))
+    splits = after((registered(0), requests(0), FINISH_EARLY))
     splits.step(done(FIRST, 0, end=0))
     assert splits.offsets() == {}
 
 
-def test_a_withheld_split_is_not_read_again_and_its_word_is_given_to_an_attempt() -> None:
-    """What it finished before the restore is accepted when its word comes."""
-    splits = told((registered(0, 1, "b0-0"),), "b0-0")
+def test_a_withheld_split_is_not_read_again_and_an_attempt_sends_its_finish() -> None:
+    """What it finished before the restore is accepted when it arrives."""
+    splits = after((registered(0, 1, "b0-0"),), "b0-0")
     assert splits.withheld == frozenset()
-    assert splits.step(asks(0)) == (Assign(0, 1, SECOND),)
+    assert splits.step(requests(0)) == (Assign(0, 1, SECOND),)
     assert splits.step(done(FIRST, 0)) == (Accept("b0-0"),)
-    assert splits.step(done(SECOND, 0)) == (Accept("b0-10"), AllDone(cut=False))
+    assert splits.step(done(SECOND, 0)) == (Accept("b0-10"), AllDone(incomplete=False))
 
 
 @pytest.mark.parametrize("end", [lost(0), JOB_ENDED, registered(0, 2)], ids=["lost", "job over", "replaced"])
-def test_the_word_of_a_withheld_split_outlives_the_attempt_that_was_given_it(end: SplitsEvent) -> None:
-    """Also after a cut: all of it was read."""
-    splits = told((registered(0, 1, "b0-0"), CUT), "b0-0")
+def test_the_finish_of_a_withheld_split_outlives_the_attempt_that_was_to_send_it(end: SplitsEvent) -> None:
+    """Also while finishing early: all of it was read."""
+    splits = after((registered(0, 1, "b0-0"), FINISH_EARLY), "b0-0")
     assert not any(isinstance(command, SplitsReturned) for command in splits.step(end))
     assert splits.withheld == {"b0-0"}
     splits.step(registered(2, 1, "b0-0"))
-    assert splits.step(done(FIRST, 2)) == (Accept("b0-0"), AllDone(cut=True))
+    assert splits.step(done(FIRST, 2)) == (Accept("b0-0"), AllDone(incomplete=True))
     assert splits.offsets() == {A: 10}
 
 
@@ -337,7 +364,7 @@ def test_finished_splits_of_a_checkpoint_stay_finished() -> None:
     """A round of which nothing is left to read is done as soon as a job of it lives."""
     splits = Splits(Enumeration((FIRST, SECOND), {}, (), behind=False), {"b0-0": 10, "b0-10": 20})
     assert splits.unfinished == ()
-    assert splits.step(registered(0)) == (AllDone(cut=False),)
+    assert splits.step(registered(0)) == (AllDone(incomplete=False),)
     assert splits.offsets() == {A: 20}
 
 
@@ -355,7 +382,7 @@ def test_a_log_split_half_done_counts_where_the_finished_prefix_ends() -> None:
     splits = Splits(Enumeration((SNAPSHOT, FIRST, SECOND), {A: 0}, (), behind=False))
     assert splits.offsets({"b0-10": 15, "b1-s4": 3}) == {A: 0}
     assert splits.offsets({"b0-0": 4, "b0-10": 15}) == {A: 4}
-    for event in (registered(0), registered(1), asks(0), asks(1), done(FIRST, 1)):
+    for event in (registered(0), registered(1), requests(0), requests(1), done(FIRST, 1)):
         splits.step(event)
     assert splits.offsets({"b0-10": 15}) == {A: 15}
     assert splits.offsets({"b0-10": 10}) == {A: 10}
@@ -364,7 +391,7 @@ def test_a_log_split_half_done_counts_where_the_finished_prefix_ends() -> None:
 def test_live_snapshot_may_stand_for_later_records_than_was_planned() -> None:
     live = SnapshotSplit("b1-s0", B, (), 0, 70, live=True)
     splits = machine(live)
-    for event in (registered(0), asks(0), done(live, 0, end=75)):
+    for event in (registered(0), requests(0), done(live, 0, end=75)):
         splits.step(event)
     assert splits.offsets() == {B: 75}
     assert splits.committable() == {"b1-s0"}
@@ -374,6 +401,6 @@ def test_live_snapshot_may_stand_for_later_records_than_was_planned() -> None:
 def test_snapshot_that_ends_elsewhere_is_refused(split: SnapshotSplit, end: int) -> None:
     splits = machine(split)
     splits.step(registered(0))
-    splits.step(asks(0))
+    splits.step(requests(0))
     with pytest.raises(IllegalEventError):
         splits.step(done(split, 0, end=end))

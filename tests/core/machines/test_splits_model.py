@@ -1,4 +1,4 @@
-"""Subtasks that fail, are replaced and speak late play against the machine `splits`; three mutants must die."""
+"""Subtasks that fail, are replaced and send late play against the machine `splits`; its mutants must die."""
 
 from __future__ import annotations
 
@@ -14,23 +14,23 @@ from lakeward.machines.splits import (
     Assign,
     AttemptLost,
     AttemptRegistered,
-    CutAsked,
     Enumeration,
+    FinishEarlyRequested,
     JobEnded,
     NoMore,
     Reject,
+    SendFinishEarly,
     SplitDone,
     SplitRequested,
     Splits,
     SplitsCommand,
     SplitsEvent,
     SplitsReturned,
-    TellCut,
     enumerate_splits,
 )
 from lakeward.model.splits import LogSplit, Split
 from lakeward.model.tables import BucketState, KvSnapshot, TableBucket
-from lakeward_mutants.splits import BelievesLateFinishes, ForgetsTheCut, HandsOutAgain, JumpsOverGaps
+from lakeward_mutants.splits import AcceptsLateFinishes, HandsOutAgain, HandsOutWhileFinishingEarly, JumpsOverGaps
 
 Attempt = tuple[int, int]
 subtasks = st.integers(0, 2)
@@ -38,13 +38,13 @@ BUCKETS = [TableBucket(1, None, number) for number in range(3)]
 
 
 def some_round(*, primary_key: bool) -> Enumeration:
-    """A few buckets: one tiered before, one with a snapshot or a log that is cut."""
+    """A few buckets: one tiered before, one with a snapshot or a log that is divided."""
     states = [BucketState(bucket, (), 0, 40, KvSnapshot(bucket, 4, 30)) for bucket in BUCKETS]
-    return enumerate_splits(states, {BUCKETS[0]: 20}, primary_key=primary_key, cut_rows=25)
+    return enumerate_splits(states, {BUCKETS[0]: 20}, primary_key=primary_key, max_split_rows=25)
 
 
 class Subtasks(RuleBasedStateMachine):
-    """Attempts that read, and a book of what each was given, kept from commands alone."""
+    """Attempts that read, and a record of what each was given, kept from commands alone."""
 
     machine: type[Splits] = Splits
 
@@ -57,7 +57,7 @@ class Subtasks(RuleBasedStateMachine):
         self.given: dict[Attempt, dict[str, Split]] = {}
         self.once_given: dict[Attempt, set[str]] = {}
         self.finished: dict[str, int] = {}
-        self.cut = False
+        self.finishing_early = False
         self.ended = 0
         self.waiting: set[Attempt] = set()
         self.offsets = dict(self.enumeration.offsets)
@@ -72,23 +72,23 @@ class Subtasks(RuleBasedStateMachine):
                 case Assign():
                     self.assign((command.subtask, command.attempt), command.split)
                 case SplitsReturned():
-                    assert not self.cut
+                    assert not self.finishing_early
                     assert not {split.split_id for split in command.splits} & self.finished.keys()
                 case AllDone():
                     self.ended += 1
                     assert self.ended == 1, "done twice"
-                    assert not any(self.given.values()), "done while somebody reads"
+                    assert not any(self.given.values()), "done while an attempt reads"
                 case NoMore():
                     self.waiting.discard((command.subtask, command.attempt))
-                case TellCut():
+                case SendFinishEarly():
                     assert self.given[command.subtask, command.attempt]
                 case Accept() | Reject():
                     pass
         return commands
 
     def assign(self, attempt: Attempt, split: Split) -> None:
-        """Only to a living one that asked, only what nobody else has, never what is finished."""
-        assert not self.cut, "handed out after a cut"
+        """Only to a living one that requested, only what no other has, never what is finished."""
+        assert not self.finishing_early, "handed out while finishing early"
         assert split.split_id not in self.finished, "handed out again"
         assert all(split.split_id not in held for held in self.given.values()), "two read one split"
         self.waiting.remove(attempt)
@@ -107,7 +107,7 @@ class Subtasks(RuleBasedStateMachine):
 
     @rule(subtask=subtasks, action=st.integers(0, 5), part=st.integers(0, 3))
     def work_goes_on(self, subtask: int, action: int, part: int) -> None:
-        """A living attempt asks or finishes."""
+        """A living attempt requests or finishes."""
         attempt = (subtask, self.numbers[subtask])
         if attempt not in self.given:
             self.register(subtask)
@@ -119,7 +119,7 @@ class Subtasks(RuleBasedStateMachine):
             self.feed(SplitRequested(now=0, subtask=subtask, attempt=attempt[1]))
 
     @rule(subtask=subtasks)
-    def asks_ahead(self, subtask: int) -> None:
+    def requests_ahead(self, subtask: int) -> None:
         """While it still closes files of the last one, or once more."""
         attempt = (subtask, self.numbers[subtask])
         if attempt in self.given and not self.splits.done:
@@ -127,15 +127,15 @@ class Subtasks(RuleBasedStateMachine):
             self.feed(SplitRequested(now=0, subtask=subtask, attempt=attempt[1]))
 
     def finish(self, attempt: Attempt, split_id: str, part: int) -> None:
-        """At its end; after a cut a log split may stop earlier."""
+        """At its end; while finishing early a log split may stop earlier."""
         split = self.given[attempt].pop(split_id)
-        whole = split.stop if isinstance(split, LogSplit) else split.log_offset
-        end = split.start + part if self.cut and isinstance(split, LogSplit) and part else whole
+        end_of_split = split.stop if isinstance(split, LogSplit) else split.log_offset
+        end = split.start + part if self.finishing_early and isinstance(split, LogSplit) and part else end_of_split
         self.finished[split_id] = end
-        assert Accept(split_id) in self.say(attempt, split_id, end)
+        assert Accept(split_id) in self.send_finish(attempt, split_id, end)
 
-    def say(self, attempt: Attempt, split_id: str, end: int) -> tuple[SplitsCommand, ...]:
-        """An attempt says that it finished."""
+    def send_finish(self, attempt: Attempt, split_id: str, end: int) -> tuple[SplitsCommand, ...]:
+        """An attempt reports that it finished."""
         return self.feed(SplitDone(now=0, subtask=attempt[0], attempt=attempt[1], split_id=split_id, end_offset=end))
 
     @rule(subtask=subtasks)
@@ -152,8 +152,8 @@ class Subtasks(RuleBasedStateMachine):
         self.feed(AttemptLost(now=0, subtask=subtask, attempt=attempt[1]))
 
     @rule(choice=st.integers(0, 99), again=st.booleans())
-    def a_late_word(self, choice: int, again: bool) -> None:
-        """A lost attempt asks, or finishes what it once had: rejected, unless it only repeats what was accepted."""
+    def a_late_event(self, choice: int, again: bool) -> None:
+        """A lost attempt requests, or finishes what it once had: rejected, unless it only repeats what was accepted."""
         late = [attempt for attempt in self.once_given if attempt not in self.given]
         if not late:
             return
@@ -161,8 +161,8 @@ class Subtasks(RuleBasedStateMachine):
         before = dict(self.finished), self.splits.unfinished, self.splits.offsets()
         for split_id in sorted(self.once_given[attempt]):
             split = next(split for split in self.enumeration.splits if split.split_id == split_id)
-            whole = split.stop if isinstance(split, LogSplit) else split.log_offset
-            commands = self.say(attempt, split_id, whole)
+            end_of_split = split.stop if isinstance(split, LogSplit) else split.log_offset
+            commands = self.send_finish(attempt, split_id, end_of_split)
             assert all(isinstance(command, Reject) for command in commands)
         if again:
             (rejected,) = self.feed(SplitRequested(now=0, subtask=attempt[0], attempt=attempt[1]))
@@ -170,32 +170,32 @@ class Subtasks(RuleBasedStateMachine):
         assert before == (self.finished, self.splits.unfinished, self.splits.offsets())
 
     @rule(often=st.integers(0, 19))
-    def cut_or_job_ended(self, often: int) -> None:
+    def finish_early_or_job_ended(self, often: int) -> None:
         """Now and then."""
         if often == 0:
-            self.feed_cut()
+            self.finish_early()
         elif often == 1:
             self.given, self.waiting = {}, set()
             self.feed(JobEnded(now=0))
 
-    def feed_cut(self) -> None:
+    def finish_early(self) -> None:
         """From now on nothing is handed out."""
-        self.cut = True
-        self.feed(CutAsked(now=0))
+        self.finishing_early = True
+        self.feed(FinishEarlyRequested(now=0))
 
     @invariant()
-    def the_books_agree(self) -> None:
-        """Unfinished is what is neither finished nor left out; who waits is owed nothing that is free."""
+    def the_records_agree(self) -> None:
+        """Unfinished is what is neither finished nor skipped; no attempt waits while a split is free."""
         if not hasattr(self, "splits"):
             return
         unfinished = {split.split_id for split in self.splits.unfinished}
         held = {split_id for splits in self.given.values() for split_id in splits}
         assert not unfinished & self.finished.keys()
         assert held <= unfinished
-        assert not (self.waiting and unfinished - held), "somebody waits while a split is free"
+        assert not (self.waiting and unfinished - held), "an attempt waits while a split is free"
         assert self.splits.done == (not unfinished)
         assert self.ended == self.splits.done
-        assert not (self.cut and unfinished - held)
+        assert not (self.finishing_early and unfinished - held)
 
     @invariant()
     def offsets_are_the_finished_prefixes(self) -> None:
@@ -252,7 +252,7 @@ def test_the_machine_holds_every_invariant() -> None:
     play(Subtasks, settings=QUICK)
 
 
-@pytest.mark.parametrize("mutant", [HandsOutAgain, ForgetsTheCut, JumpsOverGaps, BelievesLateFinishes])
+@pytest.mark.parametrize("mutant", [HandsOutAgain, HandsOutWhileFinishingEarly, JumpsOverGaps, AcceptsLateFinishes])
 def test_a_mutant_dies(mutant: type[Splits]) -> None:
     """The same game finds it."""
     game = type(f"{mutant.__name__}Game", (Subtasks,), {"machine": mutant})

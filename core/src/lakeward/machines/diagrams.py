@@ -1,6 +1,7 @@
-"""Draw the transition tables of the checkpoint protocol for the docs.
+"""Draw the transition tables of all machines for the docs.
 
-`docs/explanation/checkpoints.md` holds what `render` gives between two marks; a test keeps it so.
+Pages of `docs/explanation` hold what `render` gives between two marks; a test keeps them so, and
+`python -m lakeward.cli.reference docs/reference` writes them anew.
 """
 
 from __future__ import annotations
@@ -8,22 +9,53 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING, Any
 
-from lakeward.machines import checkpoint_phases, gateway
-from lakeward.machines.checkpoint_phases import AttemptPhase, CheckpointPhase
-from lakeward.machines.gateway import GatewayPhase
+from lakeward.machines.checkpoints import gateway
+from lakeward.machines.checkpoints import transitions as checkpoints
+from lakeward.machines.checkpoints.gateway import GatewayPhase
+from lakeward.machines.checkpoints.transitions import CheckpointPhase, ParticipantPhase
+from lakeward.machines.leases import table_lease
+from lakeward.machines.leases import transitions as leases
+from lakeward.machines.leases.table_lease import LeaseStatus
+from lakeward.machines.leases.transitions import CallState
+from lakeward.machines.link import transitions as link
+from lakeward.machines.link.transitions import LinkPhase
+from lakeward.machines.rounds import transitions as rounds
+from lakeward.machines.rounds.transitions import HeartbeatPhase, Phase, ServicePhase
+from lakeward.machines.splits import transitions as splits
+from lakeward.machines.splits.transitions import AttemptPhase, SplitPhase
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Mapping
     from enum import Enum
 
-_TABLES: dict[str, tuple[type[Enum], Mapping[Any, Iterable[Enum]]]] = {
+_TABLES: dict[str, tuple[type[Enum], Mapping[Any, Mapping[Any, Enum]]]] = {
+    "service": (ServicePhase, rounds.TRANSITIONS),
+    "heartbeat": (HeartbeatPhase, rounds.TRANSITIONS),
+    "tables": (Phase, rounds.TRANSITIONS),
+    "leases": (CallState, leases.TRANSITIONS),
+    "bucket_leases": (LeaseStatus, table_lease.TRANSITIONS),
+    "splits": (SplitPhase, splits.TRANSITIONS),
+    "split_attempts": (AttemptPhase, splits.TRANSITIONS),
+    "link": (LinkPhase, link.TRANSITIONS),
     "gateway": (GatewayPhase, gateway.TRANSITIONS),
-    "checkpoints": (CheckpointPhase, checkpoint_phases.TRANSITIONS),
-    "attempts": (AttemptPhase, checkpoint_phases.TRANSITIONS),
+    "checkpoints": (CheckpointPhase, checkpoints.TRANSITIONS),
+    "attempts": (ParticipantPhase, checkpoints.TRANSITIONS),
 }
 NAMES = tuple(_TABLES)
 """The tables that can be drawn."""
 _BLOCK = re.compile(r"<!-- drawn: (\w+) -->\n.*?<!-- end -->", re.DOTALL)
+
+
+def states(name: str) -> type[Enum]:
+    """Return the states of a table that can be drawn.
+
+    Args:
+        name: one of `NAMES`.
+
+    Returns:
+        The class of its states.
+    """
+    return _TABLES[name][0]
 
 
 def diagram(name: str) -> str:
@@ -37,9 +69,9 @@ def diagram(name: str) -> str:
     """
     phases, table = _TABLES[name]
     causes: dict[tuple[Enum, Enum], list[str]] = {}
-    for (state, event), following in table.items():
+    for (state, event), row in table.items():
         for after in phases:
-            if isinstance(state, phases) and after is not state and after in following:
+            if isinstance(state, phases) and after is not state and after in row.values():
                 causes.setdefault((state, after), []).append(event.__name__)
     first = next(iter(phases))
     lines = ["stateDiagram-v2", f"  [*] --> {first.value}"]

@@ -1,11 +1,48 @@
-"""What the states of all machines have in common."""
+"""What the states of all machines have in common, and how a machine looks its next state up in its table."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from enum import Enum
+from typing import Any, TypeVar, cast
+
+from lakeward.errors import IllegalEventError
+
+State = TypeVar("State", bound=Enum)
 
 
 class MachineState(Enum):
-    """A state of a machine. Hashed by identity: a table of transitions is looked up at every step."""
+    """A state of a machine, or a guard in its table. Hashed by identity: a table is looked up at every step."""
 
     __hash__ = object.__hash__
+
+
+def next_state(
+    machine: str,
+    table: Mapping[Any, Mapping[Any, Enum]],
+    state: State,
+    event: object,
+    guard: Enum,
+    *,
+    detail: str = "",
+) -> State:
+    """Look up where an event leads.
+
+    Args:
+        machine: the machine's name, for the error.
+        table: (state, type of event) to a row; a row says which state follows under which guard.
+        state: where it is now.
+        event: what happened.
+        guard: what the event finds; it selects one of the states of the row.
+        detail: more about the machine, for the error.
+
+    Returns:
+        The state that follows.
+
+    Raises:
+        IllegalEventError: the table has no row for this event in this state, or none under this guard.
+    """
+    row = table.get((state, type(event)))
+    if row is None or guard not in row:
+        raise IllegalEventError(machine, f"{state.value}{detail} ({guard.value})", event)
+    return cast("State", row[guard])

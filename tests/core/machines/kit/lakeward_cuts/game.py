@@ -6,10 +6,7 @@ from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
-from lakeward.machines.checkpoint_protocol import (
-    CheckpointAsked,
-    LaunchEnded,
-)
+from lakeward.machines.checkpoints.events import LaunchEnded
 from lakeward.model.events import (
     DeclineCheckpoint,
 )
@@ -40,40 +37,40 @@ class Game(RuleBasedStateMachine):
     @rule(subtask=subtasks, count=st.integers(1, 5))
     def up(self, subtask: int, count: int) -> None:
         for _ in range(count):
-            if subtask in self.world.seats:
+            if subtask in self.world.peers:
                 self.world.deliver_up(subtask)
 
     @rule(subtask=subtasks, count=st.integers(1, 5))
     def down(self, subtask: int, count: int) -> None:
         for _ in range(count):
-            if subtask in self.world.seats:
+            if subtask in self.world.peers:
                 self.world.deliver_down(subtask)
 
     @rule(subtask=subtasks)
-    def beat(self, subtask: int) -> None:
-        if subtask in self.world.seats:
-            self.world.beat(subtask)
+    def heartbeat(self, subtask: int) -> None:
+        if subtask in self.world.peers:
+            self.world.heartbeat(subtask)
 
     @rule(subtask=subtasks, finish=st.booleans())
     def work(self, subtask: int, finish: bool) -> None:
-        seat = self.world.seats.get(subtask)
-        process = seat.process if seat is not None else None
-        if process is None or process.left:
+        peer = self.world.peers.get(subtask)
+        process = peer.process if peer is not None else None
+        if process is None or process.done_sent:
             return
         if finish and process.work:
             process.finish()
         elif not process.asking:
-            process.ask()
+            process.request()
 
     @rule(subtask=subtasks, ok=st.sampled_from([True, True, True, False]))
     def store_part(self, subtask: int, ok: bool) -> None:
-        seat = self.world.seats.get(subtask)
-        if seat is not None and seat.process is not None and seat.process.writing:
+        peer = self.world.peers.get(subtask)
+        if peer is not None and peer.process is not None and peer.process.writing:
             if ok:
-                seat.process.stored()
+                peer.process.stored()
             else:
-                number, _ = seat.process.writing.pop(0)
-                seat.process.say(DeclineCheckpoint(checkpoint=number, reason="full"))
+                number, _ = peer.process.writing.pop(0)
+                peer.process.send(DeclineCheckpoint(checkpoint=number, reason="full"))
 
     @rule(rounds=st.integers(1, 4))
     def go_well(self, rounds: int) -> None:
@@ -83,9 +80,9 @@ class Game(RuleBasedStateMachine):
             self.world.check()
 
     @rule(subtask=subtasks, then=st.sampled_from(["nothing", "register", "crash", "break", "work", "well"]))
-    def ask(self, subtask: int, then: str) -> None:
-        """A checkpoint starts, and something befalls somebody in the middle of it."""
-        self.world.step(CheckpointAsked(now=self.world.now))
+    def checkpoint(self, subtask: int, then: str) -> None:
+        """A checkpoint starts, and something happens to a subtask in the middle of it."""
+        self.world.start_checkpoint()
         if then == "register":
             self.register(subtask)
         elif then == "crash":
@@ -111,18 +108,18 @@ class Game(RuleBasedStateMachine):
 
     @rule(subtask=subtasks, overtaking=st.booleans())
     def break_connection(self, subtask: int, overtaking: bool) -> None:
-        if subtask in self.world.seats:
+        if subtask in self.world.peers:
             self.world.break_connection(subtask, overtaking=overtaking)
 
     @rule(subtask=subtasks)
     def crash(self, subtask: int) -> None:
-        if subtask in self.world.seats:
+        if subtask in self.world.peers:
             self.world.crash(subtask)
 
     @precondition(lambda self: self.world.late)
     @rule()
-    def hear_late(self) -> None:
-        self.world.hear_late()
+    def receive_late(self) -> None:
+        self.world.receive_late()
 
     @rule()
     def end_launch(self) -> None:
@@ -130,7 +127,7 @@ class Game(RuleBasedStateMachine):
 
     @rule()
     def restore(self) -> None:
-        """The coordinator dies, with all subtasks; another one goes on."""
+        """The coordinator dies, with all subtasks; another one is restored."""
         self.world.restore()
 
     @invariant()

@@ -5,19 +5,19 @@ from __future__ import annotations
 from collections import deque
 from dataclasses import dataclass, field
 
-from lakeward.machines.channel import Channel, ChannelKey
 from lakeward.machines.checkpoints import CheckpointPolicy
-from lakeward.machines.gateway import (
+from lakeward.machines.checkpoints.gateway import (
     AbortFor,
     CloseFor,
     Gateway,
+    GatewayClosed,
     GatewayEvent,
+    MessageReceived,
     OpenFor,
     Pass,
-    Said,
-    Shut,
     Started,
 )
+from lakeward.machines.transport.channel import Channel, ChannelKey
 from lakeward.model.checkpoints import BlockedEvent, Origin, PartFile, SplitProgress, SubtaskSnapshot
 from lakeward.model.events import (
     DATA_EVENTS,
@@ -30,11 +30,11 @@ from lakeward.model.events import (
     Close,
     Deploy,
     Envelope,
-    Left,
     NoMoreSplits,
     Open,
     RequestSplit,
     SplitFinished,
+    SubtaskDone,
     TriggerCheckpoint,
 )
 from lakeward.model.results import WriteResult
@@ -70,8 +70,8 @@ class Process:
         self.answer: AckCheckpoint | None = None
         self.taken = 0
         self.asking = False
-        self.left = False
-        self.said: list[AnyEvent] = [
+        self.done_sent = False
+        self.sent_events: list[AnyEvent] = [
             one.event.__class__(result=one.event.result, origin=one.origin) for one in deploy.restored
         ]
         self.step(Started())
@@ -81,40 +81,40 @@ class Process:
             match command:
                 case Pass():
                     self.up.append(self.channel.send(command.event))
-                case Shut():
-                    self.say(AckClose(checkpoint=command.checkpoint, sent=self.channel.sent))
+                case GatewayClosed():
+                    self.send(AckClose(checkpoint=command.checkpoint, sent=self.channel.sent))
 
-    def say(self, event: AnyEvent) -> None:
+    def send(self, event: AnyEvent) -> None:
         if isinstance(event, DATA_EVENTS):
-            self.said.append(event)
-        self.step(Said(event))
+            self.sent_events.append(event)
+        self.step(MessageReceived(event))
 
-    def ask(self) -> None:
+    def request(self) -> None:
         self.asking = True
-        self.say(RequestSplit())
+        self.send(RequestSplit())
 
     def finish(self) -> None:
-        self.say(SplitFinished(result=WriteResult(self.work.pop(0), BUCKET, 10, -1, 1, ())))
+        self.send(SplitFinished(result=WriteResult(self.work.pop(0), BUCKET, 10, -1, 1, ())))
 
     def go_on(self) -> None:
         """Do the next thing, without a fault."""
-        if self.left:
+        if self.done_sent:
             return
         if self.writing:
             self.stored()
         if self.work:
             self.finish()
         elif not self.asking:
-            self.ask()
+            self.request()
 
-    def hear(self, event: AnyEvent) -> None:
+    def receive(self, event: AnyEvent) -> None:
         match event:
             case AssignSplits():
                 self.asking = False
                 self.work += [wire.split.split_id for wire in event.splits]
             case NoMoreSplits():
-                self.left = True
-                self.say(Left())
+                self.done_sent = True
+                self.send(SubtaskDone())
             case Close():
                 self.step(CloseFor(event.checkpoint))
             case TriggerCheckpoint():
@@ -127,24 +127,24 @@ class Process:
     def trigger(self, number: int) -> None:
         if number <= self.taken:
             if self.answer is not None and self.answer.checkpoint == number:
-                self.say(self.answer)
+                self.send(self.answer)
             return
         self.taken = number
         me = Origin(self.key.job_attempt, self.key.subtask, self.key.task_attempt, self.channel.sent)
         progress = tuple(SplitProgress(SPLITS[name], 0, (), 0, -1) for name in self.work)
         self.writing.append((number, SubtaskSnapshot(me.subtask, me.task_attempt, progress, self.gateway.held_as(me))))
         self.step(OpenFor(number))
-        self.say(Open(checkpoint=number))
+        self.send(Open(checkpoint=number))
 
     def stored(self) -> None:
         number, snapshot = self.writing.pop(0)
         part = PartFile(snapshot.subtask, snapshot.task_attempt, f"{number}", 1, 1)
         self.answer = AckCheckpoint.of(number, part, snapshot)
-        self.say(self.answer)
+        self.send(self.answer)
 
 
 @dataclass
-class Seat:
+class Peer:
     """The coordinator's end of an attempt, and the connection between them."""
 
     key: ChannelKey
@@ -158,6 +158,6 @@ class Seat:
     cut_up: tuple[int, int] = (0, 0)
     """Checkpoint, and the last number before it."""
     cut_down: tuple[int, int] = (0, 0)
-    said: list[AnyEvent] = field(default_factory=list)
-    heard: list[AnyEvent] = field(default_factory=list)
-    heard_below: list[AnyEvent] = field(default_factory=list)
+    sent_events: list[AnyEvent] = field(default_factory=list)
+    received_events: list[AnyEvent] = field(default_factory=list)
+    received_below: list[AnyEvent] = field(default_factory=list)

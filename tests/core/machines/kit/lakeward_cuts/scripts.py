@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from lakeward.machines.checkpoint_protocol import CheckpointAsked
 from lakeward.machines.checkpoints import CheckpointPhase
-from lakeward.machines.gateway import GatewayPhase
+from lakeward.machines.checkpoints.gateway import GatewayPhase
 from lakeward_cuts.process import POLICY, Process
 
 if TYPE_CHECKING:
@@ -17,7 +16,7 @@ LAST = "j"
 
 def process(world: World, subtask: int) -> Process:
     """A subtask's process."""
-    found = world.seats[subtask].process
+    found = world.peers[subtask].process
     assert found is not None
     return found
 
@@ -31,20 +30,20 @@ def last_split(kind: type[World]) -> World:
         world.turn(checkpoints=False)
     world.register(1)
     world.exchange(1)
-    process(world, 1).ask()
+    process(world, 1).request()
     world.exchange(1)
     return world
 
 
 def triggered(kind: type[World]) -> World:
-    """As above; a checkpoint runs, both were triggered, and neither has heard of it."""
+    """As above; a checkpoint runs, both were triggered, and neither has received it."""
     world = last_split(kind)
-    world.step(CheckpointAsked(now=world.now))
+    world.start_checkpoint()
     for turn in range(40):
         if world.checkpoints.phase is CheckpointPhase.COLLECTING:
             break
         subtask = turn % 2
-        world.beat(subtask)
+        world.heartbeat(subtask)
         world.deliver_down(subtask)
         for _ in range(2):
             world.deliver_up(subtask)
@@ -52,7 +51,7 @@ def triggered(kind: type[World]) -> World:
     return world
 
 
-def left_after_its_snapshot(kind: type[World]) -> None:
+def finished_after_its_snapshot(kind: type[World]) -> None:
     """Subtask 0 takes its snapshot, finishes its split and leaves before its part is stored."""
     world = triggered(kind)
     world.exchange(0)
@@ -60,7 +59,7 @@ def left_after_its_snapshot(kind: type[World]) -> None:
     process(world, 1).stored()
     world.exchange(1)
     process(world, 0).finish()
-    process(world, 0).ask()
+    process(world, 0).request()
     world.exchange(0)
     if world.storing is not None:
         world.settle_store(ok=True)
@@ -73,7 +72,7 @@ def opened_one_by_one(kind: type[World]) -> None:
     world.exchange(0)
     process(world, 0).stored()
     process(world, 0).finish()
-    process(world, 0).ask()
+    process(world, 0).request()
     world.exchange(0)
     world.break_connection(1)
     second = process(world, 1)
@@ -87,7 +86,7 @@ def opened_one_by_one(kind: type[World]) -> None:
 
 
 def abort_lost_with_a_connection(kind: type[World]) -> None:
-    """Subtask 1 closed; the word that the checkpoint is aborted is lost, and no other checkpoint follows."""
+    """Subtask 1 closed; the message that the checkpoint is aborted is lost, and no other checkpoint follows."""
     world = triggered(kind)
     world.tick(POLICY.timeout_s)
     assert world.aborted
@@ -97,11 +96,11 @@ def abort_lost_with_a_connection(kind: type[World]) -> None:
     world.finish()
 
 
-def overtaken_by_its_own_word(kind: type[World]) -> None:
-    """On a new connection, subtask 0's word that it is closed is faster than a finish that is sent again."""
+def overtaken_by_its_own_message(kind: type[World]) -> None:
+    """On a new connection, subtask 0's close acknowledgement is faster than a finish that is sent again."""
     world = last_split(kind)
     process(world, 0).finish()
-    world.step(CheckpointAsked(now=world.now))
+    world.start_checkpoint()
     world.deliver_down(0)
     world.break_connection(0, overtaking=True)
     world.deliver_up(0)

@@ -1,7 +1,7 @@
 """One round that takes checkpoints, over any number of coordinators, launches and attempts.
 
 Both machines are the real ones, and so are the channels. What they carry is a small round: splits that are handed
-out, read, finished. Every completed checkpoint must hold each split exactly once, and whoever goes on from it must
+out, read, finished. Every completed checkpoint must hold each split exactly once, and whatever is restored from it must
 come to the same end. The checks are named after the invariants of the protocol's page in the docs.
 """
 
@@ -9,54 +9,54 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from lakeward.machines.channel import Channel, ChannelKey
-from lakeward.machines.checkpoint_protocol import (
+from lakeward.machines.checkpoints import CheckpointCoordinator, CheckpointPhase, ParticipantPhase
+from lakeward.machines.checkpoints.commands import (
     Abort,
     Admit,
-    Attempt,
-    CheckpointAsked,
     CheckpointsCommand,
+    CloseDownGateways,
+    Complete,
+    FailAttempt,
+    OpenDownGateway,
+    RejectMessage,
+    ReturnSplits,
+    SendAborted,
+    SendClose,
+    SendComplete,
+    SendTrigger,
+    StoreCheckpoint,
+    TakeSnapshot,
+)
+from lakeward.machines.checkpoints.events import (
+    Attempt,
     CheckpointsEvent,
     CheckpointStored,
     CloseAcked,
-    CloseDownGateways,
-    Complete,
     DataAcked,
     DataReceived,
     Declined,
-    FailAttempt,
     GatewayOpened,
-    GiveBack,
-    OpenDownGateway,
     PartStored,
-    RejectWord,
     SnapshotTaken,
-    StoreCheckpoint,
     StoreFailed,
-    SubtaskLeft,
+    SubtaskEvent,
+    SubtaskFinished,
     SubtaskLost,
     SubtaskReconnected,
     SubtaskRegistered,
-    SubtaskWord,
-    TakeSnapshot,
-    TellAborted,
-    TellClose,
-    TellComplete,
-    TellTrigger,
     TimePassed,
 )
-from lakeward.machines.checkpoints import AttemptPhase, CheckpointPhase, Checkpoints
-from lakeward.machines.gateway import (
+from lakeward.machines.checkpoints.gateway import (
     CloseFor,
-    Discarded,
     Gateway,
     GatewayCommand,
     GatewayPhase,
+    MessageReceived,
     OpenFor,
     Origins,
     Pass,
-    Said,
 )
+from lakeward.machines.transport.channel import Channel, ChannelKey
 from lakeward.model.checkpoints import BlockedEvent, Origin, SubtaskSnapshot
 from lakeward.model.events import (
     AckCheckpoint,
@@ -70,11 +70,11 @@ from lakeward.model.events import (
     Deploy,
     Envelope,
     Heartbeat,
-    Left,
     NoMoreSplits,
     Open,
     RequestSplit,
     SplitFinished,
+    SubtaskDone,
     TriggerCheckpoint,
     wire_split,
 )
@@ -82,13 +82,13 @@ from lakeward.model.events import (
 if TYPE_CHECKING:
     from collections.abc import Collection
 
-from lakeward_cuts.process import PATIENCE, POLICY, SPLITS, Cut, Process, Seat
+from lakeward_cuts.process import PATIENCE, POLICY, SPLITS, Cut, Peer, Process
 
 
 class World:
     """One round over any number of coordinators, launches and attempts."""
 
-    machine: type[Checkpoints] = Checkpoints
+    machine: type[CheckpointCoordinator] = CheckpointCoordinator
     gateway: type[Gateway] = Gateway
 
     def __init__(self) -> None:
@@ -112,7 +112,7 @@ class World:
         """Start a coordinator from the newest checkpoint, or from the beginning."""
         self.job_attempt += 1
         self.checkpoints = self.machine(POLICY, now=self.now, latest=self.numbers[-1])
-        self.seats: dict[int, Seat] = {}
+        self.peers: dict[int, Peer] = {}
         self.origins = Origins()
         self.storing: StoreCheckpoint | None = None
         self.assigned: dict[str, Attempt] = {}
@@ -135,13 +135,13 @@ class World:
         match command:
             case Admit():
                 self.admit(command)
-            case GiveBack():
-                self.give_back(command)
+            case ReturnSplits():
+                self.return_splits(command)
             case CloseDownGateways():
                 self.close_down(command)
             case TakeSnapshot():
                 self.take(command.checkpoint)
-            case TellTrigger():
+            case SendTrigger():
                 self.trigger(command)
             case StoreCheckpoint():
                 assert self.storing is None, "A-I18: one at a time"
@@ -153,52 +153,52 @@ class World:
                 self.check_open(command.checkpoint)
                 self.aborted.append(command.reason)
             case _:
-                self.tell(command)
+                self.send_command(command)
 
-    def tell(self, command: CheckpointsCommand) -> None:
+    def send_command(self, command: CheckpointsCommand) -> None:
         """Carry out what concerns one attempt alone."""
         match command:
-            case TellClose():
+            case SendClose():
                 if command.checkpoint != self.numbers[-1]:
                     assert command.checkpoint > self.numbers[-1], "A-I6: numbers only grow"
                     self.numbers.append(command.checkpoint)
                 self.control(command.subtask, command.attempt, Close(checkpoint=command.checkpoint))
-            case TellComplete():
+            case SendComplete():
                 self.control(command.subtask, command.attempt, CheckpointComplete(checkpoint=command.checkpoint))
-            case TellAborted():
+            case SendAborted():
                 self.control(command.subtask, command.attempt, CheckpointAborted(checkpoint=command.checkpoint))
             case OpenDownGateway():
-                seat = self.seat(command.subtask, command.attempt)
-                self.send(seat, seat.gateway.step(OpenFor(command.checkpoint)))
+                peer = self.peer(command.subtask, command.attempt)
+                self.send(peer, peer.gateway.step(OpenFor(command.checkpoint)))
             case FailAttempt():
-                seat = self.seat(command.subtask, command.attempt)
-                assert seat.channel.acked < seat.cut_down[1], "A-I10: nobody else is failed over"
+                peer = self.peer(command.subtask, command.attempt)
+                assert peer.channel.acked < peer.cut_down[1], "A-I10: nobody else is failed over"
                 self.failed_over.append(command.subtask)
                 self.crash(command.subtask)
             case _:
                 pass
 
-    def seat(self, subtask: int, attempt: int) -> Seat:
-        seat = self.seats[subtask]
-        assert seat.key.task_attempt == attempt, "A-I11: nothing is meant for another attempt"
-        return seat
+    def peer(self, subtask: int, attempt: int) -> Peer:
+        peer = self.peers[subtask]
+        assert peer.key.task_attempt == attempt, "A-I11: nothing is meant for another attempt"
+        return peer
 
     def control(self, subtask: int, attempt: int, event: AnyEvent) -> None:
-        seat = self.seat(subtask, attempt)
-        self.send(seat, seat.gateway.step(Said(event)))
+        peer = self.peer(subtask, attempt)
+        self.send(peer, peer.gateway.step(MessageReceived(event)))
 
-    def send(self, seat: Seat, commands: Collection[GatewayCommand]) -> None:
-        seat.down.extend(seat.channel.send(command.event) for command in commands if isinstance(command, Pass))
+    def send(self, peer: Peer, commands: Collection[GatewayCommand]) -> None:
+        peer.down.extend(peer.channel.send(command.event) for command in commands if isinstance(command, Pass))
 
     def admit(self, command: Admit) -> None:
-        assert self.order.get(command.subtask) != "living", "A-I16: the older one is given back first"
+        assert self.order.get(command.subtask) != "living", "A-I16: the splits of the older one are returned first"
         self.order[command.subtask] = "living"
         key = ChannelKey("r", self.job_attempt, command.subtask, command.attempt)
         gateway = self.gateway(latest=command.latest, closed_for=command.closed_for)
-        held = {name for seat in self.seats.values() for name in seat.restored}
+        held = {name for peer in self.peers.values() for name in peer.restored}
         restored = sorted(self.pending.keys() - held)
-        seat = Seat(key, Channel(key, "down"), gateway, restored=tuple(restored))
-        self.seats[command.subtask] = seat
+        peer = Peer(key, Channel(key, "down"), gateway, restored=tuple(restored))
+        self.peers[command.subtask] = peer
         deploy = Deploy(
             attempt=command.attempt,
             table=b"",
@@ -211,14 +211,13 @@ class World:
             gateway_closed=command.closed_for,
             restored=[self.pending[name] for name in restored],
         )
-        self.send(seat, (Pass(deploy),))
+        self.send(peer, (Pass(deploy),))
 
-    def give_back(self, command: GiveBack) -> None:
-        assert self.order[command.subtask] == "living", "A-I16 and A-I22: given back once, after it was admitted"
-        self.order[command.subtask] = "given back"
-        seat = self.seats.pop(command.subtask)
-        self.late += seat.up
-        seat.gateway.step(Discarded())
+    def return_splits(self, command: ReturnSplits) -> None:
+        assert self.order[command.subtask] == "living", "A-I16 and A-I22: returned once, after it was admitted"
+        self.order[command.subtask] = "returned"
+        peer = self.peers.pop(command.subtask)
+        self.late += peer.up
         attempt = (command.subtask, command.attempt)
         blocked: dict[str, BlockedEvent] = {}
         if isinstance(command.snapshot, SubtaskSnapshot):
@@ -233,29 +232,29 @@ class World:
         self.serve()
 
     def close_down(self, command: CloseDownGateways) -> None:
-        living = {(subtask, seat.key.task_attempt) for subtask, seat in self.seats.items()}
+        living = {(subtask, peer.key.task_attempt) for subtask, peer in self.peers.items()}
         assert set(command.attempts) == living, "A-I7: all of them or none"
         for attempt in command.attempts:
-            seat = self.seat(*attempt)
-            self.send(seat, seat.gateway.step(CloseFor(command.checkpoint)))
+            peer = self.peer(*attempt)
+            self.send(peer, peer.gateway.step(CloseFor(command.checkpoint)))
 
     def take(self, number: int) -> None:
         sent = {}
-        for subtask, seat in self.seats.items():
-            assert seat.gateway.closed_for == number, "A-I3: closed before the snapshot"
-            assert seat.channel.received >= seat.cut_up[1], "A-I1: what was sent before the cut is in it"
-            seat.cut_down = (number, seat.channel.sent)
-            sent[subtask, seat.key.task_attempt] = seat.channel.sent
-        held = {name for seat in self.seats.values() for name in seat.restored}
+        for subtask, peer in self.peers.items():
+            assert peer.gateway.closed_for == number, "A-I3: closed before the snapshot"
+            assert peer.channel.received >= peer.cut_up[1], "A-I1: what was sent before the cut is in it"
+            peer.cut_down = (number, peer.channel.sent)
+            sent[subtask, peer.key.task_attempt] = peer.channel.sent
+        held = {name for peer in self.peers.values() for name in peer.restored}
         pending = {name: one for name, one in self.pending.items() if name not in held}
         cut = Cut(set(self.unassigned), set(self.finished), pending)
         self.step(SnapshotTaken(now=self.now, checkpoint=number, snapshot=cut, sent=sent))
 
-    def trigger(self, command: TellTrigger) -> None:
-        for seat in self.seats.values():
-            if seat.cut_down[0] == command.checkpoint:
-                got = seat.process.channel.received if seat.process is not None else 0
-                assert got >= seat.cut_down[1], "A-I2: what was sent before the cut has arrived"
+    def trigger(self, command: SendTrigger) -> None:
+        for peer in self.peers.values():
+            if peer.cut_down[0] == command.checkpoint:
+                got = peer.process.channel.received if peer.process is not None else 0
+                assert got >= peer.cut_down[1], "A-I2: what was sent before the cut has arrived"
         self.control(command.subtask, command.attempt, TriggerCheckpoint(checkpoint=command.checkpoint))
 
     def complete(self, number: int) -> None:
@@ -274,66 +273,68 @@ class World:
 
     def check_open(self, number: int) -> None:
         """The gateways of those that are gone are dropped, whatever they hold (A-I11)."""
-        gone = AttemptPhase.GONE
+        gone = ParticipantPhase.GONE
         living = [
-            seat
-            for seat in self.seats.values()
-            if self.checkpoints.phase_of((seat.key.subtask, seat.key.task_attempt)) is not gone
+            peer
+            for peer in self.peers.values()
+            if self.checkpoints.phase_of((peer.key.subtask, peer.key.task_attempt)) is not gone
         ]
-        closed = [seat for seat in living if seat.gateway.closed_for == number]
-        assert closed == [], "A-I17: opened before anybody is told"
+        closed = [peer for peer in living if peer.gateway.closed_for == number]
+        assert closed == [], "A-I17: opened before the end is sent"
 
-    def hear(self, seat: Seat, envelope: Envelope) -> None:
+    def receive(self, peer: Peer, envelope: Envelope) -> None:
         """Take one envelope from a subtask."""
-        event = seat.channel.receive(envelope)
-        words = (seat.key.subtask, seat.key.task_attempt)
+        event = peer.channel.receive(envelope)
+        sender = (peer.key.subtask, peer.key.task_attempt)
         if event is None:
             return
         if envelope.sequence:
-            seat.heard.append(event)
-            assert seat.process is not None
-            assert seat.heard == seat.process.said[: len(seat.heard)], "A-I5 and A-I15: in order, restored ones first"
-            cut = seat.cut_up
+            peer.received_events.append(event)
+            assert peer.process is not None
+            assert peer.received_events == peer.process.sent_events[: len(peer.received_events)], (
+                "A-I5 and A-I15: in order, restored ones first"
+            )
+            cut = peer.cut_up
             if cut[0] == self.checkpoints.running and envelope.sequence > cut[1]:
-                assert seat.process.taken >= cut[0], "A-I4: nothing arrives between its cut and its snapshot"
+                assert peer.process.taken >= cut[0], "A-I4: nothing arrives between its cut and its snapshot"
         match event:
             case RequestSplit():
-                seat.waiting = True
+                peer.waiting = True
                 self.serve()
             case SplitFinished():
                 self.accept(event, envelope)
             case _:
-                word = self.word_of(event, words, seat)
-                if word is not None:
-                    self.step(word)
-        if envelope.sequence and self.seats.get(seat.key.subtask) is seat:
-            self.step(DataReceived(now=self.now, subtask=words[0], attempt=words[1], number=seat.channel.received))
+                message = self.message_of(event, sender, peer)
+                if message is not None:
+                    self.step(message)
+        if envelope.sequence and self.peers.get(peer.key.subtask) is peer:
+            self.step(DataReceived(now=self.now, subtask=sender[0], attempt=sender[1], number=peer.channel.received))
 
-    def word_of(self, event: AnyEvent, who: Attempt, seat: Seat | None) -> SubtaskWord | None:
-        """Translate a control event; `seat` is None where its attempt is gone."""
-        says: dict[str, Any] = {"now": self.now, "subtask": who[0], "attempt": who[1]}
-        word: SubtaskWord | None = None
+    def message_of(self, event: AnyEvent, who: Attempt, peer: Peer | None) -> SubtaskEvent | None:
+        """Translate a control event; `peer` is None where its attempt is gone."""
+        fields: dict[str, Any] = {"now": self.now, "subtask": who[0], "attempt": who[1]}
+        message: SubtaskEvent | None = None
         match event:
             case AckClose():
-                if seat is not None and event.checkpoint == self.checkpoints.running:
-                    seat.cut_up = (event.checkpoint, event.sent)
-                word = CloseAcked(checkpoint=event.checkpoint, sent=event.sent, **says)
+                if peer is not None and event.checkpoint == self.checkpoints.running:
+                    peer.cut_up = (event.checkpoint, event.sent)
+                message = CloseAcked(checkpoint=event.checkpoint, sent=event.sent, **fields)
             case Open():
-                word = GatewayOpened(checkpoint=event.checkpoint, **says)
+                message = GatewayOpened(checkpoint=event.checkpoint, **fields)
             case AckCheckpoint():
-                word = PartStored(checkpoint=event.checkpoint, part=event.part, snapshot=event.snapshot, **says)
+                message = PartStored(checkpoint=event.checkpoint, part=event.part, snapshot=event.snapshot, **fields)
             case DeclineCheckpoint():
-                word = Declined(checkpoint=event.checkpoint, reason=event.reason, **says)
-            case Heartbeat() if seat is not None:
-                word = DataAcked(number=seat.channel.acked, **says)
-            case Left():
-                word = SubtaskLeft(**says)
-                if seat is not None:
-                    del self.seats[who[0]]
-                    self.order[who[0]] = "left"
+                message = Declined(checkpoint=event.checkpoint, reason=event.reason, **fields)
+            case Heartbeat() if peer is not None:
+                message = DataAcked(number=peer.channel.acked, **fields)
+            case SubtaskDone():
+                message = SubtaskFinished(**fields)
+                if peer is not None:
+                    del self.peers[who[0]]
+                    self.order[who[0]] = "finished"
             case _:
                 pass
-        return word
+        return message
 
     def accept(self, event: SplitFinished, envelope: Envelope) -> None:
         name = event.result.split_id
@@ -358,55 +359,55 @@ class World:
 
     def serve(self) -> None:
         """Hand out what is there; what is recorded goes to the gateway, whether it is open or not (A-I19)."""
-        for _, seat in sorted(self.seats.items()):
-            if not seat.waiting:
+        for _, peer in sorted(self.peers.items()):
+            if not peer.waiting:
                 continue
             event: AnyEvent | None = None
             if self.unassigned:
                 name = self.unassigned.pop(0)
-                self.assigned[name] = (seat.key.subtask, seat.key.task_attempt)
+                self.assigned[name] = (peer.key.subtask, peer.key.task_attempt)
                 event = AssignSplits(splits=[wire_split(SPLITS[name])])
             elif len(self.finished) == len(SPLITS):
                 event = NoMoreSplits()
             if event is not None:
-                seat.waiting = False
-                seat.said.append(event)
-                self.send(seat, seat.gateway.step(Said(event)))
+                peer.waiting = False
+                peer.sent_events.append(event)
+                self.send(peer, peer.gateway.step(MessageReceived(event)))
 
     # --- the network and the processes ----------------------------------------------------------------------
 
     def deliver_up(self, subtask: int) -> None:
-        seat = self.seats[subtask]
-        if seat.up:
-            self.hear(seat, seat.up.popleft())
+        peer = self.peers[subtask]
+        if peer.up:
+            self.receive(peer, peer.up.popleft())
 
     def deliver_down(self, subtask: int) -> None:
-        seat = self.seats[subtask]
-        if not seat.down:
+        peer = self.peers[subtask]
+        if not peer.down:
             return
-        envelope = seat.down.popleft()
+        envelope = peer.down.popleft()
         if isinstance(envelope.event, Deploy):
-            seat.process = Process(self.gateway, seat.key, envelope.event, seat.up)
+            peer.process = Process(self.gateway, peer.key, envelope.event, peer.up)
             return
-        process = seat.process
+        process = peer.process
         assert process is not None
         event = process.channel.receive(envelope)
         if event is None:
             return
         if envelope.sequence:
-            seat.heard_below.append(event)
-            assert seat.heard_below == seat.said[: len(seat.heard_below)], "A-I5: in order"
-            number, last = seat.cut_down
+            peer.received_below.append(event)
+            assert peer.received_below == peer.sent_events[: len(peer.received_below)], "A-I5: in order"
+            number, last = peer.cut_down
             if number == self.checkpoints.running and envelope.sequence > last:
                 assert process.taken >= number, "A-I3: nothing arrives between the coordinator's cut and its own"
-        process.hear(event)
+        process.receive(event)
 
-    def beat(self, subtask: int) -> None:
-        """Both say how far they are."""
-        seat = self.seats[subtask]
-        seat.down.append(seat.channel.send(Heartbeat(acked=seat.channel.received)))
-        if seat.process is not None:
-            seat.up.append(seat.process.channel.send(Heartbeat(acked=seat.process.channel.received)))
+    def heartbeat(self, subtask: int) -> None:
+        """Both acknowledge what they have received."""
+        peer = self.peers[subtask]
+        peer.down.append(peer.channel.send(Heartbeat(acked=peer.channel.received)))
+        if peer.process is not None:
+            peer.up.append(peer.process.channel.send(Heartbeat(acked=peer.process.channel.received)))
 
     def break_connection(self, subtask: int, *, overtaking: bool = False) -> None:
         """Lose everything on its way; both send again what was not acknowledged.
@@ -415,45 +416,52 @@ class World:
             subtask: whose.
             overtaking: a control event is faster on the new connection than what is sent again.
         """
-        seat = self.seats[subtask]
-        if seat.process is None:
+        peer = self.peers[subtask]
+        if peer.process is None:
             self.crash(subtask)
             return
-        seat.up.clear()
-        seat.down.clear()
-        seat.down.append(seat.channel.send(Heartbeat(acked=seat.channel.received)))
-        seat.down.extend(seat.channel.unacked())
-        if overtaking and seat.process.gateway.closed_for is not None:
-            number, sent = seat.process.gateway.closed_for, seat.process.channel.sent
-            seat.up.append(seat.process.channel.send(AckClose(checkpoint=number, sent=sent)))
-        seat.up.extend(seat.process.channel.unacked())
-        if seat.process.left:
-            seat.up.append(seat.process.channel.send(Left()))
-        who = (seat.key.subtask, seat.key.task_attempt)
+        peer.up.clear()
+        peer.down.clear()
+        peer.down.append(peer.channel.send(Heartbeat(acked=peer.channel.received)))
+        peer.down.extend(peer.channel.unacked())
+        if overtaking and peer.process.gateway.closed_for is not None:
+            number, sent = peer.process.gateway.closed_for, peer.process.channel.sent
+            peer.up.append(peer.process.channel.send(AckClose(checkpoint=number, sent=sent)))
+        peer.up.extend(peer.process.channel.unacked())
+        if peer.process.done_sent:
+            peer.up.append(peer.process.channel.send(SubtaskDone()))
+        who = (peer.key.subtask, peer.key.task_attempt)
         self.step(SubtaskReconnected(now=self.now, subtask=who[0], attempt=who[1]))
 
     def crash(self, subtask: int) -> None:
-        attempt = self.seats[subtask].key.task_attempt
+        attempt = self.peers[subtask].key.task_attempt
         self.step(SubtaskLost(now=self.now, subtask=subtask, attempt=attempt))
 
     def register(self, subtask: int) -> None:
         attempt, self.next_attempt = self.next_attempt, self.next_attempt + 1
         self.step(SubtaskRegistered(now=self.now, subtask=subtask, attempt=attempt))
 
-    def hear_late(self) -> None:
+    def receive_late(self) -> None:
         """An event of an attempt that is gone comes after all."""
         envelope = self.late.pop(0)
         if envelope.job_attempt != self.job_attempt:
             return
-        word = self.word_of(envelope.event, (envelope.subtask, envelope.task_attempt), None)
-        if word is not None:
-            commands = self.checkpoints.step(word)
-            assert any(isinstance(command, RejectWord) for command in commands), "A-I26: another attempt is rejected"
+        message = self.message_of(envelope.event, (envelope.subtask, envelope.task_attempt), None)
+        if message is not None:
+            commands = self.checkpoints.step(message)
+            assert any(isinstance(command, RejectMessage) for command in commands), "A-I26: another attempt is rejected"
 
     def tick(self, seconds: float) -> None:
         self.now += seconds
         due = self.checkpoints.next_due
         if due is not None and due <= self.now:
+            self.step(TimePassed(now=self.now))
+
+    def start_checkpoint(self) -> None:
+        """Let time pass until the next checkpoint is due; one that runs goes on."""
+        due = self.checkpoints.next_due
+        if self.checkpoints.phase is CheckpointPhase.IDLE and due is not None:
+            self.now = max(self.now, due)
             self.step(TimePassed(now=self.now))
 
     def settle_store(self, *, ok: bool) -> None:
@@ -470,26 +478,26 @@ class World:
         """After every step."""
         phase = self.checkpoints.phase
         if self.checkpoints.running is None:
-            closed = [seat for seat in self.seats.values() if seat.gateway.phase is not GatewayPhase.OPEN]
+            closed = [peer for peer in self.peers.values() if peer.gateway.phase is not GatewayPhase.OPEN]
             assert closed == [], "A-I9: open whenever no checkpoint runs"
         elif phase is not CheckpointPhase.STORING:
             assert self.checkpoints.next_due is not None, "A-I28: every wait has an end"
 
     def exchange(self, subtask: int) -> None:
         """Deliver all that is on its way from and to a subtask, and what follows from it."""
-        self.beat(subtask)
-        seat = self.seats[subtask]
-        while self.seats.get(subtask) is seat and (seat.up or seat.down):
+        self.heartbeat(subtask)
+        peer = self.peers[subtask]
+        while self.peers.get(subtask) is peer and (peer.up or peer.down):
             self.deliver_down(subtask)
-            if self.seats.get(subtask) is seat:
+            if self.peers.get(subtask) is peer:
                 self.deliver_up(subtask)
 
     def turn(self, *, checkpoints: bool) -> None:
         """Let everybody do what there is to do, without a fault."""
-        if not self.seats and len(self.finished) < len(SPLITS):
+        if not self.peers and len(self.finished) < len(SPLITS):
             self.register(0)
-        for subtask in list(self.seats):
-            process = self.seats[subtask].process
+        for subtask in list(self.peers):
+            process = self.peers[subtask].process
             if process is not None:
                 process.go_on()
             self.exchange(subtask)
@@ -501,24 +509,24 @@ class World:
     def rest(self) -> None:
         """Without faults no checkpoint runs for ever, and both ends are open then."""
         for _ in range(PATIENCE):
-            if self.checkpoints.running is None and not any(seat.up or seat.down for seat in self.seats.values()):
+            if self.checkpoints.running is None and not any(peer.up or peer.down for peer in self.peers.values()):
                 break
             self.turn(checkpoints=False)
             self.check()
         assert self.checkpoints.running is None, "A-I28: it comes to an end"
-        for seat in self.seats.values():
-            gateway = seat.process.gateway if seat.process is not None else seat.gateway
+        for peer in self.peers.values():
+            gateway = peer.process.gateway if peer.process is not None else peer.gateway
             assert gateway.phase is GatewayPhase.OPEN, "A-I9: both ends are open"
 
     def one_more(self) -> None:
         """Without faults a checkpoint completes, unless a subtask that is done leaves in the middle of it."""
-        if not self.seats:
+        if not self.peers:
             return
         before, aborted = len(self.completed), len(self.aborted)
-        self.step(CheckpointAsked(now=self.now))
+        self.start_checkpoint()
         self.rest()
-        left = any("left" in reason for reason in self.aborted[aborted:])
-        assert len(self.completed) == before + 1 or left, "liveness: it completes"
+        aborted = any("finished before" in reason for reason in self.aborted[aborted:])
+        assert len(self.completed) == before + 1 or aborted, "liveness: it completes"
 
     def finish(self) -> None:
         """Liveness: once faults stop, checkpoints complete and every split is finished."""

@@ -18,8 +18,8 @@ sys.path.insert(0, str(Path(__file__).parents[1]))
 
 import pytest
 
-from lakeward.testing.sim.scenario import run_seed
 from lakeward_mutants.catalogue import harmless, killer, mutants
+from lakeward_simulator.scenario import run_seed
 
 SEEDS = 2000
 GOAL = 0.8

@@ -5,9 +5,12 @@ from __future__ import annotations
 from functools import partial
 from typing import TYPE_CHECKING
 
-from lakeward.coordinator import books, checkpointing, contents, job
-from lakeward.machines.checkpoints import Checkpoints
-from lakeward.machines.gateway import Gateway
+from lakeward.coordinator.checkpoints import contents
+from lakeward.coordinator.checkpoints import round_checkpoints as checkpointing
+from lakeward.coordinator.jobs import job
+from lakeward.coordinator.jobs import progress as books
+from lakeward.machines.checkpoints import CheckpointCoordinator
+from lakeward.machines.checkpoints.gateway import Gateway
 from lakeward.machines.splits import Splits
 from lakeward.subtask import checkpointing as subtasks
 from lakeward_mutants import checkpoints, gateways, rounds, seams, shells, splits
@@ -22,7 +25,7 @@ if TYPE_CHECKING:
 
 _PLACES: Mapping[type, tuple[ModuleType, ...]] = {
     Gateway: (job, subtasks),
-    Checkpoints: (checkpointing,),
+    CheckpointCoordinator: (checkpointing,),
     Splits: (books, contents),
 }
 """Who makes a machine."""
@@ -31,7 +34,7 @@ _PLACES: Mapping[type, tuple[ModuleType, ...]] = {
 def mutants() -> Mapping[str, Callable[[pytest.MonkeyPatch], None]]:
     """Return every mutant, in words, and what puts it in the machine's place."""
     found: dict[str, Callable[[pytest.MonkeyPatch], None]] = {}
-    for module, machine in ((gateways, Gateway), (checkpoints, Checkpoints), (splits, Splits)):
+    for module, machine in ((gateways, Gateway), (checkpoints, CheckpointCoordinator), (splits, Splits)):
         for kind in _kinds(module, machine):
             found[f"{machine.__name__}: {kind.__name__}"] = partial(_replace, machine, kind)
     for change in (rounds.commits_on_any_heartbeat, rounds.forgets_to_renew_what_rests, rounds.keeps_what_is_refused,

@@ -4,7 +4,15 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from lakeward.machines.gateway import AbortFor, Gateway, GatewayCommand, GatewayEvent, OpenFor, Pass, Started
+from lakeward.machines.checkpoints.gateway import (
+    AbortFor,
+    Gateway,
+    GatewayCommand,
+    GatewayEvent,
+    GatewayPhase,
+    Pass,
+    Started,
+)
 from lakeward.model.checkpoints import BlockedEvent, Origin
 from lakeward.model.events import DATA_EVENTS, AnyEvent, SplitFinished
 
@@ -12,14 +20,14 @@ from lakeward.model.events import DATA_EVENTS, AnyEvent, SplitFinished
 class LetsDataPass(Gateway):
     """Mutant: a closed gateway holds nothing."""
 
-    def _said(self, event: AnyEvent) -> tuple[GatewayCommand, ...]:
+    def _send(self, event: AnyEvent) -> tuple[GatewayCommand, ...]:
         return (Pass(event),)
 
 
 class HoldsControl(Gateway):
     """Mutant: control events are held, too."""
 
-    def _said(self, event: AnyEvent) -> tuple[GatewayCommand, ...]:
+    def _send(self, event: AnyEvent) -> tuple[GatewayCommand, ...]:
         self._held.append(event)
         return self._flush()
 
@@ -27,15 +35,15 @@ class HoldsControl(Gateway):
 class SendsBackwards(Gateway):
     """Mutant: what was held goes out newest first."""
 
-    def _flush(self) -> tuple[GatewayCommand, ...]:
-        return tuple(reversed(super()._flush()))
+    def _pass_held(self) -> tuple[GatewayCommand, ...]:
+        return tuple(reversed(super()._pass_held()))
 
 
 class ForgetsWhatItHeld(Gateway):
     """Mutant: it opens empty."""
 
-    def _over(self, event: OpenFor | AbortFor) -> tuple[GatewayCommand, ...]:
-        super()._over(event)
+    def _open(self, checkpoint: int, before: GatewayPhase) -> tuple[GatewayCommand, ...]:
+        super()._open(checkpoint, before)
         return ()
 
 
@@ -50,7 +58,7 @@ class SendsRestoredTwice(Gateway):
 class SendsRestoredLast(Gateway):
     """Mutant: what is new overtakes what was restored."""
 
-    def _said(self, event: AnyEvent) -> tuple[GatewayCommand, ...]:
+    def _send(self, event: AnyEvent) -> tuple[GatewayCommand, ...]:
         if isinstance(event, DATA_EVENTS):
             self._held.insert(0, event)
             return self._flush()
@@ -79,5 +87,5 @@ class CountsFinishesOnly(Gateway):
 class NeverOpensOnAbort(Gateway):
     """Mutant: only its own snapshot opens it."""
 
-    def _abort(self, event: AbortFor) -> tuple[GatewayCommand, ...]:
-        return ()
+    def step(self, event: GatewayEvent) -> tuple[GatewayCommand, ...]:
+        return () if isinstance(event, AbortFor) else super().step(event)

@@ -11,15 +11,15 @@ if TYPE_CHECKING:
 
     import pytest
 
-_CASES = "tests/core/testing/sim/test_named_cases.py::test_"
-_FOUND = "tests/core/testing/sim/test_found_bugs.py::test_"
+_CASES = "tests/simulator/test_named_cases.py::test_"
+_FOUND = "tests/simulator/test_found_bugs.py::test_"
 _BOOKS = "tests/core/coordinator/test_restored_books.py::test_"
 _JOB = "tests/core/coordinator/test_round_job.py::test_"
 _ROUNDS = "tests/core/coordinator/test_checkpoints.py::test_"
 _RESTART = "tests/core/coordinator/test_restart.py::test_"
 _OVERTAKEN = "tests/core/coordinator/test_overtaken.py::test_"
 _ONE = "tests/core/coordinator/test_one_round_a_table.py::test_"
-_WORDS = "tests/core/subtask/test_checkpoint_words.py::test_"
+_WORDS = "tests/core/subtask/test_checkpoint_messages.py::test_"
 _WORK = "tests/core/subtask/test_split_work.py::test_"
 _FENCED = f"{_CASES}a_fenced_committer_that_wakes_up_commits_nothing"
 _ZOMBIE = f"{_CASES}a_committer_that_wakes_up_before_its_successor_has_committed_commits_nothing_either"
@@ -77,9 +77,9 @@ KILLERS: Mapping[Callable[[pytest.MonkeyPatch], None], str] = {
     seams.sends_nothing_again: (
         "tests/core/machines/test_channel.py::test_what_was_not_acknowledged_is_sent_again_in_order_and_nothing_else"
     ),
-    seams.takes_every_round_for_regular: _REPLACED,
+    seams.sees_no_orphans: _REPLACED,
     seams.stops_for_no_silence: (
-        f"{_CASES}a_store_that_throttles_in_the_last_step_of_an_upload_costs_one_checkpoint[fails]"
+        "tests/core/subtask/test_subtask.py::test_a_subtask_stops_whose_coordinator_answers_no_heartbeat"
     ),
     seams.looks_for_no_own_commit_when_fenced: (
         "tests/core/coordinator/test_committer.py::test_a_commit_of_unknown_outcome_that_fences_the_next_try_is_found"

@@ -5,28 +5,29 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from lakeward.machines import heartbeats
-from lakeward.machines.round_moves import Moves
+from lakeward.machines.rounds import Rounds, heartbeats
 
 if TYPE_CHECKING:
     import pytest
 
-    from lakeward.machines.hand import Hand, TableInHand
-    from lakeward.machines.rounds import BeatAnswered, RoundsPolicy
-    from lakeward.model.tiering import Beat, Refusal
+    from lakeward.machines.rounds import HeartbeatAnswered, RoundsPolicy
+    from lakeward.machines.rounds.state import RoundsState, TieringTable
+    from lakeward.model.tiering import HeartbeatRequest, Refusal
 
 
 def commits_on_any_heartbeat(monkeypatch: pytest.MonkeyPatch) -> None:
     """Mutant: the fence time is forgotten."""
-    monkeypatch.setattr(Moves, "may_commit", lambda self, table: True)
+    monkeypatch.setattr(Rounds, "_may_commit", lambda self, table: True)
 
 
 def forgets_to_renew_what_rests(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Mutant: a heartbeat speaks only of open rounds and reports."""
+    """Mutant: a heartbeat names only open rounds and reports."""
 
-    def compose(hand: Hand, policy: RoundsPolicy) -> Beat:
-        beat = original(hand, policy)
-        return replace(beat, renewed=tuple(claim for claim in beat.renewed if hand.tables[claim.table_id].active))
+    def compose(state: RoundsState, policy: RoundsPolicy) -> HeartbeatRequest:
+        request = original(state, policy)
+        return replace(
+            request, renewed=tuple(epoch for epoch in request.renewed if state.tables[epoch.table_id].active)
+        )
 
     original = heartbeats.compose
     monkeypatch.setattr(heartbeats, "compose", compose)
@@ -35,35 +36,33 @@ def forgets_to_renew_what_rests(monkeypatch: pytest.MonkeyPatch) -> None:
 def keeps_what_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     """Mutant: a refusal is not read, as upstream does."""
 
-    def refused(self: Moves, table: TableInHand, refusal: Refusal) -> None:
+    def refused(self: Rounds, table: TieringTable, refusal: Refusal) -> None:
         """Do nothing."""
 
-    monkeypatch.setattr(Moves, "refused", refused)
+    monkeypatch.setattr(Rounds, "_refused", refused)
 
 
 def opens_the_latest_deadline_first(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Mutant: the order is turned round."""
+    """Mutant: the order is reversed."""
 
-    def turn(hand: Hand) -> None:
-        for table_id, table in hand.tables.items():
-            hand.tables[table_id] = replace(table, deadline=-table.deadline)
+    def reverse(state: RoundsState) -> None:
+        for table_id, table in state.tables.items():
+            state.tables[table_id] = replace(table, deadline=-table.deadline)
 
-    def fill(self: Moves) -> None:
-        turn(self.hand)
+    def open_waiting_tables(self: Rounds) -> None:
+        reverse(self._state)
         original(self)
-        turn(self.hand)
+        reverse(self._state)
 
-    original = Moves._fill_slots
-    monkeypatch.setattr(Moves, "_fill_slots", fill)
+    original = Rounds._open_waiting_tables
+    monkeypatch.setattr(Rounds, "_open_waiting_tables", open_waiting_tables)
 
 
 def counts_a_renewal_from_its_answer(monkeypatch: pytest.MonkeyPatch) -> None:
     """Mutant: a slow heartbeat looks fresh."""
 
-    def answered(moves: Moves, event: BeatAnswered) -> None:
-        if moves.hand.sent is not None:
-            moves.hand.sent = replace(moves.hand.sent, at=moves.now)
-        original(moves, event)
+    def heartbeat_answered(self: Rounds, event: HeartbeatAnswered, sent_at: float) -> None:
+        original(self, event, event.now)
 
-    original = heartbeats.answered
-    monkeypatch.setattr(heartbeats, "answered", answered)
+    original = Rounds._heartbeat_answered
+    monkeypatch.setattr(Rounds, "_heartbeat_answered", heartbeat_answered)

@@ -8,26 +8,29 @@ from functools import partial
 from types import SimpleNamespace
 from typing import TYPE_CHECKING
 
-from lakeward.checkpoint.checkpoints import CheckpointFiles
-from lakeward.coordinator import restoring
-from lakeward.coordinator.books import RoundBooks
-from lakeward.coordinator.checkpointing import RoundCheckpoints
-from lakeward.coordinator.cleaner import Cleaner
-from lakeward.coordinator.committer import Committer
-from lakeward.coordinator.desk import RoundDesk
-from lakeward.coordinator.job import RoundJob
-from lakeward.coordinator.landing import Lander
-from lakeward.coordinator.restoring import Restorer
-from lakeward.coordinator.run import RoundRun
-from lakeward.coordinator.table_locks import TableLocks
+from lakeward.coordinator.checkpoints import restorer as restoring
+from lakeward.coordinator.checkpoints.restorer import Restorer
+from lakeward.coordinator.checkpoints.round_checkpoints import RoundCheckpoints
+from lakeward.coordinator.commits.cleaner import Cleaner
+from lakeward.coordinator.commits.committer import Committer
+from lakeward.coordinator.commits.fence import CommitFence
+from lakeward.coordinator.commits.round_committer import RoundCommitter
+from lakeward.coordinator.jobs.job import RoundJob
+from lakeward.coordinator.jobs.progress import RoundProgress
+from lakeward.coordinator.rounds.attempt import RoundAttempt
+from lakeward.coordinator.rounds.attempts import RoundAttempts
+from lakeward.coordinator.rounds.executor import RoundExecutor
+from lakeward.coordinator.workers.calls import call
+from lakeward.coordinator.workers.table_locks import TableLocks
 from lakeward.errors import FencedError, LakewardError, OutcomeUnknownError
-from lakeward.machines.channel import Channel
 from lakeward.machines.splits import SplitDone
+from lakeward.machines.transport.channel import Channel
 from lakeward.model.checkpoints import SplitProgress
 from lakeward.model.events import SplitFinished, wire_split
 from lakeward.model.splits import LogSplit
+from lakeward.storage.checkpoint_store import CheckpointFiles
 from lakeward.subtask.checkpointing import Checkpointing
-from lakeward.subtask.entry import Subtask
+from lakeward.subtask.subtask import Subtask
 from lakeward.subtask.work import SplitWork
 
 if TYPE_CHECKING:
@@ -35,9 +38,9 @@ if TYPE_CHECKING:
 
     import pytest
 
-    from lakeward.checkpoint.journal import RoundJournal
     from lakeward.model.checkpoints import CheckpointRef
     from lakeward.model.events import Envelope
+    from lakeward.storage.round_journal import RoundJournal
 
 # --- when snapshots, journals and answers come ---------------------------------------------------------------------
 
@@ -50,33 +53,34 @@ def releases_with_each_finish(monkeypatch: pytest.MonkeyPatch) -> None:
         original(self, event, result)
         if result is not None:
             owner: Any = self._owner
-            owner._service.release(owner._table_id, {result.bucket})
+            owner._protection.release(owner._table_id, {result.bucket})
 
     monkeypatch.setattr(RoundJob, "_step", step)
 
 
 def launches_before_the_journal(monkeypatch: pytest.MonkeyPatch) -> None:
     """The journal is written while the job is being launched already."""
-    original = Lander.write_journal
+    original, launch_job = RoundExecutor.__init__, RoundJob.launch
+    unwritten: dict[str, Any] = {}
 
-    def write(self: Lander, run: RoundRun, opening: Any, commits: Any = ()) -> None:  # noqa: ANN401 - passed on
-        service = self._service
-        if commits:
-            original(self, run, opening, commits)
-            return
+    def init(self: RoundExecutor, **collaborators: Any) -> None:  # noqa: ANN401 - passed on
+        original(self, **collaborators)
+        committer, loop = collaborators["committer"], collaborators["loop"]
 
-        async def later() -> None:
-            from lakeward.coordinator.calls import call  # noqa: PLC0415 - the simulator has patched it by now
+        def write(round_id: Any, path: Any, head: Any) -> RoundJournal:  # noqa: ANN401 - passed on
+            journal: RoundJournal = committer._journal(round_id, path, head)
+            work = partial(call, partial(committer._journals.write, journal), what="journal")
+            unwritten[str(round_id)] = partial(loop.spawn, work)
+            return journal
 
-            if run.journal is not None and not run.journal.commits:
-                await call(partial(self._parts.journals.write, run.journal), what="journal")
+        committer.write_journal = write
 
-        with monkeypatch.context() as inner:
-            inner.setattr(self._parts.journals, "write", lambda _journal: None)
-            original(self, run, opening, commits)
-        service.loop.call_soon_threadsafe(lambda: service.spawn(later))
+    def launch(self: RoundJob, post: Any) -> None:  # noqa: ANN401 - passed on
+        unwritten.pop(self.plan.round_name, lambda: None)()
+        launch_job(self, post)
 
-    monkeypatch.setattr(Lander, "write_journal", write)
+    monkeypatch.setattr(RoundExecutor, "__init__", init)
+    monkeypatch.setattr(RoundJob, "launch", launch)
 
 
 def acknowledges_a_part_before_it_is_written(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -143,7 +147,7 @@ def ignores_restored_positions(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def tells_nobody_how_far_a_split_is(monkeypatch: pytest.MonkeyPatch) -> None:
     """A new attempt gets every split at its beginning, though steps of it may have been committed."""
-    monkeypatch.setattr(RoundBooks, "wire", lambda _self, split: wire_split(split, None))
+    monkeypatch.setattr(RoundProgress, "wire", lambda _self, split: wire_split(split, None))
 
 
 def counts_rows_that_are_in_no_file(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -167,7 +171,7 @@ def hears_old_attempts(monkeypatch: pytest.MonkeyPatch) -> None:
     """A finish that a replaced attempt still says counts for whoever has its split now."""
 
     def hear(self: RoundJob, envelope: Envelope) -> None:
-        self.irregular = True
+        self.may_have_orphans = True
         event = envelope.event
         holder = self.splits._holders.get(event.result.split_id) if isinstance(event, SplitFinished) else None
         if isinstance(event, SplitFinished) and holder is not None:
@@ -178,7 +182,7 @@ def hears_old_attempts(monkeypatch: pytest.MonkeyPatch) -> None:
             )
             self._step(done, result)
 
-    monkeypatch.setattr(RoundJob, "_hear_stale", hear)
+    monkeypatch.setattr(RoundJob, "_on_stale_message", hear)
 
 
 def adopts_files_of_stale_attempts(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -186,16 +190,16 @@ def adopts_files_of_stale_attempts(monkeypatch: pytest.MonkeyPatch) -> None:
 
     def hear(self: RoundJob, envelope: Envelope) -> None:
         event = envelope.event
-        if isinstance(event, SplitFinished) and (known := self.books.results.get(event.result.split_id)) is not None:
+        if isinstance(event, SplitFinished) and (known := self.progress.results.get(event.result.split_id)) is not None:
             more = tuple(file for file in event.result.files if file not in known.files)
-            self.books.results[known.split_id] = replace(known, files=(*known.files, *more))
+            self.progress.results[known.split_id] = replace(known, files=(*known.files, *more))
 
-    monkeypatch.setattr(RoundJob, "_hear_stale", hear)
+    monkeypatch.setattr(RoundJob, "_on_stale_message", hear)
 
 
 def deletes_what_a_stale_attempt_names(monkeypatch: pytest.MonkeyPatch) -> None:
     """Files of a late finish are deleted, though a checkpoint gave them to somebody else."""
-    monkeypatch.setattr(RoundBooks, "not_ours", lambda _self, files: list(files))
+    monkeypatch.setattr(RoundProgress, "not_ours", lambda _self, files: list(files))
     monkeypatch.setattr(
         Cleaner, "discard", lambda self, _path, _table_id, files: self._lake.delete([*files]) if files else None
     )
@@ -206,16 +210,19 @@ def sends_nothing_again(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(Channel, "unacked", lambda _self: ())
 
 
-def takes_every_round_for_regular(monkeypatch: pytest.MonkeyPatch) -> None:
+def sees_no_orphans(monkeypatch: pytest.MonkeyPatch) -> None:
     """Nobody notes that files of lost attempts may lie about."""
-    monkeypatch.setattr(RoundJob, "irregular", property(lambda _self: False, lambda _self, _value: None), raising=False)
+    monkeypatch.setattr(
+        RoundJob, "may_have_orphans", property(lambda _self: False, lambda _self, _value: None), raising=False
+    )
 
 
 def stops_for_no_silence(monkeypatch: pytest.MonkeyPatch) -> None:
     """A subtask whose coordinator does not answer writes on."""
 
     def show(self: Subtask) -> None:
-        self._link.beat()
+        if self.gateway is not None:  # it is deployed
+            self._link.heartbeat()
 
     monkeypatch.setattr(Subtask, "_show_life", show)
 
@@ -256,7 +263,7 @@ def looks_for_no_own_commit_when_fenced(monkeypatch: pytest.MonkeyPatch) -> None
 
 def commits_without_a_fresh_heartbeat(monkeypatch: pytest.MonkeyPatch) -> None:
     """Nobody asks whether the table is still in hand."""
-    monkeypatch.setattr(Lander, "_may_commit", lambda *_: None)
+    monkeypatch.setattr(CommitFence, "check", lambda *_: None)
 
 
 def deletes_what_an_unknown_commit_wrote(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -284,12 +291,12 @@ def deletes_what_an_unknown_commit_wrote(monkeypatch: pytest.MonkeyPatch) -> Non
 
 def writes_no_commit_down(monkeypatch: pytest.MonkeyPatch) -> None:
     """The ids of a commit are in no journal: a later start takes its round for one that never tried."""
-    monkeypatch.setattr(Lander, "_add_commit", lambda *_: None)
+    monkeypatch.setattr(RoundCommitter, "_add_ids", lambda _self, journal, _ids: journal)
 
 
 def stamps_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
     """A round is opened without fencing earlier starts; the fence takes any stamp."""
-    from lakeward.testing.sim import lake  # noqa: PLC0415 - as the fence's own mutant
+    from lakeward_simulator import lake  # noqa: PLC0415 - as the fence's own mutant
 
     def check(table: Any, request: Any) -> None:  # noqa: ANN401 - passed on
         base = table.newest.number if table.newest is not None else None
@@ -302,7 +309,8 @@ def stamps_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def commits_a_round_that_is_over(monkeypatch: pytest.MonkeyPatch) -> None:
     """A round counts as in work for ever."""
-    monkeypatch.setattr(RoundDesk, "current", lambda *_: True)
+    monkeypatch.setattr(RoundAttempts, "is_current", lambda *_: True)
+    monkeypatch.setattr(CommitFence, "end", lambda *_: None)
 
 
 def works_side_by_side(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -357,24 +365,24 @@ def goes_on_from_the_oldest_checkpoint(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def forgets_what_steps_have_committed(monkeypatch: pytest.MonkeyPatch) -> None:
     """A restored round does not know which of its files are in the lake."""
-    original = RoundRun.open_at
+    original = RoundAttempt.start_from
 
-    def open_at(self: RoundRun, opening: Any) -> None:  # noqa: ANN401 - passed on
-        original(self, opening)
+    def start_from(self: RoundAttempt, *given: Any) -> None:  # noqa: ANN401 - passed on
+        original(self, *given)
         self.in_lake = frozenset()
 
-    monkeypatch.setattr(RoundRun, "open_at", open_at)
+    monkeypatch.setattr(RoundAttempt, "start_from", start_from)
 
 
 def acquires_nothing_for_a_restored_round(monkeypatch: pytest.MonkeyPatch) -> None:
     """Snapshots that a checkpoint still has to read are left unprotected."""
-    original = RoundDesk.snapshots
+    original = RoundAttempts.snapshots
 
-    def snapshots(self: RoundDesk, table_id: int) -> Any:  # noqa: ANN401 - passed on
-        run = self._runs.get(table_id)
-        return () if run is not None and run.restored is not None else original(self, table_id)
+    def snapshots(self: RoundAttempts, table_id: int) -> Any:  # noqa: ANN401 - passed on
+        attempt = self.get(table_id)
+        return () if attempt is not None and attempt.restored is not None else original(self, table_id)
 
-    monkeypatch.setattr(RoundDesk, "snapshots", snapshots)
+    monkeypatch.setattr(RoundAttempts, "snapshots", snapshots)
 
 
 def tells_no_finish_again(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -402,7 +410,7 @@ SEAMS = (
     adopts_files_of_stale_attempts,
     deletes_what_a_stale_attempt_names,
     sends_nothing_again,
-    takes_every_round_for_regular,
+    sees_no_orphans,
     stops_for_no_silence,
     looks_for_no_own_commit_when_fenced,
     commits_without_a_fresh_heartbeat,

@@ -5,38 +5,44 @@ from __future__ import annotations
 import heapq
 from typing import TYPE_CHECKING
 
-from lakeward.machines.splits import SplitDone, Splits
+from lakeward.machines.splits import SplitDone, SplitPhase, Splits
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
-    from lakeward.machines.splits import Attempt, SplitsCommand, SplitsEvent
+    from lakeward.machines.splits import SplitsCommand, SplitsEvent
+    from lakeward.machines.splits.machine import Attempt
+    from lakeward.machines.splits.transitions import SplitGuard
     from lakeward.model.splits import Split
 
 
 class HandsOutAgain(Splits):
     """Mutant: a lost attempt's finished splits are read again."""
 
-    def _give_back(self, attempts: Iterable[Attempt], cause: SplitsEvent) -> list[SplitsCommand]:
+    def _lose(self, attempts: Iterable[Attempt], cause: SplitsEvent) -> list[SplitsCommand]:
         """Put all that they ever finished back, too."""
         gone = list(attempts)
         for split_id, (attempt, _) in list(self._finishes.items()):
-            if attempt in gone and not self._cut:
+            if attempt in gone and not self._finishing_early:
                 heapq.heappush(self._queue, self._rank[split_id])
-        return super()._give_back(gone, cause)
+        return super()._lose(gone, cause)
 
-    def _check_move(self, before: object, after: object, cause: SplitsEvent) -> None:
-        """Nor is the table asked."""
+    def _move_split(self, split_id: str, guard: SplitGuard, cause: SplitsEvent) -> None:
+        """Whatever the table says."""
+        if self._phases[split_id] is SplitPhase.FINISHED:
+            self._phases[split_id] = SplitPhase.ASSIGNED
+        else:
+            super()._move_split(split_id, guard, cause)
 
 
-class ForgetsTheCut(Splits):
-    """Mutant: what comes back after a cut is handed out."""
+class HandsOutWhileFinishingEarly(Splits):
+    """Mutant: what is returned while the round finishes early is handed out."""
 
-    def _give_back(self, attempts: Iterable[Attempt], cause: SplitsEvent) -> list[SplitsCommand]:
-        """As if nothing had been cut."""
-        was_cut, self._cut = self._cut, False
-        commands = super()._give_back(attempts, cause)
-        self._cut = was_cut
+    def _lose(self, attempts: Iterable[Attempt], cause: SplitsEvent) -> list[SplitsCommand]:
+        """As if it did not finish early."""
+        early, self._finishing_early = self._finishing_early, False
+        commands = super()._lose(attempts, cause)
+        self._finishing_early = early
         return commands
 
 
@@ -48,13 +54,13 @@ class JumpsOverGaps(Splits):
         return (split for split in splits if split.split_id in self._finishes)
 
 
-class BelievesLateFinishes(Splits):
+class AcceptsLateFinishes(Splits):
     """Mutant: an attempt that was lost may still finish what it had."""
 
-    def _split_done(self, event: SplitDone) -> list[SplitsCommand]:
-        """Take anybody's word."""
-        holder = self._holders.get(event.split_id)
-        if holder is not None:
+    def step(self, event: SplitsEvent) -> tuple[SplitsCommand, ...]:
+        """Take it for the one that holds the split."""
+        holder = self._holders.get(event.split_id) if isinstance(event, SplitDone) else None
+        if isinstance(event, SplitDone) and holder is not None:
             event = SplitDone(
                 now=event.now,
                 subtask=holder[0],
@@ -62,4 +68,4 @@ class BelievesLateFinishes(Splits):
                 split_id=event.split_id,
                 end_offset=event.end_offset,
             )
-        return super()._split_done(event)
+        return super().step(event)

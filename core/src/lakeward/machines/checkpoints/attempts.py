@@ -1,0 +1,122 @@
+"""The attempts of a round as its checkpoints see them: which live, which participate, and how far each is."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from lakeward.machines.checkpoints.events import Attempt, CheckpointsEvent, SubtaskEvent, SubtaskRegistered
+from lakeward.machines.checkpoints.transitions import (
+    ALIVE,
+    PARTICIPATING,
+    TRANSITIONS,
+    CheckpointGuard,
+    ParticipantPhase,
+)
+from lakeward.machines.machine_state import next_state
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+MACHINE = "checkpoints"
+
+
+class AttemptState:
+    """The newest attempt of a subtask."""
+
+    def __init__(self, subtask: int, attempt: int) -> None:
+        """Start as an attempt that has not registered.
+
+        Args:
+            subtask: its subtask.
+            attempt: its number.
+        """
+        self.subtask = subtask
+        self.attempt = attempt
+        self._phase = ParticipantPhase.UNKNOWN
+        self.received = 0
+        """How many data events of it the coordinator has processed."""
+        self.closed_after = 0
+        """Number of its last data event before its gateway closed."""
+        self.acked = 0
+        """How many data events from the coordinator it has processed."""
+        self.sent_before_cut = 0
+        """Number of the last data event that was sent to it before the coordinator's cut."""
+        self.down_closed = False
+        """Whether the coordinator's gateway to it is closed."""
+        self.newest_part: tuple[int, object] | None = None
+        """The newest completed checkpoint that it is part of, and its snapshot there."""
+
+    @property
+    def phase(self) -> ParticipantPhase:
+        """Where it stands; only `move` changes it."""
+        return self._phase
+
+    @property
+    def key(self) -> Attempt:
+        """Subtask and attempt."""
+        return (self.subtask, self.attempt)
+
+    @property
+    def participates(self) -> bool:
+        """True while it is part of the running checkpoint."""
+        return self._phase in PARTICIPATING
+
+    @property
+    def has_unacked(self) -> bool:
+        """True while it has not processed what was sent to it before the cut."""
+        return self.acked < self.sent_before_cut
+
+    def move(self, guard: CheckpointGuard, cause: CheckpointsEvent) -> None:
+        """Go to the state that the table names.
+
+        Args:
+            guard: what the event finds.
+            cause: the event.
+
+        Raises:
+            IllegalEventError: the table names no state.
+        """
+        self._phase = next_state(MACHINE, TRANSITIONS, self._phase, cause, guard)
+
+
+class AttemptStates:
+    """The newest attempt of each subtask; older ones are gone."""
+
+    def __init__(self) -> None:
+        """Start without attempts."""
+        self._newest: dict[int, AttemptState] = {}
+
+    def __iter__(self) -> Iterator[AttemptState]:
+        """All of them, by subtask."""
+        return iter([state for _, state in sorted(self._newest.items())])
+
+    def alive(self) -> list[AttemptState]:
+        """Return those that live, by subtask."""
+        return [state for state in self if state.phase in ALIVE]
+
+    def participants(self) -> list[AttemptState]:
+        """Return those that the running checkpoint consists of, by subtask."""
+        return [state for state in self if state.participates]
+
+    def newest(self, subtask: int) -> AttemptState | None:
+        """Return a subtask's newest attempt, None before any registered."""
+        return self._newest.get(subtask)
+
+    def add(self, event: SubtaskRegistered) -> AttemptState:
+        """Keep a new attempt, in place of the older one."""
+        state = AttemptState(event.subtask, event.attempt)
+        self._newest[event.subtask] = state
+        return state
+
+    def sender(self, event: SubtaskEvent) -> AttemptState | None:
+        """Return the attempt that an event is about; None where it is gone or never registered."""
+        state = self._newest.get(event.subtask)
+        found = state is not None and state.attempt == event.attempt and state.phase is not ParticipantPhase.GONE
+        return state if found else None
+
+    def phase_of(self, attempt: Attempt) -> ParticipantPhase:
+        """Return where an attempt stands."""
+        state = self._newest.get(attempt[0])
+        if state is None or attempt[1] > state.attempt:
+            return ParticipantPhase.UNKNOWN
+        return state.phase if attempt[1] == state.attempt else ParticipantPhase.GONE

@@ -1,0 +1,133 @@
+"""The only way a machine is stepped: one event at a time, each command with its cause, the last steps kept."""
+
+from __future__ import annotations
+
+from collections import deque
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Generic, Protocol, TypeVar
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+Event = TypeVar("Event")
+Command = TypeVar("Command")
+_Event_contra = TypeVar("_Event_contra", contravariant=True)
+_Command_co = TypeVar("_Command_co", covariant=True)
+
+STEPS_KEPT = 32
+_LONGEST_STEP = 500
+"""Characters of one step in an error's notes: a heartbeat names every table."""
+
+
+class Machine(Protocol[_Event_contra, _Command_co]):
+    """What a driver steps."""
+
+    def step(self, event: _Event_contra, /) -> tuple[_Command_co, ...]:
+        """Take one event.
+
+        Args:
+            event: what happened.
+
+        Returns:
+            What is to be done, in this order.
+
+        Raises:
+            IllegalEventError: the event is illegal in the machine's state; the machine is unchanged.
+        """
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class Step(Generic[Event, Command]):
+    """One step of a machine: the event it took and the commands it answered with."""
+
+    event: Event
+    commands: tuple[Command, ...]
+
+    def __str__(self) -> str:
+        """Return one line, cut where it is too long to read."""
+        line = f"{self.event!r} -> {', '.join(map(repr, self.commands)) or 'nothing'}"
+        return line if len(line) <= _LONGEST_STEP else f"{line[:_LONGEST_STEP]}..."
+
+
+class MachineDriver(Generic[Event, Command]):
+    """Steps one machine and has its commands executed.
+
+    Events are queued: one that is posted while a command is executed is stepped when all commands of the step before
+    are done. Not thread-safe: it is used where the machine's owner runs.
+    """
+
+    def __init__(
+        self,
+        machine: Machine[Event, Command],
+        execute: Callable[[Command, Event], None],
+        *,
+        on_step: Callable[[Step[Event, Command]], None] | None = None,
+        kept: int = STEPS_KEPT,
+    ) -> None:
+        """Keep the parts; nothing is stepped.
+
+        Args:
+            machine: the machine; nobody else steps it.
+            execute: carries out one command; it is told the event that caused it.
+            on_step: sees each step before its commands are executed, for debug logs.
+            kept: how many of the last steps are kept.
+        """
+        self._machine = machine
+        self._execute = execute
+        self._on_step = on_step
+        self._queue: deque[Event] = deque()
+        self._steps: deque[Step[Event, Command]] = deque(maxlen=kept)
+        self._stepping = False
+        self._closed = False
+
+    @property
+    def steps(self) -> tuple[Step[Event, Command], ...]:
+        """The last steps, the oldest first."""
+        return tuple(self._steps)
+
+    def post(self, event: Event) -> None:
+        """Step the machine with an event and execute its commands, after the events that were posted before.
+
+        An error of the machine or of `execute` is raised to whoever posted first. The other commands of that step are
+        not executed; events that are still queued are stepped at the next `post`.
+
+        Args:
+            event: what happened; ignored after `close`.
+
+        Raises:
+            IllegalEventError: the machine does not allow the event; the error's notes tell the last steps.
+        """
+        if self._closed:
+            return
+        self._queue.append(event)
+        if self._stepping:
+            return
+        self._stepping = True
+        try:
+            while self._queue:
+                self._step(self._queue.popleft())
+        finally:
+            self._stepping = False
+
+    def close(self) -> None:
+        """Step the machine no more; events that are queued are dropped."""
+        self._closed = True
+        self._queue.clear()
+
+    def _step(self, event: Event) -> None:
+        try:
+            commands = self._machine.step(event)
+        except Exception as error:
+            error.add_note(self._history())
+            raise
+        step = Step(event, commands)
+        self._steps.append(step)
+        if self._on_step is not None:
+            self._on_step(step)
+        for command in commands:
+            self._execute(command, event)
+
+    def _history(self) -> str:
+        lines = [f"the last {len(self._steps)} steps before, the oldest first:", *map(str, self._steps)]
+        return "\n  ".join(lines)

@@ -1,0 +1,220 @@
+"""A subtask's link to the coordinator: it registers, reconnects, and sends again what was not acknowledged. Pure.
+
+Rules
+* The first envelope on a connection answers the registration: `Deploy` the first time, anything but `Cancel` later.
+* While the connection is down a data event waits and a control event is dropped. After a reconnect all data events
+  that are not acknowledged are sent again in order, before anything new.
+* `SubtaskDone` has no number, and would be lost with its connection: it is sent again as well.
+* A connection that is lost is replaced at once, then every `RECONNECT_S`, until nothing was received for the fence
+  time: the subtask stops then, for the coordinator's successor may sweep what it writes.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, assert_never
+
+import msgspec
+
+from lakeward.errors import ProtocolError
+from lakeward.machines.link.protocol import (
+    CloseRequested,
+    Connect,
+    ConnectionLost,
+    Deliver,
+    Disconnect,
+    EnvelopeReceived,
+    HeartbeatRequested,
+    LinkCommand,
+    LinkEvent,
+    PeerRejected,
+    ReportLost,
+    ReportRejected,
+    ReportSettled,
+    SendRequested,
+    StartRequested,
+    Transmit,
+)
+from lakeward.machines.link.transitions import TRANSITIONS, LinkGuard, LinkPhase
+from lakeward.machines.machine_state import next_state
+from lakeward.machines.transport.channel import Channel, ChannelKey
+from lakeward.model.events import Cancel, Deploy, Heartbeat, Register, SubtaskDone
+
+if TYPE_CHECKING:
+    from lakeward.model.events import AnyEvent, Envelope
+
+RECONNECT_S = 0.2
+"""Seconds between two tries to connect."""
+_NEW, _REGISTERING, _CONNECTED = LinkPhase.NEW, LinkPhase.REGISTERING, LinkPhase.CONNECTED
+_RECONNECTING, _CLOSED = LinkPhase.RECONNECTING, LinkPhase.CLOSED
+
+
+class LinkMachine:
+    """The machine of one attempt's link."""
+
+    def __init__(self, round_name: str, job_attempt: int, register: Register, fence_s: float) -> None:
+        """Start with nothing connected.
+
+        Args:
+            round_name: the round.
+            job_attempt: the launch.
+            register: what the subtask introduces itself with; without an attempt number.
+            fence_s: seconds of silence after which the subtask stops, > 0.
+        """
+        self._round_name = round_name
+        self._job_attempt = job_attempt
+        self._register = register
+        self._fence_s = fence_s
+        self._phase = LinkPhase.NEW
+        self._channel: Channel | None = None
+        self._done: Envelope | None = None
+        """`SubtaskDone`, once it was sent."""
+        self._heard = 0.0
+        """When something was received last, in seconds."""
+        self._asked: float | None = None
+        """When the first heartbeat was sent that nothing has answered yet."""
+
+    @property
+    def phase(self) -> LinkPhase:
+        """Where it stands."""
+        return self._phase
+
+    @property
+    def sent(self) -> int:
+        """Number of the last data event that was sent."""
+        return self._channel.sent if self._channel is not None else 0
+
+    def silent_s(self, now: float) -> float:
+        """Return for how many seconds nothing was received."""
+        return now - self._heard
+
+    def unanswered_s(self, now: float) -> float:
+        """Return for how many seconds heartbeats have gone unanswered; 0 if none has."""
+        return 0.0 if self._asked is None else now - self._asked
+
+    def step(self, event: LinkEvent) -> tuple[LinkCommand, ...]:
+        """Take one event.
+
+        Args:
+            event: what happened.
+
+        Returns:
+            What is to be done, in this order.
+
+        Raises:
+            IllegalEventError: no row for this event; nothing was changed.
+        """
+        guard, found = self._look_at(event)
+        before = self._phase
+        self._phase = next_state("link", TRANSITIONS, before, event, guard)
+        return () if before is _CLOSED else self._answer(event, before, found)
+
+    # --- where an event leads -------------------------------------------------------------------------------
+
+    def _look_at(self, event: LinkEvent) -> tuple[LinkGuard, AnyEvent | None]:
+        """Return the guard of an event, and what is new in it: None for an envelope that was received before."""
+        if self._phase in {_NEW, _CLOSED}:
+            return LinkGuard.ALWAYS, None
+        if isinstance(event, EnvelopeReceived):
+            return self._look_into(event.envelope)
+        registers = self._phase is _REGISTERING and isinstance(event, PeerRejected)
+        if isinstance(event, ConnectionLost | PeerRejected) and not registers:
+            silent = self.silent_s(event.now) > self._fence_s
+            return (LinkGuard.SILENT if silent else LinkGuard.IN_TIME), None
+        return LinkGuard.ALWAYS, None
+
+    def _look_into(self, envelope: Envelope) -> tuple[LinkGuard, AnyEvent | None]:
+        found: AnyEvent | None = envelope.event
+        if self._phase is _CONNECTED:
+            try:
+                found = self._open_channel().receive(envelope)
+            except ProtocolError:
+                return LinkGuard.REFUSED, None
+            return LinkGuard.ACCEPTED, found
+        accepted = isinstance(found, Deploy) if self._phase is _REGISTERING else not isinstance(found, Cancel)
+        return (LinkGuard.ACCEPTED if accepted else LinkGuard.REFUSED), found
+
+    # --- what is to be done -----------------------------------------------------------------------------------
+
+    def _answer(self, event: LinkEvent, before: LinkPhase, found: AnyEvent | None) -> tuple[LinkCommand, ...]:
+        match event:
+            case StartRequested():
+                self._heard = event.now
+                commands = self._connect(0.0)
+            case EnvelopeReceived():
+                commands = self._received(event, before, found)
+            case ConnectionLost() | PeerRejected():
+                commands = self._lost(event, before)
+            case SendRequested():
+                commands = self._send(event.event)
+            case HeartbeatRequested():
+                self._asked = event.now if self._asked is None else self._asked
+                commands = self._heartbeat()
+            case CloseRequested():
+                commands = () if before is _NEW else (Disconnect(),)
+            case _:
+                assert_never(event)
+        return commands
+
+    def _received(self, event: EnvelopeReceived, before: LinkPhase, found: AnyEvent | None) -> tuple[LinkCommand, ...]:
+        self._heard, self._asked = event.now, None
+        if self._phase is _CLOSED:
+            return (Disconnect(), _refusal(event.envelope.event))
+        if self._phase is _RECONNECTING:
+            return (Disconnect(), *self._connect(0.0))
+        if before is _REGISTERING and isinstance(found, Deploy):
+            self._register = msgspec.structs.replace(self._register, attempt=found.attempt)
+            self._channel = Channel(self._key(found.attempt), "up")
+            return (Deliver(found),)
+        if before is _RECONNECTING:
+            unacked = self._open_channel().unacked()
+            again = unacked if self._done is None else (*unacked, self._done)
+            return tuple(Transmit(envelope) for envelope in again)
+        # At once: a checkpoint may wait for the acknowledgement. What is behind it in the mailbox is done after it.
+        answers = self._heartbeat() if event.envelope.sequence else ()
+        if isinstance(found, Heartbeat):
+            return (*answers, *self._settled())
+        return answers if found is None else (*answers, Deliver(found))
+
+    def _lost(self, event: ConnectionLost | PeerRejected, before: LinkPhase) -> tuple[LinkCommand, ...]:
+        if self._phase is not _CLOSED:
+            return self._connect(0.0 if before is _CONNECTED else RECONNECT_S)
+        if before is _REGISTERING and isinstance(event, PeerRejected):
+            return (ReportRejected(event.reason),)
+        return (ReportLost(self.silent_s(event.now), event.reason),)
+
+    def _send(self, event: AnyEvent) -> tuple[LinkCommand, ...]:
+        envelope = self._open_channel().send(event)
+        commands: tuple[LinkCommand, ...] = (Transmit(envelope),) if self._phase is _CONNECTED else ()
+        if not isinstance(event, SubtaskDone):
+            return commands
+        self._done = envelope
+        return (*commands, *self._settled())
+
+    def _heartbeat(self) -> tuple[LinkCommand, ...]:
+        if self._phase is not _CONNECTED:
+            return ()
+        channel = self._open_channel()
+        return (Transmit(channel.send(Heartbeat(acked=channel.received))),)
+
+    def _settled(self) -> tuple[LinkCommand, ...]:
+        settled = self._done is not None and not self._open_channel().unacked()
+        return (ReportSettled(),) if settled else ()
+
+    def _connect(self, after_s: float) -> tuple[LinkCommand, ...]:
+        key = self._key(self._register.attempt or 0)
+        return (Connect(Channel(key, "up").send(self._register), after_s),)
+
+    def _open_channel(self) -> Channel:
+        if self._channel is None:
+            message = "link: there is no channel before the attempt is deployed"
+            raise ProtocolError(message)
+        return self._channel
+
+    def _key(self, attempt: int) -> ChannelKey:
+        return ChannelKey(self._round_name, self._job_attempt, self._register.subtask, attempt)
+
+
+def _refusal(answer: AnyEvent) -> LinkCommand:
+    if isinstance(answer, Cancel):
+        return Deliver(answer)
+    return ReportRejected(f"register: expected Deploy or Cancel, found {type(answer).__name__}")

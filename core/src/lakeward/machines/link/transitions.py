@@ -1,0 +1,90 @@
+"""The states of a subtask's link, and every transition between them.
+
+A row names the state that follows under each guard. No row = the event is illegal there. What arrives on an earlier
+connection never becomes an event: whoever drives the machine knows its connections apart.
+"""
+
+from __future__ import annotations
+
+from types import MappingProxyType
+from typing import TYPE_CHECKING
+
+from lakeward.machines.link.protocol import (
+    CloseRequested,
+    ConnectionLost,
+    EnvelopeReceived,
+    HeartbeatRequested,
+    LinkEvent,
+    PeerRejected,
+    SendRequested,
+    StartRequested,
+)
+from lakeward.machines.machine_state import MachineState
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+
+class LinkPhase(MachineState):
+    """Where a link stands."""
+
+    NEW = "new"
+    """Nothing was connected yet."""
+    REGISTERING = "registering"
+    """The first connection is being opened; the coordinator has not answered yet."""
+    CONNECTED = "connected"
+    """Envelopes go both ways."""
+    RECONNECTING = "reconnecting"
+    """The connection was lost, another one is being opened; data events wait."""
+    CLOSED = "closed"
+    """The subtask ended, the coordinator refused it, or it was silent for longer than the fence time."""
+
+
+class LinkGuard(MachineState):
+    """What decides where an event leads, beside the state."""
+
+    ALWAYS = "always"
+    ACCEPTED = "accepted"
+    """An envelope is what is expected: a deployment, a readmission, or the next one of the channel."""
+    REFUSED = "refused"
+    """An envelope refuses this attempt, or is not what is expected."""
+    IN_TIME = "in time"
+    """The coordinator was silent for no longer than the fence time."""
+    SILENT = "silent"
+    """It was silent for longer."""
+
+
+_NEW, _REGISTERING, _CONNECTED = LinkPhase.NEW, LinkPhase.REGISTERING, LinkPhase.CONNECTED
+_RECONNECTING, _CLOSED = LinkPhase.RECONNECTING, LinkPhase.CLOSED
+_ALWAYS, _ACCEPTED, _REFUSED = LinkGuard.ALWAYS, LinkGuard.ACCEPTED, LinkGuard.REFUSED
+_IN_TIME, _SILENT = LinkGuard.IN_TIME, LinkGuard.SILENT
+
+TRANSITIONS: Mapping[tuple[LinkPhase, type[LinkEvent]], Mapping[LinkGuard, LinkPhase]] = MappingProxyType(
+    {
+        (_NEW, StartRequested): {_ALWAYS: _REGISTERING},
+        (_NEW, CloseRequested): {_ALWAYS: _CLOSED},
+        (_REGISTERING, EnvelopeReceived): {_ACCEPTED: _CONNECTED, _REFUSED: _CLOSED},
+        (_REGISTERING, ConnectionLost): {_IN_TIME: _REGISTERING, _SILENT: _CLOSED},
+        (_REGISTERING, PeerRejected): {_ALWAYS: _CLOSED},  # somebody else listens at the address
+        (_REGISTERING, CloseRequested): {_ALWAYS: _CLOSED},
+        (_CONNECTED, EnvelopeReceived): {_ACCEPTED: _CONNECTED, _REFUSED: _RECONNECTING},  # a gap in the numbers
+        (_CONNECTED, ConnectionLost): {_IN_TIME: _RECONNECTING, _SILENT: _CLOSED},
+        (_CONNECTED, PeerRejected): {_IN_TIME: _RECONNECTING, _SILENT: _CLOSED},
+        (_CONNECTED, SendRequested): {_ALWAYS: _CONNECTED},
+        (_CONNECTED, HeartbeatRequested): {_ALWAYS: _CONNECTED},
+        (_CONNECTED, CloseRequested): {_ALWAYS: _CLOSED},
+        (_RECONNECTING, EnvelopeReceived): {_ACCEPTED: _CONNECTED, _REFUSED: _CLOSED},
+        (_RECONNECTING, ConnectionLost): {_IN_TIME: _RECONNECTING, _SILENT: _CLOSED},
+        (_RECONNECTING, PeerRejected): {_IN_TIME: _RECONNECTING, _SILENT: _CLOSED},
+        (_RECONNECTING, SendRequested): {_ALWAYS: _RECONNECTING},
+        (_RECONNECTING, HeartbeatRequested): {_ALWAYS: _RECONNECTING},
+        (_RECONNECTING, CloseRequested): {_ALWAYS: _CLOSED},
+        (_CLOSED, EnvelopeReceived): {_ALWAYS: _CLOSED},
+        (_CLOSED, ConnectionLost): {_ALWAYS: _CLOSED},
+        (_CLOSED, PeerRejected): {_ALWAYS: _CLOSED},
+        (_CLOSED, SendRequested): {_ALWAYS: _CLOSED},  # another thread may not know yet
+        (_CLOSED, HeartbeatRequested): {_ALWAYS: _CLOSED},
+        (_CLOSED, CloseRequested): {_ALWAYS: _CLOSED},
+    }
+)
+"""(state, event) to the state that follows under each guard; complete: what is not in it is illegal."""

@@ -1,0 +1,176 @@
+"""What the machine `rounds` remembers: the tables assigned, the heartbeat under way, pauses and targets.
+
+Only `Rounds.step` changes it, on a copy that is kept when the whole step was legal.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+
+from lakeward.machines.rounds.transitions import ACTIVE, HeartbeatPhase, Phase, ServicePhase, State
+from lakeward.model.settings import ServiceSettings
+from lakeward.model.tables import TablePath
+from lakeward.model.tiering import HeartbeatRequest, TableAssignment, TableEpoch
+
+_DEFAULTS = ServiceSettings()
+
+
+@dataclass(frozen=True, slots=True)
+class RoundsPolicy:
+    """How many rounds, and how often; all but `max_concurrent_rounds` and `once_attempts` in seconds."""
+
+    max_concurrent_rounds: int = _DEFAULTS.rounds
+    renew_every_s: float = _DEFAULTS.renew_s
+    poll_every_s: float = _DEFAULTS.poll_s
+    fence_s: float = _DEFAULTS.fence_s
+    max_round_s: float = _DEFAULTS.max_round_s
+    backoff_first_s: float = _DEFAULTS.backoff_first_s
+    backoff_most_s: float = _DEFAULTS.backoff_most_s
+    once: bool = False
+    """Serve until every target is reached, then stop: a failed table is tried `once_attempts` times."""
+    once_attempts: int = 3
+
+
+@dataclass(frozen=True, slots=True)
+class TableStatus:
+    """One assigned table, for people and for the state file."""
+
+    assignment: TableAssignment
+    phase: Phase
+    deadline: float
+    attempt: int
+    renewed_at: float
+    retry_at: float | None
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class TieringTable:
+    """One assigned table. Times in seconds on the holder's clock."""
+
+    assignment: TableAssignment
+    phase: Phase
+    deadline: float
+    """When its promised freshness is broken."""
+    renewed_at: float
+    """When the newest heartbeat was sent that renewed it: earlier than the source's own time, never later."""
+    attempt: int = 0
+    """Tries since the last success."""
+    stale_rounds: int = 0
+    """Rounds in a row that lost their snapshots."""
+    retry_at: float | None = None
+    finish_by: float | None = None
+    """When the round's maximum duration is over."""
+    finishing_early: bool = False
+    """`FinishRoundEarly` was sent."""
+    overran: bool = False
+    """It finishes early because its maximum duration is over: more is waiting."""
+    forced: bool = False
+    """Report it as to be assigned again at once."""
+    report_failures: int = 0
+    reason: str = ""
+
+    @property
+    def epoch(self) -> TableEpoch:
+        """The epoch of the table that a heartbeat names."""
+        return TableEpoch(self.assignment.table_id, self.assignment.epoch, self.assignment.coordinator_epoch)
+
+    @property
+    def active(self) -> bool:
+        """True while a round is open."""
+        return self.phase in ACTIVE
+
+    def without_round(self, phase: Phase, *, reason: str = "", retry_at: float | None = None) -> TieringTable:
+        """Return the table in a phase, with everything of its round reset."""
+        return replace(
+            self,
+            phase=phase,
+            reason=reason,
+            retry_at=retry_at,
+            finish_by=None,
+            finishing_early=False,
+            overran=False,
+            forced=False,
+        )
+
+    def status(self) -> TableStatus:
+        """Return what people see."""
+        return TableStatus(
+            self.assignment, self.phase, self.deadline, self.attempt, self.renewed_at, self.retry_at, self.reason
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Target:
+    """One table that `once` waits for."""
+
+    reached: bool = False
+    failed: bool = False
+    reason: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class SentHeartbeat:
+    """The heartbeat under way, and when it was sent."""
+
+    request: HeartbeatRequest
+    at: float
+
+
+@dataclass(slots=True)
+class RoundsState:
+    """Everything that `Rounds` remembers between two events."""
+
+    tables: dict[int, TieringTable] = field(default_factory=dict)
+    service: ServicePhase = ServicePhase.STARTING
+    heartbeat: HeartbeatPhase = HeartbeatPhase.RESTING
+    sent: SentHeartbeat | None = None
+    """The heartbeat under way, None while none is."""
+    poll_at: float = 0.0
+    """When to request a table again."""
+    no_heartbeat_before: float = 0.0
+    """Set after a heartbeat that failed."""
+    heartbeat_failures: int = 0
+    paused: set[TablePath] = field(default_factory=set)
+    targets: dict[TablePath, Target] | None = None
+    timed_out: bool = False
+
+    def copy(self) -> RoundsState:
+        """Return a copy that can be changed without changing this."""
+        targets = None if self.targets is None else dict(self.targets)
+        return RoundsState(  # by hand: made at every step, and `replace` takes as long as the rest of it
+            tables=dict(self.tables),
+            service=self.service,
+            heartbeat=self.heartbeat,
+            sent=self.sent,
+            poll_at=self.poll_at,
+            no_heartbeat_before=self.no_heartbeat_before,
+            heartbeat_failures=self.heartbeat_failures,
+            paused=set(self.paused),
+            targets=targets,
+            timed_out=self.timed_out,
+        )
+
+    @property
+    def stopping(self) -> bool:
+        """True once the service is to end."""
+        return self.service in (ServicePhase.STOPPING, ServicePhase.STOPPED)
+
+    def states(self) -> dict[int | str, State]:
+        """Return the state of the service, of its heartbeat and of each table, by table id."""
+        states: dict[int | str, State] = {"service": self.service, "heartbeat": self.heartbeat}
+        states.update((table_id, table.phase) for table_id, table in self.tables.items())
+        return states
+
+    def of_path(self, path: TablePath) -> list[TieringTable]:
+        """Return the tables of that name; two only while a dropped one is still assigned."""
+        return [table for table in self.tables.values() if table.assignment.path == path]
+
+    def is_being_reported(self, table: TieringTable) -> bool:
+        """True if the heartbeat under way reports this table: it cannot be called back."""
+        return self.sent is not None and table.epoch in (*self.sent.request.finished, *self.sent.request.failed)
+
+    def wants_table(self, max_concurrent_rounds: int) -> bool:
+        """True while fewer tables wait or run than twice the rounds that may run: there are some to choose from."""
+        taken = sum(table.active or table.phase is Phase.WAITING for table in self.tables.values())
+        return not self.stopping and taken < 2 * max_concurrent_rounds

@@ -1,0 +1,50 @@
+"""The machine of splits: which subtask reads which split, and which results count."""
+
+from __future__ import annotations
+
+from lakeward.machines.splits.commands import (
+    Accept,
+    AllDone,
+    Assign,
+    NoMore,
+    Reject,
+    SendFinishEarly,
+    SplitsCommand,
+    SplitsReturned,
+)
+from lakeward.machines.splits.enumeration import Enumeration, enumerate_splits
+from lakeward.machines.splits.events import (
+    AttemptLost,
+    AttemptRegistered,
+    FinishEarlyRequested,
+    JobEnded,
+    SplitDone,
+    SplitRequested,
+    SplitsEvent,
+)
+from lakeward.machines.splits.machine import Splits
+from lakeward.machines.splits.transitions import TRANSITIONS, AttemptPhase, SplitPhase
+
+__all__ = [
+    "TRANSITIONS",
+    "Accept",
+    "AllDone",
+    "Assign",
+    "AttemptLost",
+    "AttemptPhase",
+    "AttemptRegistered",
+    "Enumeration",
+    "FinishEarlyRequested",
+    "JobEnded",
+    "NoMore",
+    "Reject",
+    "SendFinishEarly",
+    "SplitDone",
+    "SplitPhase",
+    "SplitRequested",
+    "Splits",
+    "SplitsCommand",
+    "SplitsEvent",
+    "SplitsReturned",
+    "enumerate_splits",
+]

@@ -1,0 +1,386 @@
+"""Which subtask reads which split, and which results count: one machine for each round.
+
+Rules
+* A finish that was accepted stays; a new attempt gets only unfinished splits.
+* A split is read by one attempt at a time. A subtask's newer attempt replaces the older one; what the older one sends
+  afterwards is rejected.
+* A round that finishes early hands out nothing new. Log splits stop where they are, started snapshot splits run to
+  their end; a log split that stopped is finished at the offset it reached. What is returned later is skipped.
+* A bucket's offset after the round is the end of its contiguous finished prefix.
+* After a restore, a split whose finish had not reached the coordinator is withheld: it is not read again, an attempt
+  sends its finish once more. If that attempt is lost first, the next one to register gets it.
+* `transitions.TRANSITIONS` names the state that follows; every state is looked up there.
+"""
+
+from __future__ import annotations
+
+import heapq
+from types import MappingProxyType
+from typing import TYPE_CHECKING, assert_never
+
+from lakeward.errors import IllegalEventError, UsageError
+from lakeward.machines.machine_state import next_state
+from lakeward.machines.splits.commands import (
+    Accept,
+    AllDone,
+    Assign,
+    NoMore,
+    Reject,
+    SendFinishEarly,
+    SplitsCommand,
+    SplitsReturned,
+)
+from lakeward.machines.splits.enumeration import Enumeration, by_bucket
+from lakeward.machines.splits.events import (
+    AttemptLost,
+    AttemptRegistered,
+    FinishEarlyRequested,
+    JobEnded,
+    SplitDone,
+    SplitRequested,
+    SplitsEvent,
+)
+from lakeward.machines.splits.transitions import TRANSITIONS, AttemptPhase, SplitGuard, SplitPhase
+from lakeward.model.splits import LogSplit, SnapshotSplit, Split
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+
+    from lakeward.model.tables import TableBucket
+
+_MACHINE = "splits"
+
+Attempt = tuple[int, int]
+"""Subtask and attempt number."""
+_RESTORED: Attempt = (-1, 0)
+"""Stands for the attempt, of an earlier job, whose finish a checkpoint holds."""
+
+
+class Splits:
+    """The machine of one round.
+
+    An idle attempt (it requested a split and got none) is served when a split is returned; it is sent `NoMore` only
+    when all splits are finished or skipped.
+    """
+
+    def __init__(
+        self,
+        enumeration: Enumeration,
+        finished: Mapping[str, int] = MappingProxyType({}),
+        withheld: Collection[str] = (),
+    ) -> None:
+        """Start with every split unassigned, or restored from a checkpoint.
+
+        Args:
+            enumeration: what `enumerate_splits` gave, snapshots leased; at least one split.
+            finished: restored: splits whose finish was accepted, each with the offset that it ended at.
+            withheld: restored: splits whose finish was held back by the gateway of their subtask.
+
+        Raises:
+            UsageError: no split, two splits of one id, or a restored one that is not of the round.
+        """
+        self._splits: dict[str, Split] = {split.split_id: split for split in enumeration.splits}
+        if not self._splits or len(self._splits) < len(enumeration.splits):
+            message = f"splits of a round: expected at least one, each id once, found {len(enumeration.splits)}"
+            raise UsageError(message)
+        unexpected = ({*finished} | {*withheld}) - {*self._splits} | ({*finished} & {*withheld})
+        if unexpected:
+            message = f"restored splits: expected those of the round, each once, found {sorted(unexpected)}"
+            raise UsageError(message)
+        self._before = enumeration.offsets
+        self._order = tuple(self._splits)
+        self._rank = {split_id: rank for rank, split_id in enumerate(self._order)}
+        self._by_bucket = by_bucket(enumeration.splits)
+        self._phases = dict.fromkeys(self._splits, SplitPhase.UNASSIGNED)
+        self._phases |= dict.fromkeys(finished, SplitPhase.FINISHED) | dict.fromkeys(withheld, SplitPhase.WITHHELD)
+        self._withheld = frozenset(withheld)
+        ready = (rank for rank, name in enumerate(self._order) if self._phases[name] is SplitPhase.UNASSIGNED)
+        self._queue = list(ready)  # a heap of ranks; sorted is a heap
+        self._open = len(self._order) - len(finished)
+        self._finishes: dict[str, tuple[Attempt, int]] = {name: (_RESTORED, end) for name, end in finished.items()}
+        self._attempts: dict[Attempt, AttemptPhase] = {}
+        self._newest: dict[int, int] = {}
+        self._held: dict[Attempt, set[str]] = {}
+        self._holders: dict[str, Attempt] = {}
+        self._waiting: dict[Attempt, None] = {}  # requested a split and not served yet, in that order
+        self._finishing_early = False
+        self._incomplete = False
+        """Something was skipped, or stopped before its end."""
+        self._done = False
+
+    def step(self, event: SplitsEvent) -> tuple[SplitsCommand, ...]:
+        """Take one event.
+
+        Args:
+            event: what happened.
+
+        Returns:
+            What is to be done, in this order.
+
+        Raises:
+            IllegalEventError: the table does not allow this event here; nothing was changed.
+        """
+        guard = self._check(event)
+        match event:
+            case AttemptRegistered():
+                commands = self._registered(event, guard)
+            case SplitRequested():
+                commands = self._requested(event, guard)
+            case SplitDone():
+                commands = self._split_done(event, guard)
+            case AttemptLost():
+                commands = self._lose([(event.subtask, event.attempt)], event) if guard is SplitGuard.LOST else []
+            case JobEnded():
+                alive = [attempt for attempt, phase in self._attempts.items() if phase is not AttemptPhase.GONE]
+                commands = self._lose(alive, event)
+            case FinishEarlyRequested():
+                commands = self._finish_early(event)
+            case _:
+                assert_never(event)
+        return (*commands, *self._serve(event), *self._all_done(event))
+
+    def offsets(self, positions: Mapping[str, int] = MappingProxyType({})) -> Mapping[TableBucket, int]:
+        """Return the offsets of all buckets as they may be committed now: finished contiguous prefixes.
+
+        Args:
+            positions: how far the log splits are that a checkpoint holds half done; the first one after a bucket's
+                finished prefix counts too (`commit_every`).
+        """
+        offsets = dict(self._before)
+        for bucket, splits in self._by_bucket.items():
+            for split in self._prefix(splits):
+                end = self._finishes[split.split_id][1]
+                # A never tiered bucket that stopped at its very start, as the round finished early, stays never tiered.
+                if isinstance(split, SnapshotSplit) or end > split.start:
+                    offsets[bucket] = end
+            half = self._frontier(splits)
+            if half is not None and positions.get(half.split_id, half.start) > half.start:
+                offsets[bucket] = positions[half.split_id]
+        return offsets
+
+    def frontier(self) -> tuple[LogSplit, ...]:
+        """Return the log splits that follow the buckets' finished prefixes: their beginning may be committed."""
+        found = (self._frontier(splits) for splits in self._by_bucket.values())
+        return tuple(split for split in found if split is not None)
+
+    def committable(self) -> frozenset[str]:
+        """Return the ids of finished splits that lie within those prefixes: their files go into the commit."""
+        return frozenset(split.split_id for splits in self._by_bucket.values() for split in self._prefix(splits))
+
+    @property
+    def unfinished(self) -> tuple[Split, ...]:
+        """Splits not finished and not skipped, in the order of assignment."""
+        ended = (SplitPhase.FINISHED, SplitPhase.SKIPPED)
+        return tuple(split for split_id, split in self._splits.items() if self._phases[split_id] not in ended)
+
+    @property
+    def withheld(self) -> frozenset[str]:
+        """Splits whose finish has to be sent again and that no attempt was given yet."""
+        return frozenset(split_id for split_id in self._withheld if self._phases[split_id] is SplitPhase.WITHHELD)
+
+    @property
+    def done(self) -> bool:
+        """True once `AllDone` was sent."""
+        return self._done
+
+    def held_by(self, subtask: int, attempt: int) -> tuple[Split, ...]:
+        """Return the splits that an attempt is reading."""
+        return tuple(self._splits[split_id] for split_id in sorted(self._held.get((subtask, attempt), ())))
+
+    def _prefix(self, splits: Iterable[Split]) -> Iterator[Split]:
+        """Yield a bucket's finished splits up to the first that is not, or that was stopped early."""
+        for split in splits:
+            if split.split_id not in self._finishes:
+                return
+            yield split
+            if self._finishes[split.split_id][1] < _end_of(split):
+                return
+
+    def _frontier(self, splits: Sequence[Split]) -> LogSplit | None:
+        """Return the log split at which a bucket's finished prefix ends; None if a snapshot or nothing comes next."""
+        done = list(self._prefix(splits))
+        following = splits[len(done)] if len(done) < len(splits) else None
+        stopped = done and self._finishes[done[-1].split_id][1] != _end_of(done[-1])
+        return following if isinstance(following, LogSplit) and not stopped else None
+
+    # --- which events are legal -----------------------------------------------------------------------------
+
+    def _check(self, event: SplitsEvent) -> SplitGuard:
+        """Return what an event finds; raise before anything is changed if the table does not allow the event."""
+        if isinstance(event, JobEnded | FinishEarlyRequested):
+            return SplitGuard.ALWAYS
+        phase = self._phase_of((event.subtask, event.attempt))
+        guard = self._guard(event, phase)
+        row = TRANSITIONS.get((phase, type(event)), {})
+        state = f"attempt {phase.value}"
+        if isinstance(event, SplitDone):
+            split = self._phases.get(event.split_id)
+            row = TRANSITIONS.get((split, SplitDone), {}) if row and split is not None else {}
+            known = "unknown" if split is None else f"{split.value} ({self._splits[event.split_id]})"
+            state = f"{state}, split {known}, {'finishing early' if self._finishing_early else 'not finishing early'}"
+        if guard not in row:
+            raise IllegalEventError(_MACHINE, f"{state} ({guard.value})", event)
+        return guard
+
+    def _guard(
+        self, event: AttemptRegistered | SplitRequested | SplitDone | AttemptLost, phase: AttemptPhase
+    ) -> SplitGuard:
+        guard = SplitGuard.UNCHANGED
+        match event:
+            case AttemptRegistered() if phase is AttemptPhase.UNKNOWN:
+                withheld = all(self._phases.get(split_id) is SplitPhase.WITHHELD for split_id in event.restored)
+                guard = SplitGuard.ALWAYS if withheld else SplitGuard.NOT_ALLOWED
+            case SplitRequested() if phase in {AttemptPhase.READY, AttemptPhase.DISMISSED} and self._done:
+                guard = SplitGuard.ALL_DONE
+            case SplitRequested() if phase is AttemptPhase.READY:
+                guard = SplitGuard.ASSIGNED if self._queue else SplitGuard.NONE_FREE
+            case SplitDone() if phase is not AttemptPhase.GONE and not self._is_repeated(event):
+                held = self._holders.get(event.split_id) == (event.subtask, event.attempt)
+                guard = SplitGuard.COUNTS if held and self._may_end(event) else SplitGuard.NOT_ALLOWED
+            case AttemptLost() if phase not in {AttemptPhase.UNKNOWN, AttemptPhase.GONE}:
+                guard = SplitGuard.LOST
+            case _:
+                pass
+        return guard
+
+    def _is_repeated(self, event: SplitDone) -> bool:
+        return self._finishes.get(event.split_id) == ((event.subtask, event.attempt), event.end_offset)
+
+    def _may_end(self, event: SplitDone) -> bool:
+        split = self._splits[event.split_id]
+        if event.end_offset == _end_of(split):
+            return True
+        if isinstance(split, SnapshotSplit):
+            return split.live and event.end_offset > split.log_offset
+        return self._finishing_early and split.start <= event.end_offset < split.stop
+
+    # --- what happens ---------------------------------------------------------------------------------------
+
+    def _registered(self, event: AttemptRegistered, guard: SplitGuard) -> list[SplitsCommand]:
+        attempt = (event.subtask, event.attempt)
+        if guard is SplitGuard.UNCHANGED:
+            return self._reject_if_gone(attempt)
+        commands: list[SplitsCommand] = []
+        older = (event.subtask, self._newest.get(event.subtask, -1))
+        if self._phase_of(older) is not AttemptPhase.GONE and older in self._attempts:
+            commands += self._lose([older], event)
+            commands.append(Reject(*older, f"replaced by attempt {event.attempt}"))
+        self._newest[event.subtask] = event.attempt
+        self._held[attempt] = set()
+        self._move_attempt(attempt, guard, event)
+        for split_id in sorted(event.restored, key=self._rank.__getitem__):
+            self._assign(split_id, attempt, event)
+        return commands
+
+    def _requested(self, event: SplitRequested, guard: SplitGuard) -> list[SplitsCommand]:
+        attempt = (event.subtask, event.attempt)
+        if self._phase_of(attempt) is AttemptPhase.GONE:
+            return self._reject_if_gone(attempt)
+        if guard is SplitGuard.ALL_DONE:
+            self._move_attempt(attempt, guard, event)
+            return [NoMore(*attempt)]
+        self._waiting[attempt] = None
+        if guard is SplitGuard.NONE_FREE:
+            self._move_attempt(attempt, guard, event)
+        return []
+
+    def _split_done(self, event: SplitDone, guard: SplitGuard) -> list[SplitsCommand]:
+        attempt = (event.subtask, event.attempt)
+        if self._is_repeated(event):
+            return []  # its files count and must not be rejected
+        if guard is SplitGuard.UNCHANGED:
+            return self._reject_if_gone(attempt)
+        self._incomplete = self._incomplete or event.end_offset < _end_of(self._splits[event.split_id])
+        self._release(event.split_id)
+        self._end(event.split_id, guard, event)
+        self._finishes[event.split_id] = (attempt, event.end_offset)
+        if not self._held[attempt]:
+            self._move_attempt(
+                attempt, SplitGuard.NONE_FREE if attempt in self._waiting else SplitGuard.NONE_HELD, event
+            )
+        return [Accept(event.split_id)]
+
+    def _finish_early(self, event: FinishEarlyRequested) -> list[SplitsCommand]:
+        if self._finishing_early:
+            return []
+        self._finishing_early = True
+        for rank in self._queue:
+            self._end(self._order[rank], SplitGuard.ALWAYS, event)
+        self._incomplete = self._incomplete or bool(self._queue)
+        self._queue = []
+        return [SendFinishEarly(*attempt) for attempt, held in self._held.items() if held]
+
+    def _lose(self, attempts: Iterable[Attempt], cause: SplitsEvent) -> list[SplitsCommand]:
+        """Remove lost attempts; the splits that they hold are read again, or skipped if the round finishes early."""
+        returned: list[str] = []
+        for attempt in attempts:
+            returned += self._held[attempt]
+            self._waiting.pop(attempt, None)
+            self._move_attempt(attempt, SplitGuard.LOST, cause)
+        returned.sort(key=self._rank.__getitem__)
+        for split_id in returned:
+            self._release(split_id)
+            if split_id in self._withheld:
+                self._move_split(split_id, SplitGuard.RETURNED_WITHHELD, cause)
+            elif self._finishing_early:
+                self._incomplete = True
+                self._end(split_id, SplitGuard.RETURNED_EARLY, cause)
+            else:
+                self._move_split(split_id, SplitGuard.RETURNED, cause)
+                heapq.heappush(self._queue, self._rank[split_id])
+        unread = tuple(self._splits[split_id] for split_id in returned if split_id not in self._withheld)
+        return [SplitsReturned(unread)] if unread and not self._finishing_early else []
+
+    def _serve(self, cause: SplitsEvent) -> Iterator[SplitsCommand]:
+        """Assign free splits to the attempts that wait, first come first served."""
+        while self._waiting and self._queue:
+            attempt = next(iter(self._waiting))
+            del self._waiting[attempt]
+            split_id = self._order[heapq.heappop(self._queue)]
+            self._assign(split_id, attempt, cause)
+            yield Assign(*attempt, self._splits[split_id])
+
+    def _all_done(self, cause: SplitsEvent) -> Iterator[SplitsCommand]:
+        if self._open or self._done:
+            return
+        self._done = True
+        for attempt in self._waiting:
+            self._move_attempt(attempt, SplitGuard.ALL_DONE, cause)
+            yield NoMore(*attempt)
+        self._waiting = {}
+        yield AllDone(self._incomplete)
+
+    def _assign(self, split_id: str, attempt: Attempt, cause: SplitsEvent) -> None:
+        self._move_split(split_id, SplitGuard.ASSIGNED, cause)
+        self._held[attempt].add(split_id)
+        self._holders[split_id] = attempt
+        self._move_attempt(attempt, SplitGuard.ASSIGNED, cause)
+
+    def _release(self, split_id: str) -> None:
+        self._held[self._holders.pop(split_id)].remove(split_id)
+
+    def _end(self, split_id: str, guard: SplitGuard, cause: SplitsEvent) -> None:
+        self._move_split(split_id, guard, cause)
+        self._open -= 1
+
+    def _phase_of(self, attempt: Attempt) -> AttemptPhase:
+        """An attempt that never registered is gone if a newer one of its subtask did."""
+        late = attempt[1] < self._newest.get(attempt[0], attempt[1])
+        return self._attempts.get(attempt, AttemptPhase.GONE if late else AttemptPhase.UNKNOWN)
+
+    def _reject_if_gone(self, attempt: Attempt) -> list[SplitsCommand]:
+        if self._phase_of(attempt) is not AttemptPhase.GONE:
+            return []
+        return [Reject(*attempt, f"attempt {attempt[1]} of subtask {attempt[0]} was lost or replaced")]
+
+    # --- moves: only these change a state -------------------------------------------------------------------
+
+    def _move_split(self, split_id: str, guard: SplitGuard, cause: SplitsEvent) -> None:
+        self._phases[split_id] = next_state(_MACHINE, TRANSITIONS, self._phases[split_id], cause, guard)
+
+    def _move_attempt(self, attempt: Attempt, guard: SplitGuard, cause: SplitsEvent) -> None:
+        self._attempts[attempt] = next_state(_MACHINE, TRANSITIONS, self._phase_of(attempt), cause, guard)
+
+
+def _end_of(split: Split) -> int:
+    return split.log_offset if isinstance(split, SnapshotSplit) else split.stop

@@ -1,0 +1,175 @@
+"""The states of splits and of attempts, and every transition between them.
+
+A row says which state follows one event, under which guard. One step may make several moves: a split may be
+returned and handed out again. An attempt's row holds for its own events and for events of others that affect it.
+
+What has no row is illegal, and so is a guard that its row does not name. An event of an attempt that was replaced
+or lost is late, not illegal: it is rejected and moves nothing.
+"""
+
+from __future__ import annotations
+
+from types import MappingProxyType
+from typing import TYPE_CHECKING
+
+from lakeward.machines.machine_state import MachineState
+from lakeward.machines.splits.events import (
+    AttemptLost,
+    AttemptRegistered,
+    FinishEarlyRequested,
+    JobEnded,
+    SplitDone,
+    SplitRequested,
+    SplitsEvent,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+
+
+class SplitPhase(MachineState):
+    """Where a split stands."""
+
+    UNASSIGNED = "unassigned"
+    WITHHELD = "withheld"
+    """Finished before a restore; the attempt that it is assigned to sends that finish again."""
+    ASSIGNED = "assigned"
+    FINISHED = "finished"
+    SKIPPED = "skipped"
+    """Not read, for the round finishes early."""
+
+
+class AttemptPhase(MachineState):
+    """Where an attempt of a subtask stands."""
+
+    UNKNOWN = "unknown"
+    """It never registered, and no newer attempt of its subtask did."""
+    READY = "ready"
+    """It registered, holds no split and has not requested one."""
+    READING = "reading"
+    """It holds at least one split."""
+    IDLE = "idle"
+    """It requested a split and got none; it is served when a split is returned."""
+    DISMISSED = "dismissed"
+    """`NoMore` was sent to it."""
+    GONE = "gone"
+    """It was lost or replaced, or its job ended."""
+
+
+class SplitGuard(MachineState):
+    """What an event finds; it selects the next state in the row of the event."""
+
+    ALWAYS = "always"
+    """There is nothing to choose from."""
+    UNCHANGED = "unchanged"
+    """The event does not concern it, or comes late, or is repeated."""
+    ASSIGNED = "split assigned"
+    """The split is assigned to the attempt."""
+    COUNTS = "finish counts"
+    """The attempt holds the split and read all of it, or as much as a round that finishes early needs."""
+    NOT_ALLOWED = "finish not allowed"
+    """The split is not of this round, its attempt does not hold it, or it ends at a wrong offset. In no row."""
+    RETURNED = "split returned"
+    """The attempt that held it is gone."""
+    RETURNED_WITHHELD = "withheld split returned"
+    """The attempt that held it is gone; only its finish has to be sent again."""
+    RETURNED_EARLY = "split returned while finishing early"
+    """The attempt that held it is gone, and the round finishes early."""
+    LOST = "attempt lost"
+    """The attempt is gone."""
+    NONE_HELD = "no split held"
+    """The attempt finished its last split and has not requested another one."""
+    NONE_FREE = "no split free"
+    """The attempt requested a split and none is free."""
+    ALL_DONE = "all done"
+    """Every split is finished or skipped."""
+
+
+State = SplitPhase | AttemptPhase
+Row = dict[SplitGuard, State]
+Table = dict[tuple[State, type[SplitsEvent]], Row]
+
+_UNASSIGNED, _ASSIGNED, _WITHHELD = SplitPhase.UNASSIGNED, SplitPhase.ASSIGNED, SplitPhase.WITHHELD
+_FINISHED, _SKIPPED = SplitPhase.FINISHED, SplitPhase.SKIPPED
+_UNKNOWN, _READY, _READING = AttemptPhase.UNKNOWN, AttemptPhase.READY, AttemptPhase.READING
+_IDLE, _DISMISSED, _GONE = AttemptPhase.IDLE, AttemptPhase.DISMISSED, AttemptPhase.GONE
+_G = SplitGuard
+
+_HANDED_OUT: dict[State, Row] = {_UNASSIGNED: {_G.ASSIGNED: _ASSIGNED}}
+_RETURNED: dict[State, Row] = {
+    _ASSIGNED: {
+        _G.RETURNED: _UNASSIGNED,
+        _G.RETURNED_WITHHELD: _WITHHELD,
+        _G.RETURNED_EARLY: _SKIPPED,
+    }
+}
+_LOST: dict[State, Row] = {phase: {_G.LOST: _GONE} for phase in (_READY, _READING, _IDLE, _DISMISSED)}
+_ENDED = (_FINISHED, _SKIPPED)
+
+
+def _rows(event: type[SplitsEvent], moves: Mapping[State, Row], stay: Iterable[State] = ()) -> Table:
+    """Write one event's rows: `moves` by state, and `stay` for states in which it may also change nothing."""
+    table: Table = {(state, event): {_G.UNCHANGED: state} for state in stay}
+    for state, row in moves.items():
+        table[state, event] = {**table.get((state, event), {}), **row}
+    return table
+
+
+_SPLIT: Table = {
+    **_rows(AttemptRegistered, {**_HANDED_OUT, **_RETURNED, _WITHHELD: {_G.ASSIGNED: _ASSIGNED}}, SplitPhase),
+    **_rows(SplitRequested, _HANDED_OUT, SplitPhase),
+    **_rows(SplitDone, {_ASSIGNED: {_G.COUNTS: _FINISHED}}, SplitPhase),
+    **_rows(AttemptLost, {**_HANDED_OUT, **_RETURNED}, SplitPhase),
+    **_rows(JobEnded, _RETURNED, (_UNASSIGNED, _WITHHELD, *_ENDED)),
+    # A split that is being read runs to an end, and the finish of a withheld one still comes.
+    **_rows(FinishEarlyRequested, {_UNASSIGNED: {_G.ALWAYS: _SKIPPED}}, (_WITHHELD, _ASSIGNED, *_ENDED)),
+}
+
+_ATTEMPT: Table = {
+    **_rows(
+        AttemptRegistered,
+        {
+            **_LOST,
+            _UNKNOWN: {_G.ALWAYS: _READY},
+            _READY: {_G.ASSIGNED: _READING, _G.LOST: _GONE},
+            _READING: {_G.ASSIGNED: _READING, _G.LOST: _GONE},
+            _IDLE: {_G.ASSIGNED: _READING, _G.ALL_DONE: _DISMISSED, _G.LOST: _GONE},
+        },
+        (_READY, _READING, _IDLE, _DISMISSED, _GONE),
+    ),
+    **_rows(
+        SplitRequested,
+        {
+            _READY: {_G.ASSIGNED: _READING, _G.NONE_FREE: _IDLE, _G.ALL_DONE: _DISMISSED},
+            _READING: {_G.ASSIGNED: _READING},
+            _DISMISSED: {_G.ALL_DONE: _DISMISSED},
+        },
+        (_READING, _IDLE, _GONE),
+    ),
+    **_rows(
+        SplitDone,
+        {
+            _READING: {_G.NONE_HELD: _READY, _G.NONE_FREE: _IDLE},
+            _IDLE: {_G.ALL_DONE: _DISMISSED},
+        },
+        (_READY, _READING, _IDLE, _DISMISSED, _GONE),
+    ),
+    **_rows(
+        AttemptLost,
+        {
+            **_LOST,
+            _READING: {
+                _G.LOST: _GONE,
+                _G.ASSIGNED: _READING,
+            },  # it requested another split and gets one that was returned
+            _IDLE: {_G.LOST: _GONE, _G.ASSIGNED: _READING, _G.ALL_DONE: _DISMISSED},
+        },
+        (_UNKNOWN, _GONE),
+    ),
+    **_rows(JobEnded, _LOST, (_UNKNOWN, _GONE)),
+    **_rows(FinishEarlyRequested, {}, AttemptPhase),
+}
+TRANSITIONS: Mapping[tuple[State, type[SplitsEvent]], Mapping[SplitGuard, State]] = MappingProxyType(
+    {**_SPLIT, **_ATTEMPT}
+)
+"""(state, event) to the state that follows under each guard; complete: what is not in it is illegal."""

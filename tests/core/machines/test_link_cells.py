@@ -1,0 +1,244 @@
+"""Every cell of state x event of the machine `link`: legal ones stay within their row, others change nothing."""
+
+from __future__ import annotations
+
+import copy
+
+import pytest
+
+from lakeward.errors import IllegalEventError
+from lakeward.machines.link import (
+    TRANSITIONS,
+    CloseRequested,
+    Connect,
+    ConnectionLost,
+    Deliver,
+    Disconnect,
+    EnvelopeReceived,
+    HeartbeatRequested,
+    LinkCommand,
+    LinkEvent,
+    LinkMachine,
+    LinkPhase,
+    PeerRejected,
+    ReportLost,
+    ReportRejected,
+    ReportSettled,
+    SendRequested,
+    StartRequested,
+    Transmit,
+)
+from lakeward.machines.link.machine import RECONNECT_S
+from lakeward.machines.transport.channel import Channel, ChannelKey
+from lakeward.model.events import (
+    AnyEvent,
+    Cancel,
+    Deploy,
+    Envelope,
+    Heartbeat,
+    NoMoreSplits,
+    Open,
+    Register,
+    RequestSplit,
+    SubtaskDone,
+)
+
+FENCE_S = 10.0
+KEY = ChannelKey("svc/1-1-1", 1, 0, 3)
+DEPLOY = Deploy(attempt=3, table=b"", source="", source_task=b"", lake="", lake_task=b"", fence_s=FENCE_S, progress_s=1)
+
+
+def link() -> LinkMachine:
+    return LinkMachine("svc/1-1-1", 1, Register(subtask=0, host="here", pid=1), FENCE_S)
+
+
+def received(event: AnyEvent, now: float = 1.0, sequence: int = 0) -> EnvelopeReceived:
+    """What the coordinator sends to attempt 3; data events are given their number by hand."""
+    down = Envelope(
+        round=KEY.round_name,
+        job_attempt=KEY.job_attempt,
+        subtask=KEY.subtask,
+        task_attempt=KEY.task_attempt,
+        direction="down",
+        sequence=sequence,
+        event=event,
+    )
+    return EnvelopeReceived(now=now, envelope=down)
+
+
+def sends(event: AnyEvent) -> SendRequested:
+    return SendRequested(now=1.0, event=event)
+
+
+def lost(now: float = 1.0) -> ConnectionLost:
+    return ConnectionLost(now=now, reason="reset")
+
+
+START, CLOSE, BEAT = StartRequested(now=0.0), CloseRequested(now=1.0), HeartbeatRequested(now=1.0)
+REJECTED = PeerRejected(now=1.0, reason="no proof")
+DEPLOYED = (START, received(DEPLOY))
+STORIES: tuple[tuple[LinkEvent, ...], ...] = (
+    (),
+    (START,),
+    (START, lost()),
+    DEPLOYED,
+    (*DEPLOYED, sends(RequestSplit())),
+    (*DEPLOYED, sends(SubtaskDone())),
+    (*DEPLOYED, lost()),
+    (*DEPLOYED, lost(), lost()),
+    (*DEPLOYED, sends(RequestSplit()), lost()),
+    (*DEPLOYED, lost(), received(Heartbeat(acked=0))),
+    (CLOSE,),
+    (START, received(Cancel(reason="over"))),
+    (*DEPLOYED, CLOSE),
+)
+"""From each of them every event is tried; together they stand in every state."""
+TRIED: tuple[LinkEvent, ...] = (
+    START,
+    CLOSE,
+    BEAT,
+    REJECTED,
+    PeerRejected(now=FENCE_S * 3, reason="no proof"),
+    lost(),
+    lost(FENCE_S * 3),
+    received(DEPLOY),
+    received(Cancel(reason="over")),
+    received(Heartbeat(acked=0)),
+    received(NoMoreSplits(), sequence=1),
+    received(NoMoreSplits(), sequence=5),
+    sends(RequestSplit()),
+    sends(Open(checkpoint=1)),
+    sends(SubtaskDone()),
+)
+
+
+def after(*story: LinkEvent) -> LinkMachine:
+    machine = link()
+    for event in story:
+        machine.step(event)
+    return machine
+
+
+@pytest.mark.parametrize("story", STORIES, ids=lambda story: " ".join(type(one).__name__ for one in story) or "new")
+@pytest.mark.parametrize("event", TRIED, ids=lambda event: type(event).__name__)
+def test_a_step_stays_within_its_row_and_an_illegal_one_changes_nothing(
+    story: tuple[LinkEvent, ...], event: LinkEvent
+) -> None:
+    machine = after(*story)
+    row = TRANSITIONS.get((machine.phase, type(event)))
+    before = copy.deepcopy(vars(machine))
+    if row is not None:
+        machine.step(event)
+        assert machine.phase in row.values()
+        return
+    with pytest.raises(IllegalEventError):
+        machine.step(event)
+    assert machine.phase is before["_phase"]
+    assert (machine.sent, machine._heard, machine._asked) == (
+        0 if before["_channel"] is None else before["_channel"].sent,
+        before["_heard"],
+        before["_asked"],
+    )
+
+
+def test_every_transition_of_the_table_is_met() -> None:
+    met: set[tuple[LinkPhase, type[LinkEvent], LinkPhase]] = set()
+    for story in STORIES:
+        for event in TRIED:
+            machine = after(*story)
+            phase = machine.phase
+            if (phase, type(event)) in TRANSITIONS:
+                machine.step(event)
+                met.add((phase, type(event), machine.phase))
+    assert met == {(phase, event, to) for (phase, event), row in TRANSITIONS.items() for to in row.values()}
+
+
+def registers(attempt: int | None, after_s: float) -> Connect:
+    key = KEY._replace(task_attempt=attempt or 0)
+    register = Register(subtask=0, host="here", pid=1, attempt=attempt)
+    return Connect(Channel(key, "up").send(register), after_s)
+
+
+def transmitted(commands: tuple[LinkCommand, ...]) -> list[tuple[AnyEvent, int]]:
+    return [(one.envelope.event, one.envelope.sequence) for one in commands if isinstance(one, Transmit)]
+
+
+def test_a_link_registers_at_once_and_again_after_a_while() -> None:
+    machine = link()
+    assert machine.step(START) == (registers(None, 0.0),)
+    assert machine.step(lost()) == (registers(None, RECONNECT_S),)
+    assert machine.step(received(DEPLOY)) == (Deliver(DEPLOY),)
+
+
+def test_a_lost_connection_is_replaced_at_once_and_registers_the_same_attempt() -> None:
+    machine = after(*DEPLOYED)
+    assert machine.step(lost()) == (registers(3, 0.0),)
+    assert machine.step(lost()) == (registers(3, RECONNECT_S),)
+
+
+def test_data_that_is_not_acknowledged_is_sent_again_in_order_before_anything_new() -> None:
+    machine = after(*DEPLOYED, sends(RequestSplit()), lost(), sends(RequestSplit()))
+    again = transmitted(machine.step(received(Heartbeat(acked=0))))
+    assert again == [(RequestSplit(), 1), (RequestSplit(), 2)]
+    assert transmitted(machine.step(sends(RequestSplit()))) == [(RequestSplit(), 3)]
+
+
+def test_what_is_acknowledged_is_not_sent_again() -> None:
+    machine = after(*DEPLOYED, sends(RequestSplit()), sends(RequestSplit()), received(Heartbeat(acked=1)), lost())
+    assert transmitted(machine.step(received(Heartbeat(acked=1)))) == [(RequestSplit(), 2)]
+
+
+def test_a_control_event_is_dropped_while_the_connection_is_down_but_subtask_done_is_sent_again() -> None:
+    machine = after(*DEPLOYED, lost(), sends(Open(checkpoint=1)), sends(SubtaskDone()))
+    assert transmitted(machine.step(received(Heartbeat(acked=0)))) == [(SubtaskDone(), 0)]
+
+
+def test_a_numbered_event_is_acknowledged_before_it_is_delivered_and_only_once_delivered() -> None:
+    machine = after(*DEPLOYED)
+    data = received(NoMoreSplits(), sequence=1)
+    acknowledged, delivered = machine.step(data)
+    assert transmitted((acknowledged,)) == [(Heartbeat(acked=1), 0)]
+    assert delivered == Deliver(NoMoreSplits())
+    assert transmitted(machine.step(data)) == [(Heartbeat(acked=1), 0)]
+
+
+def test_a_gap_in_the_numbers_ends_the_connection_and_opens_another() -> None:
+    machine = after(*DEPLOYED)
+    assert machine.step(received(NoMoreSplits(), sequence=2)) == (Disconnect(), registers(3, 0.0))
+
+
+def test_silence_is_measured_from_what_was_received_last() -> None:
+    machine = after(START, received(DEPLOY, now=5.0))
+    assert machine.step(lost(5.0 + FENCE_S)) == (registers(3, 0.0),)
+    assert machine.step(lost(6.0 + FENCE_S)) == (ReportLost(FENCE_S + 1.0, "reset"),)
+    assert machine.phase is LinkPhase.CLOSED
+
+
+def test_heartbeats_are_unanswered_from_the_first_one_that_nothing_followed() -> None:
+    machine = after(*DEPLOYED, HeartbeatRequested(now=2.0), HeartbeatRequested(now=4.0))
+    assert machine.unanswered_s(7.0) == 5.0
+    machine.step(received(Heartbeat(acked=0), now=7.0))
+    assert machine.unanswered_s(9.0) == 0.0
+
+
+def test_whoever_proves_no_secret_is_no_coordinator_to_register_with() -> None:
+    assert after(START).step(REJECTED) == (ReportRejected("no proof"),)
+    assert after(*DEPLOYED).step(REJECTED) == (registers(3, 0.0),)
+
+
+def test_an_answer_that_is_none_ends_the_registration() -> None:
+    commands = after(START).step(received(NoMoreSplits()))
+    assert commands == (Disconnect(), ReportRejected("register: expected Deploy or Cancel, found NoMoreSplits"))
+
+
+def test_an_attempt_that_no_longer_counts_is_told_so_at_either_registration() -> None:
+    cancel = Cancel(reason="over")
+    assert after(START).step(received(cancel)) == (Disconnect(), Deliver(cancel))
+    assert after(*DEPLOYED, lost()).step(received(cancel)) == (Disconnect(), Deliver(cancel))
+
+
+def test_a_subtask_that_is_done_is_settled_once_everything_is_acknowledged() -> None:
+    assert after(*DEPLOYED).step(sends(SubtaskDone()))[-1] == ReportSettled()
+    machine = after(*DEPLOYED, sends(RequestSplit()))
+    assert ReportSettled() not in machine.step(sends(SubtaskDone()))
+    assert machine.step(received(Heartbeat(acked=1))) == (ReportSettled(),)
