@@ -1,4 +1,4 @@
-"""The port of a checkpoint store; `lakeward.ports` names it with the others."""
+"""The port of a checkpoint store."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ class CheckpointStore(Protocol):
         ...
 
     def abandon(self, ref: CheckpointRef) -> None:
-        """Make sure that a checkpoint never counts, whatever a `complete` under way still does.
+        """Give a checkpoint up for good: also a `complete` that is under way must not make it count any more.
 
         Raises:
             StorageError: the store refused; call again before anything builds on it.
@@ -87,7 +87,7 @@ class CheckpointStore(Protocol):
         ...
 
     def sweep(self, incarnation: Incarnation, keep: Collection[CheckpointRef]) -> tuple[CheckpointRef, ...]:
-        """Delete what checkpoints that never completed left, torn `_metadata` included.
+        """Delete the files of checkpoints that never completed, a torn `_metadata` included.
 
         Spared are `keep`, later starts' checkpoints, and the highest number of each epoch of this start: it may
         just have begun.

@@ -1,4 +1,4 @@
-"""The port of whatever runs a round's job; `lakeward.ports` names it with the others."""
+"""The port of whatever runs a round's job."""
 
 from __future__ import annotations
 
@@ -17,18 +17,18 @@ class Jobs(Protocol):
     """How many subtasks may run at once, over all rounds."""
 
     def gone(self) -> str | None:
-        """Return in one sentence why no job can run any more, None while they can. Costs next to nothing."""
+        """Return why no job can run any more, None while jobs can run. It is asked often, and must cost little."""
         ...
 
-    def launch(self, job: JobSpec, over: Callable[[str | None], None]) -> None:
+    def launch(self, job: JobSpec, on_done: Callable[[str | None], None], /) -> None:
         """Start a job and return at once.
 
         Args:
             job: the launch.
-            over: called once, from any thread, when the job is over: None, or one sentence that says why it failed.
+            on_done: called once, from any thread, when the job has ended: with None, or with why it failed.
         """
         ...
 
     def cancel(self, job: JobSpec) -> None:
-        """Cancel a job; one that is over is no error. `over` is still called."""
+        """Cancel a job; one that has ended is no error. `on_done` is still called."""
         ...

@@ -1,4 +1,4 @@
-"""The port of a source that can say what it is able to do; `lakeward.ports` names it with the others."""
+"""The port of a source that can say what it is able to do."""
 
 from __future__ import annotations
 
@@ -10,18 +10,18 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, slots=True)
-class Finding:
-    """One thing that `lakeward doctor` says of a source: what, whether a service can go on with it, one sentence."""
+class CheckResult:
+    """One thing that `lakeward doctor` says of a source: what, whether it is well, and a message."""
 
     what: str
     ok: bool
-    sentence: str
+    message: str
 
 
 @runtime_checkable
 class DescribedSource(Protocol):
     """A source that can say what it is and what it can do; one that cannot is only opened by the doctor."""
 
-    def describe(self) -> Sequence[Finding]:
+    def describe(self) -> Sequence[CheckResult]:
         """Return what is there, without secrets. Raises as `Source.tables`."""
         ...

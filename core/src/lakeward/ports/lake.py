@@ -1,0 +1,187 @@
+"""The ports of a lake, a table format: `Lake` in the driver, `LakeWriter` in a subtask.
+
+Threads: the driver calls a `Lake` from several worker threads at once, but never twice at a time for one table. A
+`LakeWriter` lives in one subtask and is called by one thread.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Protocol
+
+if TYPE_CHECKING:
+    from collections.abc import Collection
+
+    from lakeward.model.batches import SourceBatch
+    from lakeward.model.identity import Incarnation, RoundId
+    from lakeward.model.results import CommitIds, CommitOutcome, CommitRequest, LakeFile, LakeHead
+    from lakeward.model.tables import TablePath, TableSpec
+
+
+class Lake(Protocol):
+    """A table format; the driver's half. Paths of files are full URIs or absolute paths, as the lake names them."""
+
+    name: str
+
+    def open_table(self, table: TableSpec, incarnation: Incarnation) -> LakeHead:
+        """Create the lake table if there is none, append new nullable columns, check that both fit.
+
+        A lake table that belongs to an earlier table of the same name (another table id) is set aside under a
+        new name, with all its data, and a fresh one is created. That is fenced like a commit: a start that was
+        overtaken neither changes nor sets aside a table that a later start of the same service has created or
+        stamped, whenever it wakes up.
+
+        Args:
+            table: the source's table as it is now.
+            incarnation: the start that asks. A table that it creates remembers it, until there is a stamp.
+
+        Raises:
+            FencedError: a later start of the same service has created or stamped the lake table of that name.
+            LakeError: the lake table of that name belongs to a later table id: the caller's table is no more.
+            SchemaMismatchError: they do not fit; says what differs.
+            StorageError: the warehouse cannot be written.
+        """
+        ...
+
+    def head(self, path: TablePath) -> LakeHead | None:
+        """Return the main branch's state, None if the lake has no such table.
+
+        Raises:
+            RolledBackError: the table's own offsets property names a snapshot that is not in main's ancestry.
+        """
+        ...
+
+    def stamp(self, path: TablePath, incarnation: Incarnation) -> LakeHead:
+        """Make `incarnation` the stamp on the head: an empty snapshot, by compare-and-swap on main.
+
+        Returns at once where it already is. After a lost race it tries again, unless the winner is a later start of
+        the same service.
+
+        Raises:
+            FencedError: a later start of the same service holds the stamp.
+        """
+        ...
+
+    def writer_task(self, table: TableSpec, head: LakeHead, round_id: RoundId) -> bytes:
+        """Return what the subtasks' writers need for one round: schema, layout, pinned base, file prefix.
+
+        The size may not grow with the number of the table's files beyond what its touched buckets need.
+        """
+        ...
+
+    def new_ids(self) -> CommitIds:
+        """Choose the ids of a commit that is about to be built."""
+        ...
+
+    def commit(self, request: CommitRequest) -> CommitOutcome:
+        """Check the fence, build on the metadata of that very check, send once, no retry and no clean-up.
+
+        Returns:
+            LANDED or CONFLICT: nothing of ours landed or ever can, it may be built anew. A server's word alone is
+            not enough for that: a gateway may have sent the request twice, and the answer is the second one's.
+
+        Raises:
+            FencedError: the stamp is not the request's incarnation, or the base commit is another one now.
+            OutcomeUnknownError: it may have landed; look with `find`.
+        """
+        ...
+
+    def find(self, path: TablePath, round_id: RoundId, step: int) -> int | None:
+        """Return the snapshot id of a round's commit in main's ancestry, None if it is not there."""
+        ...
+
+    def file_prefix(self, path: TablePath, round_id: RoundId) -> str:
+        """Return the prefix under which all data files of a round lie; no other round's files are under it."""
+        ...
+
+    def list_prefix(self, path: TablePath, prefix: str) -> tuple[str, ...]:
+        """Return all files under a prefix."""
+        ...
+
+    def commit_leftovers(self, path: TablePath, ids: CommitIds) -> tuple[str, ...]:
+        """Return manifests and lists that a commit with these ids wrote."""
+        ...
+
+    def referenced(self, path: TablePath, files: Collection[str]) -> frozenset[str]:
+        """Return those of `files` that any retained snapshot of the table names."""
+        ...
+
+    def delete(self, files: Collection[str]) -> None:
+        """Delete files; one that is not there is no error."""
+        ...
+
+    def expire(self, path: TablePath, keep: frozenset[int]) -> int:
+        """Expire old snapshots beyond the configured number; return how many.
+
+        Spared are `keep`, the head, the newest commit and the stamp.
+        """
+        ...
+
+    def close(self) -> None:
+        """Free what is held; calling it twice is harmless."""
+        ...
+
+
+class LakeWriter(Protocol):
+    """Writes one split's records to files of the lake, in a subtask. It commits nothing."""
+
+    def write(self, batch: SourceBatch) -> None:
+        """Take some records of the split's bucket, in order.
+
+        Raises:
+            RowError: they do not fit the lake table.
+            StorageError: the disk refused.
+        """
+        ...
+
+    @property
+    def all_rows_flushed(self) -> bool:
+        """Whether all rows taken so far lie in closed files: so before the first row, and after a full file was closed.
+
+        Such a moment is a position from which the split can be read again. It costs nothing to ask.
+        """
+        ...
+
+    def roll(self) -> tuple[LakeFile, ...]:
+        """Prepare a checkpoint: close what is open if it amounts to at least half the target file size.
+
+        A smaller file stays open, and what is in it counts as not written. Deletes are written for exactly the rows
+        of the closed files. May take as long as closing a file takes.
+
+        Returns:
+            All files of the split that are closed now (those of the progress that the writer went on from first).
+            They hold exactly the rows that were taken up to the last moment at which `all_rows_flushed` was true.
+
+        Raises:
+            StorageError: the disk refused.
+        """
+        ...
+
+    def close(self) -> tuple[LakeFile, ...]:
+        """Close all files; everything written is in them. Nothing may be written afterwards.
+
+        Returns:
+            All files of the split, those of the progress that the writer went on from first.
+        """
+        ...
+
+    def abort(self) -> None:
+        """Delete what this writer wrote and no `roll` returned; never raises for a file that is not there.
+
+        A completed checkpoint may name what a `roll` returned: whether it may be deleted is the coordinator's to say.
+        Files of the progress that the writer went on from stay as well.
+        """
+        ...
+
+    @property
+    def left_out(self) -> int:
+        """How many of the records taken by this writer became no row of a data file, counted as they are dropped.
+
+        Of a primary-key table these are before images, deletes, and versions that a later change of the key replaced.
+        Once closed, the rows of its data files and these are as many as the records that it took.
+        """
+        ...
+
+    @property
+    def timings_s(self) -> dict[str, float]:
+        """Seconds spent so far, by phase: encode, upload, keys."""
+        ...

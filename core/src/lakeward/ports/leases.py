@@ -1,0 +1,42 @@
+"""The port of a source's own lease API on KV snapshots."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Protocol
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Mapping
+
+    from lakeward.model.protection import Protection
+    from lakeward.model.tables import TableBucket
+
+
+class SnapshotLeases(Protocol):
+    """A source's own lease API on KV snapshots, as Fluss has one."""
+
+    def acquire(self, lease_id: str, duration_s: float, snapshots: Mapping[TableBucket, int]) -> Protection:
+        """Create, renew or extend a lease: its expiry becomes now + `duration_s`, listed slots are set.
+
+        Args:
+            lease_id: no `/`, under 200 characters.
+            duration_s: seconds, > 0.
+            snapshots: bucket to snapshot id; buckets not listed are untouched.
+
+        Returns:
+            Until when the lease lives, and snapshots that the source KNOWS to be gone (it may know of none and
+            grant a lease on a snapshot that does not exist: verify).
+
+        Raises:
+            LeaseApiMissingError: the server is too old.
+            SourceError: refused; no effect.
+            OutcomeUnknownError: no answer.
+        """
+        ...
+
+    def release(self, lease_id: str, buckets: Collection[TableBucket]) -> None:
+        """Give up buckets of a lease; an unknown lease or bucket is no error. Raises as `acquire`."""
+        ...
+
+    def drop(self, lease_id: str) -> None:
+        """Remove a whole lease; an unknown one is no error. Raises as `acquire`."""
+        ...

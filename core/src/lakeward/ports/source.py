@@ -1,0 +1,161 @@
+"""The ports of a source: `Source` in the driver, `SourceReader` in a subtask.
+
+Threads: the driver calls a `Source` from several worker threads at once. A `SourceReader` lives in one subtask and is
+called by one thread.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Protocol
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Iterator, Mapping, Sequence
+
+    from lakeward.model.batches import SourceBatch
+    from lakeward.model.splits import LogSplit, SnapshotSplit
+    from lakeward.model.tables import BucketState, KvSnapshot, TableBucket, TablePath, TableSpec
+    from lakeward.model.tiering import HeartbeatRequest, HeartbeatResponse, LakeRecord
+    from lakeward.ports.leases import SnapshotLeases
+
+
+class Source(Protocol):
+    """A streaming store that tables are read from; the driver's half."""
+
+    name: str
+    leases: SnapshotLeases
+
+    def tables(self) -> Sequence[TableSpec]:
+        """Return all tables that are to be tiered (data lake enabled).
+
+        Raises:
+            SourceError: the source cannot answer.
+        """
+        ...
+
+    def all_tables(self) -> Sequence[TableSpec]:
+        """Return every table, lake-enabled or not: any of them may be mirrored. Raises as `tables`."""
+        ...
+
+    def table(self, path: TablePath) -> TableSpec:
+        """Return one table as it is now.
+
+        Raises:
+            TableGoneError: there is no such table.
+            SourceError: the source cannot answer.
+        """
+        ...
+
+    def buckets(self, table: TableSpec) -> Sequence[BucketState]:
+        """Return the state of every bucket (of every partition) ordered by `sort_key`; asked in one batch.
+
+        Raises:
+            TableGoneError: dropped, or its id is another one now.
+            SourceError: the source cannot answer.
+        """
+        ...
+
+    def missing_snapshots(self, snapshots: Collection[KvSnapshot]) -> frozenset[KvSnapshot]:
+        """Return those of `snapshots` that cannot be read any more (batched)."""
+        ...
+
+    def pending_since_ms(self, table: TableSpec, offsets: Mapping[TableBucket, int]) -> int | None:
+        """Return the time of the oldest record not contained in `offsets`, in ms since 1970; None if there is none."""
+        ...
+
+    def heartbeat(self, request: HeartbeatRequest, /) -> HeartbeatResponse:
+        """Renew, finish, fail and request tables of the tiering queue in one call.
+
+        Raises:
+            SourceError: refused as a whole; no effect.
+            OutcomeUnknownError: no answer.
+        """
+        ...
+
+    def make_due(self, paths: Collection[TablePath]) -> bool:
+        """Ask the queue to assign these tables at once.
+
+        Returns:
+            False where the source has no such call: the tables come when their freshness has passed.
+        """
+        ...
+
+    def lake_record(self, table: TableSpec) -> LakeRecord | None:
+        """Return what the source has on record about the table's newest lake snapshot, None if nothing.
+
+        Raises:
+            SourceError: the record exists but cannot be read, or no answer.
+        """
+        ...
+
+    def read_offsets(self, table: TableSpec, path: str) -> Mapping[TableBucket, int]:
+        """Return the offsets in an offsets file that some tiering service prepared (`OffsetCommit.source_path`)."""
+        ...
+
+    def prepare(self, table: TableSpec, offsets: Mapping[TableBucket, int]) -> str:
+        """Store the offsets of a lake commit that is about to be made.
+
+        Args:
+            table: the table.
+            offsets: all buckets; value = the next offset to tier.
+
+        Returns:
+            The path of the stored file, which the lake commit names (`CommitRequest.source_path`); empty where the
+            source stores none.
+        """
+        ...
+
+    def commit(self, table: TableSpec, snapshot_id: int, prepared: str, offsets: Mapping[TableBucket, int]) -> None:
+        """Register a lake snapshot. Idempotent: the same call twice is one registration.
+
+        Args:
+            table: the table.
+            snapshot_id: the lake's snapshot id.
+            prepared: what `prepare` had returned.
+            offsets: all buckets.
+
+        Raises:
+            TableGoneError: the table was dropped meanwhile.
+            OutcomeUnknownError: no answer.
+        """
+        ...
+
+    def reader_task(self, table: TableSpec) -> bytes:
+        """Return what a subtask's reader needs to open the source (small, no secrets in clear in logs)."""
+        ...
+
+    def close(self) -> None:
+        """Free what is held; calling it twice is harmless."""
+        ...
+
+
+class SourceReader(Protocol):
+    """A source in a subtask. Made by the source plugin from the bytes of `Source.reader_task`."""
+
+    def read_log(self, split: LogSplit) -> Iterator[SourceBatch]:
+        """Yield the split's records: exactly those with start <= offset < stop, then nothing.
+
+        The last batch's `next_offset` is the split's `stop`, also where the log ends in empty batches. Columns that
+        an older record lacks are null.
+
+        Raises:
+            LogTruncatedError: `start` is below what the log still has.
+            TableGoneError: the table was dropped.
+        """
+        ...
+
+    def read_snapshot(self, split: SnapshotSplit, skip_rows: int = 0) -> Iterator[SourceBatch]:
+        """Yield the live rows of a KV snapshot, each key once, in the same order each time.
+
+        Args:
+            split: which snapshot.
+            skip_rows: so many rows from the first are left out, without decoding them where the format allows it.
+
+        Raises:
+            SnapshotGoneError: its files are gone.
+            CorruptFileError: it has fewer rows than are to be left out.
+        """
+        ...
+
+    def close(self) -> None:
+        """Free what is held. A read that hangs may still be under way on another thread."""
+        ...

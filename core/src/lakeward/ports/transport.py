@@ -1,0 +1,92 @@
+"""The port of the connections between coordinator and subtasks: sockets, or the simulator's network.
+
+A connection begins with the proof of the service run's secret, both ways; `Receiver` sees nothing before that.
+Each direction delivers in order. What is on its way when a connection breaks is lost.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple, Protocol
+
+if TYPE_CHECKING:
+    from lakeward.model.events import Envelope
+
+
+class Address(NamedTuple):
+    """Where a coordinator listens, and the secret that both sides prove."""
+
+    host: str
+    port: int
+    secret: bytes
+
+
+class Connection(Protocol):
+    """One connection, as one of its ends sees it. Compared by identity."""
+
+    def send(self, envelope: Envelope) -> None:
+        """Send an envelope. A broken connection raises nothing here: its receiver sees that."""
+        ...
+
+    def close(self) -> None:
+        """Close the connection; calling it twice is harmless."""
+        ...
+
+
+class Receiver(Protocol):
+    """Who is told what arrives on connections."""
+
+    def on_message(self, connection: Connection, envelope: Envelope) -> None:
+        """Take the next envelope. Raises ProtocolError, which closes the connection."""
+        ...
+
+    def on_disconnect(self, connection: Connection, error: Exception) -> None:
+        """Learn that a connection is gone, or could not be made; nothing arrives on it any more.
+
+        Args:
+            connection: which one.
+            error: ProtocolError where the peer did not prove the secret or sent what is no envelope; else why.
+        """
+        ...
+
+
+class Listener(Protocol):
+    """An address that is listened at."""
+
+    port: int
+
+    async def close(self) -> None:
+        """Stop listening and close every connection."""
+        ...
+
+
+class Transport(Protocol):
+    """Makes connections. Subtasks connect, the coordinator listens."""
+
+    async def listen(self, address: Address, receiver: Receiver) -> Listener:
+        """Accept connections, and tell the receiver about them, on the event loop.
+
+        Args:
+            address: the address to bind; port 0 = any free one.
+            receiver: who is told.
+
+        Returns:
+            The listener, with its port.
+
+        Raises:
+            ConfigError: the address cannot be bound, for instance because the port is in use.
+        """
+        ...
+
+    def connect(self, address: Address, first: Envelope, receiver: Receiver, *, after_s: float) -> Connection:
+        """Open a connection and return at once; the receiver is told from a thread of the connection's own.
+
+        Args:
+            address: of the coordinator.
+            first: is sent as soon as both sides have proved the secret.
+            receiver: who is told; that the connection could not be made is a disconnect.
+            after_s: seconds to wait before that.
+
+        Returns:
+            The connection. Nothing is to be sent on it before the first envelope arrived.
+        """
+        ...
