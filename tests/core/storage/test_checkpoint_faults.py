@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from lakeward.checkpoint.checkpoints import CheckpointFiles
-from lakeward.checkpoint.store import Entry, SmallFiles
 from lakeward.errors import CorruptFileError, LakewardError, OutcomeUnknownError, StorageError
 from lakeward.model.checkpoints import CheckpointState
+from lakeward.storage.checkpoint_store import CheckpointFiles
+from lakeward.storage.small_files import FileEntry, SmallFiles
 from lakeward.testing.checkpoint_values import (
     FIRST,
     SECOND,
@@ -58,7 +58,7 @@ class Failing(SmallFiles):
         self._before("delete", name)
         super().delete(name)
 
-    def entries(self, under: str) -> tuple[Entry, ...]:
+    def entries(self, under: str) -> tuple[FileEntry, ...]:
         self._before("list", under)
         return super().entries(under)
 
@@ -142,7 +142,7 @@ def test_what_cannot_be_looked_at_again_nor_taken_back_is_unknown(store: Checkpo
         complete(store, parts)
 
 
-def _refuse() -> tuple[Entry, ...]:
+def _refuse() -> tuple[FileEntry, ...]:
     message = "refused"
     raise StorageError(message)
 
@@ -235,7 +235,7 @@ class Stepped(SmallFiles):
         self._wait()
         super().delete_folder(name)
 
-    def entries(self, under: str) -> tuple[Entry, ...]:
+    def entries(self, under: str) -> tuple[FileEntry, ...]:
         self._wait()
         return super().entries(under)
 

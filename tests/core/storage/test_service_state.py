@@ -5,21 +5,22 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from lakeward.checkpoint.records import pack
-from lakeward.checkpoint.service_state import ServiceState, ServiceStateStore, TableInHand, decode, encode
-from lakeward.checkpoint.store import SmallFiles
 from lakeward.errors import CorruptFileError, FencedError
 from lakeward.model.identity import Incarnation
 from lakeward.model.tables import TablePath
+from lakeward.storage.records import pack
+from lakeward.storage.service_state import ServiceState, ServiceStateStore, StoredTable, decode, encode
+from lakeward.storage.small_files import SmallFiles
 
 if TYPE_CHECKING:
     from pathlib import Path
 
 FIRST = Incarnation("svc", 1000, "00000000000000aa")
 SECOND = Incarnation("svc", 2000, "00000000000000bb")
-TABLE = TableInHand(TablePath("db", "t"), 7, 3, 1, 60.0, 1_700_000_000_000)
+TABLE = StoredTable(TablePath("db", "t"), 7, 3, 1, 60.0, 1_700_000_000_000)
 WITHOUT = ServiceState(FIRST, tables=(TABLE,))
 IDS = ServiceState(FIRST, tables=(TABLE,), lease_backend="b", lease_state=b"s", lease_ids=("svc-2-bb-1", "svc-1-aa-3"))
+GIVEN_UP = replace(WITHOUT, invalidated={7: "10 records were read; 9 rows are in its files"})
 WITH = replace(WITHOUT, lease_backend="fluss", lease_state=b"{}")
 GOLDEN_1 = (
     "4c4b574400010001000000972dacc62382ab696e6361726e6174696f6eb97376632d313030302d3030303030303030303030"
@@ -35,7 +36,9 @@ GOLDEN_2 = (
 )
 
 
-@pytest.mark.parametrize("state", [WITHOUT, WITH, ServiceState(FIRST), IDS], ids=["1", "2", "empty", "lease ids"])
+@pytest.mark.parametrize(
+    "state", [WITHOUT, WITH, ServiceState(FIRST), IDS, GIVEN_UP], ids=["1", "2", "empty", "lease ids", "distrusted"]
+)
 def test_a_state_survives(tmp_path: Path, state: ServiceState) -> None:
     store = ServiceStateStore(SmallFiles(str(tmp_path)))
 

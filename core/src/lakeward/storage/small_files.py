@@ -6,23 +6,22 @@ the old or the new file whole; elsewhere it is one PUT.
 
 from __future__ import annotations
 
-import re
 from pathlib import Path
 from typing import NamedTuple
 
 import pyarrow.fs as pafs
 
-from lakeward.checkpoint.durable import prune, write_local
-from lakeward.checkpoint.turns import Turns
 from lakeward.errors import StorageError
+from lakeward.model.secrets import mask_uri
+from lakeward.storage.atomic_write import prune, write_local
+from lakeward.storage.keyed_lock import KeyedLock
 
 _TRIES = 5
 """Times that a folder which others change meanwhile is listed or deleted."""
 _ONE_PUT = "allow_delayed_open"
-_USER_IN_URI = re.compile(r"(?<=://)[^/@\s]+@")
 
 
-class Entry(NamedTuple):
+class FileEntry(NamedTuple):
     """A file in a listing. `written_ms` is in milliseconds since 1970, by the store's clock (0: it does not say)."""
 
     name: str
@@ -48,7 +47,7 @@ class SmallFiles:
             self._filesystem, self._base = _open(root)
         else:
             self._filesystem, self._base = filesystem, root
-        self._turns = Turns()
+        self._locks = KeyedLock()
         """A write that its caller has given up may still be under way: a later one of that file must land later."""
         self._local = isinstance(self._filesystem, pafs.LocalFileSystem)
 
@@ -67,7 +66,7 @@ class SmallFiles:
             StorageError: the disk or store refused.
         """
         try:
-            with self._turns.of(name):
+            with self._locks.of(name):
                 self._write(name, data)
         except OSError as error:
             message = f"{self.path(name)}: cannot be written: {error}"
@@ -112,7 +111,7 @@ class SmallFiles:
         """
         return tuple(entry.name for entry in self.entries(under) if entry.name.rpartition("/")[2] == last)
 
-    def entries(self, under: str) -> tuple[Entry, ...]:
+    def entries(self, under: str) -> tuple[FileEntry, ...]:
         """Return all files below a folder, sorted by name; a folder that is not there has none.
 
         Raises:
@@ -139,8 +138,8 @@ class SmallFiles:
                 raise StorageError(message) from error
         return found
 
-    def _entry(self, info: pafs.FileInfo) -> Entry:
-        return Entry(info.path[len(self._base) + 1 :], info.size or 0, (info.mtime_ns or 0) // 1_000_000)
+    def _entry(self, info: pafs.FileInfo) -> FileEntry:
+        return FileEntry(info.path[len(self._base) + 1 :], info.size or 0, (info.mtime_ns or 0) // 1_000_000)
 
     def delete_folder(self, name: str) -> None:
         """Delete a folder and all that is in it, and locally the folders that this leaves empty; repeatable.
@@ -180,7 +179,7 @@ def _open(root: str) -> tuple[pafs.FileSystem, str]:
             return pafs.LocalFileSystem(), str(Path(root).absolute())
         filesystem, base = _from_uri(root)
     except (OSError, ValueError) as error:
-        shown = _USER_IN_URI.sub("********@", root)
+        shown = mask_uri(root)
         why = str(error).replace(root, shown)
         message = f"checkpoint.root: expected a directory or a URI of a known filesystem, found {shown!r}: {why}"
         raise StorageError(message) from error

@@ -2,11 +2,11 @@ from __future__ import annotations
 
 import pytest
 
-from lakeward.checkpoint.records import pack, unpack
 from lakeward.errors import CorruptFileError
+from lakeward.storage.records import pack, unpack
 
 WHOLE = pack(2, (b"one", b""))
-KNOWN = frozenset({1, 2})
+KNOWN = {1: 1, 2: 2}
 
 
 def test_what_is_written_is_read_back() -> None:
@@ -42,6 +42,11 @@ def test_trailing_bytes_are_named() -> None:
 def test_a_version_of_the_future_is_named() -> None:
     with pytest.raises(CorruptFileError, match=r"among \[1, 2\], found 3"):
         unpack(pack(3, (b"one",)), "/state/file", KNOWN)
+
+
+def test_another_number_of_parts_is_named() -> None:
+    with pytest.raises(CorruptFileError, match="/state/file: expected 2 parts in version 2, found 3"):
+        unpack(pack(2, (b"one", b"", b"")), "/state/file", KNOWN)
 
 
 def test_another_kind_of_file_is_named() -> None:

@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping
 
-    from lakeward.checkpoint.commit_records import CommitRecord
     from lakeward.model.results import LakeHead
     from lakeward.model.tables import BucketState, TableBucket, TablePath
+    from lakeward.storage.commit_records import CommitRecord
 
 
 def went_back(

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from lakeward.checkpoint.store import SmallFiles
+from lakeward.storage.small_files import SmallFiles
 from lakeward.testing.checkpoint_conformance import CheckpointStoreConformance
 
 if TYPE_CHECKING:

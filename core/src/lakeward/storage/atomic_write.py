@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
-import contextlib
-import os
-from pathlib import Path
+from typing import TYPE_CHECKING
+
+from lakeward.local_files import replacing, sync
+
+if TYPE_CHECKING:
+    from pathlib import Path
 
 
 def write_local(target: Path, data: bytes, tries: int = 3) -> None:
@@ -21,21 +24,13 @@ def write_local(target: Path, data: bytes, tries: int = 3) -> None:
     fresh = target.with_name(f".{target.name}.new")  # one writer per file: each start writes its own
     try:
         _make_folders(target.parent)
-        with fresh.open("wb") as out:
-            out.write(data)
-            out.flush()
-            os.fsync(out.fileno())
-        fresh.replace(target)
-        _sync(target.parent)
+        with replacing(target, fresh, durable=True):
+            fresh.write_bytes(data)
     except FileNotFoundError:
         # A delete has just taken the folder away because it was empty.
         if tries == 1:
             raise
         write_local(target, data, tries - 1)
-    except OSError:
-        with contextlib.suppress(OSError):  # the first error is the one to be told
-            fresh.unlink(missing_ok=True)
-        raise
 
 
 def prune(folder: Path, base: Path) -> None:
@@ -53,12 +48,4 @@ def _make_folders(folder: Path) -> None:
     if not folder.is_dir():
         _make_folders(folder.parent)
         folder.mkdir(exist_ok=True)
-        _sync(folder.parent)
-
-
-def _sync(folder: Path) -> None:
-    handle = os.open(folder, os.O_RDONLY)
-    try:
-        os.fsync(handle)
-    finally:
-        os.close(handle)
+        sync(folder.parent)

@@ -10,11 +10,11 @@ from dataclasses import dataclass
 
 import msgspec
 
-from lakeward.checkpoint.records import pack, unpack
-from lakeward.checkpoint.store import SmallFiles
 from lakeward.errors import CorruptFileError, UsageError
 from lakeward.model.identity import Incarnation, RoundId
 from lakeward.model.tables import TablePath
+from lakeward.storage.records import pack, unpack
+from lakeward.storage.small_files import SmallFiles
 
 FILE = "journal"
 _VERSION = 1
@@ -70,6 +70,16 @@ class JournalStore:
         """Write a journal durably, replacing the round's older one."""
         self._files.write(self._name(journal.round_id), encode(journal))
 
+    def read(self, round_id: RoundId) -> RoundJournal | None:
+        """Return a round's journal, None if there is none.
+
+        Raises:
+            CorruptFileError: it is damaged.
+        """
+        name = self._name(round_id)
+        data = self._files.read(name)
+        return None if data is None else decode(data, self._files.path(name))
+
     def list(self) -> tuple[RoundJournal, ...]:
         """Return all journals of the service, of all its starts.
 
@@ -116,11 +126,9 @@ def decode(data: bytes, file: str) -> RoundJournal:
     Raises:
         CorruptFileError: damaged, or of an unknown version; names the file.
     """
-    _, parts = unpack(data, file, frozenset({_VERSION}))
-    if len(parts) != 1:
-        raise CorruptFileError(file, "1 part", len(parts))
+    _, (data,) = unpack(data, file, {_VERSION: 1})
     try:
-        body = msgspec.msgpack.decode(parts[0], type=_Body)
+        body = msgspec.msgpack.decode(data, type=_Body)
         incarnation = Incarnation.parse(body.incarnation)
     except (msgspec.MsgspecError, UsageError) as error:
         raise CorruptFileError(file, "a round's journal", str(error)) from error

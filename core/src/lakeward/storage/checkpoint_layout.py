@@ -13,7 +13,7 @@ from lakeward.model.identity import Incarnation
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
-    from lakeward.checkpoint.store import Entry
+    from lakeward.storage.small_files import FileEntry
 
 METADATA = "_metadata"
 ABANDONED = "_abandoned"
@@ -54,7 +54,7 @@ def start_of(ref: CheckpointRef) -> Incarnation:
     return Incarnation.parse(ref.incarnation)
 
 
-def by_checkpoint(entries: Iterable[Entry]) -> Mapping[CheckpointRef, dict[str, Entry]]:
+def by_checkpoint(entries: Iterable[FileEntry]) -> Mapping[CheckpointRef, dict[str, FileEntry]]:
     """Gather files by checkpoint; what belongs to none is left out.
 
     Args:
@@ -63,7 +63,7 @@ def by_checkpoint(entries: Iterable[Entry]) -> Mapping[CheckpointRef, dict[str, 
     Returns:
         For each checkpoint its files by their own names.
     """
-    found: dict[CheckpointRef, dict[str, Entry]] = {}
+    found: dict[CheckpointRef, dict[str, FileEntry]] = {}
     for entry in entries:
         where, _, name = entry.name.rpartition("/")
         ref = parse_folder(where)

@@ -14,15 +14,15 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from lakeward.checkpoint.records import pack, unpack
 from lakeward.errors import CorruptFileError
 from lakeward.model.tables import TableBucket, TablePath
+from lakeward.storage.records import pack, unpack
 
 if TYPE_CHECKING:
-    from lakeward.checkpoint.store import SmallFiles
     from lakeward.model.results import LakeHead
     from lakeward.model.tables import TableSpec
     from lakeward.ports import Source
+    from lakeward.storage.small_files import SmallFiles
 
 _VERSION = 1
 _FOLDER = "committed"
@@ -162,11 +162,9 @@ def decode(data: bytes, file: str) -> CommitRecord:
     Raises:
         CorruptFileError: damaged, or of an unknown version; names the file.
     """
-    _, parts = unpack(data, file, frozenset({_VERSION}))
-    if len(parts) != 1:
-        raise CorruptFileError(file, "1 part", len(parts))
+    _, (data,) = unpack(data, file, {_VERSION: 1})
     try:
-        body = msgspec.msgpack.decode(parts[0], type=_Body)
+        body = msgspec.msgpack.decode(data, type=_Body)
     except msgspec.MsgspecError as error:
         raise CorruptFileError(file, "a record of a table's newest commit", str(error)) from error
     offsets = {TableBucket(body.table_id, partition, bucket): offset for partition, bucket, offset in body.offsets}

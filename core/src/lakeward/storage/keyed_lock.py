@@ -10,7 +10,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
 
-class Turns:
+class KeyedLock:
     """Locks by name, kept as long as somebody holds or wants them. Thread-safe."""
 
     def __init__(self) -> None:

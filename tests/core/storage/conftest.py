@@ -11,7 +11,7 @@ import pytest
 from moto.moto_server.werkzeug_app import DomainDispatcherApplication, create_backend_app
 from werkzeug.serving import make_server
 
-from lakeward.checkpoint.store import SmallFiles
+from lakeward.storage.small_files import SmallFiles
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator

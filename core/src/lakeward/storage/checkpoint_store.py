@@ -10,16 +10,6 @@ from __future__ import annotations
 from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING
 
-from lakeward.checkpoint.checkpoint_files import (
-    Head,
-    Metadata,
-    decode_metadata,
-    decode_part,
-    encode_metadata,
-    encode_part,
-)
-from lakeward.checkpoint.inspection import check_parts, in_order, look, stand
-from lakeward.checkpoint.places import ABANDONED, METADATA, by_checkpoint, folder, part_name, place, start_of
 from lakeward.errors import CorruptFileError, OutcomeUnknownError, StorageError, UsageError
 from lakeward.model.checkpoints import (
     Checkpoint,
@@ -31,28 +21,40 @@ from lakeward.model.checkpoints import (
     RoundSnapshot,
     SubtaskSnapshot,
 )
+from lakeward.storage.checkpoint_format import (
+    Head,
+    Metadata,
+    decode_metadata,
+    decode_part,
+    encode_metadata,
+    encode_part,
+)
+from lakeward.storage.checkpoint_inspection import check_parts, in_order, look, stand
+from lakeward.storage.checkpoint_layout import ABANDONED, METADATA, by_checkpoint, folder, part_name, place, start_of
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping, Sequence
 
-    from lakeward.checkpoint.store import Entry, SmallFiles
     from lakeward.model.identity import Incarnation
     from lakeward.ports import Clock
+    from lakeward.storage.small_files import FileEntry, SmallFiles
 
-_READERS = 8
+READERS = 8
 """Parts that are read side by side: on an object store each costs a round trip."""
 
 
 class CheckpointFiles:
     """See `lakeward.ports.CheckpointStore`, which says what each method does. Blocking; thread-safe."""
 
-    def __init__(self, files: SmallFiles, clock: Clock) -> None:
+    def __init__(self, files: SmallFiles, clock: Clock, *, readers: int = READERS) -> None:
         """Keep the parts.
 
         Args:
             files: where checkpoints lie.
             clock: says when one completed.
+            readers: parts that are read at once; 1 = one after the other, on the caller's thread.
         """
+        self._readers = readers
         self._files = files
         self._clock = clock
 
@@ -123,10 +125,15 @@ class CheckpointFiles:
             raise CorruptFileError(file, "a completed checkpoint", "no such file")
         metadata = decode_metadata(data, file, ref)
         parts = metadata.head.parts
-        with ThreadPoolExecutor(_READERS, "read-checkpoint") as pool:
-            subtasks = tuple(pool.map(lambda part: self._read_part(ref, part), parts))
+        subtasks = self._read_parts(ref, parts)
         size = len(data) + sum(part.size_bytes for part in parts)
         return Checkpoint(ref, metadata.head.completed_ms, metadata.coordinator, subtasks, metadata.lease, size)
+
+    def _read_parts(self, ref: CheckpointRef, parts: Sequence[PartFile]) -> tuple[SubtaskSnapshot, ...]:
+        if self._readers == 1:
+            return tuple(self._read_part(ref, part) for part in parts)
+        with ThreadPoolExecutor(self._readers, "read-checkpoint") as pool:
+            return tuple(pool.map(lambda part: self._read_part(ref, part), parts))
 
     def _read_part(self, ref: CheckpointRef, part: PartFile) -> SubtaskSnapshot:
         name = place(ref, part.name)
@@ -152,10 +159,10 @@ class CheckpointFiles:
         """Delete what never completed."""
         found = self._scan(incarnation.service)
         spared = {*keep, *_highest(found, incarnation)}
-        doomed = [ref for ref in found if ref not in spared and not start_of(ref).succeeds(incarnation)]
-        return tuple(ref for ref in doomed if self._sweep(ref, found[ref]))
+        to_delete = [ref for ref in found if ref not in spared and not start_of(ref).succeeds(incarnation)]
+        return tuple(ref for ref in to_delete if self._sweep(ref, found[ref]))
 
-    def _sweep(self, ref: CheckpointRef, listed: Mapping[str, Entry]) -> bool:
+    def _sweep(self, ref: CheckpointRef, listed: Mapping[str, FileEntry]) -> bool:
         if stand(self._files, ref, listed).state is not CheckpointState.UNFINISHED:
             return False
         if ABANDONED not in listed:
@@ -188,14 +195,16 @@ class CheckpointFiles:
             self.delete(ref)
         return tuple(older)
 
-    def _happened(self, found: Mapping[CheckpointRef, dict[str, Entry]], table_id: int) -> tuple[CheckpointInfo, ...]:
+    def _happened(
+        self, found: Mapping[CheckpointRef, dict[str, FileEntry]], table_id: int
+    ) -> tuple[CheckpointInfo, ...]:
         infos = in_order(look(self._files, ref, found[ref]) for ref in found if ref.table_id == table_id)
         return tuple(info for info in infos if info.state is not CheckpointState.UNFINISHED)
 
-    def _scan(self, service: str) -> Mapping[CheckpointRef, dict[str, Entry]]:
+    def _scan(self, service: str) -> Mapping[CheckpointRef, dict[str, FileEntry]]:
         return by_checkpoint(self._files.entries(service))
 
-    def _listed(self, ref: CheckpointRef) -> dict[str, Entry]:
+    def _listed(self, ref: CheckpointRef) -> dict[str, FileEntry]:
         return {entry.name.rpartition("/")[2]: entry for entry in self._files.entries(folder(ref))}
 
 

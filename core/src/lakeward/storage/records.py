@@ -1,15 +1,19 @@
 """The on-disk form of a record: magic, format version, then each part with its length and checksum.
 
 Layout, integers big-endian: 4 bytes magic `LKWD`, 2 bytes version, 2 bytes number of parts; for each part 4 bytes
-length, 4 bytes CRC-32 of the bytes, the bytes. Nothing may follow (design section 7).
+length, 4 bytes CRC-32 of the bytes, the bytes. Nothing may follow (checkpoints.md).
 """
 
 from __future__ import annotations
 
 import struct
 import zlib
+from typing import TYPE_CHECKING
 
 from lakeward.errors import CorruptFileError
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
 
 MAGIC = b"LKWD"
 _HEAD = struct.Struct(">4sHH")
@@ -30,19 +34,20 @@ def pack(version: int, parts: tuple[bytes, ...]) -> bytes:
     return head + b"".join(_PART.pack(len(part), zlib.crc32(part)) + part for part in parts)
 
 
-def unpack(data: bytes, file: str, versions: frozenset[int]) -> tuple[int, tuple[bytes, ...]]:
+def unpack(data: bytes, file: str, versions: Mapping[int, int]) -> tuple[int, tuple[bytes, ...]]:
     """Decode a record.
 
     Args:
         data: the file's bytes.
         file: its name, for errors.
-        versions: versions that the reader knows.
+        versions: how many parts each version has that the reader knows.
 
     Returns:
         The version, and the parts.
 
     Raises:
-        CorruptFileError: not such a file, an unknown version, cut short, a bad checksum, or trailing bytes.
+        CorruptFileError: not such a file, an unknown version, not its number of parts, cut short, a bad checksum, or
+            trailing bytes.
     """
     if len(data) < _HEAD.size:
         raise CorruptFileError(file, f"at least {_HEAD.size} bytes", len(data))
@@ -51,6 +56,8 @@ def unpack(data: bytes, file: str, versions: frozenset[int]) -> tuple[int, tuple
         raise CorruptFileError(file, f"magic {MAGIC!r}", magic)
     if version not in versions:
         raise CorruptFileError(file, f"a format version among {sorted(versions)}", version)
+    if count != versions[version]:
+        raise CorruptFileError(file, f"{versions[version]} parts in version {version}", count)
     parts, end = _read_parts(data, file, count)
     if end != len(data):
         raise CorruptFileError(file, f"{end} bytes", f"{len(data)} bytes")

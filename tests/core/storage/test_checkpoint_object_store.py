@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING
 import pyarrow.fs as pafs
 import pytest
 
-from lakeward.checkpoint.checkpoints import CheckpointFiles
-from lakeward.checkpoint.store import SmallFiles
 from lakeward.errors import StorageError
+from lakeward.storage.checkpoint_store import CheckpointFiles
+from lakeward.storage.small_files import SmallFiles
 from lakeward.testing.checkpoint_values import (
     SECOND,
     SERVICE,

@@ -5,28 +5,28 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
-from lakeward.checkpoint.checkpoint_files import Head, decode_head
-from lakeward.checkpoint.places import ABANDONED, METADATA, place, start_of
-from lakeward.checkpoint.records import is_torn
 from lakeward.errors import CorruptFileError
 from lakeward.model.checkpoints import CheckpointInfo, CheckpointRef, CheckpointState
+from lakeward.storage.checkpoint_format import Head, decode_head
+from lakeward.storage.checkpoint_layout import ABANDONED, METADATA, place, start_of
+from lakeward.storage.records import is_torn
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
-    from lakeward.checkpoint.store import Entry, SmallFiles
+    from lakeward.storage.small_files import FileEntry, SmallFiles
 
 
 @dataclass(frozen=True, slots=True)
-class Standing:
+class InspectedCheckpoint:
     """How a checkpoint stands. `head` is what `_metadata` says, None where it cannot be read."""
 
     state: CheckpointState
-    sentence: str
+    message: str
     head: Head | None = None
 
 
-def look(files: SmallFiles, ref: CheckpointRef, listed: Mapping[str, Entry]) -> CheckpointInfo:
+def look(files: SmallFiles, ref: CheckpointRef, listed: Mapping[str, FileEntry]) -> CheckpointInfo:
     """Look at one checkpoint.
 
     Args:
@@ -40,12 +40,12 @@ def look(files: SmallFiles, ref: CheckpointRef, listed: Mapping[str, Entry]) -> 
     Raises:
         StorageError: `_metadata` cannot be read, and it is not known why.
     """
-    standing = stand(files, ref, listed)
-    head = standing.head
+    stored = stand(files, ref, listed)
+    head = stored.head
     return CheckpointInfo(
         ref=ref,
-        state=standing.state,
-        sentence=standing.sentence,
+        state=stored.state,
+        message=stored.message,
         written_ms=max((entry.written_ms for entry in listed.values()), default=0),
         size_bytes=sum(entry.size_bytes for entry in listed.values()),
         completed_ms=None if head is None else head.completed_ms,
@@ -54,27 +54,29 @@ def look(files: SmallFiles, ref: CheckpointRef, listed: Mapping[str, Entry]) -> 
     )
 
 
-def stand(files: SmallFiles, ref: CheckpointRef, listed: Mapping[str, Entry]) -> Standing:
+def stand(files: SmallFiles, ref: CheckpointRef, listed: Mapping[str, FileEntry]) -> InspectedCheckpoint:
     """Say whether a checkpoint counts; arguments and errors as `look`."""
     file = files.path(place(ref, METADATA))
     if ABANDONED in listed:
-        return Standing(CheckpointState.UNFINISHED, f"{files.path(place(ref, ABANDONED))}: it was given up")
+        return InspectedCheckpoint(CheckpointState.UNFINISHED, f"{files.path(place(ref, ABANDONED))}: it was given up")
     data = files.read(place(ref, METADATA)) if METADATA in listed else None
     if data is None:
-        return Standing(CheckpointState.UNFINISHED, f"{file}: not there; it is under way, or never completed")
+        return InspectedCheckpoint(
+            CheckpointState.UNFINISHED, f"{file}: not there; it is under way, or never completed"
+        )
     try:
         head = decode_head(data, file, ref)
     except CorruptFileError as error:
         state = CheckpointState.UNFINISHED if is_torn(data) else CheckpointState.DAMAGED
-        return Standing(state, str(error))
+        return InspectedCheckpoint(state, str(error))
     try:
         check_parts(files, ref, head, listed)
     except CorruptFileError as error:
-        return Standing(CheckpointState.DAMAGED, str(error), head)
-    return Standing(CheckpointState.COMPLETE, "", head)
+        return InspectedCheckpoint(CheckpointState.DAMAGED, str(error), head)
+    return InspectedCheckpoint(CheckpointState.COMPLETE, "", head)
 
 
-def check_parts(files: SmallFiles, ref: CheckpointRef, head: Head, listed: Mapping[str, Entry]) -> None:
+def check_parts(files: SmallFiles, ref: CheckpointRef, head: Head, listed: Mapping[str, FileEntry]) -> None:
     """Make sure that each part is there, in its size.
 
     Raises:

@@ -8,16 +8,17 @@ while it sleeps.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 import msgspec
 
-from lakeward.checkpoint.records import pack, unpack
-from lakeward.checkpoint.store import SmallFiles
 from lakeward.errors import CorruptFileError, FencedError, UsageError
 from lakeward.model.identity import Incarnation
 from lakeward.model.tables import TablePath
+from lakeward.storage.records import pack, unpack
+from lakeward.storage.small_files import SmallFiles
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -25,11 +26,11 @@ if TYPE_CHECKING:
 FILE = "service.state"
 WITHOUT_LEASE = 1
 WITH_LEASE = 2
-_VERSIONS = frozenset({WITHOUT_LEASE, WITH_LEASE})
+_PARTS = {WITHOUT_LEASE: 1, WITH_LEASE: 3}
 
 
 @dataclass(frozen=True, slots=True)
-class TableInHand:
+class StoredTable:
     """One table that the source had handed to us. `renewed_ms`: last good renewal, ms since 1970."""
 
     path: TablePath
@@ -45,20 +46,22 @@ class ServiceState:
     """What a start leaves for the next one. `lease_state` is the lease backend's own; None: nothing kept.
 
     `lease_ids` are the ids that it answers for: its own, and those of earlier starts that it drops once it has taken
-    their snapshots over.
+    their snapshots over. `invalidated`: the tables whose checkpoints nobody may go on from, by id, and why.
     """
 
     incarnation: Incarnation
-    tables: tuple[TableInHand, ...] = ()
+    tables: tuple[StoredTable, ...] = ()
     lease_backend: str | None = None
     lease_state: bytes | None = None
     lease_ids: tuple[str, ...] = ()
+    invalidated: Mapping[int, str] = field(default_factory=dict)
 
 
 class _Body(msgspec.Struct, frozen=True, omit_defaults=True):
     incarnation: str
-    tables: tuple[TableInHand, ...]
+    tables: tuple[StoredTable, ...]
     lease_ids: tuple[str, ...] = ()
+    invalidated: dict[int, str] = msgspec.field(default_factory=dict, name="distrusted")
 
 
 class ServiceStateStore:
@@ -161,7 +164,7 @@ def _start(name: str, file: str) -> Incarnation:
 
 def encode(state: ServiceState) -> bytes:
     """Encode a state, in the oldest version that can hold it."""
-    body = msgspec.msgpack.encode(_Body(str(state.incarnation), state.tables, state.lease_ids))
+    body = msgspec.msgpack.encode(_Body(str(state.incarnation), state.tables, state.lease_ids, dict(state.invalidated)))
     if state.lease_backend is None or state.lease_state is None:
         return pack(WITHOUT_LEASE, (body,))
     return pack(WITH_LEASE, (body, state.lease_backend.encode(), state.lease_state))
@@ -177,14 +180,11 @@ def decode(data: bytes, file: str) -> ServiceState:
     Raises:
         CorruptFileError: damaged, or of an unknown version.
     """
-    version, parts = unpack(data, file, _VERSIONS)
-    expected = 1 if version == WITHOUT_LEASE else 3
-    if len(parts) != expected:
-        raise CorruptFileError(file, f"{expected} parts in version {version}", len(parts))
+    version, parts = unpack(data, file, _PARTS)
     try:
         body = msgspec.msgpack.decode(parts[0], type=_Body)
         incarnation = Incarnation.parse(body.incarnation)
         backend, lease = (parts[1].decode(), parts[2]) if version == WITH_LEASE else (None, None)
     except (msgspec.MsgspecError, UsageError, UnicodeDecodeError) as error:
         raise CorruptFileError(file, "a service's state", str(error)) from error
-    return ServiceState(incarnation, body.tables, backend, lease, body.lease_ids)
+    return ServiceState(incarnation, body.tables, backend, lease, body.lease_ids, body.invalidated)

@@ -12,8 +12,11 @@ from typing import TypeVar
 
 import msgspec
 
-from lakeward.checkpoint.records import pack, unpack
-from lakeward.checkpoint.snapshot_form import (
+from lakeward.errors import CorruptFileError, UsageError
+from lakeward.model.checkpoints import CheckpointRef, LeaseCopy, PartFile, RoundSnapshot, SubtaskSnapshot
+from lakeward.model.tables import TablePath
+from lakeward.storage.records import pack, unpack
+from lakeward.storage.snapshot_records import (
     StoredRound,
     StoredSubtask,
     read_round,
@@ -21,15 +24,11 @@ from lakeward.checkpoint.snapshot_form import (
     store_round,
     store_subtask,
 )
-from lakeward.errors import CorruptFileError, UsageError
-from lakeward.model.checkpoints import CheckpointRef, LeaseCopy, PartFile, RoundSnapshot, SubtaskSnapshot
-from lakeward.model.tables import TablePath
 
 WITHOUT_LEASE = 1
 WITH_LEASE = 2
 PART = 1
-_METADATA_VERSIONS = frozenset({WITHOUT_LEASE, WITH_LEASE})
-_PARTS_OF = {WITHOUT_LEASE: 2, WITH_LEASE: 3}
+_METADATA_PARTS = {WITHOUT_LEASE: 2, WITH_LEASE: 3}
 T = TypeVar("T")
 
 
@@ -71,7 +70,7 @@ def decode_metadata(data: bytes, file: str, ref: CheckpointRef) -> Metadata:
     Raises:
         CorruptFileError: damaged, of an unknown version, or another checkpoint's; names the file.
     """
-    version, parts = _unpack_metadata(data, file)
+    version, parts = unpack(data, file, _METADATA_PARTS)
     head = _decode_head(parts[0], file, ref)
     try:
         coordinator = read_round(_decode(parts[1], StoredRound, file))
@@ -86,7 +85,7 @@ def decode_metadata(data: bytes, file: str, ref: CheckpointRef) -> Metadata:
 
 def decode_head(data: bytes, file: str, ref: CheckpointRef) -> Head:
     """Decode what a list of checkpoints needs of `_metadata`; arguments and errors as `decode_metadata`."""
-    return _decode_head(_unpack_metadata(data, file)[1][0], file, ref)
+    return _decode_head(unpack(data, file, _METADATA_PARTS)[1][0], file, ref)
 
 
 def encode_part(ref: CheckpointRef, snapshot: SubtaskSnapshot, name: str) -> tuple[bytes, PartFile]:
@@ -117,11 +116,9 @@ def decode_part(data: bytes, file: str, ref: CheckpointRef, part: PartFile) -> S
     Raises:
         CorruptFileError: not the bytes that were written, of an unknown version, or another's; names the file.
     """
-    _, parts = unpack(data, file, frozenset({PART}))
+    _, parts = unpack(data, file, {PART: 2})
     if zlib.crc32(data) != part.crc:
         raise CorruptFileError(file, f"checksum {part.crc:08x}, as `_metadata` says", f"{zlib.crc32(data):08x}")
-    if len(parts) != 2:  # noqa: PLR2004 - where it belongs, and the snapshot
-        raise CorruptFileError(file, "2 parts", len(parts))
     belongs = _decode(parts[0], CheckpointRef, file)
     if belongs != ref:
         raise CorruptFileError(file, f"a part of {ref}", str(belongs))
@@ -130,13 +127,6 @@ def decode_part(data: bytes, file: str, ref: CheckpointRef, part: PartFile) -> S
         found = f"{snapshot.subtask}, {snapshot.task_attempt}"
         raise CorruptFileError(file, f"subtask and attempt {part.subtask}, {part.task_attempt}", found)
     return snapshot
-
-
-def _unpack_metadata(data: bytes, file: str) -> tuple[int, tuple[bytes, ...]]:
-    version, parts = unpack(data, file, _METADATA_VERSIONS)
-    if len(parts) != _PARTS_OF[version]:
-        raise CorruptFileError(file, f"{_PARTS_OF[version]} parts in version {version}", len(parts))
-    return version, parts
 
 
 def _decode_head(data: bytes, file: str, ref: CheckpointRef) -> Head:

@@ -5,12 +5,12 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from lakeward.checkpoint.journal import JournalStore, RoundJournal, decode, encode
-from lakeward.checkpoint.records import pack
-from lakeward.checkpoint.store import SmallFiles
 from lakeward.errors import CorruptFileError
 from lakeward.model.identity import Incarnation, RoundId
 from lakeward.model.tables import TablePath
+from lakeward.storage.records import pack
+from lakeward.storage.round_journal import JournalStore, RoundJournal, decode, encode
+from lakeward.storage.small_files import SmallFiles
 
 if TYPE_CHECKING:
     from pathlib import Path

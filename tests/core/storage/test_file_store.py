@@ -11,8 +11,8 @@ from pathlib import Path
 
 import pytest
 
-from lakeward.checkpoint.store import SmallFiles
 from lakeward.errors import StorageError
+from lakeward.storage.small_files import SmallFiles
 
 OLD, NEW = b"a" * 200_000, b"b" * 300_000
 
@@ -135,7 +135,7 @@ def test_a_folder_is_deleted_and_listed_while_others_write_to_it(tmp_path: Path)
 
 _WRITER = """
 import sys
-from lakeward.checkpoint.store import SmallFiles
+from lakeward.storage.small_files import SmallFiles
 store = SmallFiles(sys.argv[1])
 print("ready", flush=True)
 while True:

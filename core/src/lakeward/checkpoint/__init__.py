@@ -1,1 +1,0 @@
-"""What is kept on disk: versioned records, a durable store of small files, the service's state, round journals."""

@@ -1,0 +1,1 @@
+"""What is on disk: service state, journals of rounds, checkpoints."""
