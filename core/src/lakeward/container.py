@@ -18,42 +18,62 @@ import structlog
 from dependency_injector import containers, providers
 from rich.console import Console
 
-from lakeward.checkpoint.checkpoints import CheckpointFiles
-from lakeward.checkpoint.commit_records import CommitRecords
-from lakeward.checkpoint.journal import JournalStore
-from lakeward.checkpoint.service_state import ServiceStateStore
-from lakeward.checkpoint.store import SmallFiles
 from lakeward.clock import SystemClock
 from lakeward.config.tables import table_rules
-from lakeward.coordinator.calls import call
-from lakeward.coordinator.closing import OpenResources
-from lakeward.coordinator.parts import Parts, ServiceOptions
-from lakeward.coordinator.scheduling import scheduled
-from lakeward.coordinator.service import Service, ServiceEnd
-from lakeward.coordinator.start_order import started_ms
-from lakeward.coordinator.statekeeper import StateKeeper
+from lakeward.coordinator.checkpoints.restorer import Restorer
+from lakeward.coordinator.commits.cleaner import Cleaner
+from lakeward.coordinator.commits.fence import CommitFence
+from lakeward.coordinator.commits.round_committer import RoundCommitter
+from lakeward.coordinator.commits.upkeep import Upkeep, UpkeepPolicy
+from lakeward.coordinator.jobs.address import SubtaskAddress
+from lakeward.coordinator.jobs.server import SubtaskServer
+from lakeward.coordinator.leases.driver import LeaseDriver
+from lakeward.coordinator.rounds.attempts import RoundAttempts
+from lakeward.coordinator.rounds.executor import RoundExecutor, RoundPolicy
+from lakeward.coordinator.rounds.planner import JobPlanner, JobPolicy
+from lakeward.coordinator.service.closing import OpenResources
+from lakeward.coordinator.service.components import ServiceComponents, ServiceOptions
+from lakeward.coordinator.service.housekeeping import Housekeeping
+from lakeward.coordinator.service.persistence import StatePersistence
+from lakeward.coordinator.service.protection import LeaseProtection
+from lakeward.coordinator.service.reporter import Reporter
+from lakeward.coordinator.service.rounds_loop import ServiceLoop
+from lakeward.coordinator.service.scheduling import scheduled
+from lakeward.coordinator.service.service import Service, ServiceEnd
+from lakeward.coordinator.service.start_order import started_ms
+from lakeward.coordinator.service.state_writer import ServiceStateWriter
+from lakeward.coordinator.service.targets import TargetOffsets
+from lakeward.coordinator.workers.calls import call
+from lakeward.coordinator.workers.table_locks import TableLocks
 from lakeward.errors import EXIT_FAILED, LakewardError, StorageError
 from lakeward.hooks.backend import LeaseBackend
 from lakeward.hooks.discovery import installed, load
 from lakeward.hooks.plugins import LAKE_GROUP, SOURCE_GROUP
-from lakeward.machines.checkpoint_schedule import CheckpointPolicy
-from lakeward.machines.rounds import RoundsPolicy
+from lakeward.machines.checkpoints.schedule import CheckpointPolicy
+from lakeward.machines.leases import Leases, LeasesPolicy
+from lakeward.machines.rounds import Rounds, RoundsPolicy
 from lakeward.model.identity import Incarnation
+from lakeward.model.secrets import mask_uri
 from lakeward.observe import status_file
 from lakeward.observe.control import ControlReader
-from lakeward.observe.figures import note_report, write_metrics
 from lakeward.observe.files import is_local, writable
-from lakeward.observe.metrics import process_metrics
-from lakeward.observe.progress import Progress
+from lakeward.observe.metrics import ServiceMetrics
+from lakeward.observe.progress import ProgressDisplay
+from lakeward.sockets import SocketTransport
 from lakeward.spark.java import find_java
 from lakeward.spark.jobs import SparkJobs
 from lakeward.spark.session import SparkHandle, start_session
-from lakeward.subtask.entry import run_subtask
+from lakeward.storage.checkpoint_store import CheckpointFiles
+from lakeward.storage.commit_records import CommitRecords
+from lakeward.storage.round_journal import JournalStore
+from lakeward.storage.service_state import ServiceStateStore
+from lakeward.storage.small_files import SmallFiles
+from lakeward.subtask.run import run_subtask
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
-    from lakeward.config.loader import Loaded
+    from lakeward.config.loaded import Loaded
     from lakeward.hooks.plugins import LakePlugin, SourcePlugin
     from lakeward.model.settings import Settings
     from lakeward.model.status import ServiceReport
@@ -101,9 +121,9 @@ def _spark(settings: Settings, files: SmallFiles, resources: OpenResources) -> S
     return handle
 
 
-def _backend(loaded: Loaded, resources: OpenResources) -> LeaseBackend:
+def _backend(loaded: Loaded, resources: OpenResources, metrics: ServiceMetrics) -> LeaseBackend:
     lease = loaded.settings.lease
-    backend = LeaseBackend.load(lease.backend, lease.wrappers, loaded.lease_options)
+    backend = LeaseBackend.load(lease.backend, lease.wrappers, loaded.lease_options, metrics.registry)
     backend.open()
     resources.add("lease backend", backend.close)
     return backend
@@ -113,8 +133,196 @@ def _duration(settings: Settings, backend: LeaseBackend) -> float:
     return settings.lease.duration_s or backend.default_duration_s
 
 
+def _upkeep_policy(options: ServiceOptions) -> UpkeepPolicy:
+    rounds = options.rounds
+    return UpkeepPolicy(options.commit_timeout_s, options.expire_every, rounds.backoff_first_s, rounds.backoff_most_s)
+
+
+def _job_policy(components: ServiceComponents, options: ServiceOptions) -> JobPolicy:
+    return JobPolicy(
+        source_name=components.source_name,
+        lake_name=components.lake_name,
+        slots=components.jobs.slots,
+        rounds=options.rounds.max_concurrent_rounds,
+        fence_s=options.rounds.fence_s,
+        progress_s=options.progress_s,
+        subtask_timeout_s=options.subtask_timeout_s,
+        job_attempts=options.job_attempts,
+        checkpoint_root=components.checkpoint_root,
+        checkpoint_policy=options.checkpoint_policy,
+        retained=options.retained,
+    )
+
+
+class ServiceContainer(containers.DeclarativeContainer):
+    """The objects of one service run. `components` and `options` are given; every other provider can be overridden."""
+
+    components: providers.Dependency[ServiceComponents] = providers.Dependency()
+    options: providers.Dependency[ServiceOptions] = providers.Dependency()
+    incarnation = components.provided.incarnation
+    clock = components.provided.clock
+    source = components.provided.source
+    lake = components.provided.lake
+    policy = options.provided.rounds
+    address = providers.Singleton(SubtaskAddress, options.provided.host)
+    attempts = providers.Singleton(RoundAttempts)
+    locks = providers.Singleton(TableLocks)
+    targets = providers.Singleton(TargetOffsets)
+    rounds = providers.Singleton(Rounds, policy)
+    fence = providers.Singleton(CommitFence, clock, policy.fence_s)
+    loop = providers.Singleton(ServiceLoop, rounds, fence)
+    restorer = providers.Singleton(Restorer, components.provided.checkpoints, lake, incarnation)
+    leases = providers.Singleton(
+        LeaseDriver,
+        providers.Singleton(
+            Leases,
+            providers.Singleton(LeasesPolicy, duration_s=components.provided.lease_duration_s),
+            providers.Callable(str, incarnation),
+        ),
+        components.provided.backend,
+        source,
+        clock,
+        duration_s=components.provided.lease_duration_s,
+        timeout_s=options.provided.lease_timeout_s,
+    )
+    persistence = providers.Singleton(
+        StatePersistence,
+        clock=clock,
+        rounds=rounds,
+        leases=leases,
+        restorer=restorer,
+        writer=components.provided.state,
+        loop=loop,
+    )
+    protection = providers.Singleton(
+        LeaseProtection,
+        clock=clock,
+        rounds=rounds,
+        leases=leases,
+        restorer=restorer,
+        attempts=attempts,
+        loop=loop,
+        persistence=persistence,
+        backend_name=components.provided.backend.name,
+    )
+    reporter = providers.Singleton(
+        Reporter,
+        incarnation=incarnation,
+        clock=clock,
+        rounds=rounds,
+        leases=leases,
+        protection=protection,
+        attempts=attempts,
+        spark_ui=options.provided.spark_ui,
+        on_report=options.provided.on_report,
+        on_round=options.provided.on_round,
+    )
+    cleaner = providers.Singleton(
+        Cleaner,
+        lake,
+        components.provided.journals,
+        clock,
+        incarnation,
+        fence_s=policy.fence_s,
+        checkpointed=restorer.provided.named,
+    )
+    upkeep = providers.Singleton(
+        Upkeep,
+        clock=clock,
+        source=source,
+        lake=lake,
+        background=loop,
+        locks=locks,
+        cleaner=cleaner,
+        checkpoints=restorer,
+        rounds=attempts,
+        lags=reporter,
+        policy=providers.Callable(_upkeep_policy, options),
+    )
+    committer = providers.Singleton(
+        RoundCommitter,
+        incarnation=incarnation,
+        clock=clock,
+        source=source,
+        lake=lake,
+        journals=components.provided.journals,
+        committed=components.provided.committed,
+        fence=fence,
+    )
+    job_policy = providers.Callable(_job_policy, components, options)
+    planner = providers.Singleton(
+        JobPlanner,
+        incarnation=incarnation,
+        source=source,
+        lake=lake,
+        checkpoints=components.provided.checkpoints,
+        address=address,
+        background=loop,
+        policy=job_policy,
+    )
+    executor = providers.Singleton(
+        RoundExecutor,
+        incarnation=incarnation,
+        clock=clock,
+        source=source,
+        lake=lake,
+        jobs=components.provided.jobs,
+        checkpoints=components.provided.checkpoints,
+        committed=components.provided.committed,
+        attempts=attempts,
+        locks=locks,
+        restorer=restorer,
+        planner=planner,
+        fence=fence,
+        committer=committer,
+        cleaner=cleaner,
+        upkeep=upkeep,
+        loop=loop,
+        protection=protection,
+        listener=reporter,
+        targets=targets,
+        policy=providers.Singleton(
+            RoundPolicy, options.provided.rules, options.provided.commit_timeout_s, options.provided.once
+        ),
+    )
+    housekeeping = providers.Singleton(
+        Housekeeping,
+        clock=clock,
+        source=source,
+        background=loop,
+        restorer=restorer,
+        cleaner=cleaner,
+        committed=components.provided.committed,
+        attempts=attempts,
+        reporter=reporter,
+        remembering=providers.List(executor, upkeep, components.provided.state, protection),
+        forget_every_s=options.provided.forget_every_s,
+    )
+    server = providers.Singleton(
+        SubtaskServer, components.provided.transport, address.provided.secret, executor.provided.find_job
+    )
+    service = providers.Singleton(
+        Service,
+        components=components,
+        options=options,
+        rounds=rounds,
+        targets=targets,
+        leases=leases,
+        restorer=restorer,
+        executor=executor,
+        upkeep=upkeep,
+        protection=protection,
+        persistence=persistence,
+        housekeeping=housekeeping,
+        reporter=reporter,
+        server=server,
+        address=address,
+        loop=loop,
+    )
+
+
 class Container(containers.DeclarativeContainer):
-    """Everything that a service is made of."""
+    """What a service works with, opened as its configuration says."""
 
     loaded: providers.Dependency[Loaded] = providers.Dependency()
     settings = loaded.provided.settings
@@ -128,14 +336,16 @@ class Container(containers.DeclarativeContainer):
     source: providers.Selector = providers.Selector(settings.source.type)
     lake: providers.Selector = providers.Selector(settings.lake.type)
     incarnation = providers.Singleton(_incarnation, loaded, clock, states, source, lake)
-    backend = providers.Singleton(_backend, loaded, resources)
+    metrics = providers.Singleton(ServiceMetrics)
+    backend = providers.Singleton(_backend, loaded, resources, metrics)
     spark = providers.Singleton(_spark, settings, files, resources)
     jobs = providers.Singleton(SparkJobs, spark, providers.Object(run_subtask))
-    state = providers.Singleton(StateKeeper, states, incarnation, settings.lease.backend, clock)
-    parts = providers.Singleton(
-        Parts,
+    state = providers.Singleton(ServiceStateWriter, states, incarnation, settings.lease.backend, clock)
+    components = providers.Singleton(
+        ServiceComponents,
         incarnation=incarnation,
         clock=clock,
+        transport=providers.Singleton(SocketTransport, clock),
         source=source,
         source_name=settings.source.type,
         lake=lake,
@@ -178,6 +388,16 @@ def build(loaded: Loaded) -> Container:
     return container
 
 
+def service_container(components: ServiceComponents, options: ServiceOptions) -> ServiceContainer:
+    """Make the container of one service run; nothing is started. A test overrides what it replaces.
+
+    Args:
+        components: the ports to what is outside.
+        options: how the service behaves.
+    """
+    return ServiceContainer(components=providers.Object(components), options=providers.Object(options))
+
+
 def check(loaded: Loaded, *, write: bool = False) -> tuple[Check, ...]:
     """Build everything that a configuration names, without starting it; nothing is created.
 
@@ -196,15 +416,15 @@ def check(loaded: Loaded, *, write: bool = False) -> tuple[Check, ...]:
         return f"version {home.version}, {home.origin}"
 
     def root() -> str:
-        place, name = settings.checkpoint.root, f"{settings.service.name}/.check"
+        place, name = mask_uri(settings.checkpoint.root), f"{settings.service.name}/.check"
         if write:
             container.files().write(name, b"")
             container.files().delete(name)
             return f"{place} can be written: a file was written and deleted"
-        if not is_local(place):
+        if not is_local(settings.checkpoint.root):
             container.files().folders(settings.service.name)
             return f"{place} can be listed; whether it can be written was not tried (--write)"
-        well, found = writable(place)
+        well, found = writable(settings.checkpoint.root)
         if not well:
             raise StorageError(found)
         return f"{found}, by its permissions"
@@ -247,10 +467,11 @@ def serve(loaded: Loaded, *, once: bool, final: bool, progress: bool, until: Cal
     """
     container = build(loaded)
     console = Console(soft_wrap=True)
-    shown = Progress(console) if progress else None
+    shown = ProgressDisplay(console) if progress else None
 
     def make() -> Service:
-        return Service(container.parts(), _options(container, loaded, shown, once=once, final=final))
+        options = _options(container, loaded, shown, once=once, final=final)
+        return service_container(container.components(), options).service()
 
     try:
         end = asyncio.run(_serve(make, container.resources(), until))
@@ -323,23 +544,24 @@ async def _stop_when(service: Service, until: Callable[[], bool]) -> None:
         while not await call(until, what="look whether the service may end"):  # noqa: ASYNC110 - other processes decide
             await asyncio.sleep(_LOOK_EVERY_S)
     finally:
-        if service.state_word != "stopped":
+        if service.state != "stopped":
             service.stop()
 
 
 def _options(
-    container: Container, loaded: Loaded, shown: Progress | None, *, once: bool, final: bool
+    container: Container, loaded: Loaded, shown: ProgressDisplay | None, *, once: bool, final: bool
 ) -> ServiceOptions:
     settings, handle = loaded.settings, container.spark()
     service = settings.service
     host = service.host or handle.driver_host
+    metrics = container.metrics()
     here = is_local(settings.checkpoint.root)  # status and control files are for commands on this machine
 
     def on_report(report: ServiceReport) -> None:
-        note_report(process_metrics(), report)
+        metrics.update(report)
         if here:
             status_file.write(settings.checkpoint.root, service.name, report)
-            write_metrics(settings.checkpoint.root, service.name, process_metrics())
+            metrics.write(settings.checkpoint.root, service.name)
         if shown is not None:
             shown.update(report)
 
@@ -353,7 +575,7 @@ def _options(
 
     return ServiceOptions(
         rounds=RoundsPolicy(
-            slots=service.rounds,
+            max_concurrent_rounds=service.rounds,
             renew_every_s=service.renew_s,
             poll_every_s=service.poll_s,
             fence_s=service.fence_s,
@@ -374,7 +596,7 @@ def _options(
         once=once,
         final=final,
         heartbeat_timeout_s=settings.source.heartbeat_timeout_s,
-        beat_timeout_s=min(30.0, service.fence_s),
+        heartbeat_call_timeout_s=min(30.0, service.fence_s),
         stop_timeout_s=service.stop_timeout_s,
         lease_timeout_s=settings.lease.call_timeout_s,
         commit_timeout_s=settings.lake.commit_timeout_s,

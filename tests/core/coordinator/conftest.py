@@ -1,4 +1,4 @@
-"""A world for services without Spark, see `lakeward.testing.service_world`."""
+"""A world for services without Spark, see `lakeward_service_kit.service_world`."""
 
 from __future__ import annotations
 
@@ -8,14 +8,14 @@ from typing import TYPE_CHECKING
 import pytest
 
 from lakeward.hooks import discovery
-from lakeward.testing.service_world import World
+from lakeward_service_kit.service_world import World
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
 
-@pytest.fixture(scope="session", autouse=True)
+@pytest.fixture(scope="package", autouse=True)
 def folder_lake_is_installed(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
     """Publish the folder lake under its entry point, as an installed package would."""
     place = tmp_path_factory.mktemp("site")
@@ -23,7 +23,7 @@ def folder_lake_is_installed(tmp_path_factory: pytest.TempPathFactory) -> Iterat
     info.mkdir()
     (info / "METADATA").write_text("Metadata-Version: 2.1\nName: folder-lake\nVersion: 0.1\n", encoding="utf-8")
     entry = "[lakeward.lake]\nfolder = lakeward.testing.folder_lake:FolderLakePlugin\n"
-    entry += "[lakeward.source]\nheld = lakeward.testing.held_source:HeldSourcePlugin\n"
+    entry += "[lakeward.source]\nheld = lakeward_service_kit.held_source:HeldSourcePlugin\n"
     (info / "entry_points.txt").write_text(entry, encoding="utf-8")
     sys.path.insert(0, str(place))
     discovery.forget()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import shutil
 import threading
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
@@ -11,24 +12,26 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from structlog.testing import capture_logs
 
-from lakeward.checkpoint.checkpoints import CheckpointFiles
-from lakeward.checkpoint.store import SmallFiles
 from lakeward.clock import SystemClock
-from lakeward.coordinator.contents import Contents
-from lakeward.embedded.store import EmbeddedStore
+from lakeward.coordinator.checkpoints.contents import CheckpointContents
+from lakeward.coordinator.checkpoints.restorer import Restorer
 from lakeward.errors import CorruptFileError
-from lakeward.machines.checkpoint_schedule import CheckpointPolicy
+from lakeward.machines.checkpoints.schedule import CheckpointPolicy
 from lakeward.model.checkpoints import CheckpointState
-from lakeward.subtask.entry import run_subtask
-from lakeward.testing.held_source import FAIL, HeldSource
+from lakeward.storage.checkpoint_store import CheckpointFiles
+from lakeward.storage.small_files import SmallFiles
+from lakeward.subtask.run import run_subtask
 from lakeward.testing.jobs import ThreadJobs
-from lakeward.testing.service_world import POLICY, World, let_writes_end
+from lakeward_service_kit.held_source import FAIL, HeldSource
+from lakeward_service_kit.service_world import POLICY, World, let_writes_end
+from lakeward_source_embedded.source import EmbeddedSource
+from lakeward_source_embedded.store import EmbeddedStore
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
     from pathlib import Path
 
-    from lakeward.coordinator.service import Service
+    from lakeward.coordinator.service.service import Service
     from lakeward.model.checkpoints import (
         Checkpoint,
         CheckpointRef,
@@ -101,7 +104,7 @@ class Halfway:
         let_writes_end()
         whole = self.whole()
         assert whole
-        progress = Contents.of(whole[-1].coordinator, whole[-1].subtasks).progress
+        progress = CheckpointContents.of(whole[-1].coordinator, whole[-1].subtasks).progress
         return ROWS - sum(one.rows for one in progress.values())
 
     def half_done(self) -> bool:
@@ -123,7 +126,7 @@ class Halfway:
         """Open the gate, let a service run until all is in the lake; return the rows of snapshots that it read."""
         self.gate.unlink(missing_ok=True)
         service = self.service(once=True, rounds=replace(_SOON, once=True), **options)
-        source = service.parts.source
+        source = self.world.container.components().source
         assert isinstance(source, HeldSource)
         before(source)
         assert asyncio.run(service.serve()).failed == ()
@@ -205,6 +208,34 @@ def test_a_restart_reads_only_what_is_left_though_the_source_cleans_up_before_th
     assert [lease for lease in halfway.world.store.leases() if lease.held] == []
 
 
+def _restorer(halfway: Halfway) -> tuple[Restorer, int]:
+    halfway.service()
+    return halfway.world.container.restorer(), halfway.world.store.table(halfway.keyed).table_id
+
+
+def test_a_lake_table_that_is_missing_at_one_look_lets_nothing_go(halfway: Halfway, tmp_path: Path) -> None:
+    asyncio.run(_killed_halfway(halfway))
+    restorer, table_id = _restorer(halfway)
+    source = EmbeddedSource(halfway.world.store)
+    for _ in range(2):  # a look that finds it in between: the next one that does not is the first again
+        shutil.move(halfway.world.lake.root, tmp_path / "away")
+        restorer.start(source)
+        assert restorer.needed(table_id)
+        shutil.move(tmp_path / "away", halfway.world.lake.root)
+        restorer.look_again(source, {table_id})
+        assert restorer.needed(table_id)
+
+
+def test_a_lake_table_that_is_missing_at_two_looks_in_a_row_is_gone(halfway: Halfway, tmp_path: Path) -> None:
+    asyncio.run(_killed_halfway(halfway))
+    restorer, table_id = _restorer(halfway)
+    source = EmbeddedSource(halfway.world.store)
+    shutil.move(halfway.world.lake.root, tmp_path / "away")
+    restorer.start(source)
+    restorer.look_again(source, {table_id})
+    assert restorer.needed(table_id) == ()
+
+
 def test_a_stop_in_the_middle_of_a_round_keeps_what_its_checkpoint_has_to_read(halfway: Halfway) -> None:
     async def stopped_halfway() -> None:
         service = halfway.service(stop_timeout_s=0.3)
@@ -247,7 +278,7 @@ def test_a_round_that_fails_while_a_checkpoint_is_being_stored_goes_on_from_it(h
 
     async def failing_meanwhile() -> None:
         service = halfway.service(checkpoints=slow)
-        source = service.parts.source
+        source = halfway.world.container.components().source
         assert isinstance(source, HeldSource)
         serving = asyncio.create_task(service.serve())
         await _until(slow.begun.is_set)
@@ -256,7 +287,7 @@ def test_a_round_that_fails_while_a_checkpoint_is_being_stored_goes_on_from_it(h
         await asyncio.to_thread(halfway.clean_up)
         source.snapshot_rows()
         halfway.gate.unlink()
-        await _until(lambda: len(service.desk.runs) > 0)
+        await _until(lambda: len(halfway.world.container.attempts()) > 0)
         slow.go_on.set()
         await _until(lambda: "committed" in halfway.world.outcomes(halfway.keyed))
         read.append(source.snapshot_rows())
@@ -300,7 +331,7 @@ def test_a_failed_round_in_back_off_keeps_what_its_checkpoint_has_to_read(halfwa
 
     async def failing_halfway() -> None:
         service = halfway.service()
-        source = service.parts.source
+        source = halfway.world.container.components().source
         assert isinstance(source, HeldSource)
         serving = asyncio.create_task(service.serve())
         await _until(halfway.half_done)
@@ -371,7 +402,8 @@ def test_a_table_that_was_dropped_holds_nothing_any_more(halfway: Halfway) -> No
         await _until(halfway.half_done)
         halfway.world.store.drop_table(halfway.keyed)
         await _until(lambda: "dropped" in halfway.world.outcomes(halfway.keyed))
-        await _until(lambda: not service.keeper.books.held and not service.keeper.books.releasing)
+        leases = halfway.world.container.leases()
+        await _until(lambda: not leases.held_leases.held and not leases.held_leases.releasing)
         service.stop()
         await serving
 

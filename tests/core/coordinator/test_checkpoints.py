@@ -11,29 +11,30 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from structlog.testing import capture_logs
 
-from lakeward.checkpoint.checkpoints import CheckpointFiles
-from lakeward.checkpoint.store import SmallFiles
-from lakeward.embedded.store import EmbeddedStore
 from lakeward.errors import CorruptFileError
 from lakeward.hooks.backend import LeaseBackend
-from lakeward.machines.checkpoint_schedule import CheckpointPolicy
+from lakeward.machines.checkpoints.schedule import CheckpointPolicy
 from lakeward.model.checkpoints import CheckpointState
 from lakeward.model.identity import Incarnation, RoundId
 from lakeward.model.results import CommitRequest
 from lakeward.model.settings import TableSettings
-from lakeward.subtask.entry import run_subtask
-from lakeward.testing.held_source import HeldSource
+from lakeward.storage.checkpoint_store import CheckpointFiles
+from lakeward.storage.small_files import SmallFiles
+from lakeward.subtask.reading import SplitReading
+from lakeward.subtask.run import run_subtask
 from lakeward.testing.jobs import ThreadJobs
-from lakeward.testing.service_world import PlainBackend, let_writes_end
+from lakeward_service_kit.held_source import HeldSource
+from lakeward_service_kit.service_world import POLICY, PlainBackend, let_writes_end
+from lakeward_source_embedded.store import EmbeddedStore
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
     from pathlib import Path
 
-    from lakeward.coordinator.service import Service
+    from lakeward.coordinator.service.service import Service
     from lakeward.model.checkpoints import Checkpoint, CheckpointRef, SplitProgress
     from lakeward.model.tables import TablePath
-    from lakeward.testing.service_world import World
+    from lakeward_service_kit.service_world import World
 
 OFTEN = CheckpointPolicy(interval_s=0.05, pause_s=0.0)
 
@@ -73,7 +74,7 @@ class Held:
     def go_on(self, **options: Any) -> None:  # noqa: ANN401 - fields of any type
         """Open the gate and let a service run until every target is settled."""
         self.gate.unlink()
-        once = replace(self.world.service().options.rounds, once=True)
+        once = replace(self.world.service_container().options().rounds, once=True)
         assert asyncio.run(self.service(**{"once": True, "rounds": once, **options}).serve()).failed == ()
 
     def half_done(self) -> bool:
@@ -122,6 +123,18 @@ def test_a_killed_service_goes_on_where_its_checkpoint_was(held: Held) -> None:
     assert all_ids(world, log) == list(range(120))
     assert kept <= world.lake.files_on_disk(log)
     assert kept <= set(world.lake.referenced(log, kept))
+
+
+def test_a_round_whose_readers_hang_commits_what_they_had_read_once_its_time_is_over(
+    held: Held, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(SplitReading, "stop_s", 0.05)
+    world, log = held.world, held.world.table("log")
+    fill(world, log)
+    held.until(lambda: "committed" in world.outcomes(log), rounds=replace(POLICY, max_round_s=0.5))
+    assert 0 < len(all_ids(world, log)) < 120
+    held.go_on()
+    assert all_ids(world, log) == list(range(120))
 
 
 def test_nothing_is_left_of_checkpoints_once_their_round_has_committed(held: Held) -> None:
@@ -183,7 +196,7 @@ def test_a_checkpoint_is_dropped_where_another_service_has_been_since(held: Held
         stamp = head.stamp if head is not None and head.stamp is not None else other
         round_id = RoundId(other, table_id := world.store.table(log).table_id, 1, 1)
         ids = world.lake.new_ids()
-        world.lake.commit(CommitRequest(log, table_id, stamp, round_id, 1, ids, None, (), {}, {}))
+        world.lake.commit(CommitRequest(log, table_id, stamp, round_id, 1, ids, None, (), {}, None))
     held.go_on()
     assert all_ids(world, log) == list(range(120))
     assert held.files.list("svc") == ()
@@ -270,27 +283,47 @@ def test_leases_are_released_when_a_checkpoint_holds_the_finished_split(held: He
     assert sorted({row["id"] for row in world.lake.read(keyed, key="id")}) == list(range(100))
 
 
-def test_a_checkpoint_whose_parts_miss_a_file_is_not_committed_and_the_table_is_suspended(held: Held) -> None:
-    class Lossy(CheckpointFiles):
-        def load(self, ref: CheckpointRef) -> Checkpoint:
-            found = super().load(ref)
-            parts = (replace(part, progress=tuple(map(without_a_file, part.progress))) for part in found.subtasks)
-            return replace(found, subtasks=tuple(parts))
+class Lossy(CheckpointFiles):
+    """A store in whose checkpoints each split misses a file."""
 
-    def without_a_file(one: SplitProgress) -> SplitProgress:
-        return replace(one, files=one.files[1:])
+    def load(self, ref: CheckpointRef) -> Checkpoint:
+        """See `CheckpointFiles`."""
+        found = super().load(ref)
+        parts = (replace(part, progress=tuple(map(_without_a_file, part.progress))) for part in found.subtasks)
+        return replace(found, subtasks=tuple(parts))
 
-    world, log = held.world, held.world.table("log")
-    fill(world, log)
+
+def _without_a_file(one: SplitProgress) -> SplitProgress:
+    return replace(one, files=one.files[1:])
+
+
+def lossy(held: Held) -> Lossy:
+    return Lossy(SmallFiles(str(held.world.directory / "state")), held.world.clock)
+
+
+def suspend(held: Held, log: TablePath) -> str:
+    """Let a round go on from a checkpoint whose parts miss a file; return why the table was suspended."""
+    fill(held.world, log)
     held.until(held.half_done)
     held.gate.unlink()
-    once = replace(world.service().options.rounds, once=True)
-    lossy = Lossy(SmallFiles(str(world.directory / "state")), world.clock)
-    ((_, reason),) = asyncio.run(held.service(once=True, rounds=once, checkpoints=lossy).serve()).failed
-    assert "records were read" in reason
+    once = replace(held.world.service_container().options().rounds, once=True)
+    ((_, reason),) = asyncio.run(held.service(once=True, rounds=once, checkpoints=lossy(held)).serve()).failed
+    held.gate.touch()
+    return reason
+
+
+def test_a_checkpoint_whose_parts_miss_a_file_is_not_committed_and_the_table_is_suspended(held: Held) -> None:
+    world, log = held.world, held.world.table("log")
+    assert "records were read" in suspend(held, log)
     head = world.lake.head(log)
     assert head is not None
     assert head.commit is None
-    held.gate.touch()
     held.go_on()
+    assert all_ids(world, log) == list(range(120))
+
+
+def test_a_restart_does_not_go_on_from_a_checkpoint_that_suspended_its_table(held: Held) -> None:
+    world, log = held.world, held.world.table("log")
+    suspend(held, log)
+    held.go_on(checkpoints=lossy(held))
     assert all_ids(world, log) == list(range(120))

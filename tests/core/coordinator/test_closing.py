@@ -7,7 +7,7 @@ import threading
 
 import pytest
 
-from lakeward.coordinator.closing import OpenResources
+from lakeward.coordinator.service.closing import OpenResources
 from lakeward.errors import SourceError
 
 

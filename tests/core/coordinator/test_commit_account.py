@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from concurrent.futures import Future
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
@@ -9,23 +10,25 @@ import pytest
 from msgspec import structs
 
 from lakeward.clock import SystemClock
-from lakeward.coordinator.commit_account import CommitAccount, SplitShare
+from lakeward.coordinator.commits.commit_account import CommitAccount, SplitShare
 from lakeward.errors import RowCountError
-from lakeward.model.events import AnyEvent, SplitFinished
+from lakeward.model.events import SplitFinished
 from lakeward.model.results import LakeFile
 from lakeward.model.splits import LogSplit, SnapshotSplit
 from lakeward.model.tables import TableBucket, TablePath
-from lakeward.subtask.entry import Subtask
-from lakeward.subtask.link import Link
-from lakeward.subtask.mailbox import Mailbox
+from lakeward.sockets import SocketTransport
+from lakeward.subtask.run import real_parts
+from lakeward.subtask.subtask import Subtask
 from lakeward.testing.jobs import ThreadJobs
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from lakeward.model.events import Envelope
     from lakeward.model.jobs import SubtaskPlace
     from lakeward.model.results import WriteResult
-    from lakeward.testing.service_world import World
+    from lakeward.ports import Address, Connection, Receiver
+    from lakeward_service_kit.service_world import World
 
 PATH = TablePath("t", "log")
 BUCKET = TableBucket(7, None, 0)
@@ -59,6 +62,22 @@ def test_files_that_a_step_has_committed_count() -> None:
 
 def test_an_offset_stays_where_an_earlier_step_took_it() -> None:
     replace(ACCOUNT, landed={BUCKET: 118}).check({BUCKET: 118, OTHER: 50}, FILES)
+
+
+@pytest.mark.parametrize("share", [SHARES[0], SHARES[2]])
+def test_an_offset_that_goes_back_is_an_error_also_where_no_split_of_its_bucket_is_committed(share: SplitShare) -> None:
+    bucket = share.split.bucket
+    others = tuple(one for one in SHARES if one.split.bucket != bucket)
+    account = replace(ACCOUNT, landed={bucket: share.end}, shares=others)
+    offsets = {**ACCOUNT.before, **{one.split.bucket: one.end for one in others}}
+    files = tuple(file for one in others for file in one.files)
+    with pytest.raises(RowCountError, match=f"bucket {bucket}: .* the lake stands at {share.end}"):
+        account.check(offsets, files)
+    account.check({**offsets, bucket: share.end}, files)
+
+
+def test_offsets_of_an_earlier_table_of_the_name_may_be_left_out() -> None:
+    replace(ACCOUNT, landed={replace(BUCKET, table_id=6): 500}).check(OFFSETS, FILES)
 
 
 def test_a_bucket_without_splits_stays_where_it_was() -> None:
@@ -134,29 +153,55 @@ def test_a_split_that_is_missing_between_two_others_is_an_error() -> None:
         replace(ACCOUNT, shares=SHARES[1:]).check(OFFSETS, FILES[2:])
 
 
-class LossyLink(Link):
-    """Says something else of each finish than the subtask did."""
+class LossyConnection:
+    """Sends something else of each finish than the subtask did."""
 
-    def __init__(self, place: SubtaskPlace, mailbox: Mailbox, loses: Callable[[WriteResult], WriteResult]) -> None:
-        super().__init__(place, SystemClock(), mailbox)
+    def __init__(self, connection: Connection, loses: Callable[[WriteResult], WriteResult]) -> None:
+        self._connection = connection
         self._loses = loses
 
-    def send(self, event: AnyEvent) -> None:
+    def send(self, envelope: Envelope) -> None:
+        event = envelope.event
         if isinstance(event, SplitFinished):
             event = structs.replace(event, result=self._loses(event.result))
-        super().send(event)
+        self._connection.send(structs.replace(envelope, event=event))
+
+    def close(self) -> None:
+        self._connection.close()
+
+
+class LossyTransport(SocketTransport):
+    """Makes lossy connections."""
+
+    def __init__(self, loses: Callable[[WriteResult], WriteResult]) -> None:
+        super().__init__(SystemClock())
+        self._loses = loses
+
+    def connect(self, address: Address, first: Envelope, receiver: Receiver, *, after_s: float) -> Connection:  # type: ignore[override] # any connection
+        passing = Passing(receiver)
+        connection = LossyConnection(super().connect(address, first, passing, after_s=after_s), self._loses)
+        passing.connection.set_result(connection)
+        return connection
+
+
+class Passing:
+    """Passes what arrives on to a receiver that knows the lossy connection alone, as soon as there is one."""
+
+    def __init__(self, receiver: Receiver) -> None:
+        self._receiver = receiver
+        self.connection: Future[Connection] = Future()
+
+    def on_message(self, connection: Connection, envelope: Envelope) -> None:
+        del connection
+        self._receiver.on_message(self.connection.result(), envelope)
+
+    def on_disconnect(self, connection: Connection, error: Exception) -> None:
+        del connection
+        self._receiver.on_disconnect(self.connection.result(), error)
 
 
 def run_lossy(place: SubtaskPlace, loses: Callable[[WriteResult], WriteResult]) -> str:
-    mailbox = Mailbox()
-    link = LossyLink(place, mailbox, loses)
-    try:
-        deploy = link.register()
-        subtask = Subtask(place, deploy, link, SystemClock(), mailbox)  # type: ignore[arg-type] # never cancelled here
-        link.listen(subtask.hear)
-        return subtask.run()
-    finally:
-        link.close()
+    return Subtask(place, replace(real_parts(), transport=LossyTransport(loses))).run()
 
 
 def one_row_less(result: WriteResult) -> WriteResult:

@@ -7,18 +7,16 @@ from pathlib import Path
 
 import pytest
 
-from lakeward.coordinator.committer import Committer, CommitWork
-from lakeward.coordinator.opening import Opening
-from lakeward.embedded.source import EmbeddedSource
-from lakeward.embedded.store import EmbeddedStore
+from lakeward.coordinator.commits.committer import Committer, CommitWork
 from lakeward.errors import FencedError, OutcomeUnknownError
-from lakeward.machines.splits import Enumeration
 from lakeward.model.identity import RoundId
 from lakeward.model.results import CommitIds, CommitRequest
 from lakeward.model.tables import TableBucket
 from lakeward.testing.clock import FakeClock
 from lakeward.testing.folder_lake import FolderLake
 from lakeward.testing.lake_tables import COLUMNS, PATH, incarnation
+from lakeward_source_embedded.source import EmbeddedSource
+from lakeward_source_embedded.store import EmbeddedStore
 
 Commit = Callable[..., int]
 
@@ -35,15 +33,14 @@ def commit(lake: FolderLake, tmp_path: Path) -> Commit:
     table = store.create_table(PATH, COLUMNS)
     who = incarnation()
     lake.open_table(table, who)
-    head = lake.stamp(PATH, who)
+    lake.stamp(PATH, who)
     offsets = {TableBucket(table.table_id, None, 0): 5}
-    opening = Opening(table, head, {}, (), Enumeration((), {}, (), behind=False))
 
     def run(
         journal: Callable[[CommitIds], None] = lambda _: None, may_commit: Callable[[], None] = lambda: None
     ) -> int:
         round_id = RoundId(who, table.table_id, 1, 1)
-        work = CommitWork(round_id, 1, None, who, opening, (), offsets, journal, may_commit)
+        work = CommitWork(round_id, 1, None, who, table, (), offsets, journal, may_commit)
         return Committer(EmbeddedSource(store), lake, FakeClock()).commit(work).snapshot_id
 
     return run

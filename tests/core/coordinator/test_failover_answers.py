@@ -10,23 +10,23 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from lakeward.embedded.store import EmbeddedStore
 from lakeward.hooks.backend import LeaseBackend
 from lakeward.hooks.markers import hookimpl
 from lakeward.model.leases import Failover, FailoverAction, FailoverAnswer, FailoverKind, Lease, Protection
 from lakeward.model.tables import TableBucket
-from lakeward.subtask.entry import run_subtask
-from lakeward.testing.held_source import FAIL, HeldSource
+from lakeward.subtask.run import run_subtask
 from lakeward.testing.jobs import ThreadJobs
-from lakeward.testing.service_world import POLICY, PlainBackend
+from lakeward_service_kit.held_source import FAIL, HeldSource
+from lakeward_service_kit.service_world import POLICY, PlainBackend
+from lakeward_source_embedded.store import EmbeddedStore
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
-    from lakeward.coordinator.service import Service
+    from lakeward.coordinator.service.service import Service
     from lakeward.model.jobs import JobSpec
     from lakeward.model.status import RoundReport
-    from lakeward.testing.service_world import World
+    from lakeward_service_kit.service_world import World
 
 ROWS = 120
 
@@ -71,7 +71,7 @@ def test_a_reader_that_fails_keeps_releases_or_acquires_as_the_backend_says(
 
     async def run() -> None:
         serving = asyncio.create_task(service.serve())
-        await _until(lambda: service.keeper.books.held and any(r.rows for r in _live(world)))
+        await _until(lambda: world.container.leases().held_leases.held and any(r.rows for r in _live(world)))
         gate.write_text(FAIL, encoding="utf-8")
         await _until(lambda: backend.asked[FailoverKind.READER])
         gate.unlink()
@@ -97,10 +97,10 @@ class LosingJobs(ThreadJobs):
         super().__init__(run_subtask, slots=3)
         self.lose: Callable[[], None] = lambda: None
 
-    def launch(self, job: JobSpec, over: Callable[[str | None], None]) -> None:
+    def launch(self, job: JobSpec, on_done: Callable[[str | None], None]) -> None:
         """See `lakeward.ports.Jobs`."""
-        self.lose = lambda: over("its executors are gone")
-        super().launch(job, over)
+        self.lose = lambda: on_done("its executors are gone")
+        super().launch(job, on_done)
 
 
 @pytest.mark.parametrize("action", FailoverAction, ids=lambda action: action.value)
@@ -113,7 +113,7 @@ def test_a_job_that_is_launched_again_keeps_releases_or_acquires_as_the_backend_
 
     async def run() -> None:
         serving = asyncio.create_task(service.serve())
-        await _until(lambda: service.keeper.books.held and any(r.rows for r in _live(world)))
+        await _until(lambda: world.container.leases().held_leases.held and any(r.rows for r in _live(world)))
         world.load(keyed, 0, ROWS, change="update")
         world.store.snapshot(keyed)
         jobs.lose()
@@ -156,8 +156,8 @@ def test_a_restart_takes_over_unless_the_backend_releases(world: World, action: 
 
     async def restarted() -> None:
         serving = asyncio.create_task(second.serve())
-        await _until(lambda: second.state_word == "serving")
-        held.append(len(second.keeper.books.held))
+        await _until(lambda: second.state == "serving")
+        held.append(len(world.container.leases().held_leases.held))
         await _until(lambda: ("drop", old.lease_id) in backend.calls)
         second.stop()
         await serving

@@ -3,36 +3,35 @@
 from __future__ import annotations
 
 import shutil
-from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import pytest
 
-from lakeward.checkpoint.commit_records import CommitRecord, CommitRecords
-from lakeward.checkpoint.store import SmallFiles
-from lakeward.coordinator.scheduling import ScheduledSource
-from lakeward.embedded.source import EmbeddedSource
-from lakeward.embedded.store import EmbeddedStore
+from lakeward.coordinator.service.scheduling import ScheduledSource
 from lakeward.errors import CorruptFileError
-from lakeward.model.settings import TableSettings
+from lakeward.model.settings import TableMode, TableSettings
 from lakeward.model.tables import TableBucket, TablePath
+from lakeward.storage.commit_records import CommitRecord, CommitRecords
+from lakeward.storage.small_files import SmallFiles
+from lakeward_source_embedded.source import EmbeddedSource
+from lakeward_source_embedded.store import EmbeddedStore
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from lakeward.coordinator.service import ServiceEnd
-    from lakeward.testing.service_world import World
+    from lakeward.coordinator.service.service import ServiceEnd
+    from lakeward_service_kit.service_world import World
 
 PATH = TablePath("t", "log")
 
 
-def serve(world: World, mode: str, name: str = "svc") -> ServiceEnd:
-    world.rules = lambda _path: replace(TableSettings(), mode=mode)
+def serve(world: World, mode: TableMode, name: str = "svc") -> ServiceEnd:
+    world.rules = lambda _path: TableSettings(mode=mode)
     below = EmbeddedSource(EmbeddedStore.open(world.store.root))
     return world.once(name=name, source=ScheduledSource(below, world.rules, world.clock) if mode == "mirror" else below)
 
 
-def tier_and_lose(world: World, mode: str) -> None:
+def tier_and_lose(world: World, mode: TableMode) -> None:
     world.table("log")
     world.load(PATH, 0, 100)
     assert serve(world, mode).failed == ()
@@ -46,7 +45,7 @@ def records(world: World, name: str = "svc") -> CommitRecords:
 
 @pytest.mark.parametrize("mode", ["tier", "mirror"])
 def test_a_lake_table_that_held_our_commits_and_is_gone_is_an_error_and_nothing_is_created(
-    world: World, mode: str
+    world: World, mode: TableMode
 ) -> None:
     tier_and_lose(world, mode)
     ((path, reason),) = serve(world, mode).failed
@@ -57,15 +56,15 @@ def test_a_lake_table_that_held_our_commits_and_is_gone_is_an_error_and_nothing_
 
 
 @pytest.mark.parametrize("mode", ["tier", "mirror"])
-def test_an_empty_lake_table_in_its_place_is_an_error(world: World, mode: str) -> None:
+def test_an_empty_lake_table_in_its_place_is_an_error(world: World, mode: TableMode) -> None:
     tier_and_lose(world, mode)
-    world.lake.open_table(world.store.table(PATH), world.service().parts.incarnation)
+    world.lake.open_table(world.store.table(PATH), world.service_container().components().incarnation)
     ((_, reason),) = serve(world, mode).failed
     assert "has no commit" in reason
 
 
 @pytest.mark.parametrize("mode", ["tier", "mirror"])
-def test_a_lake_table_that_is_brought_back_is_gone_on_with(world: World, mode: str, tmp_path: Path) -> None:
+def test_a_lake_table_that_is_brought_back_is_gone_on_with(world: World, mode: TableMode, tmp_path: Path) -> None:
     world.table("log")
     world.load(PATH, 0, 100)
     serve(world, mode)
@@ -125,7 +124,7 @@ def test_a_damaged_record_names_its_file(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("mode", ["tier", "mirror"])
-def test_a_table_whose_loss_was_accepted_is_tiered_anew(world: World, mode: str) -> None:
+def test_a_table_whose_loss_was_accepted_is_tiered_anew(world: World, mode: TableMode) -> None:
     tier_and_lose(world, mode)
     assert serve(world, mode).failed
     spec, at_source = world.store.table(PATH), EmbeddedSource(world.store).lake_record(world.store.table(PATH))

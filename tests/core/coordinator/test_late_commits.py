@@ -7,15 +7,15 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from lakeward.checkpoint.commit_records import CommitRecord, CommitRecords
-from lakeward.checkpoint.store import SmallFiles
-from lakeward.embedded.source import EmbeddedSource
 from lakeward.model.tables import TableBucket, TablePath
+from lakeward.storage.commit_records import CommitRecord, CommitRecords
+from lakeward.storage.small_files import SmallFiles
+from lakeward_source_embedded.source import EmbeddedSource
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from lakeward.testing.service_world import World
+    from lakeward_service_kit.service_world import World
 
 PATH = TablePath("t", "log")
 OURS, LATE, MORE = 180, 90, 20
@@ -121,6 +121,6 @@ def test_a_late_commit_while_a_round_is_about_to_commit_stops_it(world: World) -
             late.append(world.lake.commit_elsewhere(PATH, {bucket(world): LATE}))
 
     world.lake.before_commit = sleeper_wakes_up
-    service = replace(world.service().options.rounds, once=True, once_attempts=3)
+    service = replace(world.service_container().options().rounds, once=True, once_attempts=3)
     assert world.once(rounds=service).failed
     assert ids(world) == list(range(OURS))

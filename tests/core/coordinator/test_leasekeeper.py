@@ -1,22 +1,22 @@
-"""The lease keeper: answers that come after the question was given up."""
+"""The lease leases: answers that come after the question was given up."""
 
 from __future__ import annotations
 
 import asyncio
 from typing import TYPE_CHECKING
 
-from lakeward.coordinator.leasekeeper import LeaseKeeper
+from lakeward.coordinator.leases.driver import LeaseDriver
 from lakeward.machines.leases import Leases, LeasesPolicy, Protect, Unprotect
 from lakeward.model.tables import KvSnapshot, TableBucket
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from lakeward.testing.service_world import World
+    from lakeward_service_kit.service_world import World
 
 
 class Owner:
-    """Notes which tables it was told of; `LeaseOwner`."""
+    """Notes which tables it was told of; `LeaseListener`."""
 
     def __init__(self) -> None:
         self.protected: list[int] = []
@@ -44,7 +44,7 @@ def test_a_round_is_not_told_what_the_round_before_had_asked_for(world: World) -
     keyed = world.table("keyed", key=True)
     world.load(keyed, 0, 10)
     world.store.snapshot(keyed)
-    parts, owner = world.service().parts, Owner()
+    components, owner = world.service_container().components(), Owner()
     writing = asyncio.Event()
 
     async def persist() -> None:
@@ -52,23 +52,21 @@ def test_a_round_is_not_told_what_the_round_before_had_asked_for(world: World) -
 
     async def run() -> None:
         machine = Leases(LeasesPolicy(duration_s=600.0), "svc-1-aa")
-        owner.is_open = machine.waits
-        source, clock = parts.source, parts.clock
-        keeper = LeaseKeeper(
-            machine, parts.backend, source, clock, duration_s=600.0, timeout_s=5.0, owner=owner, persist=persist
-        )
-        running = asyncio.create_task(keeper.run())
+        owner.is_open = machine.is_waiting
+        source, clock = components.source, components.clock
+        leases = LeaseDriver(machine, components.backend, source, clock, duration_s=600.0, timeout_s=5.0)
+        running = asyncio.create_task(leases.run(owner, persist))
         snapshot = KvSnapshot(TableBucket(1, None, 0), 0, 10)
 
         def ask() -> None:
-            keeper.step(Protect(now=clock.now(), table_id=1, snapshots=(snapshot,)))
+            leases.step(Protect(now=clock.now(), table_id=1, snapshots=(snapshot,)))
 
         writing.set()
         ask()
         await _until(lambda: owner.protected)
         writing.clear()
         ask()  # answered at once; that is told once the state is on disk
-        keeper.step(Unprotect(now=parts.clock.now(), buckets=frozenset({snapshot.bucket})))
+        leases.step(Unprotect(now=clock.now(), buckets=frozenset({snapshot.bucket})))
         ask()
         writing.set()
         await _until(lambda: len(owner.protected) > 1)

@@ -2,24 +2,23 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from lakeward.coordinator.scheduling import ScheduledSource
-from lakeward.embedded.source import EmbeddedSource
-from lakeward.embedded.store import EmbeddedStore
+from lakeward.coordinator.service.scheduling import ScheduledSource
 from lakeward.model.settings import TableSettings
+from lakeward_source_embedded.source import EmbeddedSource
+from lakeward_source_embedded.store import EmbeddedStore
 
 if TYPE_CHECKING:
-    from lakeward.coordinator.service import ServiceEnd
+    from lakeward.coordinator.service.service import ServiceEnd
     from lakeward.model.tables import TablePath
-    from lakeward.testing.service_world import World
+    from lakeward_service_kit.service_world import World
 
 OFF = {"table.datalake.enabled": "false"}
 
 
 def mirror_once(world: World, *mirrored: TablePath) -> ServiceEnd:
-    world.rules = lambda path: replace(TableSettings(), mode="mirror" if path in mirrored else "tier")
+    world.rules = lambda path: TableSettings(mode="mirror" if path in mirrored else "tier")
     below = EmbeddedSource(EmbeddedStore.open(world.store.root))
     return world.once(source=ScheduledSource(below, world.rules, world.clock))
 
@@ -65,10 +64,10 @@ def test_both_modes_go_side_by_side(world: World) -> None:
     assert source.lake_record(source.table(tiered)) is not None
 
 
-def test_a_commit_of_a_mirrored_table_does_not_bear_upstreams_names(world: World) -> None:
+def test_a_commit_of_a_mirrored_table_names_no_offsets_file_of_the_source(world: World) -> None:
     log = world.table("log", properties=OFF)
     world.load(log, 0, 10)
-    properties: list[dict[str, str]] = []
-    world.lake.before_commit = lambda request: properties.append(dict(request.properties))
+    paths: list[str | None] = []
+    world.lake.before_commit = lambda request: paths.append(request.source_path)
     mirror_once(world, log)
-    assert properties == [{}]
+    assert paths == [None]

@@ -8,27 +8,27 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from lakeward.checkpoint.journal import JournalStore, RoundJournal
-from lakeward.checkpoint.store import SmallFiles
-from lakeward.coordinator.contents import Contents
-from lakeward.coordinator.opening import Opening
-from lakeward.coordinator.restoring import Restored
-from lakeward.coordinator.run import RoundRun
+from lakeward.coordinator.checkpoints.contents import CheckpointContents
+from lakeward.coordinator.checkpoints.restorer import RestoredRound
+from lakeward.coordinator.rounds.attempt import RoundAttempt
+from lakeward.coordinator.rounds.attempts import RoundAttempts
+from lakeward.coordinator.rounds.context import RoundContext
 from lakeward.machines.rounds import Phase
 from lakeward.model.identity import RoundId
 from lakeward.model.results import LakeHead
-from lakeward.model.tiering import Beat, Claim, Offer
+from lakeward.model.tiering import HeartbeatRequest, TableAssignment, TableEpoch
+from lakeward.storage.round_journal import JournalStore, RoundJournal
+from lakeward.storage.small_files import SmallFiles
 from lakeward.testing.checkpoint_values import FIRST, PATH, reference, round_snapshot
 from lakeward.testing.lake_tables import log_table
-from lakeward.testing.service_world import POLICY
+from lakeward_service_kit.service_world import POLICY
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from lakeward.coordinator.service import Service
     from lakeward.model.results import CommitRequest
     from lakeward.model.tables import TablePath
-    from lakeward.testing.service_world import World
+    from lakeward_service_kit.service_world import World
 
 ROWS = 20
 QUICK = replace(POLICY, renew_every_s=0.1, backoff_first_s=0.02, backoff_most_s=0.05)
@@ -55,17 +55,19 @@ async def until(true: Callable[[], object]) -> None:
             await asyncio.sleep(0.02)
 
 
-def take_back(world: World, service: Service, path: TablePath) -> None:
+def take_back(world: World, path: TablePath) -> None:
     """The source gives the table to somebody else, as after a restart or a heartbeat that it missed."""
-    offer = next(status.offer for status in service.rounds.in_hand if status.offer.path == path)
-    world.store.queue.beat(Beat(failed=(Claim(offer.table_id, offer.epoch, offer.coordinator_epoch),)))
+    offer = next(status.assignment for status in world.container.rounds().tables if status.assignment.path == path)
+    world.store.queue.heartbeat(
+        HeartbeatRequest(failed=(TableEpoch(offer.table_id, offer.epoch, offer.coordinator_epoch),))
+    )
 
 
-def waits(service: Service, path: TablePath) -> bool:
+def waits(world: World, path: TablePath) -> bool:
     """Say whether the table was handed out anew and its round waits for the commit before."""
     return any(
-        status.offer.path == path and status.offer.epoch > 1 and "has not ended" in status.reason
-        for status in service.rounds.in_hand
+        status.assignment.path == path and status.assignment.epoch > 1 and "has not ended" in status.reason
+        for status in world.container.rounds().tables
         if status.phase is Phase.BACKOFF
     )
 
@@ -79,8 +81,8 @@ def test_a_commit_whose_journal_is_slow_names_no_file_that_the_next_round_swept(
     async def run() -> None:
         serving = asyncio.create_task(service.serve())
         await until(journals.begun.is_set)
-        take_back(world, service, log)
-        await until(lambda: waits(service, log) or not world.lake.files_on_disk(log))
+        take_back(world, log)
+        await until(lambda: waits(world, log) or not world.lake.files_on_disk(log))
         journals.go_on.set()
         await until(lambda: "committed" in world.outcomes(log))
         service.stop()
@@ -110,14 +112,14 @@ def test_while_the_lake_hangs_in_a_commit_nothing_of_it_is_deleted_and_other_tab
         serving = asyncio.create_task(service.serve())
         await until(hung.is_set)
         written = world.lake.files_on_disk(log)
-        take_back(world, service, log)
-        await until(lambda: waits(service, log))
+        take_back(world, log)
+        await until(lambda: waits(world, log))
         world.load(other, 0, ROWS)
         await until(lambda: "committed" in world.outcomes(other))
         assert world.lake.files_on_disk(log) == written
         assert world.lake.deleted == []
         go_on.set()
-        await until(lambda: len(world.lake.read(log)) and "idle" in {t.word for t in world.reports[-1].tables})
+        await until(lambda: len(world.lake.read(log)) and "idle" in {t.status for t in world.reports[-1].tables})
         service.stop()
         await serving
 
@@ -144,7 +146,7 @@ def test_a_round_whose_commit_was_given_up_waits_for_it_before_it_is_tried_again
         serving = asyncio.create_task(service.serve())
         await until(lambda: world.outcomes(log).count("failed") > 1)
         assert len(tries) == 1
-        assert "has not ended" in next(t for t in world.reports[-1].tables if t.path == str(log)).sentence
+        assert "has not ended" in next(t for t in world.reports[-1].tables if t.path == str(log)).message
         go_on.set()
         await until(lambda: len(world.lake.read(log)))
         service.stop()
@@ -155,18 +157,17 @@ def test_a_round_whose_commit_was_given_up_waits_for_it_before_it_is_tried_again
     assert len(tries) == 1
 
 
-def test_only_the_round_in_work_is_current_and_a_restored_one_needs_what_its_checkpoint_has_to_read(
-    world: World,
-) -> None:
-    desk, ref = world.service().desk, reference()
-    contents = Contents.of(round_snapshot(ref), [])
+def test_only_the_round_in_work_is_current_and_a_restored_one_needs_what_its_checkpoint_has_to_read() -> None:
+    attempts, ref = RoundAttempts(), reference()
+    contents = CheckpointContents.of(round_snapshot(ref), [])
     table, head = replace(log_table(), path=PATH, table_id=7), LakeHead(PATH, 7, "", None, None, None, None)
-    offer = Offer(PATH, 7, 3, 0, 1.0)
-    earlier, run = (RoundRun(offer, RoundId(FIRST, 7, 3, number), 0) for number in (1, 2))
-    run.restored = Restored(ref, contents, frozenset(), 1)
-    run.open_at(Opening(table, head, {}, (), contents.enumeration()))
-    desk._runs[7] = run
-    assert desk.current(run)
-    assert not desk.current(earlier)
+    assignment = TableAssignment(PATH, 7, 3, 0, 1.0)
+    earlier, later = (RoundAttempt(assignment, RoundId(FIRST, 7, 3, number), 0) for number in (1, 2))
+    context = RoundContext(table, head, {}, (), contents.enumeration())
+    later.start_from(context, RestoredRound(ref, contents, frozenset(), 1))
+    attempts.add(earlier)
+    attempts.add(later)
+    assert attempts.is_current(later)
+    assert not attempts.is_current(earlier)
     assert contents.enumeration().snapshots
-    assert desk.snapshots(7) == contents.enumeration().snapshots
+    assert attempts.snapshots(7) == contents.enumeration().snapshots

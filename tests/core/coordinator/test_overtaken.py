@@ -8,12 +8,12 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from lakeward.checkpoint.checkpoints import CheckpointFiles
-from lakeward.checkpoint.journal import JournalStore, RoundJournal
-from lakeward.checkpoint.store import SmallFiles
-from lakeward.coordinator.cleaner import Cleaner
-from lakeward.coordinator.restoring import Restorer
+from lakeward.coordinator.checkpoints.restorer import Restorer
+from lakeward.coordinator.commits.cleaner import Cleaner
 from lakeward.model.identity import Incarnation, RoundId
+from lakeward.storage.checkpoint_store import CheckpointFiles
+from lakeward.storage.round_journal import JournalStore, RoundJournal
+from lakeward.storage.small_files import SmallFiles
 from lakeward.testing.checkpoint_values import FIRST, PATH, SECOND, THIRD, reference, write_checkpoint
 from lakeward.testing.clock import FakeClock
 from lakeward.testing.folder_lake import FolderLake

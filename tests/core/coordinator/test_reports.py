@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from lakeward.model.results import LakeHead
     from lakeward.model.status import ServiceReport
     from lakeward.model.tables import TableSpec
-    from lakeward.testing.service_world import World
+    from lakeward_service_kit.service_world import World
 
 
 def test_a_stopped_service_advertises_no_spark_page(world: World) -> None:
@@ -39,14 +39,14 @@ def test_a_suspended_table_keeps_its_message_after_the_service_has_ended(
 
     def stop_once_suspended(report: ServiceReport) -> None:
         world.reports.append(report)
-        if any(table.word == "suspended" for table in report.tables):
+        if any(table.status == "suspended" for table in report.tables):
             service.stop()
 
     service = world.service(on_report=stop_once_suspended)
     asyncio.run(service.serve())
     (table,) = world.reports[-1].tables
     assert world.reports[-1].state == "stopped"
-    assert (table.word, table.sentence) == ("suspended", "column 'id': expected bigint, found string")
+    assert (table.status, table.message) == ("suspended", "column 'id': expected bigint, found string")
 
 
 def test_a_suspended_table_that_a_person_resumes_is_tried_again(world: World) -> None:
@@ -67,7 +67,7 @@ def test_a_suspended_table_that_a_person_resumes_is_tried_again(world: World) ->
     world.resumed = {str(path): 3}
 
     def resume_once_suspended(report: ServiceReport) -> None:
-        if any(table.word == "suspended" for table in report.tables):
+        if any(table.status == "suspended" for table in report.tables):
             world.resumed = {str(path): 4}
         if "committed" in world.outcomes(path):
             service.stop()

@@ -10,16 +10,16 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from lakeward.coordinator.ending import drop_own_lease
+from lakeward.coordinator.service.shutdown import drop_own_lease
 from lakeward.model.settings import TableSettings
-from lakeward.testing.service_world import POLICY, POLICY_ONCE
+from lakeward_service_kit.service_world import POLICY, POLICY_ONCE
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from lakeward.coordinator.service import Service
+    from lakeward.coordinator.service.service import Service
     from lakeward.model.results import CommitRequest
-    from lakeward.testing.service_world import World
+    from lakeward_service_kit.service_world import World
 
 
 @dataclass
@@ -141,7 +141,7 @@ async def overtake(world: World, first: Service, then: Callable[[], None] = lamb
     """Let another start run beside a service, do something, and return whom the service says it was overtaken by."""
     serving = asyncio.create_task(first.serve())
     async with asyncio.timeout(60):
-        while first.state_word != "serving":  # noqa: ASYNC110 - there is nothing to wait for
+        while first.state != "serving":  # noqa: ASYNC110 - there is nothing to wait for
             await asyncio.sleep(0.02)
         await asyncio.to_thread(world.once)
         then()
@@ -158,12 +158,13 @@ def test_an_overtaken_start_ends_though_it_can_do_nothing(world: World) -> None:
 def test_an_overtaken_start_drops_its_lease_only_where_its_successor_does_not_know_of_it(
     world: World, known: bool
 ) -> None:
-    first, second = world.service(), world.service()
-    lease_id = first.keeper.books.lease_id
+    first, second = world.service_container(), world.service_container()
+    leases, components = first.leases(), first.components()
+    lease_id = leases.held_leases.lease_id
 
     async def overtaken() -> None:
-        await second.parts.state.save((), b"taken over", 0.0, (lease_id,) if known else ())
-        await drop_own_lease(first.keeper, first.parts.backend, first.parts.state, 5.0)
+        await second.components().state.save((), b"taken over", 0.0, lease_ids=(lease_id,) if known else ())
+        await drop_own_lease(leases, components.backend, components.state, 5.0)
 
     asyncio.run(overtaken())
     assert (("drop", lease_id) in world.backend.calls) is not known

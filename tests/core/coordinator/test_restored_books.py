@@ -6,10 +6,12 @@ from dataclasses import replace
 
 from msgspec import structs
 
-from lakeward.coordinator.books import RoundBooks
-from lakeward.coordinator.contents import Contents
-from lakeward.machines.splits import CutAsked
+from lakeward.coordinator.checkpoints.contents import CheckpointContents
+from lakeward.coordinator.jobs.progress import RoundProgress
+from lakeward.machines.splits import FinishEarlyRequested
 from lakeward.model.checkpoints import Origin, RoundSnapshot
+from lakeward.model.splits import SnapshotSplit
+from lakeward.model.tables import TableBucket
 from lakeward.testing.checkpoint_values import reference, round_snapshot, subtask_snapshot
 
 
@@ -17,10 +19,10 @@ def coordinators_part() -> RoundSnapshot:
     return replace(round_snapshot(reference()), finished=())
 
 
-def restored_books(attempt: int) -> tuple[RoundBooks, Origin]:
+def restored_books(attempt: int) -> tuple[RoundProgress, Origin]:
     part = subtask_snapshot(subtask=1, attempt=attempt)
-    contents = Contents.of(coordinators_part(), [part])
-    return RoundBooks(contents.enumeration(), contents), part.blocked[0].origin
+    contents = CheckpointContents.of(coordinators_part(), [part])
+    return RoundProgress(contents.enumeration(), contents), part.blocked[0].origin
 
 
 def test_a_finish_of_the_new_round_never_has_the_origin_of_a_restored_one() -> None:
@@ -33,17 +35,17 @@ def test_a_finish_of_the_new_round_never_has_the_origin_of_a_restored_one() -> N
 
 def test_attempts_of_a_fresh_round_count_from_1() -> None:
     books, _ = restored_books(attempt=7)
-    fresh = RoundBooks(Contents.of(coordinators_part(), []).enumeration())
+    fresh = RoundProgress(CheckpointContents.of(coordinators_part(), []).enumeration())
     assert books.first_attempt == 8
     assert fresh.first_attempt == 1
 
 
 def test_what_had_been_done_of_a_split_that_a_cut_leaves_out_is_committed() -> None:
-    contents = Contents.of(coordinators_part(), [])
-    books = RoundBooks(contents.enumeration(), contents)
+    contents = CheckpointContents.of(coordinators_part(), [])
+    books = RoundProgress(contents.enumeration(), contents)
     (half,) = coordinators_part().progress
     assert half.split.bucket.bucket == 0
-    books.splits.step(CutAsked(now=1.0))
+    books.splits.step(FinishEarlyRequested(now=1.0))
     assert books.splits.done
     assert books.offsets()[half.split.bucket] == half.position
     assert {file.path for file in half.files} <= {file.path for file in books.committable()}
@@ -54,10 +56,29 @@ def test_files_that_a_split_half_done_or_a_word_to_be_sent_again_names_are_not_d
     result = part.blocked[0].event.result
     own = replace(result.files[0], path="of-the-word.parquet")
     word = replace(part.blocked[0], event=structs.replace(part.blocked[0].event, result=replace(result, files=(own,))))
-    contents = Contents.of(coordinators_part(), [replace(part, blocked=(word,))])
-    books = RoundBooks(contents.enumeration(), contents)
+    contents = CheckpointContents.of(coordinators_part(), [replace(part, blocked=(word,))])
+    books = RoundProgress(contents.enumeration(), contents)
     named = [file for one in books.half_done() for file in one.files]
     stranger = replace(own, path="of-nobody.parquet")
-    assert books.words() == [word]
+    assert books.blocked() == [word]
     assert named
     assert books.not_ours([*named, own, stranger]) == [stranger]
+
+
+def test_a_step_leaves_a_live_snapshot_out_whose_finish_the_coordinator_has_not_received() -> None:
+    """Should its subtask be lost, the snapshot is read anew: `RoundProgress.take_over` keeps nothing of it."""
+    live = SnapshotSplit("b9-s-1", TableBucket(7, None, 9), (), -1, 40, live=True)
+    own = coordinators_part()
+    part = subtask_snapshot(subtask=1, attempt=7)
+    said = part.blocked[0].event.result
+    files = (replace(said.files[0], path="live.parquet"),)
+    result = replace(said, split_id=live.split_id, bucket=live.bucket, end_offset=44, files=files)
+    word = replace(part.blocked[0], event=structs.replace(part.blocked[0].event, result=result))
+    started = replace(own, splits=(*own.splits, live))
+    unsure = CheckpointContents.of(started, [replace(part, blocked=(word,))])
+    assert live.bucket not in unsure.offsets()
+    assert not {*files} & {*unsure.files()}
+    assert live.split_id in unsure.results()  # a round that goes on from it has the finish sent again
+    sure = CheckpointContents.of(replace(started, finished=(result,)), [replace(part, blocked=())])
+    assert sure.offsets()[live.bucket] == 44
+    assert {*files} <= {*sure.files()}

@@ -7,17 +7,17 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from lakeward.checkpoint.checkpoints import CheckpointFiles
-from lakeward.checkpoint.store import SmallFiles
-from lakeward.coordinator.checkpointing import CheckpointPlan
-from lakeward.coordinator.contents import Contents
-from lakeward.coordinator.job import RoundJob
-from lakeward.coordinator.job_plan import JobPlan
-from lakeward.machines.channel import Channel, ChannelKey
-from lakeward.machines.checkpoint_schedule import CheckpointPolicy
+from lakeward.coordinator.checkpoints.contents import CheckpointContents
+from lakeward.coordinator.checkpoints.round_checkpoints import CheckpointPlan
+from lakeward.coordinator.jobs.job import RoundJob
+from lakeward.coordinator.jobs.plan import JobPlan
+from lakeward.machines.checkpoints.schedule import CheckpointPolicy
+from lakeward.machines.transport.channel import Channel, ChannelKey
 from lakeward.model.events import AnyEvent, AssignSplits, Deploy, Register, RequestSplit, SplitFinished
 from lakeward.model.jobs import JobSpec
 from lakeward.model.results import LakeFile, WriteResult
+from lakeward.storage.checkpoint_store import CheckpointFiles
+from lakeward.storage.small_files import SmallFiles
 from lakeward.testing.checkpoint_values import reference, round_snapshot, subtask_snapshot
 from lakeward.testing.clock import FakeClock
 from lakeward.testing.rounds import IdleJobs, RecordingConnection, SilentRound
@@ -52,7 +52,7 @@ def restored(tmp_path: Path) -> RoundJob:
     """A job of a round that goes on from a checkpoint, with a finish that is to be sent again; launched."""
     clock = FakeClock()
     part = replace(round_snapshot(reference()), finished=())
-    contents = Contents.of(part, [subtask_snapshot(subtask=1, attempt=7)])
+    contents = CheckpointContents.of(part, [subtask_snapshot(subtask=1, attempt=7)])
     store = CheckpointFiles(SmallFiles(str(tmp_path)), clock)
     checkpoints = CheckpointPlan(
         CheckpointPolicy(interval_s=30.0), store, str(tmp_path), reference(), 1, 2, lambda _what, _work, _done: None
@@ -67,7 +67,7 @@ def restored(tmp_path: Path) -> RoundJob:
 def told(job: RoundJob, subtask: int = 0) -> list[BlockedEvent]:
     """Register an attempt; return the finishes that it is told to send again."""
     connection = RecordingConnection()
-    assert job.attend(Register(subtask=subtask, host="here", pid=1, attempt=None), connection) is not None
+    assert job.on_connect(Register(subtask=subtask, host="here", pid=1, attempt=None), connection) is not None
     first = connection.sent[0].event
     assert isinstance(first, Deploy)
     return first.restored
@@ -88,13 +88,13 @@ class Talker:
 
     def __init__(self, job: RoundJob) -> None:
         self.job, self.connection = job, RecordingConnection()
-        key = job.attend(Register(subtask=0, host="here", pid=1, attempt=None), self.connection)
+        key = job.on_connect(Register(subtask=0, host="here", pid=1, attempt=None), self.connection)
         assert key is not None
         self.key: ChannelKey = key
         self._up = Channel(key, "up")
 
     def say(self, event: AnyEvent) -> None:
-        self.job.hear(self.key, self.connection, self._up.send(event))
+        self.job.on_message(self.key, self.connection, self._up.send(event))
 
     def asked(self) -> AssignSplits:
         """Ask for a split; return what it is given."""
@@ -113,10 +113,10 @@ def test_what_a_replaced_attempt_has_finished_counts_neither_before_nor_after_it
         WriteResult(split.split_id, split.bucket, 4000, -1, 10, (LakeFile(name, "data", 10, 10),))
         for name in ("late.parquet", "counts.parquet")
     )
-    restored.irregular = False
+    restored.may_have_orphans = False
     old.say(SplitFinished(result=late))
-    assert split.split_id not in restored.books.results
-    assert restored.irregular
+    assert split.split_id not in restored.progress.results
+    assert restored.may_have_orphans
     new.say(SplitFinished(result=counts))
     old.say(SplitFinished(result=late))
-    assert restored.books.results[split.split_id].files == counts.files
+    assert restored.progress.results[split.split_id].files == counts.files

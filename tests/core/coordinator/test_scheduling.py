@@ -11,37 +11,37 @@ from typing import TYPE_CHECKING, cast
 import pyarrow as pa
 import pytest
 
-from lakeward.coordinator.scheduling import ScheduledSource
-from lakeward.embedded.source import EmbeddedSource
-from lakeward.embedded.store import EmbeddedStore
+from lakeward.coordinator.service.scheduling import ScheduledSource
 from lakeward.errors import SourceError
 from lakeward.machines.rounds import (
-    BeatAnswered,
     CommitRound,
     Committed,
     Drained,
+    HeartbeatAnswered,
     LaunchJob,
     Opened,
     OpenRound,
     Rounds,
     RoundsEvent,
     RoundsPolicy,
-    SendBeat,
+    SendHeartbeat,
     Tick,
 )
-from lakeward.model.settings import TableSettings
+from lakeward.model.settings import TableMode, TableSettings
 from lakeward.model.tables import TablePath, TableSpec
-from lakeward.model.tiering import Beat, BeatAnswer, Claim, Offer, Refusal
+from lakeward.model.tiering import HeartbeatRequest, HeartbeatResponse, Refusal, TableAssignment, TableEpoch
 from lakeward.testing.clock import FakeClock
+from lakeward_source_embedded.source import EmbeddedSource
+from lakeward_source_embedded.store import EmbeddedStore
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from lakeward.ports import Source
-    from lakeward.testing.service_world import World
+    from lakeward_service_kit.service_world import World
 
 SCHEMA = pa.schema([pa.field("id", pa.int64(), nullable=False), pa.field("at", pa.int64(), nullable=False)])
-POLICY = RoundsPolicy(slots=2, renew_every_s=20.0, poll_every_s=1.0, fence_s=45.0)
+POLICY = RoundsPolicy(max_concurrent_rounds=2, renew_every_s=20.0, poll_every_s=1.0, fence_s=45.0)
 
 
 def spec(number: int, name: str, freshness_s: float = 2.0) -> TableSpec:
@@ -58,7 +58,7 @@ class Queue:
     enabled: frozenset[int]
     takes_s: float = 0.0
     fails: int = 0
-    beats: list[Beat] = field(default_factory=list)
+    beats: list[HeartbeatRequest] = field(default_factory=list)
     name: str = "queue"
     leases: object = None
 
@@ -73,7 +73,7 @@ class Queue:
     def tables(self) -> Sequence[TableSpec]:
         return [one for one in self.specs if one.table_id in self.enabled]
 
-    def heartbeat(self, beat: Beat) -> BeatAnswer:
+    def heartbeat(self, beat: HeartbeatRequest) -> HeartbeatResponse:
         self.clock.advance(self.takes_s)
         self.beats.append(beat)
         if beat.failed and self.fails:
@@ -95,8 +95,8 @@ class Queue:
         offer = None
         if beat.request and self.pending:
             first = self.pending.popleft()
-            offer = Offer(first.path, first.table_id, self.epochs[first.table_id], 0, first.freshness_s)
-        return BeatAnswer(0, offer, refused)
+            offer = TableAssignment(first.path, first.table_id, self.epochs[first.table_id], 0, first.freshness_s)
+        return HeartbeatResponse(0, offer, refused)
 
     def _append(self, one: TableSpec) -> None:
         self.epochs[one.table_id] += 1
@@ -104,8 +104,8 @@ class Queue:
 
 
 def rules(path: TablePath) -> TableSettings:
-    mode = "mirror" if path.table.startswith("m") else "tier"
-    return replace(TableSettings(), mode=mode, include=not path.table.startswith("x"))
+    mode: TableMode = "mirror" if path.table.startswith("m") else "tier"
+    return TableSettings(mode=mode, include=not path.table.startswith("x"))
 
 
 def scheduled(queue: Queue) -> ScheduledSource:
@@ -126,14 +126,14 @@ def longest_waits(queue: Queue, round_s: float, until_s: float) -> dict[TablePat
         for command in rounds.step(event):
             after: list[tuple[float, RoundsEvent]] = []
             match command:
-                case SendBeat():
-                    answer = source.heartbeat(command.beat)
-                    after = [(0.005, BeatAnswered(now=0.0, beat=command.beat, answer=answer))]
+                case SendHeartbeat():
+                    answer = source.heartbeat(command.request)
+                    after = [(0.005, HeartbeatAnswered(now=0.0, request=command.request, response=answer))]
                 case OpenRound():
-                    table = command.offer.table_id
+                    table = command.assignment.table_id
                     after = [(0.0, Opened(now=0.0, table_id=table, splits=1, leases=False))]
                 case LaunchJob():
-                    after = [(round_s, Drained(now=0.0, table_id=command.table_id, cut=False))]
+                    after = [(round_s, Drained(now=0.0, table_id=command.table_id, finished_early=False))]
                 case CommitRound():
                     path = paths[command.table_id]
                     longest[path] = max(longest[path], clock.now() - last[path])
@@ -157,7 +157,7 @@ def longest_waits(queue: Queue, round_s: float, until_s: float) -> dict[TablePat
 def test_no_table_starves_where_there_is_always_one_due(tiered: int, mirrored: int) -> None:
     specs = [spec(number, "t") for number in range(tiered)] + [spec(100 + n, "m") for n in range(mirrored)]
     queue = Queue(FakeClock(), specs, frozenset(range(tiered)))
-    fair = max(2.0, (tiered + mirrored) * 0.5 / POLICY.slots)
+    fair = max(2.0, (tiered + mirrored) * 0.5 / POLICY.max_concurrent_rounds)
     waits = longest_waits(queue, round_s=0.5, until_s=30 * fair)
     assert max(waits.values()) < 1.6 * fair + 2.0
 
@@ -173,7 +173,7 @@ def test_tables_that_another_service_has_in_hand_are_not_waited_for() -> None:
 def test_an_excluded_table_is_given_back_in_the_same_call_and_costs_nobody_a_turn() -> None:
     specs = [spec(0, "x"), spec(1, "x"), spec(2, "t")]
     queue = Queue(FakeClock(), specs, frozenset(range(3)))
-    answer = scheduled(queue).heartbeat(Beat(request=True))
+    answer = scheduled(queue).heartbeat(HeartbeatRequest(request=True))
     assert answer.offer is not None
     assert answer.offer.table_id == 2
     assert [one.table_id for one in queue.pending] == [0, 1]
@@ -183,7 +183,7 @@ def test_an_excluded_table_is_given_back_in_the_same_call_and_costs_nobody_a_tur
 
 def test_where_only_excluded_tables_are_due_each_is_given_back_once_and_none_is_kept() -> None:
     queue = Queue(FakeClock(), [spec(number, "x") for number in range(5)], frozenset(range(5)))
-    answer = scheduled(queue).heartbeat(Beat(request=True))
+    answer = scheduled(queue).heartbeat(HeartbeatRequest(request=True))
     assert answer.offer is None
     assert len(queue.pending) == 5
     assert len(queue.beats) == 5 + 2
@@ -193,7 +193,7 @@ def test_a_search_in_vain_takes_a_tenth_of_the_time_at_the_most() -> None:
     queue = Queue(FakeClock(), [spec(number, "x") for number in range(50)], frozenset(range(50)), takes_s=0.01)
     source = scheduled(queue)
     for _ in range(1000):
-        source.heartbeat(Beat(request=True))
+        source.heartbeat(HeartbeatRequest(request=True))
         queue.clock.advance(0.1)
     searching = sum(beat.request for beat in queue.beats) * queue.takes_s
     assert searching < 0.12 * queue.clock.now()
@@ -202,21 +202,21 @@ def test_a_search_in_vain_takes_a_tenth_of_the_time_at_the_most() -> None:
 def test_a_table_whose_give_back_failed_is_given_back_by_the_next_heartbeat() -> None:
     queue = Queue(FakeClock(), [spec(0, "x")], frozenset({0}), fails=1)
     source = scheduled(queue)
-    assert source.heartbeat(Beat(request=True)).offer is None
+    assert source.heartbeat(HeartbeatRequest(request=True)).offer is None
     assert not queue.pending
-    source.heartbeat(Beat())
+    source.heartbeat(HeartbeatRequest())
     assert [one.table_id for one in queue.pending] == [0]
 
 
 def test_a_mirrored_table_that_another_service_tiers_is_given_back_to_it() -> None:
     queue = Queue(FakeClock(), [spec(0, "m"), spec(1, "t")], frozenset({0, 1}))
     source = scheduled(queue)
-    offers = [source.heartbeat(Beat(request=True)).offer for _ in range(2)]
+    offers = [source.heartbeat(HeartbeatRequest(request=True)).offer for _ in range(2)]
     assert {offer.table_id for offer in offers if offer is not None} == {0, 1}
     assert [one.table_id for one in queue.pending] == [0]
     mirror = next(offer for offer in offers if offer is not None and offer.table_id == 0)
-    claim = Claim(0, mirror.epoch, mirror.coordinator_epoch)
-    assert source.heartbeat(Beat(renewed=(claim,), request=True)).refused == {}
+    claim = TableEpoch(0, mirror.epoch, mirror.coordinator_epoch)
+    assert source.heartbeat(HeartbeatRequest(renewed=(claim,), request=True)).refused == {}
 
 
 def test_a_mirrored_table_has_no_bucket_key_for_the_lake_to_partition_by() -> None:
@@ -229,12 +229,12 @@ def test_an_excluded_table_stays_due_for_other_services(world: World) -> None:
     mine, other = world.table("mine"), world.table("other")
     world.load(mine, 0, 10)
     world.load(other, 0, 10)
-    world.rules = lambda path: replace(TableSettings(), include=path == mine)
+    world.rules = lambda path: TableSettings(include=path == mine)
     below = EmbeddedSource(EmbeddedStore.open(world.store.root))
     assert world.once(source=ScheduledSource(below, world.rules, world.clock)).failed == ()
     assert len(world.lake.read(mine)) == 10
     assert world.lake.head(other) is None
-    world.rules = lambda path: replace(TableSettings(), include=path == other)
-    offer = below.heartbeat(Beat(request=True)).offer
+    world.rules = lambda path: TableSettings(include=path == other)
+    offer = below.heartbeat(HeartbeatRequest(request=True)).offer
     assert offer is not None
     assert offer.path == other

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import queue
 import secrets
 import socket
 import struct
@@ -12,20 +13,22 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from lakeward.coordinator.server import SubtaskServer
+from lakeward.clock import SystemClock
+from lakeward.coordinator.jobs.server import SubtaskServer
 from lakeward.errors import ProtocolError
-from lakeward.machines.channel import Channel, ChannelKey
-from lakeward.machines.frames import LIMIT, NONCE, PROOF, encode, frame, length_of, proof
+from lakeward.machines.transport.channel import Channel, ChannelKey
+from lakeward.machines.transport.frames import LIMIT, NONCE, PROOF, encode, frame, length_of, proof
 from lakeward.model.events import Cancel, Envelope, Heartbeat, Register
 from lakeward.model.jobs import JobSpec, SubtaskPlace
-from lakeward.subtask import link as links
+from lakeward.sockets import SocketTransport
+from lakeward.sockets.client import CONNECT_S
+from lakeward.sockets.client import prove as prove_to_coordinator
 from lakeward.subtask.link import Link
-from lakeward.subtask.mailbox import Mailbox
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Awaitable, Callable
 
-    from lakeward.coordinator.server import Connection
+    from lakeward.ports import Connection
 
 SECRET = b"s" * 32
 KEY = ChannelKey("svc/1-1-1", 1, 0, 1)
@@ -39,20 +42,21 @@ class Job:
     def __init__(self) -> None:
         self.heard: asyncio.Queue[Envelope] = asyncio.Queue()
 
-    def attend(self, register: Register, connection: Connection) -> ChannelKey:
+    def on_connect(self, register: Register, connection: Connection) -> ChannelKey:
         return KEY
 
-    def hear(self, key: ChannelKey, connection: Connection, envelope: Envelope) -> None:
+    def on_message(self, key: ChannelKey, connection: Connection, envelope: Envelope) -> None:
         self.heard.put_nowait(envelope)
 
-    def leave(self, key: ChannelKey, connection: Connection) -> None:
+    def on_disconnect(self, key: ChannelKey, connection: Connection) -> None:
         return
 
 
 @asynccontextmanager
 async def listening(job: Job, **options: float) -> AsyncIterator[Callable[[], Awaitable[Streams]]]:
     """Serve a job on a port of this machine; gives what connects to it."""
-    server = SubtaskServer(SECRET, lambda _round, _launch: job, **options)  # type: ignore[arg-type] # numbers
+    transport = SocketTransport(SystemClock(), **options)  # type: ignore[arg-type] # numbers
+    server = SubtaskServer(transport, SECRET, lambda _round, _launch: job)
     port = await server.start("127.0.0.1", 0)
     writers: list[asyncio.StreamWriter] = []
 
@@ -154,7 +158,7 @@ def test_a_peer_that_stands_still_does_not_keep_the_server_from_closing() -> Non
     """A paused subtask takes no last words; more of them than the kernel buffers are on their way."""
 
     class Talker(Job):
-        def attend(self, register: Register, connection: Connection) -> ChannelKey:
+        def on_connect(self, register: Register, connection: Connection) -> ChannelKey:
             connection.send(Channel(KEY, "down").send(Cancel(reason="r" * (32 << 20))))
             attended.set()
             return KEY
@@ -206,7 +210,8 @@ class Clock:
         return 0
 
 
-def link_to(port: int, step_s: float = 0.0) -> Link:
+def answer_of(port: int) -> object:
+    """Let a subtask register at a port; return what its link gives it first."""
     spec = JobSpec(
         round_name="svc/1-1-1",
         job_attempt=1,
@@ -219,7 +224,14 @@ def link_to(port: int, step_s: float = 0.0) -> Link:
         tag="",
         pool="",
     )
-    return Link(SubtaskPlace(spec, 0, 0), Clock(step_s), Mailbox())
+    answers: queue.Queue[object] = queue.Queue()
+    clock = SystemClock()
+    link = Link(SubtaskPlace(spec, 0, 0), SocketTransport(clock), clock, answers.put)
+    link.start()
+    try:
+        return answers.get(timeout=10)
+    finally:
+        link.close()
 
 
 @pytest.mark.parametrize("length", [LIMIT, NONCE + 1, NONCE - 1])
@@ -229,8 +241,9 @@ def test_a_subtask_takes_no_challenge_of_another_size(length: int) -> None:
         connection.recv(1)
 
     stranger = Stranger(act)
-    with pytest.raises(ProtocolError, match=f"expected {NONCE} bytes before the secret is proved, found {length}"):
-        link_to(stranger.port).register()
+    answer = answer_of(stranger.port)
+    assert isinstance(answer, ProtocolError)
+    assert f"expected {NONCE} bytes before the secret is proved, found {length}" in str(answer)
     stranger.close()
 
 
@@ -246,7 +259,7 @@ def test_a_subtask_does_not_wait_for_a_proof_that_drips_in() -> None:
     stranger = Stranger(act)
     connection = socket.create_connection(("127.0.0.1", stranger.port))
     with connection, pytest.raises(TimeoutError, match="to prove the secret"):
-        link_to(stranger.port, step_s=links._CONNECT_S / 4)._prove(connection)
+        prove_to_coordinator(connection, SECRET, Clock(CONNECT_S / 4))
     stranger.close()
 
 
@@ -258,6 +271,7 @@ def test_a_subtask_registers_with_nobody_who_has_not_proved_the_secret() -> None
         connection.recv(1)
 
     stranger = Stranger(act)
-    with pytest.raises(ProtocolError, match="did not prove the secret"):
-        link_to(stranger.port).register()
+    answer = answer_of(stranger.port)
+    assert isinstance(answer, ProtocolError)
+    assert "did not prove the secret" in str(answer)
     stranger.close()

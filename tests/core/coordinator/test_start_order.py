@@ -9,24 +9,24 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from lakeward.checkpoint.service_state import ServiceStateStore
-from lakeward.checkpoint.store import SmallFiles
-from lakeward.coordinator.scheduling import scheduled
-from lakeward.coordinator.start_order import started_ms
-from lakeward.coordinator.statekeeper import StateKeeper
-from lakeward.embedded.source import EmbeddedSource
+from lakeward.coordinator.service.scheduling import scheduled
+from lakeward.coordinator.service.start_order import started_ms
+from lakeward.coordinator.service.state_writer import ServiceStateWriter
 from lakeward.errors import SourceError
 from lakeward.model.identity import Incarnation
-from lakeward.model.settings import TableSettings
+from lakeward.model.settings import TableMode, TableSettings
+from lakeward.storage.service_state import ServiceStateStore
+from lakeward.storage.small_files import SmallFiles
 from lakeward.testing.clock import FakeClock
-from lakeward.testing.service_world import POLICY_ONCE
+from lakeward_service_kit.service_world import POLICY_ONCE
+from lakeward_source_embedded.source import EmbeddedSource
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from lakeward.model.tables import TablePath, TableSpec
     from lakeward.ports import Clock, Source
-    from lakeward.testing.service_world import World
+    from lakeward_service_kit.service_world import World
 
 DAY_MS = 86_400_000
 
@@ -40,7 +40,7 @@ def run(world: World, at_ms: int, source: Source | None = None) -> str:
     """Run a start until everything is tiered; return whom it says it was overtaken by."""
     start = Incarnation("svc", at_ms, secrets.token_hex(8))
     states = ServiceStateStore(SmallFiles(str(world.directory / "state")))
-    state = StateKeeper(states, start, "plain", world.clock)
+    state = ServiceStateWriter(states, start, "plain", world.clock)
     below = source or EmbeddedSource(world.store)
     service = world.service(incarnation=start, state=state, source=below, once=True, rounds=POLICY_ONCE)
     return asyncio.run(service.serve()).superseded_by
@@ -48,7 +48,7 @@ def run(world: World, at_ms: int, source: Source | None = None) -> str:
 
 @pytest.mark.parametrize("mode", ["tier", "mirror"])
 @pytest.mark.parametrize("lost", [False, True])
-def test_a_start_stamped_by_a_clock_a_day_ahead_locks_nobody_out(world: World, mode: str, lost: bool) -> None:
+def test_a_start_stamped_by_a_clock_a_day_ahead_locks_nobody_out(world: World, mode: TableMode, lost: bool) -> None:
     log: TablePath = world.table("log")
     world.load(log, 0, 10)
     world.rules = lambda _: TableSettings(mode=mode)

@@ -8,23 +8,23 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from lakeward.checkpoint.service_state import ServiceStateStore
-from lakeward.checkpoint.store import SmallFiles
-from lakeward.embedded.source import EmbeddedSource
-from lakeward.embedded.store import EmbeddedStore
 from lakeward.errors import LakewardError, UsageError
-from lakeward.subtask.entry import run_subtask
+from lakeward.storage.service_state import ServiceStateStore
+from lakeward.storage.small_files import SmallFiles
+from lakeward.subtask.run import run_subtask
 from lakeward.testing.jobs import ThreadJobs
-from lakeward.testing.service_world import POLICY_ONCE
+from lakeward_service_kit.service_world import POLICY_ONCE
+from lakeward_source_embedded.source import EmbeddedSource
+from lakeward_source_embedded.store import EmbeddedStore
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from lakeward.coordinator.service import Service, ServiceEnd
+    from lakeward.coordinator.service.service import Service, ServiceEnd
     from lakeward.model.jobs import JobSpec
     from lakeward.model.tables import TableSpec
-    from lakeward.model.tiering import Beat, BeatAnswer
-    from lakeward.testing.service_world import World
+    from lakeward.model.tiering import HeartbeatRequest, HeartbeatResponse
+    from lakeward_service_kit.service_world import World
 
 
 async def until(true: Callable[[], object]) -> None:
@@ -70,10 +70,10 @@ def test_a_stop_while_the_targets_are_looked_at_is_no_error_and_names_what_was_m
     log = world.table("log")
     world.load(log, 0, 10)
     source = HeldSource(EmbeddedStore.open(world.store.root))
-    service, end = stopped_while_starting(world, source, go_on=True)
+    _, end = stopped_while_starting(world, source, go_on=True)
     assert end.failed == ((log, "the service stopped before it was reached"),)
     assert end.started
-    assert service.rounds.in_hand == ()
+    assert world.container.rounds().tables == ()
 
 
 def test_a_start_that_hangs_is_given_up_once_a_stop_is_asked_for(world: World) -> None:
@@ -81,7 +81,7 @@ def test_a_start_that_hangs_is_given_up_once_a_stop_is_asked_for(world: World) -
     source = HeldSource(EmbeddedStore.open(world.store.root))
     service, end = stopped_while_starting(world, source, go_on=False, stop_timeout_s=0.1)
     assert not end.started
-    assert service.state_word == "stopped"
+    assert service.state == "stopped"
 
 
 def test_a_start_that_was_given_up_leaves_the_last_starts_state_as_it_was(world: World) -> None:
@@ -99,7 +99,7 @@ def test_a_stop_before_the_first_step_ends_the_service(world: World) -> None:
     service.stop()
     end = asyncio.run(service.serve())
     assert end.failed == ()
-    assert service.state_word == "stopped"
+    assert service.state == "stopped"
 
 
 class DyingJobs(ThreadJobs):
@@ -113,19 +113,19 @@ class DyingJobs(ThreadJobs):
     def gone(self) -> str | None:
         return "Spark's Java process has ended" if self._dead.is_set() else None
 
-    def launch(self, job: JobSpec, over: Callable[[str | None], None]) -> None:
+    def launch(self, job: JobSpec, on_done: Callable[[str | None], None]) -> None:
         self._launched.set()
         if self._dead.is_set():
-            over("connection refused")
+            on_done("connection refused")
             return
-        threading.Thread(target=self._die, args=(over,), daemon=True).start()
+        threading.Thread(target=self._die, args=(on_done,), daemon=True).start()
 
     def die(self) -> None:
         self._dead.set()
 
-    def _die(self, over: Callable[[str | None], None]) -> None:
+    def _die(self, on_done: Callable[[str | None], None]) -> None:
         self._dead.wait(20)
-        over("connection reset")
+        on_done("connection reset")
 
 
 @pytest.mark.parametrize("asked_first", [True, False])
@@ -149,7 +149,7 @@ def test_a_spark_that_dies_with_the_signal_is_no_failure_of_the_service(world: W
     else:
         with pytest.raises(LakewardError, match="Java process has ended"):
             asyncio.run(run())
-    assert service.rounds.in_hand == ()
+    assert world.container.rounds().tables == ()
 
 
 def test_a_wrong_use_inside_the_service_is_not_blamed_on_the_caller(world: World) -> None:
@@ -162,8 +162,8 @@ def test_a_wrong_use_inside_the_service_is_not_blamed_on_the_caller(world: World
 
     async def run() -> None:
         serving = asyncio.create_task(service.serve())
-        await until(lambda: service.state_word == "serving")
-        service.spawn(misuse)
+        await until(lambda: service.state == "serving")
+        world.container.loop().spawn(misuse)
         await serving
 
     with pytest.raises(LakewardError, match="internal error, the service stopped in order: UsageError") as caught:
@@ -174,7 +174,7 @@ def test_a_wrong_use_inside_the_service_is_not_blamed_on_the_caller(world: World
 class BrokenSource(EmbeddedSource):
     """A plugin with a mistake in it: its heartbeat raises what no source may raise."""
 
-    def heartbeat(self, beat: Beat) -> BeatAnswer:
+    def heartbeat(self, beat: HeartbeatRequest) -> HeartbeatResponse:
         raise KeyError(len(beat.renewed))
 
 

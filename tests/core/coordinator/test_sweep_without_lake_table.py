@@ -9,23 +9,23 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from lakeward.checkpoint.journal import JournalStore, RoundJournal
-from lakeward.checkpoint.store import SmallFiles
-from lakeward.coordinator.cleaner import Cleaner
+from lakeward.coordinator.commits.cleaner import Cleaner
 from lakeward.errors import StorageError, TableGoneError
 from lakeward.model.identity import RoundId
+from lakeward.storage.round_journal import JournalStore, RoundJournal
+from lakeward.storage.small_files import SmallFiles
 from lakeward.testing.checkpoint_values import FIRST, PATH, SECOND
 from lakeward.testing.clock import FakeClock
 from lakeward.testing.folder_lake import FolderLake
 from lakeward.testing.lake_tables import log_table
-from lakeward.testing.service_world import POLICY_ONCE
+from lakeward_service_kit.service_world import POLICY_ONCE
 
 if TYPE_CHECKING:
     from collections.abc import Collection
 
     from lakeward.model.results import LakeHead
     from lakeward.model.tables import TablePath
-    from lakeward.testing.service_world import World
+    from lakeward_service_kit.service_world import World
 
 DAY_S = 86_400.0
 TABLE = replace(log_table(), path=PATH, table_id=7)
@@ -121,9 +121,9 @@ def test_one_answer_that_there_is_no_table_ends_no_journal_in_the_middle_of_a_sw
 
 def test_a_round_that_ends_while_the_lake_cannot_be_asked_keeps_its_journal(left: Left) -> None:
     left.drop_lake_table()
-    left.cleaner().end_round(left.journal)
+    left.cleaner().end_round(left.journal.round_id)
     with pytest.raises(TableGoneError, match="the lake says that it has no such table"):
-        left.cleaner().sweep_prefix(left.journal, irregular=True)
+        left.cleaner().sweep_prefix(left.journal, may_have_orphans=True)
     assert left.left == (True, True)
     left.lake.open_table(TABLE, FIRST)
     left.start()

@@ -8,17 +8,22 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from lakeward.coordinator.scheduling import scheduled
-from lakeward.embedded.source import EmbeddedSource
-from lakeward.embedded.store import EmbeddedStore
+from lakeward.coordinator.service import reporter
+from lakeward.coordinator.service.scheduling import scheduled
 from lakeward.errors import TableGoneError
-from lakeward.model.settings import TableSettings
+from lakeward.model.settings import TableMode, TableSettings
+from lakeward.model.tables import KvSnapshot, TableBucket
 from lakeward.testing.folder_lake import FolderLake
-from lakeward.testing.service_world import POLICY_ONCE
+from lakeward_service_kit.service_world import POLICY_ONCE
+from lakeward_source_embedded.source import EmbeddedSource
+from lakeward_source_embedded.store import EmbeddedStore
 
 if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from lakeward.container import ServiceContainer
     from lakeward.model.results import CommitOutcome, CommitRequest
-    from lakeward.testing.service_world import World
+    from lakeward_service_kit.service_world import World
 
 
 @dataclass
@@ -36,7 +41,7 @@ class Hiding(FolderLake):
 
 
 @pytest.mark.parametrize("mode", ["tier", "mirror"])
-def test_a_lake_table_that_vanishes_in_the_middle_of_a_round_is_tried_again(world: World, mode: str) -> None:
+def test_a_lake_table_that_vanishes_in_the_middle_of_a_round_is_tried_again(world: World, mode: TableMode) -> None:
     log = world.table("log")
     world.load(log, 0, 20)
     world.rules = lambda _: TableSettings(mode=mode)
@@ -51,3 +56,57 @@ def test_a_lake_table_that_vanishes_in_the_middle_of_a_round_is_tried_again(worl
     asyncio.run(soon())
     assert world.outcomes(log) == ["failed", "committed"]
     assert sorted(row["id"] for row in world.lake.read(log)) == list(range(20))
+
+
+def entries(container: ServiceContainer, table_ids: set[int]) -> Iterator[str]:
+    """Give the name of each collection that has an entry of one of these tables, once for each entry."""
+    owners = (
+        container.service(),
+        container.executor(),
+        container.attempts(),
+        container.restorer(),
+        container.upkeep(),
+        container.protection(),
+        container.persistence(),
+        container.housekeeping(),
+        container.components().state,
+    )
+    for owner in owners:
+        for name, kept in vars(owner).items():
+            for key in kept if isinstance(kept, (dict, set)) else ():
+                first = key[0] if isinstance(key, tuple) else key
+                if (first.table_id if isinstance(first, TableBucket) else first) in table_ids:
+                    yield f"{type(owner).__name__}.{name}"
+
+
+def test_nothing_is_kept_in_memory_of_tables_that_were_dropped_and_counts_go_on(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(reporter, "_DROPPED_KEPT", 2)
+    paths = [world.table(f"t{number}") for number in range(5)]
+    for path in paths[:3]:  # the others never have a commit
+        world.load(path, 0, 20)
+    ids = {world.store.table(path).table_id for path in paths}
+    service = world.service(forget_every_s=0.1)
+
+    async def until(true: Callable[[], object]) -> None:
+        async with asyncio.timeout(20):
+            while not true():  # noqa: ASYNC110 - what is looked at has no event of its own
+                await asyncio.sleep(0.02)
+
+    async def live() -> None:
+        serving = asyncio.create_task(service.serve())
+        await until(lambda: {table.table_id for report in world.reports[-1:] for table in report.tables} == ids)
+        for table_id in ids:
+            gone = [KvSnapshot(TableBucket(table_id, None, 0), 1, 0)]
+            world.container.protection().snapshots_gone(table_id, gone, "cleaned up")
+        assert len(list(entries(world.container, ids))) > 10
+        for path in paths:
+            world.store.drop_table(path)
+        await until(lambda: not list(entries(world.container, ids)))
+        service.stop()
+        await serving
+
+    asyncio.run(live())
+    assert world.container.protection().snapshots_lost == 5
+    assert len(world.reports[-1].tables) == 2

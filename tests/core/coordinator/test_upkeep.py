@@ -10,22 +10,22 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from lakeward.checkpoint.journal import JournalStore, RoundJournal
-from lakeward.checkpoint.store import SmallFiles
-from lakeward.coordinator.cleaner import Cleaner
-from lakeward.embedded.source import EmbeddedSource
-from lakeward.embedded.store import EmbeddedStore
+from lakeward.coordinator.commits.cleaner import Cleaner
 from lakeward.errors import LakeError, SourceError
 from lakeward.model.identity import RoundId
+from lakeward.storage.round_journal import JournalStore, RoundJournal
+from lakeward.storage.small_files import SmallFiles
 from lakeward.testing.clock import FakeClock
 from lakeward.testing.folder_lake import FolderLake
 from lakeward.testing.lake_tables import PATH, incarnation, log_table
-from lakeward.testing.service_world import World
+from lakeward_service_kit.service_world import World
+from lakeward_source_embedded.source import EmbeddedSource
+from lakeward_source_embedded.store import EmbeddedStore
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
-    from lakeward.coordinator.service import Service
+    from lakeward.coordinator.service.service import Service
     from lakeward.model.tables import TableBucket, TablePath, TableSpec
 
 

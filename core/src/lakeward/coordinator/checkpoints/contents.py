@@ -1,0 +1,99 @@
+"""What the parts of a checkpoint say together: what is finished, what is half done, what may be committed. Pure."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from lakeward.coordinator.commits.commit_account import SplitShare, shares_of
+from lakeward.machines.splits import Splits
+from lakeward.machines.splits.enumeration import Enumeration
+from lakeward.model.checkpoints import BlockedEvent, RoundSnapshot, SplitProgress, SubtaskSnapshot
+from lakeward.model.splits import SnapshotSplit, snapshots_of
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+
+    from lakeward.model.results import LakeFile, WriteResult
+    from lakeward.model.tables import TableBucket
+
+
+@dataclass(frozen=True, slots=True)
+class CheckpointContents:
+    """A checkpoint's parts, put together.
+
+    `finished` holds the finishes that the coordinator had accepted, `blocked` those that subtasks were not let to
+    send, `progress` the splits half done; all by split id, no id in two of them.
+    """
+
+    round: RoundSnapshot
+    finished: Mapping[str, WriteResult]
+    blocked: Mapping[str, BlockedEvent]
+    progress: Mapping[str, SplitProgress]
+
+    @classmethod
+    def of(cls, coordinator: RoundSnapshot, subtasks: Iterable[SubtaskSnapshot]) -> CheckpointContents:
+        """Put the parts together; what the coordinator had accepted wins, then what was blocked.
+
+        Args:
+            coordinator: its part.
+            subtasks: theirs.
+        """
+        parts = tuple(subtasks)
+        finished = {result.split_id: result for result in coordinator.finished}
+        blocked: dict[str, BlockedEvent] = {}
+        for part in parts:
+            for one in part.blocked:
+                if one.event.result.split_id not in finished:
+                    blocked.setdefault(one.event.result.split_id, one)
+        whole = finished.keys() | blocked.keys()
+        every = (*coordinator.progress, *(one for part in parts for one in part.progress))
+        progress = {one.split.split_id: one for one in every if one.split.split_id not in whole}
+        return cls(coordinator, finished, blocked, progress)
+
+    def results(self) -> Mapping[str, WriteResult]:
+        """Return every finish that the checkpoint holds, accepted or not."""
+        return {**self.finished, **{split_id: one.event.result for split_id, one in self.blocked.items()}}
+
+    def paths(self) -> frozenset[str]:
+        """Return the paths of all files that the checkpoint needs."""
+        results = (file.path for result in self.results().values() for file in result.files)
+        half = (file.path for one in self.progress.values() for file in one.files)
+        return frozenset(results) | frozenset(half)
+
+    def enumeration(self) -> Enumeration:
+        """Return the round as it was enumerated, with the snapshots that are still to be read."""
+        whole = self.results()
+        snapshots = snapshots_of(split for split in self.round.splits if split.split_id not in whole)
+        return Enumeration(self.round.splits, self.round.before, snapshots, self.round.behind)
+
+    def offsets(self) -> Mapping[TableBucket, int]:
+        """Return the offsets of all buckets in a commit of this checkpoint: finished prefixes, then log positions.
+
+        The finish of a live snapshot counts once the coordinator has received it. Should its subtask be lost before
+        that, the snapshot is read anew, in another order and at a later moment, and would be in the lake twice.
+        """
+        return self._splits().offsets(self._positions())
+
+    def files(self) -> tuple[LakeFile, ...]:
+        """Return the files that belong to these offsets."""
+        splits, results = self._splits(), self.results()
+        whole = splits.committable()
+        files = [file for split_id, result in results.items() if split_id in whole for file in result.files]
+        for split in splits.frontier():
+            half = self.progress.get(split.split_id)
+            files += half.files if half is not None and half.position > split.start else ()
+        return tuple(files)
+
+    def shares(self) -> tuple[SplitShare, ...]:
+        """Return what a commit of this checkpoint holds of each split."""
+        return shares_of(self._splits(), self.round.splits, self.results(), self.progress)
+
+    def _splits(self) -> Splits:
+        live = {split.split_id for split in self.round.splits if isinstance(split, SnapshotSplit) and split.live}
+        unsure = live & self.blocked.keys()
+        ends = {split_id: result.end_offset for split_id, result in self.results().items() if split_id not in unsure}
+        return Splits(self.enumeration(), finished=ends)
+
+    def _positions(self) -> Mapping[str, int]:
+        return {split_id: one.position for split_id, one in self.progress.items()}

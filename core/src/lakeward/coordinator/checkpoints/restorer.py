@@ -1,0 +1,396 @@
+"""Which checkpoint a round may go on from, and how it is opened from there. Blocking.
+
+A checkpoint is valid if the newest offset-carrying commit of the lake is the one that it was based on (or a step that
+was made from it), and the stamp is its incarnation's or that of another start of its service. Stamps and compactions
+carry no offsets and do not count (checkpoints.md). One that is not valid is dropped, and the reason is logged.
+
+What such a checkpoint still has to read must not be cleaned up meanwhile: which snapshots these are is known here, from
+the store at start, then with each checkpoint that completes, is gone on from, dropped or given up.
+"""
+
+from __future__ import annotations
+
+from collections import Counter, deque
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import structlog
+
+from lakeward.coordinator.checkpoints.contents import CheckpointContents
+from lakeward.errors import CorruptFileError, LakewardError, SourceError, TableGoneError
+from lakeward.model.checkpoints import CheckpointState
+from lakeward.model.identity import Incarnation
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Iterator, Mapping, Sequence
+
+    from lakeward.model.checkpoints import Checkpoint, CheckpointInfo, CheckpointRef, LeaseCopy, RoundSnapshot
+    from lakeward.model.results import LakeHead, OffsetCommit
+    from lakeward.model.tables import KvSnapshot, TableBucket, TablePath, TableSpec
+    from lakeward.ports import CheckpointStore, Lake, Source
+
+_log = structlog.get_logger("lakeward.restoring")
+
+
+@dataclass(frozen=True, slots=True)
+class RestoredRound:
+    """A checkpoint that a round goes on from. `committed` are paths of its files that are in the lake already."""
+
+    ref: CheckpointRef
+    contents: CheckpointContents
+    committed: frozenset[str]
+    step: int
+
+
+class Restorer:
+    """Finds the checkpoint of a table that may be gone on from, and drops the others. Thread-safe."""
+
+    def __init__(self, store: CheckpointStore, lake: Lake, incarnation: Incarnation) -> None:
+        """Keep the parts.
+
+        Args:
+            store: where checkpoints lie.
+            lake: says which of their files are committed.
+            incarnation: ours.
+        """
+        self._store = store
+        self._lake = lake
+        self._incarnation = incarnation
+        self._tables: set[int] = set()
+        """Tables that may have checkpoints: others cost no call."""
+        self._listed = False
+        self.known = False
+        """True once the store was read: before, any table may have a checkpoint that needs any snapshot."""
+        self._invalidated: dict[int, str] = {}
+        """Tables whose checkpoints are given up, and why; the service's state has it for the next start."""
+        self._needs: dict[int, tuple[KvSnapshot, ...]] = {}
+        """What the checkpoint that a table's next round would go on from still has to read."""
+        self._missing: set[int] = set()
+        """Tables that the lake did not have at the last look: it counts as gone if the next one says so too."""
+        self._news: deque[tuple[int, tuple[KvSnapshot, ...]]] = deque()
+        self._versions: Counter[int] = Counter()
+
+    # --- what checkpoints need --------------------------------------------------------------------------------
+
+    def news(self) -> Iterator[tuple[int, tuple[KvSnapshot, ...]]]:
+        """Yield, once, each table whose checkpoint needs other snapshots than it did; the last word counts."""
+        while self._news:
+            yield self._news.popleft()
+
+    def needed(self, table_id: int) -> tuple[KvSnapshot, ...]:
+        """Return the snapshots that a table's checkpoint still has to read."""
+        return self._needs.get(table_id, ())
+
+    @property
+    def holding(self) -> frozenset[int]:
+        """The tables whose checkpoints need snapshots."""
+        return frozenset(self._needs)
+
+    def look_again(self, source: Source, table_ids: Collection[int]) -> None:
+        """See whether checkpoints of tables without a round are still there and valid: else nothing is held for them.
+
+        Args:
+            source: the source.
+            table_ids: the tables.
+
+        Raises:
+            StorageError: the store cannot be read; everything is held on.
+        """
+        versions = {table_id: self._versions[table_id] for table_id in table_ids}
+        found = self._by_table()
+        for table_id in table_ids:
+            infos: list[CheckpointInfo] = []
+            contents = None
+            while contents is None and table_id not in self._invalidated and infos != found.get(table_id, []):
+                infos = found.get(table_id, [])
+                contents = self._newest_valid(source, infos)
+                if contents is None and infos:
+                    # A start that we overtook may have completed a later one, and committed a step from it, since we
+                    # listed them: then the lake holds more than each of these.
+                    found = self._by_table()
+            needed = contents.enumeration().snapshots if contents is not None else ()
+            if self._versions[table_id] == versions[table_id]:  # else a round has begun meanwhile, and knows better
+                self._need(table_id, needed)
+
+    def _by_table(self) -> dict[int, list[CheckpointInfo]]:
+        found: dict[int, list[CheckpointInfo]] = {}
+        for info in self._store.list(self._incarnation.service):
+            found.setdefault(info.ref.table_id, []).append(info)
+        return found
+
+    def _newest_valid(self, source: Source, infos: Sequence[CheckpointInfo]) -> CheckpointContents | None:
+        """Return the newest of a table's checkpoints that could be gone on from, None if there is none."""
+        for info in reversed(infos):
+            if info.path is None or info.state is not CheckpointState.COMPLETE:
+                continue
+            try:
+                checkpoint = self._store.load(info.ref)
+            except CorruptFileError:
+                continue  # the next round drops it, and says so
+            contents = CheckpointContents.of(checkpoint.coordinator, checkpoint.subtasks)
+            if not is_gone(source, info.path, info.ref.table_id) and not self._superseded(checkpoint, contents):
+                return contents
+        return None
+
+    def _superseded(self, checkpoint: Checkpoint, contents: CheckpointContents) -> bool:
+        """Say whether another commit than the checkpoint's is the newest now; False where the lake cannot say."""
+        path, table_id = checkpoint.coordinator.path, checkpoint.ref.table_id
+        try:
+            head = self._lake.head(path)
+            wrong = _why_not(checkpoint, contents, path, head)
+        except LakewardError as error:
+            _log.warning(
+                "it is unknown whether a checkpoint is valid", checkpoint=str(checkpoint.ref), reason=str(error)
+            )
+            return False
+        if head is None and table_id not in self._missing:
+            # A catalog, or a gateway before it, that has lost its way for a moment answers so as well.
+            self._missing.add(table_id)
+            _log.warning(
+                "the lake table is missing; what a checkpoint needs is held on", checkpoint=str(checkpoint.ref)
+            )
+            return False
+        if head is not None:
+            self._missing.discard(table_id)
+        return bool(wrong)
+
+    def _need(self, table_id: int, snapshots: tuple[KvSnapshot, ...]) -> None:
+        self._versions[table_id] += 1
+        if self._needs.get(table_id, ()) == snapshots:
+            return
+        if snapshots:
+            self._needs[table_id] = snapshots
+        else:
+            self._needs.pop(table_id, None)
+        self._news.append((table_id, snapshots))
+
+    # --- which checkpoint ---------------------------------------------------------------------------------------
+
+    def start(self, source: Source) -> None:
+        """Look which tables have checkpoints; sweep what never completed, and what belongs to tables that are gone.
+
+        Raises:
+            StorageError: the store cannot be read.
+        """
+        self._store.sweep(self._incarnation, ())
+        found = self._store.list(self._incarnation.service)
+        self._tables |= {info.ref.table_id for info in found}
+        self._listed = True
+        for table_id in self._invalidated.keys() - self._tables:
+            del self._invalidated[table_id]
+        self.look_again(source, frozenset(self._tables))
+        self.known = True
+        for info in found:
+            if info.path is not None and is_gone(source, info.path, info.ref.table_id):
+                self._drop(info.ref, f"its table {info.path} was dropped")
+
+    def expect(self, table_id: int, contents: CheckpointContents) -> None:
+        """A checkpoint of this table is about to be written; its round may end before anybody hears that it is whole.
+
+        Args:
+            table_id: the table.
+            contents: what is in it.
+        """
+        self._tables.add(table_id)
+        if table_id not in self._needs:  # else the one before needs what this one needs
+            self._need(table_id, contents.enumeration().snapshots)
+
+    def note(self, table_id: int, contents: CheckpointContents) -> None:
+        """A checkpoint of this table has completed: it takes the place of the one before.
+
+        Args:
+            table_id: the table.
+            contents: what is in it.
+        """
+        self._tables.add(table_id)
+        self._need(table_id, contents.enumeration().snapshots)
+
+    def invalidate(self, table_id: int, reason: str) -> None:
+        """Start the table's next round afresh: its checkpoint cannot be gone on from, whatever it says.
+
+        Args:
+            table_id: the table.
+            reason: one sentence for the log, where there is a checkpoint.
+        """
+        self._need(table_id, ())
+        if self.has(table_id):
+            self._invalidated.setdefault(table_id, reason)
+
+    @property
+    def invalidated(self) -> Mapping[int, str]:
+        """The tables whose checkpoints are given up, and why."""
+        return dict(self._invalidated)
+
+    def invalidate_tables_that_need(self, buckets: Collection[TableBucket], reason: str) -> None:
+        """Start the next rounds of those tables afresh whose checkpoints still have to read snapshots of buckets.
+
+        Args:
+            buckets: what is not held any more.
+            reason: see `invalidate`.
+        """
+        for table_id, snapshots in list(self._needs.items()):
+            if any(snapshot.bucket in buckets for snapshot in snapshots):
+                self.invalidate(table_id, reason)
+
+    def has(self, table_id: int) -> bool:
+        """Say whether a table may have checkpoints."""
+        return table_id in self._tables or not self._listed
+
+    def find(self, table: TableSpec, head: LakeHead | None) -> RestoredRound | None:
+        """Return the newest checkpoint of a table that is valid; those that are not are deleted.
+
+        Args:
+            table: the table as it is now.
+            head: the lake's head BEFORE our stamp, None where there is no lake table.
+
+        Raises:
+            StorageError: the store cannot be read, or a checkpoint that is not valid cannot be deleted.
+        """
+        if table.table_id in self._invalidated:
+            self.drop_all(table.table_id, self._invalidated[table.table_id])
+        for info in reversed(self._droppable(table.table_id)):
+            if info.state is CheckpointState.UNFINISHED:
+                continue  # swept by `start`, which knows what may be under way
+            found = self._look(info, table, head)
+            found = self._invalidated.get(table.table_id, found)  # it may have been given up meanwhile
+            if isinstance(found, RestoredRound):
+                self._need(table.table_id, found.contents.enumeration().snapshots)
+                return found
+            self._drop(info.ref, found)
+        self._need(table.table_id, ())
+        return None
+
+    def drop_all(self, table_id: int, reason: str) -> None:
+        """Delete every checkpoint of a table.
+
+        Args:
+            table_id: the table.
+            reason: one sentence for the log.
+
+        Raises:
+            StorageError: the store refused.
+        """
+        for info in self._droppable(table_id):
+            _log.info("checkpoint no longer needed", checkpoint=str(info.ref), reason=reason)
+            self._store.delete(info.ref)
+        self._tables.discard(table_id)
+        self._invalidated.pop(table_id, None)
+        self._need(table_id, ())
+
+    def forget(self, table_id: int) -> None:
+        """Keep nothing of a table that the source has dropped, its checkpoints neither; raises as `drop_all`."""
+        self.drop_all(table_id, "its table was dropped")
+        self._versions.pop(table_id, None)
+
+    def named(self, table_id: int) -> frozenset[str]:
+        """Return the paths of all files that completed checkpoints of a table name.
+
+        Raises:
+            StorageError: the store cannot be read: nothing may be deleted.
+        """
+        names: set[str] = set()
+        for info in self._of(table_id):
+            if info.state is CheckpointState.COMPLETE:
+                try:
+                    checkpoint = self._store.load(info.ref)
+                except CorruptFileError as error:
+                    # Nobody can go on from it; the next round of its table drops it.
+                    _log.warning("checkpoint is damaged", checkpoint=str(info.ref), reason=str(error))
+                else:
+                    names |= CheckpointContents.of(checkpoint.coordinator, checkpoint.subtasks).paths()
+        return frozenset(names)
+
+    def lease(self) -> LeaseCopy | None:
+        """Return the lease as the newest checkpoint of this service has it, None if there is none."""
+        found = [info for info in self._store.list(self._incarnation.service) if info.state is CheckpointState.COMPLETE]
+        if not found:
+            return None
+        try:
+            return self._store.load(max(found, key=lambda info: info.completed_ms or 0).ref).lease
+        except CorruptFileError as error:
+            _log.warning("the lease in the newest checkpoint cannot be read", reason=str(error))
+            return None
+
+    def _of(self, table_id: int) -> list[CheckpointInfo]:
+        if not self.has(table_id):
+            return []
+        return [info for info in self._store.list(self._incarnation.service) if info.ref.table_id == table_id]
+
+    def _droppable(self, table_id: int) -> list[CheckpointInfo]:
+        """Leave out what a later start of the service has taken: it may go on from it."""
+        found = self._of(table_id)
+        return [info for info in found if not Incarnation.parse(info.ref.incarnation).succeeds(self._incarnation)]
+
+    def _drop(self, ref: CheckpointRef, reason: str) -> None:
+        _log.warning("checkpoint dropped", checkpoint=str(ref), reason=reason)
+        self._store.delete(ref)
+
+    def _look(self, info: CheckpointInfo, table: TableSpec, head: LakeHead | None) -> RestoredRound | str:
+        """Return what to go on from, or why not."""
+        if info.state is CheckpointState.DAMAGED:
+            return info.message
+        try:
+            checkpoint = self._store.load(info.ref)
+        except CorruptFileError as error:
+            return str(error)
+        contents = CheckpointContents.of(checkpoint.coordinator, checkpoint.subtasks)
+        wrong = _why_not(checkpoint, contents, table.path, head)
+        if wrong:
+            return wrong
+        commit = head.commit if head is not None else None
+        done, step = contents.round.committed, contents.round.step
+        if commit is not None and commit.snapshot_id != contents.round.base_commit:
+            # A step was committed from it, or from one before it, and nobody lived to write that down.
+            done, step = done | self._lake.referenced(table.path, contents.paths()), (commit.step or 0) + 1
+        lost = self._deleted(table.path, contents.paths() - done)
+        return (
+            f"{len(lost)} of its files were deleted, {lost[0]} first"
+            if lost
+            else RestoredRound(info.ref, contents, done, step)
+        )
+
+    def _deleted(self, path: TablePath, files: frozenset[str]) -> list[str]:
+        """Return those files that are not there: a checkpoint may complete after a later start swept its round."""
+        folders = {file.rpartition("/")[0] for file in files}
+        there = {file for folder in folders for file in self._lake.list_prefix(path, f"{folder}/")}
+        return sorted(files - there)
+
+
+def _why_not(checkpoint: Checkpoint, contents: CheckpointContents, path: TablePath, head: LakeHead | None) -> str:
+    was = checkpoint.coordinator
+    if was.path != path:
+        return f"its table was {was.path}, now it is {path}"
+    if head is None:
+        return "the lake table is gone"
+    if head.stamp is None or head.stamp.service != was.round_id.incarnation.service:
+        return f"stamp of the lake table: expected one of {was.round_id.incarnation.service}, found {head.stamp}"
+    if (head.commit.snapshot_id if head.commit is not None else None) == was.base_commit:
+        return ""
+    return _why_no_step(was, contents, head.commit)
+
+
+def _why_no_step(was: RoundSnapshot, contents: CheckpointContents, newest: OffsetCommit | None) -> str:
+    """Say why the newest commit is no step that was made from the checkpoint, or from one before it."""
+    own = (was.round_id.incarnation, was.round_id.name)
+    if newest is None or newest.offsets is None or (newest.incarnation, newest.round_name) != own:
+        found = newest.snapshot_id if newest is not None else None
+        return f"newest commit with offsets: expected {was.base_commit}, found {found}"
+    ours = contents.offsets()
+    beyond = [bucket for bucket, offset in newest.offsets.items() if offset > ours.get(bucket, 0)]
+    return f"step {newest.step} of its round holds more than it does, in {len(beyond)} buckets" if beyond else ""
+
+
+def is_gone(source: Source, path: TablePath, table_id: int) -> bool:
+    """Say whether a source no longer has a table of this name and id; False where it cannot say.
+
+    Args:
+        source: the source.
+        path: the name.
+        table_id: the id.
+    """
+    try:
+        return source.table(path).table_id != table_id
+    except TableGoneError:
+        return True
+    except SourceError:
+        return False  # asked again at the next start

@@ -1,0 +1,389 @@
+"""A round's checkpoints: carries out what `machines/checkpoints` commands. Used on the event loop only.
+
+The store is called on worker threads; its answer comes back as an event. Nothing here waits.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import TYPE_CHECKING, Protocol, cast
+
+import structlog
+
+from lakeward.coordinator.checkpoints.contents import CheckpointContents
+from lakeward.errors import LakewardError
+from lakeward.machines.checkpoints import CheckpointCoordinator, CheckpointPhase
+from lakeward.machines.checkpoints.commands import (
+    Abort,
+    Admit,
+    CloseDownGateways,
+    Complete,
+    DiscardCheckpoint,
+    DiscardPart,
+    FailAttempt,
+    FailRound,
+    OpenDownGateway,
+    RejectMessage,
+    ReturnSplits,
+    SendAborted,
+    SendClose,
+    SendComplete,
+    SendTrigger,
+    StoreCheckpoint,
+    TakeSnapshot,
+)
+from lakeward.machines.checkpoints.events import (
+    CheckpointStored,
+    RoundEnded,
+    SnapshotFailed,
+    SnapshotTaken,
+    StoreFailed,
+)
+from lakeward.machines.driver import MachineDriver, Step
+from lakeward.model.events import CheckpointAborted, CheckpointComplete, Close, TriggerCheckpoint
+from lakeward.model.identity import Incarnation
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+    from lakeward.machines.checkpoints.commands import CheckpointsCommand
+    from lakeward.machines.checkpoints.events import CheckpointsEvent
+    from lakeward.machines.checkpoints.schedule import CheckpointPolicy
+    from lakeward.model.checkpoints import CheckpointRef, LeaseCopy, PartFile, RoundSnapshot, SubtaskSnapshot
+    from lakeward.model.events import AnyEvent
+    from lakeward.ports import CheckpointStore, Clock
+
+_log = structlog.get_logger("lakeward.checkpoints")
+
+
+@dataclass(frozen=True, slots=True)
+class CheckpointPlan:
+    """How a round's checkpoints are taken. `ref` names them (its number is left open); `root` is told to subtasks.
+
+    `latest` is the highest number ever given in this epoch. `work` runs a blocking call on a worker and hands its
+    result, or the error that it raised, to a callable on the event loop.
+    """
+
+    policy: CheckpointPolicy
+    store: CheckpointStore
+    root: str
+    ref: CheckpointRef
+    latest: int
+    retained: int
+    work: Callable[[str, Callable[[], object], Callable[[object], None]], None]
+
+
+@dataclass(frozen=True, slots=True)
+class CompletedCheckpoint:
+    """A completed checkpoint, for people and for what builds on it."""
+
+    ref: CheckpointRef
+    contents: CheckpointContents
+    seconds: float
+    size_bytes: int
+    completed_ms: int
+
+
+class CheckpointListener(Protocol):
+    """Who is told what becomes of checkpoints: the round."""
+
+    def lease_copy(self) -> LeaseCopy | None:
+        """Return the lease, for the checkpoint."""
+        ...
+
+    def checkpoint_storing(self, contents: CheckpointContents) -> None:
+        """A checkpoint is about to be written: from now on it may be complete, whoever is told so."""
+        ...
+
+    def checkpoint_done(self, done: CompletedCheckpoint) -> None:
+        """A checkpoint is complete."""
+        ...
+
+    def checkpoint_aborted(self, number: int, reason: str) -> None:
+        """A checkpoint was aborted."""
+        ...
+
+    def job_failed(self, reason: str, *, permanent: bool) -> None:
+        """Too many checkpoints in a row failed."""
+        ...
+
+
+class CheckpointedAttempt(Protocol):
+    """The newest attempt of a subtask, as far as checkpoints concern it."""
+
+    @property
+    def number(self) -> int:
+        """The coordinator's number of it."""
+        ...
+
+    @property
+    def sent(self) -> int:
+        """Sequence number of the last data event that was sent to it."""
+        ...
+
+    def send(self, event: AnyEvent) -> None:
+        """Send an event: at once, or, a data event, when the gateway opens."""
+        ...
+
+    def close_gateway(self, checkpoint: int) -> None:
+        """Hold data events back."""
+        ...
+
+    def open_gateway(self, checkpoint: int) -> None:
+        """Let data events out again: the subtask has taken its snapshot."""
+        ...
+
+    def end_checkpoint(self, checkpoint: int) -> None:
+        """Let data events out again: the checkpoint is over, whatever became of it."""
+        ...
+
+
+class CheckpointedJob(Protocol):
+    """Whose checkpoints these are: a round's job."""
+
+    def admit(self, admit: Admit) -> None:
+        """Deploy the attempt that has just registered."""
+        ...
+
+    def give_back(self, part: SubtaskSnapshot | None) -> None:
+        """Take over how far a lost attempt was, as its newest part that counts says."""
+        ...
+
+    def take_snapshot(self) -> RoundSnapshot:
+        """Return the coordinator's part, calling nothing outside."""
+        ...
+
+    def fail_attempt(self, subtask: int, attempt: int, reason: str) -> None:
+        """Fail an attempt over."""
+        ...
+
+
+class RoundCheckpoints:
+    """Drives the machine of one round."""
+
+    def __init__(
+        self,
+        plan: CheckpointPlan,
+        clock: Clock,
+        job: CheckpointedJob,
+        owner: CheckpointListener,
+        attempts: Mapping[int, CheckpointedAttempt],
+    ) -> None:
+        """Start with none running.
+
+        Args:
+            plan: how they are taken.
+            clock: the service's clock.
+            job: the round's job.
+            owner: the round.
+            attempts: the newest attempt of each subtask, as the owner keeps them.
+        """
+        self._plan = plan
+        self._clock = clock
+        self._job = job
+        self._owner = owner
+        self._attempts = attempts
+        self._machine = CheckpointCoordinator(plan.policy, now=clock.now(), latest=plan.latest)
+        self._driver = MachineDriver(self._machine, self._execute, on_step=_log_step)
+        self._executing = False
+        self._end_posted = False
+        self._to_fail: deque[tuple[int, int, str]] = deque()
+        """Attempts that the machine wants failed over: subtask, attempt, reason."""
+        self._started = (0, 0.0)
+        """Number of the newest checkpoint, and when it started."""
+        self._answered = asyncio.Event()
+        """Set unless the store still owes its answer."""
+        self._answered.set()
+        self._cut_short: int | None = None
+
+    @property
+    def latest(self) -> int:
+        """The highest number that was given."""
+        return self._machine.latest
+
+    @property
+    def phase(self) -> CheckpointPhase:
+        """Where the round's checkpointing stands."""
+        return self._machine.phase
+
+    @property
+    def running(self) -> int | None:
+        """Number of the checkpoint that runs, None if none does."""
+        return self._machine.running
+
+    @property
+    def next_due(self) -> float | None:
+        """When the machine wants to be told the time, in seconds."""
+        return self._machine.next_due
+
+    @property
+    def ended(self) -> bool:
+        """True once the round's end was said: nothing but the store's answer is said to the machine any more."""
+        return self._end_posted or self._machine.phase in {CheckpointPhase.ENDED, CheckpointPhase.ENDING}
+
+    @property
+    def owed(self) -> bool:
+        """True while the store owes its answer: whether the newest checkpoint is whole."""
+        return not self._answered.is_set()
+
+    @property
+    def cut_short(self) -> CheckpointRef | None:
+        """The checkpoint that the end of the round aborted, None for none: subtasks may have stored parts since."""
+        return None if self._cut_short is None else self._ref(self._cut_short)
+
+    async def settled(self) -> None:
+        """Wait for the store's answer, if one is owed."""
+        await self._answered.wait()
+
+    def end(self, *, superseded: bool = False) -> None:
+        """No checkpoint any more: the round ends, or ends early.
+
+        Args:
+            superseded: whether nobody will go on from what is being stored.
+        """
+        if not self.ended or (superseded and self._machine.phase is CheckpointPhase.ENDING):
+            self._end_posted = True
+            self.step(RoundEnded(now=self._clock.now(), superseded=superseded))
+
+    def step(self, event: CheckpointsEvent) -> None:
+        """Give the machine an event and do what it commands.
+
+        Args:
+            event: what happened.
+        """
+        self._driver.post(event)
+        # Not while a step is being executed: the machine has to be told of the loss before the splits come back.
+        while self._to_fail and not self._executing:
+            self._job.fail_attempt(*self._to_fail.popleft())
+
+    def _execute(self, command: CheckpointsCommand, _: CheckpointsEvent) -> None:
+        before, self._executing = self._executing, True
+        try:
+            self._do(command)
+        finally:
+            self._executing = before
+
+    def _do(self, command: CheckpointsCommand) -> None:
+        match command:
+            case SendClose() | SendTrigger() | SendComplete() | SendAborted():
+                self._tell(command)
+            case CloseDownGateways() | OpenDownGateway():
+                self._turn(command)
+            case TakeSnapshot():
+                self._take(command.checkpoint)
+            case StoreCheckpoint() | Complete() | Abort() | DiscardPart() | DiscardCheckpoint():
+                self._keep(command)
+            case Admit():
+                self._job.admit(command)
+            case ReturnSplits():
+                self._job.give_back(cast("SubtaskSnapshot | None", command.snapshot))
+            case FailAttempt() | RejectMessage():
+                self._to_fail.append((command.subtask, command.attempt, command.reason))
+            case FailRound():
+                self._owner.job_failed(command.reason, permanent=False)
+
+    def _tell(self, command: SendClose | SendTrigger | SendComplete | SendAborted) -> None:
+        attempt = self._attempts.get(command.subtask)
+        if attempt is None or attempt.number != command.attempt:
+            return
+        match command:
+            case SendClose():
+                if self._started[0] != command.checkpoint:
+                    self._started = (command.checkpoint, self._clock.now())
+                attempt.send(Close(checkpoint=command.checkpoint))
+            case SendTrigger():
+                attempt.send(TriggerCheckpoint(checkpoint=command.checkpoint))
+            case SendComplete():
+                attempt.send(CheckpointComplete(checkpoint=command.checkpoint))
+            case SendAborted():
+                attempt.end_checkpoint(command.checkpoint)
+                attempt.send(CheckpointAborted(checkpoint=command.checkpoint))
+
+    def _turn(self, command: CloseDownGateways | OpenDownGateway) -> None:
+        if isinstance(command, OpenDownGateway):
+            attempt = self._attempts.get(command.subtask)
+            if attempt is not None and attempt.number == command.attempt:
+                attempt.open_gateway(command.checkpoint)
+            return
+        for subtask, _ in command.attempts:
+            self._attempts[subtask].close_gateway(command.checkpoint)
+
+    def _take(self, checkpoint: int) -> None:
+        now = self._clock.now()
+        sent = {(subtask, attempt.number): attempt.sent for subtask, attempt in self._attempts.items()}
+        try:
+            snapshot = self._job.take_snapshot()
+        except LakewardError as error:
+            self.step(SnapshotFailed(now=now, checkpoint=checkpoint, reason=str(error)))
+            return
+        self.step(SnapshotTaken(now=now, checkpoint=checkpoint, snapshot=snapshot, sent=sent))
+
+    def _keep(self, command: StoreCheckpoint | Complete | Abort | DiscardPart | DiscardCheckpoint) -> None:
+        match command:
+            case StoreCheckpoint():
+                self._complete(command)
+            case Complete():
+                plan = self._plan
+                ours = Incarnation.parse(plan.ref.incarnation)
+                self._later("retain checkpoints", partial(plan.store.retain, ours, plan.ref.table_id, plan.retained))
+            case Abort():
+                _log.warning("checkpoint aborted", checkpoint=str(self._ref(command.checkpoint)), reason=command.reason)
+                self._cut_short = command.checkpoint if self.ended else None
+                self._delete(command.checkpoint)
+                self._owner.checkpoint_aborted(command.checkpoint, command.reason)
+            case DiscardPart() if command.checkpoint == self._machine.running:
+                _log.info("a part that is not counted goes with its checkpoint", part=command.part)
+            case DiscardPart() | DiscardCheckpoint():
+                self._delete(command.checkpoint)
+
+    def _complete(self, command: StoreCheckpoint) -> None:
+        """Write `_metadata`; if that fails, make sure that it never appears, and only then say so."""
+        ref = self._ref(command.checkpoint)
+        coordinator = cast("RoundSnapshot", command.snapshot)
+        pairs = cast("tuple[tuple[PartFile, SubtaskSnapshot], ...]", command.parts)
+        lease = self._owner.lease_copy()
+        store = self._plan.store
+        contents = CheckpointContents.of(coordinator, (part for _, part in pairs))
+        self._owner.checkpoint_storing(contents)
+        self._answered.clear()
+
+        def write() -> int:
+            try:
+                return store.complete(ref, coordinator, [part for part, _ in pairs], lease)
+            except LakewardError:
+                store.abandon(ref)
+                raise
+
+        def then(answer: object) -> None:
+            now = self._clock.now()
+            self._answered.set()
+            if isinstance(answer, BaseException):
+                self.step(StoreFailed(now=now, checkpoint=ref.number, reason=str(answer)))
+                return
+            self.step(CheckpointStored(now=now, checkpoint=ref.number))
+            if not self.ended:
+                seconds, size = now - self._started[1], cast("int", answer)
+                done = CompletedCheckpoint(ref, contents, seconds, size, self._clock.wall_ms())
+                self._owner.checkpoint_done(done)
+
+        self._plan.work(f"complete {ref}", write, then)
+
+    def _delete(self, checkpoint: int) -> None:
+        self._later("delete a checkpoint", partial(self._plan.store.delete, self._ref(checkpoint)))
+
+    def _later(self, what: str, work: Callable[[], object]) -> None:
+        def then(answer: object) -> None:
+            if isinstance(answer, BaseException):
+                _log.warning("left for the sweep", what=what, reason=str(answer))
+
+        self._plan.work(what, work, then)
+
+    def _ref(self, checkpoint: int) -> CheckpointRef:
+        return replace(self._plan.ref, number=checkpoint)
+
+
+def _log_step(step: Step[CheckpointsEvent, CheckpointsCommand]) -> None:
+    _log.debug("checkpoints stepped", event_taken=step.event, commands=step.commands)

@@ -1,0 +1,178 @@
+"""What a commit says, against what its splits came to: each offset in a file or explained, each file a split's. Pure.
+
+A subtask has counted its own rows (`subtask.row_account`). Between it and the commit lie the wire, the books and the
+checkpoints; a file that is lost there leaves a hole that nobody would see, for the commit's offsets say that its rows
+are in the lake. So they are counted once more, right before the commit is sent.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from lakeward.errors import RowCountError
+from lakeward.machines.splits.enumeration import by_bucket
+from lakeward.model.splits import LogSplit
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Iterable, Mapping, Sequence
+
+    from lakeward.machines.splits import Splits
+    from lakeward.model.checkpoints import SplitProgress
+    from lakeward.model.results import LakeFile, WriteResult
+    from lakeward.model.splits import Split
+    from lakeward.model.tables import TableBucket, TablePath
+
+_DATA = "data"
+
+
+@dataclass(frozen=True, slots=True)
+class SplitShare:
+    """What a commit holds of one split, up to `end` (not contained). Counts as in `WriteResult`."""
+
+    split: Split
+    end: int
+    rows: int
+    files: tuple[LakeFile, ...]
+    left_out: int | None
+    empty_offsets: int | None
+
+    @classmethod
+    def whole(cls, split: Split, result: WriteResult) -> SplitShare:
+        """Return the share of a split that is finished."""
+        return cls(split, result.end_offset, result.rows, result.files, result.left_out, result.empty_offsets)
+
+    @classmethod
+    def half(cls, one: SplitProgress) -> SplitShare:
+        """Return the share of a log split that is half done."""
+        return cls(one.split, one.position, one.rows, one.files, one.left_out, one.empty_offsets)
+
+
+def shares_of(
+    splits: Splits,
+    enumerated: Iterable[Split],
+    results: Mapping[str, WriteResult],
+    progress: Mapping[str, SplitProgress],
+) -> tuple[SplitShare, ...]:
+    """Return what a commit holds now: finished prefixes, then the beginning of the next log split of a bucket.
+
+    Args:
+        splits: says which these are.
+        enumerated: all splits of the round.
+        results: those that are finished, by split id.
+        progress: those that are half done, by split id.
+    """
+    whole = splits.committable()
+    shares = [SplitShare.whole(split, results[split.split_id]) for split in enumerated if split.split_id in whole]
+    for split in splits.frontier():
+        half = progress.get(split.split_id)
+        if half is not None and half.position > split.start:
+            shares.append(SplitShare.half(half))
+    return tuple(shares)
+
+
+@dataclass(frozen=True, slots=True)
+class CommitAccount:
+    """What a commit must come to."""
+
+    path: TablePath
+    enumerated: Sequence[Split]
+    """All splits of the round."""
+    before: Mapping[TableBucket, int]
+    """The offsets that they start from."""
+    landed: Mapping[TableBucket, int]
+    """The offsets that are in the lake now."""
+    in_lake: Collection[str]
+    """Paths of the round's files that an earlier step has committed."""
+    shares: Sequence[SplitShare]
+
+    def check(self, offsets: Mapping[TableBucket, int], files: Collection[LakeFile]) -> None:
+        """Compare with what is about to be committed.
+
+        Args:
+            offsets: all buckets.
+            files: what is not in the lake yet.
+
+        Raises:
+            RowCountError: rows, files or offsets differ; names the bucket and both figures.
+        """
+        rows = {file.path: file.rows for file in files}
+        for share in self.shares:
+            self._check_rows(share, rows)
+        self._check_files([file.path for file in files])
+        self._check_offsets(offsets)
+
+    def _check_rows(self, share: SplitShare, rows: Mapping[str, int]) -> None:
+        """Check that a split's files hold its records, and that its records are its offsets."""
+        where = self._where(share.split.bucket, share.split)
+        there = [file for file in share.files if file.path in rows or file.path in self.in_lake]
+        written = sum(rows.get(file.path, file.rows) for file in there if file.kind == _DATA)
+        left_out, empty = share.left_out or 0, share.empty_offsets or 0
+        counted = share.left_out is not None
+        if len(there) < len(share.files) or not (
+            written + left_out == share.rows if counted else written <= share.rows
+        ):
+            message = (
+                f"{where}: {share.rows} records were read; {written} rows are in the {len(there)} files to be "
+                f"committed, of {len(share.files)}, and {left_out} records needed none"
+            )
+            raise RowCountError(message)
+        if not isinstance(share.split, LogSplit):
+            return
+        span, found = share.end - share.split.start, share.rows + empty
+        if not (found == span if share.empty_offsets is not None else found <= span):
+            message = (
+                f"{where}: {span} offsets from {share.split.start} to {share.end} are to be committed; "
+                f"{share.rows} records were read and {empty} offsets hold none"
+            )
+            raise RowCountError(message)
+
+    def _check_files(self, paths: Sequence[str]) -> None:
+        """Check that each file is a split's, and is committed once."""
+        of_splits = [file.path for share in self.shares for file in share.files]
+        twice = sorted(path for path, times in Counter(paths).items() if times > 1 or path in self.in_lake)
+        shared = sorted(path for path, times in Counter(of_splits).items() if times > 1)
+        strange = sorted({*paths} - {*of_splits})
+        for wrong, why in ((twice, "committed twice"), (shared, "two splits' at once"), (strange, "no split's")):
+            if wrong:
+                message = f"table {self.path}: {len(wrong)} of {len(paths)} files to commit are {why}, {wrong[0]} first"
+                raise RowCountError(message)
+
+    def _check_offsets(self, offsets: Mapping[TableBucket, int]) -> None:
+        """Check that each bucket's offset is the end of what is accounted for, or stays where the lake has it.
+
+        None may go back: what the lake holds already would be read and committed once more.
+        """
+        ends = self._ends()
+        ours = {*self.before, *(split.bucket for split in self.enumerated)}
+        landed_here = {bucket: offset for bucket, offset in self.landed.items() if bucket in ours}
+        for bucket in sorted({*offsets, *ends, *landed_here}, key=lambda bucket: bucket.sort_key()):
+            end, offset, landed = ends.get(bucket), offsets.get(bucket), self.landed.get(bucket)
+            stays = landed is not None and offset == landed and (end is None or landed > end)
+            goes_back = bucket in landed_here and (offset is None or offset < landed_here[bucket])
+            if goes_back or (offset != end and not stays):
+                message = (
+                    f"{self._where(bucket)}: offset {offset} is to be committed; "
+                    f"the rows that were counted end at {end}, the lake stands at {landed}"
+                )
+                raise RowCountError(message)
+
+    def _ends(self) -> Mapping[TableBucket, int]:
+        """Return where each bucket's shares end, which follow one another without a gap."""
+        ends = dict(self.before)
+        taken = {share.split.split_id: share for share in self.shares}
+        for bucket, splits in by_bucket(self.enumerated).items():
+            for share in (taken[split.split_id] for split in splits if split.split_id in taken):
+                start = share.split.start if isinstance(share.split, LogSplit) else None
+                reached = ends.get(bucket, start)
+                if start is not None and start != reached:
+                    where = self._where(bucket, share.split)
+                    message = f"{where}: starts at offset {start}, the one before ends at {reached}"
+                    raise RowCountError(message)
+                if start is None or share.end > start:
+                    ends[bucket] = share.end
+        return ends
+
+    def _where(self, bucket: TableBucket, split: Split | None = None) -> str:
+        return f"table {self.path}, bucket {bucket}" + (f", split {split.split_id}" if split is not None else "")

@@ -1,0 +1,83 @@
+"""Whether a round may still commit: the event loop publishes what holds, workers ask before each try."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from lakeward.errors import FencedError
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from lakeward.model.identity import RoundId
+    from lakeward.model.tables import TablePath
+    from lakeward.model.tiering import TableAssignment
+    from lakeward.ports import Clock
+
+
+class CommitFence:
+    """Stops commits of rounds that ended or whose table was not renewed in time.
+
+    The loop alone changes it. Workers read one mapping that is never changed after it was published.
+    """
+
+    def __init__(self, clock: Clock, fence_s: float) -> None:
+        """Start with no round that may commit.
+
+        Args:
+            clock: the service's clock.
+            fence_s: seconds after its last renewal for which a table is surely still ours.
+        """
+        self._clock = clock
+        self._fence_s = fence_s
+        self._rounds: dict[RoundId, TableAssignment] = {}
+        self._renewed: Mapping[TableAssignment, float] = {}
+
+    def begin(self, round_id: RoundId, assignment: TableAssignment) -> None:
+        """Let a round commit as long as its table is renewed under this assignment."""
+        self._rounds[round_id] = assignment
+
+    def end(self, round_id: RoundId) -> None:
+        """Let a round commit no more."""
+        self._rounds.pop(round_id, None)
+
+    def publish(self, renewed: Mapping[TableAssignment, float]) -> None:
+        """Replace what is known of renewals.
+
+        Args:
+            renewed: when each table in hand was last renewed, in seconds on the service's clock; not changed later.
+        """
+        self._renewed = renewed
+
+    def check(self, round_id: RoundId, path: TablePath) -> None:
+        """Return where a round may commit now. Called by workers.
+
+        Args:
+            round_id: the round.
+            path: its table, for the error.
+
+        Raises:
+            FencedError: the round has ended, or its table was not renewed within the fence time.
+        """
+        silent = self._silent_s(round_id)
+        if silent is None:
+            message = f"table {path} is no longer in hand"
+            raise FencedError(message)
+        if silent >= self._fence_s:
+            message = f"table {path}: last renewal {silent:.0f} s ago, fence time is over"
+            raise FencedError(message)
+
+    def allows(self, round_id: RoundId) -> bool:
+        """Say whether a round may commit now; what can wait for the next renewal asks here.
+
+        Args:
+            round_id: the round.
+        """
+        silent = self._silent_s(round_id)
+        return silent is not None and silent < self._fence_s
+
+    def _silent_s(self, round_id: RoundId) -> float | None:
+        """Return the age of the newest renewal in seconds, None where the round has ended."""
+        assignment = self._rounds.get(round_id)
+        renewed = None if assignment is None else self._renewed.get(assignment)
+        return None if renewed is None else self._clock.now() - renewed

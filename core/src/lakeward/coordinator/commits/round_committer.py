@@ -1,0 +1,161 @@
+"""Commits a round, or a step of it, to the lake: row counts, journal, fence, commit. Blocking."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+import structlog
+
+from lakeward.coordinator.commits.committer import Committer, CommitWork
+from lakeward.errors import LakewardError
+from lakeward.storage.commit_records import CommitRecord
+from lakeward.storage.round_journal import RoundJournal
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from lakeward.coordinator.commits.commit_account import CommitAccount
+    from lakeward.coordinator.commits.fence import CommitFence
+    from lakeward.model.identity import Incarnation, RoundId
+    from lakeward.model.results import CommitIds, LakeFile, LakeHead
+    from lakeward.model.tables import TableBucket, TablePath, TableSpec
+    from lakeward.ports import Clock, Lake, Source
+    from lakeward.storage.commit_records import CommitRecords
+    from lakeward.storage.round_journal import JournalStore
+
+_log = structlog.get_logger("lakeward.committer")
+
+
+@dataclass(frozen=True, slots=True)
+class RoundCommit:
+    """What one commit of a round holds: fixed on the event loop, carried out by a worker."""
+
+    round_id: RoundId
+    journal: RoundJournal | None
+    """As it is on disk, with the ids of the round's earlier commits; None where it has none yet."""
+    head: LakeHead
+    """The lake's head that the round started from."""
+    step: int
+    """1 for the first commit of a round; more come with commits within a round."""
+    base_commit: int | None
+    """The newest offset-carrying commit that this one is based on."""
+    table: TableSpec
+    offsets: Mapping[TableBucket, int]
+    """Of all buckets, as far as the round or its checkpoint is."""
+    files: tuple[LakeFile, ...]
+    """Those of the round that are not in the lake yet."""
+    account: CommitAccount
+    """What the splits came to."""
+
+
+@dataclass(frozen=True, slots=True)
+class CommittedRound:
+    """A commit that landed. `journal` has its ids; seconds by phase."""
+
+    snapshot_id: int
+    journal: RoundJournal
+    timings_s: Mapping[str, float]
+
+
+class RoundCommitter:
+    """Commits what rounds have; several tables at once, each table once at a time."""
+
+    def __init__(
+        self,
+        *,
+        incarnation: Incarnation,
+        clock: Clock,
+        source: Source,
+        lake: Lake,
+        journals: JournalStore,
+        committed: CommitRecords,
+        fence: CommitFence,
+    ) -> None:
+        """Keep the collaborators.
+
+        Args:
+            incarnation: ours.
+            clock: the service's clock.
+            source: is told of each commit.
+            lake: takes it.
+            journals: where the ids of each commit are written before it is sent.
+            committed: where the newest commit of each table is remembered.
+            fence: says whether a round may still commit.
+        """
+        self._incarnation = incarnation
+        self._clock = clock
+        self._lake = lake
+        self._journals = journals
+        self._committed = committed
+        self._fence = fence
+        self._committer = Committer(source, lake, clock)
+
+    def write_journal(self, round_id: RoundId, path: TablePath, head: LakeHead) -> RoundJournal:
+        """Write down what has to be swept should the round not end well.
+
+        Args:
+            round_id: the round.
+            path: its table.
+            head: the lake's head that it starts from.
+
+        Returns:
+            The journal.
+        """
+        journal = self._journal(round_id, path, head)
+        self._journals.write(journal)
+        return journal
+
+    def commit(self, commit: RoundCommit) -> CommittedRound:
+        """Commit a round, or a step of one that goes on.
+
+        Args:
+            commit: what is committed.
+
+        Returns:
+            The commit.
+
+        Raises:
+            RowCountError: rows, files or offsets are not what the splits came to; nothing was sent.
+            LakewardError: as `Committer.commit`.
+        """
+        commit.account.check(commit.offsets, commit.files)
+        round_id, table = commit.round_id, commit.table
+        journal = commit.journal or self._journal(round_id, table.path, commit.head)
+
+        def add_ids(ids: CommitIds) -> None:
+            nonlocal journal
+            journal = self._add_ids(journal, ids)
+
+        done = self._committer.commit(
+            CommitWork(
+                round_id=round_id,
+                step=commit.step,
+                base_commit=commit.base_commit,
+                incarnation=self._incarnation,
+                table=table,
+                files=commit.files,
+                offsets=commit.offsets,
+                journal=add_ids,
+                may_commit=lambda: self._fence.check(round_id, table.path),
+            )
+        )
+        self._remember(table, done.snapshot_id, commit.offsets)
+        return CommittedRound(done.snapshot_id, journal, done.timings_s)
+
+    def _journal(self, round_id: RoundId, path: TablePath, head: LakeHead) -> RoundJournal:
+        base_commit = head.commit.snapshot_id if head.commit is not None else None
+        return RoundJournal(round_id, path, head.snapshot_id, base_commit, self._lake.file_prefix(path, round_id))
+
+    def _add_ids(self, journal: RoundJournal, ids: CommitIds) -> RoundJournal:
+        longer = replace(journal, commits=(*journal.commits, (ids.uuid, ids.snapshot_id)))
+        self._journals.write(longer)
+        return longer
+
+    def _remember(self, table: TableSpec, snapshot_id: int, offsets: Mapping[TableBucket, int]) -> None:
+        """Write down that the lake table holds this commit; where that fails, the next round's start does it."""
+        record = CommitRecord(table.path, table.table_id, snapshot_id, offsets, self._clock.wall_ms())
+        try:
+            self._committed.write(record)
+        except LakewardError as error:
+            _log.warning("the record of the newest commit was not written", table=str(table.path), reason=str(error))

@@ -1,0 +1,243 @@
+"""What follows a commit: checkpoints that no round needs, files that no snapshot names, snapshots that are too old.
+
+The rows are in the lake by then, so trouble with upkeep is no trouble of the round: it has a time limit and log lines
+of its own and is tried again, and what the next commit of the table makes superfluous is dropped.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import partial
+from typing import TYPE_CHECKING, Protocol
+
+import structlog
+
+from lakeward.coordinator.workers.calls import call
+from lakeward.errors import LakewardError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+    from lakeward.coordinator.commits.cleaner import Cleaner
+    from lakeward.coordinator.workers.background import Background
+    from lakeward.coordinator.workers.table_locks import TableLocks
+    from lakeward.model.identity import RoundId
+    from lakeward.model.tables import TableBucket, TablePath, TableSpec
+    from lakeward.ports import Clock, Lake, Source
+
+_log = structlog.get_logger("lakeward.upkeep")
+
+
+class RoundsInWork(Protocol):
+    """The rounds in work, as far as upkeep is concerned."""
+
+    def has_other_round(self, path: TablePath, round_id: RoundId) -> bool:
+        """Return whether another round than this one is in work on a table."""
+        ...
+
+
+class LagListener(Protocol):
+    """Who is told how far behind a table was after a commit."""
+
+    def note_lag(self, table_id: int, path: TablePath, lag_s: float) -> None:
+        """Remember how far behind a table was, in seconds."""
+        ...
+
+
+class CheckpointDropper(Protocol):
+    """Who deletes checkpoints that no round needs."""
+
+    def drop_all(self, table_id: int, reason: str) -> None:
+        """Delete every checkpoint of a table. Blocking."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class UpkeepPolicy:
+    """How upkeep is done. Seconds where a name ends in `_s`."""
+
+    timeout_s: float
+    expire_every: int
+    """Commits of a table between two expiries of its snapshots."""
+    backoff_first_s: float
+    backoff_most_s: float
+
+
+@dataclass(slots=True)
+class _Due:
+    """The upkeep after the newest commit of one table."""
+
+    path: TablePath
+    round_id: RoundId
+    snapshot_id: int | None
+    """Of the round's last commit; None where it had nothing to commit."""
+    expire: bool
+    failures: int = 0
+    again_at: float | None = None
+    """When it is tried again; None while it is being tried."""
+
+
+class Upkeep:
+    """Does the upkeep of all tables, each table's under its lock. Used on the event loop only."""
+
+    def __init__(
+        self,
+        *,
+        clock: Clock,
+        source: Source,
+        lake: Lake,
+        background: Background,
+        locks: TableLocks,
+        cleaner: Cleaner,
+        checkpoints: CheckpointDropper,
+        rounds: RoundsInWork,
+        lags: LagListener,
+        policy: UpkeepPolicy,
+    ) -> None:
+        """Start with nothing due.
+
+        Args:
+            clock: the service's clock.
+            source: says how far behind a table is.
+            lake: expires snapshots.
+            background: where upkeep runs.
+            locks: one worker at a time for each table.
+            cleaner: sweeps files.
+            checkpoints: drops checkpoints.
+            rounds: a table with a round in work waits.
+            lags: who is told how far behind a table is.
+            policy: limits and pauses.
+        """
+        self._clock = clock
+        self._source = source
+        self._lake = lake
+        self._background = background
+        self._locks = locks
+        self._cleaner = cleaner
+        self._checkpoints = checkpoints
+        self._rounds = rounds
+        self._lags = lags
+        self._policy = policy
+        self._due: dict[TablePath, _Due] = {}
+        self._newest: dict[int, int] = {}
+        """Number of the newest round that was begun on each table, by its id."""
+        self._commits: dict[int, int] = {}
+        self._running = 0
+
+    @property
+    def busy(self) -> bool:
+        """True while upkeep is under way that is within its time limit."""
+        return self._running > 0
+
+    def begin_round(self, round_id: RoundId) -> None:
+        """Note that a round was begun: checkpoints of its table are its own from now on."""
+        self._newest[round_id.table_id] = round_id.number
+
+    def forget(self, table_id: int) -> None:
+        """Keep nothing of a table that was dropped."""
+        self._newest.pop(table_id, None)
+        self._commits.pop(table_id, None)
+        self._due = {path: due for path, due in self._due.items() if due.round_id.table_id != table_id}
+
+    def after_round(
+        self,
+        round_id: RoundId,
+        table: TableSpec,
+        snapshot_id: int | None,
+        offsets: Mapping[TableBucket, int],
+        *,
+        landed: bool,
+    ) -> None:
+        """Begin the upkeep after a round, in the background.
+
+        Args:
+            round_id: the round; all of it is in the lake.
+            table: its table.
+            snapshot_id: of its last commit, None where it had nothing to commit.
+            offsets: what stands in the lake now.
+            landed: whether it has just committed; else its steps had committed everything, or there was nothing.
+        """
+        path, table_id = table.path, round_id.table_id
+        earlier = self._due.get(path)
+        expire = earlier is not None and earlier.expire
+        if landed:
+            self._commits[table_id] = self._commits.get(table_id, 0) + 1
+            expire = expire or self._commits[table_id] % self._policy.expire_every == 0
+            self._background.spawn(partial(self._note_lag, table, table_id, offsets))
+        self._due[path] = due = _Due(path, round_id, snapshot_id, expire)
+        self._background.spawn(partial(self._try, due))
+
+    def tick(self) -> None:
+        """Try again what failed, once its pause is over and the table has no round in work."""
+        now = self._clock.now()
+        for due in self._due.values():
+            if due.again_at is not None and due.again_at <= now and not self._has_later_round(due):
+                due.again_at = None
+                self._background.spawn(partial(self._try, due))
+
+    async def _try(self, due: _Due) -> None:
+        limit = self._policy.timeout_s
+        self._running += 1
+        try:
+            async with self._locks.hold(due.path, "the upkeep after a commit", wait_s=limit) as held:
+                if self._due.get(due.path) is not due:
+                    return  # a later commit's upkeep does it as well
+                if self._has_later_round(due):
+                    due.again_at = self._clock.now()
+                    return
+                await held.call(self._sweep(due), what=f"sweep after {due.path}", timeout_s=limit)
+                if due.expire and due.snapshot_id is not None:
+                    keep = frozenset({due.snapshot_id})
+                    expire = f"expiry of {due.path}"
+                    await held.call(partial(self._lake.expire, due.path, keep), what=expire, timeout_s=limit)
+        except Exception as error:  # noqa: BLE001 - the round has committed, whatever this is
+            self._put_off(due, error)
+        else:
+            if self._due.get(due.path) is due:
+                del self._due[due.path]
+        finally:
+            self._running -= 1
+            self._background.wake()
+
+    def _sweep(self, due: _Due) -> Callable[[], None]:
+        """Return what a worker is to do for a table."""
+        path, round_id, table_id = due.path, due.round_id, due.round_id.table_id
+        landed = due.snapshot_id is not None
+
+        def work() -> None:
+            if self._newest.get(table_id) == round_id.number:
+                self._checkpoints.drop_all(table_id, "its round has nothing left to commit")
+            if landed:
+                self._cleaner.after_commit(path, round_id)
+
+        return work
+
+    def _put_off(self, due: _Due, error: Exception) -> None:
+        policy = self._policy
+        pause = min(policy.backoff_most_s, policy.backoff_first_s * 2.0 ** min(due.failures, 60))
+        due.failures += 1
+        due.again_at = self._clock.now() + pause
+        unexpected = None if isinstance(error, LakewardError) else error
+        _log.warning(
+            "upkeep after a commit failed; the rows are in the lake, and it is tried again",
+            table=str(due.path),
+            reason=str(error),
+            again_in_s=pause,
+            exc_info=unexpected,
+        )
+
+    async def _note_lag(self, table: TableSpec, table_id: int, offsets: Mapping[TableBucket, int]) -> None:
+        what, limit = f"lag of {table.path}", self._policy.timeout_s
+        self._running += 1
+        try:
+            since = await call(partial(self._source.pending_since_ms, table, offsets), what=what, timeout_s=limit)
+        except Exception as error:  # noqa: BLE001 - as above; the next commit asks again
+            _log.warning("the lag after a commit is not known", table=str(table.path), reason=str(error))
+            return
+        finally:
+            self._running -= 1
+        lag_s = 0.0 if since is None else max(0.0, (self._clock.wall_ms() - since) / 1000)
+        self._lags.note_lag(table_id, table.path, lag_s)
+
+    def _has_later_round(self, due: _Due) -> bool:
+        return self._rounds.has_other_round(due.path, due.round_id)

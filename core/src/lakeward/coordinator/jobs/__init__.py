@@ -1,0 +1,1 @@
+"""The round's Spark job: its server, its task attempts and their messages."""

@@ -1,0 +1,15 @@
+"""Where subtasks connect, and what they prove."""
+
+from __future__ import annotations
+
+import secrets
+from dataclasses import dataclass, field
+
+
+@dataclass(slots=True)
+class SubtaskAddress:
+    """Where subtasks connect. `port` is 0 until the server listens; `secret` is of this service run."""
+
+    host: str
+    port: int = 0
+    secret: bytes = field(default_factory=lambda: secrets.token_bytes(32), repr=False)

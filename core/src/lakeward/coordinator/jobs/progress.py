@@ -1,0 +1,130 @@
+"""A round's progress: which splits are finished, with which files, and how far the others are.
+
+What was accepted wins (exactly-once.md): a finish that was accepted stays, whatever becomes of its attempt; a new
+attempt gets unfinished splits only, at the position that the newest part of a checkpoint gives them.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from lakeward.coordinator.commits.commit_account import SplitShare, shares_of
+from lakeward.machines.checkpoints.gateway import Origins
+from lakeward.machines.splits import Splits
+from lakeward.model.checkpoints import SplitProgress
+from lakeward.model.events import wire_split
+from lakeward.model.splits import SnapshotSplit
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+
+    from lakeward.coordinator.checkpoints.contents import CheckpointContents
+    from lakeward.machines.splits.enumeration import Enumeration
+    from lakeward.model.checkpoints import BlockedEvent, Origin, SubtaskSnapshot
+    from lakeward.model.events import WireSplit
+    from lakeward.model.results import LakeFile, WriteResult
+    from lakeward.model.splits import Split
+    from lakeward.model.tables import TableBucket
+
+
+class RoundProgress:
+    """What one round has. Used on the event loop only."""
+
+    def __init__(self, enumeration: Enumeration, restored: CheckpointContents | None = None) -> None:
+        """Start with nothing read, or where a checkpoint left off.
+
+        Args:
+            enumeration: the round's splits.
+            restored: what a checkpoint of the same splits holds, None for a fresh round.
+        """
+        self.results: dict[str, WriteResult] = {}
+        self._progress: dict[str, SplitProgress] = {}
+        self._blocked: dict[str, BlockedEvent] = {}
+        self._origins = Origins()
+        self._enumerated = enumeration.splits
+        if restored is not None:
+            self.results |= restored.finished
+            self._progress |= restored.progress
+            self._blocked |= restored.blocked
+        origins = (word.origin.task_attempt for word in self._blocked.values())
+        self.first_attempt = 1 + max(origins, default=0)
+        """Attempts count from here: a finish of this round never has the origin of one that was restored."""
+        ends = {split_id: result.end_offset for split_id, result in self.results.items()}
+        self.splits = Splits(enumeration, finished=ends, withheld=self._blocked)
+
+    def blocked(self) -> list[BlockedEvent]:
+        """Return the finishes that have to be sent again and that no attempt was given yet."""
+        return [self._blocked[split_id] for split_id in sorted(self.splits.withheld)]
+
+    def finished(self) -> tuple[WriteResult, ...]:
+        """Return what a checkpoint holds as finished: accepted finishes, and those whose word no living attempt has."""
+        return (*self.results.values(), *(word.event.result for word in self.blocked()))
+
+    def first(self, origin: Origin) -> bool:
+        """Say whether a finish of this origin is received for the first time."""
+        return self._origins.first(origin)
+
+    def accept(self, result: WriteResult) -> None:
+        """Write a finish down."""
+        self.results[result.split_id] = result
+        self._progress.pop(result.split_id, None)
+
+    def take_over(self, part: SubtaskSnapshot) -> None:
+        """Write down how far a lost attempt was; what it had finished and could not say is all of its split."""
+        for one in part.progress:
+            self._note(one)
+        open_splits = {split.split_id: split for split in self.splits.unfinished}
+        for word in part.blocked:
+            result = word.event.result
+            split = open_splits.get(result.split_id)
+            if split is not None and not (isinstance(split, SnapshotSplit) and split.live):
+                self._note(SplitProgress.done(split, result))
+
+    def wire(self, split: Split) -> WireSplit:
+        """Return a split as an attempt is told it: with how far it is."""
+        return wire_split(split, self._progress.get(split.split_id))
+
+    def half_done(self) -> tuple[SplitProgress, ...]:
+        """Return the splits of which something is in files."""
+        return tuple(self._progress.values())
+
+    def offsets(self) -> Mapping[TableBucket, int]:
+        """Return the offsets of all buckets after the round: finished prefixes, then what was done of the next split.
+
+        A split that a cut left out may be half done, and an earlier step of the round may have committed that.
+        """
+        return self.splits.offsets({split_id: one.position for split_id, one in self._progress.items()})
+
+    def committable(self) -> list[LakeFile]:
+        """Return the files that belong to these offsets."""
+        whole = self.splits.committable()
+        files = [file for split_id, result in self.results.items() if split_id in whole for file in result.files]
+        for split in self.splits.frontier():
+            half = self._progress.get(split.split_id)
+            files += half.files if half is not None and half.position > split.start else ()
+        return files
+
+    def shares(self) -> tuple[SplitShare, ...]:
+        """Return what a commit of the round holds of each split."""
+        return shares_of(self.splits, self._enumerated, self.results, self._progress)
+
+    @property
+    def leaves_files_out(self) -> bool:
+        """True where files lie behind a split that was stopped early: no commit of this round names them."""
+        named = {file.path for file in self.committable()}
+        finished = (file.path for result in self.results.values() for file in result.files)
+        half_done = (file.path for one in self._progress.values() for file in one.files)
+        return not named.issuperset(finished) or not named.issuperset(half_done)
+
+    def not_ours(self, files: Iterable[LakeFile]) -> list[LakeFile]:
+        """Return those files that no finish, said or still to be sent again, and no split half done needs."""
+        finishes = (*self.results.values(), *(word.event.result for word in self._blocked.values()))
+        kept = {file.path for result in finishes for file in result.files}
+        kept |= {file.path for one in self._progress.values() for file in one.files}
+        return [file for file in files if file.path not in kept]
+
+    def _note(self, progress: SplitProgress) -> None:
+        split_id = progress.split.split_id
+        known = self._progress.get(split_id)
+        if split_id not in self.results and (known is None or known.position <= progress.position):
+            self._progress[split_id] = progress

@@ -1,0 +1,88 @@
+"""One attempt of a subtask as the coordinator sees it: its channel, the gateway in front of it, its connection."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from lakeward.machines.checkpoints.gateway import AbortFor, CloseFor, Gateway, MessageReceived, OpenFor, Pass
+from lakeward.machines.transport.channel import Channel, ChannelKey
+from lakeward.model.events import Heartbeat
+
+if TYPE_CHECKING:
+    from lakeward.machines.checkpoints.gateway import GatewayEvent
+    from lakeward.model.events import AnyEvent, Envelope, Progress
+    from lakeward.ports import Connection
+
+
+@dataclass(slots=True)
+class TaskAttempt:
+    """One attempt. `seen` is when it last said anything, in seconds; `left` that it has closed everything."""
+
+    key: ChannelKey
+    connection: Connection | None
+    seen: float
+    gateway: Gateway = field(default_factory=Gateway)
+    progress: Progress | None = None
+    left: bool = False
+    counted: tuple[int, int] = (0, 0)
+    """Data events received from it and acknowledged by it, as the checkpoints were last told."""
+    channel: Channel = field(init=False)
+
+    def __post_init__(self) -> None:
+        """Start with nothing sent and nothing received."""
+        self.channel = Channel(self.key, "down")
+
+    @property
+    def number(self) -> int:
+        """The coordinator's number of it."""
+        return self.key.task_attempt
+
+    @property
+    def sent(self) -> int:
+        """Sequence number of the last data event that was sent to it."""
+        return self.channel.sent
+
+    def send(self, event: AnyEvent) -> None:
+        """Send an event: at once, or, a data event, when the gateway opens."""
+        self._step(MessageReceived(event))
+
+    def receive(self, envelope: Envelope) -> AnyEvent | None:
+        """Unwrap what came in; None for a duplicate. Raises as `Channel.receive`."""
+        return self.channel.receive(envelope)
+
+    def acknowledge(self) -> None:
+        """Say what was received so far, and show life."""
+        self.send(Heartbeat(acked=self.channel.received))
+
+    def close_gateway(self, checkpoint: int) -> None:
+        """Hold data events back."""
+        self._step(CloseFor(checkpoint))
+
+    def open_gateway(self, checkpoint: int) -> None:
+        """Let data events out again: the subtask has taken its snapshot."""
+        self._step(OpenFor(checkpoint))
+
+    def end_checkpoint(self, checkpoint: int) -> None:
+        """Let data events out again: the checkpoint is over, whatever became of it."""
+        self._step(AbortFor(checkpoint))
+
+    def reconnect(self, connection: Connection, now: float) -> None:
+        """Go on over another connection: what was not acknowledged is sent again."""
+        self.connection = connection
+        self.seen = now
+        self.acknowledge()
+        for envelope in self.channel.unacked():
+            connection.send(envelope)
+
+    def drop(self) -> None:
+        """End its connection."""
+        if self.connection is not None:
+            self.connection.close()
+
+    def _step(self, event: GatewayEvent) -> None:
+        for command in self.gateway.step(event):
+            if isinstance(command, Pass):
+                envelope = self.channel.send(command.event)
+                if self.connection is not None:
+                    self.connection.send(envelope)

@@ -1,0 +1,1 @@
+"""Drives the lease machine with the calls of a lease backend."""

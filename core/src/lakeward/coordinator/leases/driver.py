@@ -1,0 +1,281 @@
+"""The service's lease: IO around `machines/leases`.
+
+Commands are carried out in order by one task: what is to be persisted is on disk before the calls that follow it are
+made. Calls of the backend run on daemon threads with a time limit, so that a slow or dead lease server blocks
+nothing; after the limit the outcome is unknown, and the machine settles it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING, Protocol
+
+import structlog
+
+from lakeward.coordinator.workers.calls import call
+from lakeward.errors import LakewardError, LeaseError, OutcomeUnknownError
+from lakeward.machines.driver import MachineDriver, Step
+from lakeward.machines.leases import (
+    Acquired,
+    CallAcquire,
+    CallDrop,
+    CallFailed,
+    CallOutcomeUnknown,
+    CallRelease,
+    CallVerify,
+    Done,
+    HeldLeases,
+    Leases,
+    LeasesCommand,
+    LeasesEvent,
+    LeaseStopped,
+    LeaseTick,
+    NotProtected,
+    Persist,
+    Protected,
+    ProtectionLost,
+    StartGeneration,
+    Verified,
+)
+from lakeward.model.leases import Failover, FailoverAction, FailoverAnswer, Lease
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable, Mapping
+
+    from lakeward.hooks.backend import LeaseBackend
+    from lakeward.model.tables import KvSnapshot, TableBucket
+    from lakeward.ports import Clock, Source
+
+_log = structlog.get_logger("lakeward.leases")
+_Call = CallAcquire | CallVerify | CallRelease | CallDrop
+
+
+class LeaseListener(Protocol):
+    """Who is told what became of the lease: the service."""
+
+    def lease_protected(self, table_id: int) -> None:
+        """The table's snapshots are acquired and verified."""
+        ...
+
+    def lease_refused(self, table_id: int, gone: frozenset[KvSnapshot], reason: str) -> None:
+        """They could not be had."""
+        ...
+
+    def lease_lost(self, table_id: int, snapshots: frozenset[KvSnapshot], reason: str) -> None:
+        """Protection was lost while a round was reading, or a checkpoint had still to read."""
+        ...
+
+    def lease_stopped(self) -> None:
+        """All calls are settled or given up."""
+        ...
+
+
+class LeaseDriver:
+    """Carries out what the machine commands. Used on the event loop only."""
+
+    def __init__(
+        self,
+        machine: Leases,
+        backend: LeaseBackend,
+        source: Source,
+        clock: Clock,
+        *,
+        duration_s: float,
+        timeout_s: float,
+    ) -> None:
+        """Keep the parts.
+
+        Args:
+            machine: the lease machine.
+            backend: the configured backend, wrappers around it.
+            source: for its own lease API, and for verification.
+            clock: the service's clock.
+            duration_s: seconds that the lease lives without renewal.
+            timeout_s: seconds after which a call is of unknown outcome.
+        """
+        self._machine = machine
+        self._backend = backend
+        self._source = source
+        self._clock = clock
+        self._duration_s = duration_s
+        self._timeout_s = timeout_s
+        self._driver = MachineDriver(machine, self._enqueue, on_step=_log_step)
+        self._commands: asyncio.Queue[tuple[LeasesCommand, LeasesEvent]] = asyncio.Queue()
+        self._not_persisted: tuple[LeasesEvent, str] | None = None
+        """The event whose state could not be written, and why: the calls that it caused are not made."""
+        self._running: set[asyncio.Task[None]] = set()
+        self.message = ""
+        """What is wrong with the lease, empty if nothing is."""
+
+    @property
+    def held_leases(self) -> HeldLeases:
+        """What is held."""
+        return self._machine.held_leases
+
+    @property
+    def next_due(self) -> float | None:
+        """When `tick` has something to do."""
+        return self._machine.next_due
+
+    def step(self, event: LeasesEvent) -> None:
+        """Give the machine an event; its commands are carried out in order."""
+        self._driver.post(event)
+
+    def tick(self) -> None:
+        """Let the machine see the time, where something is due."""
+        due = self._machine.next_due
+        if due is not None and due <= self._clock.now():
+            self.step(LeaseTick(now=self._clock.now()))
+
+    def lease(self) -> Lease:
+        """Return the lease as the backend sees it."""
+        held = self._machine.held_leases
+        return self._lease(held.lease_id, held.generation, held.held)
+
+    def state(self) -> bytes | None:
+        """Return what the backend wants persisted."""
+        return self._backend.serialize_state(self.lease())
+
+    async def failover(self, failover: Failover) -> FailoverAnswer:
+        """Ask the backend what a failure means; ACQUIRE starts a new generation.
+
+        Args:
+            failover: what happened.
+
+        Returns:
+            The backend's answer.
+        """
+        lease = self.lease()
+        answer = await call(
+            lambda: self._backend.on_failover(lease, failover), what="on_failover", timeout_s=self._timeout_s
+        )
+        if answer.action is FailoverAction.ACQUIRE and answer.restored is None and self.held_leases.held:
+            self.step(StartGeneration(now=self._clock.now()))
+        return answer
+
+    async def run(self, listener: LeaseListener, persist: Callable[[], Awaitable[None]]) -> None:
+        """Execute commands until cancelled.
+
+        Args:
+            listener: who is told what became of the lease.
+            persist: writes the service's state, this lease included, durably.
+        """
+        while True:
+            command, event = await self._commands.get()
+            await self._execute(command, event, listener, persist)
+
+    def _enqueue(self, command: LeasesCommand, event: LeasesEvent) -> None:
+        self._commands.put_nowait((command, event))
+
+    async def _execute(
+        self,
+        command: LeasesCommand,
+        event: LeasesEvent,
+        listener: LeaseListener,
+        persist: Callable[[], Awaitable[None]],
+    ) -> None:
+        match command:
+            case Persist():
+                reason = await _try(persist)
+                self._not_persisted = None if reason is None else (event, reason)
+            case CallAcquire() | CallVerify() | CallRelease() | CallDrop():
+                if self._not_persisted is not None and self._not_persisted[0] is event:
+                    self.step(CallFailed(now=self._clock.now(), call=command.call, reason=self._not_persisted[1]))
+                    return
+                task = asyncio.create_task(self._call(command))
+                self._running.add(task)
+                task.add_done_callback(self._running.discard)
+            case _:
+                self._tell(command, listener)
+
+    async def _call(self, command: _Call) -> None:
+        try:
+            event = await self._answer(command)
+        except OutcomeUnknownError as error:
+            self._complain(command, str(error))
+            event = CallOutcomeUnknown(now=self._clock.now(), call=command.call, reason=str(error))
+        except Exception as error:  # noqa: BLE001 - whatever a backend raises fails this call alone, by name
+            reason = str(error) if isinstance(error, LakewardError) else f"{type(error).__name__}: {error}"
+            self._complain(command, reason)
+            # A backend that raised something of its own, or answered nonsense, may have acquired all the same.
+            broken = isinstance(error, LeaseError) and isinstance(command, CallAcquire)
+            event = (CallOutcomeUnknown if broken else CallFailed)(
+                now=self._clock.now(), call=command.call, reason=reason
+            )
+        else:
+            self.message = ""
+        self.step(event)
+
+    async def _answer(self, command: _Call) -> LeasesEvent:
+        match command:
+            case CallAcquire():
+                lease = self._lease(command.lease_id, command.generation, command.snapshots)
+                work = lambda: self._backend.acquire(lease, command.snapshots)  # noqa: E731 - read at its use
+                protection = await call(work, what=self._name("acquire"), timeout_s=self._timeout_s)
+                return Acquired(now=self._clock.now(), call=command.call, protection=protection)
+            case CallVerify():
+                missing = await call(
+                    lambda: self._source.missing_snapshots(command.snapshots),
+                    what="verify snapshots",
+                    timeout_s=self._timeout_s,
+                )
+                return Verified(now=self._clock.now(), call=command.call, missing=missing)
+            case CallRelease():
+                lease = self._lease(command.lease_id, command.generation, self.held_leases.held)
+                await call(
+                    lambda: self._backend.release(lease, command.buckets),
+                    what=self._name("release"),
+                    timeout_s=self._timeout_s,
+                )
+            case CallDrop():
+                lease = self._lease(command.lease_id, command.generation, {})
+                await call(lambda: self._backend.drop(lease), what=self._name("drop"), timeout_s=self._timeout_s)
+        return Done(now=self._clock.now(), call=command.call)
+
+    def _tell(self, command: LeasesCommand, listener: LeaseListener) -> None:
+        match command:
+            case Protected() if self._machine.is_waiting(command.table_id):
+                return  # an earlier round of the table asked for that, and has let go meanwhile
+            case Protected():
+                listener.lease_protected(command.table_id)
+            case NotProtected():
+                listener.lease_refused(command.table_id, command.gone, command.reason)
+            case ProtectionLost():
+                listener.lease_lost(command.table_id, command.snapshots, command.reason)
+            case LeaseStopped():
+                listener.lease_stopped()
+            case _:
+                pass
+
+    def _complain(self, command: _Call, reason: str) -> None:
+        self.message = f"{type(command).__name__.removeprefix('Call').lower()}: {reason}"
+        _log.warning("lease call failed", call=type(command).__name__, reason=reason)
+
+    def _name(self, hook: str) -> str:
+        return f"lease backend {self._backend.name!r}, {hook}"
+
+    def _lease(self, lease_id: str, generation: int, held: Mapping[TableBucket, int]) -> Lease:
+        ours = self._machine.held_leases
+        return Lease(
+            lease_id=lease_id,
+            generation=generation,
+            duration_s=self._duration_s,
+            held=dict(held),
+            server=self._source.leases,
+            releasing=ours.releasing,
+            old_ids=ours.old_ids,
+        )
+
+
+async def _try(persist: Callable[[], Awaitable[None]]) -> str | None:
+    """Persist; return why it failed, None where it did not."""
+    try:
+        await persist()
+    except LakewardError as error:
+        _log.error("the lease's state could not be written", reason=str(error))
+        return f"the service's state could not be written: {error}"
+    return None
+
+
+def _log_step(step: Step[LeasesEvent, LeasesCommand]) -> None:
+    _log.debug("leases stepped", event_taken=step.event, commands=step.commands)

@@ -1,0 +1,1 @@
+"""One round of a table, from the assignment to the report."""

@@ -1,0 +1,569 @@
+"""The rounds in work: starts, launches, finishes early, commits and ends them as the service is commanded.
+
+Workers get what is fixed when they are started, and return results; the event loop alone changes a `RoundAttempt`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import TYPE_CHECKING
+
+import structlog
+
+from lakeward.coordinator.checkpoints.restorer import is_gone
+from lakeward.coordinator.commits.round_committer import RoundCommit
+from lakeward.coordinator.jobs.job import RoundJob
+from lakeward.coordinator.rounds.attempt import RoundAttempt
+from lakeward.coordinator.rounds.context import RoundContext, start_round
+from lakeward.coordinator.rounds.listener import RoundJobListener
+from lakeward.coordinator.rounds.planner import PlannedRound
+from lakeward.coordinator.workers.calls import call
+from lakeward.errors import FencedError, LakewardError, RowCountError, TableError, TableGoneError, UsageError
+from lakeward.machines.rounds import (
+    Committed,
+    Opened,
+    RoundFailed,
+    RoundFenced,
+    TableGone,
+    TargetReached,
+)
+from lakeward.model.identity import Incarnation, RoundId
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Collection, Mapping
+    from contextlib import AbstractAsyncContextManager
+
+    from lakeward.coordinator.checkpoints.contents import CheckpointContents
+    from lakeward.coordinator.checkpoints.restorer import RestoredRound, Restorer
+    from lakeward.coordinator.checkpoints.round_checkpoints import CompletedCheckpoint
+    from lakeward.coordinator.commits.cleaner import Cleaner
+    from lakeward.coordinator.commits.commit_account import SplitShare
+    from lakeward.coordinator.commits.fence import CommitFence
+    from lakeward.coordinator.commits.round_committer import RoundCommitter
+    from lakeward.coordinator.commits.upkeep import Upkeep
+    from lakeward.coordinator.rounds.attempts import RoundAttempts
+    from lakeward.coordinator.rounds.planner import JobPlanner
+    from lakeward.coordinator.rounds.ports import RoundListener, RoundsLoop, SnapshotProtection, TargetListener
+    from lakeward.coordinator.workers.table_locks import TableHold, TableLocks
+    from lakeward.model.results import LakeFile
+    from lakeward.model.settings import TableSettings
+    from lakeward.model.tables import TableBucket, TablePath
+    from lakeward.model.tiering import TableAssignment
+    from lakeward.ports import CheckpointStore, Clock, Jobs, Lake, Source
+    from lakeward.storage.commit_records import CommitRecords
+
+_SUPERSEDED = frozenset({"committed", "dropped", "stale"})
+"""How a round ends from whose last checkpoint nobody goes on: its rows are in the lake, or cannot be had any more."""
+_log = structlog.get_logger("lakeward.rounds")
+
+
+@dataclass(frozen=True, slots=True)
+class RoundPolicy:
+    """What holds for every round. `commit_timeout_s` is for one try of a commit, in seconds."""
+
+    rules: Callable[[TablePath], TableSettings]
+    commit_timeout_s: float
+    once: bool
+
+    @property
+    def commit_limit_s(self) -> float:
+        """Seconds for all tries of a commit together."""
+        return self.commit_timeout_s * 4
+
+
+class RoundExecutor:
+    """Executes what the machine of rounds commands. Used on the event loop only."""
+
+    def __init__(
+        self,
+        *,
+        incarnation: Incarnation,
+        clock: Clock,
+        source: Source,
+        lake: Lake,
+        jobs: Jobs,
+        checkpoints: CheckpointStore,
+        committed: CommitRecords,
+        attempts: RoundAttempts,
+        locks: TableLocks,
+        restorer: Restorer,
+        planner: JobPlanner,
+        fence: CommitFence,
+        committer: RoundCommitter,
+        cleaner: Cleaner,
+        upkeep: Upkeep,
+        loop: RoundsLoop,
+        protection: SnapshotProtection,
+        listener: RoundListener,
+        targets: TargetListener,
+        policy: RoundPolicy,
+    ) -> None:
+        """Keep the collaborators; no round is in work.
+
+        Args:
+            incarnation: ours.
+            clock: the service's clock.
+            source: where tables are read from.
+            lake: where rounds are committed to.
+            jobs: where their jobs run.
+            checkpoints: where their checkpoints lie.
+            committed: the newest commit of each table.
+            attempts: the rounds in work.
+            locks: one worker at a time for each lake table.
+            restorer: finds the checkpoint that a round goes on from.
+            planner: plans jobs.
+            fence: says which rounds may commit.
+            committer: commits them.
+            cleaner: deletes what they left.
+            upkeep: follows a commit.
+            loop: the service's event loop.
+            protection: keeps snapshots.
+            listener: is told how rounds end.
+            targets: the end offsets that `once` waits for.
+            policy: what holds for every round.
+        """
+        self._incarnation = incarnation
+        self._clock = clock
+        self._source = source
+        self._lake = lake
+        self._jobs = jobs
+        self._checkpoints = checkpoints
+        self._committed = committed
+        self.attempts = attempts
+        self._locks = locks
+        self._restorer = restorer
+        self._planner = planner
+        self._fence = fence
+        self._committer = committer
+        self._cleaner = cleaner
+        self._upkeep = upkeep
+        self._loop = loop
+        self._protection = protection
+        self._listener = listener
+        self._targets = targets
+        self._policy = policy
+        self._number = 0
+        self._numbers: dict[int, tuple[int, int]] = {}
+        """By table: its newest epoch here, and the highest number that a checkpoint of it had."""
+        self._ending: list[RoundAttempt] = []
+        """Rounds that have ended and whose jobs still run."""
+        self._cleaning = 0
+        self._storing: dict[int, RoundAttempt] = {}
+        """By table: a round that ended while a checkpoint of it was being stored."""
+
+    # --- commands -------------------------------------------------------------------------------------------
+
+    def start(self, assignment: TableAssignment, number: int = 1) -> None:
+        """Start a round.
+
+        Args:
+            assignment: the table.
+            number: which attempt it is since the table's last success.
+        """
+        self._number += 1
+        round_id = RoundId(self._incarnation, assignment.table_id, assignment.epoch, self._number)
+        attempt = RoundAttempt(assignment, round_id, self._clock.wall_ms(), number)
+        self.attempts.add(attempt)
+        self._fence.begin(round_id, assignment)
+        self._upkeep.begin_round(round_id)
+        self._loop.spawn(partial(self._start, attempt))
+
+    def launch(self, table_id: int) -> None:
+        """Write the journal and launch the job."""
+        self._loop.spawn(partial(self._launch, self.attempts[table_id]))
+
+    def finish_early(self, table_id: int) -> None:
+        """Finish a round early."""
+        attempt = self.attempts.get(table_id)
+        if attempt is not None and attempt.job is not None:
+            attempt.job.finish_early()
+
+    def commit(self, table_id: int) -> None:
+        """Commit a round."""
+        self._loop.spawn(partial(self._commit, self.attempts[table_id]))
+
+    def end(self, table_id: int, outcome: str, reason: str) -> None:
+        """End a round: stop its job, report it, clean up what may be cleaned."""
+        if outcome == "dropped":
+            self._restorer.invalidate(table_id, "its table was dropped")
+        attempt = self.attempts.remove(table_id)
+        if attempt is None:
+            return
+        self._fence.end(attempt.round_id)
+        self._close_checkpoints(attempt, superseded=outcome in _SUPERSEDED)
+        nothing = outcome == "committed" and attempt.snapshot_id is None
+        attempt.outcome, attempt.reason = "idle" if nothing else outcome, reason
+        attempt.ended_ms = self._clock.wall_ms()
+        if attempt.job is not None and attempt.job.running:
+            self._ending.append(attempt)
+            if outcome != "committed":
+                attempt.job.cancel()
+        else:
+            self._loop.spawn(partial(self._clean, attempt))
+        self._listener.round_ended(attempt)
+
+    def cancel_all(self) -> None:
+        """Cancel every job; the service ends."""
+        for attempt in [*self.attempts.values(), *self._ending]:
+            if attempt.job is not None and attempt.job.running:
+                attempt.job.cancel()
+
+    # --- for the service and the server ---------------------------------------------------------------------
+
+    @property
+    def busy(self) -> bool:
+        """True while jobs of ended rounds are still winding down, or being cleaned up after."""
+        return bool(self._ending) or self._cleaning > 0
+
+    def find_job(self, round_name: str, job_attempt: int) -> RoundJob | None:
+        """Find the job of a subtask that registers."""
+        for attempt in [*self.attempts.values(), *self._ending]:
+            job = attempt.job
+            if job is not None and str(attempt.round_id) == round_name:
+                return job if job.launched is not None and job.launched.job_attempt == job_attempt else None
+        return None
+
+    def tick(self) -> None:
+        """Let checkpoints start and expire; look for hung subtasks."""
+        for attempt in [*self.attempts.values()]:
+            if attempt.job is not None:
+                attempt.job.tick()
+
+    def forget(self, table_id: int) -> None:
+        """Keep nothing of a table that the source has dropped."""
+        self._numbers.pop(table_id, None)
+        self._storing.pop(table_id, None)
+
+    # --- for the rounds' jobs, see `AttemptOwner` -------------------------------------------------------------
+
+    def is_current(self, attempt: RoundAttempt) -> bool:
+        """Return whether a round is still the one in work on its table."""
+        return self.attempts.is_current(attempt)
+
+    def job_ended(self, attempt: RoundAttempt) -> None:
+        """The last launch of a round has ended: nothing of it runs any more."""
+        if attempt in self._ending:
+            self._ending.remove(attempt)
+            self._loop.wake()
+            self._loop.spawn(partial(self._clean, attempt))
+
+    def checkpoint_storing(self, attempt: RoundAttempt, contents: CheckpointContents) -> None:
+        """Hold what a checkpoint needs before it is written: the round may end before it is known to be complete."""
+        self._restorer.expect(attempt.assignment.table_id, contents)
+        self._protection.hold_checkpoints()
+
+    def checkpoint_done(self, attempt: RoundAttempt, done: CompletedCheckpoint) -> None:
+        """Build on a checkpoint that is complete: release leases, and commit a step of the round if it is time."""
+        attempt.newest = done
+        table_id = attempt.assignment.table_id
+        self._restorer.note(table_id, done.contents)
+        self._protection.hold_checkpoints()  # before the round lets anything go
+        self._protection.release(table_id, {result.bucket for result in done.contents.finished.values()})
+        every, now = self._policy.rules(attempt.assignment.path).commit_every, self._clock.now()
+        due = every and attempt.stepped_at is not None and now - attempt.stepped_at >= every
+        if due and self._fence.allows(attempt.round_id):  # else it stays due until a renewal
+            attempt.stepped_at = now
+            self._loop.spawn(partial(self._commit_step, attempt, done))
+
+    async def discard(self, attempt: RoundAttempt, files: Collection[str]) -> None:
+        """Delete files of a round that an attempt closed after it no longer counted, but for those that are needed.
+
+        A checkpoint may have held the finish that comes late, or its beginning; a step may have been committed from it.
+        """
+        assignment = attempt.assignment
+        try:
+            async with self._hold(attempt, "the deletion of rejected files") as held:
+                discard = partial(self._cleaner.discard, assignment.path, assignment.table_id, files)
+                await held.call(discard, what="delete rejected files")
+        except LakewardError as error:
+            _log.warning(
+                "rejected files stay until the round is cleaned", round=str(attempt.round_id), reason=str(error)
+            )
+
+    def lose_table(self, attempt: RoundAttempt, reason: str) -> None:
+        """End a round whose table is gone, in the source or in the lake: only the former ends its assignment.
+
+        Args:
+            attempt: the round.
+            reason: what said so.
+        """
+        self._loop.spawn(partial(self._lose_table, attempt, reason))
+
+    # --- the steps of a round -------------------------------------------------------------------------------
+
+    async def _start(self, attempt: RoundAttempt) -> None:
+        await self._wait_for_last_checkpoint(attempt)
+        path = attempt.assignment.path
+        try:
+            async with self._hold(attempt, "the opening", wait_s=self._policy.commit_timeout_s) as held:
+                if not self.is_current(attempt):
+                    return
+                context, restored = await held.call(partial(self._find_start, attempt.assignment), what=f"open {path}")
+        except Exception as error:  # noqa: BLE001 - one table's trouble, whatever it is, stays with that table
+            self._fail(attempt, error)
+            return
+        if not self.is_current(attempt):
+            return
+        attempt.start_from(context, restored)
+        if restored is not None:
+            _log.info("the round goes on from a checkpoint", round=str(attempt.round_id), checkpoint=str(restored.ref))
+        attempt.note_phase("enumerate", self._clock.wall_ms())
+        enumeration = context.enumeration
+        if not enumeration.splits:
+            self._settle_target(attempt, context.tiered)
+            attempt.lag_s = 0.0
+        self._loop.post(
+            Opened(
+                now=self._clock.now(),
+                table_id=attempt.assignment.table_id,
+                splits=len(enumeration.splits),
+                leases=bool(enumeration.snapshots),
+            )
+        )
+
+    def _find_start(self, assignment: TableAssignment) -> tuple[RoundContext, RestoredRound | None]:
+        """Return what a round starts from. Blocking."""
+        path, us = assignment.path, self._incarnation
+        most = self._policy.rules(path).max_split_rows
+        may_go_on = self._restorer.has(assignment.table_id)
+        before = self._lake.head(path) if may_go_on else None
+        context = start_round(self._source, self._lake, assignment, us, self._committed, most)
+        # The stamp as it was before ours; the newest commit as it is since then: one may have landed in between.
+        head = None if before is None else replace(before, commit=context.head.commit)
+        restored = self._restorer.find(context.table, head) if may_go_on else None
+        self._cleaner.before_round(path)
+        if restored is not None:
+            # It reads what the checkpoint says, not what the buckets say now.
+            context = replace(context, enumeration=restored.contents.enumeration())
+        return context, restored
+
+    async def _launch(self, attempt: RoundAttempt) -> None:
+        context, assignment, round_id = attempt.context, attempt.assignment, attempt.round_id
+        if context is None:
+            return
+        path = assignment.path
+        # Before its journal is on disk: a commit of an earlier round that ends late would sweep it away.
+        self._cleaner.begin(round_id)
+        try:
+            async with self._hold(attempt, "the launch", wait_s=self._policy.commit_timeout_s) as held:
+                attempt.journaled = True
+                write = partial(self._committer.write_journal, round_id, path, context.head)
+                attempt.journal = await held.call(write, what=f"journal of {path}")
+                used, latest = self.attempts.subtasks(besides=attempt), self._latest_checkpoint(attempt)
+                planned = PlannedRound(assignment, round_id, context, attempt.restored, latest, used)
+                plan = await held.call(partial(self._planner.plan, planned), what=f"plan {path}")
+        except Exception as error:  # noqa: BLE001 - as in _start
+            self._fail(attempt, error)
+            return
+        if not self.is_current(attempt) or self._loop.superseded_by:
+            self._loop.spawn(partial(self._clean, attempt))
+            return
+        attempt.stepped_at = self._clock.now()
+        listener = RoundJobListener(self, attempt, clock=self._clock, loop=self._loop, protection=self._protection)
+        attempt.job = RoundJob(plan, self._jobs, self._clock, listener)
+        attempt.job.launch(self._loop.call_soon_threadsafe)
+
+    async def _commit(self, attempt: RoundAttempt) -> None:
+        if attempt.job is not None:
+            attempt.note_phase("job", self._clock.wall_ms())
+        try:
+            async with self._hold(attempt, "the commit", wait_s=self._policy.commit_limit_s) as held:
+                context, offsets, files = attempt.context, attempt.offsets(), attempt.files()
+                if context is None or not self.is_current(attempt):
+                    return
+                moved = dict(offsets) != dict(attempt.tiered())
+                if moved:
+                    await self._send(held, attempt, self._commit_of(attempt, context, offsets, files))
+        except Exception as error:  # noqa: BLE001 - as in _start
+            self._fail(attempt, error)
+            return
+        attempt.committed = offsets
+        self._upkeep.after_round(attempt.round_id, context.table, attempt.snapshot_id, offsets, landed=moved)
+        if not self.is_current(attempt):
+            _log.info("a round that was given up has committed after all", round=str(attempt.round_id))
+            return
+        self._settle_target(attempt, offsets)
+        left = context.enumeration.behind or attempt.lag_rows() != 0
+        self._loop.post(Committed(now=self._clock.now(), table_id=attempt.assignment.table_id, caught_up=not left))
+
+    async def _commit_step(self, attempt: RoundAttempt, done: CompletedCheckpoint) -> None:
+        """Commit what a checkpoint holds, while the round goes on."""
+        try:
+            async with self._hold(attempt, "the commit of a step", wait_s=self._policy.commit_limit_s) as held:
+                offsets = attempt.not_behind(done.contents.offsets())
+                files = tuple(file for file in done.contents.files() if file.path not in attempt.in_lake)
+                context, moved = attempt.context, dict(offsets) != dict(attempt.tiered())
+                if context is None or not moved or not self.is_current(attempt):
+                    return
+                if not self._fence.allows(attempt.round_id):  # the wait for the table has outlasted the fence time
+                    return
+                commit = self._commit_of(attempt, context, offsets, files, done.contents.shares())
+                await self._send(held, attempt, commit)
+                attempt.committed = offsets
+                attempt.step += 1
+                attempt.base_commit = attempt.snapshot_id
+                attempt.in_lake |= {file.path for file in files}
+        except Exception as error:  # noqa: BLE001 - as in _start
+            self._fail(attempt, error)
+            return
+        _log.info("committed a step of a round", round=str(attempt.round_id), files=len(files))
+
+    def _commit_of(
+        self,
+        attempt: RoundAttempt,
+        context: RoundContext,
+        offsets: Mapping[TableBucket, int],
+        files: tuple[LakeFile, ...],
+        shares: tuple[SplitShare, ...] | None = None,
+    ) -> RoundCommit:
+        """Fix what a worker is to commit."""
+        return RoundCommit(
+            round_id=attempt.round_id,
+            journal=attempt.journal,
+            head=context.head,
+            step=attempt.step,
+            base_commit=attempt.base_commit,
+            table=context.table,
+            offsets=offsets,
+            files=files,
+            account=attempt.account(shares),
+        )
+
+    async def _send(self, held: TableHold, attempt: RoundAttempt, commit: RoundCommit) -> None:
+        attempt.journaled = True
+        what, limit = f"commit {attempt.assignment.path}", self._policy.commit_limit_s
+        attempt.apply(await held.call(partial(self._committer.commit, commit), what=what, timeout_s=limit))
+
+    async def _wait_for_last_checkpoint(self, attempt: RoundAttempt) -> None:
+        """Wait for the last checkpoint of the table's last round: it may be what this round goes on from."""
+        earlier = self._storing.pop(attempt.assignment.table_id, None)
+        if earlier is None or earlier.job is None:
+            return
+        try:
+            async with asyncio.timeout(self._policy.commit_timeout_s):
+                await earlier.job.checkpoints.settled()
+        except TimeoutError:
+            _log.warning(
+                "it is unknown whether a checkpoint is whole; the round does not wait for it any longer",
+                round=str(attempt.round_id),
+                checkpoint_of=str(earlier.round_id),
+            )
+
+    async def _clean(self, attempt: RoundAttempt) -> None:
+        """Delete what an ended round left; a fenced one deletes nothing: its table is another's now."""
+        self._cleaning += 1
+        try:
+            if attempt.job is not None:
+                await attempt.job.checkpoints.settled()  # the sweep spares the files that it names
+                await self._delete_parts(attempt.job)
+            await self._clean_files(attempt)
+        finally:
+            self._cleaning -= 1
+
+    async def _delete_parts(self, job: RoundJob) -> None:
+        """Delete what subtasks stored of the last checkpoint after it had been aborted: only now none of them runs."""
+        ref = job.checkpoints.cut_short
+        if ref is None:
+            return
+        try:
+            await call(partial(self._checkpoints.delete, ref), what=f"delete what is left of {ref}")
+        except LakewardError as error:
+            _log.warning("left for the sweep", what=f"parts of {ref}", reason=str(error))
+
+    async def _clean_files(self, attempt: RoundAttempt) -> None:
+        self._cleaner.end(attempt.round_id)
+        if attempt.outcome == "fenced" or not attempt.journaled:
+            return
+        job = attempt.job
+        orphans = job is not None and (job.may_have_orphans or job.progress.leaves_files_out)
+        try:
+            async with self._hold(attempt, "the clean-up") as held:
+                if attempt.outcome == "committed" and attempt.journal is not None:
+                    sweep = partial(self._cleaner.sweep_prefix, attempt.journal, may_have_orphans=orphans)
+                    await held.call(sweep, what="clean after a round")
+                elif attempt.snapshot_id is None:  # else some steps have landed: the next commit sweeps the rest
+                    end = partial(self._cleaner.end_round, attempt.round_id)
+                    await held.call(end, what="clean after a failed round")
+        except LakewardError as error:
+            _log.warning("left-over files stay for the next start", round=str(attempt.round_id), reason=str(error))
+
+    # --- helpers --------------------------------------------------------------------------------------------
+
+    def _hold(
+        self, attempt: RoundAttempt, what: str, *, wait_s: float | None = None
+    ) -> AbstractAsyncContextManager[TableHold]:
+        return self._locks.hold(attempt.assignment.path, f"{what} of round {attempt.round_id}", wait_s=wait_s)
+
+    def _latest_checkpoint(self, attempt: RoundAttempt) -> int:
+        """Return the highest number that a checkpoint of this epoch ever had."""
+        assignment, restored = attempt.assignment, attempt.restored
+        epoch, number = self._numbers.get(assignment.table_id, (assignment.epoch, 0))
+        own = number if epoch == assignment.epoch else 0
+        if restored is None or restored.ref.incarnation != str(self._incarnation):
+            return own
+        return max(own, restored.ref.number)
+
+    def _close_checkpoints(self, attempt: RoundAttempt, *, superseded: bool) -> None:
+        if attempt.job is None:
+            return
+        checkpoints, assignment = attempt.job.checkpoints, attempt.assignment
+        checkpoints.end(superseded=superseded)
+        if checkpoints.owed:
+            self._storing[assignment.table_id] = attempt
+        self._numbers[assignment.table_id] = (assignment.epoch, checkpoints.latest)
+
+    def _fail(self, attempt: RoundAttempt, error: Exception) -> None:
+        if not self.is_current(attempt):
+            _log.info("a round that is over failed late", round=str(attempt.round_id), reason=str(error))
+            return
+        table_id = attempt.assignment.table_id
+        reason = str(error) if isinstance(error, LakewardError) else f"{type(error).__name__}: {error}"
+        if not isinstance(error, LakewardError):
+            _log.error("unexpected error", round=str(attempt.round_id), exc_info=error)
+        if isinstance(error, TableGoneError):
+            self.lose_table(attempt, reason)
+        elif isinstance(error, FencedError):
+            self._restorer.invalidate(table_id, str(error))
+            self._fenced(attempt, error)
+        else:
+            if isinstance(error, RowCountError):  # what was lost may have been lost from a checkpoint
+                self._protection.invalidate(table_id, str(error))
+            permanent = isinstance(error, TableError) and error.permanent and attempt.number >= error.tries
+            self._loop.post(RoundFailed(now=self._clock.now(), table_id=table_id, reason=reason, permanent=permanent))
+
+    async def _lose_table(self, attempt: RoundAttempt, reason: str) -> None:
+        path, table_id = attempt.assignment.path, attempt.assignment.table_id
+        try:
+            gone = await call(partial(is_gone, self._source, path, table_id), what=f"look whether {path} is gone")
+        except LakewardError as error:
+            gone, reason = False, f"{reason}; {error}"
+        if not self.is_current(attempt):
+            return
+        now = self._clock.now()
+        if gone:
+            self._loop.post(TableGone(now=now, table_id=table_id))
+        else:
+            self._loop.post(RoundFailed(now=now, table_id=table_id, reason=reason, permanent=False))
+
+    def _fenced(self, attempt: RoundAttempt, error: FencedError) -> None:
+        by = _parse(error.by)
+        if by is not None and by.succeeds(self._incarnation):
+            self._loop.supersede(error.by)
+            return
+        lost = by is not None and by != self._incarnation
+        table_id = attempt.assignment.table_id
+        self._loop.post(RoundFenced(now=self._clock.now(), table_id=table_id, reason=str(error), lost=lost))
+
+    def _settle_target(self, attempt: RoundAttempt, offsets: Mapping[TableBucket, int]) -> None:
+        path = attempt.assignment.path
+        if self._policy.once and self._targets.reached(path, offsets):
+            self._loop.post(TargetReached(now=self._clock.now(), path=path))
+
+
+def _parse(text: str) -> Incarnation | None:
+    try:
+        return Incarnation.parse(text)
+    except UsageError:
+        return None

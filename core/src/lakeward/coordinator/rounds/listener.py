@@ -1,0 +1,134 @@
+"""What a round's job tells its round, as long as that round is the one in work on its table."""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import TYPE_CHECKING, Protocol
+
+from lakeward.machines.rounds import Drained, RoundFailed
+from lakeward.model.leases import Failover, FailoverKind
+
+if TYPE_CHECKING:
+    from collections.abc import Collection
+
+    from lakeward.coordinator.checkpoints.contents import CheckpointContents
+    from lakeward.coordinator.checkpoints.round_checkpoints import CompletedCheckpoint
+    from lakeward.coordinator.jobs.progress import RoundProgress
+    from lakeward.coordinator.rounds.attempt import RoundAttempt
+    from lakeward.coordinator.rounds.ports import RoundsLoop, SnapshotProtection
+    from lakeward.machines.rounds import RoundsEvent
+    from lakeward.model.checkpoints import LeaseCopy, RoundSnapshot
+    from lakeward.model.results import LakeFile
+    from lakeward.model.splits import Split
+    from lakeward.model.tables import KvSnapshot
+    from lakeward.ports import Clock
+
+
+class AttemptOwner(Protocol):
+    """Who has the rounds in work."""
+
+    def is_current(self, attempt: RoundAttempt) -> bool:
+        """Return whether a round is still the one in work on its table."""
+        ...
+
+    def lose_table(self, attempt: RoundAttempt, reason: str) -> None:
+        """End a round whose table is gone."""
+        ...
+
+    def job_ended(self, attempt: RoundAttempt) -> None:
+        """The last launch of a round has ended."""
+        ...
+
+    async def discard(self, attempt: RoundAttempt, files: Collection[str]) -> None:
+        """Delete files of a round that no longer count."""
+        ...
+
+    def checkpoint_storing(self, attempt: RoundAttempt, contents: CheckpointContents) -> None:
+        """A checkpoint is about to be written."""
+        ...
+
+    def checkpoint_done(self, attempt: RoundAttempt, done: CompletedCheckpoint) -> None:
+        """A checkpoint is complete."""
+        ...
+
+
+class RoundJobListener:
+    """Hands on what happens to one round's job, as long as that round is the one in work. See `JobListener`."""
+
+    def __init__(
+        self,
+        owner: AttemptOwner,
+        attempt: RoundAttempt,
+        *,
+        clock: Clock,
+        loop: RoundsLoop,
+        protection: SnapshotProtection,
+    ) -> None:
+        """Keep the round."""
+        self._owner = owner
+        self._attempt = attempt
+        self._clock = clock
+        self._loop = loop
+        self._protection = protection
+        self._table_id = attempt.assignment.table_id
+
+    def job_drained(self, *, finished_early: bool) -> None:
+        """See `JobListener`."""
+        self._post(Drained(now=self._clock.now(), table_id=self._table_id, finished_early=finished_early))
+
+    def job_failed(self, reason: str, *, permanent: bool) -> None:
+        """See `JobListener`."""
+        event = RoundFailed(now=self._clock.now(), table_id=self._table_id, reason=reason, permanent=permanent)
+        self._post(event)
+
+    def job_lost_snapshot(self, lost: frozenset[KvSnapshot], reason: str) -> None:
+        """See `JobListener`."""
+        if self._owner.is_current(self._attempt):
+            self._protection.snapshots_gone(self._table_id, lost, reason)
+
+    def job_lost_table(self) -> None:
+        """See `JobListener`."""
+        if self._owner.is_current(self._attempt):
+            reason = f"table {self._attempt.assignment.path}: a subtask says that it is gone"
+            self._owner.lose_table(self._attempt, reason)
+
+    def splits_returned(self, kind: FailoverKind, attempt: int, splits: tuple[Split, ...]) -> None:
+        """See `JobListener`."""
+        failover = Failover(kind=kind, attempt=attempt, returned=splits)
+        self._loop.spawn(partial(self._protection.failover, failover))
+
+    def files_rejected(self, files: Collection[LakeFile]) -> None:
+        """See `JobListener`."""
+        paths = [file.path for file in files]
+        if paths:
+            self._loop.spawn(partial(self._owner.discard, self._attempt, paths))
+
+    def job_ended(self) -> None:
+        """See `JobListener`."""
+        self._owner.job_ended(self._attempt)
+
+    def snapshot(self, progress: RoundProgress) -> RoundSnapshot:
+        """See `JobListener`."""
+        return self._attempt.snapshot(progress)
+
+    def lease_copy(self) -> LeaseCopy | None:
+        """See `CheckpointListener`."""
+        return self._protection.lease_copy()
+
+    def checkpoint_storing(self, contents: CheckpointContents) -> None:
+        """See `CheckpointListener`."""
+        if self._owner.is_current(self._attempt):
+            self._owner.checkpoint_storing(self._attempt, contents)
+
+    def checkpoint_done(self, done: CompletedCheckpoint) -> None:
+        """See `CheckpointListener`."""
+        if self._owner.is_current(self._attempt):
+            self._owner.checkpoint_done(self._attempt, done)
+
+    def checkpoint_aborted(self, number: int, reason: str) -> None:
+        """See `CheckpointListener`."""
+        self._attempt.checkpoint_aborted(number, reason)
+
+    def _post(self, event: RoundsEvent) -> None:
+        if self._owner.is_current(self._attempt):
+            self._loop.post(event)

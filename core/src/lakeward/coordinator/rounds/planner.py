@@ -1,0 +1,174 @@
+"""Plans a round's job: what its subtasks are told, and how many slots it gets."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from lakeward.coordinator.checkpoints.round_checkpoints import CheckpointPlan
+from lakeward.coordinator.jobs.plan import JobPlan
+from lakeward.coordinator.workers.calls import call
+from lakeward.model.checkpoints import CheckpointRef
+from lakeward.model.events import Deploy
+from lakeward.model.jobs import JobSpec
+from lakeward.model.wire import pack_table
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from lakeward.coordinator.checkpoints.restorer import RestoredRound
+    from lakeward.coordinator.jobs.address import SubtaskAddress
+    from lakeward.coordinator.rounds.context import RoundContext
+    from lakeward.coordinator.workers.background import Background
+    from lakeward.machines.checkpoints.schedule import CheckpointPolicy
+    from lakeward.model.identity import Incarnation, RoundId
+    from lakeward.model.tiering import TableAssignment
+    from lakeward.ports import CheckpointStore, Lake, Source
+
+
+@dataclass(frozen=True, slots=True)
+class JobPolicy:
+    """What holds for every round's job. Seconds where a name ends in `_s`."""
+
+    source_name: str
+    """What subtasks load the source's plugin by."""
+    lake_name: str
+    slots: int
+    """Subtasks at once, over all rounds."""
+    rounds: int
+    """Rounds at once."""
+    fence_s: float
+    progress_s: float
+    subtask_timeout_s: float
+    job_attempts: int
+    checkpoint_root: str
+    """Where subtasks find the checkpoint store."""
+    checkpoint_policy: CheckpointPolicy
+    retained: int
+    """Completed checkpoints of a table that are kept."""
+
+
+@dataclass(frozen=True, slots=True)
+class PlannedRound:
+    """What a plan is made of: fixed on the event loop, read by a worker."""
+
+    assignment: TableAssignment
+    round_id: RoundId
+    context: RoundContext
+    restored: RestoredRound | None
+    latest_checkpoint: int
+    """The highest number that a checkpoint of this epoch ever had."""
+    slots_used: int
+    """Subtasks of all other rounds."""
+
+
+class JobPlanner:
+    """Makes the plan of each round's job."""
+
+    def __init__(
+        self,
+        *,
+        incarnation: Incarnation,
+        source: Source,
+        lake: Lake,
+        checkpoints: CheckpointStore,
+        address: SubtaskAddress,
+        background: Background,
+        policy: JobPolicy,
+    ) -> None:
+        """Keep the collaborators.
+
+        Args:
+            incarnation: ours.
+            source: says how its records are read.
+            lake: says how they are written.
+            checkpoints: where checkpoints are stored.
+            address: where subtasks connect.
+            background: where the store's calls run.
+            policy: what holds for every job.
+        """
+        self._incarnation = incarnation
+        self._source = source
+        self._lake = lake
+        self._checkpoints = checkpoints
+        self._address = address
+        self._background = background
+        self.policy = policy
+
+    def plan(self, planned: PlannedRound) -> JobPlan:
+        """Plan a round's job. Blocking: the lake may have to list the base of a primary-key round.
+
+        Args:
+            planned: the round.
+        """
+        policy, context, assignment = self.policy, planned.context, planned.assignment
+        table = pack_table(context.table)
+        source_task = self._source.reader_task(context.table)
+        us = self._incarnation
+        ref = CheckpointRef(us.service, str(us), assignment.table_id, assignment.epoch, 0)
+        lake_task = self._lake.writer_task(context.table, context.head, planned.round_id)
+
+        def deploy(attempt: int) -> Deploy:
+            return Deploy(
+                attempt=attempt,
+                table=table,
+                source=policy.source_name,
+                source_task=source_task,
+                lake=policy.lake_name,
+                lake_task=lake_task,
+                fence_s=policy.fence_s,
+                progress_s=policy.progress_s,
+                checkpoint_root=policy.checkpoint_root,
+                checkpoint_ref=ref,
+            )
+
+        return JobPlan(
+            round_name=str(planned.round_id),
+            enumeration=context.enumeration,
+            deploy=deploy,
+            spec=lambda launch, subtasks: self._spec(planned, launch, subtasks),
+            slots=self._free_slots(planned.slots_used),
+            limit=policy.job_attempts,
+            silence_s=policy.subtask_timeout_s,
+            checkpoints=CheckpointPlan(
+                policy=policy.checkpoint_policy,
+                store=self._checkpoints,
+                root=policy.checkpoint_root,
+                ref=ref,
+                latest=planned.latest_checkpoint,
+                retained=policy.retained,
+                work=self._work,
+            ),
+            restored=planned.restored.contents if planned.restored is not None else None,
+        )
+
+    def _work(self, what: str, work: Callable[[], object], then: Callable[[object], None]) -> None:
+        async def run() -> None:
+            answer: object
+            try:
+                answer = await call(work, what=what)
+            except Exception as error:  # noqa: BLE001 - handed over whole: the receiver says what it means
+                answer = error
+            then(answer)
+
+        self._background.spawn(run)
+
+    def _spec(self, planned: PlannedRound, launch: int, subtasks: int) -> JobSpec:
+        path, epoch, address = planned.assignment.path, planned.assignment.epoch, self._address
+        return JobSpec(
+            round_name=str(planned.round_id),
+            job_attempt=launch,
+            subtasks=subtasks,
+            title=f"lakeward: {path}, epoch {epoch}, {subtasks} subtask{'' if subtasks == 1 else 's'}",
+            tag=f"lakeward-{path.database}-{path.table}-{epoch}",
+            pool=str(path),
+            host=address.host,
+            port=address.port,
+            secret=address.secret,
+            fence_s=self.policy.fence_s,
+        )
+
+    def _free_slots(self, used: int) -> int:
+        """Slots for one round: all that are free, but one is left for each other round that may come."""
+        total, spare = self.policy.slots, self.policy.rounds - 1
+        return max(1, min(total - spare, total - used))

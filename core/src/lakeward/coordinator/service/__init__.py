@@ -1,0 +1,1 @@
+"""The service itself: start, scheduling, state, reports and shutdown."""

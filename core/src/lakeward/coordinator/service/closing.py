@@ -1,0 +1,71 @@
+"""What a service has opened, and how it is closed: the newest first, each on its own, each in bounded time.
+
+One thing that fails or hangs while it is closed keeps none of the others open, and never the process alive.
+"""
+
+from __future__ import annotations
+
+import threading
+from typing import TYPE_CHECKING
+
+import structlog
+
+from lakeward.coordinator.workers.calls import call
+from lakeward.errors import OutcomeUnknownError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+CLOSE_S = 15.0
+"""Seconds that one of them has."""
+_log = structlog.get_logger("lakeward.closing")
+
+
+class OpenResources:
+    """What is open, in the order of opening. Thread-safe."""
+
+    def __init__(self, limit_s: float = CLOSE_S) -> None:
+        """Hold nothing.
+
+        Args:
+            limit_s: seconds that each resource has to close, > 0.
+        """
+        self._limit_s = limit_s
+        self._lock = threading.Lock()
+        self._open: list[tuple[str, Callable[[], None]]] = []
+        self._closed = False
+
+    def add(self, name: str, close: Callable[[], None]) -> None:
+        """Note what has just been opened; it is closed here and now where all the others are closed already.
+
+        Args:
+            name: what it is, in one word.
+            close: closes it; called once.
+        """
+        with self._lock:
+            if not self._closed:
+                self._open.append((name, close))
+                return
+        close()
+
+    async def close_all(self) -> tuple[str, ...]:
+        """Close everything; what fails or takes too long is logged and left behind.
+
+        Returns:
+            The names of what could not be closed.
+        """
+        with self._lock:
+            self._closed = True
+            found, self._open = self._open, []
+        return tuple([name for name, close in reversed(found) if not await self._close(name, close)])
+
+    async def _close(self, name: str, close: Callable[[], None]) -> bool:
+        try:
+            await call(close, what=f"close the {name}", timeout_s=self._limit_s)
+        except OutcomeUnknownError:
+            _log.warning("not closed in time, left behind", resource=name, limit_s=self._limit_s)
+        except Exception as error:  # noqa: BLE001 - whatever a plugin raises: the others are closed all the same
+            _log.warning("could not be closed", resource=name, reason=f"{type(error).__name__}: {error}")
+        else:
+            return True
+        return False

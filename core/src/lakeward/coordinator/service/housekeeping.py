@@ -1,0 +1,133 @@
+"""What is done beside rounds: sweep what earlier starts left, review checkpoints, forget dropped tables."""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import TYPE_CHECKING, Protocol
+
+import structlog
+
+from lakeward.coordinator.checkpoints.restorer import is_gone
+from lakeward.coordinator.workers.calls import call
+from lakeward.errors import LakewardError
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Mapping
+
+    from lakeward.coordinator.checkpoints.restorer import Restorer
+    from lakeward.coordinator.commits.cleaner import Cleaner
+    from lakeward.coordinator.rounds.attempts import RoundAttempts
+    from lakeward.coordinator.service.reporter import Reporter
+    from lakeward.coordinator.workers.background import Background
+    from lakeward.model.tables import TablePath
+    from lakeward.ports import Clock, Source
+    from lakeward.storage.commit_records import CommitRecords
+
+_log = structlog.get_logger("lakeward.service")
+
+
+class RemembersTables(Protocol):
+    """Who keeps something in memory of each table."""
+
+    def forget(self, table_id: int) -> None:
+        """Keep nothing of a table that the source has dropped."""
+        ...
+
+
+class Housekeeping:
+    """Keeps store and memory free of what nobody needs. Used on the event loop only."""
+
+    def __init__(
+        self,
+        *,
+        clock: Clock,
+        source: Source,
+        background: Background,
+        restorer: Restorer,
+        cleaner: Cleaner,
+        committed: CommitRecords,
+        attempts: RoundAttempts,
+        reporter: Reporter,
+        remembering: Collection[RemembersTables],
+        forget_every_s: float,
+    ) -> None:
+        """Keep the collaborators.
+
+        Args:
+            clock: the service's clock.
+            source: says which tables there are.
+            background: where the work runs.
+            restorer: knows the checkpoints.
+            cleaner: sweeps files.
+            committed: the newest commit of each table.
+            attempts: the rounds in work.
+            reporter: is told which tables were dropped.
+            remembering: who else keeps something of each table.
+            forget_every_s: seconds between two looks for dropped tables.
+        """
+        self._clock = clock
+        self._source = source
+        self._background = background
+        self._restorer = restorer
+        self._cleaner = cleaner
+        self._committed = committed
+        self._attempts = attempts
+        self._reporter = reporter
+        self._remembering = tuple(remembering)
+        self._forget_every_s = forget_every_s
+        self._forget_at = float("inf")
+
+    def tick(self) -> None:
+        """Look for dropped tables, where it is time."""
+        if self._clock.now() >= self._forget_at:
+            self._forget_at = float("inf")
+            self._background.spawn(self._forget_dropped)
+
+    async def sweep(self) -> None:
+        """Delete for the second time what earlier starts left; trouble with it is logged and delays nobody."""
+        try:
+            await call(partial(self._restorer.start, self._source), what="look for checkpoints")
+            await call(partial(self._cleaner.again, partial(is_gone, self._source)), what="second sweep")
+        except LakewardError as error:
+            _log.warning("left-over files stay for the next start", reason=str(error))
+        await self._forget_dropped()
+
+    async def review_checkpoints(self) -> None:
+        """See whether checkpoints of tables without a round are still valid; trouble is logged, then all is held on."""
+        restorer = self._restorer
+        idle = restorer.holding - self._attempts.keys()
+        look = restorer.start if not restorer.known else partial(restorer.look_again, table_ids=idle)
+        try:
+            await call(partial(look, self._source), what="look at checkpoints again")
+        except LakewardError as error:
+            _log.warning("checkpoints could not be looked at; what they need is held on", reason=str(error))
+
+    async def forget_table(self, table_id: int) -> None:
+        """Keep nothing of a table that the source has dropped; its id never comes back."""
+        for one in self._remembering:
+            one.forget(table_id)
+        try:
+            await call(partial(self._delete, table_id), what="forget a table that was dropped")
+        except LakewardError as error:
+            _log.warning("what is on disk of a dropped table stays for now", reason=str(error))
+        else:
+            self._attempts.paths.pop(table_id, None)
+
+    def _delete(self, table_id: int) -> None:
+        self._restorer.forget(table_id)
+        self._committed.delete(table_id)
+
+    async def _forget_dropped(self) -> None:
+        """Keep nothing of tables that were dropped while no round was on them: nobody tells us of those."""
+        self._forget_at = self._clock.now() + self._forget_every_s
+        known = dict(self._attempts.paths)
+        try:
+            for table_id in await call(partial(self._find_dropped, known), what="look for tables that were dropped"):
+                self._reporter.forget(table_id, "dropped")
+                await self.forget_table(table_id)
+        except LakewardError as error:
+            _log.warning("what is kept of dropped tables stays for now", reason=str(error))
+
+    def _find_dropped(self, known: Mapping[int, TablePath]) -> tuple[int, ...]:
+        paths = {**known, **{record.table_id: record.path for record in self._committed.list()}}
+        return tuple(table_id for table_id, path in paths.items() if is_gone(self._source, path, table_id))

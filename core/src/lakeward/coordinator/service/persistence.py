@@ -1,0 +1,112 @@
+"""When the service's state is written, and by whom it may have been overtaken."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING
+
+import structlog
+
+from lakeward.errors import FencedError, LakewardError
+
+if TYPE_CHECKING:
+    from lakeward.coordinator.checkpoints.restorer import Restorer
+    from lakeward.coordinator.leases.driver import LeaseDriver
+    from lakeward.coordinator.rounds.ports import RoundsLoop
+    from lakeward.coordinator.service.state_writer import ServiceStateWriter
+    from lakeward.machines.rounds import Rounds
+    from lakeward.ports import Clock
+
+_log = structlog.get_logger("lakeward.state")
+
+
+class StatePersistence:
+    """Writes the state of the machines durably. Used on the event loop only."""
+
+    def __init__(
+        self,
+        *,
+        clock: Clock,
+        rounds: Rounds,
+        leases: LeaseDriver,
+        restorer: Restorer,
+        writer: ServiceStateWriter,
+        loop: RoundsLoop,
+    ) -> None:
+        """Keep the collaborators.
+
+        Args:
+            clock: the service's clock.
+            rounds: says which tables are in hand.
+            leases: says what the lease backend wants kept.
+            restorer: says which tables' checkpoints are invalid.
+            writer: writes the file.
+            loop: is superseded where a later start has written the file.
+        """
+        self.lease_state: bytes | None = None
+        """What the lease backend wanted kept when the state was last written."""
+        self.checked_at = 0.0
+        """When the state was last seen to be ours, in seconds on the service's clock."""
+        self._clock = clock
+        self._rounds = rounds
+        self._leases = leases
+        self._restorer = restorer
+        self._writer = writer
+        self._loop = loop
+        self._writing = asyncio.Lock()
+        self._next_write: asyncio.Task[None] | None = None
+
+    async def write(self) -> None:
+        """Write the state as it is now or later; all who ask while a write is under way share the next one.
+
+        Raises:
+            FencedError: a later start of this service has written the file.
+            StorageError: it could not be written.
+        """
+        if self._next_write is None:
+            self._next_write = asyncio.get_running_loop().create_task(self._write_next())
+            self._next_write.add_done_callback(_retrieve_error)
+        await asyncio.shield(self._next_write)
+
+    async def try_write(self) -> None:
+        """Write the state; trouble with it is logged."""
+        try:
+            await self.write()
+        except FencedError:
+            return
+        except LakewardError as error:
+            _log.error("the service's state could not be written", reason=str(error))
+
+    async def check(self) -> None:
+        """See whether a successor is at work: asked after a pause, and where nothing was written for a while."""
+        if by := await self._writer.overtaken():
+            self._loop.supersede(by)
+
+    async def _write_next(self) -> None:
+        async with self._writing:
+            self._next_write = None
+            await self._write_now()
+
+    async def _write_now(self) -> None:
+        if by := self._loop.superseded_by:
+            message = "the state file belongs to a later start of this service"
+            raise FencedError(message, by)
+        lease, leases = self._leases.state(), self._leases.held_leases
+        try:
+            await self._writer.save(
+                self._rounds.tables,
+                lease,
+                self._clock.now(),
+                lease_ids=(leases.lease_id, *(lease_id for lease_id, _ in leases.old_ids)),
+                invalidated=self._restorer.invalidated,
+            )
+        except FencedError as error:
+            self._loop.supersede(error.by)
+            raise
+        self.lease_state, self.checked_at = lease, self._clock.now()
+
+
+def _retrieve_error(task: asyncio.Task[None]) -> None:
+    """Retrieve the error of a write whose askers have all been cancelled: nobody else does."""
+    if not task.cancelled():
+        task.exception()

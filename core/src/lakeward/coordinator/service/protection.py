@@ -1,0 +1,258 @@
+"""Which snapshots the lease protects: those that rounds and checkpoints need, and what becomes of lost ones."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING
+
+import structlog
+
+from lakeward.errors import LakewardError
+from lakeward.machines.leases import (
+    AbandonLease,
+    CheckpointsRead,
+    CoordinatorChanged,
+    LeaseStop,
+    Protect,
+    Retain,
+    Unprotect,
+)
+from lakeward.machines.rounds import Leased, Phase, RoundFailed, SnapshotsGone
+from lakeward.model.checkpoints import LeaseCopy
+from lakeward.model.leases import FailoverAction
+from lakeward.model.splits import snapshots_of
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Iterable
+
+    from lakeward.coordinator.checkpoints.restorer import Restorer
+    from lakeward.coordinator.leases.driver import LeaseDriver
+    from lakeward.coordinator.rounds.attempts import RoundAttempts
+    from lakeward.coordinator.rounds.ports import RoundsLoop
+    from lakeward.coordinator.service.persistence import StatePersistence
+    from lakeward.machines.rounds import Rounds
+    from lakeward.model.leases import Failover
+    from lakeward.model.tables import KvSnapshot, TableBucket
+    from lakeward.ports import Clock
+
+_NAMED_MOST = 3
+_log = structlog.get_logger("lakeward.service")
+
+
+class LeaseProtection:
+    """See `SnapshotProtection` and `LeaseListener`. Used on the event loop only."""
+
+    def __init__(
+        self,
+        *,
+        clock: Clock,
+        rounds: Rounds,
+        leases: LeaseDriver,
+        restorer: Restorer,
+        attempts: RoundAttempts,
+        loop: RoundsLoop,
+        persistence: StatePersistence,
+        backend_name: str,
+    ) -> None:
+        """Keep the collaborators.
+
+        Args:
+            clock: the service's clock.
+            rounds: says in which phase a table is.
+            leases: the lease.
+            restorer: says what checkpoints need.
+            attempts: say what rounds need.
+            loop: the service's event loop.
+            persistence: knows what is persisted of the lease.
+            backend_name: of the lease backend.
+        """
+        self._clock = clock
+        self._rounds = rounds
+        self._leases = leases
+        self._restorer = restorer
+        self._attempts = attempts
+        self._loop = loop
+        self._persistence = persistence
+        self._backend_name = backend_name
+        self.stopped = asyncio.Event()
+        """Set once the lease's last calls are settled."""
+        self._stray: frozenset[TableBucket] = frozenset()
+        """Held by the last start, needed by no table in hand; a checkpoint may need them."""
+        self._coordinator_epoch: int | None = None
+        self._lost: set[tuple[TableBucket, int]] = set()
+        self._lost_of_dropped = 0
+
+    # --- what rounds ask --------------------------------------------------------------------------------------
+
+    def protect(self, table_id: int) -> None:
+        """Acquire the snapshots that a table's round needs."""
+        snapshots = self._attempts.snapshots(table_id)
+        self._leases.step(Protect(now=self._clock.now(), table_id=table_id, snapshots=snapshots))
+
+    def end_round(self, table_id: int) -> None:
+        """Give up what a table's round held; its checkpoint may hold on."""
+        self._unprotect(bucket for bucket in self._leases.held_leases.held if bucket.table_id == table_id)
+
+    def release(self, table_id: int, buckets: Collection[TableBucket]) -> None:
+        """See `SnapshotProtection`."""
+        wanted = set(buckets)
+        held = frozenset(bucket for bucket in self._leases.held_leases.held if bucket in wanted)
+        if held:
+            _log.info("released what a checkpoint holds", table_id=table_id, buckets=len(held))
+            self._unprotect(held)
+
+    def hold_checkpoints(self) -> None:
+        """See `SnapshotProtection`."""
+        for table_id, snapshots in self._restorer.news():
+            self._leases.step(Retain(now=self._clock.now(), table_id=table_id, snapshots=snapshots))
+
+    def invalidate(self, table_id: int, reason: str) -> None:
+        """See `SnapshotProtection` and `Restorer.invalidate`."""
+        self._restorer.invalidate(table_id, reason)
+        self._loop.spawn(self._persistence.try_write)
+
+    def lease_copy(self) -> LeaseCopy | None:
+        """Return the lease as it was last persisted: a checkpoint asks no backend."""
+        state = self._persistence.lease_state
+        return None if state is None else LeaseCopy(self._backend_name, self._leases.held_leases.lease_id, state)
+
+    async def failover(self, failover: Failover) -> None:
+        """Tell the lease backend of a failure; its own trouble with that is logged, the round goes on.
+
+        Where it answers RELEASE, the snapshots of the splits that came back are released, and their tables' rounds
+        are enumerated afresh.
+        """
+        try:
+            answer = await self._leases.failover(failover)
+        except LakewardError as error:
+            _log.warning("the lease backend failed at a failover", reason=str(error))
+            return
+        if answer.action is FailoverAction.RELEASE:
+            self._abandon(failover)
+
+    def snapshots_gone(self, table_id: int, gone: Collection[KvSnapshot], why: str) -> None:
+        """Note which snapshots are gone that a round, or a checkpoint, needed; an open round starts afresh.
+
+        Args:
+            table_id: their table.
+            gone: the snapshots; none where a reader could not say which.
+            why: how that is known.
+        """
+        for one in sorted(gone, key=lambda one: one.bucket.sort_key()):
+            _log.warning(
+                "a snapshot is gone", table_id=table_id, bucket=str(one.bucket), snapshot_id=one.snapshot_id, why=why
+            )
+        self._lost |= {(one.bucket, one.snapshot_id) for one in gone}
+        reason = f"{_named(gone)}: {why}" if gone else why
+        self._restorer.invalidate(table_id, reason)
+        needed = {one.bucket for one in self._attempts.snapshots(table_id)}
+        if not gone or not needed.isdisjoint(one.bucket for one in gone):
+            self._loop.post(SnapshotsGone(now=self._clock.now(), table_id=table_id, reason=reason))
+
+    @property
+    def snapshots_lost(self) -> int:
+        """How many snapshots were found to be gone although they were needed, since this start."""
+        return len(self._lost) + self._lost_of_dropped
+
+    def forget(self, table_id: int) -> None:
+        """Keep nothing of a table that the source has dropped, but for what was counted."""
+        before = len(self._lost)
+        self._lost = {one for one in self._lost if one[0].table_id != table_id}
+        self._lost_of_dropped += before - len(self._lost)
+
+    # --- what the service asks --------------------------------------------------------------------------------
+
+    def take_over(self, table_ids: Collection[int]) -> None:
+        """Hold what the last start held, also for tables that are not in hand any more.
+
+        Args:
+            table_ids: the tables in hand.
+        """
+        held = self._leases.held_leases.held
+        self._stray = frozenset(bucket for bucket in held if bucket.table_id not in table_ids)
+
+    def release_stray(self) -> bool:
+        """Release what the last start held and nobody needs; until the store was read, a checkpoint may need it.
+
+        Returns:
+            Whether the store was read.
+        """
+        self.hold_checkpoints()
+        if not self._restorer.known:
+            return False
+        in_hand = {status.assignment.table_id for status in self._rounds.tables}
+        stray, self._stray = self._stray, frozenset()
+        self._unprotect(bucket for bucket in stray if bucket.table_id not in in_hand)
+        self._leases.step(CheckpointsRead(now=self._clock.now()))
+        return True
+
+    def note_coordinator(self, epoch: int) -> None:
+        """Note the epoch of the source's coordinator; a new one may have lost leases."""
+        if self._coordinator_epoch not in (None, epoch):
+            self._leases.step(CoordinatorChanged(now=self._clock.now()))
+        self._coordinator_epoch = epoch
+
+    def stop(self, *, final: bool) -> None:
+        """Ask the lease to settle its calls.
+
+        Args:
+            final: drop the lease.
+        """
+        self.hold_checkpoints()
+        self._leases.step(LeaseStop(now=self._clock.now(), final=final))
+
+    # --- what the lease says, see `LeaseListener` ---------------------------------------------------------------
+
+    def lease_protected(self, table_id: int) -> None:
+        """See `LeaseListener`; a loss that was reported with it may have started the round anew."""
+        if (table_id, Phase.LEASING) in {(one.assignment.table_id, one.phase) for one in self._rounds.tables}:
+            attempt = self._attempts.get(table_id)
+            if attempt is not None:
+                attempt.note_phase("lease", self._clock.wall_ms())
+            self._loop.post(Leased(now=self._clock.now(), table_id=table_id))
+
+    def lease_refused(self, table_id: int, gone: frozenset[KvSnapshot], reason: str) -> None:
+        """See `LeaseListener`."""
+        if gone:
+            self.snapshots_gone(table_id, gone, reason)
+        else:
+            self._loop.post(RoundFailed(now=self._clock.now(), table_id=table_id, reason=reason, permanent=False))
+
+    def lease_lost(self, table_id: int, snapshots: frozenset[KvSnapshot], reason: str) -> None:
+        """See `LeaseListener`; what neither a round nor a checkpoint needs was an earlier start's."""
+        needed = {*self._attempts.snapshots(table_id), *self._restorer.needed(table_id)}
+        names = {(one.bucket, one.snapshot_id) for one in needed}
+        lost = [one for one in snapshots if (one.bucket, one.snapshot_id) in names]
+        if lost:
+            self.snapshots_gone(table_id, lost, reason)
+
+    def lease_stopped(self) -> None:
+        """See `LeaseListener`."""
+        self.stopped.set()
+
+    # --- inside ---------------------------------------------------------------------------------------------
+
+    def _unprotect(self, buckets: Iterable[TableBucket]) -> None:
+        given_up = frozenset(buckets)
+        if given_up:
+            self._leases.step(Unprotect(now=self._clock.now(), buckets=given_up))
+
+    def _abandon(self, failover: Failover) -> None:
+        held = self._leases.held_leases.held
+        given_up = [one for one in snapshots_of(failover.returned) if held.get(one.bucket) == one.snapshot_id]
+        if not given_up:
+            return
+        self._leases.step(AbandonLease(now=self._clock.now(), buckets=frozenset(one.bucket for one in given_up)))
+        reason = f"the lease backend released {_named(given_up)} after a failure ({failover.kind.value})"
+        for table_id in {one.bucket.table_id for one in given_up}:
+            _log.warning("enumerating afresh", table_id=table_id, reason=reason)
+            self._restorer.invalidate(table_id, reason)
+            self._loop.post(SnapshotsGone(now=self._clock.now(), table_id=table_id, reason=reason))
+
+
+def _named(snapshots: Collection[KvSnapshot]) -> str:
+    """Name snapshots for people, the first ones where they are many."""
+    ordered = sorted(snapshots, key=lambda one: one.bucket.sort_key())
+    names = [f"snapshot {one.snapshot_id} of bucket {one.bucket}" for one in ordered[:_NAMED_MOST]]
+    more = len(ordered) - len(names)
+    return ", ".join(names) + (f" and {more} more" if more else "")

@@ -1,0 +1,262 @@
+"""A source under our own rules: which of its tables are ours, which are mirrored, and which comes next.
+
+Tables in mirror mode are ours to schedule: their offsets live in the lake, the source hears nothing of them. Of
+mirrored and tiered tables the most overdue one comes first. The source's queue can only be asked by taking a table
+from it, so what is due there is reckoned (`machines/rounds/mirror_queue.py`).
+
+A table that the source hands out and that is not ours to tier (excluded, or mirrored here and tiered by somebody else)
+is given back untouched within the same call, and the queue is asked for the next one: it costs no slot and no poll
+interval. Leases protect both modes. Tables in tier mode, and every read, go to the source as they are.
+"""
+
+from __future__ import annotations
+
+import threading
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+import structlog
+
+from lakeward.errors import LakewardError
+from lakeward.machines.rounds.mirror_queue import MirrorQueue, SourceQueueEstimate
+from lakeward.model.tiering import HeartbeatRequest, HeartbeatResponse, TableEpoch
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Collection, Mapping, Sequence
+
+    from lakeward.model.settings import TableSettings
+    from lakeward.model.tables import BucketState, KvSnapshot, TableBucket, TablePath, TableSpec
+    from lakeward.model.tiering import LakeRecord, TableAssignment
+    from lakeward.ports import Clock, Source
+
+_LOOK_S = 2.0
+"""Seconds between two looks at which tables there are, at the least."""
+_SEARCH_S = 5.0
+"""Longest time in which one heartbeat gives back tables that are not ours."""
+_SHARE = 10
+"""Looking for tables, and giving back what is not ours, take a tenth of the time at the most."""
+MIRROR = "mirror"
+_log = structlog.get_logger("lakeward.scheduling")
+
+
+def scheduled(
+    source: Source, modes: Collection[str], rules: Callable[[TablePath], TableSettings], clock: Clock
+) -> Source:
+    """Put our rules before a source.
+
+    Args:
+        source: the source, as its plugin opened it.
+        modes: every mode that the configuration names.
+        rules: a table's rules.
+        clock: the service's clock.
+    """
+    return ScheduledSource(source, rules, clock, mirrors=MIRROR in modes)
+
+
+class ScheduledSource:
+    """See `lakeward.ports.Source`. Thread-safe, as the source below it is."""
+
+    def __init__(
+        self, source: Source, rules: Callable[[TablePath], TableSettings], clock: Clock, *, mirrors: bool = True
+    ) -> None:
+        """Stand before a source.
+
+        Args:
+            source: the source.
+            rules: a table's rules; `include` and `mode` decide.
+            clock: the service's clock.
+            mirrors: whether any table may be mirrored; if none is, nobody looks which tables there are.
+        """
+        self._source = source
+        self._rules = rules
+        self._clock = clock
+        self._mirrors = mirrors
+        self._queue = MirrorQueue()
+        self._source_queue = SourceQueueEstimate()
+        self._lock = threading.Lock()
+        self._look_at = float("-inf")
+        self._ask_at = float("-inf")
+        self._owed: tuple[TableEpoch, ...] = ()
+        """Tables that are not ours and were not given back yet, as the call for it failed."""
+        self._tiers = True
+        self.name = source.name
+        self.leases = source.leases
+
+    def tables(self) -> Sequence[TableSpec]:
+        """See Protocol: tables in mirror mode, and lake-enabled ones in tier mode."""
+        if not self._mirrors:
+            return self._source.tables()
+        enabled = {spec.table_id for spec in self._source.tables()}
+        return tuple(
+            self._spec(spec)
+            for spec in self._source.all_tables()
+            if self._mirrored(spec.path) or spec.table_id in enabled
+        )
+
+    def all_tables(self) -> Sequence[TableSpec]:
+        """See Protocol."""
+        return tuple(self._spec(spec) for spec in self._source.all_tables())
+
+    def heartbeat(self, beat: HeartbeatRequest) -> HeartbeatResponse:
+        """See Protocol. The queue with the most overdue table is asked first, the other one if that has none."""
+        with self._lock:
+            self._look()
+            now, ours = self._clock.now(), self._queue.table_ids
+            mine, theirs = self._queue.oldest_due(now), self._source_queue.oldest_due(now)
+            mirror_first = mine is not None and (theirs is None or mine <= theirs)
+            below = self._beat_source(_part(beat, ours, keep=False), request=beat.request and not mirror_first)
+            request = beat.request and (below is None or below.offer is None)
+            own = self._queue.heartbeat(self._clock.now(), _part(beat, ours, keep=True, request=request))
+        if below is None:
+            return own
+        # A mirrored table that was given back may be refused there; here it is in hand all the same.
+        refused = {table_id: why for table_id, why in below.refused.items() if table_id not in ours}
+        return HeartbeatResponse(below.coordinator_epoch, below.offer or own.offer, {**refused, **own.refused})
+
+    def make_due(self, paths: Collection[TablePath]) -> bool:
+        """See Protocol."""
+        with self._lock:
+            self._look()
+            self._queue.make_due(self._clock.now(), paths)
+        others = [path for path in paths if not self._mirrored(path)]
+        return self._source.make_due(others) if others else True
+
+    def lake_record(self, table: TableSpec) -> LakeRecord | None:
+        """See Protocol; of a mirrored table the source has none that is ours."""
+        return None if self._mirrored(table.path) else self._source.lake_record(table)
+
+    def prepare(self, table: TableSpec, offsets: Mapping[TableBucket, int]) -> str:
+        """See Protocol; for a mirrored table nothing is stored, and the path is empty."""
+        return "" if self._mirrored(table.path) else self._source.prepare(table, offsets)
+
+    def commit(self, table: TableSpec, snapshot_id: int, prepared: str, offsets: Mapping[TableBucket, int]) -> None:
+        """See Protocol; a mirrored table's source is told nothing."""
+        if not self._mirrored(table.path):
+            self._source.commit(table, snapshot_id, prepared, offsets)
+
+    # --- passed on as it is ---------------------------------------------------------------------------------
+
+    def table(self, path: TablePath) -> TableSpec:
+        """See Protocol."""
+        return self._spec(self._source.table(path))
+
+    def buckets(self, table: TableSpec) -> Sequence[BucketState]:
+        """See Protocol."""
+        return self._source.buckets(table)
+
+    def missing_snapshots(self, snapshots: Collection[KvSnapshot]) -> frozenset[KvSnapshot]:
+        """See Protocol."""
+        return self._source.missing_snapshots(snapshots)
+
+    def pending_since_ms(self, table: TableSpec, offsets: Mapping[TableBucket, int]) -> int | None:
+        """See Protocol."""
+        return self._source.pending_since_ms(table, offsets)
+
+    def read_offsets(self, table: TableSpec, path: str) -> Mapping[TableBucket, int]:
+        """See Protocol."""
+        return self._source.read_offsets(table, path)
+
+    def reader_task(self, table: TableSpec) -> bytes:
+        """See Protocol."""
+        return self._source.reader_task(table)
+
+    def close(self) -> None:
+        """See Protocol; the source below is closed by who opened it."""
+
+    # --- inside ---------------------------------------------------------------------------------------------
+
+    def _mirrored(self, path: TablePath) -> bool:
+        return self._mirrors and self._rules(path).mode == MIRROR
+
+    def _wanted(self, path: TablePath) -> bool:
+        return self._rules(path).include and not self._mirrored(path)
+
+    def _spec(self, spec: TableSpec) -> TableSpec:
+        """Leave the bucket key out of a mirrored table: only the source knows by which function it buckets.
+
+        A lake that partitioned by its own function of the key would make its readers skip rows that are there.
+        """
+        return replace(spec, bucket_key=()) if self._mirrored(spec.path) else spec
+
+    def _look(self) -> None:
+        started = self._clock.now()
+        if not self._mirrors or started < self._look_at:
+            return
+        specs = [spec for spec in self._source.all_tables() if self._rules(spec.path).include]
+        mirrored = {spec.table_id: (spec.path, self._freshness(spec)) for spec in specs if self._mirrored(spec.path)}
+        now = self._clock.now()
+        self._queue.update(now, mirrored)
+        self._source_queue.update(
+            now, {spec.table_id: self._freshness(spec) for spec in specs if spec.table_id not in mirrored}
+        )
+        self._tiers = len(mirrored) < len(specs) or not specs
+        self._look_at = now + max(_LOOK_S, _SHARE * (now - started))
+
+    def _freshness(self, spec: TableSpec) -> float:
+        promised = self._rules(spec.path).freshness_s
+        return spec.freshness_s if promised is None else promised
+
+    def _beat_source(self, beat: HeartbeatRequest, *, request: bool) -> HeartbeatResponse | None:
+        """Send the source its part; None where there is nothing to be said to it, nor to be asked."""
+        asked = request and self._tiers and self._clock.now() >= self._ask_at
+        beat = replace(beat, failed=(*beat.failed, *self._owed), request=asked)
+        if not self._tiers and beat == HeartbeatRequest():
+            return None
+        answer = self._source.heartbeat(beat)
+        self._owed = ()
+        self._source_queue.reported(self._clock.now(), beat)
+        return self._choose(answer) if asked else answer
+
+    def _choose(self, answer: HeartbeatResponse) -> HeartbeatResponse:
+        """Give back what is not ours until the queue gives a table that is, or nothing, or one that came before."""
+        started = self._clock.now()
+        assignment, epoch, seen = answer.offer, answer.coordinator_epoch, set[int]()
+        while assignment is not None and not self._wanted(assignment.path):
+            late = self._clock.now() - started >= _SEARCH_S
+            again = assignment.table_id in seen
+            seen.add(assignment.table_id)
+            given_back = self._give_back(assignment, request=not late and not again)
+            if given_back is None or late:
+                self._rest(started)
+                return HeartbeatResponse(epoch, None, answer.refused)
+            assignment, epoch = given_back.offer, given_back.coordinator_epoch
+        now = self._clock.now()
+        if assignment is not None:
+            return HeartbeatResponse(
+                epoch,
+                replace(assignment, waited_s=self._source_queue.assigned(now, assignment.table_id)),
+                answer.refused,
+            )
+        self._source_queue.empty(now)
+        self._rest(started)
+        return HeartbeatResponse(epoch, None, answer.refused)
+
+    def _give_back(self, assignment: TableAssignment, *, request: bool) -> HeartbeatResponse | None:
+        """Give a table back and ask for the next one; where the call fails, the next heartbeat gives it back."""
+        self._owed = (TableEpoch(assignment.table_id, assignment.epoch, assignment.coordinator_epoch),)
+        try:
+            answer = self._source.heartbeat(HeartbeatRequest(failed=self._owed, request=request))
+        except LakewardError as error:
+            # What the first call of this heartbeat renewed and reported stands: it must not fail for this one.
+            _log.warning("a table was not given back yet", table=str(assignment.path), reason=str(error))
+            return None
+        self._owed = ()
+        return answer
+
+    def _rest(self, started: float) -> None:
+        """Leave the source's queue alone for nine times as long as it was searched in vain."""
+        now = self._clock.now()
+        self._ask_at = now + (_SHARE - 1) * (now - started)
+
+
+def _part(beat: HeartbeatRequest, ours: frozenset[int], *, keep: bool, request: bool | None = None) -> HeartbeatRequest:
+    def mine(epochs: tuple[TableEpoch, ...]) -> tuple[TableEpoch, ...]:
+        return tuple(epoch for epoch in epochs if (epoch.table_id in ours) is keep)
+
+    return HeartbeatRequest(
+        renewed=mine(beat.renewed),
+        finished=mine(beat.finished),
+        forced=frozenset(table for table in beat.forced if (table in ours) is keep),
+        failed=mine(beat.failed),
+        request=beat.request if request is None else request,
+    )

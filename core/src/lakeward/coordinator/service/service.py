@@ -1,0 +1,413 @@
+"""The service: executes what `machines/rounds` commands, on one event loop that owns all state.
+
+Whatever can block runs in `workers.calls.call` and comes back as an event. A service that learns that a later start
+of itself has taken over (its stamp on a lake table, or its state file) stops at once: it reports nothing, releases
+nothing and deletes nothing of its successor's.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import TYPE_CHECKING
+
+import structlog
+
+from lakeward.coordinator.service.shutdown import (
+    drop_own_lease,
+    hand_back,
+    settle_lease,
+    wait_for_jobs,
+    wait_for_upkeep,
+)
+from lakeward.coordinator.service.startup import lease_of_checkpoint, restore_lease, resume
+from lakeward.coordinator.workers.calls import call
+from lakeward.errors import LakewardError, SparkError, UsageError
+from lakeward.machines.rounds import (
+    AcquireLeases,
+    CommitRound,
+    EndRound,
+    FinishRoundEarly,
+    Forget,
+    HeartbeatAnswered,
+    HeartbeatFailed,
+    LaunchJob,
+    OpenRound,
+    PauseRequested,
+    Resumed,
+    ResumeRequested,
+    RoundsCommand,
+    SendHeartbeat,
+    Stopped,
+    StopRequested,
+    StopTimedOut,
+    Targets,
+    Tick,
+)
+from lakeward.model.tiering import Refusal
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from lakeward.coordinator.checkpoints.restorer import Restorer
+    from lakeward.coordinator.commits.upkeep import Upkeep
+    from lakeward.coordinator.jobs.address import SubtaskAddress
+    from lakeward.coordinator.jobs.server import SubtaskServer
+    from lakeward.coordinator.leases.driver import LeaseDriver
+    from lakeward.coordinator.rounds.executor import RoundExecutor
+    from lakeward.coordinator.service.components import ServiceComponents, ServiceOptions
+    from lakeward.coordinator.service.housekeeping import Housekeeping
+    from lakeward.coordinator.service.persistence import StatePersistence
+    from lakeward.coordinator.service.protection import LeaseProtection
+    from lakeward.coordinator.service.reporter import Reporter
+    from lakeward.coordinator.service.rounds_loop import ServiceLoop
+    from lakeward.coordinator.service.targets import TargetOffsets
+    from lakeward.machines.rounds import Rounds
+    from lakeward.model.tables import TablePath
+    from lakeward.model.tiering import HeartbeatRequest
+
+_DROPPED = frozenset({"dropped", Refusal.GONE.value})
+_log = structlog.get_logger("lakeward.service")
+
+
+@dataclass(frozen=True, slots=True)
+class ServiceEnd:
+    """How the service ended. `failed` lists, for `--once`, tables short of their target, with the reason."""
+
+    failed: tuple[tuple[TablePath, str], ...] = ()
+    superseded_by: str = ""
+    started: bool = True
+    """False where it was asked to stop before it served; nothing was changed that the next start does not find."""
+
+
+class Service:
+    """One run of the service."""
+
+    def __init__(
+        self,
+        *,
+        components: ServiceComponents,
+        options: ServiceOptions,
+        rounds: Rounds,
+        targets: TargetOffsets,
+        leases: LeaseDriver,
+        restorer: Restorer,
+        executor: RoundExecutor,
+        upkeep: Upkeep,
+        protection: LeaseProtection,
+        persistence: StatePersistence,
+        housekeeping: Housekeeping,
+        reporter: Reporter,
+        server: SubtaskServer,
+        address: SubtaskAddress,
+        loop: ServiceLoop,
+    ) -> None:
+        """Keep the collaborators; nothing is started.
+
+        Args:
+            components: the ports to what is outside.
+            options: how it behaves.
+            rounds: the machine that commands it.
+            targets: the end offsets that `once` waits for.
+            leases: the lease.
+            restorer: knows the checkpoints.
+            executor: the rounds in work.
+            upkeep: what follows commits.
+            protection: which snapshots are leased.
+            persistence: writes the state.
+            housekeeping: sweeps and forgets.
+            reporter: reports.
+            server: listens for subtasks.
+            address: is told the port.
+            loop: the event loop.
+        """
+        self._clock = components.clock
+        self._source = components.source
+        self._lake = components.lake
+        self._jobs = components.jobs
+        self._backend = components.backend
+        self._lease_duration_s = components.lease_duration_s
+        self._writer = components.state
+        self._options = options
+        self._stop_timeout_s = options.stop_timeout_s
+        self._rounds = rounds
+        self._targets = targets
+        self._leases = leases
+        self._restorer = restorer
+        self._executor = executor
+        self._upkeep = upkeep
+        self._protection = protection
+        self._persistence = persistence
+        self._housekeeping = housekeeping
+        self._reporter = reporter
+        self._server = server
+        self._address = address
+        self._loop = loop
+        self._heartbeat: asyncio.Task[None] | None = None
+        self._starting: asyncio.Timeout | None = None
+        self._stop_requested = False
+        self._stopped: Stopped | None = None
+        self._broken: BaseException | None = None
+        self._end_by = float("inf")
+        """When a service that is broken ends, whatever is still waited for."""
+        self._jobs_gone = False
+        self._paused: frozenset[str] = frozenset()
+        self._resumed: Mapping[str, int] | None = None
+        self._review_at = 0.0
+        loop.connect(self._execute, on_failure=self._on_failure, on_superseded=executor.cancel_all)
+
+    @property
+    def state(self) -> str:
+        """What it does: starting, serving, stopping or stopped."""
+        return self._reporter.state
+
+    # --- life -----------------------------------------------------------------------------------------------
+
+    async def serve(self) -> ServiceEnd:
+        """Run until stopped (or, with `once`, until every target is settled).
+
+        Returns:
+            How it ended.
+
+        Raises:
+            LakewardError: it could not start.
+        """
+        self._loop.begin()
+        self._address.port = await self._server.start(self._options.bind, self._options.port)
+        leasing = asyncio.create_task(self._leases.run(self._protection, self._persistence.write))
+        leasing.add_done_callback(self._loop.task_ended)
+        started = False
+        try:
+            started = await self._start_in_time()
+            if started:
+                await self._run()
+            if not started:
+                _log.warning("stopped before the start was over; the next start begins where this one did")
+            elif self._loop.superseded_by:
+                await self._end_superseded()
+            else:
+                await self._end_in_order()
+            await wait_for_jobs(self._executor, self._clock)
+        finally:
+            leasing.cancel()
+            self._executor.cancel_all()
+            await self._server.close()
+            self._reporter.state = "stopped"
+            self._reporter.report(force=True)
+        # A wrong use of ours is no wrong use by the person at the keyboard.
+        if isinstance(self._broken, LakewardError) and not isinstance(self._broken, UsageError):
+            raise self._broken
+        if self._broken is not None:
+            how = "stopped in order" if self._stopped is not None else "gave up what it had in hand"
+            message = f"internal error, the service {how}: {type(self._broken).__name__}: {self._broken}"
+            raise LakewardError(message) from self._broken
+        return ServiceEnd(self._stopped.failed if self._stopped else (), self._loop.superseded_by, started)
+
+    def stop(self, timeout_s: float | None = None) -> None:
+        """Ask the service to end: rounds end early, what is complete is committed, the lease id is kept.
+
+        A start comes to its end first, so that what the last start had in hand is settled in order; it is given up
+        after the time limit.
+
+        Args:
+            timeout_s: seconds for the rounds to end; None = `stop_timeout_s`.
+        """
+        if self._stop_requested:
+            return
+        self._stop_requested = True
+        self._stop_timeout_s = self._options.stop_timeout_s if timeout_s is None else timeout_s
+        if self.state == "starting":
+            self._reporter.state = "stopping"
+            if self._starting is not None:
+                self._starting.reschedule(self._loop.running.time() + self._stop_timeout_s)
+        else:
+            self._stop()
+
+    # --- start and end ----------------------------------------------------------------------------------------
+
+    async def _start_in_time(self) -> bool:
+        """Start; False where a stop was asked for and the start did not come to its end in time."""
+        try:
+            # A stop that was asked for before has the time from now on.
+            async with asyncio.timeout(self._stop_timeout_s if self._stop_requested else None) as self._starting:
+                await self._start()
+        except TimeoutError:
+            if self._starting is None or not self._starting.expired():
+                raise
+            return False
+        if self._stop_requested:
+            self._stop()
+        else:
+            self._reporter.state = "serving"
+        return True
+
+    def _stop(self) -> None:
+        self._reporter.state = "stopping"
+        self._loop.post(StopRequested(now=self._clock.now()))
+        for delay in (self._stop_timeout_s, self._stop_timeout_s * 2):
+            self._loop.running.call_later(delay, lambda: self._loop.post(StopTimedOut(now=self._clock.now())))
+
+    async def _start(self) -> None:
+        options = self._options
+        state = await call(self._writer.load, what="read the service's state")
+        # The tables first: from our first write on, the last start's state is gone.
+        resumed = await resume(self._source, self._clock, state, options.heartbeat_timeout_s)
+        assignments = tuple(one for one in resumed if options.included(one.path))
+        for one in set(resumed) - set(assignments):  # excluded since then
+            await hand_back(self._source, one)
+        if options.once:
+            paths = await self._targets.aim(self._source, self._lake, options.included)
+            # What is in hand is settled by its round, though it may have nothing left to do but to be reported.
+            paths |= {one.path for one in assignments}
+            self._loop.post(Targets(now=self._clock.now(), paths=paths))
+        if assignments:
+            self._loop.post(Resumed(now=self._clock.now(), assignments=assignments))
+        for table_id, why in state.invalidated.items() if state is not None else ():
+            self._restorer.invalidate(table_id, why)  # before our first write, as above
+        copy = None if state is not None else await lease_of_checkpoint(self._restorer)
+        released = await restore_lease(self._leases, state, self._backend.name, self._clock.now(), copy)
+        await self._persistence.write()
+        self._protection.take_over({one.table_id for one in assignments})
+        await self._housekeeping.sweep()
+        self._restorer.invalidate_tables_that_need(released, "the lease backend released its snapshots at the start")
+        self._release_stray()
+
+    async def _end_superseded(self) -> None:
+        if self._heartbeat is not None:
+            await asyncio.wait({self._heartbeat}, timeout=self._options.heartbeat_call_timeout_s)
+        await drop_own_lease(self._leases, self._backend, self._writer, self._options.lease_timeout_s)
+
+    async def _end_in_order(self) -> None:
+        await wait_for_upkeep(self._upkeep, self._clock, self._stop_timeout_s)
+        self._protection.stop(final=self._options.final)
+        await settle_lease(self._leases, self._protection.stopped, self._options.lease_timeout_s)
+        await self._persistence.try_write()
+
+    def _on_failure(self, error: BaseException) -> None:
+        self._broken = error
+        # What failed may be what the machine waits for: two time limits of a stop, and one for its last messages.
+        self._end_by = min(self._end_by, self._clock.now() + self._stop_timeout_s * 3)
+        self.stop()
+
+    # --- the loop -----------------------------------------------------------------------------------------------
+
+    async def _run(self) -> None:
+        fence_s, loop, persistence = self._options.rounds.fence_s, self._loop, self._persistence
+        last = self._clock.now()
+        while self._stopped is None and not loop.superseded_by:
+            now = self._clock.now()
+            if now >= self._end_by:
+                _log.error("the service did not come to its end in order; the next start goes on with what is left")
+                return
+            if now - last > fence_s:
+                await persistence.check()
+            elif now - persistence.checked_at > fence_s / 2:
+                persistence.checked_at = now
+                loop.spawn(persistence.check)
+            last = now
+            self._tick()
+            self._reporter.report()
+            due, most = self._rounds.next_due, self._options.turn_s
+            await loop.sleep(most if due is None else min(most, max(0.0, due - self._clock.now())))
+
+    def _tick(self) -> None:
+        if self._loop.superseded_by:
+            return
+        self._read_control()
+        self._look_at_jobs()
+        due = self._rounds.next_due
+        if due is not None and due <= self._clock.now():
+            self._loop.post(Tick(now=self._clock.now()))
+        self._protection.hold_checkpoints()
+        if self._clock.now() >= self._review_at:
+            self._review_at = float("inf")
+            self._loop.spawn(self._review)
+        self._leases.tick()
+        self._executor.tick()
+        self._upkeep.tick()
+        self._housekeeping.tick()
+
+    async def _review(self) -> None:
+        """See whether checkpoints of tables without a round are still valid; as often as the lease is renewed."""
+        await self._housekeeping.review_checkpoints()
+        self._release_stray()
+
+    def _release_stray(self) -> None:
+        known = self._protection.release_stray()
+        self._review_at = self._clock.now() + (self._lease_duration_s / 3 if known else self._options.rounds.fence_s)
+
+    def _look_at_jobs(self) -> None:
+        gone = self._jobs.gone()
+        if gone is None or self._jobs_gone:
+            return
+        self._jobs_gone = True
+        if self._stop_requested:
+            # A signal to the whole process group reaches Spark's Java as well; rounds go on from their checkpoints.
+            _log.warning("no job can run any more, while the service stops", reason=gone)
+        elif self._broken is None:
+            _log.error("no job can run any more, the service stops", reason=gone)
+            self._broken = SparkError(gone)
+            self.stop()
+
+    def _read_control(self) -> None:
+        options, now = self._options, self._clock.now()
+        resumed, wanted = options.resumed(), options.paused()
+        for name in wanted - self._paused:
+            self._loop.post(PauseRequested(now=now, path=options.path(name)))
+        # What was asked before this start is of no meaning to it: nothing is suspended yet.
+        known = resumed if self._resumed is None else self._resumed
+        again = {name for name, times in resumed.items() if times != known.get(name)} - wanted
+        for name in sorted(again | (self._paused - wanted)):
+            self._loop.post(ResumeRequested(now=now, path=options.path(name)))
+        self._paused, self._resumed = wanted, resumed
+
+    # --- what the machine commands ------------------------------------------------------------------------------
+
+    def _execute(self, command: RoundsCommand) -> None:
+        match command:
+            case SendHeartbeat():
+                self._heartbeat = self._loop.spawn(partial(self._send_heartbeat, command.request))
+            case OpenRound():
+                self._executor.start(command.assignment, command.attempt)
+            case AcquireLeases():
+                self._protection.protect(command.table_id)
+            case LaunchJob():
+                self._executor.launch(command.table_id)
+            case FinishRoundEarly():
+                self._executor.finish_early(command.table_id)
+            case CommitRound():
+                self._executor.commit(command.table_id)
+            case EndRound():
+                self._executor.end(command.table_id, command.outcome, command.reason)
+                self._protection.end_round(command.table_id)
+            case Forget():
+                self._forget(command)
+            case Stopped():
+                self._stopped = command
+
+    def _forget(self, command: Forget) -> None:
+        if command.reason == Refusal.GONE.value:
+            self._restorer.invalidate(command.table_id, "its table was dropped")
+        self._reporter.forget(command.table_id, command.reason)
+        if command.reason in _DROPPED:
+            self._loop.spawn(partial(self._housekeeping.forget_table, command.table_id))
+        self._loop.spawn(self._persistence.try_write)
+
+    async def _send_heartbeat(self, request: HeartbeatRequest) -> None:
+        timeout_s = self._options.heartbeat_call_timeout_s
+        try:
+            response = await call(partial(self._source.heartbeat, request), what="heartbeat", timeout_s=timeout_s)
+        except LakewardError as error:
+            _log.warning("heartbeat failed", reason=str(error))
+            self._loop.post(HeartbeatFailed(now=self._clock.now(), cause=str(error)))
+            return
+        self._protection.note_coordinator(response.coordinator_epoch)
+        if response.offer is not None:
+            response = replace(response, offer=self._options.as_promised(response.offer))
+        self._loop.post(HeartbeatAnswered(now=self._clock.now(), request=request, response=response))
+        if request.renewed or response.offer is not None:
+            await self._persistence.try_write()
+        given = response.offer
+        if self._loop.superseded_by and given is not None and not self._writer.may_be_known(given):
+            await hand_back(self._source, given)

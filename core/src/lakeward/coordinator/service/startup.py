@@ -1,0 +1,110 @@
+"""Going on where the last start of this service ended: its lease, and the tables it had in hand."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+import structlog
+
+from lakeward.coordinator.workers.calls import call
+from lakeward.errors import LakewardError
+from lakeward.machines.leases import Restored
+from lakeward.model.leases import Failover, FailoverAction, FailoverKind
+from lakeward.model.tables import KvSnapshot
+from lakeward.model.tiering import HeartbeatRequest, TableAssignment, TableEpoch
+
+if TYPE_CHECKING:
+    from lakeward.coordinator.checkpoints.restorer import Restorer
+    from lakeward.coordinator.leases.driver import LeaseDriver
+    from lakeward.model.checkpoints import LeaseCopy
+    from lakeward.model.tables import TableBucket
+    from lakeward.ports import Clock, Source
+    from lakeward.storage.service_state import ServiceState
+
+_log = structlog.get_logger("lakeward.startup")
+_HEARTBEAT_S = 30.0
+
+
+async def restore_lease(
+    leases: LeaseDriver, state: ServiceState | None, backend: str, now: float, copy: LeaseCopy | None = None
+) -> frozenset[TableBucket]:
+    """Take the last start's snapshots over under a new generation, where its backend kept a state.
+
+    Where the backend answers RELEASE, none of them is taken over; the old id is dropped.
+
+    Args:
+        leases: the lease, holding nothing yet.
+        state: what the last start persisted, None where there was none.
+        backend: the configured backend's name.
+        now: seconds on the service's clock.
+        copy: what the newest checkpoint has of it; counts only where `state` is None.
+
+    Returns:
+        The buckets whose snapshots are not taken over because the backend answered RELEASE.
+    """
+    data = state.lease_state if state is not None else copy.state if copy is not None else None
+    was = state.lease_backend if state is not None else copy.backend if copy is not None else None
+    if data is not None and was != backend:
+        _log.warning("the lease of the last start was another backend's and is left to run out", was=was, now=backend)
+        data = None
+    answer = await leases.failover(Failover(kind=FailoverKind.COORDINATOR, attempt=0, state=data))
+    restored = answer.restored
+    released: frozenset[TableBucket] = frozenset()
+    if restored is not None and answer.action is FailoverAction.RELEASE:
+        released = frozenset(restored.held)
+        restored = replace(restored, held={})
+    if restored is not None:
+        snapshots = tuple(KvSnapshot(bucket, snapshot, 0) for bucket, snapshot in restored.held.items())
+        leases.step(Restored(now=now, lease=restored, snapshots=snapshots))
+    return released
+
+
+async def lease_of_checkpoint(restorer: Restorer) -> LeaseCopy | None:
+    """Return a checkpoint's copy of the lease: it counts where the state file is missing.
+
+    Args:
+        restorer: knows this service's checkpoints.
+    """
+    try:
+        return await call(restorer.lease, what="look for the lease in a checkpoint")
+    except LakewardError as error:
+        _log.warning("no lease could be read from a checkpoint", reason=str(error))
+        return None
+
+
+async def resume(
+    source: Source, clock: Clock, state: ServiceState | None, timeout_s: float
+) -> tuple[TableAssignment, ...]:
+    """Renew the tables that the last start had in hand; those that the source still counts as ours are kept.
+
+    Args:
+        source: is asked.
+        clock: the service's clock.
+        state: what the last start persisted.
+        timeout_s: the source's heartbeat timeout; a table renewed longer ago than that is not asked for.
+
+    Returns:
+        The tables that are ours under their old epochs.
+    """
+    if state is None or not state.tables:
+        return ()
+    oldest = clock.wall_ms() - int(timeout_s * 1000)
+    fresh = [table for table in state.tables if table.renewed_ms >= oldest]
+    epochs = tuple(TableEpoch(table.table_id, table.epoch, table.coordinator_epoch) for table in fresh)
+    if not epochs:
+        return ()
+    try:
+        answer = await call(
+            lambda: source.heartbeat(HeartbeatRequest(renewed=epochs)),
+            what="renew the last start's tables",
+            timeout_s=_HEARTBEAT_S,
+        )
+    except LakewardError as error:
+        _log.warning("the tables of the last start could not be renewed", reason=str(error))
+        return ()
+    return tuple(
+        TableAssignment(table.path, table.table_id, table.epoch, table.coordinator_epoch, table.freshness_s)
+        for table in fresh
+        if table.table_id not in answer.refused
+    )

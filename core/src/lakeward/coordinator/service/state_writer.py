@@ -1,0 +1,127 @@
+"""The service's own state on disk: which tables are in hand, and what the lease backend wants kept."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING
+
+import structlog
+
+from lakeward.coordinator.workers.calls import call
+from lakeward.errors import FencedError, LakewardError
+from lakeward.storage.service_state import ServiceState, ServiceStateStore, StoredTable
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from lakeward.machines.rounds import TableStatus
+    from lakeward.model.identity import Incarnation
+    from lakeward.model.tiering import TableAssignment
+    from lakeward.ports import Clock
+
+_log = structlog.get_logger("lakeward.state")
+_WRITE_S = 30.0
+
+
+class ServiceStateWriter:
+    """Reads the last start's state once and writes ours, one write at a time."""
+
+    def __init__(self, store: ServiceStateStore, incarnation: Incarnation, backend: str, clock: Clock) -> None:
+        """Keep the parts.
+
+        Args:
+            store: where the state file lies.
+            incarnation: ours.
+            backend: the lease backend's name, written beside its bytes.
+            clock: to turn renewal times into wall-clock times.
+        """
+        self._store = store
+        self._incarnation = incarnation
+        self._backend = backend
+        self._clock = clock
+        self._lock = asyncio.Lock()
+        self._written: dict[int, int] = {}
+        """By table: the newest epoch under which a state of ours has it in hand."""
+
+    def load(self) -> ServiceState | None:
+        """Read what the last start wrote, None if there was none. Blocking.
+
+        Raises:
+            CorruptFileError: the file is damaged.
+        """
+        return self._store.load(self._incarnation.service)
+
+    async def overtaken(self) -> str:
+        """Return the later start that has written the state, empty if none has; trouble with the file is logged."""
+        try:
+            await call(lambda: self._store.check(self._incarnation), what="read the service's state")
+        except FencedError as error:
+            return error.by
+        except LakewardError as error:
+            _log.warning("the service's state could not be read; commits are fenced by the lake", reason=str(error))
+        return ""
+
+    async def save(
+        self,
+        in_hand: tuple[TableStatus, ...],
+        lease: bytes | None,
+        now: float,
+        *,
+        lease_ids: tuple[str, ...] = (),
+        invalidated: Mapping[int, str] | None = None,
+    ) -> None:
+        """Write the state durably.
+
+        Args:
+            in_hand: the tables in hand.
+            lease: what the lease backend wants kept.
+            now: seconds on the service's clock, at which `renewed_at` of the tables is counted.
+            lease_ids: the lease's own id, and earlier ones that are still to be dropped.
+            invalidated: the tables whose checkpoints nobody may go on from, by id, and why.
+
+        Raises:
+            FencedError: a later start of this service has written the file.
+            StorageError: it could not be written.
+        """
+        wall = self._clock.wall_ms()
+        state = ServiceState(
+            incarnation=self._incarnation,
+            tables=tuple(_in_hand(status, wall, now) for status in in_hand),
+            lease_backend=self._backend if lease is not None else None,
+            lease_state=lease,
+            lease_ids=lease_ids,
+            invalidated=invalidated or {},
+        )
+        before = self._written
+        # Before it is certain: a write of unknown outcome may have been read by a successor.
+        self._written = before | {table.table_id: table.epoch for table in state.tables}
+        try:
+            async with self._lock:
+                await call(lambda: self._store.save(state), what="write the service's state", timeout_s=_WRITE_S)
+        except FencedError:
+            self._written = before
+            raise
+
+    def may_be_known(self, assignment: TableAssignment) -> bool:
+        """Say whether a later start may have read in the state that this table is in hand under this epoch."""
+        return self._written.get(assignment.table_id) == assignment.epoch
+
+    def forget(self, table_id: int) -> None:
+        """Keep nothing of a table that the source has dropped.
+
+        Args:
+            table_id: its id, which never comes back.
+        """
+        self._written.pop(table_id, None)
+
+
+def _in_hand(status: TableStatus, wall_ms: int, now: float) -> StoredTable:
+    assignment = status.assignment
+    return StoredTable(
+        path=assignment.path,
+        table_id=assignment.table_id,
+        epoch=assignment.epoch,
+        coordinator_epoch=assignment.coordinator_epoch,
+        freshness_s=assignment.freshness_s,
+        renewed_ms=wall_ms - int((now - status.renewed_at) * 1000),
+    )

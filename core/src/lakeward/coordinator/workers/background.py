@@ -1,0 +1,25 @@
+"""Where the service's collaborators run their tasks."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Protocol
+
+if TYPE_CHECKING:
+    import asyncio
+    from collections.abc import Callable, Coroutine
+
+
+class Background(Protocol):
+    """The service's event loop, as its collaborators see it."""
+
+    def spawn(self, work: Callable[[], Coroutine[None, None, None]]) -> asyncio.Task[None]:
+        """Run a coroutine as a task; an unexpected error of it ends the service."""
+        ...
+
+    def wake(self) -> None:
+        """Make the loop look at once whether anything is due."""
+        ...
+
+    def call_soon_threadsafe(self, work: Callable[[], None]) -> None:
+        """Run a callable on the loop, from any thread; nothing happens where the loop is closed."""
+        ...
