@@ -1,8 +1,8 @@
-"""Every error of Lakeward: one root, a stable code each, and a word on who must act.
+"""Every error of Lakeward: one root, and a stable code each.
 
 The branches say what to do next. `UsageError` and `ConfigError`: the person at the keyboard. `TableError`: one
 table cannot go on, the others can. `LeaseError`: the lease backend. `FencedError`: another service took over, stop
-writing. `OutcomeUnknownError`: it may have happened; read back before doing it again. Only `lakeward.cli` turns an
+writing. `OutcomeUnknownError`: it may have happened; read back before you try again. Only `lakeward.cli` turns an
 error into text and an exit code.
 """
 
@@ -30,7 +30,7 @@ class UsageError(LakewardError):
 
 
 class IllegalEventError(LakewardError):
-    """A state machine was given an event that its state has no row for; nothing was changed: a mistake of ours."""
+    """A state machine got an event that its table has no row for; nothing was changed. This is a bug of Lakeward."""
 
     code = "LW-101"
 
@@ -59,9 +59,9 @@ class ConfigError(LakewardError):
 
         Args:
             key: dotted key, such as `lease.duration_s`, or the file's path.
-            expected: what would have been right, in words.
-            found: what stood there.
-            hint: one more sentence, for instance the nearest known name.
+            expected: a description of a right value.
+            found: the value that was found.
+            hint: an addition, for instance the nearest known name.
         """
         self.key = key
         self.expected = expected
@@ -72,7 +72,7 @@ class ConfigError(LakewardError):
 
 
 class MissingPluginError(ConfigError):
-    """A source, lake or lease backend is named that no installed package offers."""
+    """The configuration names a source, lake or lease backend that no installed package offers."""
 
     code = "LW-201"
 
@@ -91,13 +91,13 @@ class JavaError(LakewardError):
 
 
 class SparkError(LakewardError):
-    """Spark could not start, or a job of ours failed."""
+    """Spark could not start, or a Spark job failed."""
 
     code = "LW-210"
 
 
 class SourceError(LakewardError):
-    """The source refused or could not answer; the call had no effect or may be repeated."""
+    """The source refused the call or could not answer; it had no effect or may be repeated."""
 
     code = "LW-300"
 
@@ -122,7 +122,7 @@ class CorruptFileError(LakewardError):
 
 
 class StorageError(LakewardError):
-    """A disk, directory or object store refused (full, read-only, no permission)."""
+    """A disk, directory or object store refused a write or read (full, read-only, no permission)."""
 
     code = "LW-302"
 
@@ -159,7 +159,7 @@ class LogTruncatedError(TableError):
 
 
 class SnapshotGoneError(TableError):
-    """A KV snapshot vanished between listing and reading; enumerate afresh."""
+    """A KV snapshot was deleted before it was read; the table is enumerated again."""
 
     code = "LW-403"
 
@@ -172,7 +172,7 @@ class SchemaMismatchError(TableError):
 
 
 class RolledBackError(TableError):
-    """Somebody rolled the lake table back behind our newest commit; a person must decide."""
+    """The lake table was rolled back behind our newest commit; a person must decide."""
 
     code = "LW-405"
     permanent = True
@@ -194,9 +194,9 @@ class RowError(TableError):
         Args:
             table: the table's path.
             bucket: the bucket.
-            offset: the record's offset; for a row of a KV snapshot, words that say which row.
+            offset: the record's offset; for a row of a KV snapshot, a text that says which row.
             column: the column's name.
-            expected: what would have been right, in words.
+            expected: a description of a right value.
             found: the value; a long one is shortened.
         """
         where = f"table {table}, bucket {bucket}, offset {offset}, column {column!r}"
@@ -204,7 +204,7 @@ class RowError(TableError):
 
 
 class LogGapError(TableError):
-    """The source gave log records with a gap that it does not explain; nothing after the gap was read."""
+    """The source returned log records with an unexplained gap; nothing after the gap was read."""
 
     code = "LW-407"
 
@@ -212,9 +212,9 @@ class LogGapError(TableError):
         """Name both offsets.
 
         Args:
-            where: table and bucket, in words.
-            expected: the offset that reading had come to.
-            found: the first offset that the source gave.
+            where: table and bucket, as text.
+            expected: the offset that had to follow.
+            found: the first offset that the source returned.
         """
         self.expected = expected
         self.found = found
@@ -237,13 +237,13 @@ class OffsetsBeyondLogError(TableError):
 
 
 class LakeTableGoneError(TableError):
-    """The lake table that held our commits is gone, or an empty one stands in its place; bring it back or accept it."""
+    """The lake table with our commits is gone, or replaced by an empty one; bring it back or accept it."""
 
     code = "LW-410"
 
 
 class OffsetsWentBackError(TableError):
-    """Another service's late commit took the table's offsets back behind our own; say which offsets count."""
+    """A late commit of another service set the table's offsets back behind ours; decide which offsets count."""
 
     code = "LW-411"
 
@@ -258,32 +258,26 @@ class LeaseError(LakewardError):
 
         Args:
             backend: the configured name of the backend.
-            message: what happened, in one sentence.
+            message: what happened.
         """
         self.backend = backend
         super().__init__(f"lease backend {backend!r}: {message}")
 
 
-class LeaseLostError(LeaseError):
-    """The lease ran out or was taken; what it protected may be gone. Stop reading."""
-
-    code = "LW-501"
-
-
 class LakeError(LakewardError):
-    """The lake refused, with no effect."""
+    """The lake refused a call; it had no effect."""
 
     code = "LW-600"
 
 
 class CommitConflictError(LakeError):
-    """Another commit came first; nothing of ours landed. It may be built anew on the new head."""
+    """Another commit came first, ours did not happen. It may be built again on the new head."""
 
     code = "LW-601"
 
 
 class FencedError(LakeError):
-    """Another incarnation has taken the table over; write nothing more to it.
+    """Another incarnation took the table over; write nothing more to it.
 
     `by` is the incarnation found on the lake table's head (text), or the reason why the round may not commit.
     """
@@ -291,7 +285,7 @@ class FencedError(LakeError):
     code = "LW-602"
 
     def __init__(self, message: str, by: str = "") -> None:
-        """Say who.
+        """Name the incarnation.
 
         Args:
             message: what was expected and found.
@@ -302,13 +296,13 @@ class FencedError(LakeError):
 
 
 class ProtocolError(LakewardError):
-    """A peer sent something that the protocol does not allow."""
+    """A peer sent a message that the protocol does not allow."""
 
     code = "LW-700"
 
 
 class OutcomeUnknownError(LakewardError):
-    """The call may or may not have taken effect; read back before doing it again."""
+    """The call may or may not have taken effect; read back before you try again."""
 
     code = "LW-900"
     exit_code = EXIT_UNKNOWN

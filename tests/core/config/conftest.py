@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from lakeward.config.loader import Loaded, load_config
+from lakeward.config.loaded import Loaded
+from lakeward.config.loader import load_config
 from lakeward.hooks import discovery
 
 if TYPE_CHECKING:
@@ -18,25 +19,28 @@ _MODULE = """
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
-from typing import Any
+from typing import Annotated, Any, Literal
+
+from lakeward.model.options import LocalPath, Meta, Options, Secret
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class PondOptions:
-    path: str = field(metadata={"description": "Where the pond lies.", "path": True})
-    cache: str = field(default="cache", metadata={"path": True})
-    depth_m: float = field(default=2.0, metadata={"above": 0})
-    password: str = field(default="", metadata={"secret": True})
+class PondOptions(Options, frozen=True, kw_only=True):
+    path: Annotated[LocalPath, Meta(description="Where the pond lies.")]
+    cache: LocalPath = "cache"
+    depth_m: Annotated[float, Meta(gt=0)] = 2.0
+    password: Secret = ""
     names: tuple[str, ...] = ()
-    properties: Mapping[str, str] = field(default_factory=dict)
-    extra: Mapping[str, Any] = field(default_factory=dict)
+    properties: Mapping[str, str] = {}
+    extra: Mapping[str, Any] = {}
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class MarshOptions:
-    kind: str = field(default="file", metadata={"allowed": ("file", "rest")})
-    warehouse: str = field(default="", metadata={"path": lambda given: given.get("kind") != "rest"})
+def is_file(given):
+    return given.get("kind") != "rest"
+
+
+class MarshOptions(Options, frozen=True, kw_only=True):
+    kind: Literal["file", "rest"] = "file"
+    warehouse: Annotated[str, Meta(extra={"path": is_file})] = ""
     commit_timeout_s: float = 1.0
 
 
@@ -48,8 +52,7 @@ class MarshPlugin:
     options = MarshOptions
 
 
-@dataclass(frozen=True, slots=True)
-class PierOptions:
+class PierOptions(Options, frozen=True, kw_only=True):
     required: bool = False
 
 

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
 
-    from lakeward.config.loader import Loaded
+    from lakeward.config.loaded import Loaded
 
     Load = Callable[..., Loaded]
 

@@ -4,7 +4,8 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from lakeward.config.loader import Loaded, load_config
+from lakeward.config.loaded import Loaded
+from lakeward.config.loader import load_config
 from lakeward.errors import ConfigError, MissingPluginError, UsageError
 
 if TYPE_CHECKING:

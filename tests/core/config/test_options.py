@@ -1,27 +1,29 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
+import msgspec
 import pytest
 
 from lakeward.config.sections import build_options
 from lakeward.errors import ConfigError, PluginError
+from lakeward.model.options import Meta, Options, Secret
+from lakeward.model.secrets import MASK
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Options:
-    path: Path = field(metadata={"path": True})
+class PondOptions(Options, frozen=True, kw_only=True):
+    path: Annotated[Path, Meta(extra={"path": True})]
     codec: Literal["zstd", "none"] = "zstd"
-    limit: int | None = field(default=None, metadata={"least": 1, "most": 9})
-    catalog: Mapping[str, Any] = field(default_factory=dict)
+    limit: Annotated[int, Meta(ge=1, le=9)] | None = None
+    catalog: Mapping[str, Any] = msgspec.field(default_factory=dict)
+    password: Secret = ""
 
 
 def test_options_are_built_with_their_types(tmp_path: Path) -> None:
-    built = build_options(Options, {"path": "x", "limit": 3, "catalog": {"a": {"b": 1}}}, "lake", tmp_path)
-    assert built == Options(path=tmp_path / "x", limit=3, catalog={"a": {"b": 1}})
+    built = build_options(PondOptions, {"path": "x", "limit": 3, "catalog": {"a": {"b": 1}}}, "lake", tmp_path)
+    assert built == PondOptions(path=tmp_path / "x", limit=3, catalog={"a": {"b": 1}})
 
 
 @pytest.mark.parametrize(
@@ -37,10 +39,16 @@ def test_options_are_built_with_their_types(tmp_path: Path) -> None:
 )
 def test_a_wrong_option_is_refused_by_name(mapping: dict[str, Any], text: str) -> None:
     with pytest.raises(ConfigError) as caught:
-        build_options(Options, mapping, "lake")
+        build_options(PondOptions, mapping, "lake")
     assert text in str(caught.value)
 
 
-def test_options_that_are_no_dataclass_break_the_contract() -> None:
-    with pytest.raises(PluginError, match="a dataclass"):
+def test_options_of_another_kind_break_the_contract() -> None:
+    with pytest.raises(PluginError, match=r"a subclass of lakeward\.model\.options\.Options"):
         build_options(int, {}, "lake")
+
+
+def test_a_secret_is_in_no_text_of_the_options() -> None:
+    assert "hush" not in repr(PondOptions(path=Path("x"), password="hush"))  # noqa: S106 - no secret of anybody
+    assert f"password={MASK}" in repr(PondOptions(path=Path("x"), password="hush"))  # noqa: S106 - as above
+    assert "password=''" in repr(PondOptions(path=Path("x")))

@@ -2,12 +2,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from lakeward.config.shown import MASK, shown
+from lakeward.config.shown import shown
+from lakeward.model.secrets import MASK
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from lakeward.config.loader import Loaded
+    from lakeward.config.loaded import Loaded
 
     Load = Callable[..., Loaded]
 

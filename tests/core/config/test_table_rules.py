@@ -11,7 +11,7 @@ from lakeward.model.tables import TablePath
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from lakeward.config.loader import Loaded
+    from lakeward.config.loaded import Loaded
 
     Load = Callable[..., Loaded]
 
@@ -38,10 +38,10 @@ def test_the_most_specific_pattern_wins_key_by_key(load: Load) -> None:
     loaded = load(
         """
         [tables."nyc.flights"]
-        cut_rows = 7
+        max_split_rows = 7
         [tables."nyc.*"]
         freshness_s = 5
-        cut_rows = 6
+        max_split_rows = 6
         [tables."*.*"]
         include = false
         freshness_s = 9
@@ -49,7 +49,7 @@ def test_the_most_specific_pattern_wins_key_by_key(load: Load) -> None:
     )
     rules = table_rules(loaded, FLIGHTS)
     assert rules.pattern == "nyc.flights"
-    assert rules.settings == TableSettings(include=False, freshness_s=5.0, cut_rows=7)
+    assert rules.settings == TableSettings(include=False, freshness_s=5.0, max_split_rows=7)
 
 
 def test_a_default_that_is_stated_wins_over_a_wider_pattern(load: Load) -> None:

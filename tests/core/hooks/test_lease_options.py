@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Annotated
 
 import pytest
 
@@ -11,6 +10,7 @@ from lakeward.errors import LeaseError
 from lakeward.hooks.backend import LeaseBackend
 from lakeward.hooks.markers import hookimpl
 from lakeward.model.leases import Lease, Protection
+from lakeward.model.options import Meta, Options, Secret
 from lakeward.testing.lease_server import MemoryLeaseServer
 
 if TYPE_CHECKING:
@@ -19,20 +19,19 @@ if TYPE_CHECKING:
     from lakeward.model.tables import TableBucket
 
 
-@dataclass(frozen=True, slots=True)
-class Options:
+class DeskOptions(Options, frozen=True, kw_only=True):
     """Keys of `[lease]` of this test's backend."""
 
-    url: str = field(default="local", metadata={"description": "The lease server."})
-    token: str = field(default="", metadata={"description": "Its token.", "secret": True})
+    url: Annotated[str, Meta(description="The lease server.")] = "local"
+    token: Annotated[Secret, Meta(description="Its token.")] = ""
 
 
 class Configured:
     """Notes what it was made with and when it was opened and closed."""
 
-    options = Options
+    options = DeskOptions
 
-    def __init__(self, options: Options) -> None:
+    def __init__(self, options: DeskOptions) -> None:
         self.given = options
         self.life: list[str] = []
 
@@ -67,11 +66,11 @@ def test_a_backend_is_made_with_its_options_opened_before_its_hooks_and_closed_a
     made: list[Configured] = []
 
     class Noted(Configured):
-        def __init__(self, options: Options) -> None:
+        def __init__(self, options: DeskOptions) -> None:
             super().__init__(options)
             made.append(self)
 
-    backend = LeaseBackend("configured", Noted, options=Options(url="lease.example"))
+    backend = LeaseBackend("configured", Noted, options=DeskOptions(url="lease.example"))
     backend.open()
     backend.acquire(LEASE, {})
     backend.close()
@@ -86,4 +85,4 @@ def test_a_backend_without_given_options_is_made_with_their_defaults() -> None:
 
 def test_a_backend_that_cannot_open_is_named() -> None:
     with pytest.raises(LeaseError, match=r"configured.*open raised OSError: no route"):
-        LeaseBackend("configured", Configured, options=Options(url="down")).open()
+        LeaseBackend("configured", Configured, options=DeskOptions(url="down")).open()

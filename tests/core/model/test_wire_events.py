@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from lakeward.machines.channel import Channel, ChannelKey
-from lakeward.machines.frames import decode, encode
+from lakeward.machines.transport.channel import Channel, ChannelKey
+from lakeward.machines.transport.frames import decode, encode
 from lakeward.model.checkpoints import (
     BlockedEvent,
     CheckpointRef,
@@ -21,9 +21,9 @@ from lakeward.model.events import (
     AssignSplits,
     Close,
     Deploy,
-    Left,
     Open,
     SplitFinished,
+    SubtaskDone,
     wire_split,
 )
 from lakeward.model.results import LakeFile, WriteResult
@@ -66,7 +66,7 @@ def over_the_wire(event: AnyEvent) -> AnyEvent:
         Close(checkpoint=4),
         AckClose(checkpoint=4, sent=9),
         Open(checkpoint=4),
-        Left(),
+        SubtaskDone(),
         DEPLOY,
         SplitFinished(result=BLOCKED.event.result, origin=BLOCKED.origin),
         AssignSplits(splits=[wire_split(LOG, HALF), wire_split(SNAPSHOT)]),

@@ -1,1 +1,1 @@
-"""Configuration: from TOML, environment and flags to checked values, each with the place it came from."""
+"""The configuration: reads TOML, environment and flags, checks each value and remembers where it came from."""

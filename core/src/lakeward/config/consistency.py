@@ -1,4 +1,4 @@
-"""Checks that need more than one key: the service's name and the inequalities of the fence time."""
+"""Checks of the service's name, and of what needs more than one key."""
 
 from __future__ import annotations
 
@@ -16,16 +16,14 @@ if TYPE_CHECKING:
 
 
 def check_consistency(settings: Settings, file: Path) -> None:
-    """Check what single keys cannot tell.
+    """Check the service's name and the relations between keys.
 
     Args:
-        settings: all sections, each checked by itself.
+        settings: all sections; each key has been checked by itself.
         file: the configuration file, for errors.
 
     Raises:
-        ConfigError: names the key to change.
-
-    Source: design, "Fence time".
+        ConfigError: a relation does not hold; names the key to change.
     """
     _check_name(settings, file)
     _check_fence(settings, file)
@@ -45,7 +43,7 @@ def _check_fence(settings: Settings, file: Path) -> None:
     heartbeat = settings.source.heartbeat_timeout_s
     if fence + commit >= heartbeat:
         expected = f"service.fence_s + lake.commit_timeout_s below source.heartbeat_timeout_s ({heartbeat:g} s)"
-        hint = "A commit that is under way must end before the source gives the table to somebody else."
+        hint = "A commit that is under way must end before the source gives the table to another service."
         found = f"{fence:g} s + {commit:g} s = {fence + commit:g} s"
         raise ConfigError(place(file, "service.fence_s"), expected, found, hint)
 
@@ -64,7 +62,7 @@ def _check_backoff(settings: Settings, file: Path) -> None:
 
 
 def _check_commits(settings: Settings, file: Path) -> None:
-    """Between two checkpoints there is nothing to commit."""
+    """Refuse to commit in steps where no checkpoints are taken: a step commits what a checkpoint holds."""
     for pattern, rules in settings.tables.items():
         if rules.commit_every and not settings.checkpoint.interval_s:
             expected = "0 where checkpoint.interval_s is 0: a step commits what a checkpoint holds"

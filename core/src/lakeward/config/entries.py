@@ -1,4 +1,4 @@
-"""Where values come from: a file, the environment, flags. Each gives entries; later layers win."""
+"""Read the entries of the configuration from a file, from the environment and from flags; the later ones win."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ CONFIG_VARIABLE = "LAKEWARD_CONFIG"
 
 
 @dataclass(frozen=True, slots=True)
-class Entry:
-    """One value that somebody gave.
+class ConfigEntry:
+    """One value of the file, the environment or a flag.
 
     `inner` is the name inside a key that is itself a table (`spark.conf`), empty otherwise. `is_text`: the value is
-    a text that must be parsed to the key's type. `where` names the place in errors, `origin` in `config show`.
+    a text that is converted to the key's type. `where` names the place in errors, `origin` in `config show`.
     """
 
     section: str
@@ -45,7 +45,7 @@ def read_document(file: Path) -> dict[str, Any]:
         The document, unchecked.
 
     Raises:
-        ConfigError: there is no such file, it cannot be read, or it is no TOML (with the line).
+        ConfigError: the file does not exist, cannot be read, or is not TOML (with the line).
     """
     try:
         return tomllib.loads(file.read_text(encoding="utf-8"))
@@ -58,8 +58,8 @@ def read_document(file: Path) -> dict[str, Any]:
         raise ConfigError(str(file), "TOML", str(error)) from error
 
 
-def from_document(document: Mapping[str, Any], file: Path, sections: Iterable[str]) -> list[Entry]:
-    """Take the entries of all sections but `tables`.
+def from_document(document: Mapping[str, Any], file: Path, sections: Iterable[str]) -> list[ConfigEntry]:
+    """Return the entries of all sections but `tables`.
 
     Args:
         document: as `read_document` gives it.
@@ -72,7 +72,7 @@ def from_document(document: Mapping[str, Any], file: Path, sections: Iterable[st
     Raises:
         ConfigError: an unknown section, or a key outside any section.
     """
-    entries: list[Entry] = []
+    entries: list[ConfigEntry] = []
     for section, body in document.items():
         if section not in set(sections):
             expected = "a section" if isinstance(body, Mapping) else "only sections at the top level"
@@ -84,8 +84,8 @@ def from_document(document: Mapping[str, Any], file: Path, sections: Iterable[st
     return entries
 
 
-def from_environment(environ: Mapping[str, str], sections: Iterable[str]) -> list[Entry]:
-    """Take the entries of all variables `LAKEWARD_SECTION__KEY` (`__NAME` after it: inside a key that is a table).
+def from_environment(environ: Mapping[str, str], sections: Iterable[str]) -> list[ConfigEntry]:
+    """Return the entries of all variables `LAKEWARD_SECTION__KEY` (`__NAME` after it: inside a key that is a table).
 
     Args:
         environ: the environment.
@@ -97,7 +97,7 @@ def from_environment(environ: Mapping[str, str], sections: Iterable[str]) -> lis
     Raises:
         ConfigError: the section is unknown.
     """
-    entries: list[Entry] = []
+    entries: list[ConfigEntry] = []
     for name in sorted(environ):
         section, double, rest = name.removeprefix(ENVIRONMENT_PREFIX).lower().partition("__")
         if not (name.startswith(ENVIRONMENT_PREFIX) and double):
@@ -106,12 +106,12 @@ def from_environment(environ: Mapping[str, str], sections: Iterable[str]) -> lis
         if section not in set(sections):
             raise ConfigError(where, "a section's name after LAKEWARD_", section, nearest(section, sections))
         key, _, inner = rest.partition("__")
-        entries.append(Entry(section, key, inner.replace("__", "."), environ[name], True, where, where))
+        entries.append(ConfigEntry(section, key, inner.replace("__", "."), environ[name], True, where, where))
     return entries
 
 
-def from_flags(flags: Mapping[str, object], sections: Iterable[str]) -> list[Entry]:
-    """Take the entries of flags.
+def from_flags(flags: Mapping[str, object], sections: Iterable[str]) -> list[ConfigEntry]:
+    """Return the entries of flags.
 
     Args:
         flags: `section.key` (or `section.key.name` inside a key that is a table) to a text or a value.
@@ -123,7 +123,7 @@ def from_flags(flags: Mapping[str, object], sections: Iterable[str]) -> list[Ent
     Raises:
         UsageError: a name without a section, or an unknown section.
     """
-    entries: list[Entry] = []
+    entries: list[ConfigEntry] = []
     for name, value in flags.items():
         section, _, rest = name.partition(".")
         key, _, inner = rest.partition(".")
@@ -131,14 +131,14 @@ def from_flags(flags: Mapping[str, object], sections: Iterable[str]) -> list[Ent
             message = f"flag --set {name}: expected SECTION.KEY=VALUE. {nearest(section, sections)}"
             raise UsageError(message)
         where = f"flag --set {name}"
-        entries.append(Entry(section, key, inner, value, isinstance(value, str), where, where))
+        entries.append(ConfigEntry(section, key, inner, value, isinstance(value, str), where, where))
     return entries
 
 
 def place(file: Path, key: str) -> str:
-    """Name a place in the file, for errors: `lakeward.toml: service.rounds`."""
+    """Return the name of a place in the file, for errors: `lakeward.toml: service.rounds`."""
     return f"{file.name}: {key}"
 
 
-def _file_entry(file: Path, section: str, key: str, value: object) -> Entry:
-    return Entry(section, key, "", value, False, place(file, f"{section}.{key}"), f"file {file.name}")
+def _file_entry(file: Path, section: str, key: str, value: object) -> ConfigEntry:
+    return ConfigEntry(section, key, "", value, False, place(file, f"{section}.{key}"), f"file {file.name}")

@@ -1,4 +1,4 @@
-"""A configuration to start from."""
+"""The configuration file that `lakeward config init` writes."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ _STARTER = """\
 # Lakeward. All keys, their units and defaults: `lakeward config show`. Relative paths are relative to this file.
 
 [service]
-name = "{name}"            # a restart under the same name goes on where the last one stopped
+name = "{name}"            # a restart under the same name continues where the last one stopped
 
 [source]
 type = "embedded"

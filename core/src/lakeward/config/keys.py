@@ -1,67 +1,106 @@
-"""The keys of a configuration section, read off the dataclass that declares them."""
+"""The keys of a configuration section, read off the struct that declares them."""
 
 from __future__ import annotations
 
 import difflib
 import typing
-from collections.abc import Mapping
-from dataclasses import MISSING, dataclass, fields, is_dataclass
+from dataclasses import dataclass
 from typing import Any
 
+import msgspec
+from msgspec import inspect
+
 from lakeward.errors import PluginError
+from lakeward.model import durations
+from lakeward.model.options import Options
 
 if typing.TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Mapping
+
+_WORDS: dict[type[inspect.Type], str] = {
+    inspect.BoolType: "true or false",
+    inspect.IntType: "a whole number",
+    inspect.FloatType: "a number",
+    inspect.StrType: "a text",
+    inspect.VarTupleType: "a list of texts",
+    inspect.ListType: "a list of texts",
+    inspect.DictType: "a table",
+    inspect.CustomType: "a path (text)",
+}
 
 
 @dataclass(frozen=True, slots=True)
 class Key:
-    """One key: its name, type, default (MISSING: it must be given) and the metadata of its field."""
+    """One key: its type with bounds (`annotation`) and without (`plain`), and msgspec's description of the type."""
 
     name: str
     annotation: Any
+    plain: Any
     default: Any
-    metadata: Mapping[str, Any]
+    description: str
+    extra: Mapping[str, Any]
+    shape: inspect.Type
 
     @property
     def required(self) -> bool:
         """True where there is no default."""
-        return self.default is MISSING
-
-    @property
-    def description(self) -> str:
-        """The key's line in the reference."""
-        return str(self.metadata.get("description", ""))
+        return self.default is msgspec.NODEFAULT
 
     @property
     def secret(self) -> bool:
         """True where the value must never be shown."""
-        return bool(self.metadata.get("secret", False))
+        return bool(self.extra.get("secret"))
+
+    @property
+    def duration(self) -> bool:
+        """True where a text such as `10m` is seconds."""
+        return bool(self.extra.get("duration"))
+
+    @property
+    def table(self) -> bool:
+        """True where the value is a table of further names."""
+        return isinstance(self.shape, inspect.DictType)
+
+    @property
+    def expected(self) -> str:
+        """The type and the bounds in words, for messages and the reference."""
+        if self.duration:
+            return durations.EXPECTED
+        if isinstance(self.shape, inspect.LiteralType):
+            return "one of " + ", ".join(repr(value) for value in _literals(self.plain))
+        return _words(self.shape)
+
+    def is_path(self, given: Mapping[str, Any]) -> bool:
+        """Return whether the value is a path; a plugin may decide this by the given values of its section."""
+        declared = self.extra.get("path", False)
+        return bool(declared(given) if callable(declared) else declared)
 
 
 def keys_of(section: type[Any]) -> dict[str, Key]:
     """Read the keys of a section.
 
     Args:
-        section: a dataclass; its fields are the keys.
+        section: a subclass of `Options`; its fields are the keys.
 
     Returns:
         Key by name, in the order of the fields.
 
     Raises:
-        PluginError: not a dataclass, or its annotations cannot be read at run time.
+        PluginError: another class, or its annotations cannot be read at run time.
     """
-    if not is_dataclass(section):
-        message = f"{section!r}: the options of a plugin are a dataclass"
+    if not issubclass(section, Options):
+        message = f"{section!r}: the options of a plugin are a subclass of lakeward.model.options.Options"
         raise PluginError(message)
-    hints = _hints(section)
-    return {
-        field.name: Key(field.name, hints[field.name], _default(field), field.metadata) for field in fields(section)
-    }
+    try:
+        plain = typing.get_type_hints(section)
+        return {field.name: _key(field, plain[field.name]) for field in msgspec.structs.fields(section)}
+    except (NameError, TypeError) as error:
+        message = f"options {section.__qualname__}: its field types cannot be read at run time ({error})"
+        raise PluginError(message) from error
 
 
 def nearest(name: str, known: Iterable[str]) -> str:
-    """Say which known name is meant, perhaps.
+    """Return a hint for a name that is not known.
 
     Args:
         name: what was written.
@@ -77,13 +116,35 @@ def nearest(name: str, known: Iterable[str]) -> str:
     return f"Known: {', '.join(names)}." if names else ""
 
 
-def _hints(section: type[Any]) -> dict[str, Any]:
-    try:
-        return typing.get_type_hints(section)
-    except NameError as error:
-        message = f"options {section.__qualname__}: its field types must be importable at run time ({error})"
-        raise PluginError(message) from error
+def _key(field: msgspec.structs.FieldInfo, plain: Any) -> Key:  # noqa: ANN401 - any annotation
+    default = field.default if field.default_factory is msgspec.NODEFAULT else field.default_factory()
+    shape, description = inspect.type_info(field.type), ""
+    extra: dict[str, Any] = {}
+    while True:
+        if isinstance(shape, inspect.Metadata):
+            description = (shape.extra_json_schema or {}).get("description") or description
+            extra = {**extra, **(shape.extra or {})}
+            shape = shape.type
+        elif isinstance(shape, inspect.UnionType) and len(rest := _without_none(shape)) == 1:
+            shape = rest[0]  # TOML has no null: a key without a value is left out
+        else:
+            return Key(field.name, field.type, plain, default, description, extra, shape)
 
 
-def _default(field: Any) -> Any:  # noqa: ANN401 - a field and its default are of any type
-    return field.default if field.default_factory is MISSING else field.default_factory()
+def _without_none(union: inspect.UnionType) -> list[inspect.Type]:
+    return [one for one in union.types if not isinstance(one, inspect.NoneType)]
+
+
+def _literals(annotation: Any) -> list[Any]:  # noqa: ANN401 - any annotation
+    """Return the values of a `Literal`, perhaps in a union, in the order in which they are written."""
+    if typing.get_origin(annotation) is typing.Literal:
+        return list(typing.get_args(annotation))
+    return [value for part in typing.get_args(annotation) for value in _literals(part)]
+
+
+def _words(shape: inspect.Type) -> str:
+    words = next((words for kind, words in _WORDS.items() if isinstance(shape, kind)), "a value")
+    if isinstance(shape, inspect.IntType | inspect.FloatType):
+        bounds = (("at least", shape.ge), ("above", shape.gt), ("at most", shape.le), ("below", shape.lt))
+        return " ".join([words, *(f"{name} {bound}" for name, bound in bounds if bound is not None)])
+    return words

@@ -1,4 +1,4 @@
-"""Render `docs/reference/config.md` from the dataclasses that declare the keys."""
+"""Render `docs/reference/config.md` from the structs that declare the keys."""
 
 from __future__ import annotations
 
@@ -6,10 +6,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from lakeward.config.keys import Key, keys_of
-from lakeward.config.loader import PLAIN_SECTIONS, PLUGIN_SECTIONS, SECTIONS, section_keys
-from lakeward.config.values import describe
-from lakeward.hooks.discovery import load
-from lakeward.hooks.plugins import SOURCE_GROUP
+from lakeward.config.loader import SECTIONS, plugin_options, section_keys, section_type
 from lakeward.model.settings import TableSettings
 
 if TYPE_CHECKING:
@@ -38,12 +35,11 @@ def render_config() -> str:
     """
     parts = [_HEAD]
     for section in SECTIONS:
-        declared = PLUGIN_SECTIONS[section][0] if section in PLUGIN_SECTIONS else PLAIN_SECTIONS[section]
-        parts.append(_section(f"`[{section}]`", _meaning(declared), section_keys(section).values()))
+        parts.append(_section(f"`[{section}]`", _meaning(section_type(section)), section_keys(section).values()))
         if section == "source":
-            plugin: Any = load(SOURCE_GROUP, "embedded")
+            embedded: Any = plugin_options("source", "embedded")
             text = 'The further keys of `[source]` where `type = "embedded"`.'
-            parts.append(_section("`[source]` of type `embedded`", text, keys_of(plugin.options).values()))
+            parts.append(_section("`[source]` of type `embedded`", text, keys_of(embedded).values()))
             parts.append("The keys of any other source are documented by its package.\n")
         if section == "lease":
             parts.append(
@@ -61,7 +57,7 @@ def _meaning(declared: type[Any]) -> str:
 
 
 def _section(title: str, text: str, keys: Iterable[Key]) -> str:
-    rows = [f"| `{key.name}` | {describe(key)} | {_default(key)} | {key.description} |" for key in keys]
+    rows = [f"| `{key.name}` | {key.expected} | {_default(key)} | {key.description} |" for key in keys]
     head = ["| key | expected | default | meaning |", "|---|---|---|---|"]
     return "\n".join([f"## {title}", "", text, "", *head, *rows, ""])
 

@@ -1,4 +1,4 @@
-"""Fill one section from entries: unknown keys, types, ranges, missing keys, relative paths."""
+"""Fill one section from entries: refuse unknown keys, convert values, complete paths, name missing keys."""
 
 from __future__ import annotations
 
@@ -6,9 +6,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from lakeward.config.entries import Entry
+from lakeward.config.entries import ConfigEntry
 from lakeward.config.keys import Key, keys_of, nearest
-from lakeward.config.values import check, is_mapping, parse
+from lakeward.config.values import convert
 from lakeward.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -19,13 +19,13 @@ DEFAULT = "default"
 
 @dataclass(slots=True)
 class Filled:
-    """The values of one section (defaults left out, but for paths), and where each key's value came from."""
+    """The given values of one section, its default paths, and where the value of each key came from."""
 
     values: dict[str, Any] = field(default_factory=dict)
     origins: dict[str, str] = field(default_factory=dict)
 
 
-def fill(section: str, keys: Mapping[str, Key], entries: Iterable[Entry], base: Path) -> Filled:
+def fill(section: str, keys: Mapping[str, Key], entries: Iterable[ConfigEntry], base: Path) -> Filled:
     """Check entries and merge them; a later entry wins over an earlier one.
 
     Args:
@@ -38,7 +38,7 @@ def fill(section: str, keys: Mapping[str, Key], entries: Iterable[Entry], base: 
         The given values and the absolute defaults of path keys, and the origin of every key.
 
     Raises:
-        ConfigError: an unknown key, a wrong value, or a required key that nobody gave.
+        ConfigError: an unknown key, a wrong value, or a required key that is missing.
     """
     filled = Filled(origins={f"{section}.{name}": DEFAULT for name, key in keys.items() if not key.required})
     for entry in entries:
@@ -54,7 +54,7 @@ def build_options(options_type: type[Any], mapping: Mapping[str, Any], section: 
     """Make a plugin's options from a mapping, with the same checks as a section of the file.
 
     Args:
-        options_type: the plugin's dataclass; a field with `metadata["path"]` is made absolute.
+        options_type: the plugin's subclass of `Options`.
         mapping: key to value, as TOML gives them.
         section: the section's name, for errors.
         base: directory that relative paths are relative to; None: the current one.
@@ -65,28 +65,29 @@ def build_options(options_type: type[Any], mapping: Mapping[str, Any], section: 
     Raises:
         ConfigError: an unknown key, a wrong value, or a required key is missing.
     """
-    entries = [Entry(section, key, "", value, False, f"{section}.{key}", section) for key, value in mapping.items()]
+    entries = [
+        ConfigEntry(section, key, "", value, False, f"{section}.{key}", section) for key, value in mapping.items()
+    ]
     return options_type(**fill(section, keys_of(options_type), entries, base or Path.cwd()).values)
 
 
-def _take(filled: Filled, key: Key, entry: Entry) -> None:
+def _take(filled: Filled, key: Key, entry: ConfigEntry) -> None:
     dotted = f"{entry.section}.{key.name}"
     if entry.inner:
         _take_inner(filled, key, entry, dotted)
         return
-    read = parse if entry.is_text else check
-    value = read(entry.where, key, entry.value)
-    if is_mapping(key.annotation):
+    value = convert(entry.where, key, entry.value, is_text=entry.is_text)
+    if key.table:
         _forget_inner(filled, dotted)
         filled.origins.update({f"{dotted}.{name}": entry.origin for name in value})
     filled.values[key.name] = value
     filled.origins[dotted] = entry.origin
 
 
-def _take_inner(filled: Filled, key: Key, entry: Entry, dotted: str) -> None:
-    if not is_mapping(key.annotation):
+def _take_inner(filled: Filled, key: Key, entry: ConfigEntry, dotted: str) -> None:
+    if not key.table:
         raise ConfigError(entry.where, f"no name below {dotted}", entry.inner)
-    given = check(entry.where, key, {entry.inner: entry.value})
+    given = convert(entry.where, key, {entry.inner: entry.value})
     filled.values[key.name] = {**filled.values.get(key.name, {}), **given}
     filled.origins[f"{dotted}.{entry.inner}"] = entry.origin
 
@@ -100,15 +101,9 @@ def _complete(filled: Filled, section: str, key: Key, base: Path) -> None:
     if key.name not in filled.values and key.required:
         dotted = f"{section}.{key.name}"
         raise ConfigError(dotted, key.description or "a value", None, "It has no default.")
-    if is_path(key, filled.values):
+    if key.is_path(filled.values):
         value = filled.values.get(key.name, key.default)
         filled.values[key.name] = _absolute(value, base)
-
-
-def is_path(key: Key, given: Mapping[str, Any]) -> bool:
-    """Say whether a key's value is a path; `metadata["path"]` is true, or asks the section's given values."""
-    declared = key.metadata.get("path", False)
-    return bool(declared(given) if callable(declared) else declared)
 
 
 def _absolute(value: Any, base: Path) -> Any:  # noqa: ANN401 - gives back the type it got

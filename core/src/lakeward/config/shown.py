@@ -1,26 +1,22 @@
-"""The configuration as people see it: each key, its value and where it came from; secrets masked."""
+"""The lines of `lakeward config show`: each key, its value and where it came from; secrets are masked."""
 
 from __future__ import annotations
 
-import dataclasses
-import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import msgspec
+
 from lakeward.config.keys import Key, keys_of
 from lakeward.config.loader import SECTIONS, section_keys
 from lakeward.config.sections import DEFAULT
 from lakeward.config.tables import table_section
+from lakeward.model.secrets import MASK, is_secret_name, mask_uri
 
 if TYPE_CHECKING:
-    from lakeward.config.loader import Loaded
-
-MASK = "********"
-_SECRET_NAME = re.compile(r"password|passwd|secret|token|credential|access[-_.]?key|account[-_.]?key", re.IGNORECASE)
-"""Names inside free tables (catalog properties, Spark configuration) that are taken for secrets."""
-_USER_IN_URI = re.compile(r"(?<=://)[^/@\s]+@")
+    from lakeward.config.loaded import Loaded
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,17 +66,17 @@ def _section(section: str, keys: Mapping[str, Key], values: Any, loaded: Loaded)
 
 def _inner(dotted: str, key: Key, outer: str, value: Any, loaded: Loaded) -> ShownKey:  # noqa: ANN401 - any value
     origin = loaded.provenance.get(dotted) or loaded.provenance.get(outer, DEFAULT)
-    secret = key.secret or _SECRET_NAME.search(dotted.removeprefix(outer)) is not None
+    secret = key.secret or is_secret_name(dotted.removeprefix(outer))
     return ShownKey(dotted, _plain(value, secret=secret), origin)
 
 
 def _tables(loaded: Loaded) -> list[ShownKey]:
     lines: list[ShownKey] = []
     for pattern, rule in loaded.settings.tables.items():
-        for field in dataclasses.fields(rule):
-            dotted = f"{table_section(pattern)}.{field.name}"
+        for name, value in msgspec.structs.asdict(rule).items():
+            dotted = f"{table_section(pattern)}.{name}"
             if dotted in loaded.provenance:
-                lines.append(ShownKey(dotted, getattr(rule, field.name), loaded.provenance[dotted]))
+                lines.append(ShownKey(dotted, value, loaded.provenance[dotted]))
     return lines
 
 
@@ -88,9 +84,9 @@ def _plain(value: Any, *, secret: bool) -> Any:  # noqa: ANN401 - any value
     if secret:
         return MASK if value else value
     if isinstance(value, Mapping):
-        return {name: _plain(item, secret=bool(_SECRET_NAME.search(str(name)))) for name, item in value.items()}
+        return {name: _plain(item, secret=is_secret_name(str(name))) for name, item in value.items()}
     if isinstance(value, tuple | list):
         return [_plain(item, secret=False) for item in value]
     if isinstance(value, str | Path):
-        return _USER_IN_URI.sub(f"{MASK}@", str(value))
+        return mask_uri(str(value))
     return value

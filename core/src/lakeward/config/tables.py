@@ -1,18 +1,19 @@
-"""Which rules hold for a table: all `[tables."db.*"]` that match, the most specific first, key by key."""
+"""Find the rules of a table: those of all matching `[tables."db.*"]`; the most specific pattern wins, key by key."""
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Mapping
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from typing import TYPE_CHECKING
 
+import msgspec
+
 from lakeward.errors import ConfigError
 from lakeward.model.settings import TableSettings
 
 if TYPE_CHECKING:
-    from lakeward.config.loader import Loaded
+    from lakeward.config.loaded import Loaded
     from lakeward.model.tables import TablePath
 
 _WILDCARDS = frozenset("*?[]")
@@ -27,12 +28,12 @@ class TableRules:
 
 
 def table_section(pattern: str) -> str:
-    """Name a pattern's section as it stands in the file: `tables."db.*"`."""
+    """Return the name of a pattern's section as it stands in the file: `tables."db.*"`."""
     return f'tables."{pattern}"'
 
 
 def check_pattern(where: str, pattern: str, body: object) -> None:
-    """Refuse a pattern that is not `database.table`.
+    """Check that a pattern is `database.table` and has keys.
 
     Raises:
         ConfigError: not of that form, or its body is no table of keys.
@@ -60,7 +61,7 @@ def table_rules(loaded: Loaded, path: TablePath) -> TableRules:
     merged: dict[str, object] = {}
     for pattern in matching:
         merged.update(_given(rules[pattern], pattern, loaded.provenance))
-    return TableRules(dataclasses.replace(TableSettings(), **merged), matching[-1] if matching else None)  # type: ignore[arg-type]  # keys are the class's own fields
+    return TableRules(msgspec.structs.replace(TableSettings(), **merged), matching[-1] if matching else None)
 
 
 def _matches(pattern: str, path: TablePath) -> bool:
@@ -75,12 +76,11 @@ def _specificity(pattern: str) -> tuple[int, int]:
 
 
 def _given(rule: TableSettings, pattern: str, provenance: Mapping[str, str]) -> dict[str, object]:
-    """Take the keys that this pattern states, also those stated with their default value."""
+    """Return the keys that a pattern states; a key may be stated with its default value."""
     default = TableSettings()
     section = table_section(pattern)
-    values = {field.name: getattr(rule, field.name) for field in dataclasses.fields(rule)}
     return {
         name: value
-        for name, value in values.items()
+        for name, value in msgspec.structs.asdict(rule).items()
         if f"{section}.{name}" in provenance or value != getattr(default, name)
     }

@@ -1,4 +1,4 @@
-"""Checks of what a lease backend answers: a plugin may be wrong, and then its name is in the error."""
+"""Checks of a lease backend's answers; an error names the backend."""
 
 from __future__ import annotations
 
@@ -19,14 +19,14 @@ def check_protection(backend: str, answer: Any, asked: Mapping[TableBucket, int]
 
     Args:
         backend: the configured name.
-        answer: what came back.
-        asked: bucket to snapshot id that the call was for.
+        answer: what the hook returned.
+        asked: bucket to snapshot id, as requested.
 
     Returns:
         The answer.
 
     Raises:
-        LeaseError: it is no `Protection`, or says something about other snapshots.
+        LeaseError: it is no `Protection`, or names snapshots that were not asked for.
     """
     if not isinstance(answer, Protection):
         _refuse(backend, "acquire", "a Protection", answer)
@@ -44,10 +44,10 @@ def check_protection(backend: str, answer: Any, asked: Mapping[TableBucket, int]
 
 
 def check_nothing(backend: str, hook: str, answer: object) -> None:
-    """Check that a hook without a result gave none.
+    """Check that a hook without a result returned None.
 
     Raises:
-        LeaseError: it answered something.
+        LeaseError: it returned something.
     """
     if answer is not None:
         _refuse(backend, hook, "None", answer)
@@ -57,7 +57,7 @@ def check_failover(backend: str, answer: Any, failover: Failover) -> FailoverAns
     """Check what `on_failover` answered.
 
     Raises:
-        LeaseError: it is no `FailoverAnswer`, or restores a lease where no coordinator failed.
+        LeaseError: it is no `FailoverAnswer`, or restores a lease although no coordinator failed.
     """
     if not isinstance(answer, FailoverAnswer) or not isinstance(answer.action, FailoverAction):
         _refuse(backend, "on_failover", "a FailoverAnswer", answer)
@@ -85,11 +85,13 @@ def _check_restored(backend: str, restored: Any) -> None:  # noqa: ANN401 - a pl
     if not isinstance(restored, RestoredLease) or not (isinstance(lease_id, str) and lease_id):
         _refuse(backend, "on_failover", "a RestoredLease with an id", restored)
     held: object = restored.held
-    if not isinstance(held, Mapping) or not all(_is_slot(bucket, snapshot) for bucket, snapshot in held.items()):
+    if not isinstance(held, Mapping) or not all(
+        _is_leased_bucket(bucket, snapshot) for bucket, snapshot in held.items()
+    ):
         _refuse(backend, "on_failover", "held to map buckets to snapshot ids", held)
 
 
-def _is_slot(bucket: object, snapshot_id: object) -> bool:
+def _is_leased_bucket(bucket: object, snapshot_id: object) -> bool:
     return isinstance(bucket, TableBucket) and isinstance(snapshot_id, int)
 
 

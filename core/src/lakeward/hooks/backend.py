@@ -1,4 +1,4 @@
-"""The typed façade over pluggy for the one configured lease backend and its wrappers."""
+"""The configured lease backend and its wrappers, called through pluggy, with typed hooks."""
 
 from __future__ import annotations
 
@@ -18,6 +18,8 @@ from lakeward.model.leases import FailoverAction, FailoverAnswer, Lease
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
+
+    from prometheus_client import CollectorRegistry
 
     from lakeward.model.leases import Failover, Protection
     from lakeward.model.tables import TableBucket
@@ -39,6 +41,7 @@ class LeaseBackend:
         backend: object,
         wrappers: Sequence[tuple[str, object]] = (),
         options: object = None,
+        registry: CollectorRegistry | None = None,
     ) -> None:
         """Register a backend and its wrappers.
 
@@ -47,6 +50,7 @@ class LeaseBackend:
             backend: the backend, or its class: made with its options where it declares some, else without arguments.
             wrappers: names and wrappers, or their classes; the first one is the outermost.
             options: an instance of the backend's `options`; None: their defaults.
+            registry: where wrappers with a method `register_metrics` show their metrics.
 
         Raises:
             PluginError: one of them breaks the contract; names it.
@@ -56,32 +60,42 @@ class LeaseBackend:
         self._manager.add_hookspecs(LeaseSpec)
         made = self._backend = self._register(name, "lease backend", _with_options(backend, options))
         for wrapper_name, wrapper in reversed(wrappers):  # pluggy calls the last one registered first
-            self._check_wrapper(wrapper_name, self._register(wrapper_name, "lease wrapper", wrapper))
+            around = self._register(wrapper_name, "lease wrapper", wrapper)
+            self._check_wrapper(wrapper_name, around)
+            if registry is not None and hasattr(around, "register_metrics"):
+                around.register_metrics(registry)
         self._check_hooks(made)
         self.default_duration_s = self._duration(made)
         if os.environ.get(TRACE_VARIABLE, "") not in ("", "0"):
             self._manager.add_hookcall_monitoring(_print_call, _print_result)
 
     @classmethod
-    def load(cls, name: str, wrappers: Sequence[str] = (), options: object = None) -> LeaseBackend:
+    def load(
+        cls,
+        name: str,
+        wrappers: Sequence[str] = (),
+        options: object = None,
+        registry: CollectorRegistry | None = None,
+    ) -> LeaseBackend:
         """Load the configured backend and wrappers, and nothing else.
 
         Args:
             name: name in the entry-point group `lakeward.lease`.
             wrappers: names in `lakeward.lease_wrapper`; the first one is the outermost.
             options: an instance of the backend's `options`, as the configuration gives it.
+            registry: as in the constructor.
 
         Returns:
-            The façade.
+            The backend.
 
         Raises:
             MissingPluginError: not installed; says which package to install.
             PluginError: claimed twice, cannot be loaded, or breaks the contract.
         """
         around = [(wrapper, load(WRAPPER_GROUP, wrapper)) for wrapper in wrappers]
-        return cls(name, published(LEASE_GROUP, name), around, options)
+        return cls(name, published(LEASE_GROUP, name), around, options, registry)
 
-    # --- its life --------------------------------------------------------------------------------------------------
+    # --- open and close ----------------------------------------------------------------------------------------------
 
     def open(self) -> None:
         """Let the backend open what it needs (a connection), before its first hook is called; it may have no `open`.
@@ -112,14 +126,14 @@ class LeaseBackend:
         """Protect snapshots or renew; see `LeaseSpec.acquire`.
 
         Raises:
-            LeaseError: the backend failed or answered nonsense.
+            LeaseError: the backend failed or broke the contract.
             SourceError: the server refused.
             OutcomeUnknownError: no answer.
         """
         return check_protection(self.name, self._call("acquire", lease=lease, snapshots=snapshots), snapshots)
 
     def release(self, lease: Lease, buckets: frozenset[TableBucket]) -> None:
-        """Give buckets back; see `LeaseSpec.release`. Raises as `acquire`."""
+        """Release buckets; see `LeaseSpec.release`. Raises as `acquire`."""
         check_nothing(self.name, "release", self._call("release", lease=lease, buckets=buckets))
 
     def drop(self, lease: Lease) -> None:

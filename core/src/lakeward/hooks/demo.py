@@ -1,6 +1,6 @@
-"""What a source package and a lake package may publish besides, so that `lakeward demo --source NAME` can show them.
+"""What a source or lake package may publish in addition, so that `lakeward demo --source NAME` can show it.
 
-The plugin objects of the groups `lakeward.source` and `lakeward.lake` are asked whether they are of these shapes too.
+The plugin objects of the groups `lakeward.source` and `lakeward.lake` may implement these protocols too.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ class SnapshotCount:
 
 
 class DemoStore(Protocol):
-    """Where the demo writes, and what it looks at; one process and one thread at a time use one."""
+    """Where the demo writes, and what it reads; one process and one thread at a time use one."""
 
     def create(self, table: DemoTable) -> None:
         """Create a table, fresh within seconds."""
@@ -61,7 +61,7 @@ class DemoStore(Protocol):
         ...
 
     def superseded(self, table: DemoTable) -> frozenset[SnapshotKey]:
-        """Return the snapshots that are there although the clean-up would have had them: leased ones."""
+        """Return the snapshots that only a lease keeps from the clean-up."""
         ...
 
     def ends(self, table: DemoTable) -> Mapping[TableBucket, int]:
@@ -83,7 +83,7 @@ class DemoStore(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class DemoCluster:
-    """A source that runs for the demo's sake. `options` are the keys of `[source]`, `address` what `store` takes."""
+    """A source that runs for the demo only. `options` are the keys of `[source]`, `address` what `store` takes."""
 
     address: str
     options: Mapping[str, str]
@@ -94,7 +94,7 @@ class DemonstratedSource(Protocol):
     """A source plugin that can start a private throw-away cluster."""
 
     def demo_cluster(
-        self, directory: Path, catalog: str, warehouse: str, say: Callable[[str], None]
+        self, directory: Path, catalog: str, warehouse: str, report: Callable[[str], None]
     ) -> AbstractContextManager[DemoCluster]:
         """Run a cluster for the length of a `with` block.
 
@@ -102,7 +102,7 @@ class DemonstratedSource(Protocol):
             directory: for its data and logs; made if it is not there.
             catalog: address of the lake's catalog, which the cluster shares with us.
             warehouse: the lake's warehouse, as the catalog names it.
-            say: told one line of progress at a time.
+            report: called with one line of progress at a time.
 
         Raises:
             UsageError: something has to be installed first; says what.

@@ -1,4 +1,4 @@
-"""Installed plugins: what the entry points of a group offer, and how one of them is loaded by name.
+"""Installed plugins: what the entry points of a group offer, and loading one by name.
 
 The metadata of installed distributions is read once per process. `LAKEWARD_PLUGINS=a,b` leaves only these names (of
 plugins or distributions) and what the core itself ships.
@@ -13,7 +13,7 @@ from importlib.metadata import EntryPoint, entry_points
 from typing import Any, NamedTuple
 
 from lakeward.errors import MissingPluginError, PluginError
-from lakeward.hooks.plugins import LAKE_GROUP, LEASE_GROUP, SOURCE_GROUP, WRAPPER_GROUP
+from lakeward.hooks.plugins import COMMAND_GROUP, LAKE_GROUP, LEASE_GROUP, SOURCE_GROUP, WRAPPER_GROUP
 
 RESTRICT_VARIABLE = "LAKEWARD_PLUGINS"
 CORE_DISTRIBUTION = "lakeward"
@@ -23,13 +23,21 @@ _KEYS = {
     LAKE_GROUP: "lake.type",
     LEASE_GROUP: "lease.backend",
     WRAPPER_GROUP: "lease.wrappers",
+    COMMAND_GROUP: "command",
 }
-_KINDS = {SOURCE_GROUP: "source", LAKE_GROUP: "lake", LEASE_GROUP: "lease backend", WRAPPER_GROUP: "lease wrapper"}
+_KINDS = {
+    SOURCE_GROUP: "source",
+    LAKE_GROUP: "lake",
+    LEASE_GROUP: "lease backend",
+    WRAPPER_GROUP: "lease wrapper",
+    COMMAND_GROUP: "command",
+}
 _PREFIXES = {
-    SOURCE_GROUP: "lakeward-",
+    SOURCE_GROUP: "lakeward-source-",
     LAKE_GROUP: "lakeward-lake-",
     LEASE_GROUP: "lakeward-lease-",
     WRAPPER_GROUP: "lakeward-lease-",
+    COMMAND_GROUP: "lakeward-",
 }
 _PUBLISHED = {
     SOURCE_GROUP: ("embedded", "fluss"),
@@ -37,7 +45,7 @@ _PUBLISHED = {
     LEASE_GROUP: ("fluss", "ttl", "noop"),
     WRAPPER_GROUP: ("metrics", "audit"),
 }
-"""Names that a distribution is published for; a near miss is corrected even where it is not installed."""
+"""Names that a distribution is published for; a misspelt name is corrected even where it is not installed."""
 
 
 class Installed(NamedTuple):
@@ -103,20 +111,20 @@ def published(group: str, name: str) -> Any:  # noqa: ANN401 - as above
 
 
 def _load(group: str, name: str, *, make: bool) -> Any:  # noqa: ANN401 - as above
-    claims = [plugin for plugin in installed(group) if plugin.name == name]
-    if not claims:
+    matches = [plugin for plugin in installed(group) if plugin.name == name]
+    if not matches:
         raise _missing(group, name)
-    if len(claims) > 1:
-        owners = " and ".join(f"{plugin.distribution} {plugin.version}" for plugin in claims)
+    if len(matches) > 1:
+        owners = " and ".join(f"{plugin.distribution} {plugin.version}" for plugin in matches)
         message = f"{_KINDS.get(group, group)} {name!r} is claimed by {owners}; uninstall all but one"
         raise PluginError(message)
-    entry = next(entry for plugin, entry in _scan(group) if plugin == claims[0])
+    entry = next(entry for plugin, entry in _scan(group) if plugin == matches[0])
     try:
         found = entry.load()
         return found() if make and isinstance(found, type) else found
     except Exception as error:
         message = (
-            f"{_KINDS.get(group, group)} {name!r} of {claims[0].distribution} {claims[0].version} cannot be loaded "
+            f"{_KINDS.get(group, group)} {name!r} of {matches[0].distribution} {matches[0].version} cannot be loaded "
             f"from {entry.value}: {type(error).__name__}: {error}"
         )
         raise PluginError(message) from error

@@ -1,9 +1,8 @@
 """What a source package and a lake package publish.
 
 The entry point of group `lakeward.source` or `lakeward.lake` names an object of one of these shapes; its name there
-is the `type` in the configuration. `options` is a frozen dataclass: its fields are the keys of the TOML section, with
-their defaults; each field's `metadata["description"]` is one line for the reference and for errors, and
-`metadata["secret"]` is true where the value must never be shown.
+is the `type` in the configuration. `options` is a subclass of `lakeward.model.options.Options`: its fields are the
+keys of the TOML section, with their types, bounds, defaults and descriptions.
 """
 
 from __future__ import annotations
@@ -20,6 +19,8 @@ SOURCE_GROUP = "lakeward.source"
 LAKE_GROUP = "lakeward.lake"
 LEASE_GROUP = "lakeward.lease"
 WRAPPER_GROUP = "lakeward.lease_wrapper"
+COMMAND_GROUP = "lakeward.command"
+"""Its entry points name click commands; each is a command of `lakeward` under the entry point's name."""
 
 
 class SourcePlugin(Protocol):

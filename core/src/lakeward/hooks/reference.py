@@ -27,22 +27,23 @@ if TYPE_CHECKING:
 _HEAD = f"""\
 # Lease hooks
 
-A lease backend decides how the KV snapshots that a round reads, or a checkpoint has still to read, are protected from
+A lease backend decides how the KV snapshots that a round or a checkpoint still needs are protected from
 the source's clean-up. It is a class with these hooks, published under the entry-point group `{LEASE_GROUP}`; its name
 there is `lease.backend` in the configuration. The configured backend alone is loaded. `acquire`, `release` and `drop`
-must be there. Its attribute `default_duration_s` (seconds) counts where `lease.duration_s` is not given.
+must be there. Its attribute `default_duration_s` (seconds) is used where `lease.duration_s` is not set.
 
-Its attribute `options`, if there is one, is a frozen dataclass whose fields are further keys of `[lease]`, with their
-defaults and, in `metadata["description"]`, their meaning; `metadata["secret"]` hides a value. They are checked like the
-core's keys, and the class is made with an instance of it, else without arguments. Methods `open()` and `close()`, if
-there are any, are called once before the first hook and once after the last.
+Its attribute `options`, if there is one, is a subclass of `lakeward.model.options.Options` whose fields are further
+keys of `[lease]`: [how keys are declared](../how-to/add-a-configuration-key.md). They are checked like the core's keys,
+and the class is made with an instance of it, else without arguments. Methods `open()` and `close()`, if there are any,
+are called once before the first hook and once after the last.
 
-Wrappers (`hookimpl(wrapper=True)`, group `{WRAPPER_GROUP}`) stand around the backend in the order of
+Wrappers (`hookimpl(wrapper=True)`, group `{WRAPPER_GROUP}`) wrap the backend in the order of
 `lease.wrappers`, the first one outermost. `metrics` and `audit` are built in; `metrics` is on unless configured
-otherwise.
+otherwise. A wrapper with a method `register_metrics(registry)` is given the service's `prometheus_client` registry,
+once, before the first hook.
 
 Hooks run on the driver, on threads of their own, one at a time per lease id, with a time limit. After a time-out the
-outcome is unknown and everything is taken anew under a new id. A backend never retries: the core does, with growing
+outcome is unknown and everything is acquired again under a new id. A backend never retries: the core does, with growing
 pauses. `LAKEWARD_TRACE_HOOKS=1` prints every call.
 
 This page is generated from the code; `tests/meta/test_hooks_reference.py` keeps it so.
@@ -59,7 +60,7 @@ flowchart TD
     persist["serialize_state: id and buckets are on disk"] --> acquire
     acquire["acquire"] --> verify["do the snapshots still exist?"]
     verify -->|yes| held(["protected: splits are handed out"])
-    verify -->|gone| again(["enumerate afresh"])
+    verify -->|gone| again(["enumerate again"])
     acquire -->|refused| failed(["that round fails"])
     held -->|"every third of the duration, or five minutes"| renew["acquire, the whole list"]
     renew --> verify

@@ -1,14 +1,14 @@
-"""The five hooks of a lease backend: the whole contract, in one file.
+"""The five hooks of a lease backend: the whole contract.
 
-All are `firstresult`: one backend is configured, and wrappers (`hookimpl(wrapper=True)`) may stand around it. They
+All are `firstresult`: one backend is configured, and wrappers (`hookimpl(wrapper=True)`) may wrap it. They
 are called on the driver, on a thread of their own, one at a time per lease, each with a time limit; after a time-out
 the outcome is unknown and a new generation of the lease is started. Retry and back-off are the core's: a backend
 raises and is called again. A backend talks to the server through `lease.server` only.
 
 A backend is a class, published under the entry-point group `lakeward.lease`; a wrapper likewise under
-`lakeward.lease_wrapper`. It is made without arguments, or, where it has a class attribute `options` (a frozen
-dataclass, as sources and lakes have: its fields are further keys of `[lease]`), with an instance of that. If it has
-methods `open` and `close`, they are called before the first hook and after the last. A class attribute
+`lakeward.lease_wrapper`. It is made without arguments, or, where it has a class attribute `options` (a
+subclass of `lakeward.model.options.Options`: its fields are further keys of `[lease]`), with an instance of that. If
+it has methods `open` and `close`, they are called before the first hook and after the last. A class attribute
 `default_duration_s` (seconds) is the lease's duration where the configuration names none.
 """
 
@@ -40,20 +40,20 @@ class LeaseSpec:
             snapshots: bucket to the snapshot id that is to be protected; never empty.
 
         Returns:
-            What is protected until when, and which snapshots are known to be gone. None is a broken contract.
+            What is protected until when, and which snapshots are known to be gone. None breaks the contract.
 
         Raises:
             SourceError: the server refused; the round that asked fails, nothing was protected.
             OutcomeUnknownError: no answer; a new generation is started.
 
-        Source: design section 5; Fluss KV snapshot leases (upstream #2512, #2898, #3286).
+        See why-leases.md; Fluss KV snapshot leases (upstream #2512, #2898, #3286).
         """
 
     @hookspec(firstresult=True)
     def release(self, lease: Lease, buckets: frozenset[TableBucket]) -> None:
-        """Give buckets back.
+        """Release buckets.
 
-        Called when a finished split became durable; when a table finished, failed or was dropped; when a failover
+        Called when a finished split is durable; when a table finished, failed or was dropped; when a failover
         returned splits that will not be read again; at stop. Never called for a bucket that is being acquired.
 
         Args:
@@ -64,7 +64,7 @@ class LeaseSpec:
             None.
 
         Raises:
-            SourceError: the buckets stay in the books and are released again later.
+            SourceError: the buckets stay on record and are released again later.
         """
 
     @hookspec(firstresult=True)
@@ -81,7 +81,7 @@ class LeaseSpec:
             None.
 
         Raises:
-            SourceError: tried again later; the server's expiry does it in the end.
+            SourceError: the core tries again later; in the end the lease expires at the server.
         """
 
     @hookspec(firstresult=True)
@@ -97,11 +97,11 @@ class LeaseSpec:
 
         Returns:
             KEEP the snapshots; or RELEASE those of the splits that came back: where there are any, their whole round
-            ends as `stale`, its checkpoint is given up, and its table is enumerated afresh, with newer snapshots and
-            all buckets but for what steps of the round have committed (splits of a log alone have no snapshots, and
-            go on); or ACQUIRE everything afresh under a new generation. After COORDINATOR, `restored` is
-            the lease to go on with: after KEEP and ACQUIRE its snapshots are taken over, verified, then its id is
-            dropped; after RELEASE its id is dropped, and checkpoints that had still to read them are given up. None
+            ends as `stale`, its checkpoint is dropped, and its table is enumerated again with newer snapshots and
+            without what steps of the round have committed (log splits have no snapshots and
+            continue); or ACQUIRE everything again under a new generation. After COORDINATOR, `restored` is
+            the lease to continue with: after KEEP and ACQUIRE its snapshots are taken over, verified, then its id is
+            dropped; after RELEASE its id is dropped, and checkpoints that still need them are dropped. None
             means KEEP.
 
         Raises:
@@ -110,7 +110,7 @@ class LeaseSpec:
 
     @hookspec(firstresult=True)
     def serialize_state(self, lease: Lease) -> bytes | None:
-        """Give the bytes to persist for the next start.
+        """Return the bytes to persist for the next start.
 
         Called after each change of the lease, on the coordinator's thread: it must return at once and call
         nothing.
@@ -119,5 +119,5 @@ class LeaseSpec:
             lease: the lease as it is now, its pending releases included.
 
         Returns:
-            Bytes for `on_failover`, or None: this backend keeps nothing (stateless).
+            Bytes for `on_failover`, or None: this backend is stateless.
         """

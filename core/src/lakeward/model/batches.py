@@ -1,24 +1,33 @@
-"""Batches of records on their way from a source to a lake, and how they are gathered: by rows and by bytes."""
+"""Batches of records on their way from a source to a lake: their columns, and how parts are gathered into them."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
+import numpy as np
 import pyarrow as pa
 
 from lakeward.errors import LogGapError, RowCountError
-from lakeward.model.tables import OFFSET_COLUMN
+from lakeward.model.tables import CHANGE_COLUMN, NO_OFFSET, OFFSET_COLUMN, TIMESTAMP_COLUMN, Change
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Callable, Iterable, Iterator
+
+SYSTEM_FIELDS = (
+    pa.field(CHANGE_COLUMN, pa.uint8(), nullable=False),
+    pa.field(OFFSET_COLUMN, pa.int64(), nullable=False),
+    pa.field(TIMESTAMP_COLUMN, pa.timestamp("us", tz="UTC"), nullable=False),
+)
+"""The columns that every batch of a source has after the user's; `SourceBatch` says what they hold."""
+_SNAPSHOT_MS = -1
 
 ROWS_LEAST = 65_536
-"""Small parts are joined up to so many rows: below that the work per batch costs more than the copy."""
+"""Small parts are concatenated up to so many rows: below that the work per batch costs more than the copy."""
 ROWS_MOST = 262_144
-"""Large parts are cut, without a copy, into so many rows: that bounds what a writer holds."""
+"""Large parts are split, without a copy, into so many rows: that bounds what a writer holds."""
 BYTES_LEAST = 32 << 20
-"""Small parts are joined up to so many bytes, however few rows they have."""
+"""Small parts are concatenated up to so many bytes, however few rows they have."""
 BYTES_MOST = 64 << 20
 """No batch of several rows has more bytes: far below the 2 GiB that Arrow's 32-bit offsets of text can count."""
 
@@ -45,14 +54,52 @@ class SourceBatch:
     empty_offsets: int | None = None
 
 
+def batch_schema(schema: pa.Schema) -> pa.Schema:
+    """Return the schema of a table's batches: the user's columns, then `SYSTEM_FIELDS`."""
+    return pa.schema([*schema, *SYSTEM_FIELDS])
+
+
+def log_records(
+    schema: pa.Schema, rows: pa.RecordBatch, changes: object, first_offset: int, timestamp_ms: int
+) -> pa.RecordBatch:
+    """Add the system columns to rows of a log.
+
+    Args:
+        schema: `batch_schema` of the table.
+        rows: the user's columns.
+        changes: a `Change` for each row (an array of uint8), or one for all of them.
+        first_offset: the offset of the first row; the others follow without a hole.
+        timestamp_ms: their commit time, in ms since 1970.
+    """
+    offsets = np.arange(first_offset, first_offset + len(rows), dtype=np.int64)
+    return _with_system_columns(schema, rows, changes, offsets, timestamp_ms)
+
+
+def snapshot_records(schema: pa.Schema, rows: pa.RecordBatch) -> pa.RecordBatch:
+    """Add the system columns to rows of a KV snapshot. Arguments as of `log_records`."""
+    return _with_system_columns(
+        schema, rows, Change.INSERT, np.full(len(rows), NO_OFFSET, dtype=np.int64), _SNAPSHOT_MS
+    )
+
+
+def _with_system_columns(
+    schema: pa.Schema, rows: pa.RecordBatch, changes: object, offsets: np.ndarray, timestamp_ms: int
+) -> pa.RecordBatch:
+    if isinstance(changes, int):
+        changes = np.full(len(rows), changes, dtype=np.uint8)
+    times = pa.array(np.full(len(rows), timestamp_ms * 1000, dtype=np.int64)).view(SYSTEM_FIELDS[2].type)
+    columns = [*rows.columns, pa.array(changes, pa.uint8()), pa.array(offsets), times]
+    return pa.RecordBatch.from_arrays(columns, schema=schema)
+
+
 class BatchGatherer:
-    """Makes batches of a log split's parts: small parts are joined, large ones are cut, holes are refused.
+    """Makes batches of a log split's parts: small parts are concatenated, large ones are split, holes are refused.
 
     A batch has neither more than `ROWS_MOST` rows nor, unless it is one row, more than `BYTES_MOST` bytes.
     """
 
     def __init__(self, schema: pa.Schema, where: str, start: int) -> None:
-        """Start with nothing gathered.
+        """Gather nothing yet.
 
         Args:
             schema: of all parts.
@@ -61,9 +108,9 @@ class BatchGatherer:
         """
         self._where = where
         self._reached = start
-        self._given = start
-        self._begun = False
-        self._held = _Held(schema)
+        self._returned = start
+        self._returned_any = False
+        self._pending = _Pending(schema)
         self._empty = 0
         self._decode_s = 0.0
 
@@ -97,39 +144,39 @@ class BatchGatherer:
             raise RowCountError(message)
         ready: list[SourceBatch] = []
         if records is not None and rows:
-            if not self._held.has_room(records):
+            if not self._pending.has_room(records):
                 ready += self._flush()
-            self._held.add(records)
+            self._pending.add(records)
         self._empty += empty
         self._decode_s += decode_s
         self._reached = next_offset
-        if self._held.is_full:
+        if self._pending.is_full:
             ready += self._flush()
         return ready
 
     def rest(self) -> list[SourceBatch]:
         """Return what is left at the end; a batch without rows where there was no record at all, or none of late."""
-        return self._flush() if self._held.parts or self._reached > self._given or not self._begun else []
+        return self._flush() if self._pending.parts or self._reached > self._returned or not self._returned_any else []
 
     def _flush(self) -> list[SourceBatch]:
-        self._begun = True
+        self._returned_any = True
         batches: list[SourceBatch] = []
         empty, decode_s = self._empty, self._decode_s
-        pieces = self._held.take()
+        pieces = self._pending.take()
         for number, piece in enumerate(pieces, 1):
             last = number == len(pieces)
             end = self._reached if last else piece.column(OFFSET_COLUMN)[-1].as_py() + 1
-            gaps = empty if last else end - self._given - piece.num_rows
+            gaps = empty if last else end - self._returned - piece.num_rows
             batches.append(SourceBatch(piece, end, decode_s, gaps))
             empty, decode_s = empty - gaps, 0.0
-            self._given = end
+            self._returned = end
         self._empty, self._decode_s = 0, 0.0
         return batches
 
 
 @dataclass(slots=True)
-class _Held:
-    """Parts that wait to be joined."""
+class _Pending:
+    """Parts that wait to be concatenated."""
 
     schema: pa.Schema
     parts: list[pa.RecordBatch] = field(default_factory=list)
@@ -137,7 +184,7 @@ class _Held:
     size_bytes: int = 0
 
     def has_room(self, part: pa.RecordBatch) -> bool:
-        """Return whether a part may be joined with what is held: a large one is not worth the copy."""
+        """Return whether a part may be concatenated with what is pending: a large one is not worth the copy."""
         small = part.num_rows < ROWS_LEAST and self.size_bytes + part.nbytes <= BYTES_MOST
         return not self.parts or small
 
@@ -151,33 +198,33 @@ class _Held:
         self.size_bytes += part.nbytes
 
     def take(self) -> list[pa.RecordBatch]:
-        """Return what is held as batches, and hold nothing; where nothing is held, one empty batch."""
+        """Return what is pending as batches, and hold nothing; where nothing is pending, one empty batch."""
         parts, self.parts, self.rows, self.size_bytes = self.parts, [], 0, 0
-        return list(cut(joined(parts, self.schema)))
+        return list(split_batch(concat_batches(parts, self.schema)))
 
 
 def gather(parts: Iterable[pa.RecordBatch], schema: pa.Schema) -> Iterator[pa.RecordBatch]:
-    """Join small parts and cut large ones, as `BatchGatherer` does, for rows without offsets.
+    """Concatenate small parts and split large ones, as `BatchGatherer` does, for rows without offsets.
 
     Args:
         parts: in order; those without rows are left out.
         schema: of the parts.
     """
-    held = _Held(schema)
+    pending = _Pending(schema)
     for part in parts:
         if not part.num_rows:
             continue
-        if not held.has_room(part):
-            yield from held.take()
-        held.add(part)
-        if held.is_full:
-            yield from held.take()
-    if held.parts:
-        yield from held.take()
+        if not pending.has_room(part):
+            yield from pending.take()
+        pending.add(part)
+        if pending.is_full:
+            yield from pending.take()
+    if pending.parts:
+        yield from pending.take()
 
 
-def cut(records: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
-    """Cut records, without a copy, into batches of at most `ROWS_MOST` rows and, down to one row, `BYTES_MOST` bytes.
+def split_batch(records: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
+    """Split records, without a copy, into batches of at most `ROWS_MOST` rows and, down to one row, `BYTES_MOST` bytes.
 
     Args:
         records: any number of rows; none give one empty batch.
@@ -186,7 +233,7 @@ def cut(records: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
         yield from _halves(records.slice(start, ROWS_MOST))
 
 
-def joined(parts: list[pa.RecordBatch], schema: pa.Schema) -> pa.RecordBatch:
+def concat_batches(parts: list[pa.RecordBatch], schema: pa.Schema) -> pa.RecordBatch:
     """Copy parts into one batch; one part is returned as it is, none give an empty batch.
 
     Args:
@@ -201,6 +248,23 @@ def joined(parts: list[pa.RecordBatch], schema: pa.Schema) -> pa.RecordBatch:
     if not parts:
         return pa.RecordBatch.from_arrays([pa.nulls(0, field.type) for field in schema], schema=schema)
     return pa.concat_batches(parts)
+
+
+def find_failing(rows: int, fails: Callable[[int, int], bool]) -> int:
+    """Return the first of some rows that fails, by halving.
+
+    Args:
+        rows: how many they are; one of them fails.
+        fails: whether any row fails of so many (second) from a row on (first).
+    """
+    low, high = 0, rows
+    while high - low > 1:
+        middle = (low + high) // 2
+        if fails(low, middle - low):
+            high = middle
+        else:
+            low = middle
+    return low
 
 
 def _halves(records: pa.RecordBatch) -> Iterator[pa.RecordBatch]:

@@ -34,7 +34,7 @@ __all__ = [
 class BlockedEvent:
     """A data event that a subtask had sent while its gateway was closed.
 
-    Requests for splits are not kept: whoever goes on asks anew.
+    Requests for splits are not kept: a restored subtask requests again.
     """
 
     origin: Origin
@@ -43,7 +43,7 @@ class BlockedEvent:
 
 @dataclass(frozen=True, slots=True)
 class SplitProgress:
-    """A split that is half done: what of it lies in closed files.
+    """A split in progress: the part of it that is in closed files.
 
     `position` of a log split is the first offset that is in no file; of a snapshot split it is the number of its
     rows that are in files (a snapshot is read in the same order each time). All else counts as in `WriteResult`.
@@ -60,7 +60,7 @@ class SplitProgress:
 
     @classmethod
     def done(cls, split: Split, result: WriteResult) -> SplitProgress:
-        """Return a finish as progress: whoever is given the split reads nothing more of it and says the same."""
+        """Return a finish as progress: a reader of the split reads nothing more and reports the same result."""
         position = result.end_offset if isinstance(split, LogSplit) else result.rows
         counts = (result.timings_s, result.left_out, result.empty_offsets)
         return cls(split, position, result.files, result.rows, result.max_timestamp_ms, *counts)
@@ -68,7 +68,7 @@ class SplitProgress:
 
 @dataclass(frozen=True, slots=True)
 class SubtaskSnapshot:
-    """One subtask's part: its splits in work (also those that it has not begun), and what it was not let to send."""
+    """One subtask's part: its splits (also those that it has not begun), and the events that its gateway held."""
 
     subtask: int
     task_attempt: int
@@ -78,7 +78,7 @@ class SubtaskSnapshot:
 
 @dataclass(frozen=True, slots=True)
 class LeaseCopy:
-    """The lease as its backend serialised it; counts at a restore only if the service's own state file is missing."""
+    """The lease as its backend serialised it; used at a restore only if the service's own state file is missing."""
 
     backend: str
     lease_id: str
@@ -87,13 +87,13 @@ class LeaseCopy:
 
 @dataclass(frozen=True, slots=True)
 class RoundSnapshot:
-    """The coordinator's part: the round as it was enumerated, and how far it is.
+    """The coordinator's part: the round as it was enumerated, and its progress.
 
     `base_snapshot` is the lake snapshot that the round pins, `base_commit` the newest offset-carrying commit that it
     is based on now: the one that it was enumerated from, or after `commit_every` its own last step. `step` is the
     number of its next commit. `before` holds the tiered offsets that the round's splits start from (all buckets).
     `finished` holds accepted results; their files that a step has committed are in `committed`. `progress` holds
-    splits half done that no subtask of this checkpoint has.
+    splits in progress that no subtask of this checkpoint has.
     """
 
     round_id: RoundId
@@ -130,7 +130,7 @@ class CheckpointRef:
 
 @dataclass(frozen=True, slots=True)
 class PartFile:
-    """A subtask's part as it lies in the store."""
+    """A subtask's part as it is stored."""
 
     subtask: int
     task_attempt: int
@@ -152,10 +152,10 @@ class Checkpoint:
 
 
 class CheckpointState(Enum):
-    """Whether a checkpoint counts.
+    """Whether a round can be restored from a checkpoint.
 
-    UNFINISHED ones never happened (they may be under way): no `_metadata`, a torn one, or abandoned. DAMAGED ones
-    had completed, and something of them is missing or wrong now.
+    UNFINISHED ones never completed (they may be running): no `_metadata`, a torn one, or abandoned. DAMAGED ones
+    had completed, and a file of them is missing or wrong now.
     """
 
     COMPLETE = "complete"
@@ -165,15 +165,15 @@ class CheckpointState(Enum):
 
 @dataclass(frozen=True, slots=True)
 class CheckpointInfo:
-    """A checkpoint as it lies in the store.
+    """A checkpoint as it is stored.
 
-    `sentence` says why it is not complete, naming the file. `written_ms` is when its newest file was written, by the
+    `message` says why it is not complete, naming the file. `written_ms` is when its newest file was written, by the
     store's clock; `completed_ms` and `path` are None where `_metadata` cannot be read. `parts` are the subtasks'.
     """
 
     ref: CheckpointRef
     state: CheckpointState
-    sentence: str
+    message: str
     written_ms: int
     size_bytes: int
     completed_ms: int | None = None

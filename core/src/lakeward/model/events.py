@@ -1,4 +1,4 @@
-"""What coordinator and subtask say to each other, in the envelope of design section 6.
+"""What coordinator and subtask say to each other, in the envelope of architecture.md, "Threads and processes".
 
 These are msgspec structs, not dataclasses: only structs can be told apart by a tag on the wire. Data events are
 numbered and can be held back while a checkpoint is cut; control events always pass.
@@ -33,13 +33,13 @@ __all__ = [
     "Failed",
     "FinishEarly",
     "Heartbeat",
-    "Left",
     "NoMoreSplits",
     "Open",
     "Progress",
     "Register",
     "RequestSplit",
     "SplitFinished",
+    "SubtaskDone",
     "TriggerCheckpoint",
     "WireDone",
     "WireLogSplit",
@@ -181,7 +181,7 @@ class Deploy(Event, frozen=True, kw_only=True):
     """Data events of a restored checkpoint: to be sent again before anything new."""
 
 
-class Left(Event, frozen=True, kw_only=True):
+class SubtaskDone(Event, frozen=True, kw_only=True):
     """Up, control: everything is closed and acknowledged; the connection may end."""
 
 
@@ -275,7 +275,7 @@ AnyEvent = (
     | Progress
     | Failed
     | Deploy
-    | Left
+    | SubtaskDone
     | Cancel
     | Close
     | AckClose

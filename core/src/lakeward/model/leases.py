@@ -1,17 +1,29 @@
-"""Leases: what is held, what a backend is told and what it answers."""
+"""Leases: what they hold, and the arguments and results of a lease backend's hooks."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from enum import Enum
 from typing import TYPE_CHECKING
+
+from lakeward.model.protection import Protection
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from lakeward.model.splits import Split
     from lakeward.model.tables import TableBucket
-    from lakeward.ports import SnapshotLeases
+    from lakeward.ports.leases import SnapshotLeases
+
+__all__ = [
+    "Failover",
+    "FailoverAction",
+    "FailoverAnswer",
+    "FailoverKind",
+    "Lease",
+    "Protection",
+    "RestoredLease",
+]
 
 
 @dataclass(frozen=True, slots=True)
@@ -20,7 +32,7 @@ class Lease:
 
     `held` maps each bucket to the one snapshot that is to be protected. `server` is the source's own lease API.
     The id is service, incarnation and generation joined by `-`; it has no `/` and is under 200 characters.
-    `releasing` are buckets that nobody needs any more but whose release is not confirmed. `old_ids` are the ids of
+    `releasing` are buckets that are no longer needed but whose release is not confirmed. `old_ids` are the ids of
     earlier generations, with their numbers, that are still to be dropped.
     """
 
@@ -31,20 +43,6 @@ class Lease:
     server: SnapshotLeases
     releasing: frozenset[TableBucket] = frozenset()
     old_ids: tuple[tuple[str, int], ...] = ()
-
-
-@dataclass(frozen=True, slots=True)
-class Protection:
-    """What an acquire gave.
-
-    `until_s` is seconds from the moment of the answer, None where nothing runs out (or nothing is protected).
-    `unavailable` lists the snapshots that are known to be gone. `protects` is False where the backend protects
-    nothing (no backend, or a server without the API).
-    """
-
-    until_s: float | None
-    unavailable: Mapping[TableBucket, int] = field(default_factory=dict)
-    protects: bool = True
 
 
 class FailoverKind(Enum):
@@ -79,7 +77,7 @@ class FailoverAction(Enum):
 
 @dataclass(frozen=True, slots=True)
 class RestoredLease:
-    """An earlier start's lease, to go on with. `old_ids` had not been dropped yet when it was persisted."""
+    """An earlier start's lease, to continue with. `old_ids` had not been dropped yet when it was persisted."""
 
     lease_id: str
     generation: int

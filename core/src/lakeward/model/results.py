@@ -1,4 +1,4 @@
-"""What a writer says of the files it closed, and what a lake says of its commits."""
+"""The results of writers (closed files) and of lakes (commits)."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ class LakeFile:
 
 @dataclass(frozen=True, slots=True)
 class WriteResult:
-    """What one finished split gave.
+    """The result of one finished split.
 
     `end_offset` is the first offset not contained. `max_timestamp_ms` is -1 where no log record was seen. `rows`
     counts the records read from the source; `left_out` of them became no row of a data file, and so many offsets of a
@@ -96,7 +96,8 @@ class CommitRequest:
 
     `base_commit` is the snapshot id of the newest offset-carrying commit that the round was enumerated from (None:
     there was none); if the head has another one now, the commit is refused with `FencedError`. `offsets` holds ALL
-    buckets of the table. `properties` go to the snapshot summary as they are.
+    buckets of the table. `source_path` is where the source stored them (`Source.prepare`), None where it stored none;
+    the lake keeps it with the commit, and `OffsetCommit.source_path` gives it back.
     """
 
     path: TablePath
@@ -108,11 +109,11 @@ class CommitRequest:
     base_commit: int | None
     files: tuple[LakeFile, ...]
     offsets: Mapping[TableBucket, int]
-    properties: Mapping[str, str]
+    source_path: str | None
 
 
 class CommitOutcome(Enum):
-    """What is known after a commit was sent; 'unknown' is `OutcomeUnknownError`, 'fenced' is `FencedError`."""
+    """The known outcome of a commit; 'unknown' is `OutcomeUnknownError`, 'fenced' is `FencedError`."""
 
     LANDED = "landed"
     CONFLICT = "conflict"

@@ -1,143 +1,192 @@
-"""The configuration as values: one frozen dataclass for each section; key, unit, default and meaning in one place.
+"""The configuration as values: one struct for each section, with each key's type, bounds, default and meaning.
 
-`lakeward.config` reads them from TOML, environment and flags and remembers where each value came from. A field's
-`metadata["description"]` is its line in the reference; `metadata["check"]` names the range in words.
+Nothing else has defaults of its own. `lakeward.config` reads the sections from TOML, environment and flags and
+remembers where each value came from.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
-from typing import Any
+from typing import Annotated, Any, Literal
+
+import msgspec
+
+from lakeward.model.options import Duration, LocalPath, Meta, Options
+
+TableMode = Literal["tier", "mirror"]
+COMMIT_TIMEOUT_S = 60.0
+"""Default of `lake.commit_timeout_s`, for lakes that declare this key too."""
 
 
-def _key(default: Any, description: str, **extra: Any) -> Any:  # noqa: ANN401 - stands for a field of any type
-    return field(default=default, metadata={"description": description, **extra})
+class ServiceSettings(Options, frozen=True, kw_only=True):
+    """`[service]`: the name of the service and how it works."""
 
-
-@dataclass(frozen=True, slots=True)
-class ServiceSettings:
-    """`[service]`: who we are and how fast we turn."""
-
-    name: str = _key(
-        "lakeward", "Name of the service; letters, digits, `.` and `_`. A restart under the same name goes on."
+    name: Annotated[
+        str,
+        Meta(description="Name of the service; letters, digits, `.` and `_`. A restart under the same name continues."),
+    ] = "lakeward"
+    rounds: Annotated[int, Meta(ge=1, description="Rounds (tables) at the same time.")] = 2
+    poll_s: Annotated[
+        float, Meta(gt=0, description="Seconds between two polls of the source while no table is due.")
+    ] = 1.0
+    renew_s: Annotated[float, Meta(gt=0, description="Seconds between two heartbeats for a table that is tiered.")] = (
+        20.0
     )
-    rounds: int = _key(2, "Rounds (tables) side by side.", least=1)
-    poll_s: float = _key(1.0, "Seconds between two questions for work while there is none.", above=0)
-    renew_s: float = _key(20.0, "Seconds between two renewals of the tables in hand.", above=0)
-    fence_s: float = _key(45.0, "Seconds after its last renewal in which a table may still be committed.", above=0)
-    max_round_s: float = _key(600.0, "Seconds after which a round ends early and commits what is whole.", above=0)
-    backoff_first_s: float = _key(1.0, "Seconds that a failed table waits the first time; doubles each time.", above=0)
-    backoff_most_s: float = _key(300.0, "Seconds that a failed table waits at the most.", above=0)
-    stop_timeout_s: float = _key(30.0, "Seconds that a stop waits for rounds to end and commit.", above=0)
-    host: str = _key("", "Address that subtasks reach the driver at; empty: Spark's driver host.")
-    port: int = _key(0, "Port that subtasks reach the driver at; 0: any free one.", least=0)
-
-
-@dataclass(frozen=True, slots=True)
-class SourceSettings:
-    """`[source]`: which source, and its own keys."""
-
-    type: str = _key("embedded", "Name of an installed source.")
-    heartbeat_timeout_s: float = _key(120.0, "The source's own timeout for a table without heartbeat.", above=0)
-    options: Mapping[str, Any] = field(default_factory=dict)
-
-
-@dataclass(frozen=True, slots=True)
-class LakeSettings:
-    """`[lake]`: which lake, and its own keys."""
-
-    type: str = _key("iceberg", "Name of an installed lake.")
-    commit_timeout_s: float = _key(
-        60.0, "Seconds after which a commit without an answer is of unknown outcome.", above=0
+    fence_s: Annotated[
+        float, Meta(gt=0, description="Seconds after its last heartbeat in which a table may still be committed.")
+    ] = 45.0
+    max_round_s: Annotated[
+        float,
+        Meta(gt=0, description="Seconds after which a round finishes early and commits the finished splits."),
+    ] = 600.0
+    backoff_first_s: Annotated[
+        float, Meta(gt=0, description="Seconds that a failed table waits the first time; doubles each time.")
+    ] = 1.0
+    backoff_most_s: Annotated[float, Meta(gt=0, description="Longest wait of a failed table in seconds.")] = 300.0
+    stop_timeout_s: Annotated[
+        float, Meta(gt=0, description="Seconds that a stop waits for rounds to end and commit.")
+    ] = 30.0
+    host: Annotated[str, Meta(description="Address that subtasks reach the driver at; empty: Spark's driver host.")] = (
+        ""
     )
-    expire_every: int = _key(10, "Commits to one table between two expiries of old snapshots.", least=1)
-    options: Mapping[str, Any] = field(default_factory=dict)
+    port: Annotated[int, Meta(ge=0, description="Port that subtasks reach the driver at; 0: any free one.")] = 0
 
 
-@dataclass(frozen=True, slots=True)
-class LeaseSettings:
-    """`[lease]`: which lease backend."""
+class SourceSettings(Options, frozen=True, kw_only=True):
+    """`[source]`: which source; further keys are the source's own."""
 
-    backend: str = _key("fluss", "Name of an installed lease backend.")
-    duration_s: float | None = _key(
-        None, "Seconds that a lease lives without renewal; unset: the backend's default.", above=0
+    type: Annotated[str, Meta(description="Name of an installed source.")] = "embedded"
+    heartbeat_timeout_s: Annotated[
+        float, Meta(gt=0, description="The source's own timeout in seconds for a table without heartbeat.")
+    ] = 120.0
+    options: Mapping[str, Any] = msgspec.field(default_factory=dict)
+
+
+class LakeSettings(Options, frozen=True, kw_only=True):
+    """`[lake]`: which lake; further keys are the lake's own."""
+
+    type: Annotated[str, Meta(description="Name of an installed lake.")] = "iceberg"
+    commit_timeout_s: Annotated[
+        float, Meta(gt=0, description="Seconds after which a commit without an answer is of unknown outcome.")
+    ] = COMMIT_TIMEOUT_S
+    expire_every: Annotated[
+        int, Meta(ge=1, description="Commits to one table between two expiries of old snapshots.")
+    ] = 10
+    options: Mapping[str, Any] = msgspec.field(default_factory=dict)
+
+
+class LeaseSettings(Options, frozen=True, kw_only=True):
+    """`[lease]`: which lease backend; further keys are the backend's own."""
+
+    backend: Annotated[str, Meta(description="Name of an installed lease backend.")] = "fluss"
+    duration_s: (
+        Annotated[
+            float, Meta(gt=0, description="Seconds that a lease lives without renewal; unset: the backend's default.")
+        ]
+        | None
+    ) = None
+    call_timeout_s: Annotated[
+        float, Meta(gt=0, description="Seconds after which a call of the backend is of unknown outcome.")
+    ] = 15.0
+    wrappers: Annotated[tuple[str, ...], Meta(description="Wrappers around the backend, outermost first.")] = (
+        "metrics",
     )
-    call_timeout_s: float = _key(15.0, "Seconds after which a call of the backend is of unknown outcome.", above=0)
-    wrappers: tuple[str, ...] = _key(("metrics",), "Wrappers around the backend, outermost first.")
 
 
-@dataclass(frozen=True, slots=True)
-class CheckpointSettings:
-    """`[checkpoint]`: where state is kept, and how often a round's is."""
+class CheckpointSettings(Options, frozen=True, kw_only=True):
+    """`[checkpoint]`: where state is kept, and how often a round's state is saved."""
 
-    root: str = _key(
-        "lakeward-state",
-        "Directory (or URI) of the service's state, journals and checkpoints, which every subtask can reach; "
-        "relative to the configuration file.",
-    )
-    interval_s: float = _key(30.0, "Seconds from one checkpoint of a round to the next; 0: none are taken.", least=0)
-    timeout_s: float = _key(120.0, "Seconds after which a checkpoint that is not complete is given up.", above=0)
-    pause_s: float = _key(1.0, "Seconds between the end of a checkpoint and the next one, at the least.", least=0)
-    tolerated: int = _key(5, "Checkpoints in a row that may fail; one more fails the round.", least=0)
-    retained: int = _key(2, "Completed checkpoints of a table that are kept.", least=1)
+    root: Annotated[
+        LocalPath,
+        Meta(
+            description="Directory (or URI) of the service's state, journals and checkpoints, which every subtask can "
+            "reach; relative to the configuration file."
+        ),
+    ] = "lakeward-state"
+    interval_s: Annotated[
+        float, Meta(ge=0, description="Seconds from one checkpoint of a round to the next; 0: none are taken.")
+    ] = 30.0
+    timeout_s: Annotated[
+        float, Meta(gt=0, description="Seconds after which a checkpoint that is not complete is aborted.")
+    ] = 120.0
+    pause_s: Annotated[
+        float, Meta(ge=0, description="Shortest time in seconds between the end of a checkpoint and the next one.")
+    ] = 1.0
+    tolerated: Annotated[
+        int, Meta(ge=0, description="Checkpoints in a row that may fail; one more fails the round.")
+    ] = 5
+    retained: Annotated[int, Meta(ge=1, description="Completed checkpoints of a table that are kept.")] = 2
 
 
-@dataclass(frozen=True, slots=True)
-class SparkSettings:
+class SparkSettings(Options, frozen=True, kw_only=True):
     """`[spark]`: the Spark that runs the rounds."""
 
-    master: str = _key("local[*]", "Spark master; `local[N]` is turned into `local[N,4]` so that tasks are retried.")
-    slots: int = _key(0, "Subtasks in all, over all rounds side by side; 0: the default parallelism of Spark.", least=0)
-    ui: bool = _key(default=True, description="Serve Spark's own UI.")
-    job_attempts: int = _key(4, "Times that a round's job is launched before the round fails.", least=1)
-    subtask_timeout_s: float = _key(
-        60.0, "Seconds without a sign of life after which a subtask counts as hung.", above=0
+    master: Annotated[
+        str, Meta(description="Spark master; `local[N]` is turned into `local[N,4]` so that tasks are retried.")
+    ] = "local[*]"
+    slots: Annotated[
+        int, Meta(ge=0, description="Subtasks of all rounds together; 0: the default parallelism of Spark.")
+    ] = 0
+    ui: Annotated[bool, Meta(description="Serve Spark's own UI.")] = True
+    job_attempts: Annotated[
+        int, Meta(ge=1, description="Times that a round's job is launched before the round fails.")
+    ] = 4
+    subtask_timeout_s: Annotated[
+        float, Meta(gt=0, description="Seconds without a message after which a subtask counts as hung.")
+    ] = 60.0
+    conf: Annotated[Mapping[str, str], Meta(description="Further Spark configuration.")] = msgspec.field(
+        default_factory=dict
     )
-    conf: Mapping[str, str] = field(default_factory=dict, metadata={"description": "Further Spark configuration."})
 
 
-@dataclass(frozen=True, slots=True)
-class ObserveSettings:
+class ObserveSettings(Options, frozen=True, kw_only=True):
     """`[observe]`: what is shown."""
 
-    log: str = _key("text", "`text` or `json` (structured logs on standard error).", allowed=("text", "json"))
-    level: str = _key("warning", "Log level.", allowed=("debug", "info", "warning", "error"))
-    progress_s: float = _key(0.5, "Seconds between two reports of a subtask.", above=0)
+    log: Annotated[
+        Literal["text", "json"], Meta(description="`text` or `json` (structured logs on standard error).")
+    ] = "text"
+    level: Annotated[Literal["debug", "info", "warning", "error"], Meta(description="Log level.")] = "warning"
+    progress_s: Annotated[float, Meta(gt=0, description="Seconds between two reports of a subtask.")] = 0.5
 
 
-@dataclass(frozen=True, slots=True)
-class TableSettings:
+class TableSettings(Options, frozen=True, kw_only=True):
     """`[tables."db.*"]`: rules for the tables whose name matches; the most specific pattern wins, key by key."""
 
-    include: bool = _key(default=True, description="Tier these tables.")
-    mode: str = _key(
-        "tier",
-        "`tier`: the source knows, its clients read table and lake as one. `mirror`: a lake table of our own.",
-        allowed=("tier", "mirror"),
-    )
-    exchange: str = _key("none", "How records get from readers to writers.", allowed=("none",))
-    freshness_s: float | None = _key(None, "Promised freshness in seconds; unset: the source's own.", above=0)
-    cut_rows: int = _key(
-        4_000_000, "Log splits of append-only tables are cut into ranges of about this many rows; 0: never.", least=0
-    )
-    commit_every: float = _key(
-        0.0,
-        "How often a round commits what its newest checkpoint holds, instead of all at its end; 0: never.",
-        least=0,
-        duration=True,
-    )
+    include: Annotated[bool, Meta(description="Tier these tables.")] = True
+    mode: Annotated[
+        TableMode,
+        Meta(
+            description="`tier`: the source knows, its clients read table and lake as one. "
+            "`mirror`: a lake table of our own."
+        ),
+    ] = "tier"
+    freshness_s: (
+        Annotated[float, Meta(gt=0, description="Promised freshness in seconds; unset: the source's own.")] | None
+    ) = None
+    max_split_rows: Annotated[
+        int,
+        Meta(
+            ge=0,
+            description="Rows of a log split of an append-only table, about; 0: no limit.",
+        ),
+    ] = 4_000_000
+    commit_every: Annotated[
+        Duration,
+        Meta(
+            description="How often a round commits what its newest checkpoint holds, instead of all at its end; "
+            "0: never."
+        ),
+    ] = 0.0
 
 
-@dataclass(frozen=True, slots=True)
-class Settings:
+class Settings(msgspec.Struct, frozen=True, kw_only=True):
     """The whole configuration. `tables` maps a pattern to its rules, in the order of the file."""
 
-    service: ServiceSettings = field(default_factory=ServiceSettings)
-    source: SourceSettings = field(default_factory=SourceSettings)
-    lake: LakeSettings = field(default_factory=LakeSettings)
-    lease: LeaseSettings = field(default_factory=LeaseSettings)
-    checkpoint: CheckpointSettings = field(default_factory=CheckpointSettings)
-    spark: SparkSettings = field(default_factory=SparkSettings)
-    observe: ObserveSettings = field(default_factory=ObserveSettings)
-    tables: Mapping[str, TableSettings] = field(default_factory=dict)
+    service: ServiceSettings = ServiceSettings()
+    source: SourceSettings = SourceSettings()
+    lake: LakeSettings = LakeSettings()
+    lease: LeaseSettings = LeaseSettings()
+    checkpoint: CheckpointSettings = CheckpointSettings()
+    spark: SparkSettings = SparkSettings()
+    observe: ObserveSettings = ObserveSettings()
+    tables: Mapping[str, TableSettings] = msgspec.field(default_factory=dict)

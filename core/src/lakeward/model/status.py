@@ -1,4 +1,4 @@
-"""What a running service tells people: written to a status file, shown as progress, read by `lakeward tables`."""
+"""The report of a running service: written to a status file, shown as progress, read by `lakeward tables`."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ from lakeward.model.tables import TableBucket
 
 @dataclass(frozen=True, slots=True)
 class CheckpointReport:
-    """A round's checkpoints: the newest that completed, and what became of the others.
+    """A round's checkpoints: the newest that completed, and how many were aborted.
 
     `name` is as `lakeward checkpoints` shows it, empty where none has completed; `completed_ms` is milliseconds since
-    1970, `seconds` from its start to its end. `aborted` counts those of this round that never happened, `reason` says
-    why the last of them did not.
+    1970, `seconds` from its start to its end. `aborted` counts the aborted ones of this round, `reason` says
+    why the last of them was.
     """
 
     name: str = ""
@@ -51,12 +51,12 @@ class RoundReport:
 
 @dataclass(frozen=True, slots=True)
 class TableReport:
-    """One table as the service sees it. `word` is the phase in one word, `sentence` says what is wrong, if anything."""
+    """One table as the service sees it. `status` is its phase, `message` says what is wrong, if anything."""
 
     path: str
     table_id: int
-    word: str
-    sentence: str
+    status: str
+    message: str
     lag_rows: int | None
     lag_s: float | None
     rounds: int
@@ -79,11 +79,11 @@ class ServiceReport:
     lease_id: str | None
     leased: int
     releasing: int
-    lease_sentence: str = ""
+    lease_message: str = ""
     held_for_checkpoints: int = 0
     """Those of `leased` that a checkpoint has still to read, with or without a round."""
     snapshots_gone: int = 0
-    """Snapshots that were found to be gone although they were needed, since the start."""
+    """Snapshots that were needed and found to be gone, since the start."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -19,7 +19,7 @@ OFFSET_COLUMN = "__offset"
 TIMESTAMP_COLUMN = "__timestamp"
 RESERVED_COLUMNS = frozenset({CHANGE_COLUMN, BUCKET_COLUMN, OFFSET_COLUMN, TIMESTAMP_COLUMN})
 NO_OFFSET = -1
-"""`__offset` of a row that comes from a KV snapshot (facts: Fluss 4.5); its `__timestamp` is -1 ms."""
+"""`__offset` of a row that comes from a KV snapshot (fluss.md, "Lake snapshots"); its `__timestamp` is -1 ms."""
 
 
 class Change:

@@ -1,4 +1,4 @@
-"""The source's tiering queue: which table, which epoch (facts: Fluss 4.1, 4.2)."""
+"""The source's tiering queue: which table, which epoch (fluss.md, "The tiering queue")."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, slots=True)
-class Offer:
+class TableAssignment:
     """A table in hand, under an epoch.
 
     `freshness_s` is what the table was promised, `waited_s` for how long it has been due already, as far as is known.
@@ -28,7 +28,7 @@ class Offer:
 
 
 @dataclass(frozen=True, slots=True)
-class Claim:
+class TableEpoch:
     """What a heartbeat says of one table: this table, under this epoch."""
 
     table_id: int
@@ -37,7 +37,7 @@ class Claim:
 
 
 class Refusal(Enum):
-    """Why the source refused one table of a heartbeat (facts: Fluss 4.2)."""
+    """Why the source refused one table of a heartbeat (fluss.md, "The tiering queue")."""
 
     GONE = "gone"
     FENCED = "fenced"
@@ -46,23 +46,23 @@ class Refusal(Enum):
 
 
 @dataclass(frozen=True, slots=True)
-class Beat:
+class HeartbeatRequest:
     """One heartbeat. Processed in this order: failed, renewed, finished, request."""
 
-    renewed: tuple[Claim, ...] = ()
-    finished: tuple[Claim, ...] = ()
+    renewed: tuple[TableEpoch, ...] = ()
+    finished: tuple[TableEpoch, ...] = ()
     forced: frozenset[int] = frozenset()
     """Table ids among `finished` that are to be handed out again at once."""
-    failed: tuple[Claim, ...] = ()
+    failed: tuple[TableEpoch, ...] = ()
     request: bool = False
 
 
 @dataclass(frozen=True, slots=True)
-class BeatAnswer:
+class HeartbeatResponse:
     """What the source answered. `offer` is None where the queue is empty or nothing was requested."""
 
     coordinator_epoch: int
-    offer: Offer | None
+    offer: TableAssignment | None
     refused: Mapping[int, Refusal]
     """Table id to reason; a table that is not in it was accepted."""
 

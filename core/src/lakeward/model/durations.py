@@ -1,10 +1,10 @@
-"""Durations as people write them: a number of seconds, or a text such as `"10m"`."""
+"""Durations in the configuration and on the command line: a number of seconds, or a text such as `"10m"`."""
 
 from __future__ import annotations
 
 import re
 
-WORDS = 'a number of seconds, or a text such as "90s", "10m", "2h"'
+EXPECTED = 'a number of seconds, or a text such as "90s", "10m", "2h"'
 _TEXT = re.compile(r"(\d+(?:\.\d+)?)\s*(ms|s|m|min|h|d)?", re.ASCII)
 _SECONDS = {"ms": 0.001, "s": 1.0, "m": 60.0, "min": 60.0, "h": 3600.0, "d": 86400.0}
 
@@ -13,10 +13,10 @@ def parse_duration(text: str) -> float | None:
     """Read a duration.
 
     Args:
-        text: a number, and perhaps one of the units ms, s, m (or min), h, d; without a unit it is seconds.
+        text: a number, with or without a unit: ms, s (the default), m or min, h, d.
 
     Returns:
-        Seconds, None where the text is none.
+        Seconds, None where the text is not a duration.
     """
     match = _TEXT.fullmatch(text.strip())
     return None if match is None else float(match[1]) * _SECONDS[match[2] or "s"]

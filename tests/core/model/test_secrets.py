@@ -1,0 +1,29 @@
+from __future__ import annotations
+
+import pytest
+
+from lakeward.model.secrets import MASK, is_secret_name, mask_uri
+
+
+@pytest.mark.parametrize(
+    ("text", "shown"),
+    [
+        ("s3://bucket/dir?region=x", "s3://bucket/dir?region=x"),
+        ("jdbc://me:hush@host/db", f"jdbc://{MASK}@host/db"),
+        ("from http://a:b@c to http://d:e@f", f"from http://{MASK}@c to http://{MASK}@f"),
+        ("me@host", "me@host"),
+        ("s3://b/d?secret_key=x&region=eu&Access-Key=y#z", f"s3://b/d?secret_key={MASK}&region=eu&Access-Key={MASK}#z"),
+        ("a=b? password=c", "a=b? password=c"),
+    ],
+)
+def test_the_secrets_of_a_uri_are_hidden(text: str, shown: str) -> None:
+    assert mask_uri(text) == shown
+
+
+def test_the_query_of_a_uri_is_hidden_where_it_is_asked_for() -> None:
+    assert mask_uri("https://a:b@c/d?token=e&f=g#h", query=True) == f"https://{MASK}@c/d?{MASK}#h"
+
+
+@pytest.mark.parametrize(("name", "secret"), [("s3.secret-access-key", True), ("PASSWORD", True), ("region", False)])
+def test_a_name_that_sounds_secret_is_one(name: str, secret: bool) -> None:
+    assert is_secret_name(name) is secret
