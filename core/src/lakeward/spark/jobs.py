@@ -1,7 +1,7 @@
 """One Spark job for each round: the one primitive that classic Spark and Spark Connect share.
 
 `range(0, P, 1, P).mapInArrow(f).collect()`: exactly P tasks, `f` once in each, only metadata comes back. Rows never
-enter the JVM (facts: Spark 5, 7).
+enter the JVM (spark.md, "Where rows go").
 """
 
 from __future__ import annotations
@@ -29,28 +29,28 @@ _SCHEMA = "subtask int, outcome string"
 class SparkJobs:
     """The port `Jobs` on classic Spark. Thread-safe."""
 
-    def __init__(self, handle: SparkHandle, entry: Callable[[SubtaskPlace], str]) -> None:
+    def __init__(self, handle: SparkHandle, run_task: Callable[[SubtaskPlace], str]) -> None:
         """Keep the session.
 
         Args:
             handle: a running session.
-            entry: what each task runs, by reference importable in the workers; returns its outcome in one word.
+            run_task: what each task runs, by reference importable in the workers; returns its outcome in one word.
         """
         self._handle = handle
-        self._entry = entry
+        self._run_task = run_task
         self.slots = handle.slots
 
-    def launch(self, spec: JobSpec, over: Callable[[str | None], None]) -> None:
+    def launch(self, spec: JobSpec, on_done: Callable[[str | None], None]) -> None:
         """Start a job on a thread of its own.
 
         Args:
             spec: the job.
-            over: called once, on that thread, when the job is over: None, or one sentence that says why it failed.
+            on_done: called once, on that thread, when the job is over: None, or one sentence that says why it failed.
         """
         try:
-            InheritableThread(target=self._run, args=(spec, over), name=f"job-{spec.tag}", daemon=True).start()
+            InheritableThread(target=self._run, args=(spec, on_done), name=f"job-{spec.tag}", daemon=True).start()
         except Exception as error:  # noqa: BLE001 - py4j's own: the thread asks the JVM for its local properties
-            over(_sentence(error))
+            on_done(_message(error))
 
     def cancel(self, spec: JobSpec) -> None:
         """Cancel a job; one that is over is no error. Returns at once: a JVM that stands still answers nobody.
@@ -69,17 +69,17 @@ class SparkJobs:
             if self.gone() is None:
                 self._handle.session.sparkContext.cancelJobGroup(spec.group)
         except Exception as error:  # noqa: BLE001 - py4j's own: a JVM that is dying cancels its jobs by that
-            _log.warning("a job was not cancelled", job=spec.group, reason=_sentence(error))
+            _log.warning("a job was not cancelled", job=spec.group, reason=_message(error))
 
-    def _run(self, spec: JobSpec, over: Callable[[str | None], None]) -> None:
+    def _run(self, spec: JobSpec, on_done: Callable[[str | None], None]) -> None:
         try:
             self._collect(spec)
         except PySparkException as error:
-            over(_sentence(error))
+            on_done(_message(error))
         except Exception as error:  # noqa: BLE001 - py4j raises its own; whatever ended the job is its reason
-            over(_sentence(error))
+            on_done(_message(error))
         else:
-            over(None)
+            on_done(None)
 
     def _collect(self, spec: JobSpec) -> None:
         session = self._handle.session
@@ -90,7 +90,7 @@ class SparkJobs:
         try:
             rows = (
                 session.range(0, spec.subtasks, 1, spec.subtasks)
-                .mapInArrow(_Subtask(spec, self._entry), _SCHEMA)
+                .mapInArrow(_Subtask(spec, self._run_task), _SCHEMA)
                 .collect()
             )
         finally:
@@ -103,22 +103,29 @@ class SparkJobs:
 class _Subtask:
     """What runs in each task; pickled by Spark itself."""
 
-    def __init__(self, spec: JobSpec, entry: Callable[[SubtaskPlace], str]) -> None:
+    def __init__(self, spec: JobSpec, run_task: Callable[[SubtaskPlace], str]) -> None:
         self._spec = spec
-        self._entry = entry
+        self._run_task = run_task
 
     def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         number = int(next(iter(batches)).column(0)[0].as_py())
         context = TaskContext.get()
-        outcome = self._entry(SubtaskPlace(self._spec, number, context.attemptNumber() if context else 0))
+        outcome = self._run_task(SubtaskPlace(self._spec, number, context.attemptNumber() if context else 0))
         for _ in batches:
             pass
         yield pa.RecordBatch.from_pydict({"subtask": pa.array([number], pa.int32()), "outcome": [outcome]})
 
 
-def _sentence(error: BaseException) -> str:
-    """Return the one line of a Spark error that a person wants: the last line of the Python traceback, if any."""
-    lines = [line.strip() for line in str(error).splitlines() if line.strip()]
+def _message(error: BaseException) -> str:
+    """Return the one line of a Spark error that a person wants: the last line of the Python traceback, if any.
+
+    py4j asks the Java process for the text of an error, which fails where that process is dying.
+    """
+    try:
+        text = str(error)
+    except Exception:  # noqa: BLE001 - py4j's own; the job's end has to be told all the same
+        return f"{type(error).__name__}, whose text the Java process could not give any more"
+    lines = [line.strip() for line in text.splitlines() if line.strip()]
     for line in reversed(lines):
         if line.startswith(("lakeward.errors.", "pyarrow.lib.", "OSError", "MemoryError")):
             return line

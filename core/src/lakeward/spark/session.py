@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from lakeward.model.settings import SparkSettings
 
 TASK_ATTEMPTS = 4
-"""Tries of one task; `local[N]` alone never retries (facts: Spark 3)."""
+"""Tries of one task; `local[N]` alone never retries (spark.md, "Tasks that fail")."""
 STOP_S = 10.0
 """Seconds after which a Spark that does not stop is killed."""
 _DYING_S = 5.0
@@ -172,10 +172,10 @@ def _defaults(settings: SparkSettings, directory: Path) -> dict[str, str]:
         "spark.ui.enabled": str(settings.ui).lower(),
         "spark.ui.showConsoleProgress": "false",
         "spark.scheduler.mode": "FAIR",
-        # A duplicate of a running subtask would only be fenced; do not start one (facts: Spark 3).
+        # A duplicate of a running subtask would only be fenced; do not start one (spark.md, "Tasks that fail").
         "spark.speculation": "false",
         "spark.task.maxFailures": str(TASK_ATTEMPTS),
-        # Cancelled workers die in 0.3 s, not in 2-4 s (facts: Spark 2, Cancel).
+        # Cancelled workers die in 0.3 s, not in 2-4 s (spark.md, "Cancelling").
         "spark.python.task.killTimeout": "100ms",
         "spark.python.worker.reuse": "true",
         "spark.sql.warehouse.dir": (directory / "spark-warehouse").as_uri(),

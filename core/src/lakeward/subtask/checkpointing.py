@@ -1,22 +1,30 @@
-"""A subtask's side of the checkpoint protocol: its gateway, its part of each checkpoint. IO around `machines/gateway`.
+"""A subtask's side of the checkpoint protocol: its gateway, and its part of each checkpoint.
 
-A word on a checkpoint is heard at once, on the thread that receives: the gateway closes and opens while the mailbox
-thread is in the middle of a batch, so that nobody waits for that. What was not let out belongs to the cut and is noted
-at the trigger. How far the splits are needs no cut, for a position and its files say the same at any time: that is
-asked when the mailbox comes to it (`Cut`), which closes files, and the part is stored. A split that ends in between is
-in the part as well: as done to its end.
+Messages on checkpoints are handled at once, on the thread that receives them: the gateway closes and opens while the
+mailbox thread is in the middle of a batch, so nobody waits for that batch. Events that the gateway holds back at the
+trigger belong to the checkpoint; they are recorded at the trigger. The progress of the splits can be recorded later,
+for a position and its files agree at any time: the mailbox thread does it when it comes to `MakePart`, closes files,
+and has the part stored. A split that ends between the trigger and `MakePart` is in the part as finished.
 """
 
 from __future__ import annotations
 
 import threading
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import TYPE_CHECKING, Protocol
 
-from lakeward.checkpoint.checkpoints import CheckpointFiles
-from lakeward.checkpoint.store import SmallFiles
 from lakeward.errors import LakewardError
-from lakeward.machines.gateway import AbortFor, CloseFor, Gateway, OpenFor, Pass, Said, Shut, Started
+from lakeward.machines.checkpoints.gateway import (
+    AbortFor,
+    CloseFor,
+    Gateway,
+    GatewayClosed,
+    MessageReceived,
+    OpenFor,
+    Pass,
+    Started,
+)
 from lakeward.model.checkpoints import Origin, SplitProgress, SubtaskSnapshot
 from lakeward.model.events import (
     AckCheckpoint,
@@ -27,24 +35,25 @@ from lakeward.model.events import (
     Close,
     DeclineCheckpoint,
     Deploy,
-    Left,
     Open,
     SplitFinished,
+    SubtaskDone,
     TriggerCheckpoint,
 )
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from lakeward.machines.gateway import GatewayEvent
+    from lakeward.machines.checkpoints.gateway import GatewayEvent, GatewayPhase
     from lakeward.model.checkpoints import BlockedEvent, CheckpointRef
     from lakeward.model.jobs import SubtaskPlace
-    from lakeward.ports import CheckpointStore, Clock
+    from lakeward.ports import CheckpointStore, Running
     from lakeward.subtask.mailbox import Mailbox
+    from lakeward.subtask.parts import SubtaskParts
 
 
-CheckpointWord = Close | TriggerCheckpoint | CheckpointComplete | CheckpointAborted
-"""What the coordinator says about a checkpoint."""
+CheckpointMessage = Close | TriggerCheckpoint | CheckpointComplete | CheckpointAborted
+"""What the coordinator sends about a checkpoint."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,139 +78,145 @@ class Uplink(Protocol):
 
 
 _CLOSE_S = 5.0
-"""A store that takes longer keeps no task: what it writes after that is left for the sweep of the next start."""
+"""Seconds that the end of a task waits for the store: what is written later is left for the next start's sweep."""
 
 
 @dataclass(frozen=True, slots=True)
-class Cut:
-    """Posted to the mailbox, in the order in which it was heard: a checkpoint was triggered, its part is to be made."""
+class MakePart:
+    """Posted to the mailbox in the order of the triggers: a checkpoint was triggered, its part is to be made."""
 
     checkpoint: int
     blocked: tuple[BlockedEvent, ...]
 
 
 class Checkpointing:
-    """One attempt's gateway and parts. `hear` is called on the receiving thread, all else on the mailbox thread."""
+    """One attempt's gateway and parts. The receiving thread calls `on_message`, the mailbox thread everything else."""
 
-    def __init__(self, place: SubtaskPlace, deploy: Deploy, link: Uplink, clock: Clock, mailbox: Mailbox) -> None:
+    def __init__(
+        self, place: SubtaskPlace, deploy: Deploy, link: Uplink, parts: SubtaskParts, mailbox: Mailbox
+    ) -> None:
         """Start with the gateway as the coordinator says.
 
         Args:
             place: which task this is.
             deploy: what it was deployed with.
             link: where events go.
-            clock: the machine's clock.
-            mailbox: where `Cut` and `PartWritten` are posted.
+            parts: of the subtask.
+            mailbox: where `MakePart` and `PartWritten` are posted.
         """
         self._origin = Origin(place.job.job_attempt, place.subtask, deploy.attempt, 0)
         self._ref = deploy.checkpoint_ref
         self._root = deploy.checkpoint_root
         self._link = link
-        self._clock = clock
+        self._parts = parts
         self._mailbox = mailbox
         self._gateway = Gateway(closed_for=deploy.gateway_closed, restored=deploy.restored)
         self._store: CheckpointStore | None = None
         self._lock = threading.RLock()
         """Keeps together what passes the gateway and its number on the link."""
-        self._left = False
+        self._done = False
         self._taken = 0
         self._answer: PartWritten | None = None
-        self._writing: threading.Thread | None = None
+        self._writing: Running | None = None
         self._ended: dict[int, list[SplitProgress]] = {}
         """What ended after the trigger of each checkpoint whose part is still to be made."""
+
+    @property
+    def gateway(self) -> GatewayPhase:
+        """The state of the gateway."""
+        return self._gateway.phase
 
     def start(self) -> None:
         """Send again what a restore gave, before anything new."""
         self._step(Started())
 
-    def say(self, event: AnyEvent) -> None:
+    def send(self, event: AnyEvent) -> None:
         """Send an event: at once, or when the gateway opens."""
-        self._step(Said(event))
+        self._step(MessageReceived(event))
 
     def finish(self, event: SplitFinished, progress: SplitProgress | None) -> None:
-        """Say that a split is finished.
+        """Send that a split is finished.
 
         Args:
-            event: what to say.
+            event: the finish.
             progress: the same as progress, None where nothing may go on from it.
         """
         with self._lock:
             if progress is not None:
                 for ended in self._ended.values():
                     ended.append(progress)
-            self.say(event)
+            self.send(event)
 
-    def leave(self) -> None:
-        """Say that everything is closed; nothing is said on checkpoints after that."""
+    def send_done(self) -> None:
+        """Send that everything is closed; messages on checkpoints are ignored after that."""
         with self._lock:
-            self._left = True
-            self._link.send(Left())
+            self._done = True
+            self._link.send(SubtaskDone())
 
-    def hear(self, word: CheckpointWord) -> None:
-        """Do at once what a word on a checkpoint asks for; what is asked again is said again.
+    def on_message(self, message: CheckpointMessage) -> None:
+        """Handle a message on a checkpoint at once; one that is repeated is answered again.
 
         Args:
-            word: what the coordinator said.
+            message: what the coordinator sent.
 
         Raises:
-            IllegalEventError: it does not fit what was said before.
+            IllegalEventError: it does not fit the messages before it.
         """
         with self._lock:
-            if self._left:
+            if self._done:
                 return
-            match word:
+            match message:
                 case Close():
-                    self._step(CloseFor(word.checkpoint))
+                    self._step(CloseFor(message.checkpoint))
                 case TriggerCheckpoint():
-                    self._trigger(word.checkpoint)
+                    self._trigger(message.checkpoint)
                 case CheckpointComplete() | CheckpointAborted():
-                    self._step(AbortFor(word.checkpoint))
+                    self._step(AbortFor(message.checkpoint))
 
-    def part_written(self, word: PartWritten) -> None:
-        """Say what became of a part."""
+    def part_written(self, written: PartWritten) -> None:
+        """Send whether a part was stored."""
         with self._lock:
-            self._answer = word
-        self.say(word.answer)
+            self._answer = written
+        self.send(written.answer)
 
-    def make_part(self, cut: Cut, roll: Callable[[], tuple[SplitProgress, ...]]) -> None:
+    def make_part(self, order: MakePart, roll: Callable[[], tuple[SplitProgress, ...]]) -> None:
         """Store this subtask's part of a checkpoint.
 
         Args:
-            cut: what the gateway held back.
+            order: which checkpoint, and what the gateway held back.
             roll: closes what is large enough and returns how far every split is that is held here.
         """
         with self._lock:
-            ended = self._ended.pop(cut.checkpoint, [])
+            ended = self._ended.pop(order.checkpoint, [])
         if self._ref is None or not self._root:
-            self.say(DeclineCheckpoint(checkpoint=cut.checkpoint, reason="no place for checkpoints was named"))
+            self.send(DeclineCheckpoint(checkpoint=order.checkpoint, reason="no place for checkpoints was named"))
             return
         progress = (*ended, *roll())
-        snapshot = SubtaskSnapshot(self._origin.subtask, self._origin.task_attempt, progress, cut.blocked)
-        ref = replace(self._ref, number=cut.checkpoint)
-        name = f"part-{cut.checkpoint}"
-        self._writing = threading.Thread(target=self._write, args=(ref, snapshot), name=name, daemon=True)
-        self._writing.start()
+        snapshot = SubtaskSnapshot(self._origin.subtask, self._origin.task_attempt, progress, order.blocked)
+        ref = replace(self._ref, number=order.checkpoint)
+        work, name = partial(self._write, ref, snapshot), f"part-{order.checkpoint}"
+        self._writing = self._parts.executor.start(work, name=name)
 
     def close(self) -> None:
-        """Let a part come to its end that is being written: what is left of it is deleted once no subtask runs."""
+        """Wait for a part that is being written: what is left of it is deleted once no subtask runs."""
         if self._writing is not None:
             self._writing.join(_CLOSE_S)
 
     def _trigger(self, checkpoint: int) -> None:
         if checkpoint <= self._taken:
             if self._answer is not None and self._answer.checkpoint == checkpoint:
-                self.say(self._answer.answer)
+                self.send(self._answer.answer)
             return
         blocked = self._gateway.held_as(replace(self._origin, sequence=self._link.sent))
         self._step(OpenFor(checkpoint))
         self._taken, self._ended[checkpoint] = checkpoint, []
-        self.say(Open(checkpoint=checkpoint))
-        self._mailbox.put_said(Cut(checkpoint, blocked))
+        self.send(Open(checkpoint=checkpoint))
+        self._mailbox.put_message(MakePart(checkpoint, blocked))
 
     def _write(self, ref: CheckpointRef, snapshot: SubtaskSnapshot) -> None:
         try:
             if self._store is None:
-                self._store = CheckpointFiles(SmallFiles(self._root), self._clock)
+                self._store = self._parts.checkpoints(self._root)
             part = self._store.write_part(ref, snapshot)
             answer: AckCheckpoint | DeclineCheckpoint = AckCheckpoint.of(ref.number, part, snapshot)
         except LakewardError as error:
@@ -216,5 +231,5 @@ class Checkpointing:
                 match command:
                     case Pass():
                         self._link.send(command.event)
-                    case Shut():
+                    case GatewayClosed():
                         self._link.send(AckClose(checkpoint=command.checkpoint, sent=self._link.sent))

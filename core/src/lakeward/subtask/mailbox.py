@@ -1,35 +1,44 @@
-"""Everything that happens to a subtask, in order; what the coordinator says goes before what was read."""
+"""Everything that happens to a subtask, in order; what the coordinator sent goes before what was read."""
 
 from __future__ import annotations
 
 import threading
 from collections import deque
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+
+def _tell_nobody() -> None:
+    return
 
 
 class Mailbox:
     """Two lanes to one receiver. Any thread may put; the mailbox thread alone gets.
 
-    What the coordinator says keeps its own order and passes batches that wait to be written, so that a checkpoint
+    What the coordinator sent keeps its own order and passes batches that wait to be written, so that a checkpoint
     does not wait for them.
     """
 
-    def __init__(self) -> None:
-        """Start empty."""
-        self._said: deque[object] = deque()
+    def __init__(self, on_put: Callable[[], None] = _tell_nobody) -> None:
+        """Start empty.
+
+        Args:
+            on_put: called after each item that was put, on the thread that put it.
+        """
+        self._on_put = on_put
+        self._messages: deque[object] = deque()
         self._rest: deque[object] = deque()
         self._filled = threading.Condition()
 
     def put(self, item: object) -> None:
         """Add something that happened here."""
-        with self._filled:
-            self._rest.append(item)
-            self._filled.notify()
+        self._put(self._rest, item)
 
-    def put_said(self, item: object) -> None:
-        """Add something that the coordinator said."""
-        with self._filled:
-            self._said.append(item)
-            self._filled.notify()
+    def put_message(self, item: object) -> None:
+        """Add something that the coordinator sent."""
+        self._put(self._messages, item)
 
     def get(self, timeout_s: float) -> object | None:
         """Take the next item.
@@ -41,6 +50,13 @@ class Mailbox:
             The item, None if there was none in time.
         """
         with self._filled:
-            self._filled.wait_for(lambda: self._said or self._rest, timeout_s)
-            lane = self._said or self._rest
+            if timeout_s > 0:
+                self._filled.wait_for(lambda: self._messages or self._rest, timeout_s)
+            lane = self._messages or self._rest
             return lane.popleft() if lane else None
+
+    def _put(self, lane: deque[object], item: object) -> None:
+        with self._filled:
+            lane.append(item)
+            self._filled.notify()
+        self._on_put()

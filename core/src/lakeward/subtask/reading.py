@@ -1,21 +1,24 @@
-"""Reads one split on a thread of its own and posts its batches to the mailbox, a few ahead and no more."""
+"""Reads one split on a worker of its own and posts its batches to the mailbox, a few ahead and no more."""
 
 from __future__ import annotations
 
 import threading
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, ClassVar
+
+import structlog
 
 from lakeward.model.splits import LogSplit, Split
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from lakeward.ports import Clock, SourceBatch, SourceReader
+    from lakeward.ports import Clock, Executor, SourceBatch, SourceReader
     from lakeward.subtask.mailbox import Mailbox
 
 AHEAD = 4
 """Batches read ahead of the writer: enough to hide a read, few enough to bound memory."""
+_log = structlog.get_logger("lakeward.subtask")
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,15 +32,27 @@ class Read:
 
 
 class SplitReading:
-    """One split being read."""
+    """One split being read: a batch at a time, as long as fewer than `AHEAD` wait to be written."""
 
-    def __init__(self, split: Split, reader: SourceReader, clock: Clock, mailbox: Mailbox, position: int) -> None:
+    stop_s: ClassVar[float] = 5.0
+    """Seconds that `stop` waits for a read that is under way: meanwhile the subtask sends no heartbeat."""
+
+    def __init__(  # noqa: PLR0917 - what is read, then the parts to do it with
+        self,
+        split: Split,
+        reader: SourceReader,
+        clock: Clock,
+        executor: Executor,
+        mailbox: Mailbox,
+        position: int,
+    ) -> None:
         """Start reading.
 
         Args:
             split: what to read.
             reader: the source in this subtask.
             clock: the machine's clock.
+            executor: runs the reads.
             mailbox: where `Read` is posted.
             position: where to start, as in `SplitProgress`: an offset of a log, a number of rows of a snapshot.
         """
@@ -46,37 +61,62 @@ class SplitReading:
         self._reader = reader
         self._clock = clock
         self._mailbox = mailbox
-        self._credits = threading.Semaphore(AHEAD)
-        self._stop = threading.Event()
-        self._thread = threading.Thread(target=self._run, name=f"read-{split.split_id}", daemon=True)
-        self._thread.start()
+        self._worker = executor.worker(name=f"read-{split.split_id}")
+        self._batches: Iterator[SourceBatch] | None = None
+        self._lock = threading.Lock()
+        """Guards what follows: both threads change it."""
+        self._credits = AHEAD
+        self._reading = False
+        self._stopped = False
+        self._read_next()
 
     def taken(self) -> None:
         """Say that a batch was written, so that another one may be read."""
-        self._credits.release()
+        with self._lock:
+            self._credits += 1
+        self._read_next()
 
     def stop(self) -> None:
-        """Stop reading; batches already posted are left to their receiver to drop."""
-        self._stop.set()
-        self._credits.release()
-        self._thread.join()
+        """Stop reading; batches already posted are left to their receiver to drop.
 
-    def _run(self) -> None:
-        spent = 0.0
+        Nothing more is posted. A read that hangs is not waited for: its thread is left behind, and ends once the
+        source answers, or with the process.
+        """
+        with self._lock:
+            self._stopped = True
+        if not self._worker.stop(self.stop_s):
+            _log.warning("the source does not answer; its read is left behind", split=self.split.split_id)
+
+    def _read_next(self) -> None:
+        with self._lock:
+            if self._reading or self._stopped or not self._credits:
+                return
+            self._credits -= 1
+            self._reading = True
+        self._worker.submit(self._read)
+
+    def _read(self) -> None:
+        started = self._clock.now()
         try:
-            batches = self._open()
-            while True:
-                self._credits.acquire()
-                if self._stop.is_set():
-                    return
-                started = self._clock.now()
-                batch = next(batches, None)
-                spent = self._clock.now() - started
-                self._mailbox.put(Read(self.split.split_id, batch, None, spent))
-                if batch is None:
-                    return
+            if self._batches is None:
+                self._batches = self._open()
+            batch = next(self._batches, None)
         except Exception as error:  # noqa: BLE001 - handed over whole to the mailbox thread, which raises it
-            self._mailbox.put(Read(self.split.split_id, None, error, spent))
+            if not self._post(None, error, self._clock.now() - started):
+                _log.info("a read that was stopped has failed", split=self.split.split_id, reason=str(error))
+            return
+        if self._post(batch, None, self._clock.now() - started):
+            self._read_next()
+
+    def _post(self, batch: SourceBatch | None, error: Exception | None, read_s: float) -> bool:
+        """Return whether it was posted: not once reading has been stopped; the end and an error stop it."""
+        with self._lock:
+            self._reading = False
+            if self._stopped:
+                return False
+            self._stopped = batch is None
+            self._mailbox.put(Read(self.split.split_id, batch, error, read_s))
+            return True
 
     def _open(self) -> Iterator[SourceBatch]:
         if isinstance(self.split, LogSplit):

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 
 from lakeward.errors import RowError
+from lakeward.model.batches import find_failing
 from lakeward.model.tables import OFFSET_COLUMN
 
 if TYPE_CHECKING:
@@ -76,15 +77,16 @@ def _damaged(table: TableSpec, split: Split, records: pa.RecordBatch) -> RowErro
     for name, column in zip(records.schema.names, records.columns, strict=True):
         if _whole(column):
             continue
-        low, high = 0, len(column)
-        while high - low > 1:
-            middle = (low + high) // 2
-            low, high = (middle, high) if _whole(column.slice(low, middle - low)) else (low, middle)
-        offset = records.column(OFFSET_COLUMN)[low].as_py()
+        row = _first_damaged(column)
+        offset = records.column(OFFSET_COLUMN)[row].as_py()
         expected = f"a value of type {column.type}"
-        found = _raw(column.slice(low, 1))
+        found = _raw(column.slice(row, 1))
         return RowError.at(table.path, split.bucket, offset, name, expected=expected, found=found)
     return None
+
+
+def _first_damaged(column: pa.Array) -> int:
+    return find_failing(len(column), lambda first, count: not _whole(column.slice(first, count)))
 
 
 def _whole(column: pa.Array) -> bool:

@@ -18,7 +18,7 @@ from lakeward.subtask.row_errors import UNFIT, naming_rows, unreadable
 
 if TYPE_CHECKING:
     from lakeward.model.tables import TableSpec
-    from lakeward.ports import Clock, LakeWriter, SourceBatch, SourceReader
+    from lakeward.ports import Clock, Executor, LakeWriter, SourceBatch, SourceReader
     from lakeward.subtask.mailbox import Mailbox
 
 _US_PER_MS = 1000
@@ -40,6 +40,7 @@ class SplitWork:
         reader: SourceReader,
         writer: LakeWriter,
         clock: Clock,
+        executor: Executor,
         mailbox: Mailbox,
     ) -> None:
         """Start reading.
@@ -50,6 +51,7 @@ class SplitWork:
             reader: the source in this subtask.
             writer: a fresh writer for this split and this progress.
             clock: the machine's clock.
+            executor: runs the reads.
             mailbox: where batches are posted.
         """
         self.split = progress.split
@@ -68,7 +70,7 @@ class SplitWork:
         self._read_s = 0.0
         self._decode_s = 0.0
         self._max_timestamp_ms = progress.max_timestamp_ms
-        self._reading = SplitReading(self.split, reader, clock, mailbox, progress.position)
+        self._reading = SplitReading(self.split, reader, clock, executor, mailbox, progress.position)
 
     def write(self, batch: SourceBatch, read_s: float) -> None:
         """Write one batch.
@@ -164,7 +166,7 @@ class SplitWork:
         self._writer.abort()
 
     def _note_whole(self) -> None:
-        if self._writer.whole:
+        if self._writer.all_rows_flushed:
             self._whole = SplitProgress(
                 self.split,
                 self._position,

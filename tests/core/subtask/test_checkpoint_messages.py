@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import pytest
@@ -15,19 +14,17 @@ from lakeward.model.events import (
     Close,
     DeclineCheckpoint,
     Deploy,
-    Left,
     Open,
     SplitFinished,
+    SubtaskDone,
     TriggerCheckpoint,
 )
 from lakeward.model.jobs import JobSpec, SubtaskPlace
-from lakeward.model.wire import pack_table
-from lakeward.subtask.checkpointing import Checkpointing, Cut, PartWritten
-from lakeward.subtask.entry import Subtask
+from lakeward.subtask.checkpointing import Checkpointing, MakePart, PartWritten
 from lakeward.subtask.mailbox import Mailbox
-from lakeward.testing.checkpoint_values import LOG, PATH, reference, round_snapshot, subtask_snapshot
-from lakeward.testing.clock import FakeClock
-from lakeward.testing.lake_tables import log_table
+from lakeward.subtask.run import real_parts
+from lakeward.subtask.subtask import Subtask
+from lakeward.testing.checkpoint_values import LOG, reference, round_snapshot, subtask_snapshot
 from lakeward.testing.links import RecordingLink
 
 if TYPE_CHECKING:
@@ -55,23 +52,23 @@ class Attempt:
             checkpoint_root=root,
             checkpoint_ref=reference(),
         )
-        self.words = Checkpointing(SubtaskPlace(JOB, 0, 0), deploy, self.link, FakeClock(), self.mailbox)
+        self.checkpointing = Checkpointing(SubtaskPlace(JOB, 0, 0), deploy, self.link, real_parts(), self.mailbox)
 
     def finish(self) -> None:
-        self.words.finish(SplitFinished(result=RESULT), DONE)
+        self.checkpointing.finish(SplitFinished(result=RESULT), DONE)
 
-    def cut(self) -> Cut:
+    def cut(self) -> MakePart:
         """Come to the next cut in the mailbox."""
         cut = self.mailbox.get(0.0)
-        assert isinstance(cut, Cut)
+        assert isinstance(cut, MakePart)
         return cut
 
-    def part(self, cut: Cut) -> tuple[SubtaskSnapshot, AckCheckpoint]:
+    def part(self, cut: MakePart) -> tuple[SubtaskSnapshot, AckCheckpoint]:
         """Make the part; return what is stored, and the answer."""
-        self.words.make_part(cut, lambda: ())
+        self.checkpointing.make_part(cut, lambda: ())
         written = self.mailbox.get(10.0)
         assert isinstance(written, PartWritten)
-        self.words.part_written(written)
+        self.checkpointing.part_written(written)
         assert isinstance(written.answer, AckCheckpoint)
         return written.answer.snapshot, written.answer
 
@@ -82,24 +79,24 @@ def attempt(tmp_path: Path) -> Attempt:
 
 
 def test_the_gateway_closes_and_opens_before_the_mailbox_comes_to_it(attempt: Attempt) -> None:
-    attempt.words.hear(Close(checkpoint=1))
+    attempt.checkpointing.on_message(Close(checkpoint=1))
     attempt.finish()
-    attempt.words.hear(TriggerCheckpoint(checkpoint=1))
-    assert attempt.link.said == [AckClose(checkpoint=1, sent=0), SplitFinished(result=RESULT), Open(checkpoint=1)]
+    attempt.checkpointing.on_message(TriggerCheckpoint(checkpoint=1))
+    assert attempt.link.events == [AckClose(checkpoint=1, sent=0), SplitFinished(result=RESULT), Open(checkpoint=1)]
 
 
 def test_a_finish_that_was_held_back_is_in_the_part_as_blocked(attempt: Attempt) -> None:
-    attempt.words.hear(Close(checkpoint=1))
+    attempt.checkpointing.on_message(Close(checkpoint=1))
     attempt.finish()
-    attempt.words.hear(TriggerCheckpoint(checkpoint=1))
+    attempt.checkpointing.on_message(TriggerCheckpoint(checkpoint=1))
     part, _ = attempt.part(attempt.cut())
-    assert [word.event.result for word in part.blocked] == [RESULT]
+    assert [one.event.result for one in part.blocked] == [RESULT]
     assert part.progress == ()
 
 
 def test_a_split_that_ends_between_the_trigger_and_its_part_is_in_the_part_as_done(attempt: Attempt) -> None:
-    attempt.words.hear(Close(checkpoint=1))
-    attempt.words.hear(TriggerCheckpoint(checkpoint=1))
+    attempt.checkpointing.on_message(Close(checkpoint=1))
+    attempt.checkpointing.on_message(TriggerCheckpoint(checkpoint=1))
     attempt.finish()
     part, _ = attempt.part(attempt.cut())
     assert part.progress == (DONE,)
@@ -108,64 +105,59 @@ def test_a_split_that_ends_between_the_trigger_and_its_part_is_in_the_part_as_do
 
 def test_a_finish_held_for_the_next_checkpoint_is_done_in_a_part_that_is_still_to_be_made(attempt: Attempt) -> None:
     for checkpoint in (1, 2):
-        attempt.words.hear(Close(checkpoint=checkpoint))
+        attempt.checkpointing.on_message(Close(checkpoint=checkpoint))
         if checkpoint == 2:
             attempt.finish()
-        attempt.words.hear(TriggerCheckpoint(checkpoint=checkpoint))
+        attempt.checkpointing.on_message(TriggerCheckpoint(checkpoint=checkpoint))
     (first, _), (second, _) = (attempt.part(cut) for cut in (attempt.cut(), attempt.cut()))
     assert (first.progress, first.blocked) == ((DONE,), ())
-    assert (second.progress, [word.event.result for word in second.blocked]) == ((), [RESULT])
+    assert (second.progress, [one.event.result for one in second.blocked]) == ((), [RESULT])
 
 
 def test_a_trigger_that_is_said_again_is_answered_again(attempt: Attempt) -> None:
-    attempt.words.hear(Close(checkpoint=1))
-    attempt.words.hear(TriggerCheckpoint(checkpoint=1))
+    attempt.checkpointing.on_message(Close(checkpoint=1))
+    attempt.checkpointing.on_message(TriggerCheckpoint(checkpoint=1))
     _, answer = attempt.part(attempt.cut())
-    attempt.words.hear(TriggerCheckpoint(checkpoint=1))
-    assert attempt.link.said[-2:] == [answer, answer]
+    attempt.checkpointing.on_message(TriggerCheckpoint(checkpoint=1))
+    assert attempt.link.events[-2:] == [answer, answer]
     assert attempt.mailbox.get(0.0) is None
 
 
 def test_a_trigger_without_a_close_is_illegal_and_changes_nothing(attempt: Attempt) -> None:
     with pytest.raises(IllegalEventError):
-        attempt.words.hear(TriggerCheckpoint(checkpoint=1))
-    assert attempt.link.said == []
+        attempt.checkpointing.on_message(TriggerCheckpoint(checkpoint=1))
+    assert attempt.link.events == []
     assert attempt.mailbox.get(0.0) is None
 
 
 def test_who_has_left_says_nothing_more(attempt: Attempt) -> None:
-    attempt.words.leave()
-    attempt.words.hear(Close(checkpoint=1))
-    assert attempt.link.said == [Left()]
+    attempt.checkpointing.send_done()
+    attempt.checkpointing.on_message(Close(checkpoint=1))
+    assert attempt.link.events == [SubtaskDone()]
 
 
 def test_where_no_place_for_checkpoints_is_named_they_are_declined() -> None:
     attempt = Attempt("")
-    attempt.words.hear(Close(checkpoint=1))
-    attempt.words.hear(TriggerCheckpoint(checkpoint=1))
-    attempt.words.make_part(attempt.cut(), lambda: ())
-    assert isinstance(attempt.link.said[-1], DeclineCheckpoint)
+    attempt.checkpointing.on_message(Close(checkpoint=1))
+    attempt.checkpointing.on_message(TriggerCheckpoint(checkpoint=1))
+    attempt.checkpointing.make_part(attempt.cut(), lambda: ())
+    assert isinstance(attempt.link.events[-1], DeclineCheckpoint)
 
 
 def test_a_part_that_the_store_refuses_is_declined(tmp_path: Path) -> None:
     (tmp_path / "state").write_bytes(b"a file where a folder is needed")
     attempt = Attempt(str(tmp_path / "state"))
-    attempt.words.hear(Close(checkpoint=1))
-    attempt.words.hear(TriggerCheckpoint(checkpoint=1))
-    attempt.words.make_part(attempt.cut(), lambda: ())
+    attempt.checkpointing.on_message(Close(checkpoint=1))
+    attempt.checkpointing.on_message(TriggerCheckpoint(checkpoint=1))
+    attempt.checkpointing.make_part(attempt.cut(), lambda: ())
     written = attempt.mailbox.get(10.0)
     assert isinstance(written, PartWritten)
     assert isinstance(written.answer, DeclineCheckpoint)
 
 
-def test_the_files_of_a_split_that_waits_are_in_the_part(tmp_path: Path) -> None:
+def test_the_files_of_a_split_that_waits_are_in_the_part() -> None:
     """Behind another one, and before it is begun: it may come with files of the attempt before."""
-    attempt = Attempt(str(tmp_path))
-    table = pack_table(replace(log_table(), path=PATH, table_id=7))
-    deploy = Deploy(
-        attempt=1, table=table, source="", source_task=b"", lake="", lake_task=b"", fence_s=16.0, progress_s=1.0
-    )
-    subtask = Subtask(SubtaskPlace(JOB, 0, 0), deploy, attempt.link, FakeClock(), attempt.mailbox)  # type: ignore[arg-type]
+    subtask = Subtask(SubtaskPlace(JOB, 0, 0), real_parts())
     (half,) = round_snapshot(reference()).progress
     subtask._waiting = [half]
     assert subtask._roll() == (half,)

@@ -1,0 +1,38 @@
+"""The real transport: frames over TCP, each connection with the proof of the secret first."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from lakeward.sockets.client import ClientConnection
+from lakeward.sockets.server import HANDSHAKE_S, UNPROVED, SocketListener
+
+if TYPE_CHECKING:
+    from lakeward.model.events import Envelope
+    from lakeward.ports import Address, Clock, Receiver
+
+
+class SocketTransport:
+    """See `lakeward.ports.Transport`."""
+
+    def __init__(self, clock: Clock, *, handshake_s: float = HANDSHAKE_S, unproved: int = UNPROVED) -> None:
+        """Open nothing yet.
+
+        Args:
+            clock: the machine's clock.
+            handshake_s: seconds that a peer has to prove the secret and to register.
+            unproved: connections at once whose peers have not proved the secret, > 0.
+        """
+        self._clock = clock
+        self._handshake_s = handshake_s
+        self._unproved = unproved
+
+    async def listen(self, address: Address, receiver: Receiver) -> SocketListener:
+        """See `lakeward.ports.Transport`."""
+        listener = SocketListener(address, receiver, handshake_s=self._handshake_s, unproved=self._unproved)
+        await listener.open()
+        return listener
+
+    def connect(self, address: Address, first: Envelope, receiver: Receiver, *, after_s: float) -> ClientConnection:
+        """See `lakeward.ports.Transport`."""
+        return ClientConnection(address, first, receiver, self._clock, after_s=after_s)

@@ -1,0 +1,145 @@
+"""A subtask's end of a connection: a blocking socket, and a thread that opens it and receives."""
+
+from __future__ import annotations
+
+import contextlib
+import secrets
+import socket
+import threading
+from typing import TYPE_CHECKING
+
+from lakeward.errors import ProtocolError
+from lakeward.machines.transport.frames import NONCE, PROOF, decode, encode, frame, length_of, proof, proves
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from lakeward.model.events import Envelope
+    from lakeward.ports import Address, Clock, Receiver
+
+CONNECT_S = 5.0
+"""Seconds to connect, seconds for the proof, and seconds for the answer to the first envelope."""
+_LEAST_S = 0.001
+
+
+class ClientConnection:
+    """See `lakeward.ports.Connection`. One thread sends at a time; any thread may close."""
+
+    def __init__(self, address: Address, first: Envelope, receiver: Receiver, clock: Clock, *, after_s: float) -> None:
+        """Start the thread. See `lakeward.ports.Transport.connect`."""
+        self._address = address
+        self._first = first
+        self._receiver = receiver
+        self._clock = clock
+        self._after_s = after_s
+        self._socket: socket.socket | None = None
+        self._lock = threading.Lock()
+        self._closed = threading.Event()
+        threading.Thread(target=self._run, name="connection", daemon=True).start()
+
+    def send(self, envelope: Envelope) -> None:
+        """See `lakeward.ports.Connection`."""
+        connection = self._socket
+        if connection is not None:
+            try:
+                connection.sendall(encode(envelope))
+            except OSError:
+                self.close()
+
+    def close(self) -> None:
+        """See `lakeward.ports.Connection`; the receiving thread sees it."""
+        with self._lock:
+            self._closed.set()
+            connection, self._socket = self._socket, None
+        if connection is not None:
+            _end(connection)
+
+    def _run(self) -> None:
+        try:
+            if not self._closed.wait(self._after_s):
+                self._receive(self._open())
+        except (OSError, ProtocolError) as error:
+            self.close()
+            self._receiver.on_disconnect(self, error)
+
+    def _open(self) -> socket.socket:
+        connection = socket.create_connection((self._address.host, self._address.port), timeout=CONNECT_S)
+        try:
+            connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+            prove(connection, self._address.secret, self._clock)
+            connection.settimeout(CONNECT_S)
+            connection.sendall(encode(self._first))
+        except BaseException:
+            connection.close()
+            raise
+        with self._lock:
+            if not self._closed.is_set():
+                self._socket = connection
+                return connection
+        connection.close()
+        message = "connection closed here"
+        raise ConnectionError(message)
+
+    def _receive(self, connection: socket.socket) -> None:
+        answer = decode(_read_frame(connection))
+        connection.settimeout(None)
+        self._receiver.on_message(self, answer)
+        while True:
+            self._receiver.on_message(self, decode(_read_frame(connection)))
+
+
+def prove(connection: socket.socket, secret: bytes, clock: Clock) -> None:
+    """Prove the secret to the coordinator and have it proved; all of it within `CONNECT_S`.
+
+    Args:
+        connection: just opened.
+        secret: of the service run.
+        clock: for the time limit.
+
+    Raises:
+        ProtocolError: the peer did not prove it.
+        TimeoutError: the peer took too long.
+        OSError: the connection broke.
+    """
+    deadline = clock.now() + CONNECT_S
+
+    def left() -> float:
+        return deadline - clock.now()
+
+    theirs = _read_frame(connection, NONCE, left)
+    ours = secrets.token_bytes(NONCE)
+    connection.sendall(frame(ours + proof(secret, "client", theirs, ours)))
+    if not proves(_read_frame(connection, PROOF, left), proof(secret, "server", theirs, ours)):
+        message = "the coordinator did not prove the secret of this service run"
+        raise ProtocolError(message)
+
+
+def _end(connection: socket.socket) -> None:
+    """Close a socket that another thread may be reading from: closed alone, it would stay open until that returns."""
+    with contextlib.suppress(OSError):  # it is down already
+        connection.shutdown(socket.SHUT_RDWR)
+    connection.close()
+
+
+def _read_frame(
+    connection: socket.socket, exactly: int | None = None, left_s: Callable[[], float] | None = None
+) -> bytes:
+    """Read a frame; where `exactly` is given, of that length alone, and within `left_s` seconds altogether."""
+    return _read(connection, length_of(_read(connection, 4, left_s), exactly), left_s)
+
+
+def _read(connection: socket.socket, count: int, left_s: Callable[[], float] | None) -> bytes:
+    data = bytearray()
+    while len(data) < count:
+        if left_s is not None:
+            # A time limit of the socket alone starts anew with each byte that drips in.
+            connection.settimeout(max(left_s(), _LEAST_S))
+        piece = connection.recv(min(count - len(data), 1 << 20))
+        if not piece:
+            message = "connection closed by the coordinator"
+            raise ConnectionError(message)
+        data += piece
+        if left_s is not None and left_s() < 0:
+            message = f"the peer at the coordinator's address took more than {CONNECT_S:.0f} s to prove the secret"
+            raise TimeoutError(message)
+    return bytes(data)

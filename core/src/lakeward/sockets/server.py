@@ -1,0 +1,148 @@
+"""The coordinator's end of connections: accepts peers, has the secret proved, and passes envelopes on.
+
+Whoever can reach the port can connect. Until a peer has proved the secret it gets little: one frame of a proof's size,
+`HANDSHAKE_S` seconds, and one of `UNPROVED` places, which a newcomer takes from the one who has held it longest.
+Subtasks need milliseconds for their proof, and one that loses its place connects again.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import secrets
+from typing import TYPE_CHECKING
+
+import structlog
+
+from lakeward.errors import ConfigError, ProtocolError
+from lakeward.machines.transport.frames import NONCE, PROOF, decode, encode, frame, length_of, proof, proves
+
+if TYPE_CHECKING:
+    from lakeward.model.events import Envelope
+    from lakeward.ports import Address, Receiver
+
+HANDSHAKE_S = 10.0
+"""Seconds that a peer has to prove the secret and to send its first envelope."""
+UNPROVED = 256
+"""Connections at once whose peers have not proved the secret."""
+_CLOSE_S = 2.0
+_log = structlog.get_logger("lakeward.server")
+
+
+class ServerConnection:
+    """See `lakeward.ports.Connection`. Used on the event loop only."""
+
+    def __init__(self, writer: asyncio.StreamWriter) -> None:
+        """Wrap a stream."""
+        self._writer = writer
+
+    def send(self, envelope: Envelope) -> None:
+        """See `lakeward.ports.Connection`; never blocks."""
+        if not self._writer.is_closing():
+            self._writer.write(encode(envelope))
+
+    def close(self) -> None:
+        """See `lakeward.ports.Connection`; what was sent before still goes out."""
+        self._writer.close()
+
+
+class SocketListener:
+    """See `lakeward.ports.Listener`."""
+
+    def __init__(self, address: Address, receiver: Receiver, *, handshake_s: float, unproved: int) -> None:
+        """Listen nowhere yet.
+
+        Args:
+            address: the address to bind; port 0 = any free one.
+            receiver: who is told about connections.
+            handshake_s: seconds that a peer has to prove the secret and to send its first envelope.
+            unproved: connections at once whose peers have not proved the secret, > 0.
+        """
+        self.port = address.port
+        self._address = address
+        self._receiver = receiver
+        self._server: asyncio.Server | None = None
+        self._serving: dict[asyncio.Task[None], asyncio.StreamWriter] = {}
+        self._handshake_s = handshake_s
+        self._places = unproved
+        self._unproved: dict[asyncio.StreamWriter, None] = {}
+        """Who has not proved the secret yet, the longest-waiting first."""
+
+    async def open(self) -> None:
+        """Listen. Raises as `lakeward.ports.Transport.listen`."""
+        host, port, _ = self._address
+        try:
+            self._server = await asyncio.start_server(self._serve, host, port)
+        except OSError as error:
+            key = "service.port"
+            raise ConfigError(key, "a free port", f"{host}:{port}", error.strerror or str(error)) from error
+        self.port = int(self._server.sockets[0].getsockname()[1])
+
+    async def close(self) -> None:
+        """See `lakeward.ports.Listener`."""
+        if self._server is not None:
+            self._server.close()
+        serving = dict(self._serving)
+        for writer in serving.values():
+            writer.close()
+        if serving:
+            await asyncio.wait(serving, timeout=_CLOSE_S)
+        for writer in dict(self._serving).values():
+            # A peer that stands still does not read what was sent last, and would keep us for ever.
+            writer.transport.abort()
+        await asyncio.gather(*serving, return_exceptions=True)
+
+    async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        task = asyncio.current_task()
+        if task is not None:
+            self._serving[task] = writer
+            task.add_done_callback(lambda done: self._serving.pop(done, None))
+        try:
+            self._take_place(writer)
+            async with asyncio.timeout(self._handshake_s):
+                await self._prove(reader, writer)
+                self._unproved.pop(writer, None)
+                first = decode(await _read_frame(reader))
+            await self._receive(first, reader, ServerConnection(writer))
+        except (ProtocolError, TimeoutError) as error:
+            _log.warning("connection refused", peer=writer.get_extra_info("peername"), reason=str(error))
+        except (OSError, asyncio.IncompleteReadError):
+            _log.debug("connection ended", peer=writer.get_extra_info("peername"))
+        finally:
+            self._unproved.pop(writer, None)
+            writer.close()
+
+    async def _receive(self, first: Envelope, reader: asyncio.StreamReader, connection: ServerConnection) -> None:
+        envelope = first
+        why: Exception = ConnectionError("connection closed here")
+        try:
+            while True:
+                self._receiver.on_message(connection, envelope)
+                envelope = decode(await _read_frame(reader))
+        except Exception as error:
+            why = error
+            raise
+        finally:
+            self._receiver.on_disconnect(connection, why)
+
+    def _take_place(self, writer: asyncio.StreamWriter) -> None:
+        if len(self._unproved) >= self._places:
+            longest = next(iter(self._unproved))
+            del self._unproved[longest]
+            _log.warning("too many unproved connections", ended=longest.get_extra_info("peername"))
+            longest.transport.abort()
+        self._unproved[writer] = None
+
+    async def _prove(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        secret = self._address.secret
+        ours = secrets.token_bytes(NONCE)
+        writer.write(frame(ours))
+        answer = await _read_frame(reader, NONCE + PROOF)
+        theirs, given = answer[:NONCE], answer[NONCE:]
+        if not proves(given, proof(secret, "client", ours, theirs)):
+            message = "the peer did not prove the secret of this service run"
+            raise ProtocolError(message)
+        writer.write(frame(proof(secret, "server", ours, theirs)))
+
+
+async def _read_frame(reader: asyncio.StreamReader, exactly: int | None = None) -> bytes:
+    return await reader.readexactly(length_of(await reader.readexactly(4), exactly))

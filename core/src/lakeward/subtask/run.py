@@ -1,0 +1,47 @@
+"""What runs in one Spark task: a subtask with sockets, threads, the installed plugins, and the real clock."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, cast
+
+from lakeward.clock import SystemClock
+from lakeward.hooks.discovery import load
+from lakeward.hooks.plugins import LAKE_GROUP, SOURCE_GROUP, LakePlugin, SourcePlugin
+from lakeward.sockets import SocketTransport
+from lakeward.storage.checkpoint_store import CheckpointFiles
+from lakeward.storage.small_files import SmallFiles
+from lakeward.subtask.parts import SubtaskParts
+from lakeward.subtask.subtask import Subtask
+from lakeward.threads import ThreadExecutor
+
+if TYPE_CHECKING:
+    from lakeward.model.jobs import SubtaskPlace
+
+
+def run_subtask(place: SubtaskPlace) -> str:
+    """Do one task's work.
+
+    Args:
+        place: which task this is.
+
+    Returns:
+        `done`, `cancelled` where the coordinator no longer counts this attempt, or `failed` where the coordinator was
+        told of an error that each further try would meet.
+
+    Raises:
+        LakewardError: it could not go on; the coordinator was told first where it could be reached.
+    """
+    return Subtask(place, real_parts()).run()
+
+
+def real_parts() -> SubtaskParts:
+    """Return the parts of a subtask in a Spark executor."""
+    clock = SystemClock()
+    return SubtaskParts(
+        transport=SocketTransport(clock),
+        executor=ThreadExecutor(),
+        clock=clock,
+        source=lambda name: cast("SourcePlugin", load(SOURCE_GROUP, name)),
+        lake=lambda name: cast("LakePlugin", load(LAKE_GROUP, name)),
+        checkpoints=lambda root: CheckpointFiles(SmallFiles(root), clock),
+    )

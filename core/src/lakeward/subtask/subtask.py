@@ -1,0 +1,330 @@
+"""One attempt of a subtask: registers, pulls splits, reads, writes, reports.
+
+One mailbox thread owns all state but the gateway, whose messages are handled as they arrive (`Checkpointing`).
+"""
+
+from __future__ import annotations
+
+from enum import Enum
+from typing import TYPE_CHECKING
+
+from lakeward.errors import FencedError, LakewardError, TableError
+from lakeward.model.events import (
+    AnyEvent,
+    AssignSplits,
+    Cancel,
+    Deploy,
+    Failed,
+    FinishEarly,
+    NoMoreSplits,
+    Progress,
+    RequestSplit,
+    SplitFinished,
+)
+from lakeward.model.splits import LogSplit
+from lakeward.model.wire import unpack_table
+from lakeward.subtask.checkpointing import Checkpointing, CheckpointMessage, MakePart, PartWritten
+from lakeward.subtask.link import Link, LostCoordinator, Settled
+from lakeward.subtask.mailbox import Mailbox
+from lakeward.subtask.reading import Read
+from lakeward.subtask.work import SplitWork, at_its_beginning
+
+if TYPE_CHECKING:
+    from lakeward.machines.checkpoints.gateway import GatewayPhase
+    from lakeward.model.checkpoints import SplitProgress
+    from lakeward.model.jobs import SubtaskPlace
+    from lakeward.model.tables import TableSpec
+    from lakeward.ports import SourceReader
+    from lakeward.subtask.link import Delivered
+    from lakeward.subtask.parts import SubtaskParts
+
+_FINISH_TURN_S = 0.2
+_CANCEL_S = 10.0
+"""Seconds that a subtask with a permanent error waits for the coordinator to end the round."""
+_CANCEL_TURN_S = 0.1
+
+
+class _Phase(Enum):
+    REGISTERING = "registering"
+    WORKING = "working"
+    FINISHING = "finishing"
+    """`SubtaskDone` was sent; some of what was sent before is not acknowledged."""
+    FAILED = "failed"
+    """A permanent error was reported; the coordinator is to end the round."""
+    ENDED = "ended"
+
+
+class Subtask:
+    """One attempt of a subtask, from its registration to its end."""
+
+    def __init__(self, place: SubtaskPlace, parts: SubtaskParts, mailbox: Mailbox | None = None) -> None:
+        """Connect nothing yet.
+
+        Args:
+            place: which task this is.
+            parts: what it works with.
+            mailbox: everything that happens to this subtask, in order; None = a new one.
+        """
+        self._place = place
+        self._parts = parts
+        self._clock = parts.clock
+        self._mailbox = Mailbox() if mailbox is None else mailbox
+        self._link = Link(place, parts.transport, parts.clock, self.on_event)
+        self._phase = _Phase.REGISTERING
+        self._deploy: Deploy | None = None
+        self._table: TableSpec | None = None
+        self._checkpointing: Checkpointing | None = None
+        self._reader: SourceReader | None = None
+        self._waiting: list[SplitProgress] = []
+        self._work: SplitWork | None = None
+        self._last_heartbeat = self._last_progress = parts.clock.now()
+        self._cancel_by = 0.0
+        self.outcome = ""
+        """`done`, `cancelled` or `failed` once it has ended; empty where it ended with an error."""
+        self.error: Exception | None = None
+        """Why it could not go on."""
+
+    # --- its turns --------------------------------------------------------------------------------------------
+
+    def run(self) -> str:
+        """Work until there is nothing more, or until told to stop.
+
+        Returns:
+            The outcome, see `run_subtask`.
+
+        Raises:
+            LakewardError: it could not go on.
+        """
+        try:
+            self.start()
+            while not self.ended:
+                self.turn(self._mailbox.get(self.turn_s))
+        finally:
+            self.close()
+        if self.error is not None and not self.outcome:
+            raise self.error
+        return self.outcome
+
+    def start(self) -> None:
+        """Connect and register."""
+        self._link.start()
+
+    def turn(self, item: object | None) -> None:
+        """Do what the next item of the mailbox asks for, and send a heartbeat where one is due.
+
+        Args:
+            item: from the mailbox; None where there was none within `turn_s`.
+        """
+        try:
+            self._take(item)
+            self._show_life()
+        except Exception as error:  # noqa: BLE001 - kept, and raised by `run`
+            self._fail(error)
+
+    def close(self) -> None:
+        """Free everything; calling it twice is harmless."""
+        reader, self._reader = self._reader, None
+        try:
+            if self._checkpointing is not None:
+                self._checkpointing.close()
+            if reader is not None:
+                reader.close()
+        finally:
+            self._link.close()
+
+    def on_event(self, event: Delivered) -> None:
+        """Take what the link delivers, on its thread: messages on checkpoints at once, everything else in turn."""
+        if isinstance(event, Deploy) and self._checkpointing is None:
+            self._deploy = event
+            self._checkpointing = Checkpointing(self._place, event, self._link, self._parts, self._mailbox)
+        if not isinstance(event, CheckpointMessage) or self._checkpointing is None:
+            self._mailbox.put_message(event)
+            return
+        try:
+            self._checkpointing.on_message(event)
+        except LakewardError as error:
+            self._mailbox.put_message(error)
+
+    @property
+    def ended(self) -> bool:
+        """Whether it has ended: there are no more turns."""
+        return self._phase is _Phase.ENDED
+
+    @property
+    def turn_s(self) -> float:
+        """Longest wait for the mailbox, in seconds: heartbeats go out in between."""
+        if self._phase is _Phase.FAILED:
+            return _CANCEL_TURN_S
+        return _FINISH_TURN_S if self._phase is _Phase.FINISHING else self._parts.heartbeat_s
+
+    @property
+    def work(self) -> SplitWork | None:
+        """The split that it reads, None if it reads none."""
+        return self._work
+
+    @property
+    def gateway(self) -> GatewayPhase | None:
+        """The state of its gateway, None before it is deployed."""
+        return None if self._checkpointing is None else self._checkpointing.gateway
+
+    # --- what it is told ----------------------------------------------------------------------------------------
+
+    def _take(self, item: object) -> None:
+        match item:
+            case LostCoordinator():
+                self._lost(item)
+            case LakewardError() if self._phase is not _Phase.FAILED:
+                raise item
+            case Cancel():
+                self._abort()
+                self._end("cancelled" if self._phase is not _Phase.FAILED else "failed")
+            case Settled():
+                self._end("done")
+            case Deploy():
+                self._begin(item)
+            case _ if self._phase is _Phase.WORKING:
+                self._take_work(item)
+            case _:
+                pass
+
+    def _take_work(self, item: object) -> None:
+        match item:
+            case Read():
+                self._take_read(item)
+            case AssignSplits():
+                self._waiting.extend(wire.progress or at_its_beginning(wire.split) for wire in item.splits)
+                self._start_next()
+            case NoMoreSplits():
+                self._phase = _Phase.FINISHING
+                self._deployed().send_done()
+            case FinishEarly():
+                self._finish_early()
+            case MakePart():
+                self._deployed().make_part(item, self._roll)
+            case PartWritten():
+                self._deployed().part_written(item)
+            case _:
+                pass
+
+    def _begin(self, deploy: Deploy) -> None:
+        self._phase = _Phase.WORKING
+        self._last_progress = self._clock.now()
+        self._table = unpack_table(deploy.table)
+        self._reader = self._parts.source(deploy.source).reader(deploy.source_task, self._table)
+        self._deployed().start()
+        self._send(RequestSplit())
+
+    def _take_read(self, item: Read) -> None:
+        work = self._work
+        if work is None or work.split.split_id != item.split_id:
+            return
+        if item.error is not None:
+            raise work.unreadable(item.error)
+        if item.batch is not None:
+            work.write(item.batch, item.read_s)
+            return
+        self._finish(work)
+
+    def _start_next(self) -> None:
+        deploy, table, reader = self._deploy, self._table, self._reader
+        if self._work is not None or not self._waiting or deploy is None or table is None or reader is None:
+            return
+        progress = self._waiting.pop(0)
+        lake, parts = self._parts.lake(deploy.lake), self._parts
+        writer = lake.writer(deploy.lake_task, table, progress.split, deploy.attempt, progress)
+        self._work = SplitWork(table, progress, reader, writer, parts.clock, parts.executor, self._mailbox)
+
+    def _finish(self, work: SplitWork, *, ended: bool = True) -> None:
+        result = work.close(ended=ended)
+        self._work = None
+        self._deployed().finish(SplitFinished(result=result), work.ended(result))
+        if self._waiting:
+            self._start_next()
+        else:
+            self._send(RequestSplit())
+
+    def _finish_early(self) -> None:
+        self._waiting.clear()
+        if self._work is not None and isinstance(self._work.split, LogSplit):
+            self._finish(self._work, ended=False)
+
+    def _roll(self) -> tuple[SplitProgress, ...]:
+        """Close what is large enough; return how far every split is that is held here."""
+        begun = (self._work.roll(),) if self._work is not None else ()
+        return (*begun, *self._waiting)
+
+    def _send(self, event: AnyEvent) -> None:
+        self._deployed().send(event)
+
+    def _deployed(self) -> Checkpointing:
+        if self._checkpointing is None:
+            message = "a subtask was to work before it was deployed"
+            raise LakewardError(message)
+        return self._checkpointing
+
+    # --- heartbeats and ends --------------------------------------------------------------------------------------
+
+    def _show_life(self) -> None:
+        if self._phase in {_Phase.REGISTERING, _Phase.ENDED}:
+            return
+        now, fence_s = self._clock.now(), self._place.job.fence_s
+        if self._phase is not _Phase.WORKING or now - self._last_heartbeat >= min(
+            self._parts.heartbeat_s, fence_s / 10
+        ):
+            self._last_heartbeat = now
+            self._link.heartbeat()
+        if self._phase is _Phase.FAILED:
+            if now >= self._cancel_by:
+                self._end("failed")
+            return
+        if self._link.unanswered_s > fence_s:
+            # A paused coordinator keeps its connections: its successor sweeps what we would write from now on.
+            message = f"coordinator silent for {self._link.unanswered_s:.0f} s: stopping, nothing more is written"
+            raise FencedError(message)
+        self._report_progress(now)
+
+    def _report_progress(self, now: float) -> None:
+        work, deploy = self._work, self._deploy
+        if work is None or deploy is None or now - self._last_progress < deploy.progress_s:
+            return
+        self._last_progress = now
+        split_id, offset = work.split.split_id, work.next_offset
+        self._link.send(Progress(split_id=split_id, rows=work.rows, size_bytes=work.size_bytes, offset=offset))
+
+    def _lost(self, lost: LostCoordinator) -> None:
+        if self._phase is _Phase.FAILED:
+            self._end("failed")
+            return
+        if self._deploy is None:
+            job = self._place.job
+            message = f"coordinator at {job.host}:{job.port} not reached for {job.fence_s:.0f} s: {lost.reason}"
+            raise FencedError(message)
+        message = f"coordinator silent for {lost.silent_s:.0f} s: stopping, nothing more is written"
+        raise FencedError(message)
+
+    def _fail(self, error: Exception) -> None:
+        """Tell the coordinator; stay where each further try would fail like this one.
+
+        A task that ends with an error is tried again by Spark, to no use then; and a job that ends before the
+        coordinator has ended the round would be launched again.
+        """
+        self.error = error
+        permanent = isinstance(error, TableError) and error.permanent
+        if self._deploy is not None:
+            code = error.code if isinstance(error, LakewardError) else LakewardError.code
+            self._link.send(Failed(code=code, message=f"{type(error).__name__}: {error}", permanent=permanent))
+        if permanent:
+            self._phase = _Phase.FAILED
+            self._cancel_by = self._clock.now() + _CANCEL_S
+        else:
+            self._end("")
+        self._abort()
+
+    def _abort(self) -> None:
+        work, self._work = self._work, None
+        if work is not None:
+            work.abort()
+
+    def _end(self, outcome: str) -> None:
+        self._phase = _Phase.ENDED
+        self.outcome = outcome
