@@ -8,12 +8,12 @@ from typing import Any
 
 import pytest
 
-from lakeward.checkpoint.checkpoints import CheckpointFiles
-from lakeward.checkpoint.store import SmallFiles
 from lakeward.clock import SystemClock
 from lakeward.model.identity import Incarnation
 from lakeward.model.status import ServiceReport
 from lakeward.observe import status_file
+from lakeward.storage.checkpoint_store import CheckpointFiles
+from lakeward.storage.small_files import SmallFiles
 from lakeward.testing.checkpoint_values import reference, write_checkpoint, write_parts
 
 Lakeward = Callable[..., Any]
@@ -81,7 +81,7 @@ def test_a_checkpoint_is_shown_by_id_or_table(kept: Lakeward, name: str) -> None
         ("1/1/1/4", "7-0-log-100"),
     ]
     assert document["lease"] == {
-        "backend": "fluss",
+        "backend": "server",
         "lease_id": "svc-1000-00000000000000aa-1",
         "state_bytes": 7,
     }
@@ -93,8 +93,8 @@ def test_a_checkpoint_as_text_has_positions_events_lease_and_files(kept: Lakewar
     assert said.code == 0
     for piece in (
         "table shop.orders (id 7), epoch 3, round 7-3-1, commit 2",
-        "lease svc-1000-00000000000000aa-1 of backend fluss, which keeps 7 B",
-        "2 splits: 1 finished, 3 in work; 2 blocked events",
+        "lease svc-1000-00000000000000aa-1 of backend server, with state of 7 B",
+        "2 splits: 1 finished, 3 in progress; 2 blocked events",
         "subtask 1, attempt 1",
         "1/1/1/4",
         "w/data/part-00000.parquet",

@@ -8,10 +8,10 @@ from typing import Any
 import pytest
 
 from lakeward.clock import SystemClock
-from lakeward.embedded.store import EmbeddedStore
 from lakeward.model.status import ServiceReport
 from lakeward.model.tables import TableBucket
 from lakeward.observe import status_file
+from lakeward_source_embedded.store import EmbeddedStore
 
 Lakeward = Callable[..., Any]
 START = "nyc-1-0123456789abcdef"
@@ -66,8 +66,8 @@ def test_the_running_services_lease_is_refused(leased: Lakeward) -> None:
 def test_the_running_services_lease_is_dropped_by_force(leased: Lakeward) -> None:
     assert leased("leases", "drop", "--all-of-service", "--force").code == 0
     ours, foreign = leased("leases", "-o", "json").document["leases"]
-    assert (ours["lease_id"], ours["standing"]) == (OURS, "missing")  # the service has not noticed yet
-    assert (foreign["lease_id"], foreign["standing"]) == (FOREIGN, "held")
+    assert (ours["lease_id"], ours["status"]) == (OURS, "missing")  # the service has not noticed yet
+    assert (foreign["lease_id"], foreign["status"]) == (FOREIGN, "held")
     assert f"! {OURS}: the source does not have it: nothing is protected" in leased("leases").out.splitlines()
 
 

@@ -1,15 +1,19 @@
 from __future__ import annotations
 
+import importlib
 import os
+import re
 import socket
 import subprocess
 import sys
+import tomllib
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from lakeward.config.keys import keys_of
 from lakeward.config.loader import load_config
 
 Lakeward = Callable[..., Any]
@@ -56,17 +60,37 @@ def test_plugins_are_shown_without_a_configuration(lakeward: Lakeward) -> None:
     said = lakeward("plugins")
     assert said.code == 0
     assert "embedded" in said.out
-    assert "Which are used is not known: lakeward.toml" in said.out
+    assert "Unknown which are used: lakeward.toml" in said.out
 
 
-def test_a_new_backend_passes_its_own_tests(lakeward: Lakeward, tmp_path: Path) -> None:
-    assert lakeward("plugins", "new", "my-own", "backend").code == 0
-    place = tmp_path / "backend"
+@pytest.mark.parametrize("kind", ["lease", "lake", "source"])
+def test_a_new_plugin_passes_the_conformance_suite(lakeward: Lakeward, tmp_path: Path, kind: str) -> None:
+    assert lakeward("plugins", "new", "--kind", kind, "my-own", "plugin").code == 0
+    place = tmp_path / "plugin"
     environment = {**os.environ, "PYTHONPATH": str(place / "src")}
     words = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "--rootdir", str(place), str(place)]
     done = subprocess.run(words, capture_output=True, encoding="utf-8", env=environment, check=False)
     assert done.returncode == 0, done.stdout
-    assert "passed" in done.stdout
+    assert re.search(r"\d\d passed", done.stdout), done.stdout
+
+
+def test_a_kind_of_plugin_that_there_is_not_is_refused(lakeward: Lakeward) -> None:
+    said = lakeward("plugins", "new", "--kind", "sink", "my-own", "plugin")
+    assert said.code == 2
+    assert "'lease', 'lake', 'source'" in said.err
+
+
+@pytest.mark.parametrize("kind", ["lake", "source"])
+def test_a_new_plugin_is_published_with_options_that_are_described(
+    lakeward: Lakeward, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kind: str
+) -> None:
+    assert lakeward("plugins", "new", "--kind", kind, f"described-{kind}", "plugin").code == 0
+    published = tomllib.loads((tmp_path / "plugin" / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+    module, _, attribute = published["entry-points"][f"lakeward.{kind}"][f"described-{kind}"].partition(":")
+    monkeypatch.syspath_prepend(str(tmp_path / "plugin" / "src"))
+    keys = keys_of(getattr(importlib.import_module(module), attribute).options)
+    assert "path" in keys
+    assert all(key.description for key in keys.values())
 
 
 def test_a_new_backend_has_a_key_of_its_own(configured: Lakeward, tmp_path: Path) -> None:
@@ -94,7 +118,7 @@ def test_a_new_backend_is_not_written_over_something(lakeward: Lakeward, tmp_pat
 
 def checks(lakeward: Lakeward, *words: str) -> dict[str, tuple[bool, str]]:
     document = lakeward("doctor", "-o", "json", *words).document
-    return {check["what"]: (check["ok"], check["sentence"]) for check in document["checks"]}
+    return {check["what"]: (check["ok"], check["message"]) for check in document["checks"]}
 
 
 def test_the_doctor_looks_at_everything_that_is_configured(flights: Lakeward) -> None:
@@ -116,7 +140,7 @@ def test_the_doctor_finds_a_source_that_cannot_be_opened(flights: Lakeward, tmp_
     source = next(check for check in said.document["checks"] if check["what"] == "source")
     assert said.code == 1
     assert not source["ok"]
-    assert "other" in source["sentence"]
+    assert "other" in source["message"]
 
 
 def test_the_doctor_works_without_a_configuration(lakeward: Lakeward) -> None:
@@ -129,21 +153,27 @@ def test_the_doctor_works_without_a_configuration(lakeward: Lakeward) -> None:
 def test_the_doctor_finds_a_port_in_use(flights: Lakeward) -> None:
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]
-        ok, sentence = checks(flights, "--set", f"service.port={port}", "--set", "service.host=127.0.0.1")["port"]
+        ok, message = checks(flights, "--set", f"service.port={port}", "--set", "service.host=127.0.0.1")["port"]
     assert not ok
-    assert str(port) in sentence
+    assert str(port) in message
 
 
 def test_the_doctor_finds_a_file_where_a_directory_should_be(flights: Lakeward) -> None:
-    ok, sentence = checks(flights, "--set", "lake.warehouse=flights.csv")["lake.warehouse"]
+    ok, message = checks(flights, "--set", "lake.warehouse=flights.csv")["lake.warehouse"]
     assert not ok
-    assert "is a file" in sentence
+    assert "is a file" in message
+
+
+def test_the_doctor_shows_no_password_of_the_state_root(flights: Lakeward) -> None:
+    said = flights("doctor", "--set", "checkpoint.root=s3://me:hush@bucket/state")
+    assert "@bucket/state is not on this machine" in said.out
+    assert "hush" not in said.out + said.err
 
 
 def test_the_doctor_names_a_backend_that_is_not_installed(flights: Lakeward) -> None:
-    ok, sentence = checks(flights, "--set", "lease.backend=nowhere")["lease backend"]
+    ok, message = checks(flights, "--set", "lease.backend=nowhere")["lease backend"]
     assert not ok
-    assert "nowhere" in sentence
+    assert "nowhere" in message
 
 
 def test_check_builds_what_is_configured(flights: Lakeward) -> None:

@@ -8,16 +8,16 @@ from typing import Any
 
 import pytest
 
-from lakeward.checkpoint.commit_records import CommitRecord, CommitRecords
-from lakeward.checkpoint.store import SmallFiles
 from lakeward.clock import SystemClock
-from lakeward.embedded.store import EmbeddedStore
 from lakeward.model.identity import Incarnation
 from lakeward.model.results import LakeHead, OffsetCommit
 from lakeward.model.status import ServiceReport, TableReport
 from lakeward.model.tables import TableBucket, TablePath
 from lakeward.observe import status_file
 from lakeward.observe.control import read_control
+from lakeward.storage.commit_records import CommitRecord, CommitRecords
+from lakeward.storage.small_files import SmallFiles
+from lakeward_source_embedded.store import EmbeddedStore
 
 Lakeward = Callable[..., Any]
 
@@ -60,9 +60,9 @@ def test_a_dead_service_is_told(flights: Lakeward, tmp_path: Any) -> None:  # no
 def test_pause_and_resume_reach_the_control_file(flights: Lakeward, tmp_path: Any) -> None:  # noqa: ANN401 - a path
     root = str(tmp_path / "lakeward-state")
     said = flights("tables", "pause", "nyc.flights")
-    assert said.out == "nyc.flights is paused. No service is running; it holds for the next start.\n"
+    assert said.out == "nyc.flights is paused. No service is running; the next start keeps the pause.\n"
     assert read_control(root, "nyc").paused == {"nyc.flights"}
-    assert flights("tables", "-o", "json").document["tables"][0]["word"] == "paused"
+    assert flights("tables", "-o", "json").document["tables"][0]["status"] == "paused"
     assert flights("tables", "resume", "nyc.flights").out == "nyc.flights is resumed.\n"
     assert read_control(root, "nyc").paused == frozenset()
 
@@ -119,8 +119,8 @@ def lost(flights: Lakeward, tmp_path: Any) -> CommitRecords:  # noqa: ANN401 - a
 @pytest.mark.usefixtures("lost")
 def test_a_table_whose_lake_table_is_gone_says_so(flights: Lakeward) -> None:
     (table,) = flights("tables", "-o", "json").document["tables"]
-    assert table["word"] == "lake-gone"
-    assert "committed lake snapshot 5 at 1970-01-01 00:00:00+00:00, and now the lake has no table" in table["sentence"]
+    assert table["status"] == "lake-gone"
+    assert "committed lake snapshot 5 at 1970-01-01 00:00:00+00:00, and now the lake has no table" in table["message"]
 
 
 def test_a_loss_is_accepted_once_and_only_when_a_person_says_yes(flights: Lakeward, lost: CommitRecords) -> None:
@@ -129,7 +129,7 @@ def test_a_loss_is_accepted_once_and_only_when_a_person_says_yes(flights: Lakewa
     assert lost.list() == before
     assert flights("tables", "accept", "nyc.flights", "--yes").out == "nyc.flights is tiered anew by its next round.\n"
     assert [record.snapshot_id for record in lost.list()] == [None]
-    assert flights("tables", "-o", "json").document["tables"][0]["word"] == "new"
+    assert flights("tables", "-o", "json").document["tables"][0]["status"] == "new"
     again = flights("tables", "accept", "nyc.flights", "-o", "json")
     assert (again.code, again.document["accepted"]) == (0, False)
 
@@ -149,8 +149,8 @@ def late(flights: Lakeward, tmp_path: Any) -> TableBucket:  # noqa: ANN401 - a p
 
 def test_offsets_that_another_service_took_back_are_told_of(flights: Lakeward, late: TableBucket) -> None:
     (table,) = flights("tables", "-o", "json").document["tables"]
-    assert table["word"] == "offsets-back"
-    assert f"bucket {late} went back from offset 3, which our commit 5 says, to offset 1" in table["sentence"]
+    assert table["status"] == "offsets-back"
+    assert f"bucket {late} went back from offset 3, which our commit 5 says, to offset 1" in table["message"]
 
 
 @pytest.mark.parametrize(("words", "offset", "lag"), [((), 1, 2), (("--offsets", "ours"), 3, 0)])
@@ -164,5 +164,5 @@ def test_a_person_says_which_offsets_count(
     (record,) = records.list()
     assert (record.snapshot_id, record.offsets, record.accepted) == (6, {late: offset}, True)
     (table,) = flights("tables", "-o", "json").document["tables"]
-    assert (table["word"] == "offsets-back", table["lag_rows"]) == (False, lag)
+    assert (table["status"] == "offsets-back", table["lag_rows"]) == (False, lag)
     assert flights("tables", "accept", "nyc.flights", "-o", "json").document["accepted"] is False

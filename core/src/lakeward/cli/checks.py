@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from lakeward.cli.invocation import Invocation
 
 Check = tuple[str, bool, str]
-"""What was looked at, whether it is well, and one sentence."""
+"""What was looked at, whether it is well, and a message."""
 
 
 def show_checks(invocation: Invocation, checks: Iterable[Check]) -> int:
@@ -28,7 +28,7 @@ def show_checks(invocation: Invocation, checks: Iterable[Check]) -> int:
     """
     found = tuple(checks)
     well = all(ok for _, ok, _ in found)
-    document = {"ok": well, "checks": [{"what": what, "ok": ok, "sentence": text} for what, ok, text in found]}
+    document = {"ok": well, "checks": [{"what": what, "ok": ok, "message": text} for what, ok, text in found]}
     rows = [("ok" if ok else "FAILED", what, text) for what, ok, text in found]
     invocation.output.show(document, Columns(("", "what", "found"), rows))
     return 0 if well else EXIT_FAILED

@@ -1,4 +1,4 @@
-"""`lakeward doctor`: what would keep a service from running."""
+"""`lakeward doctor`: checks what a service needs in order to run."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ from lakeward.cli.checks import Check, show_checks
 from lakeward.cli.invocation import Invocation, pass_invocation, with_common_options
 from lakeward.clock import SystemClock
 from lakeward.config.keys import keys_of
-from lakeward.config.sections import is_path
 from lakeward.errors import LakewardError
 from lakeward.hooks.backend import LeaseBackend
 from lakeward.hooks.discovery import load
 from lakeward.hooks.plugins import SOURCE_GROUP, WRAPPER_GROUP
+from lakeward.model.secrets import mask_uri
 from lakeward.observe.files import is_local, writable
 from lakeward.ports import DescribedSource
 from lakeward.spark.java import find_java
@@ -26,7 +26,7 @@ from lakeward.spark.java import find_java
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from lakeward.config.loader import Loaded
+    from lakeward.config.loaded import Loaded
     from lakeward.ports import Source
 
 
@@ -34,9 +34,9 @@ if TYPE_CHECKING:
 @with_common_options
 @pass_invocation
 def doctor(invocation: Invocation) -> int:
-    """Look at Python, Java, Spark, plugins, the source, directories and port; exit code 1 if something is missing.
+    """Check Python, Java, Spark, plugins, the source, directories and the port; exit code 1 if something is missing.
 
-    Works without a configuration too, and then says so.
+    Works without a configuration too.
     """
     return show_checks(invocation, [*_machine(), *_configured(invocation)])
 
@@ -79,7 +79,7 @@ def _configured(invocation: Invocation) -> Iterator[Check]:
 
 
 def _source(loaded: Loaded) -> Iterator[Check]:
-    """Open the source and let it say what it can do; what is only made later is left alone."""
+    """Open the source and ask what it can do; nothing is created."""
     name = loaded.settings.source.type
     missing = [place for _, place in _paths(loaded.source_options) if is_local(place) and not Path(place).exists()]
     if missing:
@@ -92,7 +92,7 @@ def _source(loaded: Loaded) -> Iterator[Check]:
         yield "source", False, str(error)
         return
     try:
-        yield "source", True, f"plugin {name!r} is installed, and what it reads from answers"
+        yield "source", True, f"plugin {name!r} is installed, and the source answers"
         if isinstance(source, DescribedSource):
             yield from _described(source)
     finally:
@@ -101,8 +101,8 @@ def _source(loaded: Loaded) -> Iterator[Check]:
 
 def _described(source: DescribedSource) -> Iterator[Check]:
     try:
-        for finding in source.describe():
-            yield f"source {finding.what}", finding.ok, finding.sentence
+        for result in source.describe():
+            yield f"source {result.what}", result.ok, result.message
     except LakewardError as error:
         yield "source", False, str(error)
 
@@ -116,7 +116,7 @@ def _plugin(what: str, group: str, name: str) -> Check:
 
 
 def _backend(loaded: Loaded) -> Check:
-    """Make the lease backend with the keys that it is given; nothing is opened."""
+    """Make the lease backend with its options; nothing is opened."""
     name = loaded.settings.lease.backend
     try:
         LeaseBackend.load(name, options=loaded.lease_options)
@@ -137,13 +137,13 @@ def _paths(options: Any) -> Iterator[tuple[str, str]]:  # noqa: ANN401 - a plugi
     keys = keys_of(type(options))
     values = {name: getattr(options, name) for name in keys}
     for name, key in keys.items():
-        if is_path(key, values) and values[name]:
+        if key.is_path(values) and values[name]:
             yield name, str(values[name])
 
 
 def _writable(what: str, place: str) -> Check:
     if not is_local(place):
-        return what, True, f"{place} is not on this machine; not looked at"
+        return what, True, f"{mask_uri(place)} is not on this machine; not checked"
     return what, *writable(place)
 
 

@@ -10,6 +10,9 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from lakeward.cli.invocation import with_common_options
+from lakeward.errors import PluginError
+from lakeward.hooks.discovery import installed, load
+from lakeward.hooks.plugins import COMMAND_GROUP
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -59,7 +62,7 @@ class LazyGroup(click.Group):
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
         """Put the default command in where none is named."""
         asks_for_help = bool(args) and args[0] in ctx.help_option_names
-        if self._default is not None and not asks_for_help and not any(word in self._lazy for word in args):
+        if self._default is not None and not asks_for_help and not any(each in self._lazy for each in args):
             args = [self._default, *args]
         return super().parse_args(ctx, args)
 
@@ -67,9 +70,10 @@ class LazyGroup(click.Group):
         self, ctx: click.Context, args: list[str]
     ) -> tuple[str | None, click.Command | None, list[str]]:
         """Find the named command; an unknown one is answered with the nearest name."""
-        if args and args[0] not in self._lazy:
-            close = difflib.get_close_matches(args[0], self._lazy, n=1)
-            hint = f" Did you mean {close[0]!r}?" if close else f" Known: {', '.join(self._lazy)}."
+        known = self.list_commands(ctx)
+        if args and args[0] not in known:
+            close = difflib.get_close_matches(args[0], known, n=1)
+            hint = f" Did you mean {close[0]!r}?" if close else f" Known: {', '.join(known)}."
             ctx.fail(f"No such command {args[0]!r}.{hint}")
         return super().resolve_command(ctx, args)
 
@@ -79,7 +83,42 @@ class LazyGroup(click.Group):
             formatter.write_dl([(name, lazy.summary) for name, lazy in self._lazy.items()])
 
 
-def command_group(name: str, help_text: str, lazy: Mapping[str, Lazy], default: str | None = None) -> LazyGroup:
+class PluginGroup(LazyGroup):
+    """A group that also has the commands that installed plugins publish (entry-point group `lakeward.command`)."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        """Return our own names in the order they were given, then those of plugins."""
+        own = super().list_commands(ctx)
+        return [*own, *sorted({plugin.name for plugin in installed(COMMAND_GROUP)} - set(own))]
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        """Import one of ours or a plugin's; ours win."""
+        own = super().get_command(ctx, cmd_name)
+        if own is not None or all(plugin.name != cmd_name for plugin in installed(COMMAND_GROUP)):
+            return own
+        command = load(COMMAND_GROUP, cmd_name)
+        if not isinstance(command, click.Command):
+            message = f"command {cmd_name!r}: its entry point names {command!r}, expected a click command"
+            raise PluginError(message)
+        return command
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """List our own commands, then those of plugins, which are imported for their summaries."""
+        super().format_commands(ctx, formatter)
+        own = super().list_commands(ctx)
+        rows = [
+            (name, command.get_short_help_str(limit=formatter.width))
+            for name in self.list_commands(ctx)
+            if name not in own and (command := self.get_command(ctx, name)) is not None
+        ]
+        if rows:
+            with formatter.section("Commands of plugins"):
+                formatter.write_dl(rows)
+
+
+def command_group(
+    name: str, help_text: str, lazy: Mapping[str, Lazy], default: str | None = None, *, plugins: bool = False
+) -> LazyGroup:
     """Make a group that takes the common options.
 
     Args:
@@ -87,6 +126,7 @@ def command_group(name: str, help_text: str, lazy: Mapping[str, Lazy], default: 
         help_text: what `--help` says first.
         lazy: command name to its place.
         default: the command that is meant where none is named.
+        plugins: also offer the commands that installed plugins publish.
     """
-    group = LazyGroup(name, lazy, default=default, help=help_text)
+    group = (PluginGroup if plugins else LazyGroup)(name, lazy, default=default, help=help_text)
     return with_common_options(group)

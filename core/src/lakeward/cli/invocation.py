@@ -1,4 +1,4 @@
-"""What one call of the command line was given for all commands, and the options that give it."""
+"""The options that every command takes."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ from lakeward.errors import UsageError
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from lakeward.config.loader import Loaded
+    from lakeward.config.loaded import Loaded
 
 F = TypeVar("F", bound="Callable[..., Any]")
 
 
 @dataclass(slots=True)
 class Invocation:
-    """The common options, wherever on the line they stood. `flags` maps `section.key` to its text."""
+    """The values of the common options. `flags` maps `section.key` to its text."""
 
     config: Path | None = None
     form: str = "text"

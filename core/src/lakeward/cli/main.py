@@ -27,20 +27,18 @@ Exit codes: 0 done, 1 failed, 2 wrong usage or configuration, 3 outcome unknown,
 A second signal ends a service at once, with 128 + the signal's number."""
 
 COMMANDS = {
-    "demo": Lazy("lakeward.cli.demo", "demo", "Watch it work: a table of flights reaches Iceberg."),
-    "run": Lazy("lakeward.cli.run", "run", "Tier tables until told to stop, or once."),
-    "tables": Lazy("lakeward.cli.tables", "tables", "Show where each table stands; pause, resume, tier now."),
-    "leases": Lazy("lakeward.cli.leases", "leases", "Show which snapshots are held; drop a lease."),
+    "run": Lazy("lakeward.cli.run", "run", "Tier tables until stopped, or once."),
+    "tables": Lazy("lakeward.cli.tables", "tables", "Show the status of each table; pause, resume, tier now."),
+    "leases": Lazy("lakeward.cli.leases", "leases", "Show which KV snapshots are leased; drop a lease."),
     "checkpoints": Lazy(
-        "lakeward.cli.checkpoints", "checkpoints", "Show where unfinished rounds would go on; delete a checkpoint."
+        "lakeward.cli.checkpoints", "checkpoints", "Show the checkpoints of unfinished rounds; delete a checkpoint."
     ),
-    "embedded": Lazy("lakeward.cli.embedded", "embedded", "Make, fill and look after a built-in store."),
-    "plugins": Lazy("lakeward.cli.plugins", "plugins", "Show what is installed; start a lease backend."),
-    "config": Lazy("lakeward.cli.config", "config", "Show, check or start a configuration."),
-    "doctor": Lazy("lakeward.cli.doctor", "doctor", "Look for what would keep a service from running."),
+    "plugins": Lazy("lakeward.cli.plugins", "plugins", "Show what is installed; start a plugin of your own."),
+    "config": Lazy("lakeward.cli.config", "config", "Show, check or write a configuration."),
+    "doctor": Lazy("lakeward.cli.doctor", "doctor", "Check what a service needs in order to run."),
 }
 
-lakeward = command_group("lakeward", _HELP, COMMANDS)
+lakeward = command_group("lakeward", _HELP, COMMANDS, plugins=True)
 click.version_option(package_name="lakeward", prog_name="lakeward")(lakeward)
 
 
@@ -85,14 +83,14 @@ def run(arguments: Sequence[str] | None = None) -> int:
         return EXIT_INTERRUPTED
     except LakewardError as error:
         return _known_error(invocation, error)
-    except Exception as error:  # noqa: BLE001 - the last one to see it: said in one line, or with its traceback
+    except Exception as error:  # noqa: BLE001 - nobody else catches it: print one line, or the traceback
         return _internal_error(invocation, error)
     return result if isinstance(result, int) else 0
 
 
 def _known_error(invocation: Invocation, error: LakewardError) -> int:
-    _trace(invocation, error)
-    _tell(invocation, error.code, str(error), error.exit_code)
+    _print_traceback(invocation, error)
+    _print_error(invocation, error.code, str(error), error.exit_code)
     return error.exit_code
 
 
@@ -100,25 +98,25 @@ def _click_error(invocation: Invocation, error: click.ClickException) -> int:
     hint = ""
     if isinstance(error, click.UsageError) and error.ctx is not None:
         hint = f" See `{error.ctx.command_path} --help`."
-    _tell(invocation, "LW-100", f"{error.format_message()}{hint}", EXIT_USAGE)
+    _print_error(invocation, "LW-100", f"{error.format_message()}{hint}", EXIT_USAGE)
     return EXIT_USAGE
 
 
 def _internal_error(invocation: Invocation, error: Exception) -> int:
-    _trace(invocation, error)
+    _print_traceback(invocation, error)
     message = f"internal error: {type(error).__name__}: {_first_line(error)}"
     again = "" if invocation.debug else "; run again with --debug for the traceback"
-    _tell(invocation, "LW-000", f"{message}{again}", EXIT_FAILED)
+    _print_error(invocation, "LW-000", f"{message}{again}", EXIT_FAILED)
     return EXIT_FAILED
 
 
-def _tell(invocation: Invocation, code: str, message: str, exit_code: int) -> None:
+def _print_error(invocation: Invocation, code: str, message: str, exit_code: int) -> None:
     click.echo(f"error[{code}]: {message}", err=True)
     if invocation.form == "json":
         click.echo(as_json({"error": {"code": code, "message": message, "exit_code": exit_code}}))
 
 
-def _trace(invocation: Invocation, error: Exception) -> None:
+def _print_traceback(invocation: Invocation, error: Exception) -> None:
     if invocation.debug:
         click.echo("".join(traceback.format_exception(error)), err=True, nl=False)
 

@@ -1,4 +1,4 @@
-"""Render the reference pages of the command line and of the errors from the code."""
+"""Render the reference pages from the code."""
 
 from __future__ import annotations
 
@@ -12,6 +12,8 @@ import click
 from lakeward import errors
 from lakeward.cli.main import lakeward
 from lakeward.config.reference import render_config
+from lakeward.hooks.reference import render as render_hooks
+from lakeward.machines import diagrams
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -24,7 +26,7 @@ as text or, with `--output json`, as one JSON document; errors go to standard er
 standard output, as `{"error": {"code", "message", "exit_code"}}`). Exit codes: 0 done, 1 failed, 2 wrong usage or
 configuration, 3 outcome unknown (it may have happened: look before trying again), 130 interrupted.
 
-This page is generated from the code; `tests/core/cli/test_cli_reference.py` keeps it so.
+This page is generated from the code; `tests/meta/test_cli_reference.py` keeps it so.
 """
 _ERRORS_HEAD = """\
 # Errors
@@ -65,9 +67,22 @@ def write_pages(directory: Path) -> None:
     Args:
         directory: where they go.
     """
-    pages = {"cli.md": render_cli, "errors.md": render_errors, "config.md": render_config}
+    pages = {"cli.md": render_cli, "errors.md": render_errors, "config.md": render_config, "hooks.md": render_hooks}
     for name, render in pages.items():
         (directory / name).write_text(render(), encoding="utf-8")
+    draw_machines(directory.parent / "explanation")
+
+
+def draw_machines(directory: Path) -> None:
+    """Draw the machines anew in each page that shows one.
+
+    Args:
+        directory: the pages.
+    """
+    for page in directory.glob("*.md"):
+        text = page.read_text(encoding="utf-8")
+        if (drawn := diagrams.render(text)) != text:
+            page.write_text(drawn, encoding="utf-8")
 
 
 def error_classes() -> list[type[errors.LakewardError]]:
@@ -87,9 +102,9 @@ def commands(command: click.Command = lakeward, name: str = "lakeward") -> Itera
     if isinstance(command, click.Group):
         context = click.Context(command, info_name=name)
         for each in command.list_commands(context):
-            member = command.get_command(context, each)
-            if member is not None:
-                yield from commands(member, f"{name} {each}")
+            subcommand = command.get_command(context, each)
+            if subcommand is not None:
+                yield from commands(subcommand, f"{name} {each}")
 
 
 def _command(command: click.Command, context: click.Context) -> Iterator[str]:
@@ -99,9 +114,9 @@ def _command(command: click.Command, context: click.Context) -> Iterator[str]:
     yield from _parameters(command, context)
     if isinstance(command, click.Group):
         for each in command.list_commands(context):
-            member = command.get_command(context, each)
-            if member is not None:
-                yield from _command(member, click.Context(member, info_name=each, parent=context))
+            subcommand = command.get_command(context, each)
+            if subcommand is not None:
+                yield from _command(subcommand, click.Context(subcommand, info_name=each, parent=context))
 
 
 def _usage(command: click.Command, context: click.Context) -> str:

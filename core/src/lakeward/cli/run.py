@@ -12,21 +12,21 @@ from lakeward.observe import status_file
 from lakeward.observe.files import is_local
 
 if TYPE_CHECKING:
-    from lakeward.config.loader import Loaded
+    from lakeward.config.loaded import Loaded
     from lakeward.model.status import ServiceReport
 
 
 @click.command("run")
-@click.option("--once", is_flag=True, help="End when each table stands at the end offsets seen at the start.")
+@click.option("--once", is_flag=True, help="End when each table has reached the end offsets that it had at the start.")
 @click.option("--final", is_flag=True, help="Drop the lease at the end: this service will not be started again.")
 @click.option("--progress/--no-progress", default=True, help="Show progress per table; default: yes.")
 @with_common_options
 @pass_invocation
 def run(invocation: Invocation, *, once: bool, final: bool, progress: bool) -> int:
-    """Tier tables until told to stop.
+    """Tier tables until stopped.
 
-    SIGINT or SIGTERM ends the rounds early, commits what is whole, releases what is no longer needed and keeps the
-    lease; a second one stops at once. The next start goes on where this one stopped.
+    SIGINT or SIGTERM finishes the running rounds early and commits what they have read. Snapshots that are no longer
+    needed are released; the lease is kept. A second signal stops at once. The next start continues from there.
 
     With `--output json` there is no progress; the service's last report is written at the end.
     """

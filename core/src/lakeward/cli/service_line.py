@@ -1,4 +1,4 @@
-"""What a command says about the service: does it run, and since when has it been silent."""
+"""The line about the service that commands print: whether it runs, and when it last reported."""
 
 from __future__ import annotations
 
@@ -9,10 +9,10 @@ from lakeward.clock import SystemClock
 from lakeward.model.status import ServiceReport
 from lakeward.observe import status_file
 from lakeward.observe.files import is_local
-from lakeward.observe.words import date_time
+from lakeward.observe.format import date_time
 
 if TYPE_CHECKING:
-    from lakeward.config.loader import Loaded
+    from lakeward.config.loaded import Loaded
 
 
 @dataclass(frozen=True, slots=True)
@@ -21,7 +21,7 @@ class ServiceSeen:
 
     name: str
     running: bool
-    sentence: str
+    message: str
     report: ServiceReport | None
 
     def document(self) -> dict[str, object]:
@@ -30,7 +30,7 @@ class ServiceSeen:
         return {
             "name": self.name,
             "running": self.running,
-            "sentence": self.sentence,
+            "message": self.message,
             "state": None if report is None else report.state,
             "pid": None if report is None else report.pid,
             "incarnation": None if report is None else report.incarnation,
@@ -40,7 +40,7 @@ class ServiceSeen:
 
 
 def see_service(loaded: Loaded) -> ServiceSeen:
-    """Look at the status file.
+    """Read the status file.
 
     Args:
         loaded: the configuration.
@@ -56,10 +56,10 @@ def see_service(loaded: Loaded) -> ServiceSeen:
     if report is None:
         return ServiceSeen(name, False, "has never run here", None)
     running = status_file.is_running(report, SystemClock().wall_ms())
-    return ServiceSeen(name, running, _sentence(report, running=running), report)
+    return ServiceSeen(name, running, _message(report, running=running), report)
 
 
-def _sentence(report: ServiceReport, *, running: bool) -> str:
+def _message(report: ServiceReport, *, running: bool) -> str:
     when = date_time(report.written_ms)
     if running:
         ui = f", Spark UI {report.spark_ui}" if report.spark_ui else ""

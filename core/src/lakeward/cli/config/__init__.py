@@ -10,4 +10,4 @@ COMMANDS = {
     "init": Lazy("lakeward.cli.config.init", "init", "Write a configuration to start from."),
 }
 
-config = command_group("config", "Show, check or start a configuration.", COMMANDS)
+config = command_group("config", "Show, check or write a configuration.", COMMANDS)

@@ -5,8 +5,8 @@ from __future__ import annotations
 from lakeward.cli.groups import Lazy, command_group
 
 COMMANDS = {
-    "list": Lazy("lakeward.cli.plugins.listing", "listing", "Show what is installed (the default)."),
-    "new": Lazy("lakeward.cli.plugins.new", "new", "Write a lease backend to start from."),
+    "list": Lazy("lakeward.cli.plugins.list", "list_plugins", "Show what is installed (the default)."),
+    "new": Lazy("lakeward.cli.plugins.new", "new", "Write a lease backend, a lake or a source to start from."),
 }
 
-plugins = command_group("plugins", "Show what is installed; start a lease backend.", COMMANDS, default="list")
+plugins = command_group("plugins", "Show what is installed; start a plugin of your own.", COMMANDS, default="list")

@@ -8,30 +8,41 @@ from pathlib import Path
 import click
 
 from lakeward.cli.invocation import Invocation, pass_invocation, with_common_options
-from lakeward.cli.plugins.skeleton import skeleton
+from lakeward.cli.plugins.skeleton import KINDS, skeleton
 from lakeward.errors import StorageError, UsageError
 
 _NAME = re.compile(r"[a-z][a-z0-9]*(-[a-z0-9]+)*")
+_USE = {
+    "lease": '[lease] backend = "{name}"',
+    "lake": '[lake] type = "{name}"',
+    "source": '[source] type = "{name}"',
+}
 
 
 @click.command("new")
+@click.option(
+    "--kind", type=click.Choice(list(KINDS)), default="lease", show_default=True, help="What the plugin is to be."
+)
 @click.argument("name")
 @click.argument("directory", metavar="DIR", type=click.Path(path_type=Path))
 @with_common_options
 @pass_invocation
-def new(invocation: Invocation, *, name: str, directory: Path) -> None:
-    """Write a lease backend NAME to start from into DIR: a package that works, with the tests that it must pass."""
+def new(invocation: Invocation, *, kind: str, name: str, directory: Path) -> None:
+    """Write a new plugin NAME into DIR: a lease backend, a lake or a source.
+
+    It is a package that works, with the conformance suite as its tests: they pass before you change anything.
+    """
     if not _NAME.fullmatch(name):
         message = f"name: expected lower-case letters, digits and -, a letter first, found {name!r}"
         raise UsageError(message)
     if directory.exists() and (not directory.is_dir() or any(directory.iterdir())):
         message = f"{directory}: expected a new or empty directory"
         raise UsageError(message)
-    files = skeleton(name)
+    files = skeleton(kind, name)
     _write(directory, files)
     steps = f"pip install -e {directory} pytest && pytest {directory}"
-    use = f'[lease] backend = "{name}"'
-    document = {"name": name, "directory": str(directory), "files": sorted(files)}
+    use = _USE[kind].format(name=name)
+    document = {"kind": kind, "name": name, "directory": str(directory), "files": sorted(files)}
     invocation.output.show(document, f"Wrote {directory}. Try it: {steps}", f"Use it: {use} in lakeward.toml")
 
 

@@ -5,10 +5,10 @@ from __future__ import annotations
 import click
 
 from lakeward.cli.invocation import Invocation, pass_invocation, with_common_options
-from lakeward.cli.opening import opened_source
+from lakeward.cli.open_plugins import opened_source
 from lakeward.cli.service_line import see_service
 from lakeward.config.tables import table_rules
-from lakeward.coordinator.scheduling import MIRROR
+from lakeward.coordinator.service.scheduling import MIRROR
 from lakeward.errors import SourceError, UsageError
 from lakeward.model.tables import TablePath
 
@@ -18,7 +18,7 @@ from lakeward.model.tables import TablePath
 @with_common_options
 @pass_invocation
 def tier_now(invocation: Invocation, *, table: str) -> None:
-    """Ask the source to hand DB.TABLE out at once, whatever freshness it was promised."""
+    """Ask the source to schedule DB.TABLE next, before its freshness makes it due."""
     loaded = invocation.load()
     path = TablePath.parse(table)
     if table_rules(loaded, path).settings.mode == MIRROR:
@@ -28,10 +28,8 @@ def tier_now(invocation: Invocation, *, table: str) -> None:
         source.table(path)
         asked = source.make_due([path])
     if not asked:
-        message = (
-            f"source {loaded.settings.source.type!r}: cannot be asked to hand out {path} at once; its freshness decides"
-        )
+        message = f"source {loaded.settings.source.type!r}: cannot schedule {path} at once; its freshness decides when"
         raise SourceError(message)
     running = see_service(loaded).running
-    sentence = f"{path} is handed out next." if running else f"{path} is due, but no service is running to take it."
-    invocation.output.show({"table": str(path), "due": True, "running": running}, sentence)
+    message = f"{path} is tiered next." if running else f"{path} is due, but no service is running to tier it."
+    invocation.output.show({"table": str(path), "due": True, "running": running}, message)

@@ -7,14 +7,14 @@ from typing import TYPE_CHECKING
 
 import click
 
-from lakeward.checkpoint.commit_records import CommitRecord, lost_commits
-from lakeward.checkpoint.late_commits import went_back
 from lakeward.cli.invocation import Invocation, pass_invocation, with_common_options
-from lakeward.cli.opening import open_records, opened_lake, opened_source
+from lakeward.cli.open_plugins import open_records, opened_lake, opened_source
 from lakeward.clock import SystemClock
-from lakeward.coordinator.opening import tiered_offsets
+from lakeward.coordinator.rounds.context import tiered_offsets
 from lakeward.errors import EXIT_FAILED
 from lakeward.model.tables import TablePath
+from lakeward.storage.commit_records import CommitRecord, lost_commits
+from lakeward.storage.late_commits import went_back
 
 if TYPE_CHECKING:
     from lakeward.model.results import LakeHead
@@ -29,21 +29,21 @@ if TYPE_CHECKING:
     "--offsets",
     type=click.Choice(["lake", "ours"]),
     default="lake",
-    help="Of `offsets-back`: go on from the lake's newest commit (default), or from our own newest one.",
+    help="For `offsets-back`: continue from the lake's newest commit (default), or from our own newest one.",
 )
 @with_common_options
 @pass_invocation
 def accept(invocation: Invocation, *, table: str, yes: bool, offsets: str) -> int:
-    """Accept what the lake has of DB.TABLE, and go on from there.
+    """Accept what the lake has of DB.TABLE, and continue from there.
 
-    Only for a table that `lakeward tables` shows as `lake-gone` or `offsets-back`. A running service takes it at its
+    Only for a table that `lakeward tables` shows as `lake-gone` or `offsets-back`. A running service continues at its
     next try.
 
     `lake-gone`: the lake no longer has our commits. The table is tiered anew, from the earliest records that the source
     still has.
 
     `offsets-back`: another tiering service committed late, and its offsets are behind ours. From the lake's offsets,
-    rows that we had committed are tiered once more; from ours, only what that service wrote is there twice.
+    rows that we had committed are tiered again; from ours, only the rows of that service are there twice.
     """
     loaded = invocation.load()
     records = open_records(loaded)
@@ -57,7 +57,7 @@ def accept(invocation: Invocation, *, table: str, yes: bool, offsets: str) -> in
         invocation.output.show({"table": table, "accepted": False}, "Nothing was changed.")
         return EXIT_FAILED
     records.write(found.record)
-    invocation.output.show({"table": table, "accepted": True}, found.sentence)
+    invocation.output.show({"table": table, "accepted": True}, found.message)
     return 0
 
 
@@ -68,7 +68,7 @@ class _Acceptable:
     wrong: str
     question: str
     record: CommitRecord
-    sentence: str
+    message: str
 
 
 def _find(
@@ -90,4 +90,6 @@ def _find(
     chosen = {bucket: max(tiered.get(bucket, 0), own.get(bucket, 0)) for bucket in {*tiered, *own}} if ours else tiered
     whose = "our own offsets" if ours else "the lake's offsets"
     accepted = CommitRecord(spec.path, spec.table_id, head.commit.snapshot_id, chosen, now_ms, accepted=True)
-    return _Acceptable(wrong, f"Go on from {whose}?", accepted, f"The next round of {spec.path} starts from {whose}.")
+    return _Acceptable(
+        wrong, f"Continue from {whose}?", accepted, f"The next round of {spec.path} starts from {whose}."
+    )

@@ -6,12 +6,12 @@ from typing import TYPE_CHECKING
 
 import click
 
-from lakeward.cli.checkpoints.finding import open_store
+from lakeward.cli.checkpoints.find import open_store
 from lakeward.cli.invocation import Invocation, pass_invocation, with_common_options
 from lakeward.cli.output import Columns
 from lakeward.clock import SystemClock
-from lakeward.observe.checkpoint_survey import CheckpointLine, checkpoint_line
-from lakeward.observe.words import count, seconds, size
+from lakeward.observe.checkpoint_status import CheckpointLine, checkpoint_line
+from lakeward.observe.format import count, seconds, size
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -20,18 +20,18 @@ if TYPE_CHECKING:
 @click.command("list")
 @with_common_options
 @pass_invocation
-def listing(invocation: Invocation) -> None:
-    """Show the checkpoints of the service, those of one table together, its newest last.
+def list_checkpoints(invocation: Invocation) -> None:
+    """Show the checkpoints of the service by table, the newest of a table last.
 
-    Looks at `_metadata` and at names and sizes of the parts; `show` reads everything. One that never completed is
-    under way, or is swept at the next start.
+    Reads `_metadata` and the names and sizes of the parts; `show` reads everything. One that is not complete is still
+    running, or is deleted at the next start.
     """
     loaded = invocation.load()
     service = loaded.settings.service.name
     now_ms = SystemClock().wall_ms()
     lines = [checkpoint_line(info, now_ms) for info in open_store(loaded).list(service)]
     parts: list[str | Columns] = [_table(lines) if lines else f"Service {service} has no checkpoint."]
-    parts += [f"{line.id}: {line.sentence}" for line in lines if line.sentence]
+    parts += [f"{line.id}: {line.message}" for line in lines if line.message]
     invocation.output.show({"service": service, "checkpoints": lines}, *parts)
 
 

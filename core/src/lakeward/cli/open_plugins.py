@@ -5,18 +5,18 @@ from __future__ import annotations
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
-from lakeward.checkpoint.commit_records import CommitRecords
-from lakeward.checkpoint.store import SmallFiles
 from lakeward.clock import SystemClock
 from lakeward.config.tables import table_rules
-from lakeward.coordinator.scheduling import scheduled
+from lakeward.coordinator.service.scheduling import scheduled
 from lakeward.hooks.discovery import load
 from lakeward.hooks.plugins import LAKE_GROUP, SOURCE_GROUP
+from lakeward.storage.commit_records import CommitRecords
+from lakeward.storage.small_files import SmallFiles
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from lakeward.config.loader import Loaded
+    from lakeward.config.loaded import Loaded
     from lakeward.ports import Lake, Source
 
 

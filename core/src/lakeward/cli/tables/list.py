@@ -7,21 +7,21 @@ from typing import TYPE_CHECKING
 import click
 
 from lakeward.cli.invocation import Invocation, pass_invocation, with_common_options
-from lakeward.cli.opening import open_records, opened_lake, opened_source
+from lakeward.cli.open_plugins import open_records, opened_lake, opened_source
 from lakeward.cli.output import Columns
 from lakeward.cli.service_line import ServiceSeen, see_service
 from lakeward.clock import SystemClock
 from lakeward.config.tables import table_rules
 from lakeward.observe.control import read_control
 from lakeward.observe.files import is_local
+from lakeward.observe.format import count, date_time, seconds, size
 from lakeward.observe.progress import lag_words
-from lakeward.observe.survey import Surroundings, TableStanding, survey
-from lakeward.observe.words import count, date_time, seconds, size
+from lakeward.observe.table_status import StatusContext, TableLine, table_status
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from lakeward.config.loader import Loaded
+    from lakeward.config.loaded import Loaded
     from lakeward.model.status import RoundReport
 
 
@@ -29,50 +29,50 @@ if TYPE_CHECKING:
 @click.option("--buckets", is_flag=True, help="Show the offsets of each bucket too.")
 @with_common_options
 @pass_invocation
-def listing(invocation: Invocation, *, buckets: bool) -> None:
+def list_tables(invocation: Invocation, *, buckets: bool) -> None:
     """Show each table: status, tiered and end offsets, lag in rows and seconds, last round.
 
-    Looks at source and lake, and works with no service running. Status words without one: `idle` (the lake has
-    everything), `behind`, `new` (never tiered), `paused`, `lake-gone` (it held commits), `offsets-back` (another
-    service committed late), `unreadable`.
+    Reads source and lake; no service needs to run. Without one, the status is `idle` (the lake has
+    everything), `behind`, `new` (never tiered), `paused`, `lake-gone` (it had commits), `offsets-back` (another
+    service committed late) or `unreadable`.
     """
     loaded = invocation.load()
     service = see_service(loaded)
-    standings = _look(loaded, service)
-    document = {"service": service.document(), "tables": standings}
-    parts: list[str | Columns] = [f"service {service.name}: {service.sentence}"]
-    parts.append(_overview(standings) if standings else "The source has no table to tier.")
-    if buckets and standings:
-        parts += ["", _buckets(standings)]
+    lines = _look(loaded, service)
+    document = {"service": service.document(), "tables": lines}
+    parts: list[str | Columns] = [f"service {service.name}: {service.message}"]
+    parts.append(_overview(lines) if lines else "The source has no table to tier.")
+    if buckets and lines:
+        parts += ["", _buckets(lines)]
     invocation.output.show(document, *parts)
 
 
-def _look(loaded: Loaded, service: ServiceSeen) -> list[TableStanding]:
+def _look(loaded: Loaded, service: ServiceSeen) -> list[TableLine]:
     root = loaded.settings.checkpoint.root
     reports = {table.path: table for table in service.report.tables} if service.report else {}
     paused = read_control(root, service.name).paused if is_local(root) else frozenset[str]()
     committed = {record.table_id: record for record in open_records(loaded).list()}
-    around = Surroundings(service.running, reports, paused, SystemClock().wall_ms(), committed)
+    context = StatusContext(service.running, reports, paused, SystemClock().wall_ms(), committed)
     with opened_source(loaded) as source, opened_lake(loaded) as lake:
         tables = [table for table in source.tables() if table_rules(loaded, table.path).settings.include]
-        return survey(source, lake, tables, around)
+        return table_status(source, lake, tables, context)
 
 
-def _overview(standings: Sequence[TableStanding]) -> Columns:
+def _overview(lines: Sequence[TableLine]) -> Columns:
     names = ("table", "status", "tiered#", "end#", "lag", "last commit", "last round", "last checkpoint", "")
     rows = [
         (
-            standing.path,
-            standing.word,
-            count(standing.tiered),
-            count(standing.end),
-            lag_words(standing.lag_rows, standing.lag_s),
-            "never" if standing.committed_ms is None else date_time(standing.committed_ms),
-            _round(standing.last_round),
-            _checkpoint(standing.last_round),
-            standing.sentence,
+            line.path,
+            line.status,
+            count(line.tiered),
+            count(line.end),
+            lag_words(line.lag_rows, line.lag_s),
+            "never" if line.committed_ms is None else date_time(line.committed_ms),
+            _round(line.last_round),
+            _checkpoint(line.last_round),
+            line.message,
         )
-        for standing in standings
+        for line in lines
     ]
     return Columns(names, rows)
 
@@ -96,15 +96,15 @@ def _checkpoint(report: RoundReport | None) -> str:
     return f"{whole}; {aborted}" if aborted else whole
 
 
-def _buckets(standings: Sequence[TableStanding]) -> Columns:
+def _buckets(lines: Sequence[TableLine]) -> Columns:
     rows = [
         (
-            standing.path,
+            line.path,
             offsets.bucket,
             "never" if offsets.tiered is None else count(offsets.tiered),
             count(offsets.end),
         )
-        for standing in standings
-        for offsets in standing.buckets
+        for line in lines
+        for offsets in line.buckets
     ]
     return Columns(("table", "bucket", "tiered#", "end#"), rows)

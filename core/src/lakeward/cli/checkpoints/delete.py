@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from lakeward.cli.checkpoints.finding import find, open_store
+from lakeward.cli.checkpoints.find import find, open_store
 from lakeward.cli.invocation import Invocation, pass_invocation, with_common_options
 from lakeward.cli.service_line import see_service
 from lakeward.errors import EXIT_FAILED, UsageError
@@ -14,34 +14,36 @@ from lakeward.errors import EXIT_FAILED, UsageError
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from lakeward.config.loader import Loaded
+    from lakeward.config.loaded import Loaded
     from lakeward.model.checkpoints import CheckpointInfo
 
 
 @click.command("delete")
 @click.argument("checkpoints", metavar="CHECKPOINT...", nargs=-1, required=True)
 @click.option("--yes", is_flag=True, help="Do not ask.")
-@click.option("--force", is_flag=True, help="Also of the running service: what it would restore from is then gone.")
+@click.option(
+    "--force", is_flag=True, help="Delete checkpoints of a running service too: it can then not restore from them."
+)
 @with_common_options
 @pass_invocation
 def delete(invocation: Invocation, *, checkpoints: tuple[str, ...], yes: bool, force: bool) -> int:
     """Delete each CHECKPOINT: an id as `list` shows it, the end of one, or DB.TABLE for the table's newest.
 
     A round without a checkpoint starts over from the lake's offsets: nothing is lost or doubled, and its lake files
-    are deleted by the next start. A running service's checkpoints are refused.
+    are deleted by the next start. Checkpoints of a running service are refused.
     """
     loaded = invocation.load()
     store = open_store(loaded)
     infos = store.list(loaded.settings.service.name)
-    doomed = list(dict.fromkeys(find(infos, text) for text in checkpoints))
+    to_delete = list(dict.fromkeys(find(infos, text) for text in checkpoints))
     if not force:
         _check(loaded)
-    if not (yes or click.confirm(_question(doomed), err=True)):
+    if not (yes or click.confirm(_question(to_delete), err=True)):
         invocation.output.show({"deleted": []}, "Nothing was deleted.")
         return EXIT_FAILED
-    for info in doomed:
+    for info in to_delete:
         store.delete(info.ref)
-    ids = [str(info.ref) for info in doomed]
+    ids = [str(info.ref) for info in to_delete]
     invocation.output.show({"deleted": ids}, *(f"Deleted {each}." for each in ids))
     return 0
 
@@ -51,11 +53,11 @@ def _check(loaded: Loaded) -> None:
     if seen.running and seen.report is not None:
         message = (
             f"service {seen.name} runs (process {seen.report.pid}) and may need its checkpoints at any moment. "
-            "Stop the service first, or say --force"
+            "Stop the service first, or pass --force"
         )
         raise UsageError(message)
 
 
-def _question(doomed: Sequence[CheckpointInfo]) -> str:
-    names = "\n".join(f"  {info.ref} ({info.path or 'unknown table'}, {info.state.value})" for info in doomed)
+def _question(to_delete: Sequence[CheckpointInfo]) -> str:
+    names = "\n".join(f"  {info.ref} ({info.path or 'unknown table'}, {info.state.value})" for info in to_delete)
     return f"{names}\nDelete?"

@@ -1,20 +1,20 @@
-"""Find out what is known of leases: ask the source, read the service's state file and its status file."""
+"""Find the leases: ask the source, read the service's state file and its status file."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from lakeward.checkpoint.service_state import ServiceStateStore
-from lakeward.checkpoint.store import SmallFiles
 from lakeward.cli.service_line import see_service
 from lakeward.clock import SystemClock
 from lakeward.hooks.backend import LeaseBackend
 from lakeward.model.leases import Failover, FailoverKind, Lease, RestoredLease
 from lakeward.model.tables import KvSnapshot
-from lakeward.observe.lease_survey import LeaseKnowledge, LeaseListing
+from lakeward.observe.lease_status import LeaseKnowledge, LeaseListing
+from lakeward.storage.service_state import ServiceStateStore
+from lakeward.storage.small_files import SmallFiles
 
 if TYPE_CHECKING:
-    from lakeward.config.loader import Loaded
+    from lakeward.config.loaded import Loaded
     from lakeward.ports import Source
 
 _LOOKS_MOST = 3
@@ -30,8 +30,8 @@ def load_backend(loaded: Loaded) -> LeaseBackend:
     return LeaseBackend.load(lease.backend, lease.wrappers, loaded.lease_options)
 
 
-def know_leases(loaded: Loaded, source: Source, backend: LeaseBackend) -> LeaseKnowledge:
-    """Look everywhere where something is known of leases.
+def find_leases(loaded: Loaded, source: Source, backend: LeaseBackend) -> LeaseKnowledge:
+    """Collect what the source, the state file and the status file say of leases.
 
     Args:
         loaded: the configuration.
@@ -49,13 +49,13 @@ def know_leases(loaded: Loaded, source: Source, backend: LeaseBackend) -> LeaseK
     for _ in range(_LOOKS_MOST):
         before, known = known, _look(loaded, source, backend)
         if _own_side(known) == _own_side(before):
-            break  # else a running service changed its lease between one look and the other: they cannot be compared
+            break  # else a running service changed its lease between the two reads: they cannot be compared
     return known
 
 
 def _look(loaded: Loaded, source: Source, backend: LeaseBackend) -> LeaseKnowledge:
     server = source.leases
-    listed = server.listing() if isinstance(server, LeaseListing) else None
+    listed = server.list_leases() if isinstance(server, LeaseListing) else None
     seen, restored = see_service(loaded), _restored(loaded, source, backend)
     held = {} if restored is None else restored.held
     return LeaseKnowledge(
@@ -74,7 +74,7 @@ def _own_side(known: LeaseKnowledge) -> object:
 
 
 def lease_of(loaded: Loaded, source: Source, backend: LeaseBackend, lease_id: str) -> Lease:
-    """Make the value that a backend is told a lease by; nothing is known of what it holds."""
+    """Return a lease for a backend's hooks; what it holds is not known."""
     last = lease_id.rpartition("-")[2]
     duration_s = loaded.settings.lease.duration_s or backend.default_duration_s
     return Lease(lease_id, int(last) if last.isdigit() else 0, duration_s, {}, source.leases)

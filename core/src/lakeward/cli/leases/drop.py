@@ -5,22 +5,26 @@ from __future__ import annotations
 import click
 
 from lakeward.cli.invocation import Invocation, pass_invocation, with_common_options
-from lakeward.cli.leases.knowing import know_leases, lease_of, load_backend
-from lakeward.cli.opening import opened_source
+from lakeward.cli.leases.find import find_leases, lease_of, load_backend
+from lakeward.cli.open_plugins import opened_source
 from lakeward.errors import UsageError
-from lakeward.observe.lease_survey import OTHER, RUNNING, LeaseKnowledge, LeaseListing, lease_lines, owner_of
+from lakeward.observe.lease_status import OTHER, RUNNING, LeaseKnowledge, LeaseListing, lease_lines, owner_of
 
 
 @click.command("drop")
 @click.argument("lease_id", required=False)
 @click.option("--all-of-service", is_flag=True, help="Drop every lease of this service, of earlier starts too.")
-@click.option("--force", is_flag=True, help="Also the lease of the running service: what it reads may then vanish.")
+@click.option(
+    "--force",
+    is_flag=True,
+    help="Drop the lease of a running service too: the snapshots that it reads may then be deleted.",
+)
 @with_common_options
 @pass_invocation
 def drop(invocation: Invocation, *, lease_id: str | None, all_of_service: bool, force: bool) -> None:
     """Drop LEASE_ID, or all leases of this service, through the configured lease backend.
 
-    The source is free to delete the snapshots afterwards. The lease of a running service is refused.
+    The source may delete the snapshots afterwards. The lease of a running service is refused.
     """
     if (lease_id is None) == (not all_of_service):
         message = "expected one of LEASE_ID and --all-of-service"
@@ -29,15 +33,17 @@ def drop(invocation: Invocation, *, lease_id: str | None, all_of_service: bool, 
     backend = load_backend(loaded)
     backend.open()
     with opened_source(loaded) as source:
-        known = know_leases(loaded, source, backend)
+        known = find_leases(loaded, source, backend)
         ids = _ids(known) if lease_id is None else [lease_id]
         _check(known, ids, force=force)
         for each in ids:
             backend.drop(lease_of(loaded, source, backend, each))
         server = source.leases
-        left = {lease.lease_id for lease in server.listing()} if isinstance(server, LeaseListing) else set[str]()
-    results = [{"lease_id": each, "gone": each not in left} for each in ids]
-    lines = [_sentence(each, backend.name, gone=each not in left) for each in ids]
+        remaining = (
+            {lease.lease_id for lease in server.list_leases()} if isinstance(server, LeaseListing) else set[str]()
+        )
+    results = [{"lease_id": each, "gone": each not in remaining} for each in ids]
+    lines = [_message(each, backend.name, gone=each not in remaining) for each in ids]
     invocation.output.show({"backend": backend.name, "leases": results}, *(lines or ["This service has no lease."]))
 
 
@@ -51,10 +57,10 @@ def _check(known: LeaseKnowledge, ids: list[str], *, force: bool) -> None:
             pid = None if known.report is None else known.report.pid
             message = (
                 f"lease {lease_id}: the service runs (process {pid}) and reads under it. Stop the service first "
-                "(`lakeward run --final` drops its lease at the end), or say --force"
+                "(`lakeward run --final` drops its lease at the end), or pass --force"
             )
             raise UsageError(message)
 
 
-def _sentence(lease_id: str, backend: str, *, gone: bool) -> str:
-    return f"Dropped {lease_id}." if gone else f"Backend {backend!r} left {lease_id} to run out by itself."
+def _message(lease_id: str, backend: str, *, gone: bool) -> str:
+    return f"Dropped {lease_id}." if gone else f"Backend {backend!r} left {lease_id} to expire by itself."

@@ -6,12 +6,12 @@ from typing import TYPE_CHECKING
 
 import click
 
-from lakeward.cli.checkpoints.finding import find, open_store
+from lakeward.cli.checkpoints.find import find, open_store
 from lakeward.cli.invocation import Invocation, pass_invocation, with_common_options
 from lakeward.cli.output import Columns
 from lakeward.clock import SystemClock
-from lakeward.observe.checkpoint_survey import CheckpointContent, checkpoint_content
-from lakeward.observe.words import count, date_time, seconds, size
+from lakeward.observe.checkpoint_status import CheckpointContent, checkpoint_content
+from lakeward.observe.format import count, date_time, seconds, size
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -23,10 +23,10 @@ if TYPE_CHECKING:
 @with_common_options
 @pass_invocation
 def show(invocation: Invocation, *, checkpoint: str, files: bool) -> None:
-    """Show what CHECKPOINT holds: positions of each subtask, closed files, blocked events, lease.
+    """Show what CHECKPOINT contains: positions of each subtask, closed files, blocked events, lease.
 
-    CHECKPOINT is an id as `list` shows it, the end of one (`7-3/chk-12`), or DB.TABLE for the table's newest. Every
-    byte is checked; of one that is damaged the error says which file, and why.
+    CHECKPOINT is an id as `list` shows it, the end of one (`7-3/chk-12`), or DB.TABLE for the table's newest. All
+    files are checked; if one is damaged, the error names it and says why.
     """
     loaded = invocation.load()
     store = open_store(loaded)
@@ -43,7 +43,7 @@ def _text(content: CheckpointContent, *, files: bool) -> Iterator[str | Columns]
     yield f"completed at {date_time(line.completed_ms or 0)}, {seconds(line.age_s)} ago; {parts}"
     yield f"lake snapshot {_id(content.base_snapshot)}, offsets of {_id(content.base_commit)}"
     yield _lease(content)
-    done = f"{count(content.finished)} finished, {count(len(content.progress))} in work"
+    done = f"{count(content.finished)} finished, {count(len(content.progress))} in progress"
     yield f"{count(content.splits, 'split')}: {done}; {count(len(content.blocked), 'blocked event')}"
     if content.progress:
         yield ""
@@ -65,8 +65,8 @@ def _lease(content: CheckpointContent) -> str:
     lease = content.lease
     if lease is None:
         return "no lease"
-    kept = "nothing" if lease.state_bytes is None else size(lease.state_bytes)
-    return f"lease {lease.lease_id} of backend {lease.backend}, which keeps {kept}"
+    kept = "0 B" if lease.state_bytes is None else size(lease.state_bytes)
+    return f"lease {lease.lease_id} of backend {lease.backend}, with state of {kept}"
 
 
 def _progress(content: CheckpointContent) -> Columns:

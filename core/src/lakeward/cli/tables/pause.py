@@ -5,7 +5,7 @@ from __future__ import annotations
 import click
 
 from lakeward.cli.invocation import Invocation, pass_invocation, with_common_options
-from lakeward.cli.opening import opened_source
+from lakeward.cli.open_plugins import opened_source
 from lakeward.cli.service_line import see_service
 from lakeward.model.tables import TablePath
 from lakeward.observe import control
@@ -16,18 +16,18 @@ from lakeward.observe import control
 @with_common_options
 @pass_invocation
 def pause(invocation: Invocation, *, table: str) -> None:
-    """Start no round on DB.TABLE until `lakeward tables resume`; a round that runs is finished.
+    """Start no round on DB.TABLE until `lakeward tables resume`; a running round is finished.
 
-    It holds over restarts of the service.
+    The pause outlives restarts of the service.
     """
     loaded = invocation.load()
     path = TablePath.parse(table)
     with opened_source(loaded) as source:
         source.table(path)
     changed = control.pause(loaded.settings.checkpoint.root, loaded.settings.service.name, path)
-    when = "" if see_service(loaded).running else " No service is running; it holds for the next start."
-    sentence = f"{path} is paused.{when}" if changed else f"{path} was paused already."
-    invocation.output.show({"table": str(path), "paused": True, "changed": changed}, sentence)
+    when = "" if see_service(loaded).running else " No service is running; the next start keeps the pause."
+    message = f"{path} is paused.{when}" if changed else f"{path} was paused already."
+    invocation.output.show({"table": str(path), "paused": True, "changed": changed}, message)
 
 
 @click.command("resume")
@@ -35,15 +35,15 @@ def pause(invocation: Invocation, *, table: str) -> None:
 @with_common_options
 @pass_invocation
 def resume(invocation: Invocation, *, table: str) -> None:
-    """Take a pause of DB.TABLE back, or let the service try again where it has suspended DB.TABLE."""
+    """End the pause of DB.TABLE, or let the service try again if it has suspended DB.TABLE."""
     loaded = invocation.load()
     path = TablePath.parse(table)
     service = see_service(loaded)
     reports = service.report.tables if service.running and service.report is not None else ()
-    suspended = any(report.path == str(path) and report.word == "suspended" for report in reports)
+    suspended = any(report.path == str(path) and report.status == "suspended" for report in reports)
     paused = control.resume(loaded.settings.checkpoint.root, loaded.settings.service.name, path)
     if paused:
-        sentence = f"{path} is resumed."
+        message = f"{path} is resumed."
     else:
-        sentence = f"{path} was suspended; it is tried again." if suspended else f"{path} was not paused."
-    invocation.output.show({"table": str(path), "paused": False, "changed": paused or suspended}, sentence)
+        message = f"{path} was suspended; it is tried again." if suspended else f"{path} was not paused."
+    invocation.output.show({"table": str(path), "paused": False, "changed": paused or suspended}, message)

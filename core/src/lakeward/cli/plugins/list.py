@@ -11,7 +11,7 @@ from lakeward.cli.invocation import Invocation, pass_invocation, with_common_opt
 from lakeward.cli.output import Columns
 from lakeward.errors import LakewardError
 from lakeward.hooks.discovery import installed
-from lakeward.hooks.plugins import LAKE_GROUP, LEASE_GROUP, SOURCE_GROUP, WRAPPER_GROUP
+from lakeward.hooks.plugins import COMMAND_GROUP, LAKE_GROUP, LEASE_GROUP, SOURCE_GROUP, WRAPPER_GROUP
 
 if TYPE_CHECKING:
     from lakeward.model.settings import Settings
@@ -21,6 +21,7 @@ _KINDS = {
     "lake": LAKE_GROUP,
     "lease backend": LEASE_GROUP,
     "lease wrapper": WRAPPER_GROUP,
+    "command": COMMAND_GROUP,
 }
 
 
@@ -38,8 +39,8 @@ class PluginLine:
 @click.command("list")
 @with_common_options
 @pass_invocation
-def listing(invocation: Invocation) -> None:
-    """Show every installed source, lake, lease backend and wrapper, and whether the configuration uses it."""
+def list_plugins(invocation: Invocation) -> None:
+    """Show every installed source, lake, lease backend, wrapper and command, and whether the configuration uses it."""
     settings, problem = _settings(invocation)
     lines = [
         PluginLine(kind, name, distribution, version, None if settings is None else name in _used(kind, settings))
@@ -50,12 +51,12 @@ def listing(invocation: Invocation) -> None:
     rows = [(line.kind, line.name, line.distribution, line.version, words[line.used]) for line in lines]
     parts: list[str | Columns] = [Columns(("kind", "name", "distribution", "version", "used"), rows)]
     if problem:
-        parts.append(f"\nWhich are used is not known: {problem}")
+        parts.append(f"\nUnknown which are used: {problem}")
     invocation.output.show({"plugins": lines, "problem": problem or None}, *parts)
 
 
 def _settings(invocation: Invocation) -> tuple[Settings | None, str]:
-    """Load the configuration if it can be; what is installed can be told without it."""
+    """Load the configuration if there is one; the list works without it."""
     try:
         return invocation.load().settings, ""
     except LakewardError as error:
@@ -68,4 +69,5 @@ def _used(kind: str, settings: Settings) -> tuple[str, ...]:
         "lake": (settings.lake.type,),
         "lease backend": (settings.lease.backend,),
         "lease wrapper": settings.lease.wrappers,
+        "command": (),
     }[kind]

@@ -1,19 +1,19 @@
-"""Open the store of checkpoints, and find the one that somebody means."""
+"""Open the store of checkpoints, and find one by its id or table."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from lakeward.checkpoint.checkpoints import CheckpointFiles
-from lakeward.checkpoint.store import SmallFiles
 from lakeward.clock import SystemClock
 from lakeward.errors import UsageError
 from lakeward.model.checkpoints import CheckpointInfo, CheckpointState
+from lakeward.storage.checkpoint_store import CheckpointFiles
+from lakeward.storage.small_files import SmallFiles
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from lakeward.config.loader import Loaded
+    from lakeward.config.loaded import Loaded
 
 NAMED = "an id as `lakeward checkpoints list` shows it, the end of one, or DB.TABLE for the table's newest"
 
