@@ -1,11 +1,11 @@
-"""The shipped wrappers, and the metrics registry."""
+"""The shipped lease wrappers."""
 
 from __future__ import annotations
 
-import threading
 from typing import TYPE_CHECKING
 
 import pytest
+from prometheus_client import CollectorRegistry
 from structlog.testing import capture_logs
 
 from lakeward.errors import SourceError
@@ -16,7 +16,6 @@ from lakeward.hooks.plugins import WRAPPER_GROUP
 from lakeward.model.leases import Lease, Protection
 from lakeward.model.tables import TableBucket
 from lakeward.observe.lease_calls import CALLS, DURATION, HELD, UNPROTECTED, LeaseAudit, LeaseMetrics
-from lakeward.observe.metrics import Metrics, process_metrics
 from lakeward.testing.clock import FakeClock
 from lakeward.testing.lease_server import REFUSED, MemoryLeaseServer
 
@@ -52,27 +51,27 @@ def _lease(server: MemoryLeaseServer, lease_id: str = "svc-1-a-1") -> Lease:
 
 
 def test_metrics_count_and_time_each_call_by_its_outcome() -> None:
-    clock, metrics, server = FakeClock(), Metrics(), MemoryLeaseServer()
-    hooks = LeaseBackend("mine", Backend(clock), [("metrics", LeaseMetrics(metrics, clock))])
+    clock, registry, server = FakeClock(), CollectorRegistry(), MemoryLeaseServer()
+    hooks = LeaseBackend("mine", Backend(clock), [("metrics", LeaseMetrics(clock))], registry=registry)
     hooks.acquire(_lease(server), {BUCKET: 9})
     server.script(REFUSED)
     with pytest.raises(SourceError):
         hooks.acquire(_lease(server), {BUCKET: 9})
 
-    assert metrics.value(CALLS, hook="acquire", outcome="ok") == 1
-    assert metrics.value(CALLS, hook="acquire", outcome="SourceError") == 1
-    assert metrics.value(f"{DURATION}_seconds_sum", hook="acquire") == 4.0
-    assert metrics.value(HELD) == 1
+    assert registry.get_sample_value(CALLS, {"hook": "acquire", "outcome": "ok"}) == 1
+    assert registry.get_sample_value(CALLS, {"hook": "acquire", "outcome": "SourceError"}) == 1
+    assert registry.get_sample_value(f"{DURATION}_sum", {"hook": "acquire"}) == 4.0
+    assert registry.get_sample_value(HELD) == 1
 
 
 def test_an_acquire_that_protects_nothing_is_seen_in_a_metric() -> None:
-    clock, metrics, server = FakeClock(), Metrics(), MemoryLeaseServer()
-    hooks = LeaseBackend("mine", Backend(clock), [("metrics", LeaseMetrics(metrics, clock))])
+    clock, registry, server = FakeClock(), CollectorRegistry(), MemoryLeaseServer()
+    hooks = LeaseBackend("mine", Backend(clock), [("metrics", LeaseMetrics(clock))], registry=registry)
 
     hooks.acquire(_lease(server), {BUCKET: 9})
-    assert metrics.value(UNPROTECTED) == 0
+    assert registry.get_sample_value(UNPROTECTED) == 0
     hooks.acquire(_lease(server, "open"), {BUCKET: 9})
-    assert metrics.value(UNPROTECTED) == 1
+    assert registry.get_sample_value(UNPROTECTED) == 1
 
 
 def test_audit_writes_one_line_for_each_call() -> None:
@@ -98,51 +97,3 @@ def test_both_wrappers_are_found_by_name(name: str, made: type) -> None:
     found = load(WRAPPER_GROUP, name)
 
     assert found is made or isinstance(found, made)
-
-
-def test_the_text_form_is_that_of_prometheus() -> None:
-    metrics = Metrics()
-    metrics.count("calls_total", hook="drop")
-    metrics.count("calls_total", 2, hook='a"b\\c\nd')
-    metrics.set("held", 1.5)
-    metrics.time("call", 0.25)
-
-    assert metrics.render().splitlines() == [
-        "# TYPE call_seconds_count counter",
-        "call_seconds_count 1",
-        "# TYPE call_seconds_sum counter",
-        "call_seconds_sum 0.25",
-        "# TYPE calls_total counter",
-        'calls_total{hook="a\\"b\\\\c\\nd"} 2',
-        'calls_total{hook="drop"} 1',
-        "# TYPE held gauge",
-        "held 1.5",
-    ]
-
-
-def test_a_metric_has_one_kind() -> None:
-    metrics = Metrics()
-    metrics.count("x")
-
-    with pytest.raises(ValueError, match="is a counter, not a gauge"):
-        metrics.set("x", 1)
-
-
-def test_counting_from_several_threads_loses_nothing() -> None:
-    metrics = Metrics()
-
-    def count() -> None:
-        for _ in range(2000):
-            metrics.count("x")
-
-    threads = [threading.Thread(target=count) for _ in range(4)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-
-    assert metrics.value("x") == 8000
-
-
-def test_a_process_has_one_registry() -> None:
-    assert process_metrics() is process_metrics()

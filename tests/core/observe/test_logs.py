@@ -65,7 +65,7 @@ def test_what_is_below_the_level_is_not_written(capsys: pytest.CaptureFixture[st
     assert lines(capsys) == []
 
 
-@pytest.mark.parametrize("name", ["pyiceberg.table", "py4j.java_gateway"])
+@pytest.mark.parametrize("name", ["pyspark.sql", "py4j.java_gateway"])
 def test_noisy_libraries_are_quiet_below_a_warning(capsys: pytest.CaptureFixture[str], name: str) -> None:
     setup_logs("text", "debug")
     logging.getLogger(name).info("chatter")

@@ -7,7 +7,7 @@ from dataclasses import replace
 from rich.console import Console
 
 from lakeward.model.status import RoundReport, ServiceReport, TableReport
-from lakeward.observe.progress import Progress
+from lakeward.observe.progress import ProgressDisplay
 
 ROUND = RoundReport("7-1-1", "committed", 0, 1800, 12345, 4, 4, 4, 1000, 6858.3, 99)
 RUNNING = replace(ROUND, outcome="running", ended_ms=None, rows=5000, splits_done=1)
@@ -15,14 +15,14 @@ TABLE = TableReport("nyc.flights", 7, "reading", "", 1200, 3.1, 1, 12345, RUNNIN
 REPORT = ServiceReport("nyc", "nyc-1-0123456789abcdef", 1, "serving", 0, None, (TABLE,), "id", 4, 0)
 
 
-def plain() -> tuple[Progress, io.StringIO]:
+def plain() -> tuple[ProgressDisplay, io.StringIO]:
     out = io.StringIO()
-    return Progress(Console(file=out, width=40)), out
+    return ProgressDisplay(Console(file=out, width=40)), out
 
 
-def terminal() -> tuple[Progress, io.StringIO]:
+def terminal() -> tuple[ProgressDisplay, io.StringIO]:
     out = io.StringIO()
-    return Progress(Console(file=out, force_terminal=True, width=120, color_system=None)), out
+    return ProgressDisplay(Console(file=out, force_terminal=True, width=120, color_system=None)), out
 
 
 def test_without_a_terminal_a_round_is_one_line_that_is_not_wrapped() -> None:

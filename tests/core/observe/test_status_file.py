@@ -52,6 +52,12 @@ def test_a_root_elsewhere_is_refused(tmp_path: Path) -> None:
         status_file.write("s3://bucket/state", "nyc", REPORT)
 
 
+def test_a_root_elsewhere_is_named_without_its_password() -> None:
+    with pytest.raises(StorageError) as caught:
+        status_file.write("s3://me:hush@bucket/state", "nyc", REPORT)
+    assert "hush" not in str(caught.value)
+
+
 def test_a_root_that_cannot_be_a_directory_is_refused(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("", encoding="utf-8")
     with pytest.raises(StorageError, match="cannot be written"):

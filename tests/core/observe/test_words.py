@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from lakeward.observe.words import count, rate, seconds, size
+from lakeward.observe.format import count, rate, seconds, size
 
 
 @pytest.mark.parametrize(

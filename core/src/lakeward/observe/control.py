@@ -1,4 +1,4 @@
-"""The control file: what commands of other processes ask of a running service, which reads it each second."""
+"""The control file: the requests of commands to a running service, which reads it every second."""
 
 from __future__ import annotations
 
@@ -26,10 +26,10 @@ _log = structlog.get_logger("lakeward.control")
 
 @dataclass(frozen=True, slots=True)
 class Control:
-    """What is asked of the service.
+    """The requests to a service.
 
-    `paused` are tables (`db.table`) that no round may be started on. `resumed` counts, by table, how often a person has
-    asked to go on with it: a number that has changed is a new request.
+    `paused` are tables (`db.table`) on which no round may be started. `resumed` counts, by table, how often
+    `lakeward tables resume` was called: a number that has changed is a new request.
     """
 
     paused: frozenset[str] = frozenset()
@@ -43,10 +43,10 @@ class _Document(msgspec.Struct, forbid_unknown_fields=True, omit_defaults=True):
 
 
 class ControlReader:
-    """Reads the control file of a running service again and again; trouble with it never ends the service."""
+    """Reads the control file of a running service. A file that cannot be read never ends the service."""
 
     def __init__(self, root: str, service: str) -> None:
-        """Keep where it lies; nothing is asked yet.
+        """Start without requests; nothing is read yet.
 
         Args:
             root: the state root, on this machine.
@@ -58,12 +58,12 @@ class ControlReader:
         self._trouble = ""
 
     def read(self) -> Control:
-        """Return what is asked now, or the last that could be read; each trouble is warned of once."""
+        """Return the requests; those that were read last where the file cannot be read now, with one warning."""
         try:
             self._last = read_control(self._root, self._service)
         except LakewardError as error:
             if str(error) != self._trouble:
-                _log.warning("the control file cannot be read, what was asked before still holds", reason=str(error))
+                _log.warning("the control file cannot be read; the requests read last still hold", reason=str(error))
             self._trouble = str(error)
         else:
             if self._trouble:
@@ -73,7 +73,7 @@ class ControlReader:
 
 
 def read_control(root: str, service: str) -> Control:
-    """Read what is asked of a service.
+    """Read the requests to a service.
 
     Args:
         root: the state root, on this machine.
@@ -102,7 +102,7 @@ def read_control(root: str, service: str) -> Control:
 
 
 def pause(root: str, service: str, table: TablePath) -> bool:
-    """Ask that no round be started on a table; it stays so until `resume`, over restarts.
+    """Request that no round is started on a table until `resume`, also after a restart.
 
     Args:
         root: the state root, on this machine.
@@ -119,7 +119,7 @@ def pause(root: str, service: str, table: TablePath) -> bool:
 
 
 def resume(root: str, service: str, table: TablePath) -> bool:
-    """Take a pause back, and ask to go on with a table that is suspended.
+    """Withdraw a pause, and request that a suspended table is tiered again.
 
     Arguments, result (False: it was not paused) and errors as `pause`.
     """
@@ -142,7 +142,7 @@ def _change(root: str, service: str, table: TablePath, *, paused: bool) -> bool:
 
 @contextmanager
 def _locked(folder: Path) -> Iterator[None]:
-    """Keep two commands from losing each other's request; the reader needs no lock."""
+    """Let one command at a time change the file; the reader needs no lock."""
     try:
         folder.mkdir(parents=True, exist_ok=True)
         lock = (folder / "control.lock").open("wb")

@@ -1,23 +1,24 @@
-"""The folder in which a service and its commands leave small files for each other, and how one is replaced."""
+"""The folder with the small files that a service and the commands of its machine exchange (status, control)."""
 
 from __future__ import annotations
 
-import contextlib
 import os
 import secrets
 from pathlib import Path
 from urllib.parse import unquote, urlsplit
 
 from lakeward.errors import StorageError
+from lakeward.local_files import replacing
+from lakeward.model.secrets import mask_uri
 
 
 def is_local(root: str) -> bool:
-    """True where the state root is a directory of this machine (a path or a `file:` URI)."""
+    """Return whether the state root is a directory of this machine (a path or a `file:` URI)."""
     return "://" not in root or urlsplit(root).scheme == "file"
 
 
 def service_folder(root: str, service: str) -> Path:
-    """Name the folder of a service.
+    """Return the folder of a service.
 
     Args:
         root: the setting `checkpoint.root`.
@@ -30,20 +31,21 @@ def service_folder(root: str, service: str) -> Path:
         StorageError: the root is not on this machine.
     """
     if not is_local(root):
-        message = f"{root}: expected a local directory: status and control files are shared by processes of one machine"
+        expected = "a local directory: status and control files are shared by processes of one machine"
+        message = f"{mask_uri(root)}: expected {expected}"
         raise StorageError(message)
     plain = unquote(urlsplit(root).path) if "://" in root else root
     return Path(plain) / service
 
 
 def writable(place: str) -> tuple[bool, str]:
-    """Say whether a directory can be written, or made, by its permissions; nothing is written.
+    """Return whether permissions allow to write a directory, or to make it; nothing is written.
 
     Args:
         place: a directory of this machine, as a path or a `file:` URI.
 
     Returns:
-        Whether it can, and one sentence.
+        Whether they do, and a message.
     """
     path = Path(unquote(urlsplit(place).path) if "://" in place else place).absolute()
     existing = next(parent for parent in (path, *path.parents) if parent.exists())
@@ -55,7 +57,7 @@ def writable(place: str) -> tuple[bool, str]:
 
 
 def replace_file(path: Path, content: bytes) -> None:
-    """Put a file in place, whole or not at all; readers see the old one or the new one.
+    """Replace a file as a whole: a reader sees the old one or the new one.
 
     Args:
         path: the file; its folder is made.
@@ -67,10 +69,8 @@ def replace_file(path: Path, content: bytes) -> None:
     fresh = path.with_name(f".{path.name}.{os.getpid()}.{secrets.token_hex(4)}")
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
-        fresh.write_bytes(content)
-        fresh.replace(path)
+        with replacing(path, fresh, durable=False):
+            fresh.write_bytes(content)
     except OSError as error:
-        with contextlib.suppress(OSError):  # the first error is the one to be told
-            fresh.unlink(missing_ok=True)
         message = f"{path}: cannot be written ({error.strerror or error})"
         raise StorageError(message) from error

@@ -6,14 +6,16 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, TypeVar
 
 import structlog
+from prometheus_client import Counter, Gauge, Summary
 
 from lakeward.clock import SystemClock
 from lakeward.hooks.markers import hookimpl
 from lakeward.model.leases import Lease, Protection
-from lakeward.observe.metrics import Metrics, process_metrics
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Generator, Mapping
+
+    from prometheus_client import CollectorRegistry
 
     from lakeward.model.leases import Failover, FailoverAnswer
     from lakeward.model.tables import TableBucket
@@ -23,7 +25,8 @@ _Answer = TypeVar("_Answer")
 
 CALLS = "lakeward_lease_calls_total"
 """Labels `hook` and `outcome` (`ok`, or the error's class)."""
-DURATION = "lakeward_lease_call"
+DURATION = "lakeward_lease_call_seconds"
+"""Label `hook`."""
 HELD = "lakeward_lease_held_buckets"
 UNPROTECTED = "lakeward_lease_unprotected_total"
 """Acquires that were answered with `protects=False`: tables are read without protection."""
@@ -42,7 +45,7 @@ class _Call:
 
 
 class _Wrapper:
-    """Stands around all five hooks and tells `note` of each call."""
+    """Wraps all five hooks and passes each call to `note`."""
 
     def __init__(self, note: Callable[[_Call], None], clock: Clock | None) -> None:
         self._note = note
@@ -89,27 +92,35 @@ class _Wrapper:
 
 
 class LeaseMetrics(_Wrapper):
-    """Counts and times hook calls in a metrics registry."""
+    """Counts and times hook calls."""
 
-    def __init__(self, metrics: Metrics | None = None, clock: Clock | None = None) -> None:
+    def __init__(self, clock: Clock | None = None) -> None:
         """Start; the plugin loader gives no arguments.
 
         Args:
-            metrics: the registry, by default that of the process.
             clock: the clock for durations.
         """
         super().__init__(self._measure, clock)
-        self._metrics = metrics or process_metrics()
+        self._calls = Counter(CALLS, "Hook calls.", ["hook", "outcome"], registry=None)
+        self._seconds = Summary(DURATION, "How long hook calls took.", ["hook"], registry=None)
+        self._held = Gauge(HELD, "Buckets that the lease of the last call holds.", registry=None)
+        self._unprotected = Counter(UNPROTECTED, "Acquires that protect nothing.", registry=None)
+        self._unavailable = Counter(UNAVAILABLE, "Snapshots that an acquire found gone.", registry=None)
+
+    def register_metrics(self, registry: CollectorRegistry) -> None:
+        """Show the metrics in a registry."""
+        for metric in (self._calls, self._seconds, self._held, self._unprotected, self._unavailable):
+            registry.register(metric)
 
     def _measure(self, call: _Call) -> None:
         answer = call.answer
         outcome = type(answer).__name__ if isinstance(answer, BaseException) else "ok"
-        self._metrics.count(CALLS, hook=call.hook, outcome=outcome)
-        self._metrics.time(DURATION, call.seconds, hook=call.hook)
-        self._metrics.set(HELD, len(call.lease.held))
+        self._calls.labels(call.hook, outcome).inc()
+        self._seconds.labels(call.hook).observe(call.seconds)
+        self._held.set(len(call.lease.held))
         if isinstance(answer, Protection):
-            self._metrics.count(UNPROTECTED, 0 if answer.protects else 1)
-            self._metrics.count(UNAVAILABLE, len(answer.unavailable))
+            self._unprotected.inc(0 if answer.protects else 1)
+            self._unavailable.inc(len(answer.unavailable))
 
 
 class LeaseAudit(_Wrapper):

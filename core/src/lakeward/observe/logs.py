@@ -1,4 +1,4 @@
-"""Logs: structlog and the standard library's loggers through one handler, as text or JSON lines on standard error."""
+"""Send the logs of structlog and of the standard library to standard error, as text or as JSON lines."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ if TYPE_CHECKING:
 
     from structlog.typing import Processor
 
-QUIETED = ("py4j", "pyiceberg", "pyspark", "fsspec", "sqlalchemy", "urllib3", "asyncio")
-"""Libraries whose own words are of no use to an operator below a warning."""
+QUIETED = ("py4j", "pyspark", "fsspec", "sqlalchemy", "urllib3", "asyncio")
+"""Libraries whose log lines below a warning are of no use to an operator."""
 
 
 class _StandardError:
@@ -28,7 +28,7 @@ class _StandardError:
 
 
 class _Handler(logging.StreamHandler[_StandardError]):
-    """Ours, so that a second set-up can take the first one's away."""
+    """Our handler; `setup_logs` removes it before it adds another one."""
 
 
 def setup_logs(form: str, level: str) -> None:
@@ -67,7 +67,7 @@ def _quiet(level: str) -> None:
 
 
 def _is_not_py4j(record: logging.LogRecord) -> bool:
-    """Drop what py4j tells the root logger: each call to a Java process that has ended, with two tracebacks."""
+    """Drop py4j's records in the root logger: two tracebacks for each call to a Java process that has ended."""
     return not (record.name == "root" and record.module in {"clientserver", "java_gateway"})
 
 

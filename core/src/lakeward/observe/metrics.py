@@ -1,133 +1,117 @@
-"""A small in-process metrics registry with a Prometheus text rendering."""
+"""The metrics of one service, in a Prometheus registry of its own, and the file that a collector finds them in."""
 
 from __future__ import annotations
 
-import threading
-from functools import cache
 from typing import TYPE_CHECKING
 
+from prometheus_client import CollectorRegistry, ProcessCollector, disable_created_metrics, generate_latest
+from prometheus_client.metrics_core import CounterMetricFamily, GaugeMetricFamily
+from prometheus_client.registry import Collector
+
+from lakeward.observe.files import replace_file, service_folder
+
 if TYPE_CHECKING:
-    from collections.abc import Collection
+    from collections.abc import Iterable
+
+    from prometheus_client.metrics_core import Metric
+
+    from lakeward.model.status import CheckpointReport, ServiceReport
+
+METRICS_FILE = "metrics.prom"
+
+# Without this the file has a useless series `..._created` for each counter.
+disable_created_metrics()  # type: ignore[no-untyped-call]  # it has no annotations
 
 
-class Metrics:
-    """Counters, gauges and timings by name and labels. Safe to use from several threads.
+class ServiceMetrics(Collector):
+    """What the service's newest report says, and what else is registered (the calls of lease wrappers).
 
-    A timing is two counters, `<name>_seconds_sum` and `<name>_seconds_count`: rates and means follow, buckets do not
-    have to be chosen. A name has one kind for ever.
+    The process's own memory, processor time and open files are there too, as in any Prometheus client; the version of
+    Python and its garbage collector are not.
     """
 
     def __init__(self) -> None:
-        """Start with nothing."""
-        self._lock = threading.Lock()
-        self._kinds: dict[str, str] = {}
-        self._values: dict[str, dict[tuple[tuple[str, str], ...], float]] = {}
+        """Start without a report."""
+        self.registry = CollectorRegistry()
+        self.registry.register(self)
+        ProcessCollector(registry=self.registry)
+        self._report: ServiceReport | None = None
+        self._snapshots_gone = 0
 
-    def count(self, name: str, amount: float = 1, **labels: str) -> None:
-        """Add to a counter.
+    def update(self, report: ServiceReport) -> None:
+        """Take the service's newest report; tables that are not in it have no series any more."""
+        self._snapshots_gone = max(self._snapshots_gone, report.snapshots_gone)
+        self._report = report
 
-        Args:
-            name: such as `lakeward_lease_calls_total`.
-            amount: >= 0.
-            labels: label to value.
-        """
-        self._add(name, "counter", amount, labels)
+    def collect(self) -> Iterable[Metric]:
+        """Return the metrics of the newest report, for the registry."""
+        report = self._report
+        if report is None:
+            return
+        yield CounterMetricFamily(
+            "lakeward_snapshots_gone",
+            "Snapshots that were gone although a round or a checkpoint needed them, each once, since the start.",
+            value=self._snapshots_gone,
+        )
+        yield GaugeMetricFamily(
+            "lakeward_lease_retained_buckets",
+            "Leased buckets whose snapshot a checkpoint has still to read.",
+            value=report.held_for_checkpoints,
+        )
+        lag = _of_tables("lakeward_table_lag_seconds", "How long the oldest row that is not tiered has waited.")
+        for table in report.tables:
+            lag.add_metric([table.path], table.lag_s or 0.0)
+        yield lag
+        yield from _checkpoints(report)
 
-    def set(self, name: str, value: float, **labels: str) -> None:
-        """Set a gauge.
-
-        Args:
-            name: the gauge's name.
-            value: its value now.
-            labels: label to value.
-        """
-        with self._lock:
-            self._series(name, "gauge")[_key(labels)] = value
-
-    def reach(self, name: str, total: float, **labels: str) -> None:
-        """Let a counter reach a total that is counted elsewhere; it never goes back.
-
-        Args:
-            name: the counter's name.
-            total: >= 0; a smaller one than before changes nothing.
-            labels: label to value.
-        """
-        with self._lock:
-            series = self._series(name, "counter")
-            key = _key(labels)
-            series[key] = max(series.get(key, 0.0), total)
-
-    def keep(self, label: str, values: Collection[str], *names: str) -> None:
-        """Drop the series of what is no more.
+    def write(self, root: str, service: str) -> None:
+        """Replace the metrics file, in the Prometheus text format.
 
         Args:
-            label: such as `table`.
-            values: what there still is.
-            *names: the gauges whose other series go.
+            root: the state root, on this machine.
+            service: the service's name.
+
+        Raises:
+            StorageError: the disk refused.
         """
-        with self._lock:
-            for name in names:
-                series = self._values.get(name, {})
-                for key in [key for key in series if dict(key).get(label) not in values]:
-                    del series[key]
-
-    def time(self, name: str, seconds: float, **labels: str) -> None:
-        """Add one duration to a timing.
-
-        Args:
-            name: the timing's name, without a unit.
-            seconds: how long it took.
-            labels: label to value.
-        """
-        self._add(f"{name}_seconds_sum", "counter", seconds, labels)
-        self._add(f"{name}_seconds_count", "counter", 1, labels)
-
-    def value(self, name: str, **labels: str) -> float:
-        """Return a series' value now, 0 where it was never touched."""
-        with self._lock:
-            return self._values.get(name, {}).get(_key(labels), 0.0)
-
-    def render(self) -> str:
-        """Return everything in the Prometheus text format, version 0.0.4."""
-        with self._lock:
-            lines = []
-            for name in sorted(self._values):
-                lines.append(f"# TYPE {name} {self._kinds[name]}")
-                lines += [f"{name}{_text(key)} {value:.17g}" for key, value in sorted(self._values[name].items())]
-        return "".join(f"{line}\n" for line in lines)
-
-    def _add(self, name: str, kind: str, amount: float, labels: dict[str, str]) -> None:
-        with self._lock:
-            series = self._series(name, kind)
-            key = _key(labels)
-            series[key] = series.get(key, 0.0) + amount
-
-    def _series(self, name: str, kind: str) -> dict[tuple[tuple[str, str], ...], float]:
-        if self._kinds.setdefault(name, kind) != kind:
-            message = f"metric {name}: is a {self._kinds[name]}, not a {kind}"
-            raise ValueError(message)
-        return self._values.setdefault(name, {})
+        replace_file(service_folder(root, service) / METRICS_FILE, generate_latest(self.registry))
 
 
-@cache
-def process_metrics() -> Metrics:
-    """Return the registry of this process.
+def _checkpoints(report: ServiceReport) -> Iterable[Metric]:
+    seen = {
+        table.path: table.round.checkpoint
+        for table in report.tables
+        if table.round is not None and table.round.checkpoint is not None
+    }
+    aborted = _of_tables("lakeward_checkpoints_aborted", "Aborted checkpoints of the round.")
+    for path, checkpoint in seen.items():
+        aborted.add_metric([path], checkpoint.aborted)
+    families = [aborted]
+    completed = {path: checkpoint for path, checkpoint in seen.items() if checkpoint.name}
+    for name, meaning in _COMPLETED.items():
+        family = _of_tables(f"lakeward_checkpoint_{name}", meaning)
+        for path, checkpoint in completed.items():
+            family.add_metric([path], _figures(checkpoint, report.written_ms)[name])
+        families.append(family)
+    return [family for family in families if family.samples]
 
-    One for the process, because lease wrappers are made by the plugin loader, without arguments, and their figures
-    have to meet those of the service on one page.
-    """
-    return Metrics()
+
+_COMPLETED = {
+    "number": "Number of the last completed checkpoint.",
+    "age_seconds": "Time since the last completed checkpoint.",
+    "duration_seconds": "How long the last completed checkpoint took.",
+    "size_bytes": "Size of the last completed checkpoint.",
+}
 
 
-def _key(labels: dict[str, str]) -> tuple[tuple[str, str], ...]:
-    return tuple(sorted(labels.items()))
+def _figures(checkpoint: CheckpointReport, now_ms: int) -> dict[str, float]:
+    return {
+        "number": float(checkpoint.name.rpartition("-")[2]),
+        "age_seconds": (now_ms - checkpoint.completed_ms) / 1000,
+        "duration_seconds": checkpoint.seconds,
+        "size_bytes": checkpoint.size_bytes,
+    }
 
 
-def _text(key: tuple[tuple[str, str], ...]) -> str:
-    if not key:
-        return ""
-    return "{" + ",".join(f'{label}="{_escaped(value)}"' for label, value in key) + "}"
-
-
-def _escaped(value: str) -> str:
-    return value.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n")
+def _of_tables(name: str, meaning: str) -> GaugeMetricFamily:
+    return GaugeMetricFamily(name, meaning, labels=["table"])

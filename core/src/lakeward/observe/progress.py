@@ -1,4 +1,4 @@
-"""Progress of a running service: a live table on a terminal, else one line for each round that is over."""
+"""Progress of a running service: a live table on a terminal, else one line for each finished round."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from rich.live import Live
 from rich.table import Table
 from rich.text import Text
 
-from lakeward.observe.words import clock_time, count, rate, seconds
+from lakeward.observe.format import clock_time, count, rate, seconds
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -16,17 +16,17 @@ if TYPE_CHECKING:
     from lakeward.model.status import RoundReport, ServiceReport, TableReport
 
 _QUIET_OUTCOMES = frozenset({"idle", "running"})
-"""A round without new rows is asked for again and again: a line for each would bury the others."""
+"""Rounds without new rows are frequent: a line for each would hide the others."""
 
 
-class Progress:
+class ProgressDisplay:
     """Shows what a service does. All calls come from one thread."""
 
     def __init__(self, console: Console) -> None:
         """Start showing.
 
         Args:
-            console: where to; the live table appears with the first report if it is a terminal.
+            console: where it prints; on a terminal, the live table appears with the first report.
         """
         self._console = console
         self._live: Live | None = None
@@ -70,7 +70,7 @@ class Progress:
         for name in ("rows", "rows/s", "splits", "lag", "last commit"):
             table.add_column(name, justify="right", no_wrap=True)
         for each in report.tables:
-            table.add_row(each.path, Text(_word(each)), *self._figures(each))
+            table.add_row(each.path, Text(_status(each)), *self._figures(each))
         return table
 
     def _figures(self, table: TableReport) -> tuple[str, str, str, str, str]:
@@ -93,7 +93,7 @@ def round_line(table: str, report: RoundReport, lag_rows: int | None) -> str:
     Args:
         table: `db.table`.
         report: the round.
-        lag_rows: rows that the table still lacks, None where unknown.
+        lag_rows: rows that the lake table still lacks, None where unknown.
 
     Returns:
         `12:03:07 nyc.flights committed 12,345 rows in 1.8 s (6,858 rows/s), 4 files, lag 0 rows`, or the outcome and
@@ -128,5 +128,5 @@ def _title(report: ServiceReport) -> str:
     return f"service {report.service}: {report.state}{lease}{ui}"
 
 
-def _word(table: TableReport) -> str:
-    return f"{table.word}: {table.sentence}" if table.sentence else table.word
+def _status(table: TableReport) -> str:
+    return f"{table.status}: {table.message}" if table.message else table.status

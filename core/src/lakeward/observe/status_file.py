@@ -1,4 +1,4 @@
-"""The status file: a running service's report, for commands of other processes."""
+"""The status file: the report of a running service, which commands read."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 STATUS_FILE = "status.json"
 SILENT_AFTER_MS = 30_000
-"""A service writes its report about every second; one that has not for this long is not trusted to be the pid's."""
+"""A service writes its report about every second; after this long its process id may be another process's."""
 
 
 def write(root: str, service: str, report: ServiceReport) -> None:
@@ -60,19 +60,19 @@ def read(root: str, service: str) -> ServiceReport | None:
 
 
 def status_path(root: str, service: str) -> Path:
-    """Name the status file of a service."""
+    """Return the status file of a service."""
     return service_folder(root, service) / STATUS_FILE
 
 
 def is_running(report: ServiceReport, now_ms: int) -> bool:
-    """Say whether the service that wrote a report lives.
+    """Return whether the service that wrote a report still runs.
 
     Args:
         report: what it wrote last.
         now_ms: milliseconds since 1970.
 
     Returns:
-        False where it said that it stopped, its process is gone, or it has been silent for too long.
+        False if it reported that it stopped, its process is gone, or its report is too old.
     """
     return report.state != "stopped" and now_ms - report.written_ms < SILENT_AFTER_MS and process_lives(report.pid)
 

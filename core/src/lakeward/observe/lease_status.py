@@ -1,4 +1,4 @@
-"""Which leases there are and whose they are: what the source lists, what the service persisted and reports."""
+"""The leases and their owners, from what the source lists and what the service persisted and reports."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ OWNERS = {
     RUNNING: "held by the service that runs now",
     LAST_START: "held by the last start of this service; the next one takes it over",
     OLD_GENERATION: "an old generation of this service's lease, still to be dropped by the service",
-    EARLIER_START: "left by an earlier start of this service; it runs out by itself",
+    EARLIER_START: "left by an earlier start of this service; it expires by itself",
     OTHER: "not this service's",
 }
 
@@ -28,9 +28,9 @@ HELD = "held"
 EXPIRED = "expired"
 MISSING = "missing"
 UNKNOWN = "unknown"
-STANDINGS = {
+STATUSES = {
     HELD: "the source has it",
-    EXPIRED: "the source has it, but it has run out: nothing is protected",
+    EXPIRED: "the source has it, but it has expired: nothing is protected",
     MISSING: "the source does not have it: nothing is protected",
     UNKNOWN: "the source cannot be asked",
 }
@@ -46,7 +46,7 @@ class ListedLease(Protocol):
 
     @property
     def expires_ms(self) -> int:
-        """When it runs out."""
+        """When it expires."""
         ...
 
     @property
@@ -59,7 +59,7 @@ class ListedLease(Protocol):
 class LeaseListing(Protocol):
     """What a source's lease API may offer besides `lakeward.ports.SnapshotLeases`; Fluss has no such call."""
 
-    def listing(self) -> Sequence[ListedLease]:
+    def list_leases(self) -> Sequence[ListedLease]:
         """Return all leases that the source stores."""
         ...
 
@@ -86,8 +86,8 @@ class LeaseLine:
     """One lease. `owner` is a key of `OWNERS`; `listed` is False where the source does not (or cannot) name it.
 
     `held` is the number of leased snapshots; `releasing` the buckets whose release is not confirmed, known of the
-    running service's lease alone. `standing` is a key of `STANDINGS`: what the source says of it; `differences` are
-    sentences, one for each snapshot of which this service and the source say different things.
+    running service's lease alone. `status` is a key of `STATUSES`: what the source says of it; `differences` has
+    one message for each snapshot on which this service and the source disagree.
     """
 
     lease_id: str
@@ -98,12 +98,12 @@ class LeaseLine:
     expires_ms: int | None
     releasing: int | None
     buckets: Mapping[str, int]
-    standing: str = UNKNOWN
+    status: str = UNKNOWN
     differences: tuple[str, ...] = ()
 
 
 def lease_lines(known: LeaseKnowledge) -> list[LeaseLine]:
-    """Bring together what is known of each lease.
+    """Combine what is known of each lease.
 
     Args:
         known: from source, state file and status file.
@@ -119,7 +119,7 @@ def lease_lines(known: LeaseKnowledge) -> list[LeaseLine]:
 
 
 def owner_of(known: LeaseKnowledge, lease_id: str) -> str:
-    """Say whose a lease is: a key of `OWNERS`."""
+    """Return the owner of a lease: a key of `OWNERS`."""
     if known.report is not None and lease_id == known.report.lease_id:
         return RUNNING
     if known.restored is not None and lease_id == known.restored.lease_id and known.report is None:
@@ -161,12 +161,12 @@ def _line(known: LeaseKnowledge, lease_id: str, listed: ListedLease | None) -> L
         expires_ms=None if listed is None else listed.expires_ms,
         releasing=None if running is None else running.releasing,
         buckets={str(bucket): snapshot for bucket, snapshot in sorted((held or {}).items(), key=_by_bucket)},
-        standing=_standing(known, listed),
+        status=_status(known, listed),
         differences=tuple(_differences(known, listed, own)),
     )
 
 
-def _standing(known: LeaseKnowledge, listed: ListedLease | None) -> str:
+def _status(known: LeaseKnowledge, listed: ListedLease | None) -> str:
     if listed is not None:
         return HELD if listed.expires_ms > known.now_ms else EXPIRED
     return UNKNOWN if known.listed is None else MISSING

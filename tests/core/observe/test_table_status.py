@@ -5,14 +5,14 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 import pytest
 
-from lakeward.embedded.source import EmbeddedSource
-from lakeward.embedded.store import EmbeddedStore
 from lakeward.errors import RolledBackError
 from lakeward.model.results import LakeHead, OffsetCommit
 from lakeward.model.status import RoundReport, TableReport
 from lakeward.model.tables import TableBucket, TablePath, TableSpec
-from lakeward.observe.survey import Surroundings, TableStanding, survey
+from lakeward.observe.table_status import StatusContext, TableLine, table_status
 from lakeward.testing.clock import FakeClock
+from lakeward_source_embedded.source import EmbeddedSource
+from lakeward_source_embedded.store import EmbeddedStore
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -55,14 +55,14 @@ class Place:
         number = spec.table_id if table_id is None else table_id
         self.lake.heads[spec.path] = LakeHead(spec.path, number, "/w", 55, None, commit)
 
-    def look(self, **around: object) -> list[TableStanding]:
-        known = Surroundings(
-            running=bool(around.get("running", around.get("reports"))),
-            reports=around.get("reports", {}),  # type: ignore[arg-type]  # what a test gives
-            paused=frozenset(around.get("paused", ())),  # type: ignore[call-overload]  # what a test gives
+    def look(self, **context: object) -> list[TableLine]:
+        known = StatusContext(
+            running=bool(context.get("running", context.get("reports"))),
+            reports=context.get("reports", {}),  # type: ignore[arg-type]  # what a test gives
+            paused=frozenset(context.get("paused", ())),  # type: ignore[call-overload]  # what a test gives
             now_ms=self.clock.wall_ms(),
         )
-        return survey(self.source, self.lake, self.store.tables(), known)  # type: ignore[arg-type]  # heads are enough
+        return table_status(self.source, self.lake, self.store.tables(), known)  # type: ignore[arg-type]  # heads are enough
 
 
 @pytest.fixture
@@ -77,9 +77,9 @@ def test_a_table_that_was_never_tiered_is_new(place: Place) -> None:
     place.table()
     place.load(10)
     place.clock.advance(3.0)
-    (standing,) = place.look()
-    assert (standing.word, standing.tiered, standing.end, standing.lag_rows, standing.lag_s) == ("new", 0, 10, 10, 3.0)
-    assert standing.sentence == "Never tiered; 10 rows wait, the oldest for 3.0 s. No service is running."
+    (line,) = place.look()
+    assert (line.status, line.tiered, line.end, line.lag_rows, line.lag_s) == ("new", 0, 10, 10, 3.0)
+    assert line.message == "Never tiered; 10 rows wait, the oldest for 3.0 s. No service is running."
 
 
 @pytest.mark.parametrize("running", [True, False])
@@ -87,17 +87,17 @@ def test_a_suspended_table_says_why_whether_the_service_runs_or_not(place: Place
     spec = place.table()
     place.load(10)
     report = TableReport(str(PATH), spec.table_id, "suspended", "column 'id' does not fit", 10, None, 0, 0, None)
-    (standing,) = place.look(reports={str(PATH): report}, running=running)
-    assert standing.word == "suspended"
-    assert standing.sentence.startswith("column 'id' does not fit")
+    (line,) = place.look(reports={str(PATH): report}, running=running)
+    assert line.status == "suspended"
+    assert line.message.startswith("column 'id' does not fit")
 
 
 def test_a_table_that_the_service_suspended_says_so_though_the_lake_cannot_be_read(place: Place) -> None:
     spec = place.table()
     place.lake.heads[PATH] = RolledBackError("rolled back")
     report = TableReport(str(PATH), spec.table_id, "suspended", "a person must decide", 10, None, 0, 0, None)
-    (standing,) = place.look(reports={str(PATH): report}, running=True)
-    assert (standing.word, standing.sentence) == ("suspended", "a person must decide")
+    (line,) = place.look(reports={str(PATH): report}, running=True)
+    assert (line.status, line.message) == ("suspended", "a person must decide")
 
 
 def test_a_table_that_was_suspended_and_caught_up_is_idle(place: Place) -> None:
@@ -105,22 +105,22 @@ def test_a_table_that_was_suspended_and_caught_up_is_idle(place: Place) -> None:
     place.load(10)
     place.commit(spec, 10)
     report = TableReport(str(PATH), spec.table_id, "suspended", "column 'id' does not fit", 10, None, 0, 0, None)
-    (standing,) = place.look(reports={str(PATH): report}, running=False)
-    assert standing.word == "idle"
+    (line,) = place.look(reports={str(PATH): report}, running=False)
+    assert line.status == "idle"
 
 
 def test_a_table_whose_lake_has_everything_is_idle(place: Place) -> None:
     spec = place.table()
     place.load(10)
     place.commit(spec, 10)
-    (standing,) = place.look()
-    assert (standing.word, standing.lag_rows, standing.lag_s, standing.sentence) == (
+    (line,) = place.look()
+    assert (line.status, line.lag_rows, line.lag_s, line.message) == (
         "idle",
         0,
         0.0,
         "The lake has everything.",
     )
-    assert (standing.snapshot_id, standing.committed_ms) == (55, 1234)
+    assert (line.snapshot_id, line.committed_ms) == (55, 1234)
 
 
 def test_a_table_with_newer_rows_is_behind(place: Place) -> None:
@@ -130,44 +130,44 @@ def test_a_table_with_newer_rows_is_behind(place: Place) -> None:
     place.clock.advance(60.0)
     place.load(5)
     place.clock.advance(2.0)
-    (standing,) = place.look()
-    assert (standing.word, standing.tiered, standing.lag_rows, standing.lag_s) == ("behind", 10, 5, 2.0)
+    (line,) = place.look()
+    assert (line.status, line.tiered, line.lag_rows, line.lag_s) == ("behind", 10, 5, 2.0)
 
 
 def test_an_empty_table_is_idle(place: Place) -> None:
     place.table()
-    (standing,) = place.look()
-    assert (standing.word, standing.sentence) == ("idle", "Nothing to tier yet.")
+    (line,) = place.look()
+    assert (line.status, line.message) == ("idle", "Nothing to tier yet.")
 
 
 def test_a_lake_table_of_an_earlier_table_does_not_count(place: Place) -> None:
     spec = place.table()
     place.load(10)
     place.commit(spec, 10, table_id=spec.table_id + 100)
-    (standing,) = place.look()
-    assert (standing.word, standing.snapshot_id) == ("new", None)
+    (line,) = place.look()
+    assert (line.status, line.snapshot_id) == ("new", None)
 
 
 def test_a_paused_table_says_so(place: Place) -> None:
     place.table()
-    (standing,) = place.look(paused=("nyc.flights",))
-    assert standing.word == "paused"
+    (line,) = place.look(paused=("nyc.flights",))
+    assert line.status == "paused"
 
 
 def test_a_running_services_word_wins(place: Place) -> None:
     spec = place.table()
     place.load(10)
     report = TableReport("nyc.flights", spec.table_id, "suspended", "types differ", 10, 1.0, 0, 0, None)
-    (standing,) = place.look(reports={"nyc.flights": report})
-    assert (standing.word, standing.sentence) == ("suspended", "types differ")
+    (line,) = place.look(reports={"nyc.flights": report})
+    assert (line.status, line.message) == ("suspended", "types differ")
 
 
 def test_the_word_of_a_service_that_is_gone_does_not_count_but_its_last_round_does(place: Place) -> None:
     spec = place.table()
     last = RoundReport("1-1-1", "committed", 0, 1000, 5, 1, 1, 1, 100, 5.0, 55)
     report = TableReport("nyc.flights", spec.table_id, "reading", "", 10, 1.0, 0, 0, last)
-    (standing,) = place.look(reports={"nyc.flights": report}, running=False)
-    assert (standing.word, standing.last_round) == ("idle", last)
+    (line,) = place.look(reports={"nyc.flights": report}, running=False)
+    assert (line.status, line.last_round) == ("idle", last)
 
 
 def test_a_table_that_cannot_be_looked_at_keeps_nobody_else_from_it(place: Place) -> None:
@@ -175,5 +175,5 @@ def test_a_table_that_cannot_be_looked_at_keeps_nobody_else_from_it(place: Place
     place.table(TablePath("nyc", "planes"))
     place.lake.heads[bad.path] = RolledBackError("table nyc.flights was rolled back")
     first, second = place.look()
-    assert (first.word, first.sentence) == ("unreadable", "table nyc.flights was rolled back")
-    assert second.word == "idle"
+    assert (first.status, first.message) == ("unreadable", "table nyc.flights was rolled back")
+    assert second.status == "idle"

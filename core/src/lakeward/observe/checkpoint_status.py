@@ -1,4 +1,4 @@
-"""Checkpoints as people see them: a line for each, and all that one holds."""
+"""Checkpoints as commands show them: a line for each, and the content of one."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ class CheckpointLine:
     number: int
     incarnation: str
     state: str
-    sentence: str
+    message: str
     age_s: float
     completed_ms: int | None
     size_bytes: int
@@ -43,7 +43,7 @@ class CheckpointLine:
 
 @dataclass(frozen=True, slots=True)
 class ProgressLine:
-    """A split that is half done. `position` and `end` are offsets of a log, `position` rows of a snapshot."""
+    """A split in progress. `position` and `end` are offsets of a log, `position` rows of a snapshot."""
 
     holder: str
     split: str
@@ -58,7 +58,7 @@ class ProgressLine:
 
 @dataclass(frozen=True, slots=True)
 class BlockedLine:
-    """The finish of a split that could not be sent. `origin` is job attempt, subtask, task attempt, sequence."""
+    """The finish of a split, held by a closed gateway. `origin` is job attempt, subtask, task attempt, sequence."""
 
     holder: str
     origin: str
@@ -82,8 +82,8 @@ class FileLine:
 
 
 @dataclass(frozen=True, slots=True)
-class LeaseLine:
-    """The lease in a checkpoint. `state_bytes` is the size of what its backend kept, None: nothing."""
+class CheckpointLease:
+    """The lease in a checkpoint. `state_bytes` is the size of its backend's state, None where it has none."""
 
     backend: str
     lease_id: str
@@ -92,7 +92,7 @@ class LeaseLine:
 
 @dataclass(frozen=True, slots=True)
 class CheckpointContent:
-    """All that a checkpoint holds, but for the bytes that are a plugin's own."""
+    """The content of a checkpoint, without the opaque bytes of plugins."""
 
     checkpoint: CheckpointLine
     round: str
@@ -104,14 +104,14 @@ class CheckpointContent:
     progress: tuple[ProgressLine, ...]
     blocked: tuple[BlockedLine, ...]
     files: tuple[FileLine, ...]
-    lease: LeaseLine | None
+    lease: CheckpointLease | None
 
 
 def checkpoint_line(info: CheckpointInfo, now_ms: int) -> CheckpointLine:
     """Describe a checkpoint from a list.
 
     Args:
-        info: what the store says.
+        info: from the store.
         now_ms: milliseconds since 1970.
     """
     ref = info.ref
@@ -124,7 +124,7 @@ def checkpoint_line(info: CheckpointInfo, now_ms: int) -> CheckpointLine:
         number=ref.number,
         incarnation=ref.incarnation,
         state=info.state.value,
-        sentence=info.sentence,
+        message=info.message,
         age_s=max(0.0, (now_ms - since) / 1000),
         completed_ms=info.completed_ms,
         size_bytes=info.size_bytes,
@@ -133,10 +133,10 @@ def checkpoint_line(info: CheckpointInfo, now_ms: int) -> CheckpointLine:
 
 
 def checkpoint_content(checkpoint: Checkpoint, now_ms: int) -> CheckpointContent:
-    """Describe what a checkpoint holds.
+    """Describe the content of a checkpoint.
 
     Args:
-        checkpoint: read back whole.
+        checkpoint: as the store loaded it.
         now_ms: milliseconds since 1970.
     """
     ours = checkpoint.coordinator
@@ -167,7 +167,7 @@ def _line_of(checkpoint: Checkpoint, now_ms: int) -> CheckpointLine:
         number=ref.number,
         incarnation=ref.incarnation,
         state="complete",
-        sentence="",
+        message="",
         age_s=max(0.0, (now_ms - checkpoint.completed_ms) / 1000),
         completed_ms=checkpoint.completed_ms,
         size_bytes=checkpoint.size_bytes,
@@ -209,8 +209,8 @@ def _blocked(holder: str, blocked: BlockedEvent) -> BlockedLine:
     return BlockedLine(holder, numbers, result.split_id, result.end_offset, result.rows, len(result.files))
 
 
-def _lease(lease: LeaseCopy) -> LeaseLine:
-    return LeaseLine(lease.backend, lease.lease_id, None if lease.state is None else len(lease.state))
+def _lease(lease: LeaseCopy) -> CheckpointLease:
+    return CheckpointLease(lease.backend, lease.lease_id, None if lease.state is None else len(lease.state))
 
 
 def _files(

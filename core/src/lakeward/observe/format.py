@@ -24,7 +24,7 @@ def seconds(value: float | None) -> str:
     """Write a duration: `0.4 s`, `12 s`, `3 min 5 s`, `2 h 10 min`, `3 d 4 h`; unknown is `?`."""
     if value is None:
         return "?"
-    if value < 10:  # noqa: PLR2004 - below ten seconds the tenths tell something
+    if value < 10:  # noqa: PLR2004 - below ten seconds tenths matter
         return f"{value:.1f} s"
     whole = round(value)
     if whole < _MINUTE_S:

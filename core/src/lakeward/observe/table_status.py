@@ -1,4 +1,4 @@
-"""Where each table stands: looked up in source and lake, with or without a running service."""
+"""The status of each table, read from source and lake, with or without a running service."""
 
 from __future__ import annotations
 
@@ -6,11 +6,11 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from lakeward.checkpoint.commit_records import CommitRecord, lost_commits
-from lakeward.checkpoint.late_commits import is_accepted, went_back
 from lakeward.errors import LakewardError
 from lakeward.model.status import RoundReport, TableOffsets, TableReport
-from lakeward.observe.words import count, seconds
+from lakeward.observe.format import count, seconds
+from lakeward.storage.commit_records import CommitRecord, lost_commits
+from lakeward.storage.late_commits import is_accepted, went_back
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -21,20 +21,20 @@ if TYPE_CHECKING:
 
 
 _STOPPED = frozenset({"suspended", "failed", "backoff"})
-"""Words of a table that stands still with a message. They count after the service has ended, while rows wait."""
+"""Statuses of a table that is not tiered, with a message. They are shown after the service ended while rows wait."""
 
 
 @dataclass(frozen=True, slots=True)
-class TableStanding:
+class TableLine:
     """One table. Offsets are sums over its buckets (None: unknown); times in milliseconds since 1970.
 
-    `word` is the status in one word, `sentence` says it in full. `last_round` is what the service reported last.
+    `status` is one word, `message` explains it. `last_round` is the round that the service reported last.
     """
 
     path: str
     table_id: int
-    word: str
-    sentence: str
+    status: str
+    message: str
     tiered: int | None = None
     end: int | None = None
     lag_rows: int | None = None
@@ -46,10 +46,10 @@ class TableStanding:
 
 
 @dataclass(frozen=True, slots=True)
-class Surroundings:
-    """What is known besides source and lake.
+class StatusContext:
+    """What is known from elsewhere than source and lake.
 
-    `reports` are the tables as the service reported them last, by name; their words count only while it runs.
+    `reports` are the tables as the service reported them last, by name; their status counts only while it runs.
     `paused` are tables by name, `committed` what the service committed last by table id.
     """
 
@@ -60,51 +60,51 @@ class Surroundings:
     committed: Mapping[int, CommitRecord] = field(default_factory=dict)
 
 
-def survey(source: Source, lake: Lake, tables: Sequence[TableSpec], around: Surroundings) -> list[TableStanding]:
-    """Look where tables stand; a table that cannot be looked at says why and keeps nobody else from it.
+def table_status(source: Source, lake: Lake, tables: Sequence[TableSpec], context: StatusContext) -> list[TableLine]:
+    """Return the status of tables. One that cannot be read is `unreadable`, and does not affect the others.
 
     Args:
         source: open.
         lake: open.
         tables: which ones.
-        around: the service, as far as it is known.
+        context: what is known of the service.
 
     Returns:
-        One standing for each, ordered by name.
+        One line for each, ordered by name.
     """
     ordered = sorted(tables, key=lambda table: table.path)
-    return [_standing(source, lake, table, around) for table in ordered]
+    return [_table_line(source, lake, table, context) for table in ordered]
 
 
-def _standing(source: Source, lake: Lake, table: TableSpec, around: Surroundings) -> TableStanding:
-    report = around.reports.get(str(table.path))
+def _table_line(source: Source, lake: Lake, table: TableSpec, context: StatusContext) -> TableLine:
+    report = context.reports.get(str(table.path))
     last_round = None if report is None else report.round
     try:
         states = source.buckets(table)
         head = lake.head(table.path)
-        if lost := lost_commits(source, table, around.committed.get(table.table_id), head):
-            return TableStanding(str(table.path), table.table_id, "lake-gone", lost, last_round=last_round)
+        if lost := lost_commits(source, table, context.committed.get(table.table_id), head):
+            return TableLine(str(table.path), table.table_id, "lake-gone", lost, last_round=last_round)
         commit = _newest_commit(head, table)
         offsets = _offsets(source, table, commit)
-        record = around.committed.get(table.table_id)
+        record = context.committed.get(table.table_id)
         if wrong := went_back(table.path, record, head if commit is not None else None, offsets, states):
-            return TableStanding(str(table.path), table.table_id, "offsets-back", wrong, last_round=last_round)
+            return TableLine(str(table.path), table.table_id, "offsets-back", wrong, last_round=last_round)
         if record is not None and head is not None and is_accepted(record, head):
             offsets = record.offsets
         since_ms = source.pending_since_ms(table, _next_offsets(states, offsets))
     except LakewardError as error:
-        word, sentence = "unreadable", str(error)
-        if around.running and report is not None and report.word in _STOPPED:
-            word, sentence = report.word, report.sentence
-        return TableStanding(str(table.path), table.table_id, word, sentence, last_round=last_round)
+        status, message = "unreadable", str(error)
+        if context.running and report is not None and report.status in _STOPPED:
+            status, message = report.status, report.message
+        return TableLine(str(table.path), table.table_id, status, message, last_round=last_round)
     lag_rows = sum(_waiting(state, offsets) for state in states)
-    lag_s = 0.0 if since_ms is None or not lag_rows else max(0.0, (around.now_ms - since_ms) / 1000)
-    word, sentence = _words(str(table.path), around, commit, lag_rows, lag_s)
-    return TableStanding(
+    lag_s = 0.0 if since_ms is None or not lag_rows else max(0.0, (context.now_ms - since_ms) / 1000)
+    status, message = _status(str(table.path), context, commit, lag_rows, lag_s)
+    return TableLine(
         path=str(table.path),
         table_id=table.table_id,
-        word=word,
-        sentence=sentence,
+        status=status,
+        message=message,
         tiered=sum(offsets.get(state.bucket, 0) for state in states),
         end=sum(state.end for state in states),
         lag_rows=lag_rows,
@@ -139,27 +139,27 @@ def _waiting(state: BucketState, offsets: Mapping[TableBucket, int]) -> int:
     return max(0, state.end - offsets.get(state.bucket, state.start))
 
 
-def _words(
-    path: str, around: Surroundings, commit: OffsetCommit | None, lag_rows: int, lag_s: float
+def _status(
+    path: str, context: StatusContext, commit: OffsetCommit | None, lag_rows: int, lag_s: float
 ) -> tuple[str, str]:
-    report = around.reports.get(path)
-    if path in around.paused:
+    report = context.reports.get(path)
+    if path in context.paused:
         return "paused", f"Paused by `lakeward tables pause`; {_waits(lag_rows, lag_s)}."
-    if report is not None and around.running:
-        return report.word, report.sentence or _plain_sentence(commit, lag_rows, lag_s)
-    nobody = "" if around.running else " No service is running."
-    if report is not None and report.word in _STOPPED and report.sentence and lag_rows:
-        return report.word, f"{report.sentence}. {_plain_sentence(commit, lag_rows, lag_s)}{nobody}"
-    word = "new" if commit is None and lag_rows else ("behind" if lag_rows else "idle")
-    return word, _plain_sentence(commit, lag_rows, lag_s) + (nobody if lag_rows else "")
+    if report is not None and context.running:
+        return report.status, report.message or _lag_message(commit, lag_rows, lag_s)
+    no_service = "" if context.running else " No service is running."
+    if report is not None and report.status in _STOPPED and report.message and lag_rows:
+        return report.status, f"{report.message}. {_lag_message(commit, lag_rows, lag_s)}{no_service}"
+    status = "new" if commit is None and lag_rows else ("behind" if lag_rows else "idle")
+    return status, _lag_message(commit, lag_rows, lag_s) + (no_service if lag_rows else "")
 
 
-def _plain_sentence(commit: OffsetCommit | None, lag_rows: int, lag_s: float) -> str:
+def _lag_message(commit: OffsetCommit | None, lag_rows: int, lag_s: float) -> str:
     if not lag_rows:
         return "The lake has everything." if commit is not None else "Nothing to tier yet."
     never = "Never tiered; " if commit is None else ""
-    sentence = f"{never}{_waits(lag_rows, lag_s)}."
-    return sentence[:1].upper() + sentence[1:]
+    message = f"{never}{_waits(lag_rows, lag_s)}."
+    return message[:1].upper() + message[1:]
 
 
 def _waits(lag_rows: int, lag_s: float) -> str:

@@ -8,7 +8,7 @@ import pytest
 from lakeward.model.leases import RestoredLease
 from lakeward.model.status import ServiceReport
 from lakeward.model.tables import KvSnapshot, TableBucket
-from lakeward.observe.lease_survey import LeaseKnowledge, lease_lines
+from lakeward.observe.lease_status import LeaseKnowledge, lease_lines
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -67,14 +67,14 @@ def test_an_id_that_holds_nothing_here_nor_at_the_source_is_nothing_to_show() ->
 @pytest.mark.parametrize("restored", [RestoredLease(f"{NOW}-2", 2, {BUCKET: 9}), None])
 def test_a_lease_that_we_hold_and_the_source_does_not_have_is_missing(restored: RestoredLease | None) -> None:
     (line,) = lease_lines(LeaseKnowledge("nyc", [], restored, REPORT))
-    assert (line.lease_id, line.standing, line.listed) == (f"{NOW}-2", "missing", False)
+    assert (line.lease_id, line.status, line.listed) == (f"{NOW}-2", "missing", False)
 
 
-@pytest.mark.parametrize(("expires_ms", "standing"), [(101, "held"), (100, "expired")])
-def test_a_lease_that_has_run_out_protects_nothing(expires_ms: int, standing: str) -> None:
+@pytest.mark.parametrize(("expires_ms", "status"), [(101, "held"), (100, "expired")])
+def test_a_lease_that_has_run_out_protects_nothing(expires_ms: int, status: str) -> None:
     listed = [Listed(f"{NOW}-2", expires_ms, {BUCKET: 9})]
     (line,) = lease_lines(LeaseKnowledge("nyc", listed, None, REPORT, now_ms=100))
-    assert line.standing == standing
+    assert line.status == status
 
 
 def test_snapshots_of_which_we_and_the_source_say_different_things_are_named() -> None:
@@ -93,7 +93,7 @@ def test_where_the_source_cannot_list_a_snapshot_that_cannot_be_read_any_more_is
     restored = RestoredLease(f"{NOW}-2", 2, {BUCKET: 9, TableBucket(7, None, 1): 5})
     gone = [KvSnapshot(BUCKET, 9, 0)]
     (line,) = lease_lines(LeaseKnowledge("nyc", None, restored, REPORT, gone))
-    assert (line.standing, line.held) == ("unknown", 2)
+    assert (line.status, line.held) == ("unknown", 2)
     assert line.differences == ("bucket 7/0: snapshot 9, which this service holds, cannot be read any more",)
 
 
