@@ -27,7 +27,7 @@ class TestFolderLake(LakeResumeConformance):
 
     @pytest.fixture
     def with_target(self, tmp_path: Path) -> Callable[[int], FolderOptions]:
-        return lambda target_bytes: FolderOptions(str(tmp_path), target_bytes)
+        return lambda target_bytes: FolderOptions(path=str(tmp_path), target_bytes=target_bytes)
 
     @pytest.fixture
     def read_table(self, tmp_path: Path) -> Callable[[TablePath], pa.Table]:

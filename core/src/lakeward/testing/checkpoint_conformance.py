@@ -18,9 +18,9 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from lakeward.checkpoint.checkpoints import CheckpointFiles
 from lakeward.errors import CorruptFileError, StorageError
 from lakeward.model.checkpoints import CheckpointState, LeaseCopy
+from lakeward.storage.checkpoint_store import CheckpointFiles
 from lakeward.testing.checkpoint_values import (
     FIRST,
     LEASE,
@@ -43,9 +43,9 @@ from lakeward.testing.clock import FakeClock
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from lakeward.checkpoint.store import SmallFiles
     from lakeward.model.checkpoints import CheckpointRef
     from lakeward.ports import CheckpointStore
+    from lakeward.storage.small_files import SmallFiles
 
 METADATA = "_metadata"
 
@@ -225,7 +225,7 @@ class CheckpointStoreConformance:
         (info,) = store.list(SERVICE)
 
         assert info.state is CheckpointState.DAMAGED
-        assert "chk-1/part-1-1: expected " in info.sentence
+        assert "chk-1/part-1-1: expected " in info.message
         with pytest.raises(CorruptFileError, match="chk-1/part-1-1"):
             store.load(ref)
 
@@ -237,7 +237,7 @@ class CheckpointStoreConformance:
         (info,) = store.list(SERVICE)
 
         assert info.state is CheckpointState.DAMAGED
-        assert "chk-1/part-1-1: expected " in info.sentence
+        assert "chk-1/part-1-1: expected " in info.message
 
     def test_a_part_that_was_written_anew_after_all_is_damage(self, store: CheckpointStore) -> None:
         """A zombie writes the file of its attempt once more, as large as before."""
@@ -277,7 +277,7 @@ class CheckpointStoreConformance:
         infos = store.list(SERVICE)
 
         assert [info.ref for info in infos] == [reference(1), reference(1, table_id=8)]
-        assert [(info.path, info.parts, info.sentence) for info in infos] == [(PATH, 2, "")] * 2
+        assert [(info.path, info.parts, info.message) for info in infos] == [(PATH, 2, "")] * 2
         assert store.list("svc2") == store.list("nobody") == ()
 
     def test_the_higher_number_is_newer_whatever_the_clock_says(self, store: CheckpointStore, clock: FakeClock) -> None:

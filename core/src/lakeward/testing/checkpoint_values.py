@@ -24,9 +24,9 @@ from lakeward.model.tables import TableBucket, TablePath
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from lakeward.checkpoint.store import SmallFiles
     from lakeward.model.checkpoints import CheckpointState
     from lakeward.ports import CheckpointStore
+    from lakeward.storage.small_files import SmallFiles
 
 SERVICE = "svc"
 FIRST = Incarnation(SERVICE, 1000, "00000000000000aa")
@@ -36,7 +36,7 @@ PATH = TablePath("shop", "orders")
 BUCKETS = (TableBucket(7, None, 0), TableBucket(7, 3, 1))
 LOG = LogSplit("7-0-log-100", BUCKETS[0], (), 100, 900)
 SNAPSHOT = SnapshotSplit("7-3-1-snapshot-5", BUCKETS[1], ("emea",), 5, 4000)
-LEASE = LeaseCopy("fluss", f"{FIRST}-1", b"\x00lease\xff")
+LEASE = LeaseCopy("server", f"{FIRST}-1", b"\x00lease\xff")
 
 
 def reference(number: int = 1, start: Incarnation = FIRST, table_id: int = 7, epoch: int = 3) -> CheckpointRef:

@@ -20,8 +20,9 @@ import pyarrow as pa
 
 from lakeward.errors import FencedError, LakeError, TableGoneError
 from lakeward.model.identity import Incarnation, RoundId
+from lakeward.model.options import Options
 from lakeward.model.results import CommitIds, CommitOutcome, CommitRequest, LakeFile, LakeHead, OffsetCommit
-from lakeward.model.tables import Change, TableBucket, TablePath, TableSpec
+from lakeward.model.tables import CHANGE_COLUMN, Change, TableBucket, TablePath, TableSpec
 
 if TYPE_CHECKING:
     from lakeward.model.checkpoints import SplitProgress
@@ -31,8 +32,7 @@ if TYPE_CHECKING:
 _LOCK = threading.RLock()  # one process, several services: the lake itself is what they share
 
 
-@dataclass(frozen=True, slots=True)
-class FolderOptions:
+class FolderOptions(Options, frozen=True, kw_only=True):
     """Where the lake lies."""
 
     path: str = ""
@@ -179,8 +179,8 @@ class FolderLake:
         rows = [row for file in files for row in pa.ipc.open_file(file).read_all().to_pylist()]
         if key is None:
             return rows
-        last = {row[key]: row for row in rows if row["__change"] != Change.UPDATE_BEFORE}
-        return [row for row in last.values() if row["__change"] != Change.DELETE]
+        last = {row[key]: row for row in rows if row[CHANGE_COLUMN] != Change.UPDATE_BEFORE}
+        return [row for row in last.values() if row[CHANGE_COLUMN] != Change.DELETE]
 
     def files_on_disk(self, path: TablePath) -> set[str]:
         """Return every data file of a table, committed or not."""
@@ -231,7 +231,7 @@ class FolderWriter:
             self._close_file()
 
     @property
-    def whole(self) -> bool:
+    def all_rows_flushed(self) -> bool:
         """See Protocol."""
         return not self._batches
 
@@ -309,7 +309,7 @@ def _entry(request: CommitRequest) -> dict[str, Any]:
         "round": request.round_id.name,
         "step": request.step,
         "offsets": _plain(request.offsets),
-        "path": request.properties.get("fluss-offsets"),
+        "path": request.source_path,
         "files": [file.path for file in request.files],
     }
 

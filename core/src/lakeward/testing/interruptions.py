@@ -1,4 +1,4 @@
-"""A changelog that is written with checkpoints and interruptions at random places, as a round would do it."""
+"""Writes a changelog with checkpoints and interruptions at random places, as a round would."""
 
 # ruff: noqa: S101 - a step of a test asserts what it builds on; it is random and reproducible on purpose
 from __future__ import annotations
@@ -130,9 +130,9 @@ class Interruptions:
             following = min(end, at + self.source.randrange(1, 9))
             writer.write(log.batch(at, following, snapshot=not isinstance(split, LogSplit)))
             at = following
-            whole = at if writer.whole else whole
+            whole = at if writer.all_rows_flushed else whole
             if self.source.random() < _ROLLED:
                 files = writer.roll()
-                whole = at if writer.whole else whole
+                whole = at if writer.all_rows_flushed else whole
                 recorded = SplitProgress(split, whole, files, whole, -1)
         return True, recorded

@@ -28,10 +28,10 @@ class ThreadJobs:
         self.launched: list[JobSpec] = []
         self.cancelled: list[JobSpec] = []
 
-    def launch(self, job: JobSpec, over: Callable[[str | None], None]) -> None:
+    def launch(self, job: JobSpec, on_done: Callable[[str | None], None]) -> None:
         """See `lakeward.ports.Jobs`."""
         self.launched.append(job)
-        threading.Thread(target=self._run, args=(job, over), name=job.tag, daemon=True).start()
+        threading.Thread(target=self._run, args=(job, on_done), name=job.tag, daemon=True).start()
 
     def gone(self) -> str | None:
         """See `lakeward.ports.Jobs`; a test may say so by another class."""
@@ -41,7 +41,7 @@ class ThreadJobs:
         """See `lakeward.ports.Jobs`; threads cannot be killed: their link tells them."""
         self.cancelled.append(job)
 
-    def _run(self, job: JobSpec, over: Callable[[str | None], None]) -> None:
+    def _run(self, job: JobSpec, on_done: Callable[[str | None], None]) -> None:
         failures: list[str] = []
         tasks = [
             threading.Thread(target=self._task, args=(job, number, failures), daemon=True)
@@ -51,15 +51,15 @@ class ThreadJobs:
             task.start()
         for task in tasks:
             task.join()
-        over(failures[0] if failures else None)
+        on_done(failures[0] if failures else None)
 
     def _task(self, job: JobSpec, number: int, failures: list[str]) -> None:
-        sentence = "no attempt was made"
+        message = "no attempt was made"
         for attempt in range(self._attempts):
             try:
                 self._entry(SubtaskPlace(job, number, attempt))
             except Exception as error:  # noqa: BLE001 - what a task raises is what Spark would see of it
-                sentence = f"{type(error).__name__}: {error}"
+                message = f"{type(error).__name__}: {error}"
             else:
                 return
-        failures.append(sentence)
+        failures.append(message)

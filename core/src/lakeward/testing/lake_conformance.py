@@ -221,7 +221,7 @@ class LakeConformance(LakeFencingConformance, LakeResumeConformance):
         lake.commit(fresh.request())
         assert read_table(PATH).column("id").to_pylist() == [2]
 
-    def test_a_kv_snapshot_becomesrows_of(
+    def test_a_kv_snapshot_becomes_rows(
         self, lake: Lake, begin: Callable[..., TieringRound], read_table: ReadTable
     ) -> None:
         tiering = begin(key_table())

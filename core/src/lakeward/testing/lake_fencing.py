@@ -41,7 +41,7 @@ MANY_BUCKETS = 6000
 
 
 def _stamp_in_process(plugin: LakePlugin, options: Any, started_ms: int) -> str:  # noqa: ANN401 - a plugin's options
-    """Stamp from a process of its own; return what happened in one word."""
+    """Stamp from a process of its own; return what happened."""
     lake = plugin.open(options, FakeClock())
     try:
         lake.stamp(PATH, incarnation(started_ms))
@@ -199,17 +199,18 @@ class LakeFencingConformance:
         assert head.stamp == incarnation(999 + RACERS)
         assert outcomes[-1] == "stamped"
 
-    def test_a_commit_is_found_with_its_offsets_androws_of(
+    def test_a_commit_is_found_with_its_offsets_and_rows(
         self, lake: Lake, begin: Callable[..., TieringRound], read_table: ReadTable
     ) -> None:
         tiering = begin(log_table())
         tiering.write(log_split(tiering.table), [source_batch(COLUMNS, [{"id": 1, "name": "a"}, {"id": 2}])])
-        request = tiering.request({TableBucket(7, None, 0): 2, TableBucket(7, None, 1): 5}, note="mine")
+        request = tiering.request({TableBucket(7, None, 0): 2, TableBucket(7, None, 1): 5}, source_path="/mine")
         assert lake.commit(request) is CommitOutcome.LANDED
         head = lake.head(PATH)
         assert head is not None
         assert head.commit is not None
         assert head.commit.offsets == request.offsets
+        assert head.commit.source_path == "/mine"
         assert (head.commit.incarnation, head.commit.round_name, head.commit.step) == (
             request.incarnation,
             request.round_id.name,

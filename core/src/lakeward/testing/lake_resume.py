@@ -1,4 +1,4 @@
-"""What every lake must do about splits half done: checkpoints close files, another writer goes on.
+"""What every lake must do about splits in progress: checkpoints close files, another writer continues.
 
 Fixtures beside those of `LakeConformance`: `with_target`, a function from a target file size in bytes to an instance of
 the lake's options on the same warehouse.
@@ -45,7 +45,7 @@ EACH, SOME, NONE = 1, 400, 1 << 24
 
 
 class LakeResumeConformance:
-    """The contract of `LakeWriter.roll`, `LakeWriter.whole` and `LakePlugin.writer(..., progress)`, as tests."""
+    """The contract of `LakeWriter.roll`, `all_rows_flushed` and `LakePlugin.writer(..., progress)`, as tests."""
 
     __test__ = False
 
@@ -79,10 +79,10 @@ class LakeResumeConformance:
         for table in (log_table(), key_table(path=TablePath("shop", "keyed"), table_id=8)):
             tiering = TieringRound(plugin, sized(NONE), table, incarnation())
             writer = plugin.writer(tiering.task, table, log_split(table), 1)
-            moments = [writer.whole]
+            moments = [writer.all_rows_flushed]
             writer.write(Changelog.of_inserts(10).batch(0, 10, snapshot=False))
             assert writer.roll() == ()
-            moments.append(writer.whole)
+            moments.append(writer.all_rows_flushed)
             assert moments == [True, False]
             assert len(writer.close()) == 1
 
@@ -94,7 +94,7 @@ class LakeResumeConformance:
             writer = plugin.writer(tiering.task, table, log_split(table), 1)
             writer.write(Changelog.of_inserts(10).batch(0, 10, snapshot=False))
             files = writer.roll()
-            assert writer.whole
+            assert writer.all_rows_flushed
             assert [file.rows for file in files] == [10]
             assert writer.roll() == files
             assert writer.close() == files
@@ -129,7 +129,7 @@ class LakeResumeConformance:
             first.write(Changelog.of_inserts(10).batch(0, 10, snapshot=False))
             progress = SplitProgress(split, 10, first.roll(), 10, -1)
             second = plugin.writer(tiering.task, table, split, 2, progress)
-            assert second.whole
+            assert second.all_rows_flushed
             assert second.roll() == progress.files
             assert second.close() == progress.files
 

@@ -8,14 +8,12 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
+from lakeward.model.batches import SYSTEM_FIELDS
 from lakeward.model.identity import Incarnation, RoundId
 from lakeward.model.results import CommitRequest
 from lakeward.model.splits import LogSplit, SnapshotSplit
 from lakeward.model.tables import (
-    CHANGE_COLUMN,
     NO_OFFSET,
-    OFFSET_COLUMN,
-    TIMESTAMP_COLUMN,
     Change,
     TableBucket,
     TablePath,
@@ -85,12 +83,9 @@ def source_batch(
     offsets = [NO_OFFSET] * count if snapshot else list(range(start, start + count))
     times = [-1000] * count if snapshot else [1_700_000_000_000_000 + offset for offset in offsets]
     columns = [pa.array([row.get(one.name) for row in rows], one.type) for one in schema]
-    columns += [
-        pa.array(changes or [Change.INSERT if snapshot else Change.APPEND] * count, pa.uint8()),
-        pa.array(offsets, pa.int64()),
-        pa.array(times, pa.timestamp("us", tz="UTC")),
-    ]
-    names = [*schema.names, CHANGE_COLUMN, OFFSET_COLUMN, TIMESTAMP_COLUMN]
+    system = (changes or [Change.INSERT if snapshot else Change.APPEND] * count, offsets, times)
+    columns += [pa.array(values, one.type) for values, one in zip(system, SYSTEM_FIELDS, strict=True)]
+    names = [*schema.names, *(one.name for one in SYSTEM_FIELDS)]
     return SourceBatch(pa.RecordBatch.from_arrays(columns, names=names), start + count)
 
 
@@ -150,7 +145,11 @@ class TieringRound:
         return written
 
     def request(
-        self, offsets: Mapping[TableBucket, int] | None = None, *, ids: CommitIds | None = None, **properties: str
+        self,
+        offsets: Mapping[TableBucket, int] | None = None,
+        *,
+        ids: CommitIds | None = None,
+        source_path: str | None = None,
     ) -> CommitRequest:
         """Return the request that commits what was written."""
         return CommitRequest(
@@ -163,5 +162,5 @@ class TieringRound:
             base_commit=None if self.head.commit is None else self.head.commit.snapshot_id,
             files=tuple(self.files),
             offsets=offsets or {TableBucket(self.table.table_id, None, 0): self.number * 100},
-            properties=properties,
+            source_path=source_path,
         )

@@ -333,5 +333,5 @@ def _lease(
     held: dict[TableBucket, int] | None = None,
     old_ids: tuple[tuple[str, int], ...] = (),
 ) -> Lease:
-    contents = SNAPSHOTS if held is None else held
-    return Lease(f"svc-1-a-{generation}", generation, DURATION_S, contents, server, old_ids=old_ids)
+    snapshots = SNAPSHOTS if held is None else held
+    return Lease(f"svc-1-a-{generation}", generation, DURATION_S, snapshots, server, old_ids=old_ids)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from lakeward.machines.channel import Channel, ChannelKey
+from lakeward.machines.transport.channel import Channel, ChannelKey
 
 if TYPE_CHECKING:
     from lakeward.model.events import AnyEvent
@@ -15,7 +15,7 @@ class RecordingLink:
 
     def __init__(self) -> None:
         """Start with nothing sent."""
-        self.said: list[AnyEvent] = []
+        self.events: list[AnyEvent] = []
         self._channel = Channel(ChannelKey("svc/1-1-1", 1, 0, 1), "up")
 
     @property
@@ -27,6 +27,6 @@ class RecordingLink:
         """Take an event.
 
         Args:
-            event: is kept in `said`.
+            event: is kept in `events`.
         """
-        self.said.append(self._channel.send(event).event)
+        self.events.append(self._channel.send(event).event)

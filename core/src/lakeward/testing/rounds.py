@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from lakeward.coordinator.server import Connection
+from lakeward.ports import Connection
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection
 
-    from lakeward.coordinator.books import RoundBooks
-    from lakeward.coordinator.checkpointing import CheckpointDone
-    from lakeward.coordinator.contents import Contents
+    from lakeward.coordinator.checkpoints.contents import CheckpointContents
+    from lakeward.coordinator.checkpoints.round_checkpoints import CompletedCheckpoint
+    from lakeward.coordinator.jobs.progress import RoundProgress
     from lakeward.model.checkpoints import LeaseCopy, RoundSnapshot
     from lakeward.model.events import Envelope
     from lakeward.model.jobs import JobSpec
@@ -31,9 +31,9 @@ class IdleJobs:
         self.launched: list[JobSpec] = []
         self.cancelled: list[JobSpec] = []
 
-    def launch(self, job: JobSpec, over: Callable[[str | None], None]) -> None:
+    def launch(self, job: JobSpec, on_done: Callable[[str | None], None]) -> None:
         """See `Jobs`."""
-        del over
+        del on_done
         self.launched.append(job)
 
     def cancel(self, job: JobSpec) -> None:
@@ -63,7 +63,7 @@ class RecordingConnection(Connection):
 
 
 class SilentRound:
-    """A `lakeward.coordinator.job_plan.JobOwner` that does nothing; what it was told is in `heard`."""
+    """A `lakeward.coordinator.jobs.plan.JobListener` that does nothing; what it was told is in `heard`."""
 
     def __init__(self, part: RoundSnapshot) -> None:
         """Keep what a checkpoint is to hold.
@@ -74,50 +74,50 @@ class SilentRound:
         self.heard: list[str] = []
         self._part = part
 
-    def job_drained(self, *, cut: bool) -> None:
-        """See `JobOwner`."""
-        self.heard.append(f"drained, cut {cut}")
+    def job_drained(self, *, finished_early: bool) -> None:
+        """See `JobListener`."""
+        self.heard.append(f"drained, cut {finished_early}")
 
     def job_failed(self, reason: str, *, permanent: bool) -> None:
-        """See `JobOwner`."""
+        """See `JobListener`."""
         self.heard.append(f"failed, permanent {permanent}: {reason}")
 
     def job_lost_snapshot(self, lost: frozenset[KvSnapshot], reason: str) -> None:
-        """See `JobOwner`."""
+        """See `JobListener`."""
         self.heard.append(f"lost {len(lost)} snapshots: {reason}")
 
     def job_lost_table(self) -> None:
-        """See `JobOwner`."""
+        """See `JobListener`."""
         self.heard.append("lost its table")
 
     def splits_returned(self, kind: FailoverKind, attempt: int, splits: tuple[Split, ...]) -> None:
-        """See `JobOwner`."""
+        """See `JobListener`."""
         self.heard.append(f"{len(splits)} splits back from attempt {attempt} ({kind.value})")
 
     def files_rejected(self, files: Collection[LakeFile]) -> None:
-        """See `JobOwner`."""
+        """See `JobListener`."""
         self.heard.append(f"{len(files)} files rejected")
 
-    def job_over(self) -> None:
-        """See `JobOwner`."""
+    def job_ended(self) -> None:
+        """See `JobListener`."""
         self.heard.append("over")
 
-    def snapshot(self, books: RoundBooks) -> RoundSnapshot:
-        """See `JobOwner`."""
-        del books
+    def snapshot(self, progress: RoundProgress) -> RoundSnapshot:
+        """See `JobListener`."""
+        del progress
         return self._part
 
     def lease_copy(self) -> LeaseCopy | None:
-        """See `JobOwner`."""
+        """See `JobListener`."""
         return None
 
-    def checkpoint_storing(self, contents: Contents) -> None:
-        """See `JobOwner`."""
+    def checkpoint_storing(self, contents: CheckpointContents) -> None:
+        """See `JobListener`."""
 
-    def checkpoint_done(self, done: CheckpointDone) -> None:
-        """See `JobOwner`."""
+    def checkpoint_done(self, done: CompletedCheckpoint) -> None:
+        """See `JobListener`."""
         self.heard.append(f"checkpoint {done.ref.number} is whole")
 
     def checkpoint_aborted(self, number: int, reason: str) -> None:
-        """See `JobOwner`."""
+        """See `JobListener`."""
         self.heard.append(f"checkpoint {number} aborted: {reason}")

@@ -1,11 +1,11 @@
-"""What every source has to do. A source's tests subclass it: one fixture, and what the source can do.
+"""What every source must do. A source's tests subclass it, with one fixture and flags for what the source can do.
 
 class TestMySource(SourceConformance):
-__test__ = True
+    __test__ = True
 
-@pytest.fixture
-def world(self) -> SourceWorld:
-return MyWorld()
+    @pytest.fixture
+    def world(self) -> SourceWorld:
+        return MyWorld()
 """
 
 # ruff: noqa: S101, D102, PLR2004 - a conformance suite asserts; the name of each test states its fact
@@ -20,13 +20,13 @@ from lakeward.errors import LeaseApiMissingError, TableGoneError
 from lakeward.model.tables import (
     TIMESTAMP_COLUMN,
 )
-from lakeward.model.tiering import Beat, Claim, Refusal
+from lakeward.model.tiering import HeartbeatRequest, Refusal, TableEpoch
 from lakeward.testing.source_reading import SourceReadingConformance
 from lakeward.testing.source_steps import (
     OTHER,
     PATH,
     UPSERT,
-    claim_of,
+    epoch_of,
     joined,
     logged,
     only_bucket,
@@ -182,15 +182,15 @@ class SourceConformance(SourceReadingConformance):
         offer = request_table(world)
 
         assert (offer.table_id, offer.path) == (spec.table_id, PATH)
-        assert world.source.heartbeat(Beat(request=True)).offer is None
+        assert world.source.heartbeat(HeartbeatRequest(request=True)).offer is None
 
     def test_renewed_table_is_kept(self, world: SourceWorld) -> None:
         world.create(PATH, primary_key=False)
         offer = request_table(world)
         for _ in range(4):
             world.advance(world.tiering_timeout_s * 0.6)
-            assert not world.source.heartbeat(Beat(renewed=(claim_of(offer),))).refused
-        assert world.source.heartbeat(Beat(request=True)).offer is None
+            assert not world.source.heartbeat(HeartbeatRequest(renewed=(epoch_of(offer),))).refused
+        assert world.source.heartbeat(HeartbeatRequest(request=True)).offer is None
 
     def test_silent_holder_is_fenced_and_the_table_given_away_under_a_higher_epoch(self, world: SourceWorld) -> None:
         spec = world.create(PATH, primary_key=False)
@@ -199,20 +199,20 @@ class SourceConformance(SourceReadingConformance):
         second = request_table(world)
 
         assert second.epoch > first.epoch
-        for beat in (
-            Beat(renewed=(claim_of(first),)),
-            Beat(finished=(claim_of(first),)),
-            Beat(failed=(claim_of(first),)),
+        for request in (
+            HeartbeatRequest(renewed=(epoch_of(first),)),
+            HeartbeatRequest(finished=(epoch_of(first),)),
+            HeartbeatRequest(failed=(epoch_of(first),)),
         ):
-            assert world.source.heartbeat(beat).refused == {spec.table_id: Refusal.FENCED}
-        assert not world.source.heartbeat(Beat(renewed=(claim_of(second),))).refused
+            assert world.source.heartbeat(request).refused == {spec.table_id: Refusal.FENCED}
+        assert not world.source.heartbeat(HeartbeatRequest(renewed=(epoch_of(second),))).refused
 
     def test_finished_table_waits_out_its_freshness(self, world: SourceWorld) -> None:
         world.create(PATH, primary_key=False, freshness_s=60)
         offer = request_table(world)
-        world.source.heartbeat(Beat(finished=(claim_of(offer),)))
+        world.source.heartbeat(HeartbeatRequest(finished=(epoch_of(offer),)))
 
-        assert world.source.heartbeat(Beat(request=True)).offer is None
+        assert world.source.heartbeat(HeartbeatRequest(request=True)).offer is None
         world.advance(61)
         assert request_table(world).epoch > offer.epoch
 
@@ -220,48 +220,48 @@ class SourceConformance(SourceReadingConformance):
         spec = world.create(PATH, primary_key=False, freshness_s=3600)
         forced = request_table(world)
         again = world.source.heartbeat(
-            Beat(finished=(claim_of(forced),), forced=frozenset({spec.table_id}), request=True)
+            HeartbeatRequest(finished=(epoch_of(forced),), forced=frozenset({spec.table_id}), request=True)
         ).offer
         assert again is not None
-        after_failure = world.source.heartbeat(Beat(failed=(claim_of(again),), request=True)).offer
+        after_failure = world.source.heartbeat(HeartbeatRequest(failed=(epoch_of(again),), request=True)).offer
 
         assert after_failure is not None
         assert forced.epoch < again.epoch < after_failure.epoch
 
     def test_finished_twice_is_accepted(self, world: SourceWorld) -> None:
         world.create(PATH, primary_key=False)
-        claim = claim_of(request_table(world))
-        world.source.heartbeat(Beat(finished=(claim,)))
+        held = epoch_of(request_table(world))
+        world.source.heartbeat(HeartbeatRequest(finished=(held,)))
 
-        assert not world.source.heartbeat(Beat(finished=(claim,))).refused
-        assert world.source.heartbeat(Beat(request=True)).offer is None
+        assert not world.source.heartbeat(HeartbeatRequest(finished=(held,))).refused
+        assert world.source.heartbeat(HeartbeatRequest(request=True)).offer is None
 
     def test_renewing_a_finished_table_is_refused(self, world: SourceWorld) -> None:
         spec = world.create(PATH, primary_key=False)
-        claim = claim_of(request_table(world))
-        world.source.heartbeat(Beat(finished=(claim,)))
+        held = epoch_of(request_table(world))
+        world.source.heartbeat(HeartbeatRequest(finished=(held,)))
 
-        assert world.source.heartbeat(Beat(renewed=(claim,))).refused == {spec.table_id: Refusal.NOT_TIERING}
+        assert world.source.heartbeat(HeartbeatRequest(renewed=(held,))).refused == {spec.table_id: Refusal.NOT_TIERING}
 
     def test_dropped_table_and_another_coordinator_are_refused(self, world: SourceWorld) -> None:
         spec = world.create(PATH, primary_key=False)
         other = world.create(OTHER, primary_key=False)
-        claims = [claim_of(request_table(world)), claim_of(request_table(world))]
+        held_tables = [epoch_of(request_table(world)), epoch_of(request_table(world))]
         world.drop(PATH)
-        beat = Beat(
+        request = HeartbeatRequest(
             renewed=tuple(
-                Claim(claim.table_id, claim.epoch, claim.coordinator_epoch + (claim.table_id == other.table_id))
-                for claim in claims
+                TableEpoch(held.table_id, held.epoch, held.coordinator_epoch + (held.table_id == other.table_id))
+                for held in held_tables
             )
         )
 
-        refused = world.source.heartbeat(beat).refused
+        refused = world.source.heartbeat(request).refused
 
         assert refused == {spec.table_id: Refusal.GONE, other.table_id: Refusal.COORDINATOR_CHANGED}
 
     def test_table_made_due_is_handed_out_at_once(self, world: SourceWorld) -> None:
         world.create(PATH, primary_key=False, freshness_s=3600)
-        world.source.heartbeat(Beat(finished=(claim_of(request_table(world)),)))
+        world.source.heartbeat(HeartbeatRequest(finished=(epoch_of(request_table(world)),)))
 
         if not world.source.make_due([PATH]):
             pytest.skip("this source cannot be asked")

@@ -1,4 +1,4 @@
-"""What every source has to do when a subtask reads: log splits and snapshots."""
+"""What every source must do when a subtask reads log splits and snapshot splits."""
 
 # ruff: noqa: S101, D102, PLR2004 - a conformance suite asserts; the name of each test states its fact
 from __future__ import annotations

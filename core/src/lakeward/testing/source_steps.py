@@ -1,4 +1,4 @@
-"""Steps that the tests of `source_conformance` take again and again."""
+"""Steps that the tests of `source_conformance` share."""
 
 # ruff: noqa: S101 - a step of a test asserts what it builds on
 from __future__ import annotations
@@ -17,7 +17,7 @@ from lakeward.model.tables import (
     TablePath,
     TableSpec,
 )
-from lakeward.model.tiering import Beat, Claim, Offer
+from lakeward.model.tiering import HeartbeatRequest, TableAssignment, TableEpoch
 
 if TYPE_CHECKING:
     from lakeward.ports import SourceBatch
@@ -87,13 +87,13 @@ def table_of(batches: list[SourceBatch], base: dict[int, str] | None = None) -> 
     return rows
 
 
-def request_table(world: SourceWorld) -> Offer:
+def request_table(world: SourceWorld) -> TableAssignment:
     """Ask the queue for a table; it must have one."""
-    offer = world.source.heartbeat(Beat(request=True)).offer
+    offer = world.source.heartbeat(HeartbeatRequest(request=True)).offer
     assert offer is not None
     return offer
 
 
-def claim_of(offer: Offer) -> Claim:
-    """Claim a table that was handed out."""
-    return Claim(offer.table_id, offer.epoch, offer.coordinator_epoch)
+def epoch_of(offer: TableAssignment) -> TableEpoch:
+    """Return the epoch under which a table was assigned."""
+    return TableEpoch(offer.table_id, offer.epoch, offer.coordinator_epoch)

@@ -1,4 +1,4 @@
-"""What the source suite needs of the outside: somebody who creates tables, writes rows and takes snapshots."""
+"""What the source suite needs: the writing side, which creates tables, writes rows and takes snapshots."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ class SourceWorld(Protocol):
         ...
 
     def snapshot(self, path: TablePath) -> None:
-        """Take a KV snapshot of every changed bucket now, and clean up superseded ones."""
+        """Take a KV snapshot of every changed bucket now, and clean up older ones."""
         ...
 
     def drop(self, path: TablePath) -> None:
@@ -71,11 +71,11 @@ class SourceWorld(Protocol):
         ...
 
     def trim(self, path: TablePath, bucket: int, before: int) -> None:
-        """Clean log records below an offset away."""
+        """Delete log records below an offset."""
         ...
 
     def lose(self, path: TablePath, bucket: int, offset: int) -> None:
-        """Lose the batch that an offset is in, as a broken server does (where `can_lose_records`)."""
+        """Lose the batch that contains an offset, as a broken server does (where `can_lose_records`)."""
         ...
 
     def set_lease_api(self, *, on: bool) -> None:

@@ -1,0 +1,147 @@
+"""Fixtures for tests of commands: the command line in this process, a lake without rows and a lease backend for it."""
+
+from __future__ import annotations
+
+import json
+import logging
+import os
+import textwrap
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Protocol
+
+import pytest
+import structlog
+
+from lakeward.cli.main import run
+from lakeward.cli.plugins.skeleton import skeleton
+from lakeward.hooks import discovery
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+_LAKE = '''
+from __future__ import annotations
+
+import pickle
+from pathlib import Path
+from typing import Annotated
+
+from lakeward.model.options import LocalPath, Meta, Options
+
+
+class PuddleOptions(Options, frozen=True, kw_only=True):
+    warehouse: Annotated[LocalPath, Meta(description="Where files lie.")] = "warehouse"
+
+
+class Puddle:
+    """A lake with nothing in it but the head that a test left in a file."""
+
+    name = "puddle"
+
+    def head(self, path):
+        file = Path("head.pickle")
+        return pickle.loads(file.read_bytes()) if file.exists() else None
+
+    def close(self):
+        pass
+
+
+class PuddlePlugin:
+    options = PuddleOptions
+
+    def open(self, options, clock):
+        return Puddle()
+'''
+_CONFIG = """
+[service]
+name = "nyc"
+[source]
+type = "embedded"
+path = "{store}"
+[lake]
+type = "puddle"
+[lease]
+backend = "mine"
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class Said:
+    """What a command said."""
+
+    code: int
+    out: str
+    err: str
+
+    @property
+    def document(self) -> Any:  # noqa: ANN401 - any JSON
+        """What was printed, read as JSON."""
+        return json.loads(self.out)
+
+
+class Lakeward(Protocol):
+    """Run `lakeward` with these words."""
+
+    def __call__(self, *words: str) -> Said:
+        """Run it in this process.
+
+        Args:
+            words: the command line after `lakeward`.
+
+        Returns:
+            Its exit code and what it printed.
+        """
+        ...
+
+
+@pytest.fixture
+def lakeward(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Iterator[Lakeward]:
+    """Give a command line whose current directory is empty; the process gets its logging back."""
+    monkeypatch.chdir(tmp_path)
+    for name in [name for name in os.environ if name.startswith("LAKEWARD_")]:
+        monkeypatch.delenv(name)
+    root = logging.getLogger()
+    handlers, level = list(root.handlers), root.level
+
+    def run_words(*words: str) -> Said:
+        code = run(list(words))
+        captured = capsys.readouterr()
+        return Said(code, captured.out, captured.err)
+
+    yield run_words
+    root.handlers = handlers
+    root.setLevel(level)
+    structlog.reset_defaults()
+
+
+@pytest.fixture
+def configured(lakeward: Lakeward, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Lakeward]:
+    """Install a lake and a lease backend, and write a configuration that names them."""
+    site = tmp_path / "site"
+    files = {
+        name.removeprefix("src/"): text for name, text in skeleton("lease", "mine").items() if name.startswith("src/")
+    }
+    points = "[lakeward.lake]\npuddle = puddle_lake:PuddlePlugin\n"
+    points += "[lakeward.lease]\nmine = lakeward_lease_mine.plugin:MineLeases\n"
+    files |= {"puddle_lake.py": _LAKE, "puddle-1.2.dist-info/entry_points.txt": points}
+    files["puddle-1.2.dist-info/METADATA"] = "Metadata-Version: 2.1\nName: puddle\nVersion: 1.2\n"
+    for name, text in files.items():
+        (site / name).parent.mkdir(parents=True, exist_ok=True)
+        (site / name).write_text(text, encoding="utf-8")
+    monkeypatch.syspath_prepend(str(site))
+    discovery.forget()
+    text = textwrap.dedent(_CONFIG).format(store=tmp_path / "store")
+    (tmp_path / "lakeward.toml").write_text(text, encoding="utf-8")
+    yield lakeward
+    discovery.forget()
+
+
+@pytest.fixture
+def flights(configured: Lakeward, tmp_path: Path) -> Lakeward:
+    """Create a primary-key table `nyc.flights` with three rows in a file and in the table."""
+    columns = "id bigint not null, name string"
+    assert configured("embedded", "create", "nyc.flights", "--columns", columns, "--primary-key", "id").code == 0
+    (tmp_path / "flights.csv").write_text("id,name\n1,a\n2,b\n3,c\n", encoding="utf-8")
+    assert configured("embedded", "load", "nyc.flights", "flights.csv").code == 0
+    return configured
