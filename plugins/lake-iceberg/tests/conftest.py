@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import sys
-from dataclasses import replace
 from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import msgspec
 import pytest
 from pyiceberg.catalog.sql import SqlCatalog
 from pyiceberg.table.refs import MAIN_BRANCH, SnapshotRefType
@@ -50,7 +50,7 @@ def with_target(options: IcebergOptions) -> Callable[[int], IcebergOptions]:
     """The same warehouse, with another target file size."""
 
     def resized(target_bytes: int) -> IcebergOptions:
-        return replace(options, target_file_size_bytes=target_bytes)
+        return msgspec.structs.replace(options, target_file_size_bytes=target_bytes)
 
     return resized
 

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import TYPE_CHECKING
 
+import msgspec
 import pytest
 
 from lakeward.errors import LakewardError
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 @pytest.fixture
 def lake(plugin: IcebergLakePlugin, gateway: Gateway) -> Iterator[IcebergLake]:
     """A lake that keeps two snapshots, behind the gateway."""
-    lake = plugin.open(replace(gateway.options, keep_snapshots=2), FakeClock())
+    lake = plugin.open(msgspec.structs.replace(gateway.options, keep_snapshots=2), FakeClock())
     assert isinstance(lake, IcebergLake)
     yield lake
     lake.close()
@@ -130,7 +130,7 @@ def test_every_file_that_a_retained_snapshot_names_is_there_beside_a_foreign_exp
     plugin: IcebergLakePlugin, lake: IcebergLake, gateway: Gateway, table: Callable[[], Table]
 ) -> None:
     """Also a delete file that it names as removed: who looks into its manifests finds the name."""
-    later = plugin.open(replace(gateway.options, keep_snapshots=8), FakeClock())
+    later = plugin.open(msgspec.structs.replace(gateway.options, keep_snapshots=8), FakeClock())
     for turn in range(8):
         of, started_ms = (lake, 1000) if turn < 3 else (later, 2000)
         assert isinstance(of, IcebergLake)

@@ -7,10 +7,8 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from lakeward.coordinator.committer import Committer, CommitWork
-from lakeward.coordinator.opening import Opening
+from lakeward.coordinator.commits.committer import Committer, CommitWork
 from lakeward.errors import LakewardError, OutcomeUnknownError
-from lakeward.machines.splits import Enumeration
 from lakeward.model.results import CommitIds, CommitOutcome
 from lakeward.model.tables import TableBucket
 from lakeward.testing.clock import FakeClock
@@ -84,7 +82,7 @@ def _committed(lake: IcebergLake, tiering: TieringRound, tries: list[CommitIds] 
         step=1,
         base_commit=None if tiering.head.commit is None else tiering.head.commit.snapshot_id,
         incarnation=tiering.who,
-        opening=Opening(tiering.table, tiering.head, {}, (), Enumeration((), {}, (), behind=False)),
+        table=tiering.table,
         files=tuple(tiering.files),
         offsets=offsets,
         journal=tried.append,

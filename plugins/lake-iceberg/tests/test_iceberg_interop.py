@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import logging
 from datetime import UTC, date, datetime, time
 from decimal import Decimal
 from typing import TYPE_CHECKING
@@ -53,11 +54,11 @@ def lake(plugin: IcebergLakePlugin, options: IcebergOptions) -> Iterator[Lake]:
 def tier(plugin: IcebergLakePlugin, lake: Lake) -> Callable[..., TieringRound]:
     """Commits one round with one row whose id is the round's number."""
 
-    def run(number: int, table: TableSpec | None = None, **properties: str) -> TieringRound:
+    def run(number: int, table: TableSpec | None = None, source_path: str | None = None) -> TieringRound:
         tiering = TieringRound(plugin, lake, table or log_table(), incarnation(), number)
         batch = source_batch(tiering.table.schema, [{"id": number, "name": "n"}], start=number)
         tiering.write(log_split(tiering.table), [batch])
-        assert lake.commit(tiering.request(None, ids=None, **properties)) is CommitOutcome.LANDED
+        assert lake.commit(tiering.request(source_path=source_path)) is CommitOutcome.LANDED
         return tiering
 
     return run
@@ -92,10 +93,10 @@ def test_the_layout_is_the_one_of_fluss(lake: Lake, catalog: SqlCatalog) -> None
     assert expected.items() <= table.properties.items()
 
 
-def test_a_commit_carries_its_properties_and_a_stamp_carries_no_commit_user(
+def test_a_commit_carries_the_properties_of_fluss_and_a_stamp_carries_no_commit_user(
     tier: Callable[..., TieringRound], catalog: SqlCatalog
 ) -> None:
-    tier(1, **{"commit-user": "__fluss_lake_tiering", "fluss-offsets": "/a/b.offsets"})
+    tier(1, source_path="/a/b.offsets")
     stamp, commit = catalog.load_table("shop.orders").snapshots()
     assert stamp.summary is not None
     assert commit.summary is not None
@@ -246,7 +247,7 @@ def test_a_key_of_every_other_type_is_updated_once(
 def test_offsets_outlive_an_expiry_that_somebody_else_runs(
     lake: Lake, tier: Callable[..., TieringRound], catalog: SqlCatalog
 ) -> None:
-    mine = tier(3, **{"fluss-offsets": "/x"})
+    mine = tier(3, source_path="/x")
     table = catalog.load_table("shop.orders")
     with table.transaction() as transaction, transaction.update_snapshot().fast_append():
         pass
@@ -366,3 +367,8 @@ def test_offsets_of_partitions_and_buckets_are_kept_apart(lake: Lake, plugin: Ic
     assert head is not None
     assert head.commit is not None
     assert head.commit.offsets == offsets
+
+
+def test_pyiceberg_is_quiet_below_a_warning_once_a_lake_is_open(lake: Lake) -> None:
+    assert lake.name == "iceberg"
+    assert not logging.getLogger("pyiceberg.table").isEnabledFor(logging.INFO)

@@ -11,6 +11,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+import msgspec
 import pytest
 from pyiceberg.catalog.sql import SqlCatalog
 from requests.exceptions import ReadTimeout
@@ -207,14 +208,14 @@ def test_a_rest_catalog_that_does_not_answer_is_given_up_in_time(
     with socket.create_server(("127.0.0.1", 0)) as silent:
         uri = f"http://127.0.0.1:{silent.getsockname()[1]}"
         with pytest.raises(LakeError):
-            plugin.open(replace(options, catalog="rest", uri=uri, commit_timeout_s=0.2), FakeClock())
+            plugin.open(msgspec.structs.replace(options, catalog="rest", uri=uri, commit_timeout_s=0.2), FakeClock())
 
 
 def test_a_catalog_type_that_is_not_known_is_a_configuration_error(
     plugin: IcebergLakePlugin, options: IcebergOptions
 ) -> None:
     with pytest.raises(ConfigError, match=r"lake\.catalog"):
-        plugin.open(replace(options, catalog="sqll"), FakeClock())
+        plugin.open(msgspec.structs.replace(options, catalog="sqll"), FakeClock())
 
 
 def test_a_warehouse_that_cannot_be_made_is_named(plugin: IcebergLakePlugin, tmp_path: Path) -> None:
@@ -260,7 +261,7 @@ def test_files_are_rolled_at_their_target_size_and_hold_every_row(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr("lakeward_lake_iceberg.writer.GROUP_ROWS", 10)
-    lake = plugin.open(replace(options, target_file_size_bytes=1), FakeClock())
+    lake = plugin.open(msgspec.structs.replace(options, target_file_size_bytes=1), FakeClock())
     tiering = TieringRound(plugin, lake, log_table(), incarnation())
     batches = [source_batch(COLUMNS, [{"id": at + row} for row in range(5)], start=at) for at in range(0, 35, 5)]
     tiering.write(log_split(tiering.table), batches)

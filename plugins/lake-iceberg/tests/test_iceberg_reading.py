@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import sqlite3
-from dataclasses import replace
 from typing import TYPE_CHECKING
 
+import msgspec
 import pytest
 
 from lakeward.errors import StorageError
@@ -35,7 +35,7 @@ def test_looking_into_another_programs_database_creates_no_tables_in_it(
     with sqlite3.connect(file) as other:
         other.execute("CREATE TABLE mine (id INTEGER)")
     other.close()
-    lake = plugin.open(replace(options, uri=f"sqlite:///{file}"), FakeClock())
+    lake = plugin.open(msgspec.structs.replace(options, uri=f"sqlite:///{file}"), FakeClock())
     assert lake.head(PATH) is None
     lake.close()
     with sqlite3.connect(file) as other:
@@ -59,4 +59,4 @@ def test_a_warehouse_that_cannot_be_made_is_said_when_the_lake_is_opened(
 ) -> None:
     (tmp_path / "file").touch()
     with pytest.raises(StorageError, match="cannot be created"):
-        plugin.open(replace(options, warehouse=str(tmp_path / "file" / "warehouse")), FakeClock())
+        plugin.open(msgspec.structs.replace(options, warehouse=str(tmp_path / "file" / "warehouse")), FakeClock())

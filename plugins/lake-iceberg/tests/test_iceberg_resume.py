@@ -72,9 +72,9 @@ def test_deletes_cover_the_rows_of_full_files_and_no_others(tmp_path: Path) -> N
     whole = []
     for _ in range(2):
         writer.write(source_batch(COLUMNS, rows, changes=[Change.UPDATE_AFTER] * 4))
-        whole.append(writer.whole)
+        whole.append(writer.all_rows_flushed)
     writer.write(_hot(8))
-    whole.append(writer.whole)
+    whole.append(writer.all_rows_flushed)
     files = writer.roll()
     assert whole == [False, True, False]
     assert [(file.kind, file.rows) for file in files] == [("data", 8), ("deletes", 4)]

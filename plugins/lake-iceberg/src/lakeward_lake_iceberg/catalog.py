@@ -1,7 +1,7 @@
 """Opens the catalog, and sends commits: once, with our own requirements, without the library's retries.
 
 `Transaction.commit` retries and cleans up, and can so delete the manifest list of a commit that landed after all
-(measured; facts: lake 1.9). `Catalog.commit_table` does neither.
+(measured; iceberg.md, "Fencing a commit"). `Catalog.commit_table` does neither.
 """
 
 from __future__ import annotations

@@ -25,9 +25,9 @@ from lakeward_lake_iceberg.offsets import (
     COPIED_ROUND,
     COPIED_SEQUENCE,
     COPIED_SNAPSHOT,
+    COPIED_SOURCE,
     COPIED_STEP,
     COPIED_TIMESTAMP,
-    FLUSS_OFFSETS,
     INCARNATION,
     INLINE_BYTES,
     OFFSETS,
@@ -36,6 +36,7 @@ from lakeward_lake_iceberg.offsets import (
     STEP,
     TABLE_ID,
     pack_offsets,
+    source_properties,
 )
 from lakeward_lake_iceberg.storage import storage_errors
 
@@ -48,8 +49,6 @@ if TYPE_CHECKING:
 
     from lakeward.model.results import CommitIds, CommitRequest
     from lakeward_lake_iceberg.detail import FileDetail
-
-_COPIED_SOURCE = f"lakeward.{FLUSS_OFFSETS}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,7 +111,7 @@ class SnapshotBuilder:
         self._drop_all_but(manifests)
         operation = Operation.OVERWRITE if deletes else Operation.APPEND
         summary = {
-            **request.properties,
+            **source_properties(request.source_path),
             INCARNATION: str(request.incarnation),
             TABLE_ID: str(request.table_id),
             ROUND: request.round_id.name,
@@ -145,8 +144,8 @@ class SnapshotBuilder:
             COPIED_ROUND: request.round_id.name,
             COPIED_STEP: str(request.step),
         }
-        if FLUSS_OFFSETS in request.properties:
-            copied[_COPIED_SOURCE] = request.properties[FLUSS_OFFSETS]
+        if request.source_path is not None:
+            copied[COPIED_SOURCE] = request.source_path
         return copied
 
     def _counts(self, added: Collection[DataFile], removed: Collection[DataFile]) -> dict[str, str]:
@@ -214,7 +213,7 @@ class SnapshotBuilder:
         updates: list[TableUpdate] = [AddSnapshotUpdate(snapshot=snapshot), reference]
         if properties:
             known = self._metadata.properties
-            stale = [key for key in (OFFSETS, OFFSETS_FILE, _COPIED_SOURCE) if key in known and key not in properties]
+            stale = [key for key in (OFFSETS, OFFSETS_FILE, COPIED_SOURCE) if key in known and key not in properties]
             if stale:
                 updates.append(RemovePropertiesUpdate(removals=stale))
             updates.append(SetPropertiesUpdate(updates=dict(properties)))

@@ -97,9 +97,9 @@ def _dead_files(
     """
     if not any(_removes(one) for one in snapshots):
         return []
-    contents = {one.content for one in dead.values()}
+    kinds = {one.content for one in dead.values()}
     named = {path for manifest in dead.values() for path in _paths(manifest, io)}
-    spared = {path for manifest in kept.values() if manifest.content in contents for path in _paths(manifest, io)}
+    spared = {path for manifest in kept.values() if manifest.content in kinds for path in _paths(manifest, io)}
     return sorted(named - spared)
 
 

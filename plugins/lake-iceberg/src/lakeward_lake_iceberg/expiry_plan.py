@@ -81,17 +81,17 @@ class ExpiryPlans:
         Raises:
             StorageError: the storage refused.
         """
-        there = self._storage.list(metadata_root(self._table.metadata))
-        for path in there:
+        files = self._storage.list(metadata_root(self._table.metadata))
+        for path in files:
             if _PLAN_FILE.search(path):
-                self.settle_one(path, there)
+                self.settle_one(path, files)
 
-    def settle_one(self, path: str, there: Sequence[str] | None = None, *, may_land: bool = True) -> Expiry:
+    def settle_one(self, path: str, files: Sequence[str] | None = None, *, may_land: bool = True) -> Expiry:
         """Delete what an expiry freed, if it landed, and then its plan.
 
         Args:
             path: the plan.
-            there: the files in the metadata directory.
+            files: those in the metadata directory; None asks for them.
             may_land: False where it is known that no copy of the request is under way.
 
         Raises:
@@ -105,7 +105,7 @@ class ExpiryPlans:
         metadata = self._table.metadata
         gone = [Snapshot.model_validate(one) for one in plan.snapshots]
         if expire.landed(metadata, [one.snapshot_id for one in gone]):
-            self._delete(metadata, gone, there)
+            self._delete(metadata, gone, files)
             self._storage.delete(path)
             return Expiry.LANDED
         if may_land and metadata.current_snapshot_id == plan.head:
@@ -113,19 +113,19 @@ class ExpiryPlans:
         self._storage.delete(path)
         return Expiry.LOST
 
-    def _delete(self, metadata: TableMetadata, gone: list[Snapshot], there: Sequence[str] | None) -> None:
-        listed = self._storage.list(metadata_root(metadata)) if there is None else there
+    def _delete(self, metadata: TableMetadata, gone: list[Snapshot], files: Sequence[str] | None) -> None:
+        listed = self._storage.list(metadata_root(metadata)) if files is None else files
         known = {local_path(file) for file in listed}
         # A manifest list goes last: where it is gone, so is everything that it named.
         left = [one for one in gone if local_path(one.manifest_list) in known]
-        doomed = expire.unreachable(
+        to_delete = expire.unreachable(
             metadata.snapshots,
             left,
             metadata.properties,
             self._table.io,
             lambda path: local_path(path) not in known,
         )
-        for file in doomed:
+        for file in to_delete:
             self._storage.delete(file)
 
     def _read(self, path: str) -> _Plan | None:

@@ -34,10 +34,10 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Ancestry:
-    """Main's retained snapshots from the head down. `cut` says that older ones were expired below."""
+    """Main's retained snapshots from the head down. `truncated` says that older ones were expired below."""
 
     snapshots: tuple[Snapshot, ...]
-    cut: bool
+    truncated: bool
 
     @classmethod
     def of(cls, metadata: TableMetadata) -> Ancestry:
@@ -48,7 +48,7 @@ class Ancestry:
         while current is not None:
             chain.append(current)
             current = known.get(current.parent_snapshot_id or 0)
-        return cls(tuple(chain), cut=bool(chain) and (chain[-1].sequence_number or 0) > 1)
+        return cls(tuple(chain), truncated=bool(chain) and (chain[-1].sequence_number or 0) > 1)
 
     @property
     def ids(self) -> frozenset[int]:
@@ -145,7 +145,7 @@ def _check_copy(path: TablePath, metadata: TableMetadata, ancestry: Ancestry) ->
         return False
     sequence = int(metadata.properties.get(COPIED_SEQUENCE, "0"))
     oldest = ancestry.snapshots[-1].sequence_number or 0 if ancestry.snapshots else 0
-    if ancestry.cut and oldest > sequence:
+    if ancestry.truncated and oldest > sequence:
         return True
     message = (
         f"{path}: the lake table was rolled back: property {COPIED_SNAPSHOT} names snapshot {copied}, which is not "

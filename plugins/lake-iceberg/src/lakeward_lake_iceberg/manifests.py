@@ -1,6 +1,6 @@
 """Writes manifests: of data and of deletes, new ones, merged ones, and ones with entries taken out.
 
-pyiceberg has no writer for delete manifests and none that merges them (facts: lake 1.4, 1.8). Merging is by size
+pyiceberg has no writer for delete manifests and none that merges them (iceberg.md, "Deletes"). Merging is by size
 class, ten to one: each entry is rewritten once per class, so that the cost of a commit does not grow with the number
 of commits before it, and the number of manifests grows with its logarithm alone.
 """
@@ -160,7 +160,7 @@ class ManifestSet:
     ) -> list[ManifestFile]:
         entries = [entry for manifest in alike for entry in self._read(manifest)]
         if any(entry.data_file.equality_ids for entry in entries):
-            # pyiceberg would write these ids with a type that Java cannot read (facts: lake 1.4).
+            # pyiceberg would write these ids with a type that Java cannot read (iceberg.md, "Deletes").
             return manifests
         rest = [manifest for manifest in manifests if manifest not in alike]
         if not entries:

@@ -29,15 +29,16 @@ ROUND = "lakeward.round"
 STEP = "lakeward.step"
 OFFSETS = "lakeward.offsets"
 OFFSETS_FILE = "lakeward.offsets-file"
-COMMIT_USER = "commit-user"
-FLUSS_USER = "__fluss_lake_tiering"
-FLUSS_OFFSETS = "fluss-offsets"
+_COMMIT_USER = "commit-user"
+_FLUSS_USER = "__fluss_lake_tiering"
+_FLUSS_OFFSETS = "fluss-offsets"
 
 COPIED_SNAPSHOT = "lakeward.offsets-snapshot"
 COPIED_SEQUENCE = "lakeward.offsets-sequence"
 COPIED_TIMESTAMP = "lakeward.offsets-timestamp-ms"
 COPIED_INCARNATION = "lakeward.offsets-incarnation"
 COPIED_ROUND = "lakeward.offsets-round"
+COPIED_SOURCE = "lakeward.fluss-offsets"
 COPIED_STEP = "lakeward.offsets-step"
 """The newest commit's offsets once more, as table properties: they outlive an expiry that somebody else runs."""
 
@@ -69,10 +70,20 @@ def unpack_offsets(text: str | bytes, place: str) -> dict[TableBucket, int]:
     return {TableBucket(stored.table_id, partition, bucket): offset for partition, bucket, offset in stored.offsets}
 
 
+def source_properties(source_path: str | None) -> dict[str, str]:
+    """Return the summary properties by which Fluss's own readers and services find a commit's offsets.
+
+    Args:
+        source_path: where the source stored the offsets; None gives no properties (a mirrored table is no business
+            of theirs).
+    """
+    return {} if source_path is None else {_FLUSS_OFFSETS: source_path, _COMMIT_USER: _FLUSS_USER}
+
+
 def carries_offsets(summary: Mapping[str, str]) -> bool:
     """True for a commit of ours with offsets, and for one of Fluss's own tiering service."""
     ours = OFFSETS in summary or OFFSETS_FILE in summary
-    return ours or (summary.get(COMMIT_USER) == FLUSS_USER and FLUSS_OFFSETS in summary)
+    return ours or (summary.get(_COMMIT_USER) == _FLUSS_USER and _FLUSS_OFFSETS in summary)
 
 
 def offset_commit(snapshot: Any, summary: Mapping[str, str], read: Callable[[str], bytes]) -> OffsetCommit:  # noqa: ANN401 - anything with a snapshot's id and time
@@ -90,7 +101,7 @@ def offset_commit(snapshot: Any, summary: Mapping[str, str], read: Callable[[str
     return OffsetCommit(
         snapshot_id=snapshot.snapshot_id,
         offsets=_offsets(summary, read, f"snapshot {snapshot.snapshot_id}"),
-        source_path=summary.get(FLUSS_OFFSETS),
+        source_path=summary.get(_FLUSS_OFFSETS),
         incarnation=parse_incarnation(summary.get(INCARNATION)),
         round_name=summary.get(ROUND),
         step=None if step is None else int(step),
@@ -104,7 +115,7 @@ def copied_commit(properties: Mapping[str, str], read: Callable[[str], bytes]) -
     return OffsetCommit(
         snapshot_id=int(properties[COPIED_SNAPSHOT]),
         offsets=_offsets(properties, read, f"table property {OFFSETS}"),
-        source_path=properties.get(f"lakeward.{FLUSS_OFFSETS}"),
+        source_path=properties.get(COPIED_SOURCE),
         incarnation=parse_incarnation(properties.get(COPIED_INCARNATION)),
         round_name=properties.get(COPIED_ROUND),
         step=None if step is None else int(step),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
@@ -30,6 +31,8 @@ class IcebergLakePlugin:
         """See `lakeward.hooks.plugins.LakePlugin.open`."""
         from lakeward_lake_iceberg.lake import IcebergLake  # noqa: PLC0415 - workers must not pay for pyiceberg
 
+        # What pyiceberg logs below a warning is of no use to an operator.
+        logging.getLogger("pyiceberg").setLevel(max(logging.WARNING, logging.getLogger().level))
         return IcebergLake(options, clock)
 
     def writer(

@@ -1,4 +1,7 @@
-"""The REST catalog with a time limit on each call; pyiceberg's own session has none (facts: lake 1.9)."""
+"""The REST catalog with a time limit on each call; pyiceberg's own session has none.
+
+Source: iceberg.md, "Fencing a commit".
+"""
 
 from __future__ import annotations
 

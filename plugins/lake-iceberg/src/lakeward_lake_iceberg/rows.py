@@ -9,6 +9,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from lakeward.errors import RowError
+from lakeward.model.batches import find_failing
 from lakeward.model.tables import BUCKET_COLUMN, OFFSET_COLUMN
 
 if TYPE_CHECKING:
@@ -79,14 +80,13 @@ def cast_column(array: pa.Array, target: pa.DataType) -> pa.Array:
 
 
 def _first_unfit(array: pa.Array, target: pa.DataType) -> int:
-    """Find the first row that cannot be cast, by halving; the length where each alone can."""
-    low, high = 0, len(array)
-    while high - low > 1:
-        middle = (low + high) // 2
+    """Return the first row that cannot be cast."""
+
+    def fails(first: int, count: int) -> bool:
         try:
-            cast_column(array.slice(low, middle - low), target)
+            cast_column(array.slice(first, count), target)
         except (pa.ArrowInvalid, pa.ArrowNotImplementedError):
-            high = middle
-        else:
-            low = middle
-    return low
+            return True
+        return False
+
+    return find_failing(len(array), fails)

@@ -1,4 +1,4 @@
-"""Types and layout of lake tables (facts: Fluss 4.12, 4.13), between Arrow and Iceberg."""
+"""Types and layout of lake tables (fluss.md, "Lake tables"), between Arrow and Iceberg."""
 
 from __future__ import annotations
 

@@ -67,7 +67,7 @@ class _Window:
         self.count += keys.num_rows
         self.size_bytes += keys.nbytes
 
-    def cut(self, entries: int) -> tuple[_Window, _Window]:
+    def split_after(self, entries: int) -> tuple[_Window, _Window]:
         """Return the first entries, and the others."""
         parts = _Window(), _Window()
         for number, entry in enumerate(zip(self.keys, self.files, self.positions, strict=True)):
@@ -131,8 +131,8 @@ class UpsertWriter:
             self._take_chunk()
 
     @property
-    def whole(self) -> bool:
-        """See `lakeward.ports.LakeWriter.whole`."""
+    def all_rows_flushed(self) -> bool:
+        """See `lakeward.ports.LakeWriter.all_rows_flushed`."""
         return not self._since_rows
 
     def roll(self) -> tuple[LakeFile, ...]:
@@ -239,7 +239,7 @@ class UpsertWriter:
 
     def _search(self) -> None:
         """Delete the older versions of the window's keys up to the mark; what comes after it stays in the window."""
-        window, self._window = self._window.cut(self._marked)
+        window, self._window = self._window.split_after(self._marked)
         self._marked = 0
         started = time.perf_counter()
         if window.count:

@@ -62,8 +62,8 @@ class AppendWriter:
         self._encode_s += time.perf_counter() - started
 
     @property
-    def whole(self) -> bool:
-        """See `lakeward.ports.LakeWriter.whole`."""
+    def all_rows_flushed(self) -> bool:
+        """See `lakeward.ports.LakeWriter.all_rows_flushed`."""
         return not self._pending and not self._files.is_open
 
     def roll(self) -> tuple[LakeFile, ...]:

@@ -1,14 +1,14 @@
-"""The backend: the source's lease API, one persisted lease, taken over after a restart."""
+"""The backend uses the source's lease API: one persisted lease, which is taken over after a restart."""
 
 from __future__ import annotations
 
 import logging
-from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Annotated
 
 from lakeward.errors import LeaseApiMissingError
 from lakeward.hooks.markers import hookimpl
 from lakeward.model.leases import FailoverAction, FailoverAnswer, FailoverKind, Protection
+from lakeward.model.options import Meta, Options
 from lakeward_lease_fluss.state import pack, unpack
 
 if TYPE_CHECKING:
@@ -20,21 +20,19 @@ if TYPE_CHECKING:
 _log = logging.getLogger("lakeward.lease.fluss")
 
 
-@dataclass(frozen=True, slots=True)
-class FlussLeaseOptions:
+class FlussLeaseOptions(Options, frozen=True, kw_only=True):
     """Keys of `[lease]` where `backend = "fluss"`."""
 
-    required: bool = field(
-        default=False,
-        metadata={"description": "Fail rounds with snapshots where the source has no lease API, instead of a warning."},
-    )
+    required: Annotated[
+        bool, Meta(description="Fail rounds with snapshots where the source has no lease API, instead of a warning.")
+    ] = False
 
 
 class FlussLeases:
-    """Holds snapshots through the source's lease API. Degrades, once and loudly, where the server has none."""
+    """Holds snapshots through the source's lease API. Where the server has none, warns once and protects nothing."""
 
     default_duration_s = 6 * 3600.0
-    """Long: a service that was killed takes its snapshots over six hours later, less the five minutes of a renewal."""
+    """Long, so that a killed service can take its snapshots over for six hours, less five minutes between renewals."""
 
     options = FlussLeaseOptions
 

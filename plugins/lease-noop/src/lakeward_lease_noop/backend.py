@@ -1,4 +1,4 @@
-"""The backend: protects nothing, says so once in the log and in every answer."""
+"""The backend protects nothing; it warns once in the log and says `protects=False` in every answer."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ class NoLeases:
     """Calls no server."""
 
     default_duration_s = 3600.0
-    """Without meaning: nothing is renewed."""
+    """Has no effect: nothing is renewed."""
 
     def __init__(self) -> None:
         """Start without having warned."""

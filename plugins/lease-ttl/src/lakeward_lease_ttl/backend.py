@@ -1,4 +1,4 @@
-"""The backend: short leases, renewed while they are needed; what is not renewed runs out by itself."""
+"""The backend takes short leases and renews them while they are needed; a lease that is not renewed expires."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ class TtlLeases:
     """Acquires and renews; never releases, drops or remembers. The id is fresh with each start of the service."""
 
     default_duration_s = 600.0
-    """Short: it is how long a killed service's snapshots stay on the source's disks."""
+    """Short, since the snapshots of a killed service stay on the source's disks for this long."""
 
     @hookimpl
     def acquire(self, lease: Lease, snapshots: Mapping[TableBucket, int]) -> Protection:

@@ -13,14 +13,14 @@ import tempfile
 import traceback
 from collections import Counter
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from lakeward.coordinator.committer import Committer, CommitWork
-from lakeward.coordinator.opening import Opening
+import msgspec
+
+from lakeward.coordinator.commits.committer import Committer, CommitWork
 from lakeward.errors import FencedError, LakewardError
-from lakeward.machines.splits import Enumeration
 from lakeward.model.identity import Incarnation, RoundId
 from lakeward.model.results import CommitIds
 from lakeward.model.tables import TableBucket
@@ -85,7 +85,7 @@ class Start:
         """Open the lake."""
         self._world = world
         self.who = who
-        options = replace(world.gateway.options, keep_snapshots=3)
+        options = msgspec.structs.replace(world.gateway.options, keep_snapshots=3)
         lake = IcebergLakePlugin().open(options, world.clock)
         assert isinstance(lake, IcebergLake)
         self.lake = lake
@@ -158,7 +158,7 @@ class Start:
             step=1,
             base_commit=None if head.commit is None else head.commit.snapshot_id,
             incarnation=self.who,
-            opening=Opening(table, head, offsets, (), Enumeration((), {}, (), behind=False)),
+            table=table,
             files=files,
             offsets={bucket: stop},
             journal=journal.commits.append,
