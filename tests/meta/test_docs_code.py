@@ -13,11 +13,9 @@ import pytest
 from lakeward.cli.main import lakeward
 from lakeward.config.entries import from_document
 from lakeward.config.keys import keys_of
-from lakeward.config.loader import ALL_SECTIONS, PLUGIN_SECTIONS, section_keys
+from lakeward.config.loader import ALL_SECTIONS, PLUGIN_SECTIONS, plugin_options, section_keys
 from lakeward.config.sections import fill
 from lakeward.errors import MissingPluginError
-from lakeward.hooks.discovery import load, published
-from lakeward.hooks.plugins import LEASE_GROUP
 from lakeward.model.settings import TableSettings
 
 ROOT = Path(__file__).parents[2]
@@ -104,18 +102,14 @@ def test_toml_in_the_docs_names_sections_and_keys_that_exist(block: Block) -> No
             assert {key for body in document["tables"].values() for key in body} <= set(keys_of(TableSettings))
             continue
         keys = section_keys(section)
-        if section in PLUGIN_SECTIONS:
-            kind = document[section].get("type", keys["type"].default)
+        if section in PLUGIN_SECTIONS and not {entry.key for entry in entries} <= set(keys):
+            naming = PLUGIN_SECTIONS[section][0]
             try:
-                keys = {**keys_of(load(PLUGIN_SECTIONS[section][1], kind).options), **keys}
+                options = plugin_options(section, document[section].get(naming, keys[naming].default))
             except MissingPluginError as error:
                 pytest.skip(str(error))
-        if section == "lease" and not {entry.key for entry in entries} <= set(keys):
-            try:
-                backend = published(LEASE_GROUP, document[section].get("backend", keys["backend"].default))
-            except MissingPluginError as error:
-                pytest.skip(str(error))
-            keys = {**keys_of(backend.options), **keys}
+            assert options is not None
+            keys = {**keys_of(options), **keys}
         # A piece of a configuration may leave out what must be given: only what is there is checked.
         given = {entry.key for entry in entries}
         fill(section, {name: key for name, key in keys.items() if name in given or not key.required}, entries, ROOT)

@@ -6,9 +6,9 @@ import re
 import subprocess
 import sys
 import tomllib
-from dataclasses import replace
 from typing import TYPE_CHECKING
 
+import msgspec
 import pytest
 
 from lakeward.config.loader import load_config
@@ -91,4 +91,4 @@ def test_the_configuration_of_the_how_to_is_its_backends(root: Path, tmp_path: P
 
     assert (options.address, options.timeout_s) == ("leases.example:8650", 5.0)
     with pytest.raises(LeaseError, match="open raised"):
-        LeaseBackend.load("desk", (), replace(options, address="127.0.0.1:1")).open()
+        LeaseBackend.load("desk", (), msgspec.structs.replace(options, address="127.0.0.1:1")).open()

@@ -11,7 +11,9 @@ from pathlib import Path
 import pytest
 
 from lakeward.cli import main
-from lakeward.coordinator import closing, ending, statekeeper
+from lakeward.coordinator.service import closing
+from lakeward.coordinator.service import shutdown as ending
+from lakeward.coordinator.service import state_writer as statekeeper
 from lakeward.model.settings import LeaseSettings, ServiceSettings
 
 UNIT = Path(__file__).parents[2] / "docs" / "how-to" / "lakeward.service"
