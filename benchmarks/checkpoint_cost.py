@@ -17,11 +17,11 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-import lakeward.coordinator.checkpointing as shell
-from lakeward.embedded.store import EmbeddedStore
-from lakeward.machines.checkpoint_protocol import CheckpointsEvent, CloseAcked, GatewayOpened
-from lakeward.machines.checkpoint_schedule import CheckpointPolicy
+import lakeward.coordinator.checkpoints.round_checkpoints as shell
+from lakeward.machines.checkpoints.events import CheckpointsEvent, CloseAcked, GatewayOpened
+from lakeward.machines.checkpoints.schedule import CheckpointPolicy
 from lakeward.model.tables import TablePath
+from lakeward_source_embedded.store import EmbeddedStore
 from log_to_iceberg import fill, rows
 from running_service import RunningService, running
 
@@ -99,8 +99,8 @@ def tier(
     service: RunningService, store: EmbeddedStore, name: str, data: list[pa.Table], policy: CheckpointPolicy
 ) -> tuple[float, int]:
     """Fill and tier one table; returns seconds of its rounds and completed checkpoints."""
-    planner = service.service.desk._planner  # noqa: SLF001 - the one place that a round's policy is taken from
-    planner._options = replace(planner._options, checkpoint_policy=policy)  # noqa: SLF001 - as above
+    planner = service.objects.planner()
+    planner.policy = replace(planner.policy, checkpoint_policy=policy)
     done = service.wait(fill(store, name, data), sum(piece.num_rows for piece in data))
     names = [report.checkpoint.name for report in done if report.checkpoint is not None]
     taken = int(names[-1].rpartition("-")[2]) if names and names[-1] else 0

@@ -20,24 +20,24 @@ import time
 from contextlib import suppress
 from pathlib import Path
 
-import lakeward.coordinator.checkpointing as shell
+import lakeward.coordinator.checkpoints.round_checkpoints as shell
 from checkpoint_cost import Gates
-from lakeward.embedded.store import EmbeddedStore
 from lakeward.hooks import discovery
-from lakeward.machines.checkpoint_protocol import CheckpointsEvent, GatewayOpened
-from lakeward.machines.checkpoint_schedule import CheckpointPolicy
+from lakeward.machines.checkpoints.events import CheckpointsEvent, GatewayOpened
+from lakeward.machines.checkpoints.schedule import CheckpointPolicy
 from lakeward.model.tables import TablePath
 from lakeward.observe.logs import setup_logs
-from lakeward.subtask.entry import run_subtask
-from lakeward.testing.held_source import HeldSource
+from lakeward.subtask.run import run_subtask
 from lakeward.testing.jobs import ThreadJobs
-from lakeward.testing.service_world import World
-from lakeward.testing.sim.faults import Faults
-from lakeward.testing.sim.world import World as SimWorld
+from lakeward_service_kit.held_source import HeldSource
+from lakeward_service_kit.service_world import World
+from lakeward_simulator.faults import Faults
+from lakeward_simulator.world import World as SimWorld
+from lakeward_source_embedded.store import EmbeddedStore
 
 ENTRY_POINTS = (
     ("lakeward.lake", "folder", "lakeward.testing.folder_lake:FolderLakePlugin"),
-    ("lakeward.source", "held", "lakeward.testing.held_source:HeldSourcePlugin"),
+    ("lakeward.source", "held", "lakeward_service_kit.held_source:HeldSourcePlugin"),
 )
 
 

@@ -16,11 +16,11 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from lakeward.embedded.plugin import EmbeddedSourcePlugin
-from lakeward.embedded.source import EmbeddedSource
-from lakeward.embedded.store import EmbeddedStore
 from lakeward.model.splits import LogSplit
 from lakeward.model.tables import TablePath
+from lakeward_source_embedded.plugin import EmbeddedSourcePlugin
+from lakeward_source_embedded.source import EmbeddedSource
+from lakeward_source_embedded.store import EmbeddedStore
 
 LOG, KEYED, WIDE = TablePath("bench", "log"), TablePath("bench", "keyed"), TablePath("bench", "wide")
 

@@ -17,14 +17,13 @@ import google_crc32c
 import pyarrow as pa
 from rocksdict import Options, Rdict, WriteBatch
 
-from lakeward_fluss.formats import plainrows, rows
-from lakeward_fluss.formats.encodings import Encoding
-from lakeward_fluss.formats.kvsnapshot import read
-from lakeward_fluss.formats.logbatch import decode, iter_batches
-from lakeward_fluss.formats.rows import Rows
-from lakeward_fluss.formats.schema import FlussSchema
-from lakeward_fluss.formats.target import fit
-from lakeward_fluss.formats.types import FlussField, FlussType, Kind
+from lakeward_source_fluss.formats import rows
+from lakeward_source_fluss.formats.encodings import Encoding
+from lakeward_source_fluss.formats.kvsnapshot import read
+from lakeward_source_fluss.formats.logbatch import decode, iter_batches
+from lakeward_source_fluss.formats.rows import Rows
+from lakeward_source_fluss.formats.schema import FlussSchema
+from lakeward_source_fluss.formats.types import FlussField, FlussType, Kind
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
@@ -129,8 +128,6 @@ def main() -> None:
     both = {"compacted": (Encoding.COMPACTED, parts), "indexed": (Encoding.INDEXED, [Rows.of(indexed(count))])}
     for name, (encoding, some) in both.items():
         measure(f"{name} rows, 8 columns", count, partial(_rows, some, encoding))
-    few = parts[:2]
-    measure("compacted rows, generated Python", sum(map(len, few)), lambda: [_plain(part, target) for part in few])
     table = pa.Table.from_batches([rows.decode(part, SCHEMA, target, Encoding.COMPACTED) for part in parts])
     for codec in (None, "lz4", "zstd"):
         log = memoryview(arrow_log(table, codec))
@@ -147,11 +144,6 @@ def _rows(parts: list[Rows], encoding: Encoding) -> list[pa.RecordBatch]:
 
 def _log(log: memoryview) -> list[pa.RecordBatch]:
     return [decode(batch, SCHEMA, SCHEMA.to_arrow()) for batch in iter_batches(log)]
-
-
-def _plain(part: Rows, target: pa.Schema) -> pa.RecordBatch:
-    columns = plainrows.read_columns(part, SCHEMA, frozenset(target.names), Encoding.COMPACTED)
-    return fit(columns, target, len(part), "rows")
 
 
 if __name__ == "__main__":

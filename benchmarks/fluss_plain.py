@@ -73,7 +73,7 @@ class Starter:
         return Spent(time.perf_counter() - started, cpu)
 
 
-def side_by_side(call: Callable[..., None], arguments: list[tuple[object, ...]]) -> Spent:
+def run_parallel(call: Callable[..., None], arguments: list[tuple[object, ...]]) -> Spent:
     """Run a call in a process for each of these arguments; it is given a `Starter` before them."""
     starter = Starter(len(arguments))
     processes = [_SPAWN.Process(target=call, args=(starter, *each)) for each in arguments]
@@ -98,7 +98,7 @@ def scan_and_write(bootstrap: str, name: str, ends: Mapping[int, int], place: Pa
     place.mkdir()
     halves = [{bucket: end for bucket, end in ends.items() if bucket % 2 == half} for half in (0, 1)]
     targets = [Target(f"{place}/{number}.parquet", level) for number in (0, 1)]
-    return side_by_side(_scan, [(bootstrap, name, *each) for each in zip(halves, targets, strict=True)])
+    return run_parallel(_scan, [(bootstrap, name, *each) for each in zip(halves, targets, strict=True)])
 
 
 def _scan(starter: Starter, bootstrap: str, name: str, ends: Mapping[int, int], target: Target) -> None:
@@ -132,7 +132,7 @@ def write(total: int, place: Path, level: int) -> Spent:
     """Write rows from memory with pyarrow, two processes that have half of them each."""
     place.mkdir()
     half = total // 2
-    return side_by_side(_write, [(n * half, half, Target(f"{place}/{n}.parquet", level)) for n in (0, 1)])
+    return run_parallel(_write, [(n * half, half, Target(f"{place}/{n}.parquet", level)) for n in (0, 1)])
 
 
 def _write(starter: Starter, start: int, count: int, target: Target) -> None:

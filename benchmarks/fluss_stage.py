@@ -22,11 +22,11 @@ import structlog
 from fluss_rows import SCHEMA, append, upsert
 from lakeward.clock import SystemClock
 from lakeward.model.tables import TablePath
-from lakeward_fluss.cluster.cluster import ClusterPlan, FlussCluster
-from lakeward_fluss.cluster.process import free_port
-from lakeward_fluss.cluster.writer import FlussWriter
-from lakeward_fluss.source.options import FlussOptions
-from lakeward_fluss.source.plugin import FlussSourcePlugin
+from lakeward_source_fluss.cluster.cluster import ClusterPlan, FlussCluster
+from lakeward_source_fluss.cluster.process import free_port
+from lakeward_source_fluss.cluster.writer import FlussWriter
+from lakeward_source_fluss.source.options import FlussOptions
+from lakeward_source_fluss.source.plugin import FlussSourcePlugin
 from running_service import RunningService, running
 
 if TYPE_CHECKING:

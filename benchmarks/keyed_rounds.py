@@ -17,8 +17,8 @@ from pathlib import Path
 import numpy as np
 import pyarrow as pa
 
-from lakeward.embedded.store import EmbeddedStore
 from lakeward.model.tables import TablePath
+from lakeward_source_embedded.store import EmbeddedStore
 from running_service import RunningService, running
 
 STEP = 500_000

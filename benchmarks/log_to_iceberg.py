@@ -23,8 +23,8 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from lakeward.embedded.store import EmbeddedStore
 from lakeward.model.tables import TablePath
+from lakeward_source_embedded.store import EmbeddedStore
 from running_service import RunningService, running
 
 BUCKETS = 4

@@ -13,8 +13,8 @@ from pathlib import Path
 
 import pyarrow as pa
 
-from lakeward.embedded.store import EmbeddedStore
 from lakeward.model.tables import TablePath
+from lakeward_source_embedded.store import EmbeddedStore
 from running_service import running
 
 ROWS = 1000

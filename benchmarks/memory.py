@@ -15,8 +15,8 @@ import tempfile
 import time
 from pathlib import Path
 
-from lakeward.embedded.store import EmbeddedStore
 from lakeward.model.tables import TablePath
+from lakeward_source_embedded.store import EmbeddedStore
 from log_to_iceberg import BUCKETS, STEP, rows
 from running_service import CONFIG
 

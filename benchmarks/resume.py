@@ -23,8 +23,8 @@ from typing import Any
 import psutil
 
 from lakeward.clock import SystemClock
-from lakeward.embedded.store import EmbeddedStore
 from lakeward.model.tables import TablePath
+from lakeward_source_embedded.store import EmbeddedStore
 from log_to_iceberg import rows
 
 STEP = 500_000

@@ -13,13 +13,12 @@ from typing import TYPE_CHECKING, Any, cast
 
 from lakeward import container as containers
 from lakeward.config.loader import load_config
-from lakeward.coordinator.service import Service
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterator, Mapping
 
     from lakeward.model.status import RoundReport
-    from lakeward.model.tiering import Beat, BeatAnswer
+    from lakeward.model.tiering import HeartbeatRequest, HeartbeatResponse
     from lakeward.ports import Source
 
 CONFIG = """
@@ -57,7 +56,7 @@ class HandTimes:
         """Be the source in everything else."""
         return getattr(self._source, name)
 
-    def heartbeat(self, beat: Beat) -> BeatAnswer:
+    def heartbeat(self, beat: HeartbeatRequest) -> HeartbeatResponse:
         """Note what is handed out and what is finished."""
         answer = self._source.heartbeat(beat)
         now = time.perf_counter()
@@ -106,9 +105,11 @@ class RunningService:
             paused=lambda: frozenset(paused),
             resumed=dict,
         )
-        parts = self.container.parts()
-        self.hands = HandTimes(parts.source)
-        self.service = Service(replace(parts, source=cast("Source", self.hands)), options)
+        components = self.container.components()
+        self.hands = HandTimes(components.source)
+        components = replace(components, source=cast("Source", self.hands))
+        self.objects = containers.service_container(components, options)
+        self.service = self.objects.service()
         self.loop = asyncio.new_event_loop()
         self._thread = threading.Thread(target=self._run, daemon=True)
         self._thread.start()

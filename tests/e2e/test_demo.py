@@ -23,7 +23,7 @@ SCHEDULED, CANCELLED = 54_591, 1_810
 pytestmark = [
     pytest.mark.spark,
     pytest.mark.slow,
-    pytest.mark.skipif(bool(MISSING), reason=f"the extra `demo` is not installed: {', '.join(MISSING)}"),
+    pytest.mark.skipif(bool(MISSING), reason=f"lakeward-demo is not installed: {', '.join(MISSING)}"),
 ]
 
 

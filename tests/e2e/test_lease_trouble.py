@@ -38,8 +38,8 @@ def test_a_backend_that_fails_holds_up_the_tables_that_need_it_and_no_other(worl
     for action, words in ILL.items():
         world.arm("acquire", action, always=True)
         service = service or world.start(config)
-        until(lambda words=words: words in world.table_status(keyed).get("sentence", ""), f"{words}: {service.words()}")  # type: ignore[misc]  # mypy cannot infer the bound argument
-        assert "'faulty'" in world.table_status(keyed)["sentence"]
+        until(lambda words=words: words in world.table_status(keyed).get("message", ""), f"{words}: {service.words()}")  # type: ignore[misc]  # mypy cannot infer the bound argument
+        assert "'faulty'" in world.table_status(keyed)["message"]
         log.load()
         world.until_same(log)
     world.disarm("acquire")
@@ -122,8 +122,10 @@ def test_a_backend_that_was_installed_from_a_wheel_is_used(world: World) -> None
 def _wheel(folder: Path, name: str) -> Path:
     """Pack the skeleton by hand: building it takes a build backend from a package index."""
     package, info = f"lakeward_lease_{name}", f"lakeward_lease_{name}-0.1.0.dist-info"
-    sources = {file.removeprefix("src/"): text for file, text in skeleton(name).items() if file.startswith("src/")}
-    entry_points = f"[lakeward.lease]\n{name} = {package}.backend:{name.capitalize()}Leases\n"
+    sources = {
+        file.removeprefix("src/"): text for file, text in skeleton("lease", name).items() if file.startswith("src/")
+    }
+    entry_points = f"[lakeward.lease]\n{name} = {package}.plugin:{name.capitalize()}Leases\n"
     files = sources | {
         f"{info}/METADATA": f"Metadata-Version: 2.1\nName: lakeward-lease-{name}\nVersion: 0.1.0\n",
         f"{info}/WHEEL": "Wheel-Version: 1.0\nGenerator: test\nRoot-Is-Purelib: true\nTag: py3-none-any\n",

@@ -50,8 +50,8 @@ def test_a_catalog_that_never_answers_holds_up_its_table_alone(shared_world: Wor
         table.load()
     world.serve(world.configure())
     world.until_same(well)
-    until(lambda: world.table_status(sick).get("word") == "backoff", "the table to wait")
-    assert "may still land" in world.table_status(sick)["sentence"]
+    until(lambda: world.table_status(sick).get("status") == "backoff", "the table to wait")
+    assert "may still land" in world.table_status(sick)["message"]
     well.load()
     world.until_same(well)
     world.disarm("send.sick")

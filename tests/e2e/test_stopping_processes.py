@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from lakeward.checkpoint.service_state import ServiceStateStore
-from lakeward.checkpoint.store import SmallFiles
+from lakeward.storage.service_state import ServiceStateStore
+from lakeward.storage.small_files import SmallFiles
 from lakeward_e2e.process import until
 from lakeward_e2e.tables import KeyTable, LogTable
 

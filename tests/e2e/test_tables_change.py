@@ -65,13 +65,13 @@ def test_a_log_that_was_trimmed_too_early_is_that_tables_error_alone(shared_worl
     world.until_same(trimmed)
     root = str(world.root / "state")
     pause(root, "tier", trimmed.path)
-    until(lambda: world.table_status(trimmed).get("word") == "paused", "the table to be paused")
+    until(lambda: world.table_status(trimmed).get("status") == "paused", "the table to be paused")
     trimmed.load(300)
     world.store.trim_log(trimmed.path, 0, 400)
     resume(root, "tier", trimmed.path)
-    until(lambda: world.table_status(trimmed).get("word") == "suspended", "the table to be suspended")
-    sentence = world.table_status(trimmed)["sentence"]
-    assert "expected offset 300, the log starts at 400" in sentence
+    until(lambda: world.table_status(trimmed).get("status") == "suspended", "the table to be suspended")
+    message = world.table_status(trimmed)["message"]
+    assert "expected offset 300, the log starts at 400" in message
     other.load()
     world.until_same(other)
     world.serve(config).end()

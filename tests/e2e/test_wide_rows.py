@@ -10,16 +10,17 @@ import pyarrow.parquet as pq
 import pytest
 
 from lakeward.clock import SystemClock
-from lakeward.embedded.reader import EmbeddedReader
-from lakeward.embedded.store import EmbeddedStore
 from lakeward.model.identity import Incarnation, RoundId
 from lakeward.model.splits import LogSplit, SnapshotSplit, Split
 from lakeward.model.tables import TablePath
 from lakeward.subtask.mailbox import Mailbox
 from lakeward.subtask.reading import Read
 from lakeward.subtask.work import SplitWork, at_its_beginning
+from lakeward.threads import ThreadExecutor
 from lakeward_lake_iceberg.options import IcebergOptions
 from lakeward_lake_iceberg.plugin import IcebergLakePlugin
+from lakeward_source_embedded.reader import EmbeddedReader
+from lakeward_source_embedded.store import EmbeddedStore
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -66,7 +67,9 @@ def _write(tmp_path: Path, store: EmbeddedStore, table: TableSpec, split: Split)
     task = lake.writer_task(table, lake.stamp(PATH, who), RoundId(who, table.table_id, 1, 1))
     writer = IcebergLakePlugin().writer(task, table, split, 1)
     mailbox = Mailbox()
-    work = SplitWork(table, at_its_beginning(split), EmbeddedReader(store.root, table), writer, clock, mailbox)
+    work = SplitWork(
+        table, at_its_beginning(split), EmbeddedReader(store.root, table), writer, clock, ThreadExecutor(), mailbox
+    )
     while isinstance(read := mailbox.get(60), Read) and read.batch is not None:
         work.write(read.batch, read.read_s)
     assert isinstance(read, Read)

@@ -9,13 +9,13 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-sys.path.insert(0, str(Path(__file__).parents[2] / "plugins" / "fluss" / "tests" / "kit"))
+sys.path.insert(0, str(Path(__file__).parents[2] / "plugins" / "source-fluss" / "tests" / "kit"))
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from lakeward_fluss_kit.clusters import LakeCluster
-    from lakeward_fluss_kit.flink import Flink
+    from lakeward_source_fluss_kit.clusters import LakeCluster
+    from lakeward_source_fluss_kit.flink import Flink
 
 NEEDED = ("fluss", "pyflink", "duckdb_extension_iceberg")
 
@@ -27,9 +27,9 @@ def lake_cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LakeClust
     if missing:
         pytest.skip(f"tox run -e interop brings what is missing: {', '.join(missing)}")
     from lakeward.errors import JavaError  # noqa: PLC0415 - where it is skipped nothing is loaded
-    from lakeward_fluss.cluster.jars import JarsMissingError  # noqa: PLC0415 - as above
-    from lakeward_fluss_kit.clusters import lake_cluster as start  # noqa: PLC0415 - as above
     from lakeward_lake_iceberg.rest_server import RestCatalogServer  # noqa: PLC0415 - as above
+    from lakeward_source_fluss.cluster.jars import JarsMissingError  # noqa: PLC0415 - as above
+    from lakeward_source_fluss_kit.clusters import lake_cluster as start  # noqa: PLC0415 - as above
 
     place = tmp_path_factory.mktemp("interop")
     try:
@@ -45,8 +45,8 @@ def lake_cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LakeClust
 @pytest.fixture(scope="session")
 def flink(lake_cluster: LakeCluster, tmp_path_factory: pytest.TempPathFactory) -> Flink:
     """Flink beside that cluster."""
-    from lakeward_fluss.cluster.jars import JarsMissingError  # noqa: PLC0415 - where it is skipped nothing is loaded
-    from lakeward_fluss_kit.flink import Flink  # noqa: PLC0415 - as above
+    from lakeward_source_fluss.cluster.jars import JarsMissingError  # noqa: PLC0415 - where it is skipped nothing is loaded
+    from lakeward_source_fluss_kit.flink import Flink  # noqa: PLC0415 - as above
 
     place = tmp_path_factory.mktemp("flink")
     try:

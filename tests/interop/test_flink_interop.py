@@ -13,14 +13,14 @@ import pyarrow as pa
 import pytest
 
 from lakeward.model.tables import TablePath
-from lakeward.model.tiering import Beat, Claim
+from lakeward.model.tiering import HeartbeatRequest, TableEpoch
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from lakeward_fluss.source.source import FlussSource
-    from lakeward_fluss_kit.clusters import LakeCluster
-    from lakeward_fluss_kit.flink import Flink
+    from lakeward_source_fluss.source.source import FlussSource
+    from lakeward_source_fluss_kit.clusters import LakeCluster
+    from lakeward_source_fluss_kit.flink import Flink
 
 pytestmark = [pytest.mark.fluss, pytest.mark.spark, pytest.mark.slow]
 SCHEMA = pa.schema([pa.field("id", pa.int64(), nullable=False), pa.field("name", pa.string())])
@@ -110,7 +110,7 @@ class Both:
         for path in (self.log, self.keyed):
             table_id = self._source.table(path).table_id
             for epoch in range(1, 60):  # whichever it is: the others are refused, without effect
-                self._source.heartbeat(Beat(failed=(Claim(table_id, epoch, 0),)))
+                self._source.heartbeat(HeartbeatRequest(failed=(TableEpoch(table_id, epoch, 0),)))
 
 
 def rows(start: int, count: int) -> pa.Table:

@@ -10,7 +10,7 @@ import pyarrow as pa
 from lakeward.model.tables import TablePath
 
 if TYPE_CHECKING:
-    from lakeward.embedded.store import EmbeddedStore
+    from lakeward_source_embedded.store import EmbeddedStore
 
 Row = tuple[object, ...]
 _CHANGE = "change"

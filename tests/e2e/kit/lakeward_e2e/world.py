@@ -9,10 +9,10 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from lakeward.embedded.store import EmbeddedStore
 from lakeward_e2e.process import ServiceProcess, until
 from lakeward_e2e.warehouse import Warehouse
 from lakeward_faulty.points import FAULTS
+from lakeward_source_embedded.store import EmbeddedStore
 
 if TYPE_CHECKING:
     from lakeward_e2e.tables import AnyTable

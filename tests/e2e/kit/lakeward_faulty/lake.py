@@ -100,8 +100,8 @@ class FaultyWriter:
             reached(f"writing.{self._at}")
 
     @property
-    def whole(self) -> bool:
-        return self._inner.whole
+    def all_rows_flushed(self) -> bool:
+        return self._inner.all_rows_flushed
 
     def roll(self) -> tuple[LakeFile, ...]:
         reached(f"before-roll.{self._at}")

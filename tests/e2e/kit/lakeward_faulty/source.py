@@ -5,10 +5,10 @@ from __future__ import annotations
 import os
 from typing import TYPE_CHECKING, Any
 
-from lakeward.embedded.plugin import EmbeddedOptions, EmbeddedSourcePlugin
 from lakeward.model.tables import OFFSET_COLUMN
 from lakeward.ports import SourceBatch
 from lakeward_faulty.points import name_driver, reached
+from lakeward_source_embedded.plugin import EmbeddedOptions, EmbeddedSourcePlugin
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
