@@ -138,16 +138,10 @@ class LeaseProtection:
             gone: the snapshots; none where a reader could not say which.
             why: how that is known.
         """
-        for one in sorted(gone, key=lambda one: one.bucket.sort_key()):
-            _log.warning(
-                "a snapshot is gone", table_id=table_id, bucket=str(one.bucket), snapshot_id=one.snapshot_id, why=why
-            )
-        self._lost |= {(one.bucket, one.snapshot_id) for one in gone}
-        reason = f"{_named(gone)}: {why}" if gone else why
-        self._restorer.invalidate(table_id, reason)
-        needed = {one.bucket for one in self._attempts.snapshots(table_id)}
-        if not gone or not needed.isdisjoint(one.bucket for one in gone):
-            self._loop.post(SnapshotsGone(now=self._clock.now(), table_id=table_id, reason=reason))
+        for one in _sorted(gone):
+            _log.warning("a snapshot is gone", table_id=table_id, **_fields(one), why=why)
+        self._lost |= _ids(gone)
+        self._start_afresh(table_id, gone, why)
 
     @property
     def snapshots_lost(self) -> int:
@@ -212,17 +206,25 @@ class LeaseProtection:
             self._loop.post(Leased(now=self._clock.now(), table_id=table_id))
 
     def lease_refused(self, table_id: int, gone: frozenset[KvSnapshot], reason: str) -> None:
-        """See `LeaseListener`."""
-        if gone:
-            self.snapshots_gone(table_id, gone, reason)
-        else:
+        """See `LeaseListener`.
+
+        A source may delete a snapshot between naming it and leasing it. Nothing is lost then, and nobody has to act:
+        the round is enumerated again. Where a checkpoint counted on the snapshot, what it would have saved is lost.
+        """
+        if not gone:
             self._loop.post(RoundFailed(now=self._clock.now(), table_id=table_id, reason=reason, permanent=False))
+            return
+        if not _ids(gone).isdisjoint(_ids(self._restorer.needed(table_id))):
+            self.snapshots_gone(table_id, gone, reason)
+            return
+        for one in _sorted(gone):
+            _log.info("a snapshot was superseded before it was leased", table_id=table_id, **_fields(one), why=reason)
+        self._start_afresh(table_id, gone, reason)
 
     def lease_lost(self, table_id: int, snapshots: frozenset[KvSnapshot], reason: str) -> None:
         """See `LeaseListener`; what neither a round nor a checkpoint needs was an earlier start's."""
-        needed = {*self._attempts.snapshots(table_id), *self._restorer.needed(table_id)}
-        names = {(one.bucket, one.snapshot_id) for one in needed}
-        lost = [one for one in snapshots if (one.bucket, one.snapshot_id) in names]
+        needed = _ids([*self._attempts.snapshots(table_id), *self._restorer.needed(table_id)])
+        lost = [one for one in snapshots if not _ids([one]).isdisjoint(needed)]
         if lost:
             self.snapshots_gone(table_id, lost, reason)
 
@@ -231,6 +233,13 @@ class LeaseProtection:
         self.stopped.set()
 
     # --- inside ---------------------------------------------------------------------------------------------
+
+    def _start_afresh(self, table_id: int, gone: Collection[KvSnapshot], why: str) -> None:
+        reason = f"{_named(gone)}: {why}" if gone else why
+        self._restorer.invalidate(table_id, reason)
+        needed = {one.bucket for one in self._attempts.snapshots(table_id)}
+        if not gone or not needed.isdisjoint(one.bucket for one in gone):
+            self._loop.post(SnapshotsGone(now=self._clock.now(), table_id=table_id, reason=reason))
 
     def _unprotect(self, buckets: Iterable[TableBucket]) -> None:
         given_up = frozenset(buckets)
@@ -250,9 +259,21 @@ class LeaseProtection:
             self._loop.post(SnapshotsGone(now=self._clock.now(), table_id=table_id, reason=reason))
 
 
+def _ids(snapshots: Iterable[KvSnapshot]) -> frozenset[tuple[TableBucket, int]]:
+    return frozenset((one.bucket, one.snapshot_id) for one in snapshots)
+
+
+def _sorted(snapshots: Iterable[KvSnapshot]) -> list[KvSnapshot]:
+    return sorted(snapshots, key=lambda one: one.bucket.sort_key())
+
+
+def _fields(snapshot: KvSnapshot) -> dict[str, object]:
+    return {"bucket": str(snapshot.bucket), "snapshot_id": snapshot.snapshot_id}
+
+
 def _named(snapshots: Collection[KvSnapshot]) -> str:
     """Name snapshots for people, the first ones where they are many."""
-    ordered = sorted(snapshots, key=lambda one: one.bucket.sort_key())
+    ordered = _sorted(snapshots)
     names = [f"snapshot {one.snapshot_id} of bucket {one.bucket}" for one in ordered[:_NAMED_MOST]]
     more = len(ordered) - len(names)
     return ", ".join(names) + (f" and {more} more" if more else "")
