@@ -110,7 +110,6 @@ class RoundSnapshot:
     finished: tuple[WriteResult, ...]
     committed: frozenset[str]
     progress: tuple[SplitProgress, ...]
-    cut: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -109,7 +109,6 @@ class StoredRound(msgspec.Struct, frozen=True):
     finished: tuple[StoredResult, ...]
     committed: tuple[str, ...]
     progress: tuple[StoredProgress, ...]
-    cut: bool
 
 
 def store_subtask(snapshot: SubtaskSnapshot) -> StoredSubtask:
@@ -145,7 +144,6 @@ def store_round(snapshot: RoundSnapshot) -> StoredRound:
         finished=tuple(map(_store_result, snapshot.finished)),
         committed=tuple(sorted(snapshot.committed)),
         progress=tuple(map(_store_progress, snapshot.progress)),
-        cut=snapshot.cut,
     )
 
 
@@ -171,7 +169,6 @@ def read_round(stored: StoredRound) -> RoundSnapshot:
         finished=tuple(map(_read_result, stored.finished)),
         committed=frozenset(stored.committed),
         progress=tuple(map(_read_progress, stored.progress)),
-        cut=stored.cut,
     )
 
 

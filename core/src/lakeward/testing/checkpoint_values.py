@@ -62,7 +62,6 @@ def round_snapshot(ref: CheckpointRef) -> RoundSnapshot:
         finished=(_result("7-0-log-0", rows=100),),
         committed=frozenset({"w/a.parquet", "w/b.parquet"}),
         progress=(SplitProgress(LOG, 250, (_file(),), 150, 1_700_000_000_000, {"read": 0.25}),),
-        cut=False,
     )
 
 
