@@ -37,7 +37,7 @@ GOLDEN_2 = (
 
 
 @pytest.mark.parametrize(
-    "state", [WITHOUT, WITH, ServiceState(FIRST), IDS, GIVEN_UP], ids=["1", "2", "empty", "lease ids", "distrusted"]
+    "state", [WITHOUT, WITH, ServiceState(FIRST), IDS, GIVEN_UP], ids=["1", "2", "empty", "lease ids", "invalidated"]
 )
 def test_a_state_survives(tmp_path: Path, state: ServiceState) -> None:
     store = ServiceStateStore(SmallFiles(str(tmp_path)))

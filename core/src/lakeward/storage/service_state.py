@@ -61,7 +61,7 @@ class _Body(msgspec.Struct, frozen=True, omit_defaults=True):
     incarnation: str
     tables: tuple[StoredTable, ...]
     lease_ids: tuple[str, ...] = ()
-    invalidated: dict[int, str] = msgspec.field(default_factory=dict, name="distrusted")
+    invalidated: dict[int, str] = msgspec.field(default_factory=dict)
 
 
 class ServiceStateStore:
