@@ -35,7 +35,7 @@ _TABLE_ROWS = (
     "segments",
     "snapshots",
     "runs",
-    "lease_slots",
+    "leased_snapshots",
     "tiering",
     "lake",
 )
@@ -235,7 +235,7 @@ def delete_partition(sql: sqlite3.Connection, table: TableSpec, spec: tuple[str,
     if row is None:
         message = f"table {table.path}: expected a partition {'/'.join(spec)!r}, found none"
         raise UsageError(message)
-    for name in ("partitions", "buckets", "segments", "snapshots", "lease_slots"):
+    for name in ("partitions", "buckets", "segments", "snapshots", "leased_snapshots"):
         sql.execute(
             f"DELETE FROM {name} WHERE table_id = ? AND partition_id = ?",  # noqa: S608 - constant names
             (table.table_id, row[0]),

@@ -56,10 +56,10 @@ CREATE UNIQUE INDEX snapshots_bucket ON snapshots (table_id, partition_id, bucke
 CREATE TABLE runs (
   run_id INTEGER PRIMARY KEY AUTOINCREMENT, table_id INTEGER NOT NULL, file TEXT NOT NULL, entries INTEGER NOT NULL);
 CREATE TABLE leases (lease_id TEXT PRIMARY KEY, expires_ms INTEGER NOT NULL) WITHOUT ROWID;
-CREATE TABLE lease_slots (
+CREATE TABLE leased_snapshots (
   lease_id TEXT NOT NULL, table_id INTEGER NOT NULL, partition_id INTEGER NOT NULL, bucket INTEGER NOT NULL,
   snapshot_id INTEGER NOT NULL, PRIMARY KEY (lease_id, table_id, partition_id, bucket)) WITHOUT ROWID;
-CREATE INDEX lease_slots_table ON lease_slots (table_id, partition_id, bucket, snapshot_id);
+CREATE INDEX leased_snapshots_table ON leased_snapshots (table_id, partition_id, bucket, snapshot_id);
 CREATE TABLE tiering (
   table_id INTEGER PRIMARY KEY, state TEXT NOT NULL, epoch INTEGER NOT NULL, due_ms INTEGER NOT NULL,
   place INTEGER NOT NULL DEFAULT 0);

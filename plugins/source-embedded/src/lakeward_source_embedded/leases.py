@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from lakeward_source_embedded.database import Database
 
 _ID = re.compile(r"[^/\x00]{1,199}")
-_SLOTS = "SELECT lease_id, table_id, partition_id, bucket, snapshot_id FROM lease_slots ORDER BY 1, 2, 3, 4"
+_LEASED = "SELECT lease_id, table_id, partition_id, bucket, snapshot_id FROM leased_snapshots ORDER BY 1, 2, 3, 4"
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,7 +66,7 @@ class EmbeddedLeases:
                 (lease_id, now + round(duration_s * 1000)),
             )
             sql.executemany(
-                "INSERT OR REPLACE INTO lease_slots VALUES (?, ?, ?, ?, ?)",
+                "INSERT OR REPLACE INTO leased_snapshots VALUES (?, ?, ?, ?, ?)",
                 ((lease_id, *key_of(bucket), snapshot_id) for bucket, snapshot_id in snapshots.items()),
             )
         return Protection(until_s=duration_s)
@@ -76,13 +76,13 @@ class EmbeddedLeases:
         with self._database.write() as sql:
             check_lease_api(sql)
             freed = sql.executemany(
-                "DELETE FROM lease_slots WHERE lease_id = ? AND table_id = ? AND partition_id = ? AND bucket = ?",
+                "DELETE FROM leased_snapshots WHERE lease_id = ? AND table_id = ? AND partition_id = ? AND bucket = ?",
                 ((lease_id, *key_of(bucket)) for bucket in buckets),
             )
             if freed.rowcount > 0:
                 sql.execute(
                     "DELETE FROM leases WHERE lease_id = ?1"
-                    " AND NOT EXISTS (SELECT 1 FROM lease_slots WHERE lease_id = ?1)",
+                    " AND NOT EXISTS (SELECT 1 FROM leased_snapshots WHERE lease_id = ?1)",
                     (lease_id,),
                 )
 
@@ -90,16 +90,16 @@ class EmbeddedLeases:
         """See Protocol."""
         with self._database.write() as sql:
             check_lease_api(sql)
-            sql.execute("DELETE FROM lease_slots WHERE lease_id = ?", (lease_id,))
+            sql.execute("DELETE FROM leased_snapshots WHERE lease_id = ?", (lease_id,))
             sql.execute("DELETE FROM leases WHERE lease_id = ?", (lease_id,))
 
     def list_leases(self) -> tuple[LeaseStatus, ...]:
         """Return all leases that are stored, run out or not, by id."""
         with self._database.read() as sql:
             leases = sql.execute("SELECT lease_id, expires_ms FROM leases ORDER BY lease_id").fetchall()
-            slots = sql.execute(_SLOTS).fetchall()
+            leased = sql.execute(_LEASED).fetchall()
         held: dict[str, dict[TableBucket, int]] = {lease_id: {} for lease_id, _ in leases}
-        for lease_id, table_id, partition_id, bucket, snapshot_id in slots:
+        for lease_id, table_id, partition_id, bucket, snapshot_id in leased:
             held.setdefault(lease_id, {})[bucket_at(table_id, partition_id, bucket)] = snapshot_id
         return tuple(LeaseStatus(lease_id, expires_ms, held[lease_id]) for lease_id, expires_ms in leases)
 
@@ -108,7 +108,8 @@ class EmbeddedLeases:
         with self._database.write() as sql:
             now = self._clock.wall_ms()
             sql.execute(
-                "DELETE FROM lease_slots WHERE lease_id IN (SELECT lease_id FROM leases WHERE expires_ms <= ?)", (now,)
+                "DELETE FROM leased_snapshots WHERE lease_id IN (SELECT lease_id FROM leases WHERE expires_ms <= ?)",
+                (now,),
             )
             return sql.execute("DELETE FROM leases WHERE expires_ms <= ?", (now,)).rowcount
 

@@ -106,8 +106,8 @@ class EmbeddedReader:
             if not rows:
                 yield from gatherer.add(None, first, end, empty=end - first)
                 continue
-            whole = self._batch(split, file, number, stop - base)
-            part = self._log_batch(whole.slice(first - base, end - first), first, timestamp_ms)
+            complete = self._batch(split, file, number, stop - base)
+            part = self._log_batch(complete.slice(first - base, end - first), first, timestamp_ms)
             yield from gatherer.add(part, first, end)
         yield from gatherer.rest()
 
@@ -123,8 +123,8 @@ class EmbeddedReader:
             left -= skipped
             if skipped < len(mapped):
                 mapped = file.batch(number)
-            whole = widen(mapped.slice(skipped), self._table.schema)
-            for batch in split_batch(whole) if len(whole) else ():
+            complete = widen(mapped.slice(skipped), self._table.schema)
+            for batch in split_batch(complete) if len(complete) else ():
                 given += len(batch)
                 yield SourceBatch(snapshot_records(self._schema, batch), split.log_offset)
         if left:

@@ -131,8 +131,8 @@ def _fit_column(
         bad = np.flatnonzero(missing)
         if len(bad):
             raise _misfit(spec, field.name, first_row + int(bad[0]), f"{field.type} not null", None)
-    if pa.types.is_nested(field.type) and not _whole(field, fitted):
-        at = find_failing(len(fitted), lambda first, count: not _whole(field, fitted.slice(first, count)))
+    if pa.types.is_nested(field.type) and not _is_valid(field, fitted):
+        at = find_failing(len(fitted), lambda first, count: not _is_valid(field, fitted.slice(first, count)))
         raise _misfit(spec, field.name, first_row + at, f"{field.type}, no null inside", given[at].as_py())
     return fitted
 
@@ -170,12 +170,12 @@ def _same_family(found: pa.DataType, wanted: pa.DataType) -> bool:
     return any(is_found(found) and fits(wanted) for is_found, fits in _FAMILIES)
 
 
-def _whole(field: pa.Field, values: pa.Array) -> bool:
+def _is_valid(field: pa.Field, values: pa.Array) -> bool:
     """True if no null stands where a nested field forbids it."""
     if pa.types.is_struct(field.type):
         there = values.filter(values.is_valid())
         return all(
-            (child.nullable or part.null_count == 0) and _whole(child, part)
+            (child.nullable or part.null_count == 0) and _is_valid(child, part)
             for child, part in zip(field.type, there.flatten(), strict=True)
         )
     if pa.types.is_map(field.type):
@@ -184,7 +184,7 @@ def _whole(field: pa.Field, values: pa.Array) -> bool:
     if pa.types.is_list(field.type):
         inner = field.type.value_field
         elements = values.flatten()
-        return bool(inner.nullable or elements.null_count == 0) and _whole(inner, elements)
+        return bool(inner.nullable or elements.null_count == 0) and _is_valid(inner, elements)
     return True
 
 

@@ -45,7 +45,7 @@ SELECT s.piece, s.file FROM (
   SELECT *, ROW_NUMBER() OVER (PARTITION BY partition_id, bucket ORDER BY snapshot_id DESC) AS age
   FROM snapshots WHERE table_id = :table) s
 WHERE s.age > :retained AND NOT EXISTS (
-  SELECT 1 FROM lease_slots l JOIN leases e ON e.lease_id = l.lease_id
+  SELECT 1 FROM leased_snapshots l JOIN leases e ON e.lease_id = l.lease_id
   WHERE l.table_id = s.table_id AND l.partition_id = s.partition_id AND l.bucket = s.bucket
     AND l.snapshot_id = s.snapshot_id AND e.expires_ms > :now)"""
 
