@@ -64,8 +64,8 @@ class HandTimes:
             if claim.table_id in self._since and claim.table_id not in answer.refused:
                 path, since = self._since.pop(claim.table_id)
                 self.of.setdefault(path, []).append(now - since)
-        if answer.offer is not None:
-            self._since[answer.offer.table_id] = (str(answer.offer.path), now)
+        if answer.assignment is not None:
+            self._since[answer.assignment.table_id] = (str(answer.assignment.path), now)
         return answer
 
 

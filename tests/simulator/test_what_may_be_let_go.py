@@ -46,7 +46,7 @@ def needed(case: Case, coordinator: Coordinator) -> set[int]:
     run = coordinator.attempts.get(table_id(case))
     if run is None or run.newest is None:
         return set()
-    return {one.snapshot_id for one in run.newest.contents.enumeration().snapshots}
+    return {one.snapshot_id for one in run.newest.state.enumeration().snapshots}
 
 
 def test_what_a_later_checkpoint_has_read_goes_though_its_start_died_before_it_heard_of_it(case: Case) -> None:
@@ -58,7 +58,7 @@ def test_what_a_later_checkpoint_has_read_goes_though_its_start_died_before_it_h
     def before(service: str, name: str, caller: Process) -> str | None:
         run = first.attempts.get(table_id(case))
         if service == "store" and name.startswith("write") and name.endswith("/_metadata") and caller is first.loop:
-            whole = run.newest.contents.results() if run is not None and run.newest is not None else None
+            whole = run.newest.state.results() if run is not None and run.newest is not None else None
             if (
                 whole is not None
                 and run is not None

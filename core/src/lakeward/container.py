@@ -478,7 +478,7 @@ def serve(loaded: Loaded, *, once: bool, final: bool, progress: bool, until: Cal
     finally:
         if shown is not None:
             shown.close()
-    return _say_end(Console(stderr=True, soft_wrap=True), end, once=once)
+    return _print_end(Console(stderr=True, soft_wrap=True), end, once=once)
 
 
 async def _serve(make: Callable[[], Service], resources: OpenResources, until: Callable[[], bool] | None) -> ServiceEnd:
@@ -588,7 +588,7 @@ def _options(
         paused=paused,
         resumed=resumed,
         on_report=on_report,
-        on_round=shown.round_over if shown is not None else (lambda _table, _report: None),
+        on_round=shown.round_ended if shown is not None else (lambda _table, _report: None),
         host=host,
         bind=service.host or ("127.0.0.1" if handle.local else "0.0.0.0"),  # noqa: S104 - executors are elsewhere
         port=service.port,
@@ -614,7 +614,7 @@ def _options(
     )
 
 
-def _say_end(console: Console, end: ServiceEnd, *, once: bool) -> int:
+def _print_end(console: Console, end: ServiceEnd, *, once: bool) -> int:
     if not end.started:
         console.print("stopped before it served", markup=False)
         return EXIT_FAILED if once else 0

@@ -362,21 +362,21 @@ def test_new_table_is_due_at_once_and_the_queue_is_first_in_first_out(store: Emb
         store.create_table(path, SCHEMA)
         clock.advance(1)
 
-    offers = [source.heartbeat(HeartbeatRequest(request=True)).offer for _ in range(4)]
+    assignments = [source.heartbeat(HeartbeatRequest(request=True)).assignment for _ in range(4)]
 
-    assert [None if offer is None else offer.path for offer in offers] == [*paths, None]
-    assert {offer.epoch for offer in offers if offer} == {1}
+    assert [None if assignment is None else assignment.path for assignment in assignments] == [*paths, None]
+    assert {assignment.epoch for assignment in assignments if assignment} == {1}
 
 
 def test_failed_after_finished_is_pending_at_once(store: EmbeddedStore) -> None:
     source = EmbeddedSource(store)
     store.create_table(PATH, SCHEMA)
-    offer = source.heartbeat(HeartbeatRequest(request=True)).offer
-    assert offer is not None
-    claim = TableEpoch(offer.table_id, offer.epoch, 0)
-    source.heartbeat(HeartbeatRequest(finished=(claim,)))
+    assignment = source.heartbeat(HeartbeatRequest(request=True)).assignment
+    assert assignment is not None
+    table_epoch = TableEpoch(assignment.table_id, assignment.epoch, 0)
+    source.heartbeat(HeartbeatRequest(finished=(table_epoch,)))
 
-    again = source.heartbeat(HeartbeatRequest(failed=(claim,), request=True)).offer
+    again = source.heartbeat(HeartbeatRequest(failed=(table_epoch,), request=True)).assignment
 
     assert again is not None
     assert again.epoch == 2
@@ -386,24 +386,24 @@ def test_table_without_lake_is_neither_listed_nor_handed_out(store: EmbeddedStor
     source = EmbeddedSource(store)
     store.create_table(PATH, SCHEMA, properties={"table.datalake.enabled": "false"})
     assert not source.tables()
-    assert source.heartbeat(HeartbeatRequest(request=True)).offer is None
+    assert source.heartbeat(HeartbeatRequest(request=True)).assignment is None
 
     store.set_property(PATH, "table.datalake.enabled", "true")
 
-    assert source.heartbeat(HeartbeatRequest(request=True)).offer is not None
+    assert source.heartbeat(HeartbeatRequest(request=True)).assignment is not None
 
 
 def test_timeout_of_the_queue_is_a_setting_of_the_store(store: EmbeddedStore, clock: FakeClock) -> None:
     store.set_option("tiering-timeout-s", "5")
     store.create_table(PATH, SCHEMA)
     other = EmbeddedStore.open(store.root, clock=clock)
-    assert EmbeddedSource(other).heartbeat(HeartbeatRequest(request=True)).offer is not None
+    assert EmbeddedSource(other).heartbeat(HeartbeatRequest(request=True)).assignment is not None
     clock.advance(6)
 
-    offer = EmbeddedSource(store).heartbeat(HeartbeatRequest(request=True)).offer
+    assignment = EmbeddedSource(store).heartbeat(HeartbeatRequest(request=True)).assignment
 
-    assert offer is not None
-    assert offer.epoch == 2
+    assert assignment is not None
+    assert assignment.epoch == 2
     assert other.options() == {"lease-api": "true", "tiering-timeout-s": "5"}
     other.close()
     with pytest.raises(ConfigError, match="tiering-timeout-s"):

@@ -50,11 +50,11 @@ def table(lake_cluster: LakeCluster, source: FlussSource) -> TableSpec:
 def test_restarted_coordinator_counts_as_another_one_and_fences_what_was_in_hand(
     lake_cluster: LakeCluster, source: FlussSource, table: TableSpec
 ) -> None:
-    offer = _handed(source)
+    assignment = _handed(source)
     before = source.heartbeat(HeartbeatRequest()).coordinator_epoch
     lake_cluster.cluster.restart_coordinator()
 
-    answer = source.heartbeat(HeartbeatRequest(renewed=(_claim(offer),)))
+    answer = source.heartbeat(HeartbeatRequest(renewed=(_epoch_of(assignment),)))
 
     assert answer.coordinator_epoch > before
     assert answer.refused == {table.table_id: Refusal.FENCED}
@@ -127,7 +127,7 @@ def test_paused_coordinator_makes_calls_fail_in_time_and_not_hang(
     lake_cluster: LakeCluster, source: FlussSource, table: TableSpec
 ) -> None:
     coordinator = lake_cluster.cluster.coordinator
-    offer = _handed(source)
+    assignment = _handed(source)
     coordinator.send(signal.SIGSTOP)
     try:
         # The whole of a minute is the client's business: here it is enough that reads go elsewhere.
@@ -135,24 +135,24 @@ def test_paused_coordinator_makes_calls_fail_in_time_and_not_hang(
     finally:
         coordinator.send(signal.SIGCONT)
 
-    assert not source.heartbeat(HeartbeatRequest(renewed=(_claim(offer),))).refused
+    assert not source.heartbeat(HeartbeatRequest(renewed=(_epoch_of(assignment),))).refused
 
 
 def _handed(source: FlussSource) -> TableAssignment:
     found: list[TableAssignment] = []
 
     def asked() -> bool:
-        offer = source.heartbeat(HeartbeatRequest(request=True)).offer
-        if offer is not None and offer.path == PATH:
-            found.append(offer)
+        assignment = source.heartbeat(HeartbeatRequest(request=True)).assignment
+        if assignment is not None and assignment.path == PATH:
+            found.append(assignment)
         return bool(found)
 
     _wait_until(asked)
     return found[0]
 
 
-def _claim(offer: TableAssignment) -> TableEpoch:
-    return TableEpoch(offer.table_id, offer.epoch, offer.coordinator_epoch)
+def _epoch_of(assignment: TableAssignment) -> TableEpoch:
+    return TableEpoch(assignment.table_id, assignment.epoch, assignment.coordinator_epoch)
 
 
 def _snapshot_end(source: FlussSource, table: TableSpec) -> int:

@@ -159,15 +159,15 @@ def test_a_round_whose_commit_was_given_up_waits_for_it_before_it_is_tried_again
 
 def test_only_the_round_in_work_is_current_and_a_restored_one_needs_what_its_checkpoint_has_to_read() -> None:
     attempts, ref = RoundAttempts(), reference()
-    contents = CheckpointContents.of(round_snapshot(ref), [])
+    state = CheckpointContents.of(round_snapshot(ref), [])
     table, head = replace(log_table(), path=PATH, table_id=7), LakeHead(PATH, 7, "", None, None, None, None)
     assignment = TableAssignment(PATH, 7, 3, 0, 1.0)
     earlier, later = (RoundAttempt(assignment, RoundId(FIRST, 7, 3, number), 0) for number in (1, 2))
-    context = RoundContext(table, head, {}, (), contents.enumeration())
-    later.start_from(context, RestoredRound(ref, contents, frozenset(), 1))
+    context = RoundContext(table, head, {}, (), state.enumeration())
+    later.start_from(context, RestoredRound(ref, state, frozenset(), 1))
     attempts.add(earlier)
     attempts.add(later)
     assert attempts.is_current(later)
     assert not attempts.is_current(earlier)
-    assert contents.enumeration().snapshots
-    assert attempts.snapshots(7) == contents.enumeration().snapshots
+    assert state.enumeration().snapshots
+    assert attempts.snapshots(7) == state.enumeration().snapshots

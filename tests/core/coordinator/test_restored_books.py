@@ -21,8 +21,8 @@ def coordinators_part() -> RoundSnapshot:
 
 def restored_books(attempt: int) -> tuple[RoundProgress, Origin]:
     part = subtask_snapshot(subtask=1, attempt=attempt)
-    contents = CheckpointContents.of(coordinators_part(), [part])
-    return RoundProgress(contents.enumeration(), contents), part.blocked[0].origin
+    state = CheckpointContents.of(coordinators_part(), [part])
+    return RoundProgress(state.enumeration(), state), part.blocked[0].origin
 
 
 def test_a_finish_of_the_new_round_never_has_the_origin_of_a_restored_one() -> None:
@@ -41,8 +41,8 @@ def test_attempts_of_a_fresh_round_count_from_1() -> None:
 
 
 def test_what_had_been_done_of_a_split_that_a_cut_leaves_out_is_committed() -> None:
-    contents = CheckpointContents.of(coordinators_part(), [])
-    books = RoundProgress(contents.enumeration(), contents)
+    state = CheckpointContents.of(coordinators_part(), [])
+    books = RoundProgress(state.enumeration(), state)
     (half,) = coordinators_part().progress
     assert half.split.bucket.bucket == 0
     books.splits.step(FinishEarlyRequested(now=1.0))
@@ -56,8 +56,8 @@ def test_files_that_a_split_half_done_or_a_word_to_be_sent_again_names_are_not_d
     result = part.blocked[0].event.result
     own = replace(result.files[0], path="of-the-word.parquet")
     word = replace(part.blocked[0], event=structs.replace(part.blocked[0].event, result=replace(result, files=(own,))))
-    contents = CheckpointContents.of(coordinators_part(), [replace(part, blocked=(word,))])
-    books = RoundProgress(contents.enumeration(), contents)
+    state = CheckpointContents.of(coordinators_part(), [replace(part, blocked=(word,))])
+    books = RoundProgress(state.enumeration(), state)
     named = [file for one in books.half_done() for file in one.files]
     stranger = replace(own, path="of-nobody.parquet")
     assert books.blocked() == [word]

@@ -52,13 +52,13 @@ def restored(tmp_path: Path) -> RoundJob:
     """A job of a round that goes on from a checkpoint, with a finish that is to be sent again; launched."""
     clock = FakeClock()
     part = replace(round_snapshot(reference()), finished=())
-    contents = CheckpointContents.of(part, [subtask_snapshot(subtask=1, attempt=7)])
+    state = CheckpointContents.of(part, [subtask_snapshot(subtask=1, attempt=7)])
     store = CheckpointFiles(SmallFiles(str(tmp_path)), clock)
     checkpoints = CheckpointPlan(
         CheckpointPolicy(interval_s=30.0), store, str(tmp_path), reference(), 1, 2, lambda _what, _work, _done: None
     )
-    enumeration = contents.enumeration()
-    plan = JobPlan("svc/7-3-2", enumeration, deploy, spec, 2, 3, 60.0, checkpoints, restored=contents)
+    enumeration = state.enumeration()
+    plan = JobPlan("svc/7-3-2", enumeration, deploy, spec, 2, 3, 60.0, checkpoints, restored=state)
     job = RoundJob(plan, IdleJobs(), clock, SilentRound(part))
     job.launch(lambda work: work())
     return job

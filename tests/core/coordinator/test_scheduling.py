@@ -92,11 +92,11 @@ class Queue:
             heapq.heappush(self.timers, (due, claim.table_id))
         while self.timers and self.timers[0][0] <= self.clock.now():
             self._append(by_id[heapq.heappop(self.timers)[1]])
-        offer = None
+        assignment = None
         if beat.request and self.pending:
             first = self.pending.popleft()
-            offer = TableAssignment(first.path, first.table_id, self.epochs[first.table_id], 0, first.freshness_s)
-        return HeartbeatResponse(0, offer, refused)
+            assignment = TableAssignment(first.path, first.table_id, self.epochs[first.table_id], 0, first.freshness_s)
+        return HeartbeatResponse(0, assignment, refused)
 
     def _append(self, one: TableSpec) -> None:
         self.epochs[one.table_id] += 1
@@ -174,8 +174,8 @@ def test_an_excluded_table_is_given_back_in_the_same_call_and_costs_nobody_a_tur
     specs = [spec(0, "x"), spec(1, "x"), spec(2, "t")]
     queue = Queue(FakeClock(), specs, frozenset(range(3)))
     answer = scheduled(queue).heartbeat(HeartbeatRequest(request=True))
-    assert answer.offer is not None
-    assert answer.offer.table_id == 2
+    assert answer.assignment is not None
+    assert answer.assignment.table_id == 2
     assert [one.table_id for one in queue.pending] == [0, 1]
     assert [[claim.table_id for claim in beat.failed] for beat in queue.beats] == [[], [0], [1]]
     assert not any(beat.finished or beat.renewed for beat in queue.beats)
@@ -184,7 +184,7 @@ def test_an_excluded_table_is_given_back_in_the_same_call_and_costs_nobody_a_tur
 def test_where_only_excluded_tables_are_due_each_is_given_back_once_and_none_is_kept() -> None:
     queue = Queue(FakeClock(), [spec(number, "x") for number in range(5)], frozenset(range(5)))
     answer = scheduled(queue).heartbeat(HeartbeatRequest(request=True))
-    assert answer.offer is None
+    assert answer.assignment is None
     assert len(queue.pending) == 5
     assert len(queue.beats) == 5 + 2
 
@@ -202,7 +202,7 @@ def test_a_search_in_vain_takes_a_tenth_of_the_time_at_the_most() -> None:
 def test_a_table_whose_give_back_failed_is_given_back_by_the_next_heartbeat() -> None:
     queue = Queue(FakeClock(), [spec(0, "x")], frozenset({0}), fails=1)
     source = scheduled(queue)
-    assert source.heartbeat(HeartbeatRequest(request=True)).offer is None
+    assert source.heartbeat(HeartbeatRequest(request=True)).assignment is None
     assert not queue.pending
     source.heartbeat(HeartbeatRequest())
     assert [one.table_id for one in queue.pending] == [0]
@@ -211,10 +211,10 @@ def test_a_table_whose_give_back_failed_is_given_back_by_the_next_heartbeat() ->
 def test_a_mirrored_table_that_another_service_tiers_is_given_back_to_it() -> None:
     queue = Queue(FakeClock(), [spec(0, "m"), spec(1, "t")], frozenset({0, 1}))
     source = scheduled(queue)
-    offers = [source.heartbeat(HeartbeatRequest(request=True)).offer for _ in range(2)]
-    assert {offer.table_id for offer in offers if offer is not None} == {0, 1}
+    offers = [source.heartbeat(HeartbeatRequest(request=True)).assignment for _ in range(2)]
+    assert {assignment.table_id for assignment in offers if assignment is not None} == {0, 1}
     assert [one.table_id for one in queue.pending] == [0]
-    mirror = next(offer for offer in offers if offer is not None and offer.table_id == 0)
+    mirror = next(assignment for assignment in offers if assignment is not None and assignment.table_id == 0)
     claim = TableEpoch(0, mirror.epoch, mirror.coordinator_epoch)
     assert source.heartbeat(HeartbeatRequest(renewed=(claim,), request=True)).refused == {}
 
@@ -235,6 +235,6 @@ def test_an_excluded_table_stays_due_for_other_services(world: World) -> None:
     assert len(world.lake.read(mine)) == 10
     assert world.lake.head(other) is None
     world.rules = lambda path: TableSettings(include=path == other)
-    offer = below.heartbeat(HeartbeatRequest(request=True)).offer
-    assert offer is not None
-    assert offer.path == other
+    assignment = below.heartbeat(HeartbeatRequest(request=True)).assignment
+    assert assignment is not None
+    assert assignment.path == other

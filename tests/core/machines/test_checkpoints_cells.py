@@ -218,7 +218,7 @@ def test_every_guard_of_every_row_is_reached_and_nothing_stays_where_its_row_has
 def test_the_table_decides_where_a_move_leads(monkeypatch: pytest.MonkeyPatch) -> None:
     """With another target in one row, the machine goes there."""
     cell = (CheckpointPhase.COLLECTING, Declined)
-    changed = {**TRANSITIONS, cell: {CheckpointGuard.OVER: CheckpointPhase.ENDED}}
+    changed = {**TRANSITIONS, cell: {CheckpointGuard.CHECKPOINT_ENDS: CheckpointPhase.ENDED}}
     monkeypatch.setattr("lakeward.machines.checkpoints.machine.TRANSITIONS", changed)
     assert after(*COLLECTING, declined(0)).phase is CheckpointPhase.ENDED
 

@@ -134,9 +134,9 @@ def test_a_step_stays_within_its_row_and_an_illegal_one_changes_nothing(
     with pytest.raises(IllegalEventError):
         machine.step(event)
     assert machine.phase is before["_phase"]
-    assert (machine.sent, machine._heard, machine._asked) == (
+    assert (machine.sent, machine._last_received, machine._asked) == (
         0 if before["_channel"] is None else before["_channel"].sent,
-        before["_heard"],
+        before["_last_received"],
         before["_asked"],
     )
 

@@ -27,39 +27,39 @@ def epoch(assignment: TableAssignment | None) -> TableEpoch:
 
 def test_new_tables_are_due_at_once_one_for_each_request() -> None:
     made = queue()
-    offers = [made.heartbeat(0.0, ASK).offer for _ in range(3)]
+    offers = [made.heartbeat(0.0, ASK).assignment for _ in range(3)]
     assert [assignment.path if assignment else None for assignment in offers] == [A, B, None]
 
 
 def test_a_finished_table_is_due_when_its_freshness_is_over() -> None:
     made = queue()
-    first, _ = made.heartbeat(0.0, ASK).offer, made.heartbeat(0.0, ASK)
+    first, _ = made.heartbeat(0.0, ASK).assignment, made.heartbeat(0.0, ASK)
     made.heartbeat(1.0, HeartbeatRequest(finished=(epoch(first),)))
-    assert made.heartbeat(10.9, ASK).offer is None
-    again = made.heartbeat(11.0, ASK).offer
+    assert made.heartbeat(10.9, ASK).assignment is None
+    again = made.heartbeat(11.0, ASK).assignment
     assert again is not None
     assert (again.path, again.epoch) == (A, 2)
 
 
 def test_a_forced_finish_makes_the_table_due_at_once() -> None:
     made = queue()
-    first = made.heartbeat(0.0, ASK).offer
+    first = made.heartbeat(0.0, ASK).assignment
     answer = made.heartbeat(1.0, HeartbeatRequest(finished=(epoch(first),), forced=frozenset({0}), request=True))
-    assert answer.offer is not None
+    assert answer.assignment is not None
     assert not answer.refused
 
 
 def test_a_failed_table_is_due_at_once() -> None:
     made = queue()
-    first, _ = made.heartbeat(0.0, ASK).offer, made.heartbeat(0.0, ASK)
-    again = made.heartbeat(1.0, HeartbeatRequest(failed=(epoch(first),), request=True)).offer
+    first, _ = made.heartbeat(0.0, ASK).assignment, made.heartbeat(0.0, ASK)
+    again = made.heartbeat(1.0, HeartbeatRequest(failed=(epoch(first),), request=True)).assignment
     assert again is not None
     assert again.path == A
 
 
 def test_an_old_epoch_is_fenced_and_a_table_that_nobody_has_is_not_tiering() -> None:
     made = queue()
-    old, other = epoch(made.heartbeat(0.0, ASK).offer), epoch(made.heartbeat(0.0, ASK).offer)
+    old, other = epoch(made.heartbeat(0.0, ASK).assignment), epoch(made.heartbeat(0.0, ASK).assignment)
     made.heartbeat(1.0, HeartbeatRequest(failed=(old,), finished=(other,), request=True))
     assert made.heartbeat(2.0, HeartbeatRequest(renewed=(old, TableEpoch(1, 0, 0)))).refused == {
         0: Refusal.FENCED,
@@ -69,7 +69,7 @@ def test_an_old_epoch_is_fenced_and_a_table_that_nobody_has_is_not_tiering() -> 
 
 def test_a_table_that_is_gone_is_refused_as_gone() -> None:
     made = queue()
-    first = made.heartbeat(0.0, ASK).offer
+    first = made.heartbeat(0.0, ASK).assignment
     made.update(1.0, {1: (B, 10.0)})
     assert made.heartbeat(1.0, HeartbeatRequest(renewed=(epoch(first),))).refused == {0: Refusal.GONE}
 
@@ -77,35 +77,35 @@ def test_a_table_that_is_gone_is_refused_as_gone() -> None:
 def test_a_table_that_was_due_first_comes_first() -> None:
     made = queue(a=10.0, b=3.0)
     for _ in range(2):
-        assignment = made.heartbeat(0.0, ASK).offer
+        assignment = made.heartbeat(0.0, ASK).assignment
         made.heartbeat(0.0, HeartbeatRequest(finished=(epoch(assignment),)))
-    offers = [made.heartbeat(20.0, ASK).offer for _ in range(2)]
+    offers = [made.heartbeat(20.0, ASK).assignment for _ in range(2)]
     assert [assignment.path for assignment in offers if assignment] == [B, A]
 
 
 def test_a_table_in_hand_that_no_heartbeat_speaks_of_is_handed_out_again() -> None:
     """Its round was given up without a report: the table was gone for it, or the answer that offered it was lost."""
     made = queue()
-    offers = [made.heartbeat(0.0, ASK).offer for _ in range(2)]
+    offers = [made.heartbeat(0.0, ASK).assignment for _ in range(2)]
     kept = epoch(offers[0])
-    assert made.heartbeat(SILENT_S, HeartbeatRequest(renewed=(kept,), request=True)).offer is None
-    again = made.heartbeat(SILENT_S + 1.0, HeartbeatRequest(renewed=(kept,), request=True)).offer
+    assert made.heartbeat(SILENT_S, HeartbeatRequest(renewed=(kept,), request=True)).assignment is None
+    again = made.heartbeat(SILENT_S + 1.0, HeartbeatRequest(renewed=(kept,), request=True)).assignment
     assert again is not None
     assert (again.path, again.epoch) == (B, 2)
 
 
 def test_a_heartbeat_that_comes_late_still_renews() -> None:
     made = queue()
-    kept = epoch(made.heartbeat(0.0, ASK).offer)
+    kept = epoch(made.heartbeat(0.0, ASK).assignment)
     assert made.heartbeat(10 * SILENT_S, HeartbeatRequest(renewed=(kept,))).refused == {}
 
 
 def test_make_due_moves_only_what_nobody_has_in_hand() -> None:
     made = queue()
-    first, second = made.heartbeat(0.0, ASK).offer, made.heartbeat(0.0, ASK).offer
+    first, second = made.heartbeat(0.0, ASK).assignment, made.heartbeat(0.0, ASK).assignment
     made.heartbeat(0.0, HeartbeatRequest(finished=(epoch(second),)))
     made.make_due(1.0, {A, B})
-    offers = [made.heartbeat(1.0, ASK).offer for _ in range(2)]
+    offers = [made.heartbeat(1.0, ASK).assignment for _ in range(2)]
     assert [assignment.path if assignment else None for assignment in offers] == [B, None]
     assert first is not None
 
@@ -113,7 +113,7 @@ def test_make_due_moves_only_what_nobody_has_in_hand() -> None:
 def test_an_offer_says_for_how_long_its_table_has_been_due() -> None:
     made = queue()
     assert made.oldest_due(0.0) == 0.0
-    assignment = made.heartbeat(7.0, ASK).offer
+    assignment = made.heartbeat(7.0, ASK).assignment
     assert assignment is not None
     assert assignment.waited_s == 7.0
 

@@ -28,20 +28,20 @@ def terminal() -> tuple[ProgressDisplay, io.StringIO]:
 def test_without_a_terminal_a_round_is_one_line_that_is_not_wrapped() -> None:
     progress, out = plain()
     progress.update(replace(REPORT, tables=(replace(TABLE, lag_rows=0),)))
-    progress.round_over("nyc.flights", ROUND)
+    progress.round_ended("nyc.flights", ROUND)
     expected = r"\d\d:\d\d:\d\d nyc\.flights committed 12,345 rows in 1\.8 s \(6,858 rows/s\), 4 files, lag 0 rows\n"
     assert re.fullmatch(expected, out.getvalue())
 
 
 def test_a_round_that_failed_says_why() -> None:
     progress, out = plain()
-    progress.round_over("nyc.flights", replace(ROUND, outcome="failed", reason="the disk [x] is full"))
+    progress.round_ended("nyc.flights", replace(ROUND, outcome="failed", reason="the disk [x] is full"))
     assert out.getvalue().endswith(" nyc.flights failed: the disk [x] is full\n")
 
 
 def test_idle_rounds_are_not_shown() -> None:
     progress, out = plain()
-    progress.round_over("nyc.flights", replace(ROUND, outcome="idle"))
+    progress.round_ended("nyc.flights", replace(ROUND, outcome="idle"))
     assert out.getvalue() == ""
 
 
@@ -64,7 +64,7 @@ def test_a_terminal_shows_what_is_leased() -> None:
 def test_a_terminal_shows_failures_as_lines_too() -> None:
     progress, out = terminal()
     progress.update(REPORT)
-    progress.round_over("nyc.flights", replace(ROUND, outcome="failed", reason="no disk"))
+    progress.round_ended("nyc.flights", replace(ROUND, outcome="failed", reason="no disk"))
     progress.close()
     assert "nyc.flights failed: no disk" in out.getvalue()
 

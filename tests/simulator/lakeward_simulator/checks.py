@@ -66,7 +66,7 @@ class Checks:
     def let_go(self, lease_id: str, bucket: TableBucket, snapshot_id: int) -> None:
         """No lease names a snapshot any more: no checkpoint that somebody may go on from has to read it."""
         for (service, table_id), done in self._checkpoints.items():
-            needed = {(one.bucket, one.snapshot_id) for one in done.contents.enumeration().snapshots}
+            needed = {(one.bucket, one.snapshot_id) for one in done.state.enumeration().snapshots}
             if (bucket, snapshot_id) in needed and not self._is_over(service, table_id, done):
                 self.fail(
                     f"checkpoint {done.ref} has still to read snapshot {snapshot_id} of {bucket}, {lease_id} let go"
@@ -74,7 +74,7 @@ class Checks:
 
     def _is_over(self, service: str, table_id: int, done: CompletedCheckpoint) -> bool:
         """Say whether a checkpoint was used, superseded or given up."""
-        world, was = self._world, done.contents.round
+        world, was = self._world, done.state.round
         source = world.source.tables_by_path.get(was.path)
         lake = world.lake.tables.get(was.path)
         if source is None or lake is None or source.spec.table_id != table_id:
@@ -275,7 +275,7 @@ class Checks:
         if who is None or run is None or run.job is None or who.step(bucket.table_id) not in _READING:
             return
         wanted = {(one.bucket, one.snapshot_id) for one in who.attempts.snapshots(bucket.table_id)}
-        whole = () if run.newest is None else run.newest.contents.results().values()
+        whole = () if run.newest is None else run.newest.state.results().values()
         if (bucket, snapshot_id) in wanted and not any(result.bucket == bucket for result in whole):
             self.fail(f"{who.loop.name}: gives up the snapshot of {bucket} before a checkpoint holds its end")
 
@@ -383,9 +383,9 @@ class Checks:
 
 def _is_used(lake: LakeTable, done: CompletedCheckpoint) -> bool:
     """Say whether the lake has gone on beyond a checkpoint: not by a step that was made from it, or from one before."""
-    newest, was = lake.newest, done.contents.round
+    newest, was = lake.newest, done.state.round
     request = newest.request if newest is not None else None
     if request is None or request.round_id != was.round_id:
         return (newest.number if newest is not None else None) != was.base_commit
-    offsets = done.contents.offsets()
+    offsets = done.state.offsets()
     return any(offset > offsets.get(bucket, 0) for bucket, offset in request.offsets.items())

@@ -258,11 +258,11 @@ class _CheckedRestorer(Restorer):
         self.begun_afresh: set[int] = set()
         """Tables whose round has begun to store a checkpoint when none was known: an earlier start's may be there."""
 
-    def expect(self, table_id: int, contents: CheckpointContents) -> None:
+    def expect(self, table_id: int, state: CheckpointContents) -> None:
         """See `Restorer`."""
         if not self.has(table_id):
             self.begun_afresh.add(table_id)
-        super().expect(table_id, contents)
+        super().expect(table_id, state)
 
     def find(self, table: TableSpec, head: LakeHead | None) -> RestoredRound | None:
         """See `Restorer`."""

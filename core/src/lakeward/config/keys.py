@@ -17,7 +17,7 @@ from lakeward.model.options import Options
 if typing.TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
-_WORDS: dict[type[inspect.Type], str] = {
+_DESCRIPTIONS: dict[type[inspect.Type], str] = {
     inspect.BoolType: "true or false",
     inspect.IntType: "a whole number",
     inspect.FloatType: "a number",
@@ -63,12 +63,12 @@ class Key:
 
     @property
     def expected(self) -> str:
-        """The type and the bounds in words, for messages and the reference."""
+        """The type and the bounds as text, for messages and the reference."""
         if self.duration:
             return durations.EXPECTED
         if isinstance(self.shape, inspect.LiteralType):
             return "one of " + ", ".join(repr(value) for value in _literals(self.plain))
-        return _words(self.shape)
+        return _describe(self.shape)
 
     def is_path(self, given: Mapping[str, Any]) -> bool:
         """Return whether the value is a path; a plugin may decide this by the given values of its section."""
@@ -142,9 +142,9 @@ def _literals(annotation: Any) -> list[Any]:  # noqa: ANN401 - any annotation
     return [value for part in typing.get_args(annotation) for value in _literals(part)]
 
 
-def _words(shape: inspect.Type) -> str:
-    words = next((words for kind, words in _WORDS.items() if isinstance(shape, kind)), "a value")
+def _describe(shape: inspect.Type) -> str:
+    text = next((text for kind, text in _DESCRIPTIONS.items() if isinstance(shape, kind)), "a value")
     if isinstance(shape, inspect.IntType | inspect.FloatType):
         bounds = (("at least", shape.ge), ("above", shape.gt), ("at most", shape.le), ("below", shape.lt))
-        return " ".join([words, *(f"{name} {bound}" for name, bound in bounds if bound is not None)])
-    return words
+        return " ".join([text, *(f"{name} {bound}" for name, bound in bounds if bound is not None)])
+    return text

@@ -59,10 +59,10 @@ class HeartbeatRequest:
 
 @dataclass(frozen=True, slots=True)
 class HeartbeatResponse:
-    """What the source answered. `offer` is None where the queue is empty or nothing was requested."""
+    """What the source answered. `assignment` is None where the queue is empty or nothing was requested."""
 
     coordinator_epoch: int
-    offer: TableAssignment | None
+    assignment: TableAssignment | None
     refused: Mapping[int, Refusal]
     """Table id to reason; a table that is not in it was accepted."""
 

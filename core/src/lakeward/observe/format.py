@@ -26,14 +26,14 @@ def seconds(value: float | None) -> str:
         return "?"
     if value < 10:  # noqa: PLR2004 - below ten seconds tenths matter
         return f"{value:.1f} s"
-    whole = round(value)
-    if whole < _MINUTE_S:
-        return f"{whole} s"
-    if whole < _HOUR_S:
-        return f"{whole // _MINUTE_S} min {whole % _MINUTE_S} s"
-    if whole < _DAY_S:
-        return f"{whole // _HOUR_S} h {whole % _HOUR_S // _MINUTE_S} min"
-    return f"{whole // _DAY_S} d {whole % _DAY_S // _HOUR_S} h"
+    rounded = round(value)
+    if rounded < _MINUTE_S:
+        return f"{rounded} s"
+    if rounded < _HOUR_S:
+        return f"{rounded // _MINUTE_S} min {rounded % _MINUTE_S} s"
+    if rounded < _DAY_S:
+        return f"{rounded // _HOUR_S} h {rounded % _HOUR_S // _MINUTE_S} min"
+    return f"{rounded // _DAY_S} d {rounded % _DAY_S // _HOUR_S} h"
 
 
 def count(value: float | None, one: str = "", many: str = "") -> str:

@@ -43,7 +43,7 @@ class ProgressDisplay:
             self._live.start()
         self._live.update(self._table(report), refresh=True)
 
-    def round_over(self, table: str, report: RoundReport) -> None:
+    def round_ended(self, table: str, report: RoundReport) -> None:
         """Take the end of a round.
 
         Args:
@@ -82,7 +82,7 @@ class ProgressDisplay:
             count(running.rows if running else table.rows),
             rate(running.rows_per_s) if running else "",
             f"{running.splits_done}/{running.splits}" if running else "",
-            lag_words(table.lag_rows, table.lag_s),
+            format_lag(table.lag_rows, table.lag_s),
             clock_time(commit.ended_ms) if commit and commit.ended_ms is not None else "",
         )
 
@@ -113,7 +113,7 @@ def round_line(table: str, report: RoundReport, lag_rows: int | None) -> str:
     return ", ".join(parts)
 
 
-def lag_words(rows: int | None, lag_s: float | None) -> str:
+def format_lag(rows: int | None, lag_s: float | None) -> str:
     """Write a lag: `none`, `1,200 rows, 3.1 s`, or `?` where it is unknown."""
     if rows is None:
         return "?"

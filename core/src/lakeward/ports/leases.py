@@ -15,7 +15,9 @@ class SnapshotLeases(Protocol):
     """A source's own lease API on KV snapshots, as Fluss has one."""
 
     def acquire(self, lease_id: str, duration_s: float, snapshots: Mapping[TableBucket, int]) -> Protection:
-        """Create, renew or extend a lease: its expiry becomes now + `duration_s`, listed slots are set.
+        """Create, renew or extend a lease: its expiry becomes now + `duration_s`.
+
+        Each bucket in `snapshots` holds the given snapshot afterwards, other buckets what they held.
 
         Args:
             lease_id: no `/`, under 200 characters.

@@ -63,7 +63,7 @@ class SocketListener:
         self._server: asyncio.Server | None = None
         self._serving: dict[asyncio.Task[None], asyncio.StreamWriter] = {}
         self._handshake_s = handshake_s
-        self._places = unproved
+        self._unproved_limit = unproved
         self._unproved: dict[asyncio.StreamWriter, None] = {}
         """Who has not proved the secret yet, the longest-waiting first."""
 
@@ -125,7 +125,7 @@ class SocketListener:
             self._receiver.on_disconnect(connection, why)
 
     def _take_place(self, writer: asyncio.StreamWriter) -> None:
-        if len(self._unproved) >= self._places:
+        if len(self._unproved) >= self._unproved_limit:
             longest = next(iter(self._unproved))
             del self._unproved[longest]
             _log.warning("too many unproved connections", ended=longest.get_extra_info("peername"))

@@ -186,11 +186,11 @@ class CheckpointFiles:
         if any(start_of(ref).succeeds(incarnation) for ref in found):
             return ()  # we were overtaken: what we and others wrote is our successor's to judge
         happened = self._happened(found, table_id)
-        whole = [info.ref for info in happened if info.state is CheckpointState.COMPLETE]
-        if len(whole) <= count:
+        completed = [info.ref for info in happened if info.state is CheckpointState.COMPLETE]
+        if len(completed) <= count:
             return ()
         refs = [info.ref for info in happened]
-        older = refs[: refs.index(whole[-count])]
+        older = refs[: refs.index(completed[-count])]
         for ref in older:
             self.delete(ref)
         return tuple(older)

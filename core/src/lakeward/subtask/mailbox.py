@@ -10,7 +10,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
 
-def _tell_nobody() -> None:
+def _do_nothing() -> None:
     return
 
 
@@ -21,7 +21,7 @@ class Mailbox:
     does not wait for them.
     """
 
-    def __init__(self, on_put: Callable[[], None] = _tell_nobody) -> None:
+    def __init__(self, on_put: Callable[[], None] = _do_nothing) -> None:
         """Start empty.
 
         Args:

@@ -75,7 +75,7 @@ def _span(split: Split, records: pa.RecordBatch | None) -> str:
 def _damaged(table: TableSpec, split: Split, records: pa.RecordBatch) -> RowError | None:
     """Look for a value that is none of its type, such as text that is no UTF-8; None where there is none."""
     for name, column in zip(records.schema.names, records.columns, strict=True):
-        if _whole(column):
+        if _is_valid(column):
             continue
         row = _first_damaged(column)
         offset = records.column(OFFSET_COLUMN)[row].as_py()
@@ -86,10 +86,10 @@ def _damaged(table: TableSpec, split: Split, records: pa.RecordBatch) -> RowErro
 
 
 def _first_damaged(column: pa.Array) -> int:
-    return find_failing(len(column), lambda first, count: not _whole(column.slice(first, count)))
+    return find_failing(len(column), lambda first, count: not _is_valid(column.slice(first, count)))
 
 
-def _whole(column: pa.Array) -> bool:
+def _is_valid(column: pa.Array) -> bool:
     try:
         column.validate(full=True)
     except UNFIT:

@@ -60,7 +60,7 @@ class SplitWork:
         self.next_offset = progress.position if isinstance(self.split, LogSplit) else 0
         self._position = progress.position
         self._before = progress
-        self._whole = progress
+        self._flushed = progress
         self._recorded = progress
         self._table = table
         self._account = RowAccount(table, progress)
@@ -96,7 +96,7 @@ class SplitWork:
         self._position = batch.next_offset if isinstance(self.split, LogSplit) else self._position + records.num_rows
         self._read_s += read_s - batch.decode_s
         self._decode_s += batch.decode_s
-        self._note_whole()
+        self._note_flushed()
         self._reading.taken()
 
     def unreadable(self, error: Exception) -> Exception:
@@ -116,8 +116,8 @@ class SplitWork:
             return self._recorded  # its rows come in another order, of another moment, the next time
         with naming_rows(self._table, self.split):
             files = self._writer.roll()
-        self._note_whole()
-        self._recorded = replace(self._whole, files=files, timings_s=self._timings_s())
+        self._note_flushed()
+        self._recorded = replace(self._flushed, files=files, timings_s=self._timings_s())
         return self._recorded
 
     def progress(self) -> SplitProgress:
@@ -165,9 +165,9 @@ class SplitWork:
         self._reading.stop()
         self._writer.abort()
 
-    def _note_whole(self) -> None:
+    def _note_flushed(self) -> None:
         if self._writer.all_rows_flushed:
-            self._whole = SplitProgress(
+            self._flushed = SplitProgress(
                 self.split,
                 self._position,
                 (),

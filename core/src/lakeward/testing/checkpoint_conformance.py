@@ -334,12 +334,12 @@ class CheckpointStoreConformance:
 
     def test_a_sweep_spares_what_is_under_way(self, store: CheckpointStore) -> None:
         """What it was told of, what may have begun since, and a later start's."""
-        told, gone, begun = reference(1, epoch=2), reference(1, epoch=3), reference(2, epoch=3)
+        live, gone, begun = reference(1, epoch=2), reference(1, epoch=3), reference(2, epoch=3)
         later = reference(1, SECOND)
-        for ref in (told, gone, begun, later, reference(9, epoch=2)):
+        for ref in (live, gone, begun, later, reference(9, epoch=2)):
             write_parts(store, ref)
 
-        assert store.sweep(FIRST, {told}) == (gone,)
+        assert store.sweep(FIRST, {live}) == (gone,)
 
     def test_a_sweep_leaves_other_services_alone(self, store: CheckpointStore) -> None:
         """Also one whose name begins the same."""

@@ -81,13 +81,13 @@ class Said:
 
 
 class Lakeward(Protocol):
-    """Run `lakeward` with these words."""
+    """Run `lakeward` with these arguments."""
 
-    def __call__(self, *words: str) -> Said:
+    def __call__(self, *arguments: str) -> Said:
         """Run it in this process.
 
         Args:
-            words: the command line after `lakeward`.
+            arguments: the command line after `lakeward`.
 
         Returns:
             Its exit code and what it printed.
@@ -104,12 +104,12 @@ def lakeward(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.Cap
     root = logging.getLogger()
     handlers, level = list(root.handlers), root.level
 
-    def run_words(*words: str) -> Said:
-        code = run(list(words))
+    def run_line(*arguments: str) -> Said:
+        code = run(list(arguments))
         captured = capsys.readouterr()
         return Said(code, captured.out, captured.err)
 
-    yield run_words
+    yield run_line
     root.handlers = handlers
     root.setLevel(level)
     structlog.reset_defaults()

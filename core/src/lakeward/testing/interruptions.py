@@ -91,7 +91,7 @@ class Interruptions:
     resumed: int = 0
 
     def write(self, split: Split, log: Changelog) -> tuple[LakeFile, ...]:
-        """Write the whole changelog.
+        """Write the flushed changelog.
 
         Args:
             split: a log split from offset 0, or a snapshot split.
@@ -121,7 +121,7 @@ class Interruptions:
         self, split: Split, log: Changelog, writer: LakeWriter, recorded: SplitProgress | None
     ) -> tuple[bool, SplitProgress | None]:
         """Write until the end or an interruption; say which, and what the last checkpoint recorded."""
-        at = whole = 0 if recorded is None else recorded.position
+        at = flushed = 0 if recorded is None else recorded.position
         end = len(log.rows)
         while at < end:
             if self.stops and self.source.random() < _STOPPED:
@@ -130,9 +130,9 @@ class Interruptions:
             following = min(end, at + self.source.randrange(1, 9))
             writer.write(log.batch(at, following, snapshot=not isinstance(split, LogSplit)))
             at = following
-            whole = at if writer.all_rows_flushed else whole
+            flushed = at if writer.all_rows_flushed else flushed
             if self.source.random() < _ROLLED:
                 files = writer.roll()
-                whole = at if writer.all_rows_flushed else whole
-                recorded = SplitProgress(split, whole, files, whole, -1)
+                flushed = at if writer.all_rows_flushed else flushed
+                recorded = SplitProgress(split, flushed, files, flushed, -1)
         return True, recorded

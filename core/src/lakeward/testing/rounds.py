@@ -63,7 +63,7 @@ class RecordingConnection(Connection):
 
 
 class SilentRound:
-    """A `lakeward.coordinator.jobs.plan.JobListener` that does nothing; what it was told is in `heard`."""
+    """A `lakeward.coordinator.jobs.plan.JobListener` that does nothing; what it was told is in `events`."""
 
     def __init__(self, part: RoundSnapshot) -> None:
         """Keep what a checkpoint is to hold.
@@ -71,36 +71,36 @@ class SilentRound:
         Args:
             part: the coordinator's part.
         """
-        self.heard: list[str] = []
+        self.events: list[str] = []
         self._part = part
 
     def job_drained(self, *, finished_early: bool) -> None:
         """See `JobListener`."""
-        self.heard.append(f"drained, cut {finished_early}")
+        self.events.append(f"drained, finished early {finished_early}")
 
     def job_failed(self, reason: str, *, permanent: bool) -> None:
         """See `JobListener`."""
-        self.heard.append(f"failed, permanent {permanent}: {reason}")
+        self.events.append(f"failed, permanent {permanent}: {reason}")
 
     def job_lost_snapshot(self, lost: frozenset[KvSnapshot], reason: str) -> None:
         """See `JobListener`."""
-        self.heard.append(f"lost {len(lost)} snapshots: {reason}")
+        self.events.append(f"lost {len(lost)} snapshots: {reason}")
 
     def job_lost_table(self) -> None:
         """See `JobListener`."""
-        self.heard.append("lost its table")
+        self.events.append("lost its table")
 
     def splits_returned(self, kind: FailoverKind, attempt: int, splits: tuple[Split, ...]) -> None:
         """See `JobListener`."""
-        self.heard.append(f"{len(splits)} splits back from attempt {attempt} ({kind.value})")
+        self.events.append(f"{len(splits)} splits back from attempt {attempt} ({kind.value})")
 
     def files_rejected(self, files: Collection[LakeFile]) -> None:
         """See `JobListener`."""
-        self.heard.append(f"{len(files)} files rejected")
+        self.events.append(f"{len(files)} files rejected")
 
     def job_ended(self) -> None:
         """See `JobListener`."""
-        self.heard.append("over")
+        self.events.append("over")
 
     def snapshot(self, progress: RoundProgress) -> RoundSnapshot:
         """See `JobListener`."""
@@ -111,13 +111,13 @@ class SilentRound:
         """See `JobListener`."""
         return None
 
-    def checkpoint_storing(self, contents: CheckpointContents) -> None:
+    def checkpoint_storing(self, state: CheckpointContents) -> None:
         """See `JobListener`."""
 
     def checkpoint_done(self, done: CompletedCheckpoint) -> None:
         """See `JobListener`."""
-        self.heard.append(f"checkpoint {done.ref.number} is whole")
+        self.events.append(f"checkpoint {done.ref.number} is whole")
 
     def checkpoint_aborted(self, number: int, reason: str) -> None:
         """See `JobListener`."""
-        self.heard.append(f"checkpoint {number} aborted: {reason}")
+        self.events.append(f"checkpoint {number} aborted: {reason}")

@@ -179,18 +179,18 @@ class SourceConformance(SourceReadingConformance):
     def test_table_is_handed_to_one_caller(self, world: SourceWorld) -> None:
         spec = world.create(PATH, primary_key=False)
 
-        offer = request_table(world)
+        assignment = request_table(world)
 
-        assert (offer.table_id, offer.path) == (spec.table_id, PATH)
-        assert world.source.heartbeat(HeartbeatRequest(request=True)).offer is None
+        assert (assignment.table_id, assignment.path) == (spec.table_id, PATH)
+        assert world.source.heartbeat(HeartbeatRequest(request=True)).assignment is None
 
     def test_renewed_table_is_kept(self, world: SourceWorld) -> None:
         world.create(PATH, primary_key=False)
-        offer = request_table(world)
+        assignment = request_table(world)
         for _ in range(4):
             world.advance(world.tiering_timeout_s * 0.6)
-            assert not world.source.heartbeat(HeartbeatRequest(renewed=(epoch_of(offer),))).refused
-        assert world.source.heartbeat(HeartbeatRequest(request=True)).offer is None
+            assert not world.source.heartbeat(HeartbeatRequest(renewed=(epoch_of(assignment),))).refused
+        assert world.source.heartbeat(HeartbeatRequest(request=True)).assignment is None
 
     def test_silent_holder_is_fenced_and_the_table_given_away_under_a_higher_epoch(self, world: SourceWorld) -> None:
         spec = world.create(PATH, primary_key=False)
@@ -209,21 +209,21 @@ class SourceConformance(SourceReadingConformance):
 
     def test_finished_table_waits_out_its_freshness(self, world: SourceWorld) -> None:
         world.create(PATH, primary_key=False, freshness_s=60)
-        offer = request_table(world)
-        world.source.heartbeat(HeartbeatRequest(finished=(epoch_of(offer),)))
+        assignment = request_table(world)
+        world.source.heartbeat(HeartbeatRequest(finished=(epoch_of(assignment),)))
 
-        assert world.source.heartbeat(HeartbeatRequest(request=True)).offer is None
+        assert world.source.heartbeat(HeartbeatRequest(request=True)).assignment is None
         world.advance(61)
-        assert request_table(world).epoch > offer.epoch
+        assert request_table(world).epoch > assignment.epoch
 
     def test_forced_and_failed_tables_come_back_at_once(self, world: SourceWorld) -> None:
         spec = world.create(PATH, primary_key=False, freshness_s=3600)
         forced = request_table(world)
         again = world.source.heartbeat(
             HeartbeatRequest(finished=(epoch_of(forced),), forced=frozenset({spec.table_id}), request=True)
-        ).offer
+        ).assignment
         assert again is not None
-        after_failure = world.source.heartbeat(HeartbeatRequest(failed=(epoch_of(again),), request=True)).offer
+        after_failure = world.source.heartbeat(HeartbeatRequest(failed=(epoch_of(again),), request=True)).assignment
 
         assert after_failure is not None
         assert forced.epoch < again.epoch < after_failure.epoch
@@ -234,7 +234,7 @@ class SourceConformance(SourceReadingConformance):
         world.source.heartbeat(HeartbeatRequest(finished=(held,)))
 
         assert not world.source.heartbeat(HeartbeatRequest(finished=(held,))).refused
-        assert world.source.heartbeat(HeartbeatRequest(request=True)).offer is None
+        assert world.source.heartbeat(HeartbeatRequest(request=True)).assignment is None
 
     def test_renewing_a_finished_table_is_refused(self, world: SourceWorld) -> None:
         spec = world.create(PATH, primary_key=False)

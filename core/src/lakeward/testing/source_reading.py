@@ -226,11 +226,11 @@ class SourceReadingConformance:
         snapshot = only_bucket(world, spec).snapshot
         assert snapshot is not None
 
-        whole = joined(read_snapshot(world, spec, snapshot))
+        everything = joined(read_snapshot(world, spec, snapshot))
         rest = read_snapshot(world, spec, snapshot, skipped)
 
-        assert whole.num_rows == 13
-        assert joined(rest).to_pylist() == whole.slice(skipped).to_pylist()
+        assert everything.num_rows == 13
+        assert joined(rest).to_pylist() == everything.slice(skipped).to_pylist()
         assert {batch.next_offset for batch in rest} == {snapshot.log_offset}
 
     def test_snapshot_with_fewer_rows_than_are_skipped_is_an_error(self, world: SourceWorld) -> None:

@@ -89,11 +89,11 @@ def table_of(batches: list[SourceBatch], base: dict[int, str] | None = None) -> 
 
 def request_table(world: SourceWorld) -> TableAssignment:
     """Ask the queue for a table; it must have one."""
-    offer = world.source.heartbeat(HeartbeatRequest(request=True)).offer
-    assert offer is not None
-    return offer
+    assignment = world.source.heartbeat(HeartbeatRequest(request=True)).assignment
+    assert assignment is not None
+    return assignment
 
 
-def epoch_of(offer: TableAssignment) -> TableEpoch:
+def epoch_of(assignment: TableAssignment) -> TableEpoch:
     """Return the epoch under which a table was assigned."""
-    return TableEpoch(offer.table_id, offer.epoch, offer.coordinator_epoch)
+    return TableEpoch(assignment.table_id, assignment.epoch, assignment.coordinator_epoch)

@@ -230,7 +230,7 @@ def parquet_options(task: WriterTask, sample: pa.Table) -> dict[str, Any]:
     """
     flat = [field for field in sample.schema if not pa.types.is_nested(field.type)]
     repeated = {field.name for field in flat if repeats(sample.column(field.name))}
-    packed = {field.name for field in flat if field.name not in repeated and _is_whole(field.type)}
+    packed = {field.name for field in flat if field.name not in repeated and _is_integer(field.type)}
     codec = task.compression
     return {
         "compression": codec,
@@ -266,7 +266,7 @@ def _distinct_share(column: pa.ChunkedArray) -> float:
     return float((pc.count_distinct(column, mode="all").as_py() - 1) / rows) if rows else 1.0
 
 
-def _is_whole(kind: pa.DataType) -> bool:
+def _is_integer(kind: pa.DataType) -> bool:
     return bool(pa.types.is_integer(kind) or pa.types.is_temporal(kind))
 
 

@@ -47,8 +47,8 @@ def list_plugins(invocation: Invocation) -> None:
         for kind, group in _KINDS.items()
         for name, distribution, version, _ in installed(group)
     ]
-    words = {True: "yes", False: "", None: "?"}
-    rows = [(line.kind, line.name, line.distribution, line.version, words[line.used]) for line in lines]
+    cells = {True: "yes", False: "", None: "?"}
+    rows = [(line.kind, line.name, line.distribution, line.version, cells[line.used]) for line in lines]
     parts: list[str | Columns] = [Columns(("kind", "name", "distribution", "version", "used"), rows)]
     if problem:
         parts.append(f"\nUnknown which are used: {problem}")

@@ -15,7 +15,7 @@ from lakeward.config.tables import table_rules
 from lakeward.observe.control import read_control
 from lakeward.observe.files import is_local
 from lakeward.observe.format import count, date_time, seconds, size
-from lakeward.observe.progress import lag_words
+from lakeward.observe.progress import format_lag
 from lakeward.observe.table_status import StatusContext, TableLine, table_status
 
 if TYPE_CHECKING:
@@ -66,7 +66,7 @@ def _overview(lines: Sequence[TableLine]) -> Columns:
             line.status,
             count(line.tiered),
             count(line.end),
-            lag_words(line.lag_rows, line.lag_s),
+            format_lag(line.lag_rows, line.lag_s),
             "never" if line.committed_ms is None else date_time(line.committed_ms),
             _round(line.last_round),
             _checkpoint(line.last_round),
@@ -92,8 +92,8 @@ def _checkpoint(report: RoundReport | None) -> str:
     if not seen.name:
         return aborted
     taken = f"{seen.name.rpartition('/')[2]}, {date_time(seen.completed_ms)}"
-    whole = f"{taken}, took {seconds(seen.seconds)}, {size(seen.size_bytes)}"
-    return f"{whole}; {aborted}" if aborted else whole
+    completed = f"{taken}, took {seconds(seen.seconds)}, {size(seen.size_bytes)}"
+    return f"{completed}; {aborted}" if aborted else completed
 
 
 def _buckets(lines: Sequence[TableLine]) -> Columns:

@@ -46,9 +46,9 @@ class CheckpointContents:
             for one in part.blocked:
                 if one.event.result.split_id not in finished:
                     blocked.setdefault(one.event.result.split_id, one)
-        whole = finished.keys() | blocked.keys()
+        done = finished.keys() | blocked.keys()
         every = (*coordinator.progress, *(one for part in parts for one in part.progress))
-        progress = {one.split.split_id: one for one in every if one.split.split_id not in whole}
+        progress = {one.split.split_id: one for one in every if one.split.split_id not in done}
         return cls(coordinator, finished, blocked, progress)
 
     def results(self) -> Mapping[str, WriteResult]:
@@ -63,8 +63,8 @@ class CheckpointContents:
 
     def enumeration(self) -> Enumeration:
         """Return the round as it was enumerated, with the snapshots that are still to be read."""
-        whole = self.results()
-        snapshots = snapshots_of(split for split in self.round.splits if split.split_id not in whole)
+        done = self.results()
+        snapshots = snapshots_of(split for split in self.round.splits if split.split_id not in done)
         return Enumeration(self.round.splits, self.round.before, snapshots, self.round.behind)
 
     def offsets(self) -> Mapping[TableBucket, int]:
@@ -78,8 +78,8 @@ class CheckpointContents:
     def files(self) -> tuple[LakeFile, ...]:
         """Return the files that belong to these offsets."""
         splits, results = self._splits(), self.results()
-        whole = splits.committable()
-        files = [file for split_id, result in results.items() if split_id in whole for file in result.files]
+        complete = splits.committable()
+        files = [file for split_id, result in results.items() if split_id in complete for file in result.files]
         for split in splits.frontier():
             half = self.progress.get(split.split_id)
             files += half.files if half is not None and half.position > split.start else ()

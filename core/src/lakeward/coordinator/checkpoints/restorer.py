@@ -37,7 +37,7 @@ class RestoredRound:
     """A checkpoint that a round goes on from. `committed` are paths of its files that are in the lake already."""
 
     ref: CheckpointRef
-    contents: CheckpointContents
+    state: CheckpointContents
     committed: frozenset[str]
     step: int
 
@@ -100,15 +100,15 @@ class Restorer:
         found = self._by_table()
         for table_id in table_ids:
             infos: list[CheckpointInfo] = []
-            contents = None
-            while contents is None and table_id not in self._invalidated and infos != found.get(table_id, []):
+            state = None
+            while state is None and table_id not in self._invalidated and infos != found.get(table_id, []):
                 infos = found.get(table_id, [])
-                contents = self._newest_valid(source, infos)
-                if contents is None and infos:
+                state = self._newest_valid(source, infos)
+                if state is None and infos:
                     # A start that we overtook may have completed a later one, and committed a step from it, since we
                     # listed them: then the lake holds more than each of these.
                     found = self._by_table()
-            needed = contents.enumeration().snapshots if contents is not None else ()
+            needed = state.enumeration().snapshots if state is not None else ()
             if self._versions[table_id] == versions[table_id]:  # else a round has begun meanwhile, and knows better
                 self._need(table_id, needed)
 
@@ -127,17 +127,17 @@ class Restorer:
                 checkpoint = self._store.load(info.ref)
             except CorruptFileError:
                 continue  # the next round drops it, and says so
-            contents = CheckpointContents.of(checkpoint.coordinator, checkpoint.subtasks)
-            if not is_gone(source, info.path, info.ref.table_id) and not self._superseded(checkpoint, contents):
-                return contents
+            state = CheckpointContents.of(checkpoint.coordinator, checkpoint.subtasks)
+            if not is_gone(source, info.path, info.ref.table_id) and not self._superseded(checkpoint, state):
+                return state
         return None
 
-    def _superseded(self, checkpoint: Checkpoint, contents: CheckpointContents) -> bool:
+    def _superseded(self, checkpoint: Checkpoint, state: CheckpointContents) -> bool:
         """Say whether another commit than the checkpoint's is the newest now; False where the lake cannot say."""
         path, table_id = checkpoint.coordinator.path, checkpoint.ref.table_id
         try:
             head = self._lake.head(path)
-            wrong = _why_not(checkpoint, contents, path, head)
+            wrong = _why_not(checkpoint, state, path, head)
         except LakewardError as error:
             _log.warning(
                 "it is unknown whether a checkpoint is valid", checkpoint=str(checkpoint.ref), reason=str(error)
@@ -184,26 +184,26 @@ class Restorer:
             if info.path is not None and is_gone(source, info.path, info.ref.table_id):
                 self._drop(info.ref, f"its table {info.path} was dropped")
 
-    def expect(self, table_id: int, contents: CheckpointContents) -> None:
+    def expect(self, table_id: int, state: CheckpointContents) -> None:
         """A checkpoint of this table is about to be written; its round may end before anybody hears that it is whole.
 
         Args:
             table_id: the table.
-            contents: what is in it.
+            state: what is in it.
         """
         self._tables.add(table_id)
         if table_id not in self._needs:  # else the one before needs what this one needs
-            self._need(table_id, contents.enumeration().snapshots)
+            self._need(table_id, state.enumeration().snapshots)
 
-    def note(self, table_id: int, contents: CheckpointContents) -> None:
+    def note(self, table_id: int, state: CheckpointContents) -> None:
         """A checkpoint of this table has completed: it takes the place of the one before.
 
         Args:
             table_id: the table.
-            contents: what is in it.
+            state: what is in it.
         """
         self._tables.add(table_id)
-        self._need(table_id, contents.enumeration().snapshots)
+        self._need(table_id, state.enumeration().snapshots)
 
     def invalidate(self, table_id: int, reason: str) -> None:
         """Start the table's next round afresh: its checkpoint cannot be gone on from, whatever it says.
@@ -254,7 +254,7 @@ class Restorer:
             found = self._look(info, table, head)
             found = self._invalidated.get(table.table_id, found)  # it may have been given up meanwhile
             if isinstance(found, RestoredRound):
-                self._need(table.table_id, found.contents.enumeration().snapshots)
+                self._need(table.table_id, found.state.enumeration().snapshots)
                 return found
             self._drop(info.ref, found)
         self._need(table.table_id, ())
@@ -333,20 +333,20 @@ class Restorer:
             checkpoint = self._store.load(info.ref)
         except CorruptFileError as error:
             return str(error)
-        contents = CheckpointContents.of(checkpoint.coordinator, checkpoint.subtasks)
-        wrong = _why_not(checkpoint, contents, table.path, head)
+        state = CheckpointContents.of(checkpoint.coordinator, checkpoint.subtasks)
+        wrong = _why_not(checkpoint, state, table.path, head)
         if wrong:
             return wrong
         commit = head.commit if head is not None else None
-        done, step = contents.round.committed, contents.round.step
-        if commit is not None and commit.snapshot_id != contents.round.base_commit:
+        done, step = state.round.committed, state.round.step
+        if commit is not None and commit.snapshot_id != state.round.base_commit:
             # A step was committed from it, or from one before it, and nobody lived to write that down.
-            done, step = done | self._lake.referenced(table.path, contents.paths()), (commit.step or 0) + 1
-        lost = self._deleted(table.path, contents.paths() - done)
+            done, step = done | self._lake.referenced(table.path, state.paths()), (commit.step or 0) + 1
+        lost = self._deleted(table.path, state.paths() - done)
         return (
             f"{len(lost)} of its files were deleted, {lost[0]} first"
             if lost
-            else RestoredRound(info.ref, contents, done, step)
+            else RestoredRound(info.ref, state, done, step)
         )
 
     def _deleted(self, path: TablePath, files: frozenset[str]) -> list[str]:
@@ -356,7 +356,7 @@ class Restorer:
         return sorted(files - there)
 
 
-def _why_not(checkpoint: Checkpoint, contents: CheckpointContents, path: TablePath, head: LakeHead | None) -> str:
+def _why_not(checkpoint: Checkpoint, state: CheckpointContents, path: TablePath, head: LakeHead | None) -> str:
     was = checkpoint.coordinator
     if was.path != path:
         return f"its table was {was.path}, now it is {path}"
@@ -366,16 +366,16 @@ def _why_not(checkpoint: Checkpoint, contents: CheckpointContents, path: TablePa
         return f"stamp of the lake table: expected one of {was.round_id.incarnation.service}, found {head.stamp}"
     if (head.commit.snapshot_id if head.commit is not None else None) == was.base_commit:
         return ""
-    return _why_no_step(was, contents, head.commit)
+    return _why_no_step(was, state, head.commit)
 
 
-def _why_no_step(was: RoundSnapshot, contents: CheckpointContents, newest: OffsetCommit | None) -> str:
+def _why_no_step(was: RoundSnapshot, state: CheckpointContents, newest: OffsetCommit | None) -> str:
     """Say why the newest commit is no step that was made from the checkpoint, or from one before it."""
     own = (was.round_id.incarnation, was.round_id.name)
     if newest is None or newest.offsets is None or (newest.incarnation, newest.round_name) != own:
         found = newest.snapshot_id if newest is not None else None
         return f"newest commit with offsets: expected {was.base_commit}, found {found}"
-    ours = contents.offsets()
+    ours = state.offsets()
     beyond = [bucket for bucket, offset in newest.offsets.items() if offset > ours.get(bucket, 0)]
     return f"step {newest.step} of its round holds more than it does, in {len(beyond)} buckets" if beyond else ""
 

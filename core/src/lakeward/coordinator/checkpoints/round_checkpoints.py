@@ -81,7 +81,7 @@ class CompletedCheckpoint:
     """A completed checkpoint, for people and for what builds on it."""
 
     ref: CheckpointRef
-    contents: CheckpointContents
+    state: CheckpointContents
     seconds: float
     size_bytes: int
     completed_ms: int
@@ -94,7 +94,7 @@ class CheckpointListener(Protocol):
         """Return the lease, for the checkpoint."""
         ...
 
-    def checkpoint_storing(self, contents: CheckpointContents) -> None:
+    def checkpoint_storing(self, state: CheckpointContents) -> None:
         """A checkpoint is about to be written: from now on it may be complete, whoever is told so."""
         ...
 
@@ -197,7 +197,7 @@ class RoundCheckpoints:
         self._answered = asyncio.Event()
         """Set unless the store still owes its answer."""
         self._answered.set()
-        self._cut_short: int | None = None
+        self._aborted_at_end: int | None = None
 
     @property
     def latest(self) -> int:
@@ -230,9 +230,9 @@ class RoundCheckpoints:
         return not self._answered.is_set()
 
     @property
-    def cut_short(self) -> CheckpointRef | None:
+    def aborted_at_end(self) -> CheckpointRef | None:
         """The checkpoint that the end of the round aborted, None for none: subtasks may have stored parts since."""
-        return None if self._cut_short is None else self._ref(self._cut_short)
+        return None if self._aborted_at_end is None else self._ref(self._aborted_at_end)
 
     async def settled(self) -> None:
         """Wait for the store's answer, if one is owed."""
@@ -269,7 +269,7 @@ class RoundCheckpoints:
     def _do(self, command: CheckpointsCommand) -> None:
         match command:
             case SendClose() | SendTrigger() | SendComplete() | SendAborted():
-                self._tell(command)
+                self._send(command)
             case CloseDownGateways() | OpenDownGateway():
                 self._turn(command)
             case TakeSnapshot():
@@ -285,7 +285,7 @@ class RoundCheckpoints:
             case FailRound():
                 self._owner.job_failed(command.reason, permanent=False)
 
-    def _tell(self, command: SendClose | SendTrigger | SendComplete | SendAborted) -> None:
+    def _send(self, command: SendClose | SendTrigger | SendComplete | SendAborted) -> None:
         attempt = self._attempts.get(command.subtask)
         if attempt is None or attempt.number != command.attempt:
             return
@@ -331,7 +331,7 @@ class RoundCheckpoints:
                 self._later("retain checkpoints", partial(plan.store.retain, ours, plan.ref.table_id, plan.retained))
             case Abort():
                 _log.warning("checkpoint aborted", checkpoint=str(self._ref(command.checkpoint)), reason=command.reason)
-                self._cut_short = command.checkpoint if self.ended else None
+                self._aborted_at_end = command.checkpoint if self.ended else None
                 self._delete(command.checkpoint)
                 self._owner.checkpoint_aborted(command.checkpoint, command.reason)
             case DiscardPart() if command.checkpoint == self._machine.running:
@@ -346,8 +346,8 @@ class RoundCheckpoints:
         pairs = cast("tuple[tuple[PartFile, SubtaskSnapshot], ...]", command.parts)
         lease = self._owner.lease_copy()
         store = self._plan.store
-        contents = CheckpointContents.of(coordinator, (part for _, part in pairs))
-        self._owner.checkpoint_storing(contents)
+        state = CheckpointContents.of(coordinator, (part for _, part in pairs))
+        self._owner.checkpoint_storing(state)
         self._answered.clear()
 
         def write() -> int:
@@ -366,7 +366,7 @@ class RoundCheckpoints:
             self.step(CheckpointStored(now=now, checkpoint=ref.number))
             if not self.ended:
                 seconds, size = now - self._started[1], cast("int", answer)
-                done = CompletedCheckpoint(ref, contents, seconds, size, self._clock.wall_ms())
+                done = CompletedCheckpoint(ref, state, seconds, size, self._clock.wall_ms())
                 self._owner.checkpoint_done(done)
 
         self._plan.work(f"complete {ref}", write, then)

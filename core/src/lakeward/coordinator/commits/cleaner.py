@@ -238,11 +238,11 @@ class Cleaner:
         if found is LakeTableState.MISSING:
             self._sweep_missing(journal, is_gone)
             return
-        whole = found is LakeTableState.ANOTHER or self._delete_files(journal)
+        all_deleted = found is LakeTableState.ANOTHER or self._delete_files(journal)
         if journal.swept_ms is None or journal.missing_ms is not None:
             journal = replace(journal, swept_ms=journal.swept_ms or now, missing_ms=None)
             self._journals.write(journal)
-        if whole and (ours or now - (journal.swept_ms or now) >= self._fence_ms):
+        if all_deleted and (ours or now - (journal.swept_ms or now) >= self._fence_ms):
             self._journals.delete(journal)
 
     def _sweep_missing(self, journal: RoundJournal, is_gone: Callable[[TablePath, int], bool]) -> None:

@@ -39,12 +39,12 @@ class SplitShare:
     empty_offsets: int | None
 
     @classmethod
-    def whole(cls, split: Split, result: WriteResult) -> SplitShare:
+    def of_result(cls, split: Split, result: WriteResult) -> SplitShare:
         """Return the share of a split that is finished."""
         return cls(split, result.end_offset, result.rows, result.files, result.left_out, result.empty_offsets)
 
     @classmethod
-    def half(cls, one: SplitProgress) -> SplitShare:
+    def of_progress(cls, one: SplitProgress) -> SplitShare:
         """Return the share of a log split that is half done."""
         return cls(one.split, one.position, one.rows, one.files, one.left_out, one.empty_offsets)
 
@@ -63,12 +63,14 @@ def shares_of(
         results: those that are finished, by split id.
         progress: those that are half done, by split id.
     """
-    whole = splits.committable()
-    shares = [SplitShare.whole(split, results[split.split_id]) for split in enumerated if split.split_id in whole]
+    complete = splits.committable()
+    shares = [
+        SplitShare.of_result(split, results[split.split_id]) for split in enumerated if split.split_id in complete
+    ]
     for split in splits.frontier():
         half = progress.get(split.split_id)
         if half is not None and half.position > split.start:
-            shares.append(SplitShare.half(half))
+            shares.append(SplitShare.of_progress(half))
     return tuple(shares)
 
 

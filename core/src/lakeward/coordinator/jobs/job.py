@@ -239,7 +239,7 @@ class RoundJob:
         blocked = self.progress.blocked()
         deploy = self.plan.deploy(admit.attempt)
         attempt.send(msgspec.structs.replace(deploy, gateway_closed=admit.closed_for, restored=blocked))
-        restored = frozenset(word.event.result.split_id for word in blocked)
+        restored = frozenset(one.event.result.split_id for one in blocked)
         now = self._clock.now()
         self._step(AttemptRegistered(now=now, subtask=admit.subtask, attempt=admit.attempt, restored=restored))
 
@@ -382,11 +382,11 @@ class RoundJob:
         result = self._results.pop(event, None) if isinstance(command, (Accept, Reject)) else None
         match command:
             case Assign():
-                self._tell(command.subtask, command.attempt, AssignSplits(splits=[self.progress.wire(command.split)]))
+                self._send(command.subtask, command.attempt, AssignSplits(splits=[self.progress.wire(command.split)]))
             case NoMore():
-                self._tell(command.subtask, command.attempt, NoMoreSplits())
+                self._send(command.subtask, command.attempt, NoMoreSplits())
             case SendFinishEarly():
-                self._tell(command.subtask, command.attempt, FinishEarly())
+                self._send(command.subtask, command.attempt, FinishEarly())
             case Accept() if result is not None:
                 self.progress.accept(result)
             case Reject():
@@ -405,9 +405,9 @@ class RoundJob:
         self.may_have_orphans = True
         if result is not None:
             self._reject_files(result.files)
-        self._tell(command.subtask, command.attempt, Cancel(reason=command.reason))
+        self._send(command.subtask, command.attempt, Cancel(reason=command.reason))
 
-    def _tell(self, subtask: int, number: int, event: AnyEvent) -> None:
+    def _send(self, subtask: int, number: int, event: AnyEvent) -> None:
         attempt = self._attempts.get(subtask)
         if attempt is not None and attempt.number == number:
             attempt.send(event)

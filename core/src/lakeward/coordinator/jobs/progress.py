@@ -46,7 +46,7 @@ class RoundProgress:
             self.results |= restored.finished
             self._progress |= restored.progress
             self._blocked |= restored.blocked
-        origins = (word.origin.task_attempt for word in self._blocked.values())
+        origins = (one.origin.task_attempt for one in self._blocked.values())
         self.first_attempt = 1 + max(origins, default=0)
         """Attempts count from here: a finish of this round never has the origin of one that was restored."""
         ends = {split_id: result.end_offset for split_id, result in self.results.items()}
@@ -57,8 +57,8 @@ class RoundProgress:
         return [self._blocked[split_id] for split_id in sorted(self.splits.withheld)]
 
     def finished(self) -> tuple[WriteResult, ...]:
-        """Return what a checkpoint holds as finished: accepted finishes, and those whose word no living attempt has."""
-        return (*self.results.values(), *(word.event.result for word in self.blocked()))
+        """Return the finishes in a checkpoint: accepted ones, and restored ones that no living attempt sends again."""
+        return (*self.results.values(), *(one.event.result for one in self.blocked()))
 
     def first(self, origin: Origin) -> bool:
         """Say whether a finish of this origin is received for the first time."""
@@ -74,8 +74,8 @@ class RoundProgress:
         for one in part.progress:
             self._note(one)
         open_splits = {split.split_id: split for split in self.splits.unfinished}
-        for word in part.blocked:
-            result = word.event.result
+        for blocked in part.blocked:
+            result = blocked.event.result
             split = open_splits.get(result.split_id)
             if split is not None and not (isinstance(split, SnapshotSplit) and split.live):
                 self._note(SplitProgress.done(split, result))
@@ -97,8 +97,8 @@ class RoundProgress:
 
     def committable(self) -> list[LakeFile]:
         """Return the files that belong to these offsets."""
-        whole = self.splits.committable()
-        files = [file for split_id, result in self.results.items() if split_id in whole for file in result.files]
+        complete = self.splits.committable()
+        files = [file for split_id, result in self.results.items() if split_id in complete for file in result.files]
         for split in self.splits.frontier():
             half = self._progress.get(split.split_id)
             files += half.files if half is not None and half.position > split.start else ()
@@ -118,7 +118,7 @@ class RoundProgress:
 
     def not_ours(self, files: Iterable[LakeFile]) -> list[LakeFile]:
         """Return those files that no finish, said or still to be sent again, and no split half done needs."""
-        finishes = (*self.results.values(), *(word.event.result for word in self._blocked.values()))
+        finishes = (*self.results.values(), *(one.event.result for one in self._blocked.values()))
         kept = {file.path for result in finishes for file in result.files}
         kept |= {file.path for one in self._progress.values() for file in one.files}
         return [file for file in files if file.path not in kept]

@@ -186,7 +186,7 @@ class LeaseDriver:
                 self._running.add(task)
                 task.add_done_callback(self._running.discard)
             case _:
-                self._tell(command, listener)
+                self._notify(command, listener)
 
     async def _call(self, command: _Call) -> None:
         try:
@@ -232,7 +232,7 @@ class LeaseDriver:
                 await call(lambda: self._backend.drop(lease), what=self._name("drop"), timeout_s=self._timeout_s)
         return Done(now=self._clock.now(), call=command.call)
 
-    def _tell(self, command: LeasesCommand, listener: LeaseListener) -> None:
+    def _notify(self, command: LeasesCommand, listener: LeaseListener) -> None:
         match command:
             case Protected() if self._machine.is_waiting(command.table_id):
                 return  # an earlier round of the table asked for that, and has let go meanwhile

@@ -249,18 +249,18 @@ class RoundExecutor:
             self._loop.wake()
             self._loop.spawn(partial(self._clean, attempt))
 
-    def checkpoint_storing(self, attempt: RoundAttempt, contents: CheckpointContents) -> None:
+    def checkpoint_storing(self, attempt: RoundAttempt, state: CheckpointContents) -> None:
         """Hold what a checkpoint needs before it is written: the round may end before it is known to be complete."""
-        self._restorer.expect(attempt.assignment.table_id, contents)
+        self._restorer.expect(attempt.assignment.table_id, state)
         self._protection.hold_checkpoints()
 
     def checkpoint_done(self, attempt: RoundAttempt, done: CompletedCheckpoint) -> None:
         """Build on a checkpoint that is complete: release leases, and commit a step of the round if it is time."""
         attempt.newest = done
         table_id = attempt.assignment.table_id
-        self._restorer.note(table_id, done.contents)
+        self._restorer.note(table_id, done.state)
         self._protection.hold_checkpoints()  # before the round lets anything go
-        self._protection.release(table_id, {result.bucket for result in done.contents.finished.values()})
+        self._protection.release(table_id, {result.bucket for result in done.state.finished.values()})
         every, now = self._policy.rules(attempt.assignment.path).commit_every, self._clock.now()
         due = every and attempt.stepped_at is not None and now - attempt.stepped_at >= every
         if due and self._fence.allows(attempt.round_id):  # else it stays due until a renewal
@@ -336,7 +336,7 @@ class RoundExecutor:
         self._cleaner.before_round(path)
         if restored is not None:
             # It reads what the checkpoint says, not what the buckets say now.
-            context = replace(context, enumeration=restored.contents.enumeration())
+            context = replace(context, enumeration=restored.state.enumeration())
         return context, restored
 
     async def _launch(self, attempt: RoundAttempt) -> None:
@@ -392,14 +392,14 @@ class RoundExecutor:
         """Commit what a checkpoint holds, while the round goes on."""
         try:
             async with self._hold(attempt, "the commit of a step", wait_s=self._policy.commit_limit_s) as held:
-                offsets = attempt.not_behind(done.contents.offsets())
-                files = tuple(file for file in done.contents.files() if file.path not in attempt.in_lake)
+                offsets = attempt.not_behind(done.state.offsets())
+                files = tuple(file for file in done.state.files() if file.path not in attempt.in_lake)
                 context, moved = attempt.context, dict(offsets) != dict(attempt.tiered())
                 if context is None or not moved or not self.is_current(attempt):
                     return
                 if not self._fence.allows(attempt.round_id):  # the wait for the table has outlasted the fence time
                     return
-                commit = self._commit_of(attempt, context, offsets, files, done.contents.shares())
+                commit = self._commit_of(attempt, context, offsets, files, done.state.shares())
                 await self._send(held, attempt, commit)
                 attempt.committed = offsets
                 attempt.step += 1
@@ -464,7 +464,7 @@ class RoundExecutor:
 
     async def _delete_parts(self, job: RoundJob) -> None:
         """Delete what subtasks stored of the last checkpoint after it had been aborted: only now none of them runs."""
-        ref = job.checkpoints.cut_short
+        ref = job.checkpoints.aborted_at_end
         if ref is None:
             return
         try:

@@ -43,7 +43,7 @@ class AttemptOwner(Protocol):
         """Delete files of a round that no longer count."""
         ...
 
-    def checkpoint_storing(self, attempt: RoundAttempt, contents: CheckpointContents) -> None:
+    def checkpoint_storing(self, attempt: RoundAttempt, state: CheckpointContents) -> None:
         """A checkpoint is about to be written."""
         ...
 
@@ -115,10 +115,10 @@ class RoundJobListener:
         """See `CheckpointListener`."""
         return self._protection.lease_copy()
 
-    def checkpoint_storing(self, contents: CheckpointContents) -> None:
+    def checkpoint_storing(self, state: CheckpointContents) -> None:
         """See `CheckpointListener`."""
         if self._owner.is_current(self._attempt):
-            self._owner.checkpoint_storing(self._attempt, contents)
+            self._owner.checkpoint_storing(self._attempt, state)
 
     def checkpoint_done(self, done: CompletedCheckpoint) -> None:
         """See `CheckpointListener`."""

@@ -139,7 +139,7 @@ class JobPlanner:
                 retained=policy.retained,
                 work=self._work,
             ),
-            restored=planned.restored.contents if planned.restored is not None else None,
+            restored=planned.restored.state if planned.restored is not None else None,
         )
 
     def _work(self, what: str, work: Callable[[], object], then: Callable[[object], None]) -> None:

@@ -174,9 +174,9 @@ class LeaseProtection:
         self.hold_checkpoints()
         if not self._restorer.known:
             return False
-        in_hand = {status.assignment.table_id for status in self._rounds.tables}
+        assigned = {status.assignment.table_id for status in self._rounds.tables}
         stray, self._stray = self._stray, frozenset()
-        self._unprotect(bucket for bucket in stray if bucket.table_id not in in_hand)
+        self._unprotect(bucket for bucket in stray if bucket.table_id not in assigned)
         self._leases.step(CheckpointsRead(now=self._clock.now()))
         return True
 

@@ -150,9 +150,9 @@ class Reporter:
         now = self._clock.now()
         if force or now - self._last >= _EVERY_S:
             self._last = now
-            self._hand_on(self._build())
+            self._publish(self._build())
 
-    def _hand_on(self, report: ServiceReport) -> None:
+    def _publish(self, report: ServiceReport) -> None:
         """A disk that refuses the report keeps nobody from tiering; each trouble is warned of once."""
         try:
             self._on_report(report)

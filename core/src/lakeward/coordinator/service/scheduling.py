@@ -97,21 +97,23 @@ class ScheduledSource:
         """See Protocol."""
         return tuple(self._spec(spec) for spec in self._source.all_tables())
 
-    def heartbeat(self, beat: HeartbeatRequest) -> HeartbeatResponse:
+    def heartbeat(self, request: HeartbeatRequest) -> HeartbeatResponse:
         """See Protocol. The queue with the most overdue table is asked first, the other one if that has none."""
         with self._lock:
             self._look()
             now, ours = self._clock.now(), self._queue.table_ids
             mine, theirs = self._queue.oldest_due(now), self._source_queue.oldest_due(now)
             mirror_first = mine is not None and (theirs is None or mine <= theirs)
-            below = self._beat_source(_part(beat, ours, keep=False), request=beat.request and not mirror_first)
-            request = beat.request and (below is None or below.offer is None)
-            own = self._queue.heartbeat(self._clock.now(), _part(beat, ours, keep=True, request=request))
+            below = self._call_source(_part(request, ours, keep=False), poll=request.request and not mirror_first)
+            poll = request.request and (below is None or below.assignment is None)
+            own = self._queue.heartbeat(self._clock.now(), _part(request, ours, keep=True, poll=poll))
         if below is None:
             return own
         # A mirrored table that was given back may be refused there; here it is in hand all the same.
         refused = {table_id: why for table_id, why in below.refused.items() if table_id not in ours}
-        return HeartbeatResponse(below.coordinator_epoch, below.offer or own.offer, {**refused, **own.refused})
+        return HeartbeatResponse(
+            below.coordinator_epoch, below.assignment or own.assignment, {**refused, **own.refused}
+        )
 
     def make_due(self, paths: Collection[TablePath]) -> bool:
         """See Protocol."""
@@ -196,21 +198,21 @@ class ScheduledSource:
         promised = self._rules(spec.path).freshness_s
         return spec.freshness_s if promised is None else promised
 
-    def _beat_source(self, beat: HeartbeatRequest, *, request: bool) -> HeartbeatResponse | None:
+    def _call_source(self, request: HeartbeatRequest, *, poll: bool) -> HeartbeatResponse | None:
         """Send the source its part; None where there is nothing to be said to it, nor to be asked."""
-        asked = request and self._tiers and self._clock.now() >= self._ask_at
-        beat = replace(beat, failed=(*beat.failed, *self._owed), request=asked)
-        if not self._tiers and beat == HeartbeatRequest():
+        asked = poll and self._tiers and self._clock.now() >= self._ask_at
+        request = replace(request, failed=(*request.failed, *self._owed), request=asked)
+        if not self._tiers and request == HeartbeatRequest():
             return None
-        answer = self._source.heartbeat(beat)
+        answer = self._source.heartbeat(request)
         self._owed = ()
-        self._source_queue.reported(self._clock.now(), beat)
+        self._source_queue.reported(self._clock.now(), request)
         return self._choose(answer) if asked else answer
 
     def _choose(self, answer: HeartbeatResponse) -> HeartbeatResponse:
         """Give back what is not ours until the queue gives a table that is, or nothing, or one that came before."""
         started = self._clock.now()
-        assignment, epoch, seen = answer.offer, answer.coordinator_epoch, set[int]()
+        assignment, epoch, seen = answer.assignment, answer.coordinator_epoch, set[int]()
         while assignment is not None and not self._wanted(assignment.path):
             late = self._clock.now() - started >= _SEARCH_S
             again = assignment.table_id in seen
@@ -219,7 +221,7 @@ class ScheduledSource:
             if given_back is None or late:
                 self._rest(started)
                 return HeartbeatResponse(epoch, None, answer.refused)
-            assignment, epoch = given_back.offer, given_back.coordinator_epoch
+            assignment, epoch = given_back.assignment, given_back.coordinator_epoch
         now = self._clock.now()
         if assignment is not None:
             return HeartbeatResponse(
@@ -249,14 +251,14 @@ class ScheduledSource:
         self._ask_at = now + (_SHARE - 1) * (now - started)
 
 
-def _part(beat: HeartbeatRequest, ours: frozenset[int], *, keep: bool, request: bool | None = None) -> HeartbeatRequest:
+def _part(request: HeartbeatRequest, ours: frozenset[int], *, keep: bool, poll: bool | None = None) -> HeartbeatRequest:
     def mine(epochs: tuple[TableEpoch, ...]) -> tuple[TableEpoch, ...]:
         return tuple(epoch for epoch in epochs if (epoch.table_id in ours) is keep)
 
     return HeartbeatRequest(
-        renewed=mine(beat.renewed),
-        finished=mine(beat.finished),
-        forced=frozenset(table for table in beat.forced if (table in ours) is keep),
-        failed=mine(beat.failed),
-        request=beat.request if request is None else request,
+        renewed=mine(request.renewed),
+        finished=mine(request.finished),
+        forced=frozenset(table for table in request.forced if (table in ours) is keep),
+        failed=mine(request.failed),
+        request=request.request if poll is None else poll,
     )

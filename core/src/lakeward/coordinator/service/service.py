@@ -16,7 +16,7 @@ import structlog
 
 from lakeward.coordinator.service.shutdown import (
     drop_own_lease,
-    hand_back,
+    give_back,
     settle_lease,
     wait_for_jobs,
     wait_for_upkeep,
@@ -255,7 +255,7 @@ class Service:
         resumed = await resume(self._source, self._clock, state, options.heartbeat_timeout_s)
         assignments = tuple(one for one in resumed if options.included(one.path))
         for one in set(resumed) - set(assignments):  # excluded since then
-            await hand_back(self._source, one)
+            await give_back(self._source, one)
         if options.once:
             paths = await self._targets.aim(self._source, self._lake, options.included)
             # What is in hand is settled by its round, though it may have nothing left to do but to be reported.
@@ -403,11 +403,11 @@ class Service:
             self._loop.post(HeartbeatFailed(now=self._clock.now(), cause=str(error)))
             return
         self._protection.note_coordinator(response.coordinator_epoch)
-        if response.offer is not None:
-            response = replace(response, offer=self._options.as_promised(response.offer))
+        if response.assignment is not None:
+            response = replace(response, assignment=self._options.as_promised(response.assignment))
         self._loop.post(HeartbeatAnswered(now=self._clock.now(), request=request, response=response))
-        if request.renewed or response.offer is not None:
+        if request.renewed or response.assignment is not None:
             await self._persistence.try_write()
-        given = response.offer
+        given = response.assignment
         if self._loop.superseded_by and given is not None and not self._writer.may_be_known(given):
-            await hand_back(self._source, given)
+            await give_back(self._source, given)

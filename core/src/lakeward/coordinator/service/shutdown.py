@@ -67,7 +67,7 @@ async def wait_for_upkeep(upkeep: Upkeep, clock: Clock, timeout_s: float) -> Non
         await asyncio.sleep(_TURN_S)
 
 
-async def hand_back(source: Source, assignment: TableAssignment) -> None:
+async def give_back(source: Source, assignment: TableAssignment) -> None:
     """Give a table back that was handed out to a start which a later one has taken over from.
 
     Args:

@@ -41,7 +41,7 @@ class ServiceStateWriter:
         self._clock = clock
         self._lock = asyncio.Lock()
         self._written: dict[int, int] = {}
-        """By table: the newest epoch under which a state of ours has it in hand."""
+        """By table: the newest epoch under which a state of ours has it."""
 
     def load(self) -> ServiceState | None:
         """Read what the last start wrote, None if there was none. Blocking.
@@ -63,7 +63,7 @@ class ServiceStateWriter:
 
     async def save(
         self,
-        in_hand: tuple[TableStatus, ...],
+        tables: tuple[TableStatus, ...],
         lease: bytes | None,
         now: float,
         *,
@@ -73,7 +73,7 @@ class ServiceStateWriter:
         """Write the state durably.
 
         Args:
-            in_hand: the tables in hand.
+            tables: the tables that the source assigned to this service.
             lease: what the lease backend wants kept.
             now: seconds on the service's clock, at which `renewed_at` of the tables is counted.
             lease_ids: the lease's own id, and earlier ones that are still to be dropped.
@@ -86,7 +86,7 @@ class ServiceStateWriter:
         wall = self._clock.wall_ms()
         state = ServiceState(
             incarnation=self._incarnation,
-            tables=tuple(_in_hand(status, wall, now) for status in in_hand),
+            tables=tuple(_stored(status, wall, now) for status in tables),
             lease_backend=self._backend if lease is not None else None,
             lease_state=lease,
             lease_ids=lease_ids,
@@ -103,7 +103,7 @@ class ServiceStateWriter:
             raise
 
     def may_be_known(self, assignment: TableAssignment) -> bool:
-        """Say whether a later start may have read in the state that this table is in hand under this epoch."""
+        """Say whether a later start may have read in the state that this table is assigned under this epoch."""
         return self._written.get(assignment.table_id) == assignment.epoch
 
     def forget(self, table_id: int) -> None:
@@ -115,7 +115,7 @@ class ServiceStateWriter:
         self._written.pop(table_id, None)
 
 
-def _in_hand(status: TableStatus, wall_ms: int, now: float) -> StoredTable:
+def _stored(status: TableStatus, wall_ms: int, now: float) -> StoredTable:
     assignment = status.assignment
     return StoredTable(
         path=assignment.path,

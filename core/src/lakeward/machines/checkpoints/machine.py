@@ -194,19 +194,19 @@ class CheckpointCoordinator:
         match event:
             case TimePassed():
                 start = self._phase is CheckpointPhase.IDLE
-                over = CheckpointGuard.DUE if start else CheckpointGuard.OVER
+                at_due = CheckpointGuard.DUE if start else CheckpointGuard.CHECKPOINT_ENDS
                 passed = self.next_due is not None and event.now >= self.next_due
-                guard = over if passed else CheckpointGuard.UNCHANGED
+                guard = at_due if passed else CheckpointGuard.UNCHANGED
             case LaunchEnded() | RoundEnded():
                 other = CheckpointGuard.UNCHANGED if isinstance(event, LaunchEnded) else CheckpointGuard.ALWAYS
-                guard = CheckpointGuard.OVER if self._phase in ABORTABLE else other
+                guard = CheckpointGuard.CHECKPOINT_ENDS if self._phase in ABORTABLE else other
             case SnapshotTaken():
                 complete = all(state.key in event.sent for state in self._attempts.participants())
                 known = event.checkpoint == self._latest and complete
                 guard = CheckpointGuard.ALWAYS if known else CheckpointGuard.UNKNOWN_CHECKPOINT
             case SnapshotFailed() | CheckpointStored() | StoreFailed():
                 known = event.checkpoint == self._latest
-                guard = CheckpointGuard.OVER if known else CheckpointGuard.UNKNOWN_CHECKPOINT
+                guard = CheckpointGuard.CHECKPOINT_ENDS if known else CheckpointGuard.UNKNOWN_CHECKPOINT
             case SubtaskRegistered():
                 before_cut = self._phase in BEFORE_CUT
                 guard = CheckpointGuard.BEFORE_CUT if before_cut else CheckpointGuard.AFTER_CUT
@@ -224,10 +224,10 @@ class CheckpointCoordinator:
         match event:
             case SubtaskLost():
                 aborts = state.participates and self._phase in ABORTABLE
-                return CheckpointGuard.OVER if aborts else CheckpointGuard.LOST
+                return CheckpointGuard.CHECKPOINT_ENDS if aborts else CheckpointGuard.LOST
             case SubtaskFinished():
                 aborts = state.phase is ParticipantPhase.TAKEN
-                return CheckpointGuard.OVER if aborts else CheckpointGuard.COUNTS
+                return CheckpointGuard.CHECKPOINT_ENDS if aborts else CheckpointGuard.COUNTS
             case _:
                 return CheckpointGuard.UNCHANGED
 
@@ -239,7 +239,7 @@ class CheckpointCoordinator:
             return CheckpointGuard.UNCHANGED
         if isinstance(event, Declined):
             stored = state.phase is ParticipantPhase.STORED
-            return CheckpointGuard.UNCHANGED if stored else CheckpointGuard.OVER
+            return CheckpointGuard.UNCHANGED if stored else CheckpointGuard.CHECKPOINT_ENDS
         if isinstance(event, CloseAcked) and state.phase is not ParticipantPhase.CLOSE_SENT:
             repeated = event.sent == state.closed_after
             return CheckpointGuard.UNCHANGED if repeated else CheckpointGuard.COUNTS
@@ -311,7 +311,7 @@ class CheckpointCoordinator:
         if guard is CheckpointGuard.UNCHANGED:
             return []
         commands: Commands = []
-        if guard is CheckpointGuard.OVER:
+        if guard is CheckpointGuard.CHECKPOINT_ENDS:
             commands = self._abort(event, f"subtask {state.subtask} finished before its part was stored", (state,))
         self._move_attempt(state, CheckpointGuard.COUNTS, event)
         return [*commands, *self._advance(event)]
@@ -373,7 +373,7 @@ class CheckpointCoordinator:
                 return []
             self._move(CheckpointGuard.ALL_CLOSED, cause)
         if self._phase is CheckpointPhase.CUTTING and all(one.received >= one.closed_after for one in participants):
-            return self._cut(participants, cause)
+            return self._take_cut(participants, cause)
         if self._phase is CheckpointPhase.DRAINING and not any(state.has_unacked for state in participants):
             return self._trigger(participants, cause)
         stored = all(state.phase is ParticipantPhase.STORED for state in participants)
@@ -382,7 +382,7 @@ class CheckpointCoordinator:
             return [StoreCheckpoint(self._latest, self._snapshot, tuple(self._parts.values()))]
         return []
 
-    def _cut(self, participants: list[AttemptState], cause: CheckpointsEvent) -> Commands:
+    def _take_cut(self, participants: list[AttemptState], cause: CheckpointsEvent) -> Commands:
         self._move(CheckpointGuard.ALL_RECEIVED, cause)
         for state in participants:
             state.down_closed = True
@@ -407,7 +407,7 @@ class CheckpointCoordinator:
 
     def _stored(self, event: CheckpointStored) -> Commands:
         if self._phase is CheckpointPhase.ENDING:
-            self._move(CheckpointGuard.OVER, event)
+            self._move(CheckpointGuard.CHECKPOINT_ENDS, event)
             return [DiscardCheckpoint(event.checkpoint) if self._superseded else Complete(event.checkpoint)]
         self._completed.add(event.checkpoint)
         for state in self._attempts:
@@ -421,15 +421,15 @@ class CheckpointCoordinator:
     def _store_failed(self, event: StoreFailed) -> Commands:
         if self._phase is CheckpointPhase.STORING:
             return self._fail(event, event.reason)
-        self._move(CheckpointGuard.OVER, event)
+        self._move(CheckpointGuard.CHECKPOINT_ENDS, event)
         return [DiscardCheckpoint(event.checkpoint)]  # only the mark that it is abandoned remains of it
 
     def _end_round(self, event: RoundEnded, guard: CheckpointGuard) -> Commands:
         self._superseded = self._superseded or event.superseded
-        if guard is CheckpointGuard.OVER:
+        if guard is CheckpointGuard.CHECKPOINT_ENDS:
             return self._abort(event, "the round ended")
         for state in self._attempts.participants():
-            self._move_attempt(state, CheckpointGuard.OVER, event)
+            self._move_attempt(state, CheckpointGuard.CHECKPOINT_ENDS, event)
         self._move(CheckpointGuard.ALWAYS, event)
         return []
 
@@ -452,11 +452,11 @@ class CheckpointCoordinator:
 
     def _finish(self, cause: CheckpointsEvent) -> None:
         for state in self._attempts.participants():
-            self._move_attempt(state, CheckpointGuard.OVER, cause)
+            self._move_attempt(state, CheckpointGuard.CHECKPOINT_ENDS, cause)
         self._snapshot = None
         self._parts = {}
         self._schedule.end(cause.now)
-        self._move(CheckpointGuard.OVER, cause)
+        self._move(CheckpointGuard.CHECKPOINT_ENDS, cause)
 
     def _lose(self, states: Iterable[AttemptState], cause: CheckpointsEvent, reason: str) -> Commands:
         """Remove lost attempts: first both ends of all others are opened, then the splits are returned."""

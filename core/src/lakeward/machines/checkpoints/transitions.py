@@ -108,7 +108,7 @@ class CheckpointGuard(MachineState):
     """Every participant has acknowledged what the coordinator sent before its cut."""
     ALL_STORED = "all stored"
     """Every participant's part is stored."""
-    OVER = "checkpoint over"
+    CHECKPOINT_ENDS = "checkpoint ends"
     """The running checkpoint completes or is aborted."""
     LOST = "attempt lost"
     """The attempt is gone."""
@@ -131,7 +131,7 @@ _FINISHED, _GONE = ParticipantPhase.FINISHED, ParticipantPhase.GONE
 _ALWAYS, _UNCHANGED, _COUNTS = CheckpointGuard.ALWAYS, CheckpointGuard.UNCHANGED, CheckpointGuard.COUNTS
 _DUE, _BEFORE_CUT = CheckpointGuard.DUE, CheckpointGuard.BEFORE_CUT
 _AFTER_CUT = CheckpointGuard.AFTER_CUT
-_OVER, _LOST = CheckpointGuard.OVER, CheckpointGuard.LOST
+_ENDS, _LOST = CheckpointGuard.CHECKPOINT_ENDS, CheckpointGuard.LOST
 _ALL_CLOSED, _ALL_RECEIVED = CheckpointGuard.ALL_CLOSED, CheckpointGuard.ALL_RECEIVED
 _ALL_ACKED, _ALL_STORED = CheckpointGuard.ALL_ACKED, CheckpointGuard.ALL_STORED
 
@@ -146,11 +146,11 @@ ALIVE = PARTICIPATING | {_NOT_PARTICIPATING}
 _WAITING = (_IDLE, _CLOSING, _CUTTING, _DRAINING, _COLLECTING, _STORING, _ENDING, _ENDED)
 """All phases of a round but SNAPPING, in which nothing else may happen."""
 _REGISTERED = (_NOT_PARTICIPATING, _CLOSE_SENT, _CLOSED, _TRIGGERED, _TAKEN, _STORED, _FINISHED, _GONE)
-_ABORT: dict[State, Row] = {phase: {_OVER: _IDLE} for phase in (_CLOSING, _CUTTING, _DRAINING, _COLLECTING)}
-_LEAVE: dict[State, Row] = {phase: {_OVER: _NOT_PARTICIPATING} for phase in PARTICIPATING}
+_ABORT: dict[State, Row] = {phase: {_ENDS: _IDLE} for phase in (_CLOSING, _CUTTING, _DRAINING, _COLLECTING)}
+_LEAVE: dict[State, Row] = {phase: {_ENDS: _NOT_PARTICIPATING} for phase in PARTICIPATING}
 _LOSE: dict[State, Row] = {
     **_LEAVE,
-    _STORED: {_OVER: _NOT_PARTICIPATING, _LOST: _GONE},  # its part is already being stored with the others
+    _STORED: {_ENDS: _NOT_PARTICIPATING, _LOST: _GONE},  # its part is already being stored with the others
     _NOT_PARTICIPATING: {_LOST: _GONE},
 }
 
@@ -175,7 +175,7 @@ _ROUND: Table = {
             _CUTTING: {_ALL_RECEIVED: _SNAPPING},
             _DRAINING: {_ALL_ACKED: _COLLECTING},
             # Aborted where the attempt sent something after its snapshot and its part is not stored.
-            _COLLECTING: {_ALL_STORED: _STORING, _OVER: _IDLE},
+            _COLLECTING: {_ALL_STORED: _STORING, _ENDS: _IDLE},
         },
         _WAITING,
     ),
@@ -190,17 +190,17 @@ _ROUND: Table = {
             _COLLECTING: {_ALL_STORED: _STORING},  # there is no participant
         },
     ),
-    **_rows(SnapshotFailed, {_SNAPPING: {_OVER: _IDLE}}),
+    **_rows(SnapshotFailed, {_SNAPPING: {_ENDS: _IDLE}}),
     **_rows(GatewayOpened, {}, _WAITING),
     **_rows(PartStored, {_COLLECTING: {_ALL_STORED: _STORING}}, _WAITING),
     **_rows(Declined, _ABORT, _WAITING),
-    **_rows(CheckpointStored, {_STORING: {_OVER: _IDLE}, _ENDING: {_OVER: _ENDED}}),
-    **_rows(StoreFailed, {_STORING: {_OVER: _IDLE}, _ENDING: {_OVER: _ENDED}}),
+    **_rows(CheckpointStored, {_STORING: {_ENDS: _IDLE}, _ENDING: {_ENDS: _ENDED}}),
+    **_rows(StoreFailed, {_STORING: {_ENDS: _IDLE}, _ENDING: {_ENDS: _ENDED}}),
     **_rows(LaunchEnded, _ABORT, (_IDLE, _STORING, _ENDING, _ENDED)),
     **_rows(
         RoundEnded,
         {
-            **{phase: {_OVER: _ENDED} for phase in _ABORT},
+            **{phase: {_ENDS: _ENDED} for phase in _ABORT},
             **{phase: {_ALWAYS: _ENDED} for phase in (_IDLE, _ENDED)},
             **{phase: {_ALWAYS: _ENDING} for phase in (_STORING, _ENDING)},
         },
@@ -219,9 +219,9 @@ _ATTEMPT: Table = {
             _CLOSE_SENT: {_COUNTS: _FINISHED},
             # It was the last one that had not acknowledged what was sent to it: the others are triggered.
             _CLOSED: {_COUNTS: _FINISHED, _ALL_ACKED: _TRIGGERED},
-            _TRIGGERED: {_COUNTS: _FINISHED, _OVER: _NOT_PARTICIPATING},
-            _TAKEN: {_OVER: _NOT_PARTICIPATING},
-            _STORED: {_COUNTS: _FINISHED, _OVER: _NOT_PARTICIPATING},
+            _TRIGGERED: {_COUNTS: _FINISHED, _ENDS: _NOT_PARTICIPATING},
+            _TAKEN: {_ENDS: _NOT_PARTICIPATING},
+            _STORED: {_COUNTS: _FINISHED, _ENDS: _NOT_PARTICIPATING},
         },
         (_FINISHED, _GONE),
     ),
@@ -229,7 +229,7 @@ _ATTEMPT: Table = {
     **_rows(DataReceived, {}, _REGISTERED),
     **_rows(DataAcked, {_CLOSED: {_ALL_ACKED: _TRIGGERED}}, _REGISTERED),
     **_rows(SnapshotTaken, {_CLOSED: {_ALL_ACKED: _TRIGGERED}}, (_CLOSED,)),
-    **_rows(SnapshotFailed, {_CLOSED: {_OVER: _NOT_PARTICIPATING}}),
+    **_rows(SnapshotFailed, {_CLOSED: {_ENDS: _NOT_PARTICIPATING}}),
     **_rows(
         GatewayOpened,
         {_TRIGGERED: {_COUNTS: _TAKEN}, _TAKEN: {_COUNTS: _TAKEN}, _STORED: {_COUNTS: _STORED}},
@@ -241,8 +241,8 @@ _ATTEMPT: Table = {
         _REGISTERED,
     ),
     **_rows(Declined, _LEAVE, _REGISTERED),
-    **_rows(CheckpointStored, {_STORED: {_OVER: _NOT_PARTICIPATING}}),
-    **_rows(StoreFailed, {_STORED: {_OVER: _NOT_PARTICIPATING}}),
+    **_rows(CheckpointStored, {_STORED: {_ENDS: _NOT_PARTICIPATING}}),
+    **_rows(StoreFailed, {_STORED: {_ENDS: _NOT_PARTICIPATING}}),
     **_rows(LaunchEnded, _LOSE),
     **_rows(RoundEnded, _LEAVE),
 }

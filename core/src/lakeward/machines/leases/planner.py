@@ -98,7 +98,7 @@ def _release_next(state: LeaseState, now: float) -> None:
 
 def _drop_retired(state: LeaseState, now: float) -> None:
     """Drop retired ids, in parallel, once everything that may be read is verified under the current one."""
-    if not state.retired or not state.is_taken_over():
+    if not state.retired or not state.old_leases_are_replaced():
         return
     stopping = state.stopping
     for retired in state.retired.values():
@@ -121,7 +121,7 @@ def due_times(state: LeaseState) -> Iterable[float]:
     if state.retired:
         for table in state.tables.values():
             yield from (until for until in table.expirations() if until < NEVER)
-        room = state.is_taken_over() and state.drops_open() < _DROPS_AT_ONCE
+        room = state.old_leases_are_replaced() and state.drops_open() < _DROPS_AT_ONCE
         for retired in state.retired.values():
             if retired.open_call is None:
                 yield min(retired.expires, retired.retry_at) if room else retired.expires

@@ -243,7 +243,7 @@ class LeaseState:
         idle = self.open_call is None and not any(table.leases for table in self.tables.values())
         return idle and self.expires_at is not None and self.expires_at <= now
 
-    def is_taken_over(self) -> bool:
+    def old_leases_are_replaced(self) -> bool:
         """Return whether all that may be read, or that a checkpoint needs, is known and verified under this id."""
         return self.checkpoints_read and all(
             table.leases[bucket].status is LeaseStatus.VERIFIED

@@ -68,7 +68,7 @@ class LinkMachine:
         self._channel: Channel | None = None
         self._done: Envelope | None = None
         """`SubtaskDone`, once it was sent."""
-        self._heard = 0.0
+        self._last_received = 0.0
         """When something was received last, in seconds."""
         self._asked: float | None = None
         """When the first heartbeat was sent that nothing has answered yet."""
@@ -85,7 +85,7 @@ class LinkMachine:
 
     def silent_s(self, now: float) -> float:
         """Return for how many seconds nothing was received."""
-        return now - self._heard
+        return now - self._last_received
 
     def unanswered_s(self, now: float) -> float:
         """Return for how many seconds heartbeats have gone unanswered; 0 if none has."""
@@ -138,7 +138,7 @@ class LinkMachine:
     def _answer(self, event: LinkEvent, before: LinkPhase, found: AnyEvent | None) -> tuple[LinkCommand, ...]:
         match event:
             case StartRequested():
-                self._heard = event.now
+                self._last_received = event.now
                 commands = self._connect(0.0)
             case EnvelopeReceived():
                 commands = self._received(event, before, found)
@@ -156,7 +156,7 @@ class LinkMachine:
         return commands
 
     def _received(self, event: EnvelopeReceived, before: LinkPhase, found: AnyEvent | None) -> tuple[LinkCommand, ...]:
-        self._heard, self._asked = event.now, None
+        self._last_received, self._asked = event.now, None
         if self._phase is _CLOSED:
             return (Disconnect(), _refusal(event.envelope.event))
         if self._phase is _RECONNECTING:

@@ -270,9 +270,9 @@ class Rounds:
                 self._forget(table, RoundsGuard.REPORTED, "finished" if table.phase is Phase.REPORTING else "returned")
         for epoch in request.renewed:
             self._renewed(epoch, response.refused.get(epoch.table_id), sent_at)
-        if response.offer is not None:
+        if response.assignment is not None:
             state.poll_at = event.now
-            self._assign(response.offer, sent_at)
+            self._assign(response.assignment, sent_at)
         elif request.request:
             state.poll_at = event.now + self._policy.poll_every_s
 
@@ -490,8 +490,8 @@ class Rounds:
         waiting = [table for table in tables if table.phase is Phase.WAITING]
         waiting.sort(key=lambda table: (table.deadline, table.assignment.table_id))
         for table in waiting[: max(free, 0)]:
-            opening = self._move(replace(table, attempt=table.attempt + 1), RoundsGuard.MAY_OPEN)
-            self._commands.append(OpenRound(opening.assignment, opening.attempt))
+            opened = self._move(replace(table, attempt=table.attempt + 1), RoundsGuard.MAY_OPEN)
+            self._commands.append(OpenRound(opened.assignment, opened.attempt))
 
     def _compute_next_due(self) -> float | None:
         state = self._state

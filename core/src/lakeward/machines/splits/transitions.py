@@ -95,7 +95,7 @@ _UNKNOWN, _READY, _READING = AttemptPhase.UNKNOWN, AttemptPhase.READY, AttemptPh
 _IDLE, _DISMISSED, _GONE = AttemptPhase.IDLE, AttemptPhase.DISMISSED, AttemptPhase.GONE
 _G = SplitGuard
 
-_HANDED_OUT: dict[State, Row] = {_UNASSIGNED: {_G.ASSIGNED: _ASSIGNED}}
+_ASSIGNMENT: dict[State, Row] = {_UNASSIGNED: {_G.ASSIGNED: _ASSIGNED}}
 _RETURNED: dict[State, Row] = {
     _ASSIGNED: {
         _G.RETURNED: _UNASSIGNED,
@@ -116,10 +116,10 @@ def _rows(event: type[SplitsEvent], moves: Mapping[State, Row], stay: Iterable[S
 
 
 _SPLIT: Table = {
-    **_rows(AttemptRegistered, {**_HANDED_OUT, **_RETURNED, _WITHHELD: {_G.ASSIGNED: _ASSIGNED}}, SplitPhase),
-    **_rows(SplitRequested, _HANDED_OUT, SplitPhase),
+    **_rows(AttemptRegistered, {**_ASSIGNMENT, **_RETURNED, _WITHHELD: {_G.ASSIGNED: _ASSIGNED}}, SplitPhase),
+    **_rows(SplitRequested, _ASSIGNMENT, SplitPhase),
     **_rows(SplitDone, {_ASSIGNED: {_G.COUNTS: _FINISHED}}, SplitPhase),
-    **_rows(AttemptLost, {**_HANDED_OUT, **_RETURNED}, SplitPhase),
+    **_rows(AttemptLost, {**_ASSIGNMENT, **_RETURNED}, SplitPhase),
     **_rows(JobEnded, _RETURNED, (_UNASSIGNED, _WITHHELD, *_ENDED)),
     # A split that is being read runs to an end, and the finish of a withheld one still comes.
     **_rows(FinishEarlyRequested, {_UNASSIGNED: {_G.ALWAYS: _SKIPPED}}, (_WITHHELD, _ASSIGNED, *_ENDED)),

@@ -117,14 +117,14 @@ def _read(file: NativeFile, segment: RemoteSegment) -> Iterator[memoryview]:
     wanted = READ_BYTES
     while fresh := file.read(wanted):
         data = memoryview(rest + fresh if rest else fresh)
-        end, missing = _whole(data, segment)
+        end, missing = _complete_batches(data, segment)
         if end:
             yield data[:end]
         rest = bytes(data[end:])
         wanted = max(READ_BYTES, missing)
 
 
-def _whole(data: memoryview, segment: RemoteSegment) -> tuple[int, int]:
+def _complete_batches(data: memoryview, segment: RemoteSegment) -> tuple[int, int]:
     """Return how many bytes are whole batches, and how many the next batch lacks."""
     at = 0
     while len(data) - at >= _PREFIX:

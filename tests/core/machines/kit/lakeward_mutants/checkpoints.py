@@ -49,15 +49,15 @@ class TriggersTooEarly(CheckpointCoordinator):
 class SnapsBeforeItCloses(CheckpointCoordinator):
     """Mutant: the order of the cut is swapped."""
 
-    def _cut(self, participants: list[AttemptState], cause: CheckpointsEvent) -> list[CheckpointsCommand]:
-        return super()._cut(participants, cause)[::-1]
+    def _take_cut(self, participants: list[AttemptState], cause: CheckpointsEvent) -> list[CheckpointsCommand]:
+        return super()._take_cut(participants, cause)[::-1]
 
 
 class ClosesOnlySome(CheckpointCoordinator):
     """Mutant: the gateway to one is left open."""
 
-    def _cut(self, participants: list[AttemptState], cause: CheckpointsEvent) -> list[CheckpointsCommand]:
-        return super()._cut(participants[1:], cause)
+    def _take_cut(self, participants: list[AttemptState], cause: CheckpointsEvent) -> list[CheckpointsCommand]:
+        return super()._take_cut(participants[1:], cause)
 
 
 class LeavesItsOwnEndClosed(CheckpointCoordinator):

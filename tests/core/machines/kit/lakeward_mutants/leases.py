@@ -66,16 +66,16 @@ def _take_over_what_was_granted(state: LeaseState) -> bool:
 LEASES: dict[str, tuple[type, str, object]] = {
     "tells the round before the snapshot is verified": (TableLease, "_is_safe", _tell_before_verified),
     "keeps the id after an unknown outcome": (LeaseState, "start_generation", _start_generation_unless_unknown),
-    "drops the old id before the new one protects": (LeaseState, "is_taken_over", _drop_at_once),
+    "drops the old id before the new one protects": (LeaseState, "old_leases_are_replaced", _drop_at_once),
     "drops the old id before it knows what checkpoints need": (
         LeaseState,
-        "is_taken_over",
+        "old_leases_are_replaced",
         _ask_not_what_checkpoints_need,
     ),
     "lets a checkpoint's snapshots go with its round": (TableLease, "end_need", _end_every_need),
     "drops the old id before the new one protects what a checkpoint needs": (
         LeaseState,
-        "is_taken_over",
+        "old_leases_are_replaced",
         _take_over_what_was_granted,
     ),
     "holds a checkpoint's snapshots for ever": (TableLease, "_end_need", _keep_for_ever),

@@ -154,9 +154,9 @@ def counts_rows_that_are_in_no_file(monkeypatch: pytest.MonkeyPatch) -> None:
     """A split is said to be as far as was read, not as far as closed files go."""
 
     def note(self: SplitWork) -> None:
-        self._whole = SplitProgress(self.split, self._position, (), self.rows, self._max_timestamp_ms)
+        self._flushed = SplitProgress(self.split, self._position, (), self.rows, self._max_timestamp_ms)
 
-    monkeypatch.setattr(SplitWork, "_note_whole", note)
+    monkeypatch.setattr(SplitWork, "_note_flushed", note)
 
 
 def forgets_splits_that_wait(monkeypatch: pytest.MonkeyPatch) -> None:
