@@ -49,6 +49,7 @@ from lakeward.errors import EXIT_FAILED, LakewardError, StorageError
 from lakeward.hooks.backend import LeaseBackend
 from lakeward.hooks.discovery import installed, load
 from lakeward.hooks.plugins import LAKE_GROUP, SOURCE_GROUP
+from lakeward.local_files import is_local
 from lakeward.machines.checkpoints.schedule import CheckpointPolicy
 from lakeward.machines.leases import Leases, LeasesPolicy
 from lakeward.machines.rounds import Rounds, RoundsPolicy
@@ -56,10 +57,11 @@ from lakeward.model.identity import Incarnation
 from lakeward.model.secrets import mask_uri
 from lakeward.observe import status_file
 from lakeward.observe.control import ControlReader
-from lakeward.observe.files import is_local, writable
+from lakeward.observe.files import writable
 from lakeward.observe.metrics import ServiceMetrics
 from lakeward.observe.progress import ProgressDisplay
 from lakeward.sockets import SocketTransport
+from lakeward.sockets.addresses import bind_address, check_addresses
 from lakeward.spark.java import find_java
 from lakeward.spark.jobs import SparkJobs
 from lakeward.spark.session import SparkHandle, start_session
@@ -429,12 +431,17 @@ def check(loaded: Loaded, *, write: bool = False) -> tuple[Check, ...]:
             raise StorageError(found)
         return f"{found}, by its permissions"
 
+    def driver() -> str:
+        check_addresses(settings.service)
+        return f"executors reach it at {settings.service.host or 'spark.driver.host'}"
+
     looks = {
         "source": lambda: f"{settings.source.type}, {len(container.source().tables())} tables to tier",
         "lake": lambda: f"{settings.lake.type}, opened as {container.lake().name}",
         "lease": lambda: f"{settings.lease.backend}, {_duration(settings, container.backend()):.0f} s",
         "state": root,
         "java": java,
+        "driver": driver,
     }
     try:
         return tuple(_look(what, look) for what, look in looks.items())
@@ -470,6 +477,7 @@ def serve(loaded: Loaded, *, once: bool, final: bool, progress: bool, until: Cal
     shown = ProgressDisplay(console) if progress else None
 
     def make() -> Service:
+        check_addresses(loaded.settings.service)
         options = _options(container, loaded, shown, once=once, final=final)
         return service_container(container.components(), options).service()
 
@@ -590,7 +598,7 @@ def _options(
         on_report=on_report,
         on_round=shown.round_ended if shown is not None else (lambda _table, _report: None),
         host=host,
-        bind=service.host or ("127.0.0.1" if handle.local else "0.0.0.0"),  # noqa: S104 - executors are elsewhere
+        bind=bind_address(service, local=handle.local),
         port=service.port,
         spark_ui=handle.ui_url,
         once=once,

@@ -1,14 +1,20 @@
-"""Replace files of this machine as a whole: a crash leaves the old file or the new one."""
+"""Files of this machine: which places are on it, and replacing a file so that a crash leaves the old or the new one."""
 
 from __future__ import annotations
 
 import os
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
+from urllib.parse import urlsplit
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
+
+
+def is_local(root: str) -> bool:
+    """Return whether the state root is a directory of this machine (a path or a `file:` URI)."""
+    return "://" not in root or urlsplit(root).scheme == "file"
 
 
 @contextmanager

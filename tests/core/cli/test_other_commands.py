@@ -158,6 +158,21 @@ def test_the_doctor_finds_a_port_in_use(flights: Lakeward) -> None:
     assert str(port) in message
 
 
+@pytest.mark.parametrize("command", ["config check", "doctor"])
+def test_a_host_that_cannot_be_resolved_is_found(flights: Lakeward, command: str) -> None:
+    said = flights(*command.split(), "-o", "json", "--set", "service.host=no-such-host.invalid")
+    messages = [check["message"] for check in said.document["checks"] if not check["ok"]]
+    assert said.code == 1
+    assert len(messages) == 1
+    assert "service.host: expected a host name or address" in messages[0]
+
+
+def test_the_service_does_not_start_where_its_host_cannot_be_resolved(flights: Lakeward) -> None:
+    said = flights("run", "--once", "--set", "service.host=no-such-host.invalid")
+    assert said.code == 2
+    assert "service.host: expected a host name or address" in said.err
+
+
 def test_the_doctor_finds_a_file_where_a_directory_should_be(flights: Lakeward) -> None:
     ok, message = checks(flights, "--set", "lake.warehouse=flights.csv")["lake.warehouse"]
     assert not ok

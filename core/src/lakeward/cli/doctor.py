@@ -18,9 +18,11 @@ from lakeward.errors import LakewardError
 from lakeward.hooks.backend import LeaseBackend
 from lakeward.hooks.discovery import load
 from lakeward.hooks.plugins import SOURCE_GROUP, WRAPPER_GROUP
+from lakeward.local_files import is_local
 from lakeward.model.secrets import mask_uri
-from lakeward.observe.files import is_local, writable
+from lakeward.observe.files import writable
 from lakeward.ports import DescribedSource
+from lakeward.sockets.addresses import bind_address, check_addresses
 from lakeward.spark.java import find_java
 
 if TYPE_CHECKING:
@@ -148,13 +150,19 @@ def _writable(what: str, place: str) -> Check:
 
 
 def _port(loaded: Loaded) -> Check:
-    port = loaded.settings.service.port
-    if not port:
+    """Bind the port where the service would; a port that is free is free for it."""
+    service = loaded.settings.service
+    try:
+        check_addresses(service)
+    except LakewardError as error:
+        return "port", False, str(error)
+    if not service.port:
         return "port", True, "any free one"
-    with socket.socket() as probe:
+    host = bind_address(service, local=loaded.settings.spark.on_this_machine)
+    with socket.socket(socket.AF_INET6 if ":" in host else socket.AF_INET) as probe:
         probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         try:
-            probe.bind((loaded.settings.service.host, port))
+            probe.bind((host, service.port))
         except OSError as error:
-            return "port", False, f"service.port {port}: expected a free port, found: {error.strerror or error}"
-    return "port", True, f"{port} is free"
+            return "port", False, f"service.port {service.port}: expected a free port, found: {error.strerror or error}"
+    return "port", True, f"{service.port} is free at {host}"

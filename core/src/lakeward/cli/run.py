@@ -8,8 +8,8 @@ import click
 
 from lakeward.cli.invocation import Invocation, pass_invocation, with_common_options
 from lakeward.container import serve
+from lakeward.local_files import is_local
 from lakeward.observe import status_file
-from lakeward.observe.files import is_local
 
 if TYPE_CHECKING:
     from lakeward.config.loaded import Loaded

@@ -6,9 +6,9 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from lakeward.clock import SystemClock
+from lakeward.local_files import is_local
 from lakeward.model.status import ServiceReport
 from lakeward.observe import status_file
-from lakeward.observe.files import is_local
 from lakeward.observe.format import date_time
 
 if TYPE_CHECKING:

@@ -6,6 +6,7 @@ remembers where each value came from.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from typing import Annotated, Any, Literal
 
@@ -14,6 +15,7 @@ import msgspec
 from lakeward.model.options import Duration, LocalPath, Meta, Options
 
 TableMode = Literal["tier", "mirror"]
+_THIS_MACHINE = re.compile(r"local(-cluster)?(\[.*\])?")
 COMMIT_TIMEOUT_S = 60.0
 """Default of `lake.commit_timeout_s`, for lakes that declare this key too."""
 
@@ -46,10 +48,22 @@ class ServiceSettings(Options, frozen=True, kw_only=True):
     stop_timeout_s: Annotated[
         float, Meta(gt=0, description="Seconds that a stop waits for rounds to end and commit.")
     ] = 30.0
-    host: Annotated[str, Meta(description="Address that subtasks reach the driver at; empty: Spark's driver host.")] = (
-        ""
-    )
-    port: Annotated[int, Meta(ge=0, description="Port that subtasks reach the driver at; 0: any free one.")] = 0
+    host: Annotated[
+        str,
+        Meta(
+            description="Host name or address that executors reach the driver at; empty: Spark's `spark.driver.host`."
+        ),
+    ] = ""
+    bind: Annotated[
+        str,
+        Meta(
+            description="Address of the driver to listen at; empty: the loopback address where the master is "
+            "`local[...]` and `host` is empty, else all addresses."
+        ),
+    ] = ""
+    port: Annotated[
+        int, Meta(ge=0, le=65535, description="Port of the driver that executors connect to; 0: any free one.")
+    ] = 0
 
 
 class SourceSettings(Options, frozen=True, kw_only=True):
@@ -103,6 +117,13 @@ class CheckpointSettings(Options, frozen=True, kw_only=True):
             "reach; relative to the configuration file."
         ),
     ] = "lakeward-state"
+    shared: Annotated[
+        bool,
+        Meta(
+            description="True: the directory `root` is a mount that every machine of the cluster has at this path. "
+            "Without it, a cluster needs a URI."
+        ),
+    ] = False
     interval_s: Annotated[
         float, Meta(ge=0, description="Seconds from one checkpoint of a round to the next; 0: none are taken.")
     ] = 30.0
@@ -137,6 +158,11 @@ class SparkSettings(Options, frozen=True, kw_only=True):
     conf: Annotated[Mapping[str, str], Meta(description="Further Spark configuration.")] = msgspec.field(
         default_factory=dict
     )
+
+    @property
+    def on_this_machine(self) -> bool:
+        """True where the master is `local...` or `local-cluster...`: all executors see the files of this machine."""
+        return _THIS_MACHINE.fullmatch(self.master.strip()) is not None
 
 
 class ObserveSettings(Options, frozen=True, kw_only=True):

@@ -8,13 +8,8 @@ from pathlib import Path
 from urllib.parse import unquote, urlsplit
 
 from lakeward.errors import StorageError
-from lakeward.local_files import replacing
+from lakeward.local_files import is_local, replacing
 from lakeward.model.secrets import mask_uri
-
-
-def is_local(root: str) -> bool:
-    """Return whether the state root is a directory of this machine (a path or a `file:` URI)."""
-    return "://" not in root or urlsplit(root).scheme == "file"
 
 
 def service_folder(root: str, service: str) -> Path:

@@ -8,7 +8,9 @@ Subtasks need milliseconds for their proof, and one that loses its place connect
 from __future__ import annotations
 
 import asyncio
+import errno
 import secrets
+import socket
 from typing import TYPE_CHECKING
 
 import structlog
@@ -72,9 +74,8 @@ class SocketListener:
         host, port, _ = self._address
         try:
             self._server = await asyncio.start_server(self._serve, host, port)
-        except OSError as error:
-            key = "service.port"
-            raise ConfigError(key, "a free port", f"{host}:{port}", error.strerror or str(error)) from error
+        except (OSError, UnicodeError) as error:
+            raise _cannot_listen(host, port, error) from error
         self.port = int(self._server.sockets[0].getsockname()[1])
 
     async def close(self) -> None:
@@ -142,6 +143,13 @@ class SocketListener:
             message = "the peer did not prove the secret of this service run"
             raise ProtocolError(message)
         writer.write(frame(proof(secret, "server", ours, theirs)))
+
+
+def _cannot_listen(host: str, port: int, error: OSError | UnicodeError) -> ConfigError:
+    reason = getattr(error, "strerror", None) or str(error)
+    if isinstance(error, socket.gaierror | UnicodeError) or error.errno == errno.EADDRNOTAVAIL:
+        return ConfigError("service.bind", "an address of this machine", host, reason)
+    return ConfigError("service.port", "a free port", f"{host}:{port}", reason)
 
 
 async def _read_frame(reader: asyncio.StreamReader, exactly: int | None = None) -> bytes:

@@ -12,8 +12,8 @@ from lakeward.cli.output import Columns
 from lakeward.cli.service_line import ServiceSeen, see_service
 from lakeward.clock import SystemClock
 from lakeward.config.tables import table_rules
+from lakeward.local_files import is_local
 from lakeward.observe.control import read_control
-from lakeward.observe.files import is_local
 from lakeward.observe.format import count, date_time, seconds, size
 from lakeward.observe.progress import format_lag
 from lakeward.observe.table_status import StatusContext, TableLine, table_status
