@@ -7,7 +7,9 @@ from typing import TYPE_CHECKING
 from lakeward.config.entries import place
 from lakeward.config.tables import table_section
 from lakeward.errors import ConfigError
+from lakeward.local_files import is_local
 from lakeward.model.identity import SERVICE_NAME
+from lakeward.model.secrets import mask_uri
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -30,6 +32,7 @@ def check_consistency(settings: Settings, file: Path) -> None:
     _check_renewal(settings, file)
     _check_backoff(settings, file)
     _check_commits(settings, file)
+    _check_state_root(settings, file)
 
 
 def _check_name(settings: Settings, file: Path) -> None:
@@ -67,3 +70,12 @@ def _check_commits(settings: Settings, file: Path) -> None:
         if rules.commit_every and not settings.checkpoint.interval_s:
             expected = "0 where checkpoint.interval_s is 0: a step commits what a checkpoint holds"
             raise ConfigError(place(file, f"{table_section(pattern)}.commit_every"), expected, rules.commit_every)
+
+
+def _check_state_root(settings: Settings, file: Path) -> None:
+    """Refuse to keep the state of a cluster in a directory of the driver: executors write their checkpoints there."""
+    root, spark = settings.checkpoint.root, settings.spark
+    if is_local(root) and not spark.on_this_machine and not settings.checkpoint.shared:
+        expected = f"a URI that every executor reaches (s3://...), because spark.master is {spark.master!r}"
+        hint = "Where the directory is a mount that every machine has at this path, set checkpoint.shared = true."
+        raise ConfigError(place(file, "checkpoint.root"), expected, mask_uri(root), hint)

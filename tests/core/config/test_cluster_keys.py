@@ -1,0 +1,46 @@
+"""Keys that a cluster needs to fit together."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+
+from lakeward.errors import ConfigError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
+    from lakeward.config.loaded import Loaded
+
+    Load = Callable[..., Loaded]
+
+
+@pytest.mark.parametrize("master", ["spark://m:7077", "yarn", "k8s://https://api:6443"])
+@pytest.mark.parametrize("root", ["state", "/var/lakeward", "file:///var/lakeward"])
+def test_a_state_directory_of_one_machine_is_refused_on_a_cluster(load: Load, master: str, root: str) -> None:
+    with pytest.raises(ConfigError, match=r"checkpoint\.root: expected .*spark\.master.*checkpoint\.shared"):
+        load(f'[spark]\nmaster = "{master}"\n[checkpoint]\nroot = "{root}"')
+
+
+@pytest.mark.parametrize("master", ["local", "local[*]", "local[4]", "local[4,2]", "local-cluster[2,1,1024]"])
+def test_a_spark_on_this_machine_may_keep_its_state_in_a_directory(load: Load, tmp_path: Path, master: str) -> None:
+    assert load(f'[spark]\nmaster = "{master}"').settings.checkpoint.root == str(tmp_path / "lakeward-state")
+
+
+def test_a_cluster_may_keep_its_state_in_an_object_store(load: Load) -> None:
+    text = '[spark]\nmaster = "yarn"\n[checkpoint]\nroot = "s3://bucket/state"'
+    assert load(text).settings.checkpoint.root == "s3://bucket/state"
+
+
+def test_a_cluster_may_keep_its_state_on_a_mount_that_is_declared_shared(load: Load) -> None:
+    text = '[spark]\nmaster = "yarn"\n[checkpoint]\nroot = "/mnt/state"\nshared = true'
+    assert load(text).settings.checkpoint.root == "/mnt/state"
+
+
+def test_a_port_beyond_65535_is_refused(load: Load) -> None:
+    with pytest.raises(
+        ConfigError, match=r"service\.port: expected a whole number at least 0 at most 65535, found 65536"
+    ):
+        load("[service]\nport = 65536")
