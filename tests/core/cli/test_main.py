@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 import time
@@ -14,6 +15,7 @@ from lakeward.cli import main
 from lakeward.cli.main import COMMANDS
 from lakeward.cli.reference import commands
 from lakeward.errors import IllegalEventError, OutcomeUnknownError
+from lakeward.hooks import discovery
 
 Lakeward = Callable[..., Any]
 HEAVY = ("pyarrow", "pyspark", "pyiceberg", "dependency_injector", "numpy")
@@ -37,6 +39,47 @@ def test_every_command_has_help(lakeward: Lakeward, name: str) -> None:
     said = lakeward(*name.split()[1:], "--help")
     assert (said.code, said.err) == (0, "")
     assert said.out.startswith(f"Usage: {name}")
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_every_command_takes_h_for_help(lakeward: Lakeward, name: str) -> None:
+    assert lakeward(*name.split()[1:], "-h") == lakeward(*name.split()[1:], "--help")
+
+
+@pytest.mark.parametrize("name", ["lakeward", "lakeward config", "lakeward embedded"])
+def test_a_group_without_a_command_shows_its_help(lakeward: Lakeward, name: str) -> None:
+    said = lakeward(*name.split()[1:])
+    assert (said.code, said.err) == (0, "")
+    assert said.out == lakeward(*name.split()[1:], "--help").out
+
+
+@pytest.mark.parametrize(
+    ("words", "offered"),
+    [
+        ("lakeward ta", "tables"),
+        ("lakeward embedded cre", "create"),
+        ("lakeward tables pa", "pause"),
+        ("lakeward run --on", "--once"),
+    ],
+)
+def test_a_shell_completes_commands_and_options(words: str, offered: str) -> None:
+    completion = {"_LAKEWARD_COMPLETE": "bash_complete", "COMP_WORDS": words, "COMP_CWORD": f"{words.count(' ')}"}
+    done = subprocess.run(
+        [sys.executable, "-c", "from lakeward.cli.main import main; main()"],
+        env={**os.environ, **completion},
+        capture_output=True,
+        encoding="utf-8",
+        check=False,
+    )
+    assert (done.stdout, done.stderr) == (f"plain,{offered}\n", "")
+
+
+def test_a_command_of_a_plugin_that_is_not_installed_names_its_distribution(
+    lakeward: Lakeward, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("LAKEWARD_PLUGINS", "nothing")
+    monkeypatch.setattr(discovery, "_scan", lambda _group: ())
+    assert "pip install lakeward-demo" in lakeward("demo").err
 
 
 @pytest.mark.parametrize(

@@ -160,13 +160,6 @@ def test_a_key_at_the_top_is_refused(pond: None, tmp_path: Path) -> None:
         load_config(file, {})
 
 
-def test_a_required_option_that_is_missing_is_named(pond: None, tmp_path: Path) -> None:
-    file = tmp_path / "lakeward.toml"
-    file.write_text('[source]\ntype = "pond"\n', encoding="utf-8")
-    with pytest.raises(ConfigError, match=r"source\.path: expected Where the pond lies"):
-        load_config(file, {})
-
-
 def test_a_missing_file_says_how_to_make_one(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match=r"nowhere\.toml: expected a configuration file.*lakeward config init"):
         load_config(tmp_path / "nowhere.toml", {})
@@ -214,3 +207,54 @@ def test_a_key_of_the_lease_that_neither_core_nor_backend_knows_is_refused_by_na
 def test_metrics_stand_around_the_lease_backend_unless_said_otherwise(load: Load) -> None:
     assert load().settings.lease.wrappers == ("metrics",)
     assert load("[lease]\nwrappers = []").settings.lease.wrappers == ()
+
+
+def test_a_byte_order_mark_at_the_start_of_the_file_is_skipped(pond: None, tmp_path: Path) -> None:
+    file = tmp_path / "lakeward.toml"
+    file.write_text('[source]\ntype = "pond"\npath = "water"\n[lake]\ntype = "marsh"', encoding="utf-8-sig")
+    assert load_config(file, {}).settings.source.type == "pond"
+
+
+def test_an_empty_file_says_so_and_how_to_get_a_full_one(pond: None, tmp_path: Path) -> None:
+    file = tmp_path / "empty.toml"
+    file.touch()
+    with pytest.raises(ConfigError, match=r"^empty\.toml: source\.path: expected .*The file is empty.*config init"):
+        load_config(file, {}, {"source.type": "pond", "lake.type": "marsh"})
+
+
+def test_a_key_that_is_missing_is_named_with_its_file(pond: None, tmp_path: Path) -> None:
+    file = tmp_path / "lakeward.toml"
+    file.write_text('[source]\ntype = "pond"\n[lake]\ntype = "marsh"', encoding="utf-8")
+    expected = r"^lakeward\.toml: source\.path: expected a text \(Where the pond lies\), found 'nothing'"
+    with pytest.raises(ConfigError, match=expected):
+        load_config(file, {})
+
+
+@pytest.mark.parametrize(
+    ("name", "meant"),
+    [
+        ("LAKEWARD_SERVICE_PORT", "LAKEWARD_SERVICE__PORT"),
+        ("LAKEWARD_SERVICE_FENCE_S", "LAKEWARD_SERVICE__FENCE_S"),
+        ("LAKEWARD_SPARK_CONF__X", "LAKEWARD_SPARK__CONF__X"),
+    ],
+)
+def test_a_variable_with_one_underscore_after_the_section_is_refused(load: Load, name: str, meant: str) -> None:
+    with pytest.raises(ConfigError, match=f"^environment {name}: expected .*{meant}"):
+        load("", {name: "1"})
+
+
+def test_variables_that_kubernetes_makes_of_a_service_called_lakeward_are_no_keys(load: Load) -> None:
+    made = {
+        "KUBERNETES_SERVICE_HOST": "10.0.0.1",
+        "LAKEWARD_SERVICE_HOST": "10.0.0.9",
+        "LAKEWARD_SERVICE_PORT": "7000",
+        "LAKEWARD_SERVICE_PORT_CONTROL": "7000",
+    }
+    assert load("", made).settings.service.port == 0
+
+
+def test_a_port_that_cannot_be_is_refused(load: Load) -> None:
+    with pytest.raises(
+        ConfigError, match=r"service\.port: expected a whole number at least 0 at most 65535, found 65536"
+    ):
+        load("[service]\nport = 65536")

@@ -11,7 +11,7 @@ from lakeward.errors import MissingPluginError, PluginError
 from lakeward.hooks import discovery
 from lakeward.hooks.backend import LeaseBackend
 from lakeward.hooks.discovery import installed, load
-from lakeward.hooks.plugins import LAKE_GROUP, LEASE_GROUP, WRAPPER_GROUP
+from lakeward.hooks.plugins import LAKE_GROUP, LEASE_GROUP, SOURCE_GROUP, WRAPPER_GROUP
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -74,16 +74,33 @@ def test_a_plugin_that_cannot_be_imported_is_named_with_its_distribution(install
 @pytest.mark.parametrize(
     ("group", "name", "package"),
     [
-        (LEASE_GROUP, "vault", "lakeward-lease-vault"),
-        (LAKE_GROUP, "hudi", "lakeward-lake-hudi"),
-        (WRAPPER_GROUP, "zzz", "lakeward-lease-zzz"),
+        (SOURCE_GROUP, "fluss", "lakeward-source-fluss"),
+        (SOURCE_GROUP, "embedded", "lakeward-source-embedded"),
+        (LAKE_GROUP, "iceberg", "lakeward-lake-iceberg"),
+        (LEASE_GROUP, "fluss", "lakeward-lease-fluss"),
+        (LEASE_GROUP, "ttl", "lakeward-lease-ttl"),
+        (LEASE_GROUP, "noop", "lakeward-lease-noop"),
     ],
 )
-def test_a_missing_plugin_says_which_package_to_install(group: str, name: str, package: str) -> None:
-    with pytest.raises(MissingPluginError, match=f"pip install {package}") as caught:
+def test_a_missing_plugin_of_ours_says_which_package_to_install(
+    monkeypatch: pytest.MonkeyPatch, group: str, name: str, package: str
+) -> None:
+    monkeypatch.setattr(discovery, "_scan", lambda _group: ())
+
+    with pytest.raises(MissingPluginError, match=f"pip install {package}$") as caught:
         load(group, name)
 
     assert caught.value.found == name
+
+
+@pytest.mark.parametrize(
+    ("group", "name"), [(LEASE_GROUP, "vault"), (LAKE_GROUP, "hudi"), (SOURCE_GROUP, "kafka"), (WRAPPER_GROUP, "zzz")]
+)
+def test_no_package_is_invented_for_a_plugin_that_nobody_knows(group: str, name: str) -> None:
+    with pytest.raises(MissingPluginError, match="install the package that offers it") as caught:
+        load(group, name)
+
+    assert "pip install" not in str(caught.value)
 
 
 def test_a_misspelt_name_is_corrected() -> None:

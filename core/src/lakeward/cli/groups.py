@@ -11,7 +11,7 @@ import click
 
 from lakeward.cli.invocation import with_common_options
 from lakeward.errors import PluginError
-from lakeward.hooks.discovery import installed, load
+from lakeward.hooks.discovery import DISTRIBUTIONS, installed, load
 from lakeward.hooks.plugins import COMMAND_GROUP
 
 if TYPE_CHECKING:
@@ -42,7 +42,7 @@ class LazyGroup(click.Group):
             default: the command that is meant where none is named; None: help is shown.
             attributes: passed on to click.
         """
-        super().__init__(name, no_args_is_help=default is None, **attributes)
+        super().__init__(name, no_args_is_help=False, **attributes)
         self._lazy = lazy
         self._default = default
 
@@ -60,7 +60,12 @@ class LazyGroup(click.Group):
         return command
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
-        """Put the default command in where none is named."""
+        """Put the default command in where none is named; without a default, no words at all ask for help."""
+        if ctx.resilient_parsing:  # a shell asks which words may follow
+            return super().parse_args(ctx, args)
+        if self._default is None and not args:
+            click.echo(ctx.get_help(), color=ctx.color)
+            ctx.exit()
         asks_for_help = bool(args) and args[0] in ctx.help_option_names
         if self._default is not None and not asks_for_help and not any(each in self._lazy for each in args):
             args = [self._default, *args]
@@ -73,9 +78,13 @@ class LazyGroup(click.Group):
         known = self.list_commands(ctx)
         if args and args[0] not in known:
             close = difflib.get_close_matches(args[0], known, n=1)
-            hint = f" Did you mean {close[0]!r}?" if close else f" Known: {', '.join(known)}."
-            ctx.fail(f"No such command {args[0]!r}.{hint}")
+            hint = self.hint(args[0]) or (f"Did you mean {close[0]!r}?" if close else f"Known: {', '.join(known)}.")
+            ctx.fail(f"No such command {args[0]!r}. {hint}")
         return super().resolve_command(ctx, args)
+
+    def hint(self, name: str) -> str:  # noqa: ARG002 - a group with plugins asks by the name
+        """Return how to get a command that is missing, empty where nothing offers it."""
+        return ""
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:  # noqa: ARG002
         """List the commands by their summaries, without importing them."""
@@ -101,6 +110,11 @@ class PluginGroup(LazyGroup):
             message = f"command {cmd_name!r}: its entry point names {command!r}, expected a click command"
             raise PluginError(message)
         return command
+
+    def hint(self, name: str) -> str:
+        """Name the distribution of Lakeward that has the command."""
+        distribution = DISTRIBUTIONS[COMMAND_GROUP].get(name)
+        return "" if distribution is None else f"Install it with: pip install {distribution}"
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         """List our own commands, then those of plugins, which are imported for their summaries."""

@@ -39,6 +39,8 @@ COMMANDS = {
 }
 
 lakeward = command_group("lakeward", _HELP, COMMANDS, plugins=True)
+lakeward.context_settings["help_option_names"] = ["--help", "-h"]
+"""Every command inherits them; click names the first one in `--help` and in its hints."""
 click.version_option(package_name="lakeward", prog_name="lakeward")(lakeward)
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import tomllib
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -16,6 +17,7 @@ if TYPE_CHECKING:
 
 ENVIRONMENT_PREFIX = "LAKEWARD_"
 CONFIG_VARIABLE = "LAKEWARD_CONFIG"
+_OF_KUBERNETES = re.compile(r"\w+_(SERVICE_HOST|SERVICE_PORT(_\w+)?|PORT(_\d+_\w+)?)")
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,7 +50,7 @@ def read_document(file: Path) -> dict[str, Any]:
         ConfigError: the file does not exist, cannot be read, or is not TOML (with the line).
     """
     try:
-        return tomllib.loads(file.read_text(encoding="utf-8"))
+        return tomllib.loads(file.read_text(encoding="utf-8-sig"))  # editors of Windows begin it with a mark
     except FileNotFoundError as error:
         hint = f"Make one with `lakeward config init {file}`, or name another with --config."
         raise ConfigError(str(file), "a configuration file", "no such file", hint) from error
@@ -95,19 +97,35 @@ def from_environment(environ: Mapping[str, str], sections: Iterable[str]) -> lis
         The entries, ordered by name.
 
     Raises:
-        ConfigError: the section is unknown.
+        ConfigError: the section is unknown, or one underscore follows it where two are meant.
     """
     entries: list[ConfigEntry] = []
     for name in sorted(environ):
         section, double, rest = name.removeprefix(ENVIRONMENT_PREFIX).lower().partition("__")
-        if not (name.startswith(ENVIRONMENT_PREFIX) and double):
+        if not name.startswith(ENVIRONMENT_PREFIX):
             continue
         where = f"environment {name}"
+        if (meant := _one_underscore(name, sections)) and not _made_by_kubernetes(name, environ):
+            raise ConfigError(where, f"{meant} (two underscores after the section)", name)
+        if not double:
+            continue
         if section not in set(sections):
             raise ConfigError(where, "a section's name after LAKEWARD_", section, nearest(section, sections))
         key, _, inner = rest.partition("__")
         entries.append(ConfigEntry(section, key, inner.replace("__", "."), environ[name], True, where, where))
     return entries
+
+
+def _one_underscore(name: str, sections: Iterable[str]) -> str | None:
+    """Return the variable that is meant where only one underscore follows the section, else None."""
+    section, _, rest = name.removeprefix(ENVIRONMENT_PREFIX).partition("_")
+    meant = section.lower() in set(sections) and rest and not rest.startswith("_")
+    return f"{ENVIRONMENT_PREFIX}{section}__{rest}" if meant else None
+
+
+def _made_by_kubernetes(name: str, environ: Mapping[str, str]) -> bool:
+    """Return whether Kubernetes made the variable for its pods: a service `lakeward` gives LAKEWARD_SERVICE_PORT."""
+    return "KUBERNETES_SERVICE_HOST" in environ and _OF_KUBERNETES.fullmatch(name) is not None
 
 
 def from_flags(flags: Mapping[str, object], sections: Iterable[str]) -> list[ConfigEntry]:

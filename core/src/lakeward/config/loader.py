@@ -17,7 +17,7 @@ from lakeward.config.entries import (
 )
 from lakeward.config.keys import Key, keys_of
 from lakeward.config.loaded import Loaded
-from lakeward.config.sections import fill
+from lakeward.config.sections import Missing, fill
 from lakeward.config.tables import check_pattern, table_section
 from lakeward.errors import LakewardError
 from lakeward.hooks.discovery import published
@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
 DEFAULT_FILE = "lakeward.toml"
+_EXAMPLE = "`lakeward config init example.toml` writes one."
 ALL_SECTIONS = Settings.__struct_fields__
 SECTIONS = tuple(name for name in ALL_SECTIONS if name != "tables")
 PLUGIN_SECTIONS = {
@@ -61,10 +62,11 @@ def load_config(file: Path | None, environ: Mapping[str, str], flags: Mapping[st
         *from_environment(environ, SECTIONS),
         *from_flags(flags or {}, SECTIONS),
     ]
-    return _build(path, entries, document.get("tables", {}))
+    hint = "It has no default." if document else f"The file is empty; see a full one: {_EXAMPLE}"
+    return _build(path, entries, document.get("tables", {}), Missing(path.name, hint))
 
 
-def _build(path: Path, entries: Sequence[ConfigEntry], tables: Mapping[str, Any]) -> Loaded:
+def _build(path: Path, entries: Sequence[ConfigEntry], tables: Mapping[str, Any], missing: Missing) -> Loaded:
     base = path.absolute().parent
     provenance: dict[str, str] = {}
     sections: dict[str, Any] = {}
@@ -73,7 +75,7 @@ def _build(path: Path, entries: Sequence[ConfigEntry], tables: Mapping[str, Any]
         mine = [entry for entry in entries if entry.section == name]
         declared = _declared(name, mine, base)
         core, theirs = section_keys(name), {} if declared is None else keys_of(declared)
-        filled = fill(name, {**theirs, **core}, mine, base)
+        filled = fill(name, {**theirs, **core}, mine, base, missing)
         provenance.update(filled.origins)
         own = {key: value for key, value in filled.values.items() if key in core}
         further = {key: value for key, value in filled.values.items() if key not in core}

@@ -25,7 +25,23 @@ class Filled:
     origins: dict[str, str] = field(default_factory=dict)
 
 
-def fill(section: str, keys: Mapping[str, Key], entries: Iterable[ConfigEntry], base: Path) -> Filled:
+@dataclass(frozen=True, slots=True)
+class Missing:
+    """What the error of a missing key says: the file, where there is one, and what to do."""
+
+    file: str = ""
+    hint: str = "It has no default."
+
+    def error(self, dotted: str, key: Key) -> ConfigError:
+        """Return the error of one key."""
+        where = f"{self.file}: {dotted}" if self.file else dotted
+        meaning = f" ({key.description.rstrip('.')})" if key.description else ""
+        return ConfigError(where, f"{key.expected}{meaning}", "nothing", self.hint)
+
+
+def fill(
+    section: str, keys: Mapping[str, Key], entries: Iterable[ConfigEntry], base: Path, missing: Missing | None = None
+) -> Filled:
     """Check entries and merge them; a later entry wins over an earlier one.
 
     Args:
@@ -33,6 +49,7 @@ def fill(section: str, keys: Mapping[str, Key], entries: Iterable[ConfigEntry], 
         keys: the keys that it has.
         entries: entries of this section, weakest layer first.
         base: directory that relative paths are relative to.
+        missing: what the error of a missing key says besides.
 
     Returns:
         The given values and the absolute defaults of path keys, and the origin of every key.
@@ -46,7 +63,10 @@ def fill(section: str, keys: Mapping[str, Key], entries: Iterable[ConfigEntry], 
             raise ConfigError(entry.where, f"a key of [{section}]", entry.key, nearest(entry.key, keys))
         _take(filled, keys[entry.key], entry)
     for key in keys.values():
-        _complete(filled, section, key, base)
+        if key.required and key.name not in filled.values:
+            dotted = f"{section}.{key.name}"
+            raise (missing or Missing()).error(dotted, key)
+        _complete(filled, key, base)
     return filled
 
 
@@ -97,10 +117,7 @@ def _forget_inner(filled: Filled, dotted: str) -> None:
         del filled.origins[name]
 
 
-def _complete(filled: Filled, section: str, key: Key, base: Path) -> None:
-    if key.name not in filled.values and key.required:
-        dotted = f"{section}.{key.name}"
-        raise ConfigError(dotted, key.description or "a value", None, "It has no default.")
+def _complete(filled: Filled, key: Key, base: Path) -> None:
     if key.is_path(filled.values):
         value = filled.values.get(key.name, key.default)
         filled.values[key.name] = _absolute(value, base)

@@ -10,10 +10,13 @@ import difflib
 import os
 from functools import cache
 from importlib.metadata import EntryPoint, entry_points
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from lakeward.errors import MissingPluginError, PluginError
 from lakeward.hooks.plugins import COMMAND_GROUP, LAKE_GROUP, LEASE_GROUP, SOURCE_GROUP, WRAPPER_GROUP
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
 
 RESTRICT_VARIABLE = "LAKEWARD_PLUGINS"
 CORE_DISTRIBUTION = "lakeward"
@@ -32,20 +35,14 @@ _KINDS = {
     WRAPPER_GROUP: "lease wrapper",
     COMMAND_GROUP: "command",
 }
-_PREFIXES = {
-    SOURCE_GROUP: "lakeward-source-",
-    LAKE_GROUP: "lakeward-lake-",
-    LEASE_GROUP: "lakeward-lease-",
-    WRAPPER_GROUP: "lakeward-lease-",
-    COMMAND_GROUP: "lakeward-",
+DISTRIBUTIONS: Mapping[str, Mapping[str, str]] = {
+    SOURCE_GROUP: {"embedded": "lakeward-source-embedded", "fluss": "lakeward-source-fluss"},
+    LAKE_GROUP: {"iceberg": "lakeward-lake-iceberg"},
+    LEASE_GROUP: {"fluss": "lakeward-lease-fluss", "ttl": "lakeward-lease-ttl", "noop": "lakeward-lease-noop"},
+    WRAPPER_GROUP: {"metrics": CORE_DISTRIBUTION, "audit": CORE_DISTRIBUTION},
+    COMMAND_GROUP: {"embedded": "lakeward-source-embedded", "demo": "lakeward-demo"},
 }
-_PUBLISHED = {
-    SOURCE_GROUP: ("embedded", "fluss"),
-    LAKE_GROUP: ("iceberg",),
-    LEASE_GROUP: ("fluss", "ttl", "noop"),
-    WRAPPER_GROUP: ("metrics", "audit"),
-}
-"""Names that a distribution is published for; a misspelt name is corrected even where it is not installed."""
+"""The plugins of this project and the distribution of each: no message names another one, which could be anybody's."""
 
 
 class Installed(NamedTuple):
@@ -148,10 +145,13 @@ def _missing(group: str, name: str) -> MissingPluginError:
 def _hint(group: str, name: str) -> str:
     if any(plugin.name == name for plugin, _ in _scan(group)):
         return f"It is installed, but {RESTRICT_VARIABLE}={os.environ[RESTRICT_VARIABLE]} leaves it out."
-    known = {plugin.name for plugin, _ in _scan(group)} | set(_PUBLISHED.get(group, ()))
+    ours = DISTRIBUTIONS.get(group, {})
+    known = {plugin.name for plugin, _ in _scan(group)} | set(ours)
     near = [] if name in known else difflib.get_close_matches(name, sorted(known), n=1)
     wanted = near[0] if near else name
     question = f"Did you mean {wanted!r}? " if near else ""
     if any(plugin.name == wanted for plugin, _ in _scan(group)):
         return question.strip()
-    return f"{question}Install it with: pip install {_PREFIXES.get(group, 'lakeward-')}{wanted}"
+    if wanted in ours:
+        return f"{question}Install it with: pip install {ours[wanted]}"
+    return "Lakeward has none of this name; install the package that offers it"
