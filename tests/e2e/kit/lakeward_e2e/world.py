@@ -38,7 +38,7 @@ commit_timeout_s = {commit_timeout_s}
 root = "{root}/state"
 {checkpoint_keys}
 [spark]
-master = "local[2]"
+master = "{master}"
 ui = false
 {spark_keys}
 [observe]
@@ -81,7 +81,7 @@ class World:
         Args:
             service: the service's name.
             **sections: `service_keys`, `lake_keys`, `lease_keys`, `checkpoint_keys`, `spark_keys`: TOML keys over the
-                defaults; `heartbeat_timeout_s`, `commit_timeout_s`.
+                defaults; `heartbeat_timeout_s`, `commit_timeout_s`; `master`: where Spark runs.
         """
         timeouts = {"heartbeat_timeout_s": 12, "commit_timeout_s": 4}
         timeouts |= {key: sections[key] for key in timeouts if key in sections}
@@ -92,6 +92,7 @@ class World:
         }
         lines = {name: "\n".join(f"{key} = {value}" for key, value in some.items()) for name, some in keys.items()}
         file = self.root / f"{service}.toml"
+        lines["master"] = sections.get("master", "local[2]")
         file.write_text(_CONFIG.format(service=service, root=self.root, **timeouts, **lines), encoding="utf-8")
         self.store.set_option("tiering-timeout-s", str(timeouts["heartbeat_timeout_s"]))
         return file
@@ -100,14 +101,18 @@ class World:
         """Start a service and return at once."""
         log = self.root / f"log-{len(self.processes)}.txt"
         known = {key: text for key, text in os.environ.items() if not key.startswith(("LAKEWARD_", "PYTEST", "COV"))}
-        added = {
+        words = ["--config", str(config), *arguments]
+        process = ServiceProcess(words, known | self.environment(log) | environment, log)
+        self.processes.append(process)
+        return process
+
+    def environment(self, log: Path) -> dict[str, str]:
+        """Return what the processes of a service find in their environment; `log` names them."""
+        return {
             FAULTS: str(self.faults),
             "LAKEWARD_TEST_LOG": str(log),
             "PYTHONPATH": os.pathsep.join(self.python_path),
         }
-        process = ServiceProcess(["--config", str(config), *arguments], known | added | environment, log)
-        self.processes.append(process)
-        return process
 
     def serve(self, config: Path) -> ServiceProcess:
         """Return the service that runs already, else start one."""

@@ -1,0 +1,25 @@
+"""A world with a Spark cluster for each test."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+sys.path.insert(0, str(Path(__file__).with_name("kit")))
+sys.path.insert(0, str(Path(__file__).parents[1] / "e2e" / "kit"))
+
+from lakeward_cluster.world import ClusterWorld
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+
+@pytest.fixture
+def world(tmp_path: Path) -> Iterator[ClusterWorld]:
+    """A world with a master and without workers."""
+    world = ClusterWorld(tmp_path)
+    yield world
+    world.destroy()

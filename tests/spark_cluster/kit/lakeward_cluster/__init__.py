@@ -1,0 +1,1 @@
+"""A standalone Spark cluster of real processes, for tests."""

@@ -1,0 +1,49 @@
+"""A store, a warehouse and services, whose rounds run on a standalone cluster."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from lakeward_cluster.cluster import HOST, SparkCluster
+from lakeward_e2e.world import World
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+_CONF = {
+    "spark.driver.host": HOST,
+    "spark.driver.bindAddress": HOST,
+    "spark.executor.memory": "512m",
+    "spark.executor.extraJavaOptions": "-XX:+UseSerialGC -XX:TieredStopAtLevel=1",
+}
+
+
+class ClusterWorld(World):
+    """See `World`; its services ask the cluster for slots."""
+
+    def __init__(self, root: Path) -> None:
+        """Make an empty store, and start a master without workers."""
+        super().__init__(root)
+        environment = self.environment(root / "cluster.txt")
+        self.cluster = SparkCluster(root / "cluster", environment)
+
+    def configure_cluster(self, service: str = "tier", slots: int = 2, **sections: Any) -> Path:  # noqa: ANN401
+        """Write a configuration, see `World.configure`.
+
+        Args:
+            service: the service's name.
+            slots: subtasks that it asks for.
+            **sections: as there; `conf` is Spark configuration over the defaults of these tests.
+        """
+        conf = _CONF | sections.pop("conf", {})
+        spark = {"slots": slots, "conf": _inline(conf)} | sections.pop("spark_keys", {})
+        return self.configure(service, master=self.cluster.url, spark_keys=spark, **sections)
+
+    def destroy(self) -> None:
+        """End everything."""
+        super().destroy()
+        self.cluster.destroy()
+
+
+def _inline(table: dict[str, str]) -> str:
+    return "{ " + ", ".join(f'"{key}" = "{text}"' for key, text in table.items()) + " }"
