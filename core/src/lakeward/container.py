@@ -62,6 +62,7 @@ from lakeward.observe.metrics import ServiceMetrics
 from lakeward.observe.progress import ProgressDisplay
 from lakeward.sockets import SocketTransport
 from lakeward.sockets.addresses import bind_address, check_addresses
+from lakeward.sockets.certificates import ServerTls, load_tls
 from lakeward.spark.java import find_java
 from lakeward.spark.jobs import SparkJobs
 from lakeward.spark.session import SparkHandle, start_session
@@ -123,6 +124,10 @@ def _spark(settings: Settings, files: SmallFiles, resources: OpenResources) -> S
     return handle
 
 
+def _tls(settings: Settings, handle: SparkHandle) -> ServerTls | None:
+    return load_tls(settings.service, settings.service.host or handle.driver_host)
+
+
 def _backend(loaded: Loaded, resources: OpenResources, metrics: ServiceMetrics) -> LeaseBackend:
     lease = loaded.settings.lease
     backend = LeaseBackend.load(lease.backend, lease.wrappers, loaded.lease_options, metrics.registry)
@@ -166,7 +171,7 @@ class ServiceContainer(containers.DeclarativeContainer):
     source = components.provided.source
     lake = components.provided.lake
     policy = options.provided.rounds
-    address = providers.Singleton(SubtaskAddress, options.provided.host)
+    address = providers.Singleton(SubtaskAddress, options.provided.host, options.provided.trusted)
     attempts = providers.Singleton(RoundAttempts)
     locks = providers.Singleton(TableLocks)
     targets = providers.Singleton(TargetOffsets)
@@ -341,13 +346,14 @@ class Container(containers.DeclarativeContainer):
     metrics = providers.Singleton(ServiceMetrics)
     backend = providers.Singleton(_backend, loaded, resources, metrics)
     spark = providers.Singleton(_spark, settings, files, resources)
+    tls = providers.Singleton(_tls, settings, spark)
     jobs = providers.Singleton(SparkJobs, spark, providers.Object(run_subtask))
     state = providers.Singleton(ServiceStateWriter, states, incarnation, settings.lease.backend, clock)
     components = providers.Singleton(
         ServiceComponents,
         incarnation=incarnation,
         clock=clock,
-        transport=providers.Singleton(SocketTransport, clock),
+        transport=providers.Singleton(SocketTransport, clock, tls=tls),
         source=source,
         source_name=settings.source.type,
         lake=lake,
@@ -432,8 +438,10 @@ def check(loaded: Loaded, *, write: bool = False) -> tuple[Check, ...]:
         return f"{found}, by its permissions"
 
     def driver() -> str:
-        check_addresses(settings.service)
-        return f"executors reach it at {settings.service.host or 'spark.driver.host'}"
+        service = settings.service
+        check_addresses(service)
+        how = "with TLS" if load_tls(service, service.host) else "without TLS"
+        return f"executors reach it at {service.host or 'spark.driver.host'}, {how}"
 
     looks = {
         "source": lambda: f"{settings.source.type}, {len(container.source().tables())} tables to tier",
@@ -478,6 +486,7 @@ def serve(loaded: Loaded, *, once: bool, final: bool, progress: bool, until: Cal
 
     def make() -> Service:
         check_addresses(loaded.settings.service)
+        load_tls(loaded.settings.service, loaded.settings.service.host)  # before Spark is waited for
         options = _options(container, loaded, shown, once=once, final=final)
         return service_container(container.components(), options).service()
 
@@ -562,7 +571,7 @@ def _options(
     settings, handle = loaded.settings, container.spark()
     service = settings.service
     host = service.host or handle.driver_host
-    metrics = container.metrics()
+    metrics, tls = container.metrics(), container.tls()
     here = is_local(settings.checkpoint.root)  # status and control files are for commands on this machine
 
     def on_report(report: ServiceReport) -> None:
@@ -619,6 +628,7 @@ def _options(
             tolerated=settings.checkpoint.tolerated,
         ),
         retained=settings.checkpoint.retained,
+        trusted=tls.trusted if tls is not None else "",
     )
 
 

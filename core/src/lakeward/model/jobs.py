@@ -7,7 +7,10 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True)
 class JobSpec:
-    """One launch. `title` is what the Spark UI shows; `secret` is proved on every connection."""
+    """One launch. `title` is what the Spark UI shows; `secret` is proved on every connection.
+
+    `trusted` are the certificates (PEM text) of which one has to vouch for the driver; empty: no TLS.
+    """
 
     round_name: str
     job_attempt: int
@@ -19,6 +22,7 @@ class JobSpec:
     port: int
     secret: bytes
     fence_s: float
+    trusted: str = ""
 
     @property
     def group(self) -> str:

@@ -64,6 +64,17 @@ class ServiceSettings(Options, frozen=True, kw_only=True):
     port: Annotated[
         int, Meta(ge=0, le=65535, description="Port of the driver that executors connect to; 0: any free one.")
     ] = 0
+    tls_cert: Annotated[
+        LocalPath,
+        Meta(description="PEM file of the driver's certificate, for `host`; set: executors connect by TLS only."),
+    ] = ""
+    tls_key: Annotated[
+        LocalPath, Meta(description="PEM file of its private key, without a password; empty: it is in `tls_cert`.")
+    ] = ""
+    tls_ca: Annotated[
+        LocalPath,
+        Meta(description="PEM file of the authorities that executors trust; empty: the certificate in `tls_cert`."),
+    ] = ""
 
 
 class SourceSettings(Options, frozen=True, kw_only=True):

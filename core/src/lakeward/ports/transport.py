@@ -13,11 +13,15 @@ if TYPE_CHECKING:
 
 
 class Address(NamedTuple):
-    """Where a coordinator listens, and the secret that both sides prove."""
+    """Where a coordinator listens, and the secret that both sides prove.
+
+    `trusted` is whom a subtask trusts to be the coordinator: certificates as PEM text; empty: no TLS.
+    """
 
     host: str
     port: int
     secret: bytes
+    trusted: str = ""
 
 
 class Connection(Protocol):

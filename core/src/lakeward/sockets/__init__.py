@@ -10,26 +10,38 @@ from lakeward.sockets.server import HANDSHAKE_S, UNPROVED, SocketListener
 if TYPE_CHECKING:
     from lakeward.model.events import Envelope
     from lakeward.ports import Address, Clock, Receiver
+    from lakeward.sockets.certificates import ServerTls
 
 
 class SocketTransport:
     """See `lakeward.ports.Transport`."""
 
-    def __init__(self, clock: Clock, *, handshake_s: float = HANDSHAKE_S, unproved: int = UNPROVED) -> None:
+    def __init__(
+        self,
+        clock: Clock,
+        *,
+        tls: ServerTls | None = None,
+        handshake_s: float = HANDSHAKE_S,
+        unproved: int = UNPROVED,
+    ) -> None:
         """Open nothing yet.
 
         Args:
             clock: the machine's clock.
+            tls: what a listener speaks TLS with; None: it does not.
             handshake_s: seconds that a peer has to prove the secret and to register.
             unproved: connections at once whose peers have not proved the secret, > 0.
         """
         self._clock = clock
+        self._tls = tls
         self._handshake_s = handshake_s
         self._unproved = unproved
 
     async def listen(self, address: Address, receiver: Receiver) -> SocketListener:
         """See `lakeward.ports.Transport`."""
-        listener = SocketListener(address, receiver, handshake_s=self._handshake_s, unproved=self._unproved)
+        listener = SocketListener(
+            address, receiver, tls=self._tls, handshake_s=self._handshake_s, unproved=self._unproved
+        )
         await listener.open()
         return listener
 

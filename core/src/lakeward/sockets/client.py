@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 from lakeward.errors import ProtocolError
 from lakeward.machines.transport.frames import NONCE, PROOF, decode, encode, frame, length_of, proof, proves
+from lakeward.sockets.tls import TlsSocket
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -18,7 +19,8 @@ if TYPE_CHECKING:
     from lakeward.ports import Address, Clock, Receiver
 
 CONNECT_S = 5.0
-"""Seconds to connect, seconds for the proof, and seconds for the answer to the first envelope."""
+"""Seconds to connect, for the TLS handshake, for the proof, and for the answer to the first envelope, each."""
+Stream = socket.socket | TlsSocket
 _LEAST_S = 0.001
 
 
@@ -32,7 +34,7 @@ class ClientConnection:
         self._receiver = receiver
         self._clock = clock
         self._after_s = after_s
-        self._socket: socket.socket | None = None
+        self._socket: Stream | None = None
         self._lock = threading.Lock()
         self._closed = threading.Event()
         threading.Thread(target=self._run, name="connection", daemon=True).start()
@@ -62,11 +64,9 @@ class ClientConnection:
             self.close()
             self._receiver.on_disconnect(self, error)
 
-    def _open(self) -> socket.socket:
-        connection = socket.create_connection((self._address.host, self._address.port), timeout=CONNECT_S)
+    def _open(self) -> Stream:
+        connection = open_stream(self._address, self._clock)
         try:
-            connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-            prove(connection, self._address.secret, self._clock)
             connection.settimeout(CONNECT_S)
             connection.sendall(encode(self._first))
         except BaseException:
@@ -80,7 +80,7 @@ class ClientConnection:
         message = "connection closed here"
         raise ConnectionError(message)
 
-    def _receive(self, connection: socket.socket) -> None:
+    def _receive(self, connection: Stream) -> None:
         answer = decode(_read_frame(connection))
         connection.settimeout(None)
         self._receiver.on_message(self, answer)
@@ -88,7 +88,42 @@ class ClientConnection:
             self._receiver.on_message(self, decode(_read_frame(connection)))
 
 
-def prove(connection: socket.socket, secret: bytes, clock: Clock) -> None:
+def open_stream(address: Address, clock: Clock) -> Stream:
+    """Connect to the coordinator: TCP, TLS where its address says so, and the proof of the secret both ways.
+
+    Args:
+        address: of the coordinator.
+        clock: for the time limits, `CONNECT_S` each.
+
+    Returns:
+        The connection, ready for envelopes.
+
+    Raises:
+        ProtocolError: the peer did not prove the secret, or its certificate is not to be trusted.
+        TimeoutError: the peer took too long.
+        OSError: the connection could not be made, or broke.
+    """
+    connection = socket.create_connection((address.host, address.port), timeout=CONNECT_S)
+    try:
+        connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        stream = _secured(connection, address, clock)
+        prove(stream, address.secret, clock)
+    except BaseException:
+        connection.close()
+        raise
+    return stream
+
+
+def _secured(connection: socket.socket, address: Address, clock: Clock) -> Stream:
+    if not address.trusted:
+        return connection
+    deadline = clock.now() + CONNECT_S
+    secured = TlsSocket(connection, address.trusted, address.host)
+    secured.handshake(lambda: deadline - clock.now())
+    return secured
+
+
+def prove(connection: Stream, secret: bytes, clock: Clock) -> None:
     """Prove the secret to the coordinator and have it proved; all of it within `CONNECT_S`.
 
     Args:
@@ -114,21 +149,19 @@ def prove(connection: socket.socket, secret: bytes, clock: Clock) -> None:
         raise ProtocolError(message)
 
 
-def _end(connection: socket.socket) -> None:
+def _end(connection: Stream) -> None:
     """Close a socket that another thread may be reading from: closed alone, it would stay open until that returns."""
     with contextlib.suppress(OSError):  # it is down already
         connection.shutdown(socket.SHUT_RDWR)
     connection.close()
 
 
-def _read_frame(
-    connection: socket.socket, exactly: int | None = None, left_s: Callable[[], float] | None = None
-) -> bytes:
+def _read_frame(connection: Stream, exactly: int | None = None, left_s: Callable[[], float] | None = None) -> bytes:
     """Read a frame; where `exactly` is given, of that length alone, and within `left_s` seconds altogether."""
     return _read(connection, length_of(_read(connection, 4, left_s), exactly), left_s)
 
 
-def _read(connection: socket.socket, count: int, left_s: Callable[[], float] | None) -> bytes:
+def _read(connection: Stream, count: int, left_s: Callable[[], float] | None) -> bytes:
     data = bytearray()
     while len(data) < count:
         if left_s is not None:

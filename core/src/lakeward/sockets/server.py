@@ -17,10 +17,12 @@ import structlog
 
 from lakeward.errors import ConfigError, ProtocolError
 from lakeward.machines.transport.frames import NONCE, PROOF, decode, encode, frame, length_of, proof, proves
+from lakeward.sockets.tls import PlainStream, TlsStream
 
 if TYPE_CHECKING:
     from lakeward.model.events import Envelope
     from lakeward.ports import Address, Receiver
+    from lakeward.sockets.certificates import ServerTls
 
 HANDSHAKE_S = 10.0
 """Seconds that a peer has to prove the secret and to send its first envelope."""
@@ -33,35 +35,45 @@ _log = structlog.get_logger("lakeward.server")
 class ServerConnection:
     """See `lakeward.ports.Connection`. Used on the event loop only."""
 
-    def __init__(self, writer: asyncio.StreamWriter) -> None:
-        """Wrap a stream."""
-        self._writer = writer
+    def __init__(self, stream: PlainStream | TlsStream) -> None:
+        """Wrap a stream whose peer has proved the secret."""
+        self._stream = stream
 
     def send(self, envelope: Envelope) -> None:
         """See `lakeward.ports.Connection`; never blocks."""
-        if not self._writer.is_closing():
-            self._writer.write(encode(envelope))
+        if not self._stream.writer.is_closing():
+            self._stream.write(encode(envelope))
 
     def close(self) -> None:
         """See `lakeward.ports.Connection`; what was sent before still goes out."""
-        self._writer.close()
+        self._stream.writer.close()
 
 
 class SocketListener:
     """See `lakeward.ports.Listener`."""
 
-    def __init__(self, address: Address, receiver: Receiver, *, handshake_s: float, unproved: int) -> None:
+    def __init__(
+        self,
+        address: Address,
+        receiver: Receiver,
+        *,
+        tls: ServerTls | None = None,
+        handshake_s: float,
+        unproved: int,
+    ) -> None:
         """Listen nowhere yet.
 
         Args:
             address: the address to bind; port 0 = any free one.
             receiver: who is told about connections.
+            tls: what every peer has to speak TLS with; None: nobody has to.
             handshake_s: seconds that a peer has to prove the secret and to send its first envelope.
             unproved: connections at once whose peers have not proved the secret, > 0.
         """
         self.port = address.port
         self._address = address
         self._receiver = receiver
+        self._tls = tls
         self._server: asyncio.Server | None = None
         self._serving: dict[asyncio.Task[None], asyncio.StreamWriter] = {}
         self._handshake_s = handshake_s
@@ -71,7 +83,7 @@ class SocketListener:
 
     async def open(self) -> None:
         """Listen. Raises as `lakeward.ports.Transport.listen`."""
-        host, port, _ = self._address
+        host, port = self._address.host, self._address.port
         try:
             self._server = await asyncio.start_server(self._serve, host, port)
         except (OSError, UnicodeError) as error:
@@ -93,32 +105,33 @@ class SocketListener:
         await asyncio.gather(*serving, return_exceptions=True)
 
     async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        task = asyncio.current_task()
+        task, peer = asyncio.current_task(), writer.get_extra_info("peername")
         if task is not None:
             self._serving[task] = writer
             task.add_done_callback(lambda done: self._serving.pop(done, None))
         try:
             self._take_place(writer)
             async with asyncio.timeout(self._handshake_s):
-                await self._prove(reader, writer)
+                stream = await self._secure(reader, writer)
+                await self._prove(stream)
                 self._unproved.pop(writer, None)
-                first = decode(await _read_frame(reader))
-            await self._receive(first, reader, ServerConnection(writer))
+                first = decode(await _read_frame(stream))
+            await self._receive(first, stream)
         except (ProtocolError, TimeoutError) as error:
-            _log.warning("connection refused", peer=writer.get_extra_info("peername"), reason=str(error))
+            _log.warning("connection refused", peer=peer, reason=self._reason(error))
         except (OSError, asyncio.IncompleteReadError):
-            _log.debug("connection ended", peer=writer.get_extra_info("peername"))
+            _log.debug("connection ended", peer=peer)
         finally:
             self._unproved.pop(writer, None)
             writer.close()
 
-    async def _receive(self, first: Envelope, reader: asyncio.StreamReader, connection: ServerConnection) -> None:
-        envelope = first
+    async def _receive(self, first: Envelope, stream: PlainStream | TlsStream) -> None:
+        envelope, connection = first, ServerConnection(stream)
         why: Exception = ConnectionError("connection closed here")
         try:
             while True:
                 self._receiver.on_message(connection, envelope)
-                envelope = decode(await _read_frame(reader))
+                envelope = decode(await _read_frame(stream))
         except Exception as error:
             why = error
             raise
@@ -133,16 +146,29 @@ class SocketListener:
             longest.transport.abort()
         self._unproved[writer] = None
 
-    async def _prove(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    async def _secure(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> PlainStream | TlsStream:
+        if self._tls is None:
+            return PlainStream(reader, writer)
+        stream = TlsStream(reader, writer, self._tls.context)
+        await stream.handshake()
+        return stream
+
+    def _reason(self, error: Exception) -> str:
+        if isinstance(error, TimeoutError):
+            what = "no TLS handshake and no" if self._tls is not None else "no"
+            return f"{what} proof of the secret within {self._handshake_s:g} s"
+        return str(error)
+
+    async def _prove(self, stream: PlainStream | TlsStream) -> None:
         secret = self._address.secret
         ours = secrets.token_bytes(NONCE)
-        writer.write(frame(ours))
-        answer = await _read_frame(reader, NONCE + PROOF)
+        stream.write(frame(ours))
+        answer = await _read_frame(stream, NONCE + PROOF)
         theirs, given = answer[:NONCE], answer[NONCE:]
         if not proves(given, proof(secret, "client", ours, theirs)):
             message = "the peer did not prove the secret of this service run"
             raise ProtocolError(message)
-        writer.write(frame(proof(secret, "server", ours, theirs)))
+        stream.write(frame(proof(secret, "server", ours, theirs)))
 
 
 def _cannot_listen(host: str, port: int, error: OSError | UnicodeError) -> ConfigError:
@@ -152,5 +178,5 @@ def _cannot_listen(host: str, port: int, error: OSError | UnicodeError) -> Confi
     return ConfigError("service.port", "a free port", f"{host}:{port}", reason)
 
 
-async def _read_frame(reader: asyncio.StreamReader, exactly: int | None = None) -> bytes:
-    return await reader.readexactly(length_of(await reader.readexactly(4), exactly))
+async def _read_frame(stream: PlainStream | TlsStream, exactly: int | None = None) -> bytes:
+    return await stream.readexactly(length_of(await stream.readexactly(4), exactly))

@@ -69,7 +69,7 @@ class Link:
             on_event: is given each event, in order, on the thread that receives; it is not to take long.
         """
         job = place.job
-        self._address = Address(job.host, job.port, job.secret)
+        self._address = Address(job.host, job.port, job.secret, job.trusted)
         self._transport = transport
         self._clock = clock
         self._on_event = on_event

@@ -8,8 +8,12 @@ from dataclasses import dataclass, field
 
 @dataclass(slots=True)
 class SubtaskAddress:
-    """Where subtasks connect. `port` is 0 until the server listens; `secret` is of this service run."""
+    """Where subtasks connect. `port` is 0 until the server listens; `secret` is of this service run.
+
+    `trusted` are the certificates (PEM text) that subtasks trust; empty: they connect without TLS.
+    """
 
     host: str
+    trusted: str = ""
     port: int = 0
     secret: bytes = field(default_factory=lambda: secrets.token_bytes(32), repr=False)

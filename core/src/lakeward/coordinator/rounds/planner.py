@@ -166,6 +166,7 @@ class JobPlanner:
             port=address.port,
             secret=address.secret,
             fence_s=self.policy.fence_s,
+            trusted=address.trusted,
         )
 
     def _free_slots(self, used: int) -> int:

@@ -74,6 +74,8 @@ class ServiceOptions:
     checkpoint_policy: CheckpointPolicy
     retained: int
     """Completed checkpoints of a table that are kept."""
+    trusted: str = ""
+    """Certificates (PEM text) that subtasks trust; empty: they connect without TLS."""
     turn_s: float = 0.25
     """Longest sleep of the loop: silence of subtasks, pauses and reports are looked at in between."""
     forget_every_s: float = 3600.0
