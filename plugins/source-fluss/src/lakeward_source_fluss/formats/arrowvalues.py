@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import lru_cache
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -16,6 +17,7 @@ if TYPE_CHECKING:
 _NANOS_PER_MICRO = 1000
 
 
+@lru_cache(maxsize=4096)
 def differs(kind: FlussType, *, padded: bool) -> bool:
     """Return whether values of a type must be changed.
 

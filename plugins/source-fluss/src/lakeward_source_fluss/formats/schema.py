@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 from dataclasses import dataclass, replace
+from functools import cached_property
 
 import pyarrow as pa
 
@@ -18,7 +19,7 @@ _MAX_ID = (1 << 31) - 1
 _VERSION = 1
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class FlussSchema:
     """The columns of a table under one schema id, in order, and its primary key (empty for a log table)."""
 
@@ -27,7 +28,16 @@ class FlussSchema:
 
     def to_arrow(self, *, logged: bool = False) -> pa.Schema:
         """Return the Arrow schema, one field per column, with comments as metadata. `logged` as for `FlussType`."""
-        return pa.schema([column.to_arrow(logged=logged) for column in self.columns])
+        return self._logged if logged else self._arrow
+
+    # Each batch of a log asks for both, and small batches are mostly such work.
+    @cached_property
+    def _arrow(self) -> pa.Schema:
+        return pa.schema([column.to_arrow() for column in self.columns])
+
+    @cached_property
+    def _logged(self) -> pa.Schema:
+        return pa.schema([column.to_arrow(logged=True) for column in self.columns])
 
     def seen_as(self, current: FlussSchema) -> FlussSchema:
         """Return this older schema with its columns named as in the current one, matched by column id.
