@@ -58,6 +58,7 @@ from lakeward.model.secrets import mask_uri
 from lakeward.observe import status_file
 from lakeward.observe.control import ControlReader
 from lakeward.observe.files import writable
+from lakeward.observe.format import count
 from lakeward.observe.metrics import ServiceMetrics
 from lakeward.observe.progress import ProgressDisplay
 from lakeward.sockets import SocketTransport
@@ -444,7 +445,7 @@ def check(loaded: Loaded, *, write: bool = False) -> tuple[Check, ...]:
         return f"executors reach it at {service.host or 'spark.driver.host'}, {how}"
 
     looks = {
-        "source": lambda: f"{settings.source.type}, {len(container.source().tables())} tables to tier",
+        "source": lambda: f"{settings.source.type}, {count(len(container.source().tables()), 'table')} to tier",
         "lake": lambda: f"{settings.lake.type}, opened as {container.lake().name}",
         "lease": lambda: f"{settings.lease.backend}, {_duration(settings, container.backend()):.0f} s",
         "state": root,

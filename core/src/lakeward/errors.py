@@ -200,7 +200,7 @@ class RowError(TableError):
             found: the value; a long one is shortened.
         """
         where = f"table {table}, bucket {bucket}, offset {offset}, column {column!r}"
-        return cls(f"{where}: expected {expected}, found {_short(found)}")
+        return cls(f"{where}: expected {expected}, found {short_repr(found)}")
 
 
 class LogGapError(TableError):
@@ -308,7 +308,7 @@ class OutcomeUnknownError(LakewardError):
     exit_code = EXIT_UNKNOWN
 
 
-def _short(value: object) -> str:
+def short_repr(value: object) -> str:
     """Return a value's text for a message, shortened in the middle where it is long."""
     text = repr(value)
     return text if len(text) <= _SHOWN_MOST else f"{text[:_SHOWN_MOST]}... ({len(text)} characters)"

@@ -61,6 +61,15 @@ def _answer_lost(lake: IcebergLake, monkeypatch: pytest.MonkeyPatch, *, landed: 
     monkeypatch.setattr(lake._client.catalog, "commit_table", lost)
 
 
+@pytest.mark.parametrize("catalog", ["rest", "hive"])
+def test_a_catalog_that_is_reached_by_a_uri_asks_for_it(
+    plugin: IcebergLakePlugin, options: IcebergOptions, catalog: str
+) -> None:
+    options = msgspec.structs.replace(options, catalog=catalog, uri="")
+    with pytest.raises(ConfigError, match=rf"^lake\.uri: expected the URI of the {catalog} catalog, found ''"):
+        plugin.open(options, FakeClock())
+
+
 @pytest.mark.parametrize("landed", [True, False])
 def test_a_lost_answer_is_unknown_and_is_settled_by_looking(
     lake: IcebergLake, written: TieringRound, monkeypatch: pytest.MonkeyPatch, landed: bool

@@ -99,3 +99,11 @@ def test_a_directory_without_a_store_is_named(lakeward: Lakeward) -> None:
     said = lakeward("embedded", "list", "--store", "nowhere")
     assert said.code == 2
     assert "nowhere" in said.err
+    assert "lakeward embedded create" in said.err
+
+
+def test_an_unknown_property_is_refused_with_the_nearest_one(flights: Lakeward) -> None:
+    said = flights("embedded", "set-property", "nyc.flights", "table.log.ttl", "1")
+    assert said.code == 2
+    assert said.err.startswith("error[LW-200]: table.log.ttl: expected one of table.kv.snapshot.interval-s, ")
+    assert said.err.endswith("found 'table.log.ttl'. The nearest is 'table.log.ttl-s'\n")

@@ -83,11 +83,18 @@ def test_type_that_fluss_lacks_is_refused(store: EmbeddedStore, data_type: pa.Da
         ("table.kv.snapshot.interval-s", "soon"),
         ("table.datalake.enabled", "yes"),
         ("table.kv.snapshot.intervall-s", "1"),
+        ("tabel.log.ttl-s", "1"),
+        ("retention", "1"),
     ],
 )
 def test_wrong_property_is_refused_with_its_key(store: EmbeddedStore, key: str, text: str) -> None:
     with pytest.raises(ConfigError, match=key.replace(".", r"\.")):
         store.create_table(PATH, SCHEMA, properties={key: text})
+
+
+def test_property_of_a_lake_is_kept_as_it_is(store: EmbeddedStore) -> None:
+    spec = store.create_table(PATH, SCHEMA, properties={"iceberg.write.format.default": "parquet"})
+    assert spec.properties["iceberg.write.format.default"] == "parquet"
 
 
 def test_default_bucket_key_is_the_first_key_column_that_is_no_partition_key(store: EmbeddedStore) -> None:

@@ -56,6 +56,16 @@ def test_a_lease_is_dropped(leased: Lakeward) -> None:
     assert ids(leased) == [OURS, OLDER]
 
 
+@pytest.mark.parametrize("force", [(), ("--force",)])
+def test_a_lease_that_is_not_there_cannot_be_dropped(leased: Lakeward, force: tuple[str, ...]) -> None:
+    said = leased("leases", "drop", "nyc-7-0-0", *force)
+    assert (said.code, said.out) == (2, "")
+    expected = (
+        "error[LW-100]: lease nyc-7-0-0: expected a lease that `lakeward leases list` shows, found none of this id\n"
+    )
+    assert said.err == expected
+
+
 def test_the_running_services_lease_is_refused(leased: Lakeward) -> None:
     said = leased("leases", "drop", OURS)
     assert said.code == 2

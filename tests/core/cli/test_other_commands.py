@@ -41,6 +41,13 @@ def test_init_writes_a_file_that_loads(configured: Lakeward, tmp_path: Path) -> 
     assert loaded.settings.service.name == "mine"
 
 
+def test_a_fresh_configuration_says_how_to_make_the_store(configured: Lakeward) -> None:
+    said = configured("config", "check", "-o", "json")
+    (source,) = (check for check in said.document["checks"] if check["what"] == "source")
+    assert not source["ok"]
+    assert "Make one with `lakeward embedded create" in source["message"]
+
+
 def test_init_never_overwrites(flights: Lakeward, tmp_path: Path) -> None:
     before = (tmp_path / "lakeward.toml").read_bytes()
     said = flights("config", "init")

@@ -44,6 +44,7 @@ if TYPE_CHECKING:
 _SQLITE = "sqlite:///"
 _REST = "lakeward_lake_iceberg.rest.TimedRestCatalog"
 _OPEN_TRIES = 20
+_REACHED_BY_URI = ("rest", "hive")
 
 
 class Sent(Enum):
@@ -248,6 +249,8 @@ def _properties(options: IcebergOptions, warehouse: str) -> dict[str, str]:
 def _catalog_uri(options: IcebergOptions, warehouse: str) -> str:
     uri = options.uri
     if options.catalog != "sql":
+        if options.catalog in _REACHED_BY_URI and not (uri or options.properties.get("uri")):
+            raise ConfigError(key="lake.uri", expected=f"the URI of the {options.catalog} catalog", found=uri)
         return uri
     if not uri:
         if not warehouse.startswith("file:"):

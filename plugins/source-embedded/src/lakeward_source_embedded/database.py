@@ -67,6 +67,8 @@ CREATE TABLE lake (
   table_id INTEGER PRIMARY KEY, snapshot_id INTEGER NOT NULL, file TEXT NOT NULL, offsets TEXT NOT NULL);
 """
 
+_HINT = 'Make one with `lakeward embedded create DB.TABLE --columns "id bigint not null, name string"`.'
+
 
 class Database:
     """Connections to one store's SQLite file, for any number of threads."""
@@ -85,7 +87,7 @@ class Database:
         self._idle: deque[sqlite3.Connection] = deque()
         self._closed = False
         if not self.file.is_file():
-            raise ConfigError(str(root), f"a directory with an embedded store ({DATABASE_FILE})", "none")
+            raise ConfigError(str(root), f"a directory with an embedded store ({DATABASE_FILE})", "none", _HINT)
         with self.read() as sql:
             row = sql.execute("SELECT value FROM meta WHERE key = 'format'").fetchone()
         found = None if row is None else row[0]

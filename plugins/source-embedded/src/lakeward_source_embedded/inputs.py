@@ -21,7 +21,6 @@ _BYTES_MOST = 256 << 20
 """Bytes of one step; it is merged with as many old ones in batches that must stay below 2 GiB."""
 _ROW_BYTES_MOST = 512 << 20
 """An update of such a row, its old and its new values, still fits one batch."""
-_CSV_NULLS = ("", "NULL", "null", "\\N")
 
 
 def steps_of(rows: object) -> Iterator[pa.Table]:
@@ -80,7 +79,7 @@ def open_file(spec: TableSpec, path: Path, change: str | None) -> Iterator[pa.Re
     try:
         yield from reader(path)
     except (pa.ArrowInvalid, pa.ArrowKeyError, pa.ArrowNotImplementedError) as error:
-        message = f"table {spec.path}, file {path}: {error}"
+        message = f"table {spec.path}: {error}"
         raise RowError(message) from error
 
 
@@ -164,17 +163,6 @@ def _arrow(path: Path) -> Iterator[pa.RecordBatch]:
 
 
 def _csv(spec: TableSpec, path: Path, change: str | None) -> Iterator[pa.RecordBatch]:
-    from pyarrow import csv  # noqa: PLC0415 - only who loads CSV pays for it
+    from lakeward_source_embedded.csv_files import read_csv  # noqa: PLC0415 - only who loads CSV pays for it
 
-    for field in spec.schema:
-        if pa.types.is_nested(field.type) or pa.types.is_binary(field.type):
-            message = f"{path}: column {field.name!r} ({field.type}) cannot be read from CSV; use Parquet or Arrow"
-            raise UsageError(message)
-    types = {field.name: field.type for field in spec.schema}
-    if change is not None:
-        types.setdefault(change, pa.string())
-    convert = csv.ConvertOptions(
-        column_types=types, null_values=_CSV_NULLS, strings_can_be_null=True, quoted_strings_can_be_null=False
-    )
-    with csv.open_csv(path, convert_options=convert) as reader:
-        yield from reader
+    return read_csv(spec, path, change)

@@ -89,7 +89,8 @@ def check_table_properties(properties: Mapping[str, str]) -> None:
     """Check the properties of a table.
 
     Args:
-        properties: key to text. Keys that begin with `table.` must be known; others are kept as they are.
+        properties: key to text. A key of ours must be known; one with a prefix of its own, such as
+            `iceberg.write.format.default`, is for the lake and is kept as it is.
 
     Raises:
         ConfigError: names the key, what was expected and what was found.
@@ -98,7 +99,7 @@ def check_table_properties(properties: Mapping[str, str]) -> None:
         setting = TABLE_SETTINGS.get(key)
         if setting is not None:
             setting.read(key, text)
-        elif key.startswith("table."):
+        elif not _is_for_a_lake(key):
             raise _unknown(key, TABLE_SETTINGS)
 
 
@@ -123,6 +124,11 @@ def check_store_option(key: str, text: str) -> None:
     if setting is None:
         raise _unknown(key, STORE_SETTINGS)
     setting.read(key, text)
+
+
+def _is_for_a_lake(key: str) -> bool:
+    prefix, dot, _ = key.partition(".")
+    return bool(dot) and prefix != "table" and not difflib.get_close_matches(key, TABLE_SETTINGS, n=1, cutoff=0.8)
 
 
 def _unknown(key: str, known: Mapping[str, Setting]) -> ConfigError:

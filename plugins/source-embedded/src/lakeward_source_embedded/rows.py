@@ -10,7 +10,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from lakeward.errors import RowError
+from lakeward.errors import RowError, short_repr
 from lakeward.model.batches import find_failing
 
 if TYPE_CHECKING:
@@ -76,8 +76,8 @@ def fit_rows(spec: TableSpec, rows: pa.Table, change: str | None, first_row: int
     Raises:
         RowError: names table, column, row and value.
     """
-    operations = None if change is None else _operations(spec, rows, change, first_row)
     _check_names(spec, rows, change)
+    operations = None if change is None else _operations(spec, rows, change, first_row)
     deletes = np.zeros(len(rows), dtype=bool) if operations is None else operations == DELETE
     arrays = [_fit_column(spec, rows, field, deletes, first_row) for field in spec.schema]
     records = pa.RecordBatch.from_arrays(arrays, schema=spec.schema)
@@ -95,6 +95,9 @@ def _check_names(spec: TableSpec, rows: pa.Table, change: str | None) -> None:
     for name in rows.column_names:
         if name not in spec.schema.names and name != change:
             message = f"table {spec.path}: expected the columns {', '.join(spec.schema.names)}, found {name!r}"
+            raise RowError(message)
+        if (times := rows.column_names.count(name)) > 1:
+            message = f"table {spec.path}: expected distinct column names, found {name!r} {times} times"
             raise RowError(message)
 
 
@@ -197,4 +200,4 @@ def _single(column: pa.ChunkedArray) -> pa.Array:
 
 
 def _misfit(spec: TableSpec, column: str, row: int, expected: str, found: object) -> RowError:
-    return RowError(f"table {spec.path}, column {column!r}, row {row}: expected {expected}, found {found!r}")
+    return RowError(f"table {spec.path}, column {column!r}, row {row}: expected {expected}, found {short_repr(found)}")

@@ -217,7 +217,11 @@ class EmbeddedStore:
             change_column: as `change` of `load`.
         """
         spec = self.catalog.table(path)
-        return self.load(path, open_file(spec, Path(file), change_column), change_column)
+        try:
+            return self.load(path, open_file(spec, Path(file), change_column), change_column)
+        except RowError as error:
+            message = f"{file}: {error}"
+            raise RowError(message) from error
 
     def append_empty(self, path: TablePath, bucket: int, count: int, partition: Sequence[str] = ()) -> None:
         """Let a bucket's log go on by `count` offsets without a record, as an empty batch of Fluss does."""

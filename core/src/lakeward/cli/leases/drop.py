@@ -52,7 +52,11 @@ def _ids(known: LeaseKnowledge) -> list[str]:
 
 
 def _check(known: LeaseKnowledge, ids: list[str], *, force: bool) -> None:
+    there = None if known.listed is None else {line.lease_id for line in lease_lines(known)}
     for lease_id in ids:
+        if there is not None and lease_id not in there:
+            message = f"lease {lease_id}: expected a lease that `lakeward leases list` shows, found none of this id"
+            raise UsageError(message)
         if owner_of(known, lease_id) == RUNNING and not force:
             pid = None if known.report is None else known.report.pid
             message = (

@@ -70,10 +70,9 @@ def _parquet(file: Path) -> pa.Schema:
 
 
 def _csv(file: Path) -> pa.Schema:
-    from pyarrow import csv  # noqa: PLC0415 - only who names such a file pays for it
+    from lakeward_source_embedded.csv_files import csv_schema  # noqa: PLC0415 - only who names such a file pays for it
 
-    with csv.open_csv(file) as reader:
-        return reader.schema
+    return csv_schema(file)
 
 
 def _arrow(file: Path) -> pa.Schema:
