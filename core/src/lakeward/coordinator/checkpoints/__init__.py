@@ -1,1 +1,1 @@
-"""Checkpoints of a running round: what they contain, and how a round goes on from one."""
+"""Checkpoints of a running round: what they contain, and how a round resumes from one."""

@@ -1,4 +1,4 @@
-"""What the parts of a checkpoint say together: what is finished, what is half done, what may be committed. Pure."""
+"""Merges the parts of a checkpoint: which splits are finished, which are in progress, what may be committed. Pure."""
 
 from __future__ import annotations
 
@@ -20,10 +20,10 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class CheckpointContents:
-    """A checkpoint's parts, put together.
+    """The coordinator's part and the subtasks' parts of a checkpoint, merged.
 
-    `finished` holds the finishes that the coordinator had accepted, `blocked` those that subtasks were not let to
-    send, `progress` the splits half done; all by split id, no id in two of them.
+    `finished` holds the results that the coordinator had accepted, `blocked` those that closed gateways held back,
+    `progress` the splits in progress. All are keyed by split id; no id is in two of them.
     """
 
     round: RoundSnapshot
@@ -33,11 +33,11 @@ class CheckpointContents:
 
     @classmethod
     def of(cls, coordinator: RoundSnapshot, subtasks: Iterable[SubtaskSnapshot]) -> CheckpointContents:
-        """Put the parts together; what the coordinator had accepted wins, then what was blocked.
+        """Merge the parts. For a split in several of them an accepted result wins, then a blocked one, then progress.
 
         Args:
-            coordinator: its part.
-            subtasks: theirs.
+            coordinator: the coordinator's part.
+            subtasks: the subtasks' parts.
         """
         parts = tuple(subtasks)
         finished = {result.split_id: result for result in coordinator.finished}
@@ -52,7 +52,7 @@ class CheckpointContents:
         return cls(coordinator, finished, blocked, progress)
 
     def results(self) -> Mapping[str, WriteResult]:
-        """Return every finish that the checkpoint holds, accepted or not."""
+        """Return the results of all finished splits, whether the coordinator had accepted them or not."""
         return {**self.finished, **{split_id: one.event.result for split_id, one in self.blocked.items()}}
 
     def paths(self) -> frozenset[str]:
@@ -62,21 +62,22 @@ class CheckpointContents:
         return frozenset(results) | frozenset(half)
 
     def enumeration(self) -> Enumeration:
-        """Return the round as it was enumerated, with the snapshots that are still to be read."""
+        """Return the round's splits, and the snapshots that are still to be read."""
         done = self.results()
         snapshots = snapshots_of(split for split in self.round.splits if split.split_id not in done)
         return Enumeration(self.round.splits, self.round.before, snapshots, self.round.behind)
 
     def offsets(self) -> Mapping[TableBucket, int]:
-        """Return the offsets of all buckets in a commit of this checkpoint: finished prefixes, then log positions.
+        """Return each bucket's offset in a commit of this checkpoint: after its finished splits and its log position.
 
-        The finish of a live snapshot counts once the coordinator has received it. Should its subtask be lost before
-        that, the snapshot is read anew, in another order and at a later moment, and would be in the lake twice.
+        The result of a live snapshot counts only once the coordinator has received it. If its subtask is lost
+        before that, the snapshot is read again, in another order and at a later time: its rows would be in the
+        lake twice.
         """
         return self._splits().offsets(self._positions())
 
     def files(self) -> tuple[LakeFile, ...]:
-        """Return the files that belong to these offsets."""
+        """Return the files that belong to `offsets()`."""
         splits, results = self._splits(), self.results()
         complete = splits.committable()
         files = [file for split_id, result in results.items() if split_id in complete for file in result.files]
@@ -86,7 +87,7 @@ class CheckpointContents:
         return tuple(files)
 
     def shares(self) -> tuple[SplitShare, ...]:
-        """Return what a commit of this checkpoint holds of each split."""
+        """Return which part of each split a commit of this checkpoint contains."""
         return shares_of(self._splits(), self.round.splits, self.results(), self.progress)
 
     def _splits(self) -> Splits:

@@ -1,11 +1,11 @@
-"""Which checkpoint a round may go on from, and how it is opened from there. Blocking.
+"""Finds the checkpoint that a round may resume from, and deletes those that are no longer valid. Blocking.
 
-A checkpoint is valid if the newest offset-carrying commit of the lake is the one that it was based on (or a step that
-was made from it), and the stamp is its incarnation's or that of another start of its service. Stamps and compactions
-carry no offsets and do not count (checkpoints.md). One that is not valid is dropped, and the reason is logged.
+A checkpoint is valid if the lake's newest commit with offsets is the one that the checkpoint was based on (or a step
+of the same round that was committed from the checkpoint), and the stamp belongs to its service. Stamps and compactions
+carry no offsets and do not count (checkpoints.md). A checkpoint that is not valid is deleted, and the reason is logged.
 
-What such a checkpoint still has to read must not be cleaned up meanwhile: which snapshots these are is known here, from
-the store at start, then with each checkpoint that completes, is gone on from, dropped or given up.
+The KV snapshots that a valid checkpoint still has to read must stay leased. This module keeps the list of them: it
+reads it from the store at start, and updates it when a checkpoint completes, is resumed from, deleted or invalidated.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ _log = structlog.get_logger("lakeward.restoring")
 
 @dataclass(frozen=True, slots=True)
 class RestoredRound:
-    """A checkpoint that a round goes on from. `committed` are paths of its files that are in the lake already."""
+    """A checkpoint that a round resumes from. `committed` are the paths of its files that are in the lake already."""
 
     ref: CheckpointRef
     state: CheckpointContents
@@ -43,37 +43,37 @@ class RestoredRound:
 
 
 class Restorer:
-    """Finds the checkpoint of a table that may be gone on from, and drops the others. Thread-safe."""
+    """Finds the checkpoint that a table's next round resumes from, and deletes the others. Thread-safe."""
 
     def __init__(self, store: CheckpointStore, lake: Lake, incarnation: Incarnation) -> None:
         """Keep the parts.
 
         Args:
-            store: where checkpoints lie.
-            lake: says which of their files are committed.
-            incarnation: ours.
+            store: where checkpoints are stored.
+            lake: knows which of their files are committed.
+            incarnation: of this start of the service.
         """
         self._store = store
         self._lake = lake
         self._incarnation = incarnation
         self._tables: set[int] = set()
-        """Tables that may have checkpoints: others cost no call."""
+        """Tables that may have checkpoints: the store is not asked about others."""
         self._listed = False
         self.known = False
-        """True once the store was read: before, any table may have a checkpoint that needs any snapshot."""
+        """True once the store was read. Before that, any table may have a checkpoint that needs any snapshot."""
         self._invalidated: dict[int, str] = {}
-        """Tables whose checkpoints are given up, and why; the service's state has it for the next start."""
+        """Tables whose checkpoints must not be used, and why; persisted in the service's state for the next start."""
         self._needs: dict[int, tuple[KvSnapshot, ...]] = {}
-        """What the checkpoint that a table's next round would go on from still has to read."""
+        """By table: the snapshots that the checkpoint which its next round would resume from still has to read."""
         self._missing: set[int] = set()
-        """Tables that the lake did not have at the last look: it counts as gone if the next one says so too."""
+        """Tables that were missing from the lake at the last check; missing at two checks in a row means gone."""
         self._news: deque[tuple[int, tuple[KvSnapshot, ...]]] = deque()
         self._versions: Counter[int] = Counter()
 
     # --- what checkpoints need --------------------------------------------------------------------------------
 
     def news(self) -> Iterator[tuple[int, tuple[KvSnapshot, ...]]]:
-        """Yield, once, each table whose checkpoint needs other snapshots than it did; the last word counts."""
+        """Yield each change of the snapshots that a table's checkpoint needs; the newest change of a table counts."""
         while self._news:
             yield self._news.popleft()
 
@@ -87,14 +87,14 @@ class Restorer:
         return frozenset(self._needs)
 
     def look_again(self, source: Source, table_ids: Collection[int]) -> None:
-        """See whether checkpoints of tables without a round are still there and valid: else nothing is held for them.
+        """Check that checkpoints of tables without a round still exist and are valid; else they need no snapshots.
 
         Args:
             source: the source.
             table_ids: the tables.
 
         Raises:
-            StorageError: the store cannot be read; everything is held on.
+            StorageError: the store cannot be read; no snapshot is released.
         """
         versions = {table_id: self._versions[table_id] for table_id in table_ids}
         found = self._by_table()
@@ -105,11 +105,11 @@ class Restorer:
                 infos = found.get(table_id, [])
                 state = self._newest_valid(source, infos)
                 if state is None and infos:
-                    # A start that we overtook may have completed a later one, and committed a step from it, since we
-                    # listed them: then the lake holds more than each of these.
+                    # Since the list was read, an earlier start of this service may have completed another checkpoint
+                    # and committed a step from it. Then none of these is valid, but that one may be: list again.
                     found = self._by_table()
             needed = state.enumeration().snapshots if state is not None else ()
-            if self._versions[table_id] == versions[table_id]:  # else a round has begun meanwhile, and knows better
+            if self._versions[table_id] == versions[table_id]:  # else a round has started meanwhile and set this
                 self._need(table_id, needed)
 
     def _by_table(self) -> dict[int, list[CheckpointInfo]]:
@@ -119,21 +119,21 @@ class Restorer:
         return found
 
     def _newest_valid(self, source: Source, infos: Sequence[CheckpointInfo]) -> CheckpointContents | None:
-        """Return the newest of a table's checkpoints that could be gone on from, None if there is none."""
+        """Return the newest valid checkpoint of a table, None if there is none."""
         for info in reversed(infos):
             if info.path is None or info.state is not CheckpointState.COMPLETE:
                 continue
             try:
                 checkpoint = self._store.load(info.ref)
             except CorruptFileError:
-                continue  # the next round drops it, and says so
+                continue  # the table's next round deletes it and logs that
             state = CheckpointContents.of(checkpoint.coordinator, checkpoint.subtasks)
             if not is_gone(source, info.path, info.ref.table_id) and not self._superseded(checkpoint, state):
                 return state
         return None
 
     def _superseded(self, checkpoint: Checkpoint, state: CheckpointContents) -> bool:
-        """Say whether another commit than the checkpoint's is the newest now; False where the lake cannot say."""
+        """Return whether the lake has a newer commit that makes the checkpoint invalid; False if that is unknown."""
         path, table_id = checkpoint.coordinator.path, checkpoint.ref.table_id
         try:
             head = self._lake.head(path)
@@ -144,10 +144,10 @@ class Restorer:
             )
             return False
         if head is None and table_id not in self._missing:
-            # A catalog, or a gateway before it, that has lost its way for a moment answers so as well.
+            # A catalog, or a proxy in front of it, may answer so in error for a moment: wait for a second answer.
             self._missing.add(table_id)
             _log.warning(
-                "the lake table is missing; what a checkpoint needs is held on", checkpoint=str(checkpoint.ref)
+                "the lake table is missing; the checkpoint's snapshots stay leased", checkpoint=str(checkpoint.ref)
             )
             return False
         if head is not None:
@@ -167,7 +167,7 @@ class Restorer:
     # --- which checkpoint ---------------------------------------------------------------------------------------
 
     def start(self, source: Source) -> None:
-        """Look which tables have checkpoints; sweep what never completed, and what belongs to tables that are gone.
+        """Find the tables that have checkpoints; delete incomplete ones, and those of tables that were dropped.
 
         Raises:
             StorageError: the store cannot be read.
@@ -185,32 +185,32 @@ class Restorer:
                 self._drop(info.ref, f"its table {info.path} was dropped")
 
     def expect(self, table_id: int, state: CheckpointContents) -> None:
-        """A checkpoint of this table is about to be written; its round may end before anybody hears that it is whole.
+        """Note that a checkpoint is being written: it may complete even if its round ends before the store answers.
 
         Args:
             table_id: the table.
-            state: what is in it.
+            state: the checkpoint's parts, merged.
         """
         self._tables.add(table_id)
-        if table_id not in self._needs:  # else the one before needs what this one needs
+        if table_id not in self._needs:  # else the previous checkpoint needs at least the same snapshots
             self._need(table_id, state.enumeration().snapshots)
 
     def note(self, table_id: int, state: CheckpointContents) -> None:
-        """A checkpoint of this table has completed: it takes the place of the one before.
+        """Note that a checkpoint has completed: it replaces the table's previous one.
 
         Args:
             table_id: the table.
-            state: what is in it.
+            state: the checkpoint's parts, merged.
         """
         self._tables.add(table_id)
         self._need(table_id, state.enumeration().snapshots)
 
     def invalidate(self, table_id: int, reason: str) -> None:
-        """Start the table's next round afresh: its checkpoint cannot be gone on from, whatever it says.
+        """Make the table's next round start without its checkpoint, even if the checkpoint is valid.
 
         Args:
             table_id: the table.
-            reason: one sentence for the log, where there is a checkpoint.
+            reason: for the log, where there is a checkpoint.
         """
         self._need(table_id, ())
         if self.has(table_id):
@@ -218,14 +218,14 @@ class Restorer:
 
     @property
     def invalidated(self) -> Mapping[int, str]:
-        """The tables whose checkpoints are given up, and why."""
+        """The tables whose checkpoints must not be used, and why."""
         return dict(self._invalidated)
 
     def invalidate_tables_that_need(self, buckets: Collection[TableBucket], reason: str) -> None:
-        """Start the next rounds of those tables afresh whose checkpoints still have to read snapshots of buckets.
+        """Invalidate the checkpoints that still have to read a snapshot of one of these buckets.
 
         Args:
-            buckets: what is not held any more.
+            buckets: the buckets whose snapshots are no longer protected.
             reason: see `invalidate`.
         """
         for table_id, snapshots in list(self._needs.items()):
@@ -233,15 +233,15 @@ class Restorer:
                 self.invalidate(table_id, reason)
 
     def has(self, table_id: int) -> bool:
-        """Say whether a table may have checkpoints."""
+        """Return whether a table may have checkpoints."""
         return table_id in self._tables or not self._listed
 
     def find(self, table: TableSpec, head: LakeHead | None) -> RestoredRound | None:
-        """Return the newest checkpoint of a table that is valid; those that are not are deleted.
+        """Return the newest valid checkpoint of a table, and delete those that are not valid.
 
         Args:
             table: the table as it is now.
-            head: the lake's head BEFORE our stamp, None where there is no lake table.
+            head: the lake's head BEFORE this start stamped the table, None where there is no lake table.
 
         Raises:
             StorageError: the store cannot be read, or a checkpoint that is not valid cannot be deleted.
@@ -250,9 +250,9 @@ class Restorer:
             self.drop_all(table.table_id, self._invalidated[table.table_id])
         for info in reversed(self._droppable(table.table_id)):
             if info.state is CheckpointState.UNFINISHED:
-                continue  # swept by `start`, which knows what may be under way
+                continue  # only `start` deletes these: it knows which ones may still be in progress
             found = self._look(info, table, head)
-            found = self._invalidated.get(table.table_id, found)  # it may have been given up meanwhile
+            found = self._invalidated.get(table.table_id, found)  # it may have been invalidated meanwhile
             if isinstance(found, RestoredRound):
                 self._need(table.table_id, found.state.enumeration().snapshots)
                 return found
@@ -265,7 +265,7 @@ class Restorer:
 
         Args:
             table_id: the table.
-            reason: one sentence for the log.
+            reason: for the log.
 
         Raises:
             StorageError: the store refused.
@@ -278,12 +278,12 @@ class Restorer:
         self._need(table_id, ())
 
     def forget(self, table_id: int) -> None:
-        """Keep nothing of a table that the source has dropped, its checkpoints neither; raises as `drop_all`."""
+        """Forget a table that the source has dropped, and delete its checkpoints; raises as `drop_all`."""
         self.drop_all(table_id, "its table was dropped")
         self._versions.pop(table_id, None)
 
     def named(self, table_id: int) -> frozenset[str]:
-        """Return the paths of all files that completed checkpoints of a table name.
+        """Return the paths of all data files that completed checkpoints of a table reference.
 
         Raises:
             StorageError: the store cannot be read: nothing may be deleted.
@@ -294,7 +294,7 @@ class Restorer:
                 try:
                     checkpoint = self._store.load(info.ref)
                 except CorruptFileError as error:
-                    # Nobody can go on from it; the next round of its table drops it.
+                    # No round can resume from it; the table's next round deletes it.
                     _log.warning("checkpoint is damaged", checkpoint=str(info.ref), reason=str(error))
                 else:
                     names |= CheckpointContents.of(checkpoint.coordinator, checkpoint.subtasks).paths()
@@ -317,7 +317,7 @@ class Restorer:
         return [info for info in self._store.list(self._incarnation.service) if info.ref.table_id == table_id]
 
     def _droppable(self, table_id: int) -> list[CheckpointInfo]:
-        """Leave out what a later start of the service has taken: it may go on from it."""
+        """Leave out checkpoints that a later start of the service has taken: it may resume from them."""
         found = self._of(table_id)
         return [info for info in found if not Incarnation.parse(info.ref.incarnation).succeeds(self._incarnation)]
 
@@ -326,7 +326,7 @@ class Restorer:
         self._store.delete(ref)
 
     def _look(self, info: CheckpointInfo, table: TableSpec, head: LakeHead | None) -> RestoredRound | str:
-        """Return what to go on from, or why not."""
+        """Return what to resume from, or why this checkpoint cannot be used."""
         if info.state is CheckpointState.DAMAGED:
             return info.message
         try:
@@ -340,7 +340,7 @@ class Restorer:
         commit = head.commit if head is not None else None
         done, step = state.round.committed, state.round.step
         if commit is not None and commit.snapshot_id != state.round.base_commit:
-            # A step was committed from it, or from one before it, and nobody lived to write that down.
+            # A step was committed from this checkpoint or an earlier one, and the service died before it recorded that.
             done, step = done | self._lake.referenced(table.path, state.paths()), (commit.step or 0) + 1
         lost = self._deleted(table.path, state.paths() - done)
         return (
@@ -350,7 +350,7 @@ class Restorer:
         )
 
     def _deleted(self, path: TablePath, files: frozenset[str]) -> list[str]:
-        """Return those files that are not there: a checkpoint may complete after a later start swept its round."""
+        """Return the missing files: a later start may have deleted them before the checkpoint completed."""
         folders = {file.rpartition("/")[0] for file in files}
         there = {file for folder in folders for file in self._lake.list_prefix(path, f"{folder}/")}
         return sorted(files - there)
@@ -370,7 +370,7 @@ def _why_not(checkpoint: Checkpoint, state: CheckpointContents, path: TablePath,
 
 
 def _why_no_step(was: RoundSnapshot, state: CheckpointContents, newest: OffsetCommit | None) -> str:
-    """Say why the newest commit is no step that was made from the checkpoint, or from one before it."""
+    """Return why the newest commit is not a step made from this checkpoint or an earlier one; empty if it is one."""
     own = (was.round_id.incarnation, was.round_id.name)
     if newest is None or newest.offsets is None or (newest.incarnation, newest.round_name) != own:
         found = newest.snapshot_id if newest is not None else None
@@ -381,7 +381,7 @@ def _why_no_step(was: RoundSnapshot, state: CheckpointContents, newest: OffsetCo
 
 
 def is_gone(source: Source, path: TablePath, table_id: int) -> bool:
-    """Say whether a source no longer has a table of this name and id; False where it cannot say.
+    """Return whether a source no longer has a table of this name and id; False if the source cannot be asked.
 
     Args:
         source: the source.

@@ -1,6 +1,6 @@
-"""A round's checkpoints: carries out what `machines/checkpoints` commands. Used on the event loop only.
+"""A round's checkpoints: executes the commands of `machines/checkpoints`. Used on the event loop only.
 
-The store is called on worker threads; its answer comes back as an event. Nothing here waits.
+The store is called on worker threads; its answer comes back as an event. Nothing here blocks.
 """
 
 from __future__ import annotations
@@ -61,10 +61,10 @@ _log = structlog.get_logger("lakeward.checkpoints")
 
 @dataclass(frozen=True, slots=True)
 class CheckpointPlan:
-    """How a round's checkpoints are taken. `ref` names them (its number is left open); `root` is told to subtasks.
+    """How a round's checkpoints are taken. `ref` names them (its number is set later); `root` is sent to subtasks.
 
-    `latest` is the highest number ever given in this epoch. `work` runs a blocking call on a worker and hands its
-    result, or the error that it raised, to a callable on the event loop.
+    `latest` is the highest number used so far in this epoch. `work` runs a blocking call on a worker thread and passes
+    its result, or the error that it raised, to a callable on the event loop.
     """
 
     policy: CheckpointPolicy
@@ -78,7 +78,7 @@ class CheckpointPlan:
 
 @dataclass(frozen=True, slots=True)
 class CompletedCheckpoint:
-    """A completed checkpoint, for people and for what builds on it."""
+    """A completed checkpoint: for reports, leases and commits of the running round."""
 
     ref: CheckpointRef
     state: CheckpointContents
@@ -88,14 +88,14 @@ class CompletedCheckpoint:
 
 
 class CheckpointListener(Protocol):
-    """Who is told what becomes of checkpoints: the round."""
+    """Receives the outcome of checkpoints; the round implements it."""
 
     def lease_copy(self) -> LeaseCopy | None:
-        """Return the lease, for the checkpoint."""
+        """Return the lease as it is written into the checkpoint."""
         ...
 
     def checkpoint_storing(self, state: CheckpointContents) -> None:
-        """A checkpoint is about to be written: from now on it may be complete, whoever is told so."""
+        """A checkpoint is about to be written: from now on it may be complete, even if the store's answer is lost."""
         ...
 
     def checkpoint_done(self, done: CompletedCheckpoint) -> None:
@@ -112,11 +112,11 @@ class CheckpointListener(Protocol):
 
 
 class CheckpointedAttempt(Protocol):
-    """The newest attempt of a subtask, as far as checkpoints concern it."""
+    """The newest attempt of a subtask: what checkpoints need of it."""
 
     @property
     def number(self) -> int:
-        """The coordinator's number of it."""
+        """The attempt's number, given by the coordinator."""
         ...
 
     @property
@@ -125,7 +125,7 @@ class CheckpointedAttempt(Protocol):
         ...
 
     def send(self, event: AnyEvent) -> None:
-        """Send an event: at once, or, a data event, when the gateway opens."""
+        """Send an event. A data event waits while the gateway is closed."""
         ...
 
     def close_gateway(self, checkpoint: int) -> None:
@@ -137,23 +137,23 @@ class CheckpointedAttempt(Protocol):
         ...
 
     def end_checkpoint(self, checkpoint: int) -> None:
-        """Let data events out again: the checkpoint is over, whatever became of it."""
+        """Let data events out again: the checkpoint has completed or was aborted."""
         ...
 
 
 class CheckpointedJob(Protocol):
-    """Whose checkpoints these are: a round's job."""
+    """The round's job: what checkpoints need of it."""
 
     def admit(self, admit: Admit) -> None:
         """Deploy the attempt that has just registered."""
         ...
 
     def give_back(self, part: SubtaskSnapshot | None) -> None:
-        """Take over how far a lost attempt was, as its newest part that counts says."""
+        """Continue a lost attempt's splits from its newest part in a completed checkpoint."""
         ...
 
     def take_snapshot(self) -> RoundSnapshot:
-        """Return the coordinator's part, calling nothing outside."""
+        """Return the coordinator's part. Makes no call to source, lake or store."""
         ...
 
     def fail_attempt(self, subtask: int, attempt: int, reason: str) -> None:
@@ -172,10 +172,10 @@ class RoundCheckpoints:
         owner: CheckpointListener,
         attempts: Mapping[int, CheckpointedAttempt],
     ) -> None:
-        """Start with none running.
+        """Start with no checkpoint in progress.
 
         Args:
-            plan: how they are taken.
+            plan: how checkpoints are taken.
             clock: the service's clock.
             job: the round's job.
             owner: the round.
@@ -191,71 +191,71 @@ class RoundCheckpoints:
         self._executing = False
         self._end_posted = False
         self._to_fail: deque[tuple[int, int, str]] = deque()
-        """Attempts that the machine wants failed over: subtask, attempt, reason."""
+        """Attempts that the machine has ordered to fail over: subtask, attempt, reason."""
         self._started = (0, 0.0)
         """Number of the newest checkpoint, and when it started."""
         self._answered = asyncio.Event()
-        """Set unless the store still owes its answer."""
+        """Set unless a write of the store is still pending."""
         self._answered.set()
         self._aborted_at_end: int | None = None
 
     @property
     def latest(self) -> int:
-        """The highest number that was given."""
+        """The highest checkpoint number used so far."""
         return self._machine.latest
 
     @property
     def phase(self) -> CheckpointPhase:
-        """Where the round's checkpointing stands."""
+        """The machine's phase."""
         return self._machine.phase
 
     @property
     def running(self) -> int | None:
-        """Number of the checkpoint that runs, None if none does."""
+        """Number of the checkpoint in progress, None if there is none."""
         return self._machine.running
 
     @property
     def next_due(self) -> float | None:
-        """When the machine wants to be told the time, in seconds."""
+        """When the machine next needs a `TimePassed`, in seconds."""
         return self._machine.next_due
 
     @property
     def ended(self) -> bool:
-        """True once the round's end was said: nothing but the store's answer is said to the machine any more."""
+        """True once the machine was told that the round ended: from then on it gets only the store's answer."""
         return self._end_posted or self._machine.phase in {CheckpointPhase.ENDED, CheckpointPhase.ENDING}
 
     @property
     def owed(self) -> bool:
-        """True while the store owes its answer: whether the newest checkpoint is whole."""
+        """True while the store has not answered whether the newest checkpoint is complete."""
         return not self._answered.is_set()
 
     @property
     def aborted_at_end(self) -> CheckpointRef | None:
-        """The checkpoint that the end of the round aborted, None for none: subtasks may have stored parts since."""
+        """The checkpoint that the round's end aborted, or None. Subtasks may have stored parts of it since."""
         return None if self._aborted_at_end is None else self._ref(self._aborted_at_end)
 
     async def settled(self) -> None:
-        """Wait for the store's answer, if one is owed."""
+        """Wait for the store's answer, if a write is pending."""
         await self._answered.wait()
 
     def end(self, *, superseded: bool = False) -> None:
-        """No checkpoint any more: the round ends, or ends early.
+        """Stop taking checkpoints: the round ends, or finishes early.
 
         Args:
-            superseded: whether nobody will go on from what is being stored.
+            superseded: whether no later round will resume from the checkpoint that is being stored.
         """
         if not self.ended or (superseded and self._machine.phase is CheckpointPhase.ENDING):
             self._end_posted = True
             self.step(RoundEnded(now=self._clock.now(), superseded=superseded))
 
     def step(self, event: CheckpointsEvent) -> None:
-        """Give the machine an event and do what it commands.
+        """Post an event to the machine and execute its commands.
 
         Args:
             event: what happened.
         """
         self._driver.post(event)
-        # Not while a step is being executed: the machine has to be told of the loss before the splits come back.
+        # Only after the step: the machine must see `SubtaskLost` before the attempt's splits are returned.
         while self._to_fail and not self._executing:
             self._job.fail_attempt(*self._to_fail.popleft())
 
@@ -340,7 +340,7 @@ class RoundCheckpoints:
                 self._delete(command.checkpoint)
 
     def _complete(self, command: StoreCheckpoint) -> None:
-        """Write `_metadata`; if that fails, make sure that it never appears, and only then say so."""
+        """Write `_metadata`. If that fails, first make sure that the file can never appear, then report the failure."""
         ref = self._ref(command.checkpoint)
         coordinator = cast("RoundSnapshot", command.snapshot)
         pairs = cast("tuple[tuple[PartFile, SubtaskSnapshot], ...]", command.parts)

@@ -1,1 +1,1 @@
-"""What reaches the lake: commits, their check, and the deletion of files that no commit names."""
+"""Commits to the lake, the check before them, and the deletion of files that no commit references."""

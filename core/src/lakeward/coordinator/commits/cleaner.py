@@ -1,16 +1,16 @@
-"""Deleting what rounds that did not commit left behind: the dangerous part (exactly-once.md).
+"""Deletes files of rounds that did not commit: the most dangerous thing the service does (exactly-once.md).
 
-A journal names a round's file prefix and the ids of every commit that was tried. Deleting cannot be compared and
-swapped, so: nothing that any retained snapshot of the table or a live checkpoint names is touched; files that a
-commit of unknown outcome names are deleted only after a later offset-carrying commit of ours has landed, or where the
-source has dropped their table and our stamp keeps that commit out; and the prefix of a round whose process may still be
-alive is listed once more after the fence time. A later start's journals are not even looked at: whoever was overtaken
-in the middle of its own sweep would delete what its successor writes.
+A journal has a round's file prefix and the ids of every commit that was tried. A delete cannot be made conditional, as
+a commit is by its compare-and-swap. Hence these rules:
+* No file is deleted that a retained snapshot of the table or a live checkpoint references.
+* The files of a commit of unknown outcome are deleted only after a later commit with offsets of this service has
+  landed, or if the source has dropped their table and this start's stamp fences that commit.
+* The prefix of a round whose process may still be alive is listed once more after the fence time.
+* The journals of a later start are ignored: its rounds are still writing.
 
-Where the lake says that it has no such table, nothing can be asked: the warehouse may be away, or a gateway answers in
-its place. The journal stays, and what it names is swept when the table can be asked again. Only where the source has
-dropped the table as well is there nobody who could adopt the files: they go once the lake table has been missing for
-so long that no outage explains it.
+If the lake reports that the table does not exist, that may be an outage, or a proxy's wrong answer. The journal stays,
+and its files are deleted when the table is back. If the source has dropped the table as well, no commit can reference
+the files any more: they are deleted once the lake table has been missing for longer than any outage.
 """
 
 from __future__ import annotations
@@ -34,18 +34,18 @@ if TYPE_CHECKING:
     from lakeward.storage.round_journal import JournalStore, RoundJournal
 
 _MISSING_MS = 24 * 60 * 60 * 1000
-"""A lake table that two starts so far apart have found missing is taken for dropped where the source dropped it too."""
+"""A lake table that was missing at two starts this far apart counts as dropped, if the source dropped it too."""
 _log = structlog.get_logger("lakeward.cleaner")
 
 
 class LakeTableState(Enum):
-    """What the lake has under the name of a journal's table."""
+    """What the lake has under the name of the table in a journal."""
 
     SAME = "same"
     ANOTHER = "another"
-    """Of another table id: the journal's own was set aside, and what that one names cannot be asked any more."""
+    """A table of another id: the journal's table was renamed, and its references can no longer be read."""
     MISSING = "missing"
-    """None now: dropped, or the lake cannot be asked."""
+    """No table: it was dropped, or the lake is not reachable."""
 
 
 def _still_there(_path: TablePath, _table_id: int) -> bool:
@@ -53,7 +53,7 @@ def _still_there(_path: TablePath, _table_id: int) -> bool:
 
 
 class Cleaner:
-    """Sweeps journals of one service. Blocking; one call per table at a time."""
+    """Deletes the files in one service's journals. Blocking; one call per table at a time."""
 
     def __init__(
         self,
@@ -68,12 +68,12 @@ class Cleaner:
         """Keep the parts.
 
         Args:
-            lake: where files lie.
+            lake: where the files are.
             journals: this service's journals.
             clock: for the fence time (wall clock: journals outlive processes).
-            incarnation: ours.
-            fence_s: seconds after which a process that lost us has stopped writing.
-            checkpointed: gives the files that live checkpoints of a table, by its id, name.
+            incarnation: of this start.
+            fence_s: seconds after which a subtask without connection has stopped writing.
+            checkpointed: returns the files that live checkpoints of a table id reference.
         """
         self._lake = lake
         self._journals = journals
@@ -84,18 +84,18 @@ class Cleaner:
         self._live: set[RoundId] = set()
 
     def begin(self, round_id: RoundId) -> None:
-        """Spare a round of ours from now on: its tasks run."""
+        """Keep a round's files from now on: its tasks run."""
         self._live.add(round_id)
 
     def end(self, round_id: RoundId) -> None:
-        """Say that no task of a round of ours runs any more."""
+        """Note that no task of a round runs any more."""
         self._live.discard(round_id)
 
     def before_round(self, path: TablePath) -> None:
-        """Sweep rounds of this table that nobody can adopt any more; our stamp is on the table.
+        """Delete the files of this table's earlier rounds that no commit can reference any more.
 
-        Those were never about to commit, or a later commit has landed since (they were swept once, and are swept
-        again after the fence time: the table may never have another commit).
+        This start's stamp is on the table. Those rounds never tried to commit, or a later commit has landed since (then
+        their files were deleted once, and the prefix is listed again after the fence time).
 
         Args:
             path: the table.
@@ -105,17 +105,17 @@ class Cleaner:
                 self._sweep(journal)
 
     def again(self, is_gone: Callable[[TablePath, int], bool] = _still_there) -> None:
-        """Sweep every journal that was swept once, the fence time ago or longer: nobody can adopt its files any more.
+        """List the prefix of each journal again whose files were deleted once, the fence time ago or longer.
 
-        Asked at each start, for a table may never have another round. Where the source says that a table is gone
-        for good, its journals' time begins now, and the next start sweeps them. Trouble with one journal is logged
-        and keeps no other one.
+        Called at each start, for a table may never have another round. If the source has dropped a table, the time of
+        its journals begins now, and the next start deletes their files. A failure with one journal is logged; the
+        others are handled all the same.
 
         Args:
-            is_gone: says whether the source no longer has the table of this name and id.
+            is_gone: returns whether the source no longer has the table of this name and id.
 
         Raises:
-            FencedError: a later start has stamped the table; it sweeps.
+            FencedError: a later start has stamped the table and does this itself.
         """
         taken: set[tuple[TablePath, int]] = set()
         for journal in self._known():
@@ -127,10 +127,10 @@ class Cleaner:
                 _log.warning("left-over files stay for now", round=str(journal.round_id), reason=str(error))
 
     def _take_over(self, path: TablePath, table_id: int) -> None:
-        """Keep out what our earlier starts may still commit: where the table is gone, no round has stamped it since.
+        """Stamp a table that the source has dropped, so that commits of earlier starts fail.
 
-        A commit may hang for much longer than the fence time, and land then. Under another service's stamp it cannot;
-        that service is left in peace.
+        No round stamps such a table any more, and a commit can land much later than the fence time. A table with
+        another service's stamp stays as it is: the commit fails there too.
         """
         head = self._lake.head(path)
         stamp = head.stamp if head is not None and head.table_id == table_id else None
@@ -138,13 +138,13 @@ class Cleaner:
             self._lake.stamp(path, self._incarnation)
 
     def after_commit(self, path: TablePath, round_id: RoundId) -> None:
-        """Sweep every earlier round of this table: a later offset-carrying commit of ours has landed.
+        """Delete the files of every earlier round of this table, now that a later commit with offsets has landed.
 
-        A round that was begun after that commit may have a commit of unknown outcome: it is not even looked at.
+        Rounds that started after that commit are left alone: they may have a commit of unknown outcome.
 
         Args:
             path: the table.
-            round_id: the round that landed; its own journal goes with the sweep of its files (`sweep_prefix`).
+            round_id: the round that landed; `sweep_prefix` deletes its own journal.
         """
         for journal in self._of(path):
             if journal.round_id == round_id:
@@ -154,9 +154,9 @@ class Cleaner:
                 self._sweep(journal)
 
     def end_round(self, round_id: RoundId) -> None:
-        """Sweep a round of ours that failed and whose tasks are known to have ended.
+        """Delete the files of a round that failed and whose tasks have all ended.
 
-        A commit that was given up may have written to its journal until now, so the journal is read again.
+        The journal is read again: a commit that is no longer waited for may have added ids.
 
         Args:
             round_id: the round.
@@ -167,21 +167,21 @@ class Cleaner:
         found = self._look(journal)
         if found is LakeTableState.ANOTHER or (found is LakeTableState.SAME and self._delete_files(journal)):
             self._journals.delete(journal)
-        else:  # a checkpoint names some, or nobody can be asked: a later round or the next start sweeps (`again`)
+        else:  # a checkpoint references some, or the lake is not reachable: a later round or `again` deletes them
             self._journals.write(replace(journal, swept_ms=self._clock.wall_ms()))
 
     def sweep_prefix(self, journal: RoundJournal, *, may_have_orphans: bool) -> None:
-        """End a round of ours that has committed and whose tasks are known to have ended.
+        """Clean up a round that has committed and whose tasks have all ended.
 
-        Its journal is needed no longer, unless a checkpoint names some of the files: the table's next round may have
-        begun before the checkpoint was dropped.
+        Its journal is deleted unless a checkpoint references some of the files: the table's next round may have
+        resumed from the checkpoint before that was deleted.
 
         Args:
             journal: its journal.
-            may_have_orphans: files may lie under its prefix that are not part of the table: they are deleted.
+            may_have_orphans: whether its prefix may contain files that are not part of the table; they are deleted.
 
         Raises:
-            TableGoneError: the lake cannot be asked what the table names; the journal stays.
+            TableGoneError: the lake does not know what the table references; the journal stays.
         """
         table_id = journal.round_id.table_id
         found = self._look(journal)
@@ -192,7 +192,7 @@ class Cleaner:
             files = self._lake.list_prefix(journal.path, journal.file_prefix) if may_have_orphans else ()
             kept = self._checkpointed(table_id)
             self._delete_unreferenced(journal.path, table_id, files, kept)
-            if not kept.isdisjoint(files):  # a later round or the next start sweeps these (`again`)
+            if not kept.isdisjoint(files):  # a later round or the next start deletes these (`again`)
                 self._journals.write(replace(journal, swept_ms=self._clock.wall_ms()))
                 return
         self._journals.delete(journal)
@@ -205,7 +205,7 @@ class Cleaner:
         return [journal for journal in self._known() if journal.path == path]
 
     def _known(self) -> list[RoundJournal]:
-        """Return our journals and those of earlier starts: a later start's are its own, its tasks run."""
+        """Return the journals of this start and earlier ones; a later start's tasks still run."""
         found = self._journals.list()
         return [journal for journal in found if not journal.round_id.incarnation.succeeds(self._incarnation)]
 
@@ -215,10 +215,10 @@ class Cleaner:
         is_gone: Callable[[TablePath, int], bool],
         taken: set[tuple[TablePath, int]],
     ) -> None:
-        """Sweep one journal whose time has come, or let its time begin. `taken`: tables that were stamped for it."""
+        """Delete one journal's files if its time has come, or start its time. `taken`: tables stamped in this call."""
         now, swept, table = self._clock.wall_ms(), journal.swept_ms, (journal.path, journal.round_id.table_id)
         gone = swept is None and is_gone(*table)
-        if gone or (swept is not None and swept > now):  # the clock was set back: its time begins anew
+        if gone or (swept is not None and swept > now):  # the clock was set back: start its time again
             missing = now if gone and self._look(journal) is LakeTableState.MISSING else None
             self._journals.write(replace(journal, swept_ms=now, missing_ms=missing))
         elif swept is not None and now - swept >= self._fence_ms:
@@ -232,8 +232,8 @@ class Cleaner:
         ours = journal.round_id.incarnation == self._incarnation
         if journal.round_id in self._live:
             return
-        # One that was never about to commit may have files in the lake as well: those of a checkpoint of it that a
-        # later round went on from.
+        # Even a round that never tried to commit may have files in the lake: a later round may have resumed from its
+        # checkpoint and committed them.
         found = self._look(journal)
         if found is LakeTableState.MISSING:
             self._sweep_missing(journal, is_gone)
@@ -246,7 +246,7 @@ class Cleaner:
             self._journals.delete(journal)
 
     def _sweep_missing(self, journal: RoundJournal, is_gone: Callable[[TablePath, int], bool]) -> None:
-        """Keep the journal of a table that the lake says it does not have, until that is certain and for good."""
+        """Keep the journal of a table that is missing from the lake, until it is certain that the table is dropped."""
         path, table_id, now = journal.path, journal.round_id.table_id, self._clock.wall_ms()
         if not is_gone(path, table_id):
             _log.info("the lake cannot be asked what a table names; its journal stays", round=str(journal.round_id))
@@ -258,7 +258,7 @@ class Cleaner:
             return
         kept = self._checkpointed(table_id)
         files = self._lake.list_prefix(path, journal.file_prefix)
-        # Asked afterwards: what has come back meanwhile is asked at the next start.
+        # Ask the lake last: if the table is back meanwhile, the next start handles the journal.
         if self._look(journal) is LakeTableState.MISSING:
             self._lake.delete([file for file in files if file not in kept])
             _log.info("deleted files of a round whose table is gone", round=str(journal.round_id), files=len(files))
@@ -266,7 +266,7 @@ class Cleaner:
                 self._journals.delete(journal)
 
     def _delete_tries(self, journal: RoundJournal) -> None:
-        """Delete what earlier tries of a commit wrote whose outcome was unknown: none can land after the last one."""
+        """Delete files of a commit's earlier tries of unknown outcome: none of them can land after the last try."""
         if len(journal.commits) > 1:
             self._delete_unreferenced(journal.path, journal.round_id.table_id, self._leftovers(journal))
 
@@ -275,7 +275,7 @@ class Cleaner:
         return tuple(file for ids in tries for file in self._lake.commit_leftovers(journal.path, ids))
 
     def _delete_files(self, journal: RoundJournal) -> bool:
-        """Return whether nothing is left that the journal is needed for: no checkpoint names a file of its round."""
+        """Delete a round's files; return False if a checkpoint references some, so that the journal is still needed."""
         kept = self._checkpointed(journal.round_id.table_id)
         found = (*self._lake.list_prefix(journal.path, journal.file_prefix), *self._leftovers(journal))
         deleted = self._delete_unreferenced(journal.path, journal.round_id.table_id, found, kept)
@@ -287,16 +287,16 @@ class Cleaner:
         return self._look_at(journal.path, journal.round_id.table_id)
 
     def _look_at(self, path: TablePath, table_id: int) -> LakeTableState:
-        """Say what the lake has under a name now: only the table of that id can be asked what it names."""
+        """Return what the lake has under a name now; only a table of the journal's id knows what it references."""
         head = self._lake.head(path)
         if head is None:
             return LakeTableState.MISSING
         return LakeTableState.SAME if head.table_id == table_id else LakeTableState.ANOTHER
 
     def discard(self, path: TablePath, table_id: int, files: Collection[str]) -> None:
-        """Delete files that no round counts, but for those that the lake has, or a checkpoint names.
+        """Delete files that no round counts, except those that the lake table or a checkpoint references.
 
-        The table's next round may go on from that checkpoint.
+        The table's next round may resume from that checkpoint.
         """
         self._delete_unreferenced(path, table_id, tuple(files), self._checkpointed(table_id))
 
@@ -309,7 +309,7 @@ class Cleaner:
         to_delete = [file for file in files if file not in spare]
         if not to_delete:
             return 0
-        # Asked afterwards: a table that is still the same now was the same when it was asked what it names.
+        # Checked last: if the table is the same one now, it also was when its references were read.
         now = self._look_at(path, table_id)
         if now is LakeTableState.MISSING:
             raise _missing(path)

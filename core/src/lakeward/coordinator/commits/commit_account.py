@@ -1,8 +1,8 @@
-"""What a commit says, against what its splits came to: each offset in a file or explained, each file a split's. Pure.
+"""Checks a commit against its splits: each offset is in a file or explained, each file belongs to a split. Pure.
 
-A subtask has counted its own rows (`subtask.row_account`). Between it and the commit lie the wire, the books and the
-checkpoints; a file that is lost there leaves a hole that nobody would see, for the commit's offsets say that its rows
-are in the lake. So they are counted once more, right before the commit is sent.
+Each subtask has counted its own rows (`subtask.row_account`). Its result then passes the network, the coordinator's
+state and checkpoints. If a file were lost there, nobody would notice: the commit's offsets would claim that its rows
+are in the lake. So rows are counted again, right before the commit is sent.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ _DATA = "data"
 
 @dataclass(frozen=True, slots=True)
 class SplitShare:
-    """What a commit holds of one split, up to `end` (not contained). Counts as in `WriteResult`."""
+    """The part of one split that a commit contains, up to `end` (exclusive). Counts as in `WriteResult`."""
 
     split: Split
     end: int
@@ -45,7 +45,7 @@ class SplitShare:
 
     @classmethod
     def of_progress(cls, one: SplitProgress) -> SplitShare:
-        """Return the share of a log split that is half done."""
+        """Return the share of a log split in progress."""
         return cls(one.split, one.position, one.rows, one.files, one.left_out, one.empty_offsets)
 
 
@@ -55,13 +55,13 @@ def shares_of(
     results: Mapping[str, WriteResult],
     progress: Mapping[str, SplitProgress],
 ) -> tuple[SplitShare, ...]:
-    """Return what a commit holds now: finished prefixes, then the beginning of the next log split of a bucket.
+    """Return each bucket's finished splits, then the part of its next log split that is in files.
 
     Args:
-        splits: says which these are.
+        splits: knows the order and state of the splits.
         enumerated: all splits of the round.
-        results: those that are finished, by split id.
-        progress: those that are half done, by split id.
+        results: finished splits, by split id.
+        progress: splits in progress, by split id.
     """
     complete = splits.committable()
     shares = [
@@ -76,13 +76,13 @@ def shares_of(
 
 @dataclass(frozen=True, slots=True)
 class CommitAccount:
-    """What a commit must come to."""
+    """The expected rows, files and offsets of a commit."""
 
     path: TablePath
     enumerated: Sequence[Split]
     """All splits of the round."""
     before: Mapping[TableBucket, int]
-    """The offsets that they start from."""
+    """The offsets that the round's splits start from."""
     landed: Mapping[TableBucket, int]
     """The offsets that are in the lake now."""
     in_lake: Collection[str]
@@ -90,11 +90,11 @@ class CommitAccount:
     shares: Sequence[SplitShare]
 
     def check(self, offsets: Mapping[TableBucket, int], files: Collection[LakeFile]) -> None:
-        """Compare with what is about to be committed.
+        """Compare the account with the commit that is about to be sent.
 
         Args:
-            offsets: all buckets.
-            files: what is not in the lake yet.
+            offsets: of all buckets.
+            files: the files that are not in the lake yet.
 
         Raises:
             RowCountError: rows, files or offsets differ; names the bucket and both figures.
@@ -131,7 +131,7 @@ class CommitAccount:
             raise RowCountError(message)
 
     def _check_files(self, paths: Sequence[str]) -> None:
-        """Check that each file is a split's, and is committed once."""
+        """Check that each file belongs to a split, and is committed once."""
         of_splits = [file.path for share in self.shares for file in share.files]
         twice = sorted(path for path, times in Counter(paths).items() if times > 1 or path in self.in_lake)
         shared = sorted(path for path, times in Counter(of_splits).items() if times > 1)
@@ -142,9 +142,9 @@ class CommitAccount:
                 raise RowCountError(message)
 
     def _check_offsets(self, offsets: Mapping[TableBucket, int]) -> None:
-        """Check that each bucket's offset is the end of what is accounted for, or stays where the lake has it.
+        """Check that each bucket's offset is the end of its shares, or stays as it is in the lake.
 
-        None may go back: what the lake holds already would be read and committed once more.
+        No offset may go back: rows that are in the lake already would be read and committed again.
         """
         ends = self._ends()
         ours = {*self.before, *(split.bucket for split in self.enumerated)}
@@ -161,7 +161,7 @@ class CommitAccount:
                 raise RowCountError(message)
 
     def _ends(self) -> Mapping[TableBucket, int]:
-        """Return where each bucket's shares end, which follow one another without a gap."""
+        """Return the end of each bucket's shares, after checking that they follow one another without a gap."""
         ends = dict(self.before)
         taken = {share.split.split_id: share for share in self.shares}
         for bucket, splits in by_bucket(self.enumerated).items():

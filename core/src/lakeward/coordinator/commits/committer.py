@@ -1,7 +1,7 @@
-"""Committing a round: prepare at the source, one atomic commit to the lake, complete at the source. Blocking.
+"""Commits a round: prepare at the source, one atomic commit to the lake, complete at the source. Blocking.
 
-Every step is idempotent or asked back first. A conflict and an unknown outcome are both settled by searching for our
-own commit in the lake (exactly-once.md; iceberg.md, "Fencing a commit").
+Every step is idempotent, or its outcome is looked up first. After a conflict or an unknown outcome the committer
+searches the lake for its own commit (exactly-once.md; iceberg.md, "Fencing a commit").
 """
 
 from __future__ import annotations
@@ -23,34 +23,34 @@ if TYPE_CHECKING:
     from lakeward.ports import Clock, Lake, Source
 
 _TRIES = 8
-"""Commits built anew after a lost race; each loses only to a commit that landed."""
+"""How often a commit is built again after a conflict; each conflict means that another commit landed."""
 _log = structlog.get_logger("lakeward.committer")
 
 
 @dataclass(frozen=True, slots=True)
 class CommitWork:
-    """What is to be committed. `journal` writes the commit's ids down before anything is sent."""
+    """What to commit. `journal` records the commit's ids before anything is sent."""
 
     round_id: RoundId
     step: int
-    """1 for the first commit of a round; more come with commits within a round."""
+    """1 for the first commit of a round; above 1 only with `commit_every`."""
     base_commit: int | None
-    """The newest offset-carrying commit that this one is based on."""
+    """The newest commit with offsets that this one is based on."""
     incarnation: Incarnation
     table: TableSpec
     files: tuple[LakeFile, ...]
     offsets: Mapping[TableBucket, int]
     journal: Callable[[CommitIds], None]
     may_commit: Callable[[], None]
-    """Raises FencedError where the table is no longer ours or the heartbeat no longer fresh.
+    """Raises FencedError if the table is no longer assigned to this service, or was not renewed in time.
 
-    Asked before each try, and once more right before it is sent: writing the journal may have taken long.
+    Called before each try, and again right before it is sent: writing the journal may have taken long.
     """
 
 
 @dataclass(frozen=True, slots=True)
 class CommitResult:
-    """What came of it. Seconds by phase: commit (lake) and source."""
+    """The result of a commit. `timings_s` has the seconds of the phases commit (lake) and source."""
 
     snapshot_id: int
     timings_s: dict[str, float]
@@ -60,7 +60,7 @@ class Committer:
     """Commits rounds; safe to use from several threads, one per table."""
 
     def __init__(self, source: Source, lake: Lake, clock: Clock) -> None:
-        """Keep the two sides."""
+        """Keep source and lake."""
         self._source = source
         self._lake = lake
         self._clock = clock
@@ -77,7 +77,7 @@ class Committer:
         Raises:
             FencedError: the stamp or the base commit is another one now.
             LakeError: the lake refused; nothing landed.
-            OutcomeUnknownError: it may have landed, and asking back failed too.
+            OutcomeUnknownError: it may have landed, and the lookup failed too.
         """
         table = work.table
         started = self._clock.now()
@@ -90,11 +90,11 @@ class Committer:
         return CommitResult(snapshot_id, {"commit": landed - between, "source": between - started + ended - landed})
 
     def _to_lake(self, work: CommitWork, prepared: str) -> int:
-        """Send until it is settled.
+        """Send the commit until its outcome is known.
 
-        After an unknown outcome the commit is simply built anew: should the first one still land, the second one
-        finds another base commit or loses the compare-and-swap, and our own commit is found; should the second one
-        land, the first one's assertion on the head fails. Its leftovers stay until then (see `Cleaner`).
+        After an unknown outcome the commit is built again. If the first one still lands, the second one finds another
+        base commit or loses the compare-and-swap, and the first one is found. If the second one lands, the first one's
+        assertion on the head fails. The first one's files stay until then (see `Cleaner`).
         """
         path = work.table.path
         unknown: OutcomeUnknownError | None = None
@@ -127,7 +127,7 @@ class Committer:
         raise CommitConflictError(message)
 
     def _drop_leftovers(self, path: TablePath, ids: CommitIds) -> None:
-        """Delete what a lost commit wrote. A look at what the table names costs little beside a wrong word: lost."""
+        """Delete the files of a failed try, but not those that the table references: the commit may have landed."""
         written = self._lake.commit_leftovers(path, ids)
         self._lake.delete(frozenset(written) - self._lake.referenced(path, written))
 

@@ -1,4 +1,4 @@
-"""Whether a round may still commit: the event loop publishes what holds, workers ask before each try."""
+"""Decides whether a round may still commit: the event loop publishes renewals, workers check before each try."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 class CommitFence:
     """Stops commits of rounds that ended or whose table was not renewed in time.
 
-    The loop alone changes it. Workers read one mapping that is never changed after it was published.
+    Only the loop changes it. Workers read a mapping that is never changed after it was published.
     """
 
     def __init__(self, clock: Clock, fence_s: float) -> None:
@@ -26,7 +26,7 @@ class CommitFence:
 
         Args:
             clock: the service's clock.
-            fence_s: seconds after its last renewal for which a table is surely still ours.
+            fence_s: seconds after its last renewal for which a table is certainly still assigned to this service.
         """
         self._clock = clock
         self._fence_s = fence_s
@@ -38,19 +38,19 @@ class CommitFence:
         self._rounds[round_id] = assignment
 
     def end(self, round_id: RoundId) -> None:
-        """Let a round commit no more."""
+        """Let a round commit no longer."""
         self._rounds.pop(round_id, None)
 
     def publish(self, renewed: Mapping[TableAssignment, float]) -> None:
-        """Replace what is known of renewals.
+        """Replace the known renewal times.
 
         Args:
-            renewed: when each table in hand was last renewed, in seconds on the service's clock; not changed later.
+            renewed: when each assigned table was last renewed, in seconds on the service's clock; never changed later.
         """
         self._renewed = renewed
 
     def check(self, round_id: RoundId, path: TablePath) -> None:
-        """Return where a round may commit now. Called by workers.
+        """Return normally if a round may commit now. Called by workers.
 
         Args:
             round_id: the round.
@@ -68,7 +68,7 @@ class CommitFence:
             raise FencedError(message)
 
     def allows(self, round_id: RoundId) -> bool:
-        """Say whether a round may commit now; what can wait for the next renewal asks here.
+        """Return whether a round may commit now; for commits that can wait for the next renewal.
 
         Args:
             round_id: the round.

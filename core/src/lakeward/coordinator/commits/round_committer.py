@@ -29,24 +29,24 @@ _log = structlog.get_logger("lakeward.committer")
 
 @dataclass(frozen=True, slots=True)
 class RoundCommit:
-    """What one commit of a round holds: fixed on the event loop, carried out by a worker."""
+    """One commit of a round: built on the event loop, executed by a worker."""
 
     round_id: RoundId
     journal: RoundJournal | None
-    """As it is on disk, with the ids of the round's earlier commits; None where it has none yet."""
+    """As it is on disk, with the ids of the round's earlier commits; None if it has none yet."""
     head: LakeHead
     """The lake's head that the round started from."""
     step: int
-    """1 for the first commit of a round; more come with commits within a round."""
+    """1 for the first commit of a round; above 1 only with `commit_every`."""
     base_commit: int | None
-    """The newest offset-carrying commit that this one is based on."""
+    """The newest commit with offsets that this one is based on."""
     table: TableSpec
     offsets: Mapping[TableBucket, int]
-    """Of all buckets, as far as the round or its checkpoint is."""
+    """Of all buckets, at the progress of the round or of its checkpoint."""
     files: tuple[LakeFile, ...]
     """Those of the round that are not in the lake yet."""
     account: CommitAccount
-    """What the splits came to."""
+    """The expected rows, files and offsets."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,7 +59,7 @@ class CommittedRound:
 
 
 class RoundCommitter:
-    """Commits what rounds have; several tables at once, each table once at a time."""
+    """Commits rounds: several tables at once, one commit of a table at a time."""
 
     def __init__(
         self,
@@ -75,13 +75,13 @@ class RoundCommitter:
         """Keep the collaborators.
 
         Args:
-            incarnation: ours.
+            incarnation: of this start.
             clock: the service's clock.
             source: is told of each commit.
-            lake: takes it.
+            lake: gets each commit.
             journals: where the ids of each commit are written before it is sent.
             committed: where the newest commit of each table is remembered.
-            fence: says whether a round may still commit.
+            fence: knows whether a round may still commit.
         """
         self._incarnation = incarnation
         self._clock = clock
@@ -92,7 +92,7 @@ class RoundCommitter:
         self._committer = Committer(source, lake, clock)
 
     def write_journal(self, round_id: RoundId, path: TablePath, head: LakeHead) -> RoundJournal:
-        """Write down what has to be swept should the round not end well.
+        """Write the journal, which lists what must be deleted if the round fails.
 
         Args:
             round_id: the round.
@@ -107,16 +107,16 @@ class RoundCommitter:
         return journal
 
     def commit(self, commit: RoundCommit) -> CommittedRound:
-        """Commit a round, or a step of one that goes on.
+        """Commit a round, or a step of a round that continues.
 
         Args:
-            commit: what is committed.
+            commit: what to commit.
 
         Returns:
             The commit.
 
         Raises:
-            RowCountError: rows, files or offsets are not what the splits came to; nothing was sent.
+            RowCountError: rows, files or offsets differ from those of the splits; nothing was sent.
             LakewardError: as `Committer.commit`.
         """
         commit.account.check(commit.offsets, commit.files)
@@ -153,7 +153,7 @@ class RoundCommitter:
         return longer
 
     def _remember(self, table: TableSpec, snapshot_id: int, offsets: Mapping[TableBucket, int]) -> None:
-        """Write down that the lake table holds this commit; where that fails, the next round's start does it."""
+        """Record the commit as the lake table's newest; if that fails, the start of the next round does it."""
         record = CommitRecord(table.path, table.table_id, snapshot_id, offsets, self._clock.wall_ms())
         try:
             self._committed.write(record)

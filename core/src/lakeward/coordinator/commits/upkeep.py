@@ -1,7 +1,7 @@
-"""What follows a commit: checkpoints that no round needs, files that no snapshot names, snapshots that are too old.
+"""Upkeep after a commit: deletes unneeded checkpoints and unreferenced files, and expires old lake snapshots.
 
-The rows are in the lake by then, so trouble with upkeep is no trouble of the round: it has a time limit and log lines
-of its own and is tried again, and what the next commit of the table makes superfluous is dropped.
+The rows are in the lake by then, so a failure of upkeep does not fail the round. Upkeep has its own time limit and log
+lines and is tried again, until the table's next commit replaces it.
 """
 
 from __future__ import annotations
@@ -29,23 +29,23 @@ _log = structlog.get_logger("lakeward.upkeep")
 
 
 class RoundsInWork(Protocol):
-    """The rounds in work, as far as upkeep is concerned."""
+    """The rounds in progress: what upkeep needs to know of them."""
 
     def has_other_round(self, path: TablePath, round_id: RoundId) -> bool:
-        """Return whether another round than this one is in work on a table."""
+        """Return whether another round than this one is in progress on a table."""
         ...
 
 
 class LagListener(Protocol):
-    """Who is told how far behind a table was after a commit."""
+    """Is told how far behind a table was after a commit."""
 
     def note_lag(self, table_id: int, path: TablePath, lag_s: float) -> None:
-        """Remember how far behind a table was, in seconds."""
+        """Record how far behind a table was, in seconds."""
         ...
 
 
 class CheckpointDropper(Protocol):
-    """Who deletes checkpoints that no round needs."""
+    """Deletes checkpoints that no round needs."""
 
     def drop_all(self, table_id: int, reason: str) -> None:
         """Delete every checkpoint of a table. Blocking."""
@@ -54,7 +54,7 @@ class CheckpointDropper(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class UpkeepPolicy:
-    """How upkeep is done. Seconds where a name ends in `_s`."""
+    """Settings of upkeep. Seconds where a name ends in `_s`."""
 
     timeout_s: float
     expire_every: int
@@ -70,11 +70,11 @@ class _Due:
     path: TablePath
     round_id: RoundId
     snapshot_id: int | None
-    """Of the round's last commit; None where it had nothing to commit."""
+    """Of the round's last commit; None if it had nothing to commit."""
     expire: bool
     failures: int = 0
     again_at: float | None = None
-    """When it is tried again; None while it is being tried."""
+    """When it is tried again; None while it runs."""
 
 
 class Upkeep:
@@ -98,14 +98,14 @@ class Upkeep:
 
         Args:
             clock: the service's clock.
-            source: says how far behind a table is.
+            source: knows how far behind a table is.
             lake: expires snapshots.
             background: where upkeep runs.
             locks: one worker at a time for each table.
             cleaner: sweeps files.
             checkpoints: drops checkpoints.
-            rounds: a table with a round in work waits.
-            lags: who is told how far behind a table is.
+            rounds: upkeep of a table waits while it has a round.
+            lags: is told how far behind a table is.
             policy: limits and pauses.
         """
         self._clock = clock
@@ -120,21 +120,21 @@ class Upkeep:
         self._policy = policy
         self._due: dict[TablePath, _Due] = {}
         self._newest: dict[int, int] = {}
-        """Number of the newest round that was begun on each table, by its id."""
+        """By table id: number of its newest round."""
         self._commits: dict[int, int] = {}
         self._running = 0
 
     @property
     def busy(self) -> bool:
-        """True while upkeep is under way that is within its time limit."""
+        """True while upkeep runs that is within its time limit."""
         return self._running > 0
 
     def begin_round(self, round_id: RoundId) -> None:
-        """Note that a round was begun: checkpoints of its table are its own from now on."""
+        """Note that a round started: from now on the table's checkpoints are this round's."""
         self._newest[round_id.table_id] = round_id.number
 
     def forget(self, table_id: int) -> None:
-        """Keep nothing of a table that was dropped."""
+        """Forget a table that was dropped."""
         self._newest.pop(table_id, None)
         self._commits.pop(table_id, None)
         self._due = {path: due for path, due in self._due.items() if due.round_id.table_id != table_id}
@@ -148,14 +148,14 @@ class Upkeep:
         *,
         landed: bool,
     ) -> None:
-        """Begin the upkeep after a round, in the background.
+        """Start the upkeep after a round, in the background.
 
         Args:
-            round_id: the round; all of it is in the lake.
+            round_id: the round, which is completely in the lake.
             table: its table.
-            snapshot_id: of its last commit, None where it had nothing to commit.
-            offsets: what stands in the lake now.
-            landed: whether it has just committed; else its steps had committed everything, or there was nothing.
+            snapshot_id: of its last commit, None if it had nothing to commit.
+            offsets: the offsets in the lake now.
+            landed: whether it has just committed; False if earlier steps had committed all of it, or it was empty.
         """
         path, table_id = table.path, round_id.table_id
         earlier = self._due.get(path)
@@ -168,7 +168,7 @@ class Upkeep:
         self._background.spawn(partial(self._try, due))
 
     def tick(self) -> None:
-        """Try again what failed, once its pause is over and the table has no round in work."""
+        """Retry failed upkeep after its pause, if the table has no round in progress."""
         now = self._clock.now()
         for due in self._due.values():
             if due.again_at is not None and due.again_at <= now and not self._has_later_round(due):
@@ -181,7 +181,7 @@ class Upkeep:
         try:
             async with self._locks.hold(due.path, "the upkeep after a commit", wait_s=limit) as held:
                 if self._due.get(due.path) is not due:
-                    return  # a later commit's upkeep does it as well
+                    return  # the upkeep after a later commit does it as well
                 if self._has_later_round(due):
                     due.again_at = self._clock.now()
                     return
@@ -200,7 +200,7 @@ class Upkeep:
             self._background.wake()
 
     def _sweep(self, due: _Due) -> Callable[[], None]:
-        """Return what a worker is to do for a table."""
+        """Return the work of a worker for a table."""
         path, round_id, table_id = due.path, due.round_id, due.round_id.table_id
         landed = due.snapshot_id is not None
 

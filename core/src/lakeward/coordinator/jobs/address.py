@@ -1,4 +1,4 @@
-"""Where subtasks connect, and what they prove."""
+"""Where subtasks connect, and the secret that they prove to have."""
 
 from __future__ import annotations
 
@@ -8,9 +8,9 @@ from dataclasses import dataclass, field
 
 @dataclass(slots=True)
 class SubtaskAddress:
-    """Where subtasks connect. `port` is 0 until the server listens; `secret` is of this service run.
+    """Where subtasks connect. `port` is 0 until the server listens; `secret` is new for each start of the service.
 
-    `trusted` are the certificates (PEM text) that subtasks trust; empty: they connect without TLS.
+    `trusted` are the certificates (PEM text) that subtasks trust; if empty, they connect without TLS.
     """
 
     host: str

@@ -1,4 +1,4 @@
-"""What a subtask says of a checkpoint, as the machine `checkpoints` hears it."""
+"""Translates a subtask's messages about checkpoints into events of the machine `checkpoints`."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ def to_checkpoint_event(event: AnyEvent, *, now: float, subtask: int, attempt: i
     Args:
         event: what came in.
         now: seconds on the service's clock.
-        subtask: who said it.
+        subtask: who sent it.
         attempt: which attempt of it.
 
     Returns:

@@ -80,7 +80,7 @@ class RoundJob:
     """One round's job, from its first launch to its end. Used on the event loop only."""
 
     def __init__(self, plan: JobPlan, jobs: Jobs, clock: Clock, owner: JobListener) -> None:
-        """Start with every split unassigned, or where a checkpoint left them.
+        """Start with every split unassigned, or with the progress of a checkpoint.
 
         Args:
             plan: what it is made of.
@@ -92,10 +92,10 @@ class RoundJob:
         self.progress = RoundProgress(plan.enumeration, plan.restored)
         self._driver = MachineDriver(self.progress.splits, self._execute, on_step=_log_step)
         self._results: dict[SplitsEvent, WriteResult] = {}
-        """What a subtask says that it wrote, by its event, until the machine accepts or rejects that."""
+        """By event: the result that a subtask sent, until the machine accepts or rejects it."""
         self.launched: JobSpec | None = None
         self.may_have_orphans = plan.restored is not None
-        """True once any attempt failed or was replaced: files may lie about that nobody reported."""
+        """True once any attempt failed or was replaced: it may have written files that it never reported."""
         self._jobs = jobs
         self._clock = clock
         self._owner = owner
@@ -107,7 +107,7 @@ class RoundJob:
         self._ended = False
         self._post: Callable[[Callable[[], None]], None] = _not_launched
 
-    # --- what the service asks ------------------------------------------------------------------------------
+    # --- called by the service ------------------------------------------------------------------------------
 
     def launch(self, post: Callable[[Callable[[], None]], None]) -> None:
         """Launch the job, or launch it again with what is unfinished.
@@ -123,12 +123,12 @@ class RoundJob:
         self._jobs.launch(spec, lambda reason: post(lambda: self._on_launch_ended(spec, reason)))
 
     def finish_early(self) -> None:
-        """End early: nothing new is handed out, log splits stop where they are; no checkpoint is taken any more."""
+        """Finish early: assign no more splits, stop log splits where they are, and take no more checkpoints."""
         self._checkpoints.end()
         self._step(FinishEarlyRequested(now=self._clock.now()))
 
     def cancel(self) -> None:
-        """Stop everything; nothing that arrives later counts."""
+        """Stop the job; ignore all messages that arrive later."""
         self._checkpoints.end()
         self._ended = True
         if self.launched is not None:
@@ -143,7 +143,7 @@ class RoundJob:
         now = self._clock.now()
         self._note(TimePassed(now=now))
         for subtask, attempt in self._attempts.items():
-            if not attempt.left and now - attempt.seen > self.plan.silence_s:
+            if not attempt.done and now - attempt.seen > self.plan.silence_s:
                 _log.warning("subtask silent, cancelling its job", round=self.plan.round_name, subtask=subtask)
                 self.may_have_orphans = True
                 self._jobs.cancel(self.launched)
@@ -176,7 +176,7 @@ class RoundJob:
         live = [a.progress for a in self._attempts.values() if a.progress and a.progress.split_id not in results]
         return rows + sum(p.rows for p in live), sum(p.size_bytes for p in live), len(results)
 
-    # --- what the server says -------------------------------------------------------------------------------
+    # --- called by the server -------------------------------------------------------------------------------
 
     def on_connect(self, register: Register, connection: Connection) -> ChannelKey | None:
         """See `ConnectionHandler`."""
@@ -220,17 +220,17 @@ class RoundJob:
         if attempt is not None and attempt.connection is connection:
             attempt.connection = None
 
-    # --- what the checkpoints say (see `CheckpointedJob`) ---------------------------------------------------
+    # --- called by the checkpoints (`CheckpointedJob`) ------------------------------------------------------
 
     def admit(self, admit: Admit) -> None:
-        """Deploy the attempt that has just registered, with the finishes that it is to send again."""
+        """Deploy the attempt that has just registered, with the restored results that it must send again."""
         if self._registering is None:
             return
         spec, connection = self._registering
         self._registering = None
         if (replaced := self._attempts.get(admit.subtask)) is not None:
             replaced.drop()
-            # Before its successor is told which finishes to send again: some may have been the lost one's to send.
+            # Before the new attempt is deployed: results that the lost one had to send again are now its to send.
             self._step(AttemptLost(now=self._clock.now(), subtask=admit.subtask, attempt=replaced.number))
         key = ChannelKey(self.plan.round_name, spec.job_attempt, admit.subtask, admit.attempt)
         gateway = Gateway(latest=admit.latest, closed_for=admit.closed_for)
@@ -244,7 +244,7 @@ class RoundJob:
         self._step(AttemptRegistered(now=now, subtask=admit.subtask, attempt=admit.attempt, restored=restored))
 
     def give_back(self, part: SubtaskSnapshot | None) -> None:
-        """Take over how far a lost attempt was; its splits come back with the event of the splits."""
+        """Record the lost attempt's progress from its newest part; the splits machine then returns its splits."""
         if part is not None:
             self.progress.take_over(part)
 
@@ -253,7 +253,7 @@ class RoundJob:
         return self._owner.snapshot(self.progress)
 
     def fail_attempt(self, subtask: int, attempt: int, reason: str) -> None:
-        """Fail an attempt over that lives but cannot be told anything."""
+        """Fail over an attempt that is alive but cannot take part in checkpoints."""
         found = self._attempts.get(subtask)
         if found is not None and found.number == attempt:
             _log.warning("subtask failed over", round=self.plan.round_name, subtask=subtask, reason=reason)
@@ -268,7 +268,8 @@ class RoundJob:
             return None
         attempt.reconnect(connection, self._clock.now())
         if self._checkpoints.ended:
-            # The word that the last one is over may have gone with the connection: its gateway would never open.
+            # The message that ended the last checkpoint may be lost with the connection. Without it the attempt's
+            # gateway would never open.
             attempt.end_checkpoint(self._checkpoints.latest)
             attempt.send(CheckpointAborted(checkpoint=self._checkpoints.latest))
         self._note(SubtaskReconnected(now=self._clock.now(), subtask=register.subtask, attempt=attempt.number))
@@ -286,13 +287,13 @@ class RoundJob:
             case Failed():
                 self._failed(attempt, event)
             case _:
-                attempt.left = attempt.left or isinstance(event, SubtaskDone)
+                attempt.done = attempt.done or isinstance(event, SubtaskDone)
                 message = to_checkpoint_event(event, now=now, **who)
                 if message is not None:
                     self._note(message)
 
     def _count(self, attempt: TaskAttempt) -> None:
-        """Tell the checkpoints how many data events have gone through, both ways, where that has changed."""
+        """Pass changed counts of data events, received and acknowledged, to the checkpoints."""
         now, subtask, number = self._clock.now(), attempt.key.subtask, attempt.number
         received, acked = attempt.channel.received, attempt.channel.acked
         before, attempt.counted = attempt.counted, (received, acked)
@@ -334,7 +335,7 @@ class RoundJob:
             self._lose(attempt)
 
     def _lose(self, attempt: TaskAttempt) -> None:
-        """First what it had done is taken over and everybody else's gateways open, then its splits come back."""
+        """Fail an attempt: first record its progress and open all gateways, then return its splits."""
         self.may_have_orphans = True
         subtask, number, now = attempt.key.subtask, attempt.number, self._clock.now()
         self._attempts.pop(subtask, None)

@@ -1,4 +1,4 @@
-"""What a round's job is made of, and who is told how it goes."""
+"""The plan of a round's job, and the listener that is told what happens to the job."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 
 class JobListener(CheckpointListener, Protocol):
-    """Who is told how a job and its checkpoints go: its round."""
+    """Is told what happens to a job and its checkpoints; its round implements it."""
 
     def job_drained(self, *, finished_early: bool) -> None:
         """Every split is finished or left out."""
@@ -47,27 +47,27 @@ class JobListener(CheckpointListener, Protocol):
         ...
 
     def files_rejected(self, files: Collection[LakeFile]) -> None:
-        """These were closed by an attempt that no longer counts, and nothing needs them."""
+        """An attempt that no longer counts wrote these files, and nothing references them."""
         ...
 
     def job_ended(self) -> None:
-        """The last launch is over: no task of it runs any more."""
+        """The last launch has ended: none of its tasks runs any more."""
         ...
 
     def snapshot(self, progress: RoundProgress) -> RoundSnapshot:
-        """Return the coordinator's part of a checkpoint, calling nothing outside."""
+        """Return the coordinator's part of a checkpoint. Makes no call to source, lake or store."""
         ...
 
 
 @dataclass(slots=True)
 class JobPlan:
-    """What a job is made of. `deploy` makes the Deploy event for an attempt number; `limit` is launches at most."""
+    """What a job needs. `deploy` makes the Deploy event of an attempt number; `limit` is the most launches."""
 
     round_name: str
     enumeration: Enumeration
     deploy: Callable[[int], Deploy]
     spec: Callable[[int, int], JobSpec]
-    """Launch number and subtasks to the launch."""
+    """Makes the spec of a launch from its number and its count of subtasks."""
     slots: int
     limit: int
     silence_s: float

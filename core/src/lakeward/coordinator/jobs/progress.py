@@ -1,7 +1,7 @@
 """A round's progress: which splits are finished, with which files, and how far the others are.
 
-What was accepted wins (exactly-once.md): a finish that was accepted stays, whatever becomes of its attempt; a new
-attempt gets unfinished splits only, at the position that the newest part of a checkpoint gives them.
+A result that the coordinator has accepted stays accepted, whatever happens to its attempt (exactly-once.md). A new
+attempt gets unfinished splits only, at the position in the newest checkpoint that contains them.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 
 class RoundProgress:
-    """What one round has. Used on the event loop only."""
+    """What one round has read so far. Used on the event loop only."""
 
     def __init__(self, enumeration: Enumeration, restored: CheckpointContents | None = None) -> None:
         """Start with nothing read, or where a checkpoint left off.
@@ -48,29 +48,29 @@ class RoundProgress:
             self._blocked |= restored.blocked
         origins = (one.origin.task_attempt for one in self._blocked.values())
         self.first_attempt = 1 + max(origins, default=0)
-        """Attempts count from here: a finish of this round never has the origin of one that was restored."""
+        """First attempt number of this round: higher than those of restored results, so that origins stay unique."""
         ends = {split_id: result.end_offset for split_id, result in self.results.items()}
         self.splits = Splits(enumeration, finished=ends, withheld=self._blocked)
 
     def blocked(self) -> list[BlockedEvent]:
-        """Return the finishes that have to be sent again and that no attempt was given yet."""
+        """Return the restored results that must be sent again and that no attempt has been given yet."""
         return [self._blocked[split_id] for split_id in sorted(self.splits.withheld)]
 
     def finished(self) -> tuple[WriteResult, ...]:
-        """Return the finishes in a checkpoint: accepted ones, and restored ones that no living attempt sends again."""
+        """Return the results for a checkpoint: accepted ones, and restored ones that no living attempt sends again."""
         return (*self.results.values(), *(one.event.result for one in self.blocked()))
 
     def first(self, origin: Origin) -> bool:
-        """Say whether a finish of this origin is received for the first time."""
+        """Return whether a result of this origin is received for the first time."""
         return self._origins.first(origin)
 
     def accept(self, result: WriteResult) -> None:
-        """Write a finish down."""
+        """Record an accepted result."""
         self.results[result.split_id] = result
         self._progress.pop(result.split_id, None)
 
     def take_over(self, part: SubtaskSnapshot) -> None:
-        """Write down how far a lost attempt was; what it had finished and could not say is all of its split."""
+        """Record a lost attempt's progress; a result that a closed gateway held back counts as progress to the end."""
         for one in part.progress:
             self._note(one)
         open_splits = {split.split_id: split for split in self.splits.unfinished}
@@ -81,22 +81,22 @@ class RoundProgress:
                 self._note(SplitProgress.done(split, result))
 
     def wire(self, split: Split) -> WireSplit:
-        """Return a split as an attempt is told it: with how far it is."""
+        """Return a split as it is sent to an attempt: with its progress."""
         return wire_split(split, self._progress.get(split.split_id))
 
     def half_done(self) -> tuple[SplitProgress, ...]:
-        """Return the splits of which something is in files."""
+        """Return the splits in progress."""
         return tuple(self._progress.values())
 
     def offsets(self) -> Mapping[TableBucket, int]:
-        """Return the offsets of all buckets after the round: finished prefixes, then what was done of the next split.
+        """Return each bucket's offset after the round: its finished splits, then the progress of the next one.
 
-        A split that a cut left out may be half done, and an earlier step of the round may have committed that.
+        A split that an early finish left out may be in progress, and an earlier step may have committed that part.
         """
         return self.splits.offsets({split_id: one.position for split_id, one in self._progress.items()})
 
     def committable(self) -> list[LakeFile]:
-        """Return the files that belong to these offsets."""
+        """Return the files that belong to `offsets()`."""
         complete = self.splits.committable()
         files = [file for split_id, result in self.results.items() if split_id in complete for file in result.files]
         for split in self.splits.frontier():
@@ -105,19 +105,19 @@ class RoundProgress:
         return files
 
     def shares(self) -> tuple[SplitShare, ...]:
-        """Return what a commit of the round holds of each split."""
+        """Return which part of each split a commit of the round contains."""
         return shares_of(self.splits, self._enumerated, self.results, self._progress)
 
     @property
     def leaves_files_out(self) -> bool:
-        """True where files lie behind a split that was stopped early: no commit of this round names them."""
+        """True if files belong to offsets after a split that was stopped early: no commit of this round adds them."""
         named = {file.path for file in self.committable()}
         finished = (file.path for result in self.results.values() for file in result.files)
         half_done = (file.path for one in self._progress.values() for file in one.files)
         return not named.issuperset(finished) or not named.issuperset(half_done)
 
     def not_ours(self, files: Iterable[LakeFile]) -> list[LakeFile]:
-        """Return those files that no finish, said or still to be sent again, and no split half done needs."""
+        """Return the files that no result, accepted or still to be sent again, and no split in progress needs."""
         finishes = (*self.results.values(), *(one.event.result for one in self._blocked.values()))
         kept = {file.path for result in finishes for file in result.files}
         kept |= {file.path for one in self._progress.values() for file in one.files}

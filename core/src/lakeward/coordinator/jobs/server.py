@@ -1,4 +1,4 @@
-"""Who talks to which job: subtasks register, and what they send goes to their round's job."""
+"""Routes the messages of registered subtasks to their round's job."""
 
 from __future__ import annotations
 
@@ -19,15 +19,15 @@ class ConnectionHandler(Protocol):
     """A round's job, as the server sees it."""
 
     def on_connect(self, register: Register, connection: Connection) -> ChannelKey | None:
-        """Take a new connection; None where this attempt no longer counts (it is sent `Cancel`)."""
+        """Accept a new connection; return None if this attempt no longer counts (the server sends it `Cancel`)."""
         ...
 
     def on_message(self, key: ChannelKey, connection: Connection, envelope: Envelope) -> None:
-        """Take an envelope of an attempt's connection. Raises ProtocolError, which closes the connection."""
+        """Handle an envelope of an attempt's connection. A ProtocolError closes the connection."""
         ...
 
     def on_disconnect(self, key: ChannelKey, connection: Connection) -> None:
-        """The connection is gone."""
+        """Handle the end of a connection."""
         ...
 
 
@@ -42,12 +42,12 @@ class SubtaskServer:
     def __init__(
         self, transport: Transport, secret: bytes, find: Callable[[str, int], ConnectionHandler | None]
     ) -> None:
-        """Listen nowhere yet.
+        """Prepare the server; `start` listens.
 
         Args:
-            transport: what makes connections.
-            secret: of this service run; every connection proves it.
-            find: the job of a round's name and launch number, None where it is over.
+            transport: makes connections.
+            secret: of this start of the service; every connection must prove that it knows it.
+            find: returns the job of a round's name and launch number, None if it has ended.
         """
         self._transport = transport
         self._secret = secret

@@ -17,16 +17,16 @@ if TYPE_CHECKING:
 
 @dataclass(slots=True)
 class TaskAttempt:
-    """One attempt. `seen` is when it last said anything, in seconds; `left` that it has closed everything."""
+    """One attempt. `seen` is when it last sent anything, in seconds; `done` is whether it has sent `SubtaskDone`."""
 
     key: ChannelKey
     connection: Connection | None
     seen: float
     gateway: Gateway = field(default_factory=Gateway)
     progress: Progress | None = None
-    left: bool = False
+    done: bool = False
     counted: tuple[int, int] = (0, 0)
-    """Data events received from it and acknowledged by it, as the checkpoints were last told."""
+    """Data events received from it and acknowledged by it, as last passed to the checkpoints."""
     channel: Channel = field(init=False)
 
     def __post_init__(self) -> None:
@@ -35,7 +35,7 @@ class TaskAttempt:
 
     @property
     def number(self) -> int:
-        """The coordinator's number of it."""
+        """The attempt's number, given by the coordinator."""
         return self.key.task_attempt
 
     @property
@@ -44,15 +44,15 @@ class TaskAttempt:
         return self.channel.sent
 
     def send(self, event: AnyEvent) -> None:
-        """Send an event: at once, or, a data event, when the gateway opens."""
+        """Send an event. A data event waits while the gateway is closed."""
         self._step(MessageReceived(event))
 
     def receive(self, envelope: Envelope) -> AnyEvent | None:
-        """Unwrap what came in; None for a duplicate. Raises as `Channel.receive`."""
+        """Return the event of a received envelope, None for a duplicate. Raises as `Channel.receive`."""
         return self.channel.receive(envelope)
 
     def acknowledge(self) -> None:
-        """Say what was received so far, and show life."""
+        """Acknowledge what was received so far; also a sign of life."""
         self.send(Heartbeat(acked=self.channel.received))
 
     def close_gateway(self, checkpoint: int) -> None:
@@ -64,11 +64,11 @@ class TaskAttempt:
         self._step(OpenFor(checkpoint))
 
     def end_checkpoint(self, checkpoint: int) -> None:
-        """Let data events out again: the checkpoint is over, whatever became of it."""
+        """Let data events out again: the checkpoint has completed or was aborted."""
         self._step(AbortFor(checkpoint))
 
     def reconnect(self, connection: Connection, now: float) -> None:
-        """Go on over another connection: what was not acknowledged is sent again."""
+        """Continue over another connection: send again what was not acknowledged."""
         self.connection = connection
         self.seen = now
         self.acknowledge()
@@ -76,7 +76,7 @@ class TaskAttempt:
             connection.send(envelope)
 
     def drop(self) -> None:
-        """End its connection."""
+        """Close the attempt's connection."""
         if self.connection is not None:
             self.connection.close()
 

@@ -1,8 +1,8 @@
-"""The service's lease: IO around `machines/leases`.
+"""The service's lease: executes the commands of `machines/leases` by calls of the lease backend.
 
-Commands are carried out in order by one task: what is to be persisted is on disk before the calls that follow it are
-made. Calls of the backend run on daemon threads with a time limit, so that a slow or dead lease server blocks
-nothing; after the limit the outcome is unknown, and the machine settles it.
+One task executes the commands in order, so that state is on disk before the calls that follow it are made. Backend
+calls run on daemon threads with a time limit: a slow or dead lease server blocks nothing. After the limit the outcome
+of a call is unknown, and the machine decides what to do.
 """
 
 from __future__ import annotations
@@ -51,14 +51,14 @@ _Call = CallAcquire | CallVerify | CallRelease | CallDrop
 
 
 class LeaseListener(Protocol):
-    """Who is told what became of the lease: the service."""
+    """Is told what happens to the lease; the service implements it."""
 
     def lease_protected(self, table_id: int) -> None:
         """The table's snapshots are acquired and verified."""
         ...
 
     def lease_refused(self, table_id: int, gone: frozenset[KvSnapshot], reason: str) -> None:
-        """They could not be had."""
+        """The table's snapshots could not be leased."""
         ...
 
     def lease_lost(self, table_id: int, snapshots: frozenset[KvSnapshot], reason: str) -> None:
@@ -66,12 +66,12 @@ class LeaseListener(Protocol):
         ...
 
     def lease_stopped(self) -> None:
-        """All calls are settled or given up."""
+        """All calls have ended, or are no longer waited for."""
         ...
 
 
 class LeaseDriver:
-    """Carries out what the machine commands. Used on the event loop only."""
+    """Executes the lease machine's commands. Used on the event loop only."""
 
     def __init__(
         self,
@@ -87,7 +87,7 @@ class LeaseDriver:
 
         Args:
             machine: the lease machine.
-            backend: the configured backend, wrappers around it.
+            backend: the configured backend, with its wrappers.
             source: for its own lease API, and for verification.
             clock: the service's clock.
             duration_s: seconds that the lease lives without renewal.
@@ -102,14 +102,14 @@ class LeaseDriver:
         self._driver = MachineDriver(machine, self._enqueue, on_step=_log_step)
         self._commands: asyncio.Queue[tuple[LeasesCommand, LeasesEvent]] = asyncio.Queue()
         self._not_persisted: tuple[LeasesEvent, str] | None = None
-        """The event whose state could not be written, and why: the calls that it caused are not made."""
+        """The event after which the state could not be written, and why: its calls are not made."""
         self._running: set[asyncio.Task[None]] = set()
         self.message = ""
         """What is wrong with the lease, empty if nothing is."""
 
     @property
     def held_leases(self) -> HeldLeases:
-        """What is held."""
+        """The snapshots that are leased."""
         return self._machine.held_leases
 
     @property
@@ -118,11 +118,11 @@ class LeaseDriver:
         return self._machine.next_due
 
     def step(self, event: LeasesEvent) -> None:
-        """Give the machine an event; its commands are carried out in order."""
+        """Post an event to the machine; its commands are executed in order."""
         self._driver.post(event)
 
     def tick(self) -> None:
-        """Let the machine see the time, where something is due."""
+        """Post a `LeaseTick` if the machine has something due."""
         due = self._machine.next_due
         if due is not None and due <= self._clock.now():
             self.step(LeaseTick(now=self._clock.now()))
@@ -133,7 +133,7 @@ class LeaseDriver:
         return self._lease(held.lease_id, held.generation, held.held)
 
     def state(self) -> bytes | None:
-        """Return what the backend wants persisted."""
+        """Return the bytes that the backend wants persisted."""
         return self._backend.serialize_state(self.lease())
 
     async def failover(self, failover: Failover) -> FailoverAnswer:
@@ -157,7 +157,7 @@ class LeaseDriver:
         """Execute commands until cancelled.
 
         Args:
-            listener: who is told what became of the lease.
+            listener: is told what happens to the lease.
             persist: writes the service's state, this lease included, durably.
         """
         while True:
@@ -235,7 +235,7 @@ class LeaseDriver:
     def _notify(self, command: LeasesCommand, listener: LeaseListener) -> None:
         match command:
             case Protected() if self._machine.is_waiting(command.table_id):
-                return  # an earlier round of the table asked for that, and has let go meanwhile
+                return  # this answers an earlier round of the table, which has released the snapshots since
             case Protected():
                 listener.lease_protected(command.table_id)
             case NotProtected():
@@ -268,7 +268,7 @@ class LeaseDriver:
 
 
 async def _try(persist: Callable[[], Awaitable[None]]) -> str | None:
-    """Persist; return why it failed, None where it did not."""
+    """Persist; return why that failed, None if it succeeded."""
     try:
         await persist()
     except LakewardError as error:

@@ -1,4 +1,4 @@
-"""One attempt at a round, from its start to its end: what the service keeps about it, and how it is reported."""
+"""One attempt at a round, from its start to its end: its state, and how it is reported."""
 
 from __future__ import annotations
 
@@ -37,12 +37,12 @@ class RoundAttempt:
     round_id: RoundId
     started_ms: int
     number: int = 1
-    """Which attempt it is since the table's last success."""
+    """1 for the first attempt since the table's last successful round."""
     context: RoundContext | None = None
     journaled: bool = False
-    """Whether there may be a journal of it on disk."""
+    """Whether the round may have a journal on disk."""
     journal: RoundJournal | None = None
-    """As its last commit that is known to have landed left it; a commit of unknown outcome may have added ids."""
+    """As of its last commit that is known to have landed; on disk, a later commit may have added its ids."""
     job: RoundJob | None = None
     outcome: str = "running"
     reason: str = ""
@@ -52,26 +52,26 @@ class RoundAttempt:
     lag_s: float | None = None
     timings_s: dict[str, float] = field(default_factory=dict)
     restored: RestoredRound | None = None
-    """The checkpoint that it went on from, None for a fresh round."""
+    """The checkpoint that it resumed from, None for a fresh round."""
     step: int = 1
-    """Number of its next commit; more than one with `commit_every`."""
+    """Number of its next commit; above 1 only with `commit_every`."""
     base_commit: int | None = None
-    """The newest offset-carrying commit that it is based on."""
+    """The newest commit with offsets that the round is based on."""
     in_lake: frozenset[str] = frozenset()
     """Paths of its files that an earlier step has committed."""
     stepped_at: float | None = None
-    """When its newest step was begun, in seconds on the service's clock."""
+    """When its newest commit within the round was started, in seconds on the service's clock."""
     newest: CompletedCheckpoint | None = None
     aborted: int = 0
     abort_reason: str = ""
 
     def files(self) -> tuple[LakeFile, ...]:
-        """Return the files that may be committed and are not yet."""
+        """Return the files that may be committed and are not in the lake yet."""
         files = self.job.progress.committable() if self.job is not None else []
         return tuple(file for file in files if file.path not in self.in_lake)
 
     def offsets(self) -> Mapping[TableBucket, int]:
-        """Return the offsets of all buckets after the round, as far as it is complete; never behind the lake's.
+        """Return each bucket's offset after the round, as far as it is complete; never behind the lake's.
 
         A step may have committed what an early finish leaves out: a checkpoint held it, and its subtask was lost since.
         """
@@ -82,10 +82,10 @@ class RoundAttempt:
         )
 
     def not_behind(self, offsets: Mapping[TableBucket, int]) -> Mapping[TableBucket, int]:
-        """Return offsets for a commit, of each bucket at least what the lake holds of it.
+        """Raise each bucket's offset to what the lake already contains.
 
-        What a step has committed may be unfinished again: a checkpoint held the finish, and its subtask was lost before
-        the coordinator had received it. The rows are in the lake all the same.
+        A split whose result an earlier step committed can be unfinished again: a checkpoint held the result, and its
+        subtask was lost before the coordinator had received it. The rows are in the lake nevertheless.
 
         Args:
             offsets: of all buckets, as far as the round or its checkpoint is.
@@ -103,10 +103,10 @@ class RoundAttempt:
         return {**offsets, **behind}
 
     def account(self, shares: Sequence[SplitShare] | None = None) -> CommitAccount:
-        """Return what a commit must come to.
+        """Return the expected rows, files and offsets of a commit.
 
         Args:
-            shares: what it holds of each split; None for all that the round has.
+            shares: which part of each split the commit contains; None for everything that the round has.
 
         Raises:
             UsageError: the round has not started yet.
@@ -120,7 +120,7 @@ class RoundAttempt:
         return CommitAccount(path, enumeration.splits, enumeration.offsets, landed, self.in_lake, shares)
 
     def start_from(self, context: RoundContext, restored: RestoredRound | None = None) -> None:
-        """Write down what it starts from.
+        """Record what the round starts from.
 
         Args:
             context: the table, the lake's head and the splits.
@@ -133,13 +133,13 @@ class RoundAttempt:
             self.step, self.in_lake = restored.step, restored.committed
 
     def apply(self, done: CommittedRound) -> None:
-        """Write down a commit that landed."""
+        """Record a commit that landed."""
         self.snapshot_id, self.journal = done.snapshot_id, done.journal
         for phase, seconds in done.timings_s.items():
             self.timings_s[phase] = self.timings_s.get(phase, 0.0) + seconds
 
     def note_phase(self, phase: str, now_ms: int) -> None:
-        """Count the time since the last note under a phase.
+        """Add the time since the last call to a phase.
 
         Args:
             phase: its name, for people.
@@ -149,7 +149,7 @@ class RoundAttempt:
         self.timings_s[phase] = max(0.0, spent - sum(self.timings_s.values()))
 
     def tiered(self) -> Mapping[TableBucket, int]:
-        """Return the offsets that the lake holds: those of its last commit, or those that it started from."""
+        """Return the offsets in the lake: those of the round's last commit, or those that it started from."""
         if self.committed is not None:
             return self.committed
         return self.context.tiered if self.context is not None else {}
@@ -158,7 +158,7 @@ class RoundAttempt:
         """Return the coordinator's part of a checkpoint.
 
         Args:
-            progress: what the round has.
+            progress: the round's splits and results.
 
         Raises:
             UsageError: it has not started yet.
@@ -188,7 +188,7 @@ class RoundAttempt:
         return self.context
 
     def checkpoint_aborted(self, number: int, reason: str) -> None:
-        """Remember for people that a checkpoint never happened."""
+        """Record an aborted checkpoint for the report."""
         self.aborted += 1
         self.abort_reason = f"checkpoint {number}: {reason}"
 

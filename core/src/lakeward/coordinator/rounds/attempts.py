@@ -1,4 +1,4 @@
-"""The rounds in work, and which tables had one."""
+"""The rounds in progress, and which tables had one."""
 
 from __future__ import annotations
 
@@ -15,16 +15,16 @@ if TYPE_CHECKING:
 
 
 class RoundAttempts(Mapping[int, RoundAttempt]):
-    """The rounds in work, by table id. Used on the event loop only; `RoundExecutor` alone changes it."""
+    """The rounds in progress, by table id. Used on the event loop only; only `RoundExecutor` changes it."""
 
     def __init__(self) -> None:
         """Start without rounds."""
         self._attempts: dict[int, RoundAttempt] = {}
         self.paths: dict[int, TablePath] = {}
-        """By id: every table that had a round here and was not found to be dropped."""
+        """By id: every table that had a round since this start and is not known to be dropped."""
 
     def __getitem__(self, table_id: int) -> RoundAttempt:
-        """Return the round in work on a table."""
+        """Return the round in progress on a table."""
         return self._attempts[table_id]
 
     def __iter__(self) -> Iterator[int]:
@@ -32,25 +32,25 @@ class RoundAttempts(Mapping[int, RoundAttempt]):
         return iter(self._attempts)
 
     def __len__(self) -> int:
-        """Return how many rounds are in work."""
+        """Return how many rounds are in progress."""
         return len(self._attempts)
 
     def add(self, attempt: RoundAttempt) -> None:
-        """Put a round in work."""
+        """Add a round that starts."""
         table_id = attempt.assignment.table_id
         self._attempts[table_id] = attempt
         self.paths[table_id] = attempt.assignment.path
 
     def remove(self, table_id: int) -> RoundAttempt | None:
-        """Take a table's round out of work; return it."""
+        """Remove and return a table's round, which has ended."""
         return self._attempts.pop(table_id, None)
 
     def is_current(self, attempt: RoundAttempt) -> bool:
-        """Return whether a round is still the one in work on its table."""
+        """Return whether a round is still the one in progress on its table."""
         return self._attempts.get(attempt.assignment.table_id) is attempt
 
     def has_other_round(self, path: TablePath, round_id: RoundId) -> bool:
-        """Return whether another round than this one is in work on a table."""
+        """Return whether another round than this one is in progress on a table."""
         return any(one.assignment.path == path and one.round_id != round_id for one in self._attempts.values())
 
     def snapshots(self, table_id: int) -> tuple[KvSnapshot, ...]:

@@ -1,4 +1,4 @@
-"""What a round starts from: the lake table, the stamp, the source's record, the buckets, the splits. Blocking.
+"""Reads and checks what a round starts from: lake table, stamp, source's record, buckets and splits. Blocking.
 
 The lake's head is the truth about offsets; the source's own record is repaired when it lags, contradicts or cannot
 answer (exactly-once.md).
@@ -33,7 +33,7 @@ _log = structlog.get_logger("lakeward.rounds")
 class RoundContext:
     """Everything that a round starts from.
 
-    `tiered` holds the offsets in the lake's head, or those that a person said count on top of it.
+    `tiered` holds the offsets in the lake's head, or those that an operator accepted (`lakeward tables accept`).
     """
 
     table: TableSpec
@@ -66,7 +66,7 @@ def start_round(  # noqa: PLR0917 - the two sides, whose round it is, and its li
         source: the source.
         lake: the lake.
         assignment: the table.
-        incarnation: ours; stamped on the lake table where it is not yet.
+        incarnation: of this start; the lake table is stamped with it unless it already is.
         committed: what this service committed last to each table.
         max_split_rows: see `enumerate_splits`.
 
@@ -98,13 +98,13 @@ def start_round(  # noqa: PLR0917 - the two sides, whose round it is, and its li
         _remember(committed, table, record, head.commit, tiered)
     enumeration = enumerate_splits(buckets, tiered, primary_key=table.has_primary_key, max_split_rows=max_split_rows)
     if head.commit is not None:
-        # Not before: a source that was re-created is not told of offsets that it never had.
+        # Only after this check: a source that was re-created must not be given offsets that it never had.
         _repair(source, table, head.commit, tiered)
     return RoundContext(table, head, tiered, buckets, enumeration)
 
 
 def tiered_offsets(source: Source, table: TableSpec, head: LakeHead | None) -> Mapping[TableBucket, int]:
-    """Return the offsets that the lake's newest offset-carrying commit stands for.
+    """Return the offsets of the lake's newest commit that carries offsets.
 
     Args:
         source: reads an offsets file where the commit only names one.
@@ -128,7 +128,7 @@ def _remember(
     commit: OffsetCommit,
     tiered: Mapping[TableBucket, int],
 ) -> None:
-    """Bring our record up to the lake's newest commit; trouble with that is no reason not to tier."""
+    """Update this service's record of the lake's newest commit; a failure is logged and does not stop the round."""
     if record is not None and record.snapshot_id == commit.snapshot_id:
         return
     try:

@@ -1,6 +1,6 @@
-"""The rounds in work: starts, launches, finishes early, commits and ends them as the service is commanded.
+"""Executes the commands of the rounds machine: starts, launches, finishes early, commits and ends rounds.
 
-Workers get what is fixed when they are started, and return results; the event loop alone changes a `RoundAttempt`.
+Worker threads get immutable inputs and return results; only the event loop changes a `RoundAttempt`.
 """
 
 from __future__ import annotations
@@ -55,13 +55,13 @@ if TYPE_CHECKING:
     from lakeward.storage.commit_records import CommitRecords
 
 _SUPERSEDED = frozenset({"committed", "dropped", "stale"})
-"""How a round ends from whose last checkpoint nobody goes on: its rows are in the lake, or cannot be had any more."""
+"""Ends of a round after which its last checkpoint is useless: its rows are in the lake, or cannot be read any more."""
 _log = structlog.get_logger("lakeward.rounds")
 
 
 @dataclass(frozen=True, slots=True)
 class RoundPolicy:
-    """What holds for every round. `commit_timeout_s` is for one try of a commit, in seconds."""
+    """Settings of every round. `commit_timeout_s` limits one try of a commit, in seconds."""
 
     rules: Callable[[TablePath], TableSettings]
     commit_timeout_s: float
@@ -74,7 +74,7 @@ class RoundPolicy:
 
 
 class RoundExecutor:
-    """Executes what the machine of rounds commands. Used on the event loop only."""
+    """Executes the commands of the rounds machine. Used on the event loop only."""
 
     def __init__(
         self,
@@ -100,7 +100,7 @@ class RoundExecutor:
         targets: TargetListener,
         policy: RoundPolicy,
     ) -> None:
-        """Keep the collaborators; no round is in work.
+        """Keep the collaborators; no round is in progress.
 
         Args:
             incarnation: ours.
@@ -108,21 +108,21 @@ class RoundExecutor:
             source: where tables are read from.
             lake: where rounds are committed to.
             jobs: where their jobs run.
-            checkpoints: where their checkpoints lie.
+            checkpoints: where their checkpoints are stored.
             committed: the newest commit of each table.
-            attempts: the rounds in work.
+            attempts: the rounds in progress.
             locks: one worker at a time for each lake table.
             restorer: finds the checkpoint that a round goes on from.
             planner: plans jobs.
             fence: says which rounds may commit.
             committer: commits them.
             cleaner: deletes what they left.
-            upkeep: follows a commit.
+            upkeep: runs after a commit.
             loop: the service's event loop.
-            protection: keeps snapshots.
+            protection: keeps KV snapshots leased.
             listener: is told how rounds end.
             targets: the end offsets that `once` waits for.
-            policy: what holds for every round.
+            policy: settings of every round.
         """
         self._incarnation = incarnation
         self._clock = clock
@@ -146,9 +146,9 @@ class RoundExecutor:
         self._policy = policy
         self._number = 0
         self._numbers: dict[int, tuple[int, int]] = {}
-        """By table: its newest epoch here, and the highest number that a checkpoint of it had."""
+        """By table: its newest epoch, and the highest checkpoint number used in that epoch."""
         self._ending: list[RoundAttempt] = []
-        """Rounds that have ended and whose jobs still run."""
+        """Rounds that have ended while their jobs still run."""
         self._cleaning = 0
         self._storing: dict[int, RoundAttempt] = {}
         """By table: a round that ended while a checkpoint of it was being stored."""
@@ -214,11 +214,11 @@ class RoundExecutor:
 
     @property
     def busy(self) -> bool:
-        """True while jobs of ended rounds are still winding down, or being cleaned up after."""
+        """True while jobs of ended rounds still run, or their files are being deleted."""
         return bool(self._ending) or self._cleaning > 0
 
     def find_job(self, round_name: str, job_attempt: int) -> RoundJob | None:
-        """Find the job of a subtask that registers."""
+        """Return the job that a registering subtask belongs to."""
         for attempt in [*self.attempts.values(), *self._ending]:
             job = attempt.job
             if job is not None and str(attempt.round_id) == round_name:
@@ -232,45 +232,45 @@ class RoundExecutor:
                 attempt.job.tick()
 
     def forget(self, table_id: int) -> None:
-        """Keep nothing of a table that the source has dropped."""
+        """Forget a table that the source has dropped."""
         self._numbers.pop(table_id, None)
         self._storing.pop(table_id, None)
 
     # --- for the rounds' jobs, see `AttemptOwner` -------------------------------------------------------------
 
     def is_current(self, attempt: RoundAttempt) -> bool:
-        """Return whether a round is still the one in work on its table."""
+        """Return whether a round is still the one in progress on its table."""
         return self.attempts.is_current(attempt)
 
     def job_ended(self, attempt: RoundAttempt) -> None:
-        """The last launch of a round has ended: nothing of it runs any more."""
+        """Clean up after the last launch of a round: none of its tasks runs any more."""
         if attempt in self._ending:
             self._ending.remove(attempt)
             self._loop.wake()
             self._loop.spawn(partial(self._clean, attempt))
 
     def checkpoint_storing(self, attempt: RoundAttempt, state: CheckpointContents) -> None:
-        """Hold what a checkpoint needs before it is written: the round may end before it is known to be complete."""
+        """Lease what a checkpoint needs before it is written: the round may end before the store answers."""
         self._restorer.expect(attempt.assignment.table_id, state)
         self._protection.hold_checkpoints()
 
     def checkpoint_done(self, attempt: RoundAttempt, done: CompletedCheckpoint) -> None:
-        """Build on a checkpoint that is complete: release leases, and commit a step of the round if it is time."""
+        """Use a completed checkpoint: release leases of finished buckets, and commit a step of the round if due."""
         attempt.newest = done
         table_id = attempt.assignment.table_id
         self._restorer.note(table_id, done.state)
-        self._protection.hold_checkpoints()  # before the round lets anything go
+        self._protection.hold_checkpoints()  # before any snapshot of the round is released
         self._protection.release(table_id, {result.bucket for result in done.state.finished.values()})
         every, now = self._policy.rules(attempt.assignment.path).commit_every, self._clock.now()
         due = every and attempt.stepped_at is not None and now - attempt.stepped_at >= every
-        if due and self._fence.allows(attempt.round_id):  # else it stays due until a renewal
+        if due and self._fence.allows(attempt.round_id):  # else the step stays due until the table's next renewal
             attempt.stepped_at = now
             self._loop.spawn(partial(self._commit_step, attempt, done))
 
     async def discard(self, attempt: RoundAttempt, files: Collection[str]) -> None:
-        """Delete files of a round that an attempt closed after it no longer counted, but for those that are needed.
+        """Delete files that an attempt wrote after it no longer counted, except those that are needed.
 
-        A checkpoint may have held the finish that comes late, or its beginning; a step may have been committed from it.
+        A checkpoint may reference some of these files, and a step may have been committed from that checkpoint.
         """
         assignment = attempt.assignment
         try:
@@ -283,11 +283,11 @@ class RoundExecutor:
             )
 
     def lose_table(self, attempt: RoundAttempt, reason: str) -> None:
-        """End a round whose table is gone, in the source or in the lake: only the former ends its assignment.
+        """End a round whose table is gone. Its assignment ends only if the table is gone in the source.
 
         Args:
             attempt: the round.
-            reason: what said so.
+            reason: how that is known.
         """
         self._loop.spawn(partial(self._lose_table, attempt, reason))
 
@@ -330,12 +330,12 @@ class RoundExecutor:
         may_go_on = self._restorer.has(assignment.table_id)
         before = self._lake.head(path) if may_go_on else None
         context = start_round(self._source, self._lake, assignment, us, self._committed, most)
-        # The stamp as it was before ours; the newest commit as it is since then: one may have landed in between.
+        # The stamp as it was before this start's; the newest commit as of now, for one may have landed since.
         head = None if before is None else replace(before, commit=context.head.commit)
         restored = self._restorer.find(context.table, head) if may_go_on else None
         self._cleaner.before_round(path)
         if restored is not None:
-            # It reads what the checkpoint says, not what the buckets say now.
+            # The round reads the checkpoint's splits, not what the buckets contain now.
             context = replace(context, enumeration=restored.state.enumeration())
         return context, restored
 
@@ -344,7 +344,7 @@ class RoundExecutor:
         if context is None:
             return
         path = assignment.path
-        # Before its journal is on disk: a commit of an earlier round that ends late would sweep it away.
+        # Before the journal is on disk: the commit of an earlier round that lands late would delete it otherwise.
         self._cleaner.begin(round_id)
         try:
             async with self._hold(attempt, "the launch", wait_s=self._policy.commit_timeout_s) as held:
@@ -389,7 +389,7 @@ class RoundExecutor:
         self._loop.post(Committed(now=self._clock.now(), table_id=attempt.assignment.table_id, caught_up=not left))
 
     async def _commit_step(self, attempt: RoundAttempt, done: CompletedCheckpoint) -> None:
-        """Commit what a checkpoint holds, while the round goes on."""
+        """Commit the state of a checkpoint as a step, while the round continues."""
         try:
             async with self._hold(attempt, "the commit of a step", wait_s=self._policy.commit_limit_s) as held:
                 offsets = attempt.not_behind(done.state.offsets())
@@ -397,7 +397,9 @@ class RoundExecutor:
                 context, moved = attempt.context, dict(offsets) != dict(attempt.tiered())
                 if context is None or not moved or not self.is_current(attempt):
                     return
-                if not self._fence.allows(attempt.round_id):  # the wait for the table has outlasted the fence time
+                if not self._fence.allows(
+                    attempt.round_id
+                ):  # the wait for the table's lock took longer than the fence time
                     return
                 commit = self._commit_of(attempt, context, offsets, files, done.state.shares())
                 await self._send(held, attempt, commit)
@@ -418,7 +420,7 @@ class RoundExecutor:
         files: tuple[LakeFile, ...],
         shares: tuple[SplitShare, ...] | None = None,
     ) -> RoundCommit:
-        """Fix what a worker is to commit."""
+        """Return what a worker is to commit."""
         return RoundCommit(
             round_id=attempt.round_id,
             journal=attempt.journal,
@@ -437,7 +439,7 @@ class RoundExecutor:
         attempt.apply(await held.call(partial(self._committer.commit, commit), what=what, timeout_s=limit))
 
     async def _wait_for_last_checkpoint(self, attempt: RoundAttempt) -> None:
-        """Wait for the last checkpoint of the table's last round: it may be what this round goes on from."""
+        """Wait for the last checkpoint of the table's previous round: this round may resume from it."""
         earlier = self._storing.pop(attempt.assignment.table_id, None)
         if earlier is None or earlier.job is None:
             return
@@ -452,18 +454,18 @@ class RoundExecutor:
             )
 
     async def _clean(self, attempt: RoundAttempt) -> None:
-        """Delete what an ended round left; a fenced one deletes nothing: its table is another's now."""
+        """Delete what an ended round left. A fenced round deletes nothing: another service may own its table."""
         self._cleaning += 1
         try:
             if attempt.job is not None:
-                await attempt.job.checkpoints.settled()  # the sweep spares the files that it names
+                await attempt.job.checkpoints.settled()  # the sweep keeps the files that the checkpoint references
                 await self._delete_parts(attempt.job)
             await self._clean_files(attempt)
         finally:
             self._cleaning -= 1
 
     async def _delete_parts(self, job: RoundJob) -> None:
-        """Delete what subtasks stored of the last checkpoint after it had been aborted: only now none of them runs."""
+        """Delete parts that subtasks stored after the last checkpoint was aborted; now none of them runs any more."""
         ref = job.checkpoints.aborted_at_end
         if ref is None:
             return
@@ -483,7 +485,9 @@ class RoundExecutor:
                 if attempt.outcome == "committed" and attempt.journal is not None:
                     sweep = partial(self._cleaner.sweep_prefix, attempt.journal, may_have_orphans=orphans)
                     await held.call(sweep, what="clean after a round")
-                elif attempt.snapshot_id is None:  # else some steps have landed: the next commit sweeps the rest
+                elif (
+                    attempt.snapshot_id is None
+                ):  # else some steps have landed: the table's next commit deletes the rest
                     end = partial(self._cleaner.end_round, attempt.round_id)
                     await held.call(end, what="clean after a failed round")
         except LakewardError as error:
@@ -497,7 +501,7 @@ class RoundExecutor:
         return self._locks.hold(attempt.assignment.path, f"{what} of round {attempt.round_id}", wait_s=wait_s)
 
     def _latest_checkpoint(self, attempt: RoundAttempt) -> int:
-        """Return the highest number that a checkpoint of this epoch ever had."""
+        """Return the highest checkpoint number used so far in this epoch."""
         assignment, restored = attempt.assignment, attempt.restored
         epoch, number = self._numbers.get(assignment.table_id, (assignment.epoch, 0))
         own = number if epoch == assignment.epoch else 0
@@ -528,7 +532,7 @@ class RoundExecutor:
             self._restorer.invalidate(table_id, str(error))
             self._fenced(attempt, error)
         else:
-            if isinstance(error, RowCountError):  # what was lost may have been lost from a checkpoint
+            if isinstance(error, RowCountError):  # a checkpoint may need the lost snapshots
                 self._protection.invalidate(table_id, str(error))
             permanent = isinstance(error, TableError) and error.permanent and attempt.number >= error.tries
             self._loop.post(RoundFailed(now=self._clock.now(), table_id=table_id, reason=reason, permanent=permanent))

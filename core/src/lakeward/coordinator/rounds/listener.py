@@ -1,4 +1,4 @@
-"""What a round's job tells its round, as long as that round is the one in work on its table."""
+"""Passes events of a round's job to the round, as long as that round is the one in progress on its table."""
 
 from __future__ import annotations
 
@@ -25,10 +25,10 @@ if TYPE_CHECKING:
 
 
 class AttemptOwner(Protocol):
-    """Who has the rounds in work."""
+    """Keeps the rounds in progress; `RoundExecutor` implements it."""
 
     def is_current(self, attempt: RoundAttempt) -> bool:
-        """Return whether a round is still the one in work on its table."""
+        """Return whether a round is still the one in progress on its table."""
         ...
 
     def lose_table(self, attempt: RoundAttempt, reason: str) -> None:
@@ -53,7 +53,7 @@ class AttemptOwner(Protocol):
 
 
 class RoundJobListener:
-    """Hands on what happens to one round's job, as long as that round is the one in work. See `JobListener`."""
+    """Passes events of one round's job on, as long as that round is the one in progress. See `JobListener`."""
 
     def __init__(
         self,

@@ -1,4 +1,4 @@
-"""Plans a round's job: what its subtasks are told, and how many slots it gets."""
+"""Plans a round's job: what its subtasks are sent, and how many slots it gets."""
 
 from __future__ import annotations
 
@@ -28,10 +28,10 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class JobPolicy:
-    """What holds for every round's job. Seconds where a name ends in `_s`."""
+    """Settings of every round's job. Seconds where a name ends in `_s`."""
 
     source_name: str
-    """What subtasks load the source's plugin by."""
+    """The name by which subtasks load the source's plugin."""
     lake_name: str
     slots: int
     """Subtasks at once, over all rounds."""
@@ -50,14 +50,14 @@ class JobPolicy:
 
 @dataclass(frozen=True, slots=True)
 class PlannedRound:
-    """What a plan is made of: fixed on the event loop, read by a worker."""
+    """The inputs of a plan: set on the event loop, read by a worker."""
 
     assignment: TableAssignment
     round_id: RoundId
     context: RoundContext
     restored: RestoredRound | None
     latest_checkpoint: int
-    """The highest number that a checkpoint of this epoch ever had."""
+    """The highest checkpoint number used so far in this epoch."""
     slots_used: int
     """Subtasks of all other rounds."""
 
@@ -79,13 +79,13 @@ class JobPlanner:
         """Keep the collaborators.
 
         Args:
-            incarnation: ours.
-            source: says how its records are read.
-            lake: says how they are written.
+            incarnation: of this start of the service.
+            source: makes the task that reads its records.
+            lake: makes the task that writes them.
             checkpoints: where checkpoints are stored.
             address: where subtasks connect.
             background: where the store's calls run.
-            policy: what holds for every job.
+            policy: settings of every job.
         """
         self._incarnation = incarnation
         self._source = source
@@ -170,6 +170,6 @@ class JobPlanner:
         )
 
     def _free_slots(self, used: int) -> int:
-        """Slots for one round: all that are free, but one is left for each other round that may come."""
+        """Return a round's slots: all free ones, except one for each further round that may start."""
         total, spare = self.policy.slots, self.policy.rounds - 1
         return max(1, min(total - spare, total - used))

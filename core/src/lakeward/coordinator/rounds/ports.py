@@ -1,4 +1,4 @@
-"""What the rounds in work ask of the rest of the service."""
+"""What the rounds need of the rest of the service."""
 
 from __future__ import annotations
 
@@ -18,13 +18,13 @@ if TYPE_CHECKING:
 
 
 class RoundsLoop(Background, Protocol):
-    """The service's event loop, with the machine of rounds on it."""
+    """The service's event loop, which runs the rounds machine."""
 
     superseded_by: str
-    """The later start that took over, empty while there is none."""
+    """The later start of this service that took over, empty while there is none."""
 
     def post(self, event: RoundsEvent) -> None:
-        """Give the machine of rounds an event."""
+        """Post an event to the rounds machine."""
         ...
 
     def supersede(self, by: str) -> None:
@@ -33,22 +33,22 @@ class RoundsLoop(Background, Protocol):
 
 
 class SnapshotProtection(Protocol):
-    """Who keeps the snapshots that rounds and checkpoints need."""
+    """Keeps the snapshots leased that rounds and checkpoints need."""
 
     def hold_checkpoints(self) -> None:
-        """Tell the lease what checkpoints need now, where that has changed."""
+        """Pass changes of the snapshots that checkpoints need to the lease."""
         ...
 
     def release(self, table_id: int, buckets: Collection[TableBucket]) -> None:
-        """Give up the snapshots of buckets whose end is durable, while their round goes on."""
+        """Release the snapshots of buckets that are durably finished, while their round continues."""
         ...
 
     def snapshots_gone(self, table_id: int, gone: Collection[KvSnapshot], why: str) -> None:
-        """Note snapshots that are gone although a round needs them; none where it is not known which."""
+        """Record that snapshots which a round needs are gone; empty where it is not known which ones."""
         ...
 
     def invalidate(self, table_id: int, reason: str) -> None:
-        """Start a table's next round afresh, also that of a later start."""
+        """Make a table's next round start without its checkpoint, also after a restart."""
         ...
 
     async def failover(self, failover: Failover) -> None:
@@ -61,16 +61,16 @@ class SnapshotProtection(Protocol):
 
 
 class RoundListener(LagListener, Protocol):
-    """Who is told how rounds end."""
+    """Is told how rounds end."""
 
     def round_ended(self, attempt: RoundAttempt) -> None:
-        """Remember a round that has ended."""
+        """Record a round that has ended."""
         ...
 
 
 class TargetListener(Protocol):
-    """Who knows the end offsets that `once` waits for."""
+    """Knows the end offsets that `once` waits for."""
 
     def reached(self, path: TablePath, offsets: Mapping[TableBucket, int]) -> bool:
-        """Return whether a table stands at its target with these offsets; one without a target does."""
+        """Return whether a table has reached its target with these offsets; True for a table without a target."""
         ...

@@ -1,6 +1,6 @@
-"""What a service has opened, and how it is closed: the newest first, each on its own, each in bounded time.
+"""Closes what a service has opened: the newest first, each on a thread of its own, each with a time limit.
 
-One thing that fails or hangs while it is closed keeps none of the others open, and never the process alive.
+A resource that fails or hangs while it is closed does not keep others open, nor the process alive.
 """
 
 from __future__ import annotations
@@ -17,12 +17,12 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
 CLOSE_S = 15.0
-"""Seconds that one of them has."""
+"""Seconds that one resource has to close."""
 _log = structlog.get_logger("lakeward.closing")
 
 
 class OpenResources:
-    """What is open, in the order of opening. Thread-safe."""
+    """The open resources, in the order in which they were opened. Thread-safe."""
 
     def __init__(self, limit_s: float = CLOSE_S) -> None:
         """Hold nothing.
@@ -36,10 +36,10 @@ class OpenResources:
         self._closed = False
 
     def add(self, name: str, close: Callable[[], None]) -> None:
-        """Note what has just been opened; it is closed here and now where all the others are closed already.
+        """Add a resource; it is closed immediately if `close_all` has already run.
 
         Args:
-            name: what it is, in one word.
+            name: a short name, for the log.
             close: closes it; called once.
         """
         with self._lock:
@@ -49,7 +49,7 @@ class OpenResources:
         close()
 
     async def close_all(self) -> tuple[str, ...]:
-        """Close everything; what fails or takes too long is logged and left behind.
+        """Close everything; log what fails or takes too long, and do not wait for it.
 
         Returns:
             The names of what could not be closed.

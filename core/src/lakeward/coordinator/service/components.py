@@ -1,4 +1,4 @@
-"""What a service is made of and how it behaves: built by the container, faked in tests."""
+"""The components and options of a service: built by the container, faked in tests."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class ServiceComponents:
-    """What a service works with. `source_name` and `lake_name` are what subtasks load the plugins by."""
+    """What a service works with. Subtasks load the plugins by `source_name` and `lake_name`."""
 
     incarnation: Incarnation
     clock: Clock
@@ -41,7 +41,7 @@ class ServiceComponents:
     committed: CommitRecords
     checkpoints: CheckpointStore
     checkpoint_root: str
-    """Where subtasks find that store."""
+    """Where subtasks find the checkpoint store."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,9 +51,9 @@ class ServiceOptions:
     rounds: RoundsPolicy
     rules: Callable[[TablePath], TableSettings]
     paused: Callable[[], frozenset[str]]
-    """Tables that people have paused, by name; asked each turn."""
+    """Returns the names of the tables that are paused; called in each turn of the loop."""
     resumed: Callable[[], Mapping[str, int]]
-    """How often people have asked to go on with a table, by name; asked each turn."""
+    """Returns by table name how often a resume was requested; called in each turn of the loop."""
     on_report: Callable[[ServiceReport], None]
     on_round: Callable[[str, RoundReport], None]
     host: str
@@ -77,19 +77,19 @@ class ServiceOptions:
     trusted: str = ""
     """Certificates (PEM text) that subtasks trust; empty: they connect without TLS."""
     turn_s: float = 0.25
-    """Longest sleep of the loop: silence of subtasks, pauses and reports are looked at in between."""
+    """Longest sleep of the loop: after it the loop checks for silent subtasks, pauses and due reports."""
     forget_every_s: float = 3600.0
-    """Between two looks for tables that were dropped while no round was on them."""
+    """Seconds between two checks for tables that were dropped while they had no round."""
 
     def included(self, path: TablePath) -> bool:
-        """Say whether a table is ours to tier."""
+        """Return whether the configuration includes a table."""
         return self.rules(path).include
 
     def as_promised(self, assignment: TableAssignment) -> TableAssignment:
-        """Return an assignment with the freshness that our configuration promises, where it does."""
+        """Return an assignment with the freshness of the configuration, if that has one for the table."""
         promised = self.rules(assignment.path).freshness_s
         return assignment if promised is None else replace(assignment, freshness_s=promised)
 
     def path(self, name: str) -> TablePath:
-        """Read a table's name."""
+        """Parse a table's name."""
         return TablePath.parse(name)

@@ -1,4 +1,4 @@
-"""What is done beside rounds: sweep what earlier starts left, review checkpoints, forget dropped tables."""
+"""Work beside rounds: delete files of earlier starts, check checkpoints, forget dropped tables."""
 
 from __future__ import annotations
 
@@ -27,15 +27,15 @@ _log = structlog.get_logger("lakeward.service")
 
 
 class RemembersTables(Protocol):
-    """Who keeps something in memory of each table."""
+    """Keeps state about each table in memory."""
 
     def forget(self, table_id: int) -> None:
-        """Keep nothing of a table that the source has dropped."""
+        """Forget a table that the source has dropped."""
         ...
 
 
 class Housekeeping:
-    """Keeps store and memory free of what nobody needs. Used on the event loop only."""
+    """Removes files and state that are no longer needed. Used on the event loop only."""
 
     def __init__(
         self,
@@ -55,15 +55,15 @@ class Housekeeping:
 
         Args:
             clock: the service's clock.
-            source: says which tables there are.
+            source: lists the tables.
             background: where the work runs.
             restorer: knows the checkpoints.
             cleaner: sweeps files.
             committed: the newest commit of each table.
-            attempts: the rounds in work.
+            attempts: the rounds in progress.
             reporter: is told which tables were dropped.
-            remembering: who else keeps something of each table.
-            forget_every_s: seconds between two looks for dropped tables.
+            remembering: who else keeps state about each table.
+            forget_every_s: seconds between two checks for dropped tables.
         """
         self._clock = clock
         self._source = source
@@ -78,13 +78,13 @@ class Housekeeping:
         self._forget_at = float("inf")
 
     def tick(self) -> None:
-        """Look for dropped tables, where it is time."""
+        """Check for dropped tables, if that is due."""
         if self._clock.now() >= self._forget_at:
             self._forget_at = float("inf")
             self._background.spawn(self._forget_dropped)
 
     async def sweep(self) -> None:
-        """Delete for the second time what earlier starts left; trouble with it is logged and delays nobody."""
+        """Delete what earlier starts left, for the second time; a failure is logged and delays nothing."""
         try:
             await call(partial(self._restorer.start, self._source), what="look for checkpoints")
             await call(partial(self._cleaner.again, partial(is_gone, self._source)), what="second sweep")
@@ -93,7 +93,7 @@ class Housekeeping:
         await self._forget_dropped()
 
     async def review_checkpoints(self) -> None:
-        """See whether checkpoints of tables without a round are still valid; trouble is logged, then all is held on."""
+        """Check whether checkpoints of tables without a round are valid; on a failure all snapshots stay leased."""
         restorer = self._restorer
         idle = restorer.holding - self._attempts.keys()
         look = restorer.start if not restorer.known else partial(restorer.look_again, table_ids=idle)
@@ -103,7 +103,7 @@ class Housekeeping:
             _log.warning("checkpoints could not be looked at; what they need is held on", reason=str(error))
 
     async def forget_table(self, table_id: int) -> None:
-        """Keep nothing of a table that the source has dropped; its id never comes back."""
+        """Forget a table that the source has dropped; its id is never used again."""
         for one in self._remembering:
             one.forget(table_id)
         try:
@@ -118,7 +118,7 @@ class Housekeeping:
         self._committed.delete(table_id)
 
     async def _forget_dropped(self) -> None:
-        """Keep nothing of tables that were dropped while no round was on them: nobody tells us of those."""
+        """Forget tables that were dropped while they had no round: the source sends no notice of those."""
         self._forget_at = self._clock.now() + self._forget_every_s
         known = dict(self._attempts.paths)
         try:

@@ -1,4 +1,4 @@
-"""When the service's state is written, and by whom it may have been overtaken."""
+"""Decides when the service's state is written, and checks whether a later start has taken over."""
 
 from __future__ import annotations
 
@@ -37,16 +37,16 @@ class StatePersistence:
 
         Args:
             clock: the service's clock.
-            rounds: says which tables are in hand.
-            leases: says what the lease backend wants kept.
-            restorer: says which tables' checkpoints are invalid.
+            rounds: knows which tables are assigned.
+            leases: has the bytes that the lease backend wants persisted.
+            restorer: knows which tables' checkpoints are invalid.
             writer: writes the file.
-            loop: is superseded where a later start has written the file.
+            loop: is superseded if a later start has written the file.
         """
         self.lease_state: bytes | None = None
-        """What the lease backend wanted kept when the state was last written."""
+        """The lease backend's bytes as last written."""
         self.checked_at = 0.0
-        """When the state was last seen to be ours, in seconds on the service's clock."""
+        """When the file was last known to be this start's, in seconds on the service's clock."""
         self._clock = clock
         self._rounds = rounds
         self._leases = leases
@@ -57,7 +57,7 @@ class StatePersistence:
         self._next_write: asyncio.Task[None] | None = None
 
     async def write(self) -> None:
-        """Write the state as it is now or later; all who ask while a write is under way share the next one.
+        """Write the state. Callers that come while a write is in progress share the next one.
 
         Raises:
             FencedError: a later start of this service has written the file.
@@ -69,7 +69,7 @@ class StatePersistence:
         await asyncio.shield(self._next_write)
 
     async def try_write(self) -> None:
-        """Write the state; trouble with it is logged."""
+        """Write the state; a failure is logged."""
         try:
             await self.write()
         except FencedError:
@@ -78,7 +78,7 @@ class StatePersistence:
             _log.error("the service's state could not be written", reason=str(error))
 
     async def check(self) -> None:
-        """See whether a successor is at work: asked after a pause, and where nothing was written for a while."""
+        """Check whether a later start has taken over: after a pause, or if nothing was written for a while."""
         if by := await self._writer.overtaken():
             self._loop.supersede(by)
 
@@ -107,6 +107,6 @@ class StatePersistence:
 
 
 def _retrieve_error(task: asyncio.Task[None]) -> None:
-    """Retrieve the error of a write whose askers have all been cancelled: nobody else does."""
+    """Retrieve the error of a write whose callers were all cancelled, so that asyncio does not complain."""
     if not task.cancelled():
         task.exception()

@@ -1,4 +1,4 @@
-"""Which snapshots the lease protects: those that rounds and checkpoints need, and what becomes of lost ones."""
+"""Connects rounds and checkpoints with the lease: which snapshots it protects, and what follows if one is lost."""
 
 from __future__ import annotations
 
@@ -58,12 +58,12 @@ class LeaseProtection:
 
         Args:
             clock: the service's clock.
-            rounds: says in which phase a table is.
+            rounds: knows each table's phase.
             leases: the lease.
-            restorer: says what checkpoints need.
-            attempts: say what rounds need.
+            restorer: knows what checkpoints need.
+            attempts: know what rounds need.
             loop: the service's event loop.
-            persistence: knows what is persisted of the lease.
+            persistence: knows the lease as it was last persisted.
             backend_name: of the lease backend.
         """
         self._clock = clock
@@ -75,14 +75,14 @@ class LeaseProtection:
         self._persistence = persistence
         self._backend_name = backend_name
         self.stopped = asyncio.Event()
-        """Set once the lease's last calls are settled."""
+        """Set once the lease's last calls have ended."""
         self._stray: frozenset[TableBucket] = frozenset()
-        """Held by the last start, needed by no table in hand; a checkpoint may need them."""
+        """Buckets that the last start leased and that no assigned table needs; a checkpoint may need them."""
         self._coordinator_epoch: int | None = None
         self._lost: set[tuple[TableBucket, int]] = set()
         self._lost_of_dropped = 0
 
-    # --- what rounds ask --------------------------------------------------------------------------------------
+    # --- called by rounds -------------------------------------------------------------------------------------
 
     def protect(self, table_id: int) -> None:
         """Acquire the snapshots that a table's round needs."""
@@ -90,7 +90,7 @@ class LeaseProtection:
         self._leases.step(Protect(now=self._clock.now(), table_id=table_id, snapshots=snapshots))
 
     def end_round(self, table_id: int) -> None:
-        """Give up what a table's round held; its checkpoint may hold on."""
+        """Release the snapshots of a table's round, except those that its checkpoint needs."""
         self._unprotect(bucket for bucket in self._leases.held_leases.held if bucket.table_id == table_id)
 
     def release(self, table_id: int, buckets: Collection[TableBucket]) -> None:
@@ -112,15 +112,15 @@ class LeaseProtection:
         self._loop.spawn(self._persistence.try_write)
 
     def lease_copy(self) -> LeaseCopy | None:
-        """Return the lease as it was last persisted: a checkpoint asks no backend."""
+        """Return the lease as it was last persisted, without a call of the backend."""
         state = self._persistence.lease_state
         return None if state is None else LeaseCopy(self._backend_name, self._leases.held_leases.lease_id, state)
 
     async def failover(self, failover: Failover) -> None:
-        """Tell the lease backend of a failure; its own trouble with that is logged, the round goes on.
+        """Tell the lease backend of a failure. If the backend fails itself, that is logged and the round continues.
 
-        Where it answers RELEASE, the snapshots of the splits that came back are released, and their tables' rounds
-        are enumerated afresh.
+        If it answers RELEASE, the snapshots of the returned splits are released, and the table's round is enumerated
+        again.
         """
         try:
             answer = await self._leases.failover(failover)
@@ -131,11 +131,11 @@ class LeaseProtection:
             self._abandon(failover)
 
     def snapshots_gone(self, table_id: int, gone: Collection[KvSnapshot], why: str) -> None:
-        """Note which snapshots are gone that a round, or a checkpoint, needed; an open round starts afresh.
+        """Record that snapshots are gone which a round or a checkpoint needed; an open round is enumerated again.
 
         Args:
             table_id: their table.
-            gone: the snapshots; none where a reader could not say which.
+            gone: the snapshots; empty if the reader does not know which.
             why: how that is known.
         """
         for one in _sorted(gone):
@@ -145,28 +145,28 @@ class LeaseProtection:
 
     @property
     def snapshots_lost(self) -> int:
-        """How many snapshots were found to be gone although they were needed, since this start."""
+        """How many needed snapshots were found to be gone since this start."""
         return len(self._lost) + self._lost_of_dropped
 
     def forget(self, table_id: int) -> None:
-        """Keep nothing of a table that the source has dropped, but for what was counted."""
+        """Forget a table that the source has dropped, except its counts."""
         before = len(self._lost)
         self._lost = {one for one in self._lost if one[0].table_id != table_id}
         self._lost_of_dropped += before - len(self._lost)
 
-    # --- what the service asks --------------------------------------------------------------------------------
+    # --- called by the service --------------------------------------------------------------------------------
 
     def take_over(self, table_ids: Collection[int]) -> None:
-        """Hold what the last start held, also for tables that are not in hand any more.
+        """Keep what the last start leased, also for tables that are no longer assigned.
 
         Args:
-            table_ids: the tables in hand.
+            table_ids: the assigned tables.
         """
         held = self._leases.held_leases.held
         self._stray = frozenset(bucket for bucket in held if bucket.table_id not in table_ids)
 
     def release_stray(self) -> bool:
-        """Release what the last start held and nobody needs; until the store was read, a checkpoint may need it.
+        """Release what the last start leased and nothing needs. Before the store was read, a checkpoint may need it.
 
         Returns:
             Whether the store was read.
@@ -181,13 +181,13 @@ class LeaseProtection:
         return True
 
     def note_coordinator(self, epoch: int) -> None:
-        """Note the epoch of the source's coordinator; a new one may have lost leases."""
+        """Compare the epoch of the source's coordinator with the last one: a new coordinator may have lost leases."""
         if self._coordinator_epoch not in (None, epoch):
             self._leases.step(CoordinatorChanged(now=self._clock.now()))
         self._coordinator_epoch = epoch
 
     def stop(self, *, final: bool) -> None:
-        """Ask the lease to settle its calls.
+        """Tell the lease to finish its calls.
 
         Args:
             final: drop the lease.
@@ -195,10 +195,10 @@ class LeaseProtection:
         self.hold_checkpoints()
         self._leases.step(LeaseStop(now=self._clock.now(), final=final))
 
-    # --- what the lease says, see `LeaseListener` ---------------------------------------------------------------
+    # --- called by the lease, see `LeaseListener` ---------------------------------------------------------------
 
     def lease_protected(self, table_id: int) -> None:
-        """See `LeaseListener`; a loss that was reported with it may have started the round anew."""
+        """See `LeaseListener`; a loss that was reported with it may have restarted the round."""
         if (table_id, Phase.LEASING) in {(one.assignment.table_id, one.phase) for one in self._rounds.tables}:
             attempt = self._attempts.get(table_id)
             if attempt is not None:
@@ -208,8 +208,8 @@ class LeaseProtection:
     def lease_refused(self, table_id: int, gone: frozenset[KvSnapshot], reason: str) -> None:
         """See `LeaseListener`.
 
-        A source may delete a snapshot between naming it and leasing it. Nothing is lost then, and nobody has to act:
-        the round is enumerated again. Where a checkpoint counted on the snapshot, what it would have saved is lost.
+        A source may delete a snapshot between the enumeration and the lease. Nothing is lost then, and nobody has to
+        act: the round is enumerated again. Only a checkpoint that needs the snapshot becomes useless.
         """
         if not gone:
             self._loop.post(RoundFailed(now=self._clock.now(), table_id=table_id, reason=reason, permanent=False))
@@ -222,7 +222,7 @@ class LeaseProtection:
         self._start_afresh(table_id, gone, reason)
 
     def lease_lost(self, table_id: int, snapshots: frozenset[KvSnapshot], reason: str) -> None:
-        """See `LeaseListener`; what neither a round nor a checkpoint needs was an earlier start's."""
+        """See `LeaseListener`; snapshots that neither a round nor a checkpoint needs were an earlier start's."""
         needed = _ids([*self._attempts.snapshots(table_id), *self._restorer.needed(table_id)])
         lost = [one for one in snapshots if not _ids([one]).isdisjoint(needed)]
         if lost:
@@ -272,7 +272,7 @@ def _fields(snapshot: KvSnapshot) -> dict[str, object]:
 
 
 def _named(snapshots: Collection[KvSnapshot]) -> str:
-    """Name snapshots for people, the first ones where they are many."""
+    """Return the names of snapshots for a message; only the first ones if there are many."""
     ordered = _sorted(snapshots)
     names = [f"snapshot {one.snapshot_id} of bucket {one.bucket}" for one in ordered[:_NAMED_MOST]]
     more = len(ordered) - len(names)

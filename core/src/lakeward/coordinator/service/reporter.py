@@ -1,4 +1,4 @@
-"""Builds the service's report for people, from the machines and the rounds in work."""
+"""Builds the service's report from the machines and the rounds in progress."""
 
 from __future__ import annotations
 
@@ -31,16 +31,16 @@ _log = structlog.get_logger("lakeward.reporter")
 _DROPPED_KEPT = 20
 """Dropped tables whose history is still shown."""
 _QUIET = frozenset({"idle"})
-"""Outcomes that are no news: the table's last real round stays the one that is shown. Nor is a round that was stopped
-before it had a job."""
+"""Outcomes that do not replace the table's last shown round. A round that was stopped before it had a job does not
+either."""
 
 _NO_NEWS = frozenset({"finished", "returned"})
-"""Reasons for which a table leaves the hand that say less than what is known of it."""
+"""Reasons for the end of an assignment that say less than the table's last known status."""
 
 
 @dataclass(slots=True)
 class _History:
-    """What is remembered of a table over its rounds."""
+    """What is kept about a table across its rounds."""
 
     path: str
     rounds: int = 0
@@ -73,16 +73,16 @@ class Reporter:
         Args:
             incarnation: ours.
             clock: the service's clock.
-            rounds: says which tables are in hand.
-            leases: says what is leased.
-            protection: says how many snapshots were lost.
-            attempts: the rounds in work.
+            rounds: knows which tables are assigned.
+            leases: knows what is leased.
+            protection: knows how many snapshots were lost.
+            attempts: the rounds in progress.
             spark_ui: the address of Spark's user interface, None where it has none.
             on_report: takes each report.
             on_round: takes a table's name and how a round of it ended.
         """
         self.state = "starting"
-        """What the service does: starting, serving, stopping or stopped."""
+        """The service's state: starting, serving, stopping or stopped."""
         self._incarnation = incarnation
         self._clock = clock
         self._rounds = rounds
@@ -98,7 +98,7 @@ class Reporter:
         self._trouble = ""
 
     def round_ended(self, attempt: RoundAttempt) -> None:
-        """Remember a round that has ended, and report it.
+        """Record a round that has ended, and report it.
 
         Args:
             attempt: the round.
@@ -117,7 +117,7 @@ class Reporter:
             self._on_round(history.path, report)
 
     def note_lag(self, table_id: int, path: TablePath, lag_s: float) -> None:
-        """Remember how far behind a table was after a commit.
+        """Record how far behind a table was after a commit.
 
         Args:
             table_id: the table.
@@ -127,7 +127,7 @@ class Reporter:
         self._history(table_id, path).lag_s = lag_s
 
     def forget(self, table_id: int, reason: str) -> None:
-        """Note that a table is in hand no more; its history stays, that of dropped tables for the newest few.
+        """Record that a table's assignment ended. Its history stays; of dropped tables only that of the newest few.
 
         Args:
             table_id: the table.
@@ -142,10 +142,10 @@ class Reporter:
                 self._tables.pop(self._dropped.popleft(), None)
 
     def report(self, *, force: bool = False) -> None:
-        """Hand the report on, twice a second at most.
+        """Publish the report, at most twice a second.
 
         Args:
-            force: now, whenever the last one was.
+            force: publish now, whenever the last report was.
         """
         now = self._clock.now()
         if force or now - self._last >= _EVERY_S:
@@ -153,7 +153,7 @@ class Reporter:
             self._publish(self._build())
 
     def _publish(self, report: ServiceReport) -> None:
-        """A disk that refuses the report keeps nobody from tiering; each trouble is warned of once."""
+        """Publish a report. If the disk refuses it, tiering continues; each failure is logged once."""
         try:
             self._on_report(report)
         except LakewardError as error:
@@ -171,7 +171,7 @@ class Reporter:
         statuses = {status.assignment.table_id: status for status in self._rounds.tables}
         for table_id, status in statuses.items():
             history = self._history(table_id, status.assignment.path)
-            if status.phase is Phase.SUSPENDED:  # it says so after the service has ended, too
+            if status.phase is Phase.SUSPENDED:  # so that the file shows it after the service has ended
                 history.status, history.message = status.phase.value, status.reason
         tables = [self._table(table_id, history, statuses.get(table_id)) for table_id, history in self._tables.items()]
         return ServiceReport(

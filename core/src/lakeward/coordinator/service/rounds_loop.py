@@ -1,4 +1,4 @@
-"""The service's event loop: the machine of rounds, the tasks beside it, and how it is woken or superseded."""
+"""The service's event loop: steps the rounds machine, runs tasks, and can be woken or superseded."""
 
 from __future__ import annotations
 
@@ -25,11 +25,11 @@ class ServiceLoop:
         """Start with nothing to do.
 
         Args:
-            rounds: the machine of rounds; nobody else steps it.
-            fence: is told after each step since when each table is renewed.
+            rounds: the rounds machine; only this loop steps it.
+            fence: is told after each step when each table was last renewed.
         """
         self.superseded_by = ""
-        """The later start that took over, empty while there is none."""
+        """The later start of this service that took over, empty while there is none."""
         self._rounds = rounds
         self._fence = fence
         self._driver = MachineDriver(rounds, self._execute, on_step=self._on_step)
@@ -47,12 +47,12 @@ class ServiceLoop:
         on_failure: Callable[[BaseException], None],
         on_superseded: Callable[[], None],
     ) -> None:
-        """Say who executes the machine's commands, and who is told of what ends the service.
+        """Set what executes the machine's commands, and what is called when the service must end.
 
         Args:
             execute: executes one command.
-            on_failure: is told of a task's unexpected error.
-            on_superseded: is told once that a later start took over.
+            on_failure: called with a task's unexpected error.
+            on_superseded: called once when a later start took over.
         """
         self._executes = execute
         self._on_failure = on_failure
@@ -63,7 +63,7 @@ class ServiceLoop:
         self._loop = asyncio.get_running_loop()
 
     def post(self, event: RoundsEvent) -> None:
-        """Give the machine of rounds an event; its commands are executed before this returns, or by the outer call."""
+        """Post an event to the rounds machine; its commands run before this returns, or in the outer call of `post`."""
         try:
             self._driver.post(event)
         finally:
@@ -77,7 +77,7 @@ class ServiceLoop:
         return task
 
     def task_ended(self, task: asyncio.Task[None]) -> None:
-        """Look at how a task ended; an unexpected error ends the service."""
+        """Check how a task ended; an unexpected error ends the service."""
         self._tasks.discard(task)
         if not task.cancelled() and (error := task.exception()) is not None:
             _log.error("internal error", exc_info=error)
@@ -88,7 +88,7 @@ class ServiceLoop:
         try:
             self.running.call_soon_threadsafe(work)
         except RuntimeError:
-            # The loop is closed: the service has ended, nobody waits for this.
+            # The loop is closed: the service has ended, so nothing waits for this.
             return
 
     def wake(self) -> None:
@@ -96,7 +96,7 @@ class ServiceLoop:
         self._wake.set()
 
     async def sleep(self, seconds: float) -> None:
-        """Sleep so long, or until somebody wakes the loop."""
+        """Sleep until the time is over or `wake` is called."""
         self._wake.clear()
         alarm = self.running.call_later(seconds, self._wake.set)
         try:
@@ -105,12 +105,12 @@ class ServiceLoop:
             alarm.cancel()
 
     def supersede(self, by: str) -> None:
-        """See `RoundsLoop`; only what the later start cannot know of is given back."""
+        """See `RoundsLoop`; only tables that the later start cannot know of are given back."""
         if not self.superseded_by:
             _log.error("a later start of this service took over", by=by)
             self.superseded_by = by
             self._driver.close()
-            self._on_superseded()  # nobody commits what jobs write from now on, and nobody sweeps it
+            self._on_superseded()  # what jobs write from now on would neither be committed nor deleted
             self._wake.set()
 
     @property
@@ -127,4 +127,4 @@ class ServiceLoop:
 
 
 def _nobody(*_: object) -> None:
-    """Drop what comes before the service is connected."""
+    """Ignore calls before the service is connected."""

@@ -1,12 +1,12 @@
-"""A source under our own rules: which of its tables are ours, which are mirrored, and which comes next.
+"""Applies the configuration to a source: which tables are included, which are mirrored, and which one is next.
 
-Tables in mirror mode are ours to schedule: their offsets live in the lake, the source hears nothing of them. Of
-mirrored and tiered tables the most overdue one comes first. The source's queue can only be asked by taking a table
-from it, so what is due there is reckoned (`machines/rounds/mirror_queue.py`).
+This service schedules mirrored tables itself: their offsets are in the lake, and the source is not told about them.
+The most overdue table comes first, whether mirrored or tiered. The source's queue cannot be inspected without taking a
+table from it, so what is due there is estimated (`machines/rounds/mirror_queue.py`).
 
-A table that the source hands out and that is not ours to tier (excluded, or mirrored here and tiered by somebody else)
-is given back untouched within the same call, and the queue is asked for the next one: it costs no slot and no poll
-interval. Leases protect both modes. Tables in tier mode, and every read, go to the source as they are.
+The source may assign a table that this service must not tier (excluded, or mirrored here and tiered by another
+service). Such a table is given back untouched within the same call, and the queue is asked for the next one: that costs
+no slot and no poll interval. Leases protect both modes. Calls about tiered tables, and all reads, go to the source.
 """
 
 from __future__ import annotations
@@ -30,11 +30,11 @@ if TYPE_CHECKING:
     from lakeward.ports import Clock, Source
 
 _LOOK_S = 2.0
-"""Seconds between two looks at which tables there are, at the least."""
+"""Least seconds between two listings of the source's tables."""
 _SEARCH_S = 5.0
-"""Longest time in which one heartbeat gives back tables that are not ours."""
+"""Most seconds that one heartbeat spends on giving back tables that this service must not tier."""
 _SHARE = 10
-"""Looking for tables, and giving back what is not ours, take a tenth of the time at the most."""
+"""Listing tables, and giving tables back, take at most a tenth of the time."""
 MIRROR = "mirror"
 _log = structlog.get_logger("lakeward.scheduling")
 
@@ -42,7 +42,7 @@ _log = structlog.get_logger("lakeward.scheduling")
 def scheduled(
     source: Source, modes: Collection[str], rules: Callable[[TablePath], TableSettings], clock: Clock
 ) -> Source:
-    """Put our rules before a source.
+    """Wrap a source with the rules of the configuration.
 
     Args:
         source: the source, as its plugin opened it.
@@ -59,13 +59,13 @@ class ScheduledSource:
     def __init__(
         self, source: Source, rules: Callable[[TablePath], TableSettings], clock: Clock, *, mirrors: bool = True
     ) -> None:
-        """Stand before a source.
+        """Wrap a source.
 
         Args:
             source: the source.
             rules: a table's rules; `include` and `mode` decide.
             clock: the service's clock.
-            mirrors: whether any table may be mirrored; if none is, nobody looks which tables there are.
+            mirrors: whether any table may be mirrored; if not, the source's tables are never listed.
         """
         self._source = source
         self._rules = rules
@@ -77,7 +77,7 @@ class ScheduledSource:
         self._look_at = float("-inf")
         self._ask_at = float("-inf")
         self._owed: tuple[TableEpoch, ...] = ()
-        """Tables that are not ours and were not given back yet, as the call for it failed."""
+        """Tables that must be given back by the next heartbeat, because the call for it failed."""
         self._tiers = True
         self.name = source.name
         self.leases = source.leases
@@ -98,7 +98,7 @@ class ScheduledSource:
         return tuple(self._spec(spec) for spec in self._source.all_tables())
 
     def heartbeat(self, request: HeartbeatRequest) -> HeartbeatResponse:
-        """See Protocol. The queue with the most overdue table is asked first, the other one if that has none."""
+        """See Protocol. The queue with the most overdue table is polled first; the other one if that has none."""
         with self._lock:
             self._look()
             now, ours = self._clock.now(), self._queue.table_ids
@@ -109,7 +109,7 @@ class ScheduledSource:
             own = self._queue.heartbeat(self._clock.now(), _part(request, ours, keep=True, poll=poll))
         if below is None:
             return own
-        # A mirrored table that was given back may be refused there; here it is in hand all the same.
+        # The source may refuse a mirrored table that was given back to it; this service still owns it.
         refused = {table_id: why for table_id, why in below.refused.items() if table_id not in ours}
         return HeartbeatResponse(
             below.coordinator_epoch, below.assignment or own.assignment, {**refused, **own.refused}
@@ -124,7 +124,7 @@ class ScheduledSource:
         return self._source.make_due(others) if others else True
 
     def lake_record(self, table: TableSpec) -> LakeRecord | None:
-        """See Protocol; of a mirrored table the source has none that is ours."""
+        """See Protocol; None for a mirrored table: a record in the source would be another service's."""
         return None if self._mirrored(table.path) else self._source.lake_record(table)
 
     def prepare(self, table: TableSpec, offsets: Mapping[TableBucket, int]) -> str:
@@ -132,11 +132,11 @@ class ScheduledSource:
         return "" if self._mirrored(table.path) else self._source.prepare(table, offsets)
 
     def commit(self, table: TableSpec, snapshot_id: int, prepared: str, offsets: Mapping[TableBucket, int]) -> None:
-        """See Protocol; a mirrored table's source is told nothing."""
+        """See Protocol; nothing is sent for a mirrored table."""
         if not self._mirrored(table.path):
             self._source.commit(table, snapshot_id, prepared, offsets)
 
-    # --- passed on as it is ---------------------------------------------------------------------------------
+    # --- passed on unchanged --------------------------------------------------------------------------------
 
     def table(self, path: TablePath) -> TableSpec:
         """See Protocol."""
@@ -163,7 +163,7 @@ class ScheduledSource:
         return self._source.reader_task(table)
 
     def close(self) -> None:
-        """See Protocol; the source below is closed by who opened it."""
+        """See Protocol; does nothing: whoever opened the wrapped source closes it."""
 
     # --- inside ---------------------------------------------------------------------------------------------
 
@@ -174,9 +174,9 @@ class ScheduledSource:
         return self._rules(path).include and not self._mirrored(path)
 
     def _spec(self, spec: TableSpec) -> TableSpec:
-        """Leave the bucket key out of a mirrored table: only the source knows by which function it buckets.
+        """Remove the bucket key from a mirrored table: only the source knows its bucketing function.
 
-        A lake that partitioned by its own function of the key would make its readers skip rows that are there.
+        If the lake partitioned by another function of the key, its readers would skip existing rows.
         """
         return replace(spec, bucket_key=()) if self._mirrored(spec.path) else spec
 
@@ -199,7 +199,7 @@ class ScheduledSource:
         return spec.freshness_s if promised is None else promised
 
     def _call_source(self, request: HeartbeatRequest, *, poll: bool) -> HeartbeatResponse | None:
-        """Send the source its part; None where there is nothing to be said to it, nor to be asked."""
+        """Send the source its part of a heartbeat; return None if there is nothing to report and nothing to ask."""
         asked = poll and self._tiers and self._clock.now() >= self._ask_at
         request = replace(request, failed=(*request.failed, *self._owed), request=asked)
         if not self._tiers and request == HeartbeatRequest():
@@ -210,7 +210,7 @@ class ScheduledSource:
         return self._choose(answer) if asked else answer
 
     def _choose(self, answer: HeartbeatResponse) -> HeartbeatResponse:
-        """Give back what is not ours until the queue gives a table that is, or nothing, or one that came before."""
+        """Give tables back until the queue assigns one to tier, or none, or one that was given back before."""
         started = self._clock.now()
         assignment, epoch, seen = answer.assignment, answer.coordinator_epoch, set[int]()
         while assignment is not None and not self._wanted(assignment.path):
@@ -234,19 +234,19 @@ class ScheduledSource:
         return HeartbeatResponse(epoch, None, answer.refused)
 
     def _give_back(self, assignment: TableAssignment, *, request: bool) -> HeartbeatResponse | None:
-        """Give a table back and ask for the next one; where the call fails, the next heartbeat gives it back."""
+        """Give a table back and ask for the next one; if the call fails, the next heartbeat gives it back."""
         self._owed = (TableEpoch(assignment.table_id, assignment.epoch, assignment.coordinator_epoch),)
         try:
             answer = self._source.heartbeat(HeartbeatRequest(failed=self._owed, request=request))
         except LakewardError as error:
-            # What the first call of this heartbeat renewed and reported stands: it must not fail for this one.
+            # The first call of this heartbeat has succeeded: its answer must not be lost because this one failed.
             _log.warning("a table was not given back yet", table=str(assignment.path), reason=str(error))
             return None
         self._owed = ()
         return answer
 
     def _rest(self, started: float) -> None:
-        """Leave the source's queue alone for nine times as long as it was searched in vain."""
+        """Do not poll the source's queue for nine times as long as this search took."""
         now = self._clock.now()
         self._ask_at = now + (_SHARE - 1) * (now - started)
 

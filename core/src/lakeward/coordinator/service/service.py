@@ -1,8 +1,8 @@
-"""The service: executes what `machines/rounds` commands, on one event loop that owns all state.
+"""The service: executes the commands of `machines/rounds` on one event loop that owns all state.
 
-Whatever can block runs in `workers.calls.call` and comes back as an event. A service that learns that a later start
-of itself has taken over (its stamp on a lake table, or its state file) stops at once: it reports nothing, releases
-nothing and deletes nothing of its successor's.
+Blocking work runs in `workers.calls.call` and comes back as an event. A service that learns that a later start of it
+has taken over (by a stamp on a lake table, or by the state file) stops at once: it reports nothing, releases no lease
+and deletes no file that the later start may use.
 """
 
 from __future__ import annotations
@@ -73,12 +73,12 @@ _log = structlog.get_logger("lakeward.service")
 
 @dataclass(frozen=True, slots=True)
 class ServiceEnd:
-    """How the service ended. `failed` lists, for `--once`, tables short of their target, with the reason."""
+    """How the service ended. With `--once`, `failed` lists the tables that did not reach their target, and why."""
 
     failed: tuple[tuple[TablePath, str], ...] = ()
     superseded_by: str = ""
     started: bool = True
-    """False where it was asked to stop before it served; nothing was changed that the next start does not find."""
+    """False if it was asked to stop before it served; the next start then finds everything as it was."""
 
 
 class Service:
@@ -106,20 +106,20 @@ class Service:
         """Keep the collaborators; nothing is started.
 
         Args:
-            components: the ports to what is outside.
+            components: source, lake, Spark jobs, stores and clock.
             options: how it behaves.
-            rounds: the machine that commands it.
+            rounds: the rounds machine, whose commands the service executes.
             targets: the end offsets that `once` waits for.
             leases: the lease.
             restorer: knows the checkpoints.
-            executor: the rounds in work.
-            upkeep: what follows commits.
+            executor: the rounds in progress.
+            upkeep: work after commits.
             protection: which snapshots are leased.
             persistence: writes the state.
-            housekeeping: sweeps and forgets.
-            reporter: reports.
+            housekeeping: deletes old files and forgets dropped tables.
+            reporter: writes the report.
             server: listens for subtasks.
-            address: is told the port.
+            address: gets the server's port.
             loop: the event loop.
         """
         self._clock = components.clock
@@ -150,7 +150,7 @@ class Service:
         self._stopped: Stopped | None = None
         self._broken: BaseException | None = None
         self._end_by = float("inf")
-        """When a service that is broken ends, whatever is still waited for."""
+        """When a service that failed ends, even if something is still pending."""
         self._jobs_gone = False
         self._paused: frozenset[str] = frozenset()
         self._resumed: Mapping[str, int] | None = None
@@ -159,7 +159,7 @@ class Service:
 
     @property
     def state(self) -> str:
-        """What it does: starting, serving, stopping or stopped."""
+        """The service's state: starting, serving, stopping or stopped."""
         return self._reporter.state
 
     # --- life -----------------------------------------------------------------------------------------------
@@ -205,10 +205,10 @@ class Service:
         return ServiceEnd(self._stopped.failed if self._stopped else (), self._loop.superseded_by, started)
 
     def stop(self, timeout_s: float | None = None) -> None:
-        """Ask the service to end: rounds end early, what is complete is committed, the lease id is kept.
+        """Ask the service to end: rounds finish early and commit what is complete; the lease id is kept.
 
-        A start comes to its end first, so that what the last start had in hand is settled in order; it is given up
-        after the time limit.
+        If the service is still starting, the start ends first, so that tables of the last start are handled in order.
+        After the time limit the start is given up.
 
         Args:
             timeout_s: seconds for the rounds to end; None = `stop_timeout_s`.
@@ -227,9 +227,9 @@ class Service:
     # --- start and end ----------------------------------------------------------------------------------------
 
     async def _start_in_time(self) -> bool:
-        """Start; False where a stop was asked for and the start did not come to its end in time."""
+        """Start; return False if a stop was requested and the start did not end in time."""
         try:
-            # A stop that was asked for before has the time from now on.
+            # The time limit of a stop that was requested earlier begins now.
             async with asyncio.timeout(self._stop_timeout_s if self._stop_requested else None) as self._starting:
                 await self._start()
         except TimeoutError:
@@ -251,20 +251,20 @@ class Service:
     async def _start(self) -> None:
         options = self._options
         state = await call(self._writer.load, what="read the service's state")
-        # The tables first: from our first write on, the last start's state is gone.
+        # Read the tables first: the first write of this start replaces the last start's state.
         resumed = await resume(self._source, self._clock, state, options.heartbeat_timeout_s)
         assignments = tuple(one for one in resumed if options.included(one.path))
-        for one in set(resumed) - set(assignments):  # excluded since then
+        for one in set(resumed) - set(assignments):  # excluded since the last start
             await give_back(self._source, one)
         if options.once:
             paths = await self._targets.aim(self._source, self._lake, options.included)
-            # What is in hand is settled by its round, though it may have nothing left to do but to be reported.
+            # Each assigned table gets a round, even if that has nothing to do but to report the table as finished.
             paths |= {one.path for one in assignments}
             self._loop.post(Targets(now=self._clock.now(), paths=paths))
         if assignments:
             self._loop.post(Resumed(now=self._clock.now(), assignments=assignments))
         for table_id, why in state.invalidated.items() if state is not None else ():
-            self._restorer.invalidate(table_id, why)  # before our first write, as above
+            self._restorer.invalidate(table_id, why)  # before the first write, as above
         copy = None if state is not None else await lease_of_checkpoint(self._restorer)
         released = await restore_lease(self._leases, state, self._backend.name, self._clock.now(), copy)
         await self._persistence.write()
@@ -286,7 +286,7 @@ class Service:
 
     def _on_failure(self, error: BaseException) -> None:
         self._broken = error
-        # What failed may be what the machine waits for: two time limits of a stop, and one for its last messages.
+        # The machine may wait for the task that failed: allow two time limits of a stop, and one for last messages.
         self._end_by = min(self._end_by, self._clock.now() + self._stop_timeout_s * 3)
         self.stop()
 
@@ -329,7 +329,7 @@ class Service:
         self._housekeeping.tick()
 
     async def _review(self) -> None:
-        """See whether checkpoints of tables without a round are still valid; as often as the lease is renewed."""
+        """Check whether checkpoints of tables without a round are still valid; as often as the lease is renewed."""
         await self._housekeeping.review_checkpoints()
         self._release_stray()
 
@@ -343,7 +343,7 @@ class Service:
             return
         self._jobs_gone = True
         if self._stop_requested:
-            # A signal to the whole process group reaches Spark's Java as well; rounds go on from their checkpoints.
+            # A signal to the whole process group also ends Spark's Java; the next start resumes from checkpoints.
             _log.warning("no job can run any more, while the service stops", reason=gone)
         elif self._broken is None:
             _log.error("no job can run any more, the service stops", reason=gone)
@@ -355,14 +355,14 @@ class Service:
         resumed, wanted = options.resumed(), options.paused()
         for name in wanted - self._paused:
             self._loop.post(PauseRequested(now=now, path=options.path(name)))
-        # What was asked before this start is of no meaning to it: nothing is suspended yet.
+        # Resume requests from before this start have no effect: nothing is suspended yet.
         known = resumed if self._resumed is None else self._resumed
         again = {name for name, times in resumed.items() if times != known.get(name)} - wanted
         for name in sorted(again | (self._paused - wanted)):
             self._loop.post(ResumeRequested(now=now, path=options.path(name)))
         self._paused, self._resumed = wanted, resumed
 
-    # --- what the machine commands ------------------------------------------------------------------------------
+    # --- commands of the machine --------------------------------------------------------------------------------
 
     def _execute(self, command: RoundsCommand) -> None:
         match command:

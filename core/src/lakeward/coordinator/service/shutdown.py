@@ -1,4 +1,4 @@
-"""How a service ends: its lease's last calls, its last subtasks."""
+"""Steps of a service's shutdown: last lease calls, last subtasks, last upkeep."""
 
 from __future__ import annotations
 
@@ -26,11 +26,11 @@ _log = structlog.get_logger("lakeward.ending")
 
 
 async def settle_lease(leases: LeaseDriver, stopped: asyncio.Event, timeout_s: float) -> None:
-    """Wait until the lease's last calls are settled; what is not by then, the next start goes on with.
+    """Wait until the lease's last calls have ended; the next start continues with those that have not.
 
     Args:
-        leases: the lease; it was told to stop.
-        stopped: set once all calls are settled.
+        leases: the lease, after it was told to stop.
+        stopped: set once all calls have ended.
         timeout_s: seconds to wait at the most.
     """
     try:
@@ -43,7 +43,7 @@ async def settle_lease(leases: LeaseDriver, stopped: asyncio.Event, timeout_s: f
 
 
 async def wait_for_jobs(executor: RoundExecutor, clock: Clock) -> None:
-    """Give the subtasks of the last rounds a moment to say goodbye, so that Spark counts them as done.
+    """Wait a moment for the subtasks of the last rounds to end, so that Spark counts them as done.
 
     Args:
         executor: the rounds.
@@ -55,10 +55,10 @@ async def wait_for_jobs(executor: RoundExecutor, clock: Clock) -> None:
 
 
 async def wait_for_upkeep(upkeep: Upkeep, clock: Clock, timeout_s: float) -> None:
-    """Let the upkeep after the last commits end; what is not done by then, the next start or commit does.
+    """Wait for the upkeep after the last commits; the next start or commit does what is not done by then.
 
     Args:
-        upkeep: what follows commits.
+        upkeep: work after commits.
         clock: the service's clock.
         timeout_s: seconds to wait at the most.
     """
@@ -68,11 +68,11 @@ async def wait_for_upkeep(upkeep: Upkeep, clock: Clock, timeout_s: float) -> Non
 
 
 async def give_back(source: Source, assignment: TableAssignment) -> None:
-    """Give a table back that was handed out to a start which a later one has taken over from.
+    """Give a table back that was assigned to this start after a later start had taken over.
 
     Args:
-        source: else it would wait for its tiering timeout.
-        assignment: what nobody but this start knows of.
+        source: the source; without the call the table would wait for its tiering timeout.
+        assignment: the assignment, which only this start knows.
     """
     epoch = TableEpoch(assignment.table_id, assignment.epoch, assignment.coordinator_epoch)
     try:
@@ -88,17 +88,17 @@ async def give_back(source: Source, assignment: TableAssignment) -> None:
 async def drop_own_lease(
     leases: LeaseDriver, backend: LeaseBackend, state: ServiceStateWriter, timeout_s: float
 ) -> None:
-    """Drop the id that this incarnation alone has used, unless its successor knows of it.
+    """Drop the lease id that only this incarnation has used, unless the later start knows it.
 
-    A successor that does takes the snapshots over and drops the id then: before, nothing else protects them. One that
-    does not (the id was begun after it had read our state, or its backend keeps nothing) will never drop it. It may
-    go on from a checkpoint of ours all the same, and nobody can tell when it holds what that needs: then the id
-    runs out by itself.
+    A later start that knows the id first protects the snapshots itself and then drops the id. One that does not know
+    it (the id was first used after the later start had read the state, or the backend persists nothing) will never
+    drop it, so this start does. Exception: the later start may resume from a checkpoint of this one, and it is unknown
+    when it has leased what that checkpoint needs. Then the id is left to expire.
 
     Args:
         leases: the lease.
         backend: the lease backend.
-        state: the service's state, which is the successor's now.
+        state: the service's state, which the later start owns now.
         timeout_s: seconds to wait at the most.
     """
     lease = leases.lease()

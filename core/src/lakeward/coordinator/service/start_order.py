@@ -1,8 +1,8 @@
-"""When a start says that it started: what its successors and predecessors are told apart by.
+"""Chooses the start time in a new start's incarnation, by which earlier and later starts are told apart.
 
-One clock alone is not to be trusted. A start whose clock was a day ahead would lock out every later one for a day: its
-state file says so, and where the state folder is lost or another one is configured, its stamps in the lake still do.
-So a new start comes after every start of its service that left either.
+The clock alone is not enough: a start whose clock was a day ahead would lock out every later start for a day, by its
+state file and by its stamps in the lake. So a new start takes a time after those of all earlier starts of its service
+that are found in either place.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 _WORKERS = 8
 _LIMIT_S = 15.0
-"""Seconds that a start waits for the lake's stamps; one that was not seen by then fences the start, which ends."""
+"""Seconds that a start waits for the lake's stamps; a newer stamp that it has not seen by then fences it later."""
 _log = structlog.get_logger("lakeward.startup")
 
 
@@ -37,15 +37,15 @@ def started_ms(
     *,
     included: Callable[[TablePath], bool],
 ) -> int:
-    """Return when a new start is to say that it started: now, but after every earlier start of its service. Blocking.
+    """Return the start time for a new incarnation: now, or after the newest earlier start of its service. Blocking.
 
     Args:
         service: its name.
-        clock: now.
-        states: what earlier starts left beside the lake.
-        source: says which tables there are.
-        lake: what earlier starts left in it.
-        included: whether a table is ours to tier or to mirror.
+        clock: the wall clock.
+        states: the state files of earlier starts.
+        source: lists the tables.
+        lake: has the stamps of earlier starts.
+        included: whether the configuration includes a table.
 
     Returns:
         Milliseconds since 1970.
@@ -84,7 +84,7 @@ def _newest_stamp_ms(service: str, clock: Clock, lake: Lake, paths: Iterable[Tab
             except queue.Empty:
                 return
             except LakewardError:
-                continue  # its round meets the same error, and says so
+                continue  # the table's round meets the same error and reports it
             if head is not None and head.stamp is not None and head.stamp.service == service:
                 found.append(head.stamp.started_ms)
 

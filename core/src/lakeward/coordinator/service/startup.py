@@ -1,4 +1,4 @@
-"""Going on where the last start of this service ended: its lease, and the tables it had in hand."""
+"""Continues where the last start of this service ended: with its lease and its assigned tables."""
 
 from __future__ import annotations
 
@@ -29,19 +29,19 @@ _HEARTBEAT_S = 30.0
 async def restore_lease(
     leases: LeaseDriver, state: ServiceState | None, backend: str, now: float, copy: LeaseCopy | None = None
 ) -> frozenset[TableBucket]:
-    """Take the last start's snapshots over under a new generation, where its backend kept a state.
+    """Keep the snapshots of the last start leased under a new generation, if its backend persisted state.
 
-    Where the backend answers RELEASE, none of them is taken over; the old id is dropped.
+    If the backend answers RELEASE, none of them is kept, and the old id is dropped.
 
     Args:
-        leases: the lease, holding nothing yet.
+        leases: the lease, still empty.
         state: what the last start persisted, None where there was none.
         backend: the configured backend's name.
         now: seconds on the service's clock.
-        copy: what the newest checkpoint has of it; counts only where `state` is None.
+        copy: the newest checkpoint's copy of the lease; used only if `state` is None.
 
     Returns:
-        The buckets whose snapshots are not taken over because the backend answered RELEASE.
+        The buckets whose snapshots are not kept because the backend answered RELEASE.
     """
     data = state.lease_state if state is not None else copy.state if copy is not None else None
     was = state.lease_backend if state is not None else copy.backend if copy is not None else None
@@ -61,7 +61,7 @@ async def restore_lease(
 
 
 async def lease_of_checkpoint(restorer: Restorer) -> LeaseCopy | None:
-    """Return a checkpoint's copy of the lease: it counts where the state file is missing.
+    """Return the newest checkpoint's copy of the lease, which is used if the state file is missing.
 
     Args:
         restorer: knows this service's checkpoints.
@@ -76,16 +76,16 @@ async def lease_of_checkpoint(restorer: Restorer) -> LeaseCopy | None:
 async def resume(
     source: Source, clock: Clock, state: ServiceState | None, timeout_s: float
 ) -> tuple[TableAssignment, ...]:
-    """Renew the tables that the last start had in hand; those that the source still counts as ours are kept.
+    """Renew the tables that were assigned to the last start, and keep those that the source accepts.
 
     Args:
-        source: is asked.
+        source: gets the heartbeat.
         clock: the service's clock.
         state: what the last start persisted.
-        timeout_s: the source's heartbeat timeout; a table renewed longer ago than that is not asked for.
+        timeout_s: the source's heartbeat timeout; a table renewed longer ago than that is left out.
 
     Returns:
-        The tables that are ours under their old epochs.
+        The tables that stay assigned, under their old epochs.
     """
     if state is None or not state.tables:
         return ()

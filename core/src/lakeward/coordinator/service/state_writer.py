@@ -1,4 +1,4 @@
-"""The service's own state on disk: which tables are in hand, and what the lease backend wants kept."""
+"""The service's own state on disk: the assigned tables, and the bytes that the lease backend wants persisted."""
 
 from __future__ import annotations
 
@@ -24,14 +24,14 @@ _WRITE_S = 30.0
 
 
 class ServiceStateWriter:
-    """Reads the last start's state once and writes ours, one write at a time."""
+    """Reads the last start's state once, and writes this start's state, one write at a time."""
 
     def __init__(self, store: ServiceStateStore, incarnation: Incarnation, backend: str, clock: Clock) -> None:
         """Keep the parts.
 
         Args:
-            store: where the state file lies.
-            incarnation: ours.
+            store: where the state file is.
+            incarnation: of this start.
             backend: the lease backend's name, written beside its bytes.
             clock: to turn renewal times into wall-clock times.
         """
@@ -41,7 +41,7 @@ class ServiceStateWriter:
         self._clock = clock
         self._lock = asyncio.Lock()
         self._written: dict[int, int] = {}
-        """By table: the newest epoch under which a state of ours has it."""
+        """By table: its newest epoch in a state that this start wrote."""
 
     def load(self) -> ServiceState | None:
         """Read what the last start wrote, None if there was none. Blocking.
@@ -52,7 +52,7 @@ class ServiceStateWriter:
         return self._store.load(self._incarnation.service)
 
     async def overtaken(self) -> str:
-        """Return the later start that has written the state, empty if none has; trouble with the file is logged."""
+        """Return the later start that has written the state, empty if none has; a failure to read it is logged."""
         try:
             await call(lambda: self._store.check(self._incarnation), what="read the service's state")
         except FencedError as error:
@@ -74,10 +74,10 @@ class ServiceStateWriter:
 
         Args:
             tables: the tables that the source assigned to this service.
-            lease: what the lease backend wants kept.
+            lease: the bytes that the lease backend wants persisted.
             now: seconds on the service's clock, at which `renewed_at` of the tables is counted.
             lease_ids: the lease's own id, and earlier ones that are still to be dropped.
-            invalidated: the tables whose checkpoints nobody may go on from, by id, and why.
+            invalidated: by table id, why its checkpoints must not be resumed from.
 
         Raises:
             FencedError: a later start of this service has written the file.
@@ -93,7 +93,7 @@ class ServiceStateWriter:
             invalidated=invalidated or {},
         )
         before = self._written
-        # Before it is certain: a write of unknown outcome may have been read by a successor.
+        # Before the write: if its outcome is unknown, a later start may have read the new state.
         self._written = before | {table.table_id: table.epoch for table in state.tables}
         try:
             async with self._lock:
@@ -103,14 +103,14 @@ class ServiceStateWriter:
             raise
 
     def may_be_known(self, assignment: TableAssignment) -> bool:
-        """Say whether a later start may have read in the state that this table is assigned under this epoch."""
+        """Return whether a later start may know this assignment, because a written state contains it."""
         return self._written.get(assignment.table_id) == assignment.epoch
 
     def forget(self, table_id: int) -> None:
-        """Keep nothing of a table that the source has dropped.
+        """Forget a table that the source has dropped.
 
         Args:
-            table_id: its id, which never comes back.
+            table_id: its id, which is never used again.
         """
         self._written.pop(table_id, None)
 

@@ -1,4 +1,4 @@
-"""`run --once`: the end offsets seen at the start, and which tables stand there (as Spark's availableNow does)."""
+"""`run --once`: the end offsets at the start, and which tables have reached them (like Spark's availableNow)."""
 
 from __future__ import annotations
 
@@ -22,19 +22,19 @@ class TargetOffsets:
         self._ends: dict[TablePath, dict[TableBucket, int]] = {}
 
     def look(self, source: Source, lake: Lake, included: Callable[[TablePath], bool]) -> None:
-        """Note the end offsets of all included tables that are behind. Blocking.
+        """Record the end offsets of all included tables that are behind. Blocking.
 
         Args:
             source: the source.
-            lake: the lake, for what is tiered already.
-            included: whether a table is ours to tier.
+            lake: the lake, for the offsets that are tiered already.
+            included: whether the configuration includes a table.
         """
         for table in source.tables():
             if included(table.path):
                 self._note(source, lake, table)
 
     async def aim(self, source: Source, lake: Lake, included: Callable[[TablePath], bool]) -> frozenset[TablePath]:
-        """Look, and make the tables due that are behind.
+        """Record the targets, and make the tables due that are behind.
 
         Args:
             source: the source.
@@ -56,7 +56,7 @@ class TargetOffsets:
         return frozenset(self._ends)
 
     def reached(self, path: TablePath, offsets: Mapping[TableBucket, int]) -> bool:
-        """Say whether a table stands at its target now; a table without one does.
+        """Return whether a table has reached its target; True for a table without one.
 
         Args:
             path: the table.
@@ -75,4 +75,4 @@ class TargetOffsets:
             state.bucket: state.end for state in states if state.end > state.start or state.snapshot is not None
         }
         if all(tiered.get(state.bucket, 0) <= state.end for state in states):
-            self.reached(table.path, tiered)  # else its round says what is wrong
+            self.reached(table.path, tiered)  # else its round reports what is wrong

@@ -1,4 +1,4 @@
-"""Where the service's collaborators run their tasks."""
+"""The event loop on which the service's collaborators run their tasks."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ class Background(Protocol):
         ...
 
     def wake(self) -> None:
-        """Make the loop look at once whether anything is due."""
+        """Make the loop check immediately whether anything is due."""
         ...
 
     def call_soon_threadsafe(self, work: Callable[[], None]) -> None:
-        """Run a callable on the loop, from any thread; nothing happens where the loop is closed."""
+        """Run a callable on the loop, from any thread; does nothing if the loop is closed."""
         ...

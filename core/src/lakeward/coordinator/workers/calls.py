@@ -26,7 +26,7 @@ async def call(
 
     Args:
         work: the blocking call.
-        what: what it is, in words, for the thread's name and the error.
+        what: describes the call, for the thread's name and the error.
         timeout_s: seconds, > 0; None = no limit.
         on_end: called on the loop once the thread has really ended, within the limit or long after it.
 
@@ -83,5 +83,5 @@ def _answer(loop: asyncio.AbstractEventLoop, deliver: Callable[[], None]) -> Non
     try:
         loop.call_soon_threadsafe(deliver)
     except RuntimeError:
-        # The loop is closed: the service ended while this call hung, nobody waits for its answer.
+        # The loop is closed: the service ended during this call, and nothing waits for its answer.
         return

@@ -1,8 +1,8 @@
-"""One worker at a time for each lake table, whatever round it works for.
+"""Locks that give each lake table to one worker at a time, across rounds.
 
-A call that is given up after its time limit leaves its thread running, and that thread may still commit or delete.
-So a table's lock is not free when its holder stops waiting: it is free when the last thread that the holder started
-has ended. Until then no round opens on the table, nothing of it is swept, and no commit of it is sent.
+When a call reaches its time limit, its thread keeps running and may still commit or delete. So a table's lock becomes
+free only when the last thread that its holder started has ended, not when the holder stops waiting. Until then no round
+opens on the table, none of its files is deleted, and no commit to it is sent.
 """
 
 from __future__ import annotations
@@ -23,9 +23,9 @@ T = TypeVar("T")
 
 
 class TableLocks:
-    """Locks by the name of a table, kept as long as somebody holds or wants them. Used on one event loop only.
+    """Locks by table name; a lock exists as long as it is held or waited for. Used on one event loop only.
 
-    By name and not by id: a table that was dropped and created anew shares its lake table's name with the old one.
+    By name, not by id: a table that was dropped and re-created shares the lake table's name with the old one.
     """
 
     def __init__(self) -> None:
@@ -34,15 +34,15 @@ class TableLocks:
 
     @asynccontextmanager
     async def hold(self, path: TablePath, purpose: str, *, wait_s: float | None = None) -> AsyncIterator[TableHold]:
-        """Wait until nobody works on a table, and hold it; those who wait get it in the order they came.
+        """Wait until a table is free, and hold it; waiters get it in the order in which they came.
 
         Args:
             path: the table.
-            purpose: what is to be done, in words, for the errors of those who wait meanwhile.
+            purpose: describes the work, for the errors of those who wait meanwhile.
             wait_s: seconds to wait; None = no limit.
 
         Raises:
-            OutcomeUnknownError: somebody else still works on the table; nothing was begun.
+            OutcomeUnknownError: another holder still works on the table; nothing was started.
         """
         lock = self._locks.setdefault(path, _TableLock())
         lock.users += 1
@@ -69,10 +69,10 @@ class TableLocks:
 
 
 class TableHold:
-    """A table that is held, until the holder has left and every thread of it has ended."""
+    """A held table. It becomes free when the holder has left and all of its threads have ended."""
 
     def __init__(self, release: Callable[[], None]) -> None:
-        """Keep what frees the table."""
+        """Keep the callable that frees the table."""
         self._release = release
         self._running = 0
         self._left = False
@@ -83,7 +83,7 @@ class TableHold:
         return await call(work, what=what, timeout_s=timeout_s, on_end=self._ended)
 
     def leave(self) -> None:
-        """Free the table as soon as no thread of this holder runs."""
+        """Free the table as soon as none of this holder's threads runs."""
         self._left = True
         if not self._running:
             self._release()
