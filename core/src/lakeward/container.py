@@ -12,6 +12,7 @@ import secrets
 import signal
 from functools import partial
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any, cast
 
 import structlog
@@ -57,7 +58,7 @@ from lakeward.model.identity import Incarnation
 from lakeward.model.secrets import mask_uri
 from lakeward.observe import status_file
 from lakeward.observe.control import ControlReader
-from lakeward.observe.files import writable
+from lakeward.observe.files import service_folder, writable
 from lakeward.observe.format import count
 from lakeward.observe.metrics import ServiceMetrics
 from lakeward.observe.progress import ProgressDisplay
@@ -118,8 +119,13 @@ def _lake(name: str, options: Any, clock: Clock, resources: OpenResources) -> La
     return lake
 
 
-def _spark(settings: Settings, files: SmallFiles, resources: OpenResources) -> SparkHandle:
-    directory = Path(files.path(settings.service.name)) / "spark"
+def _spark(settings: Settings, resources: OpenResources) -> SparkHandle:
+    if is_local(settings.checkpoint.root):
+        directory = service_folder(settings.checkpoint.root, settings.service.name) / "spark"
+    else:  # Spark's own files are for this machine and this start
+        temporary = TemporaryDirectory(prefix="lakeward-spark-")
+        resources.add("directory of Spark", temporary.cleanup)
+        directory = Path(temporary.name)
     handle = start_session(settings.spark, settings.service.name, settings.service.rounds, directory)
     resources.add("spark", handle.stop)
     return handle
@@ -337,7 +343,7 @@ class Container(containers.DeclarativeContainer):
     clock: providers.Provider[Clock] = providers.Singleton(SystemClock)
     service_name = providers.Callable(_service_name, settings)
     resources = providers.Singleton(OpenResources)
-    files = providers.Singleton(SmallFiles, settings.checkpoint.root)
+    files = providers.Singleton(SmallFiles, settings.checkpoint.address)
     states = providers.Singleton(ServiceStateStore, files)
     journals = providers.Singleton(JournalStore, files, service_name)
     committed = providers.Singleton(CommitRecords, files, service_name)
@@ -346,7 +352,7 @@ class Container(containers.DeclarativeContainer):
     incarnation = providers.Singleton(_incarnation, loaded, clock, states, source, lake)
     metrics = providers.Singleton(ServiceMetrics)
     backend = providers.Singleton(_backend, loaded, resources, metrics)
-    spark = providers.Singleton(_spark, settings, files, resources)
+    spark = providers.Singleton(_spark, settings, resources)
     tls = providers.Singleton(_tls, settings, spark)
     jobs = providers.Singleton(SparkJobs, spark, providers.Object(run_subtask))
     state = providers.Singleton(ServiceStateWriter, states, incarnation, settings.lease.backend, clock)
@@ -366,7 +372,7 @@ class Container(containers.DeclarativeContainer):
         journals=journals,
         committed=committed,
         checkpoints=providers.Singleton(CheckpointFiles, files, clock),
-        checkpoint_root=settings.checkpoint.root,
+        checkpoint_root=settings.checkpoint.address,
     )
 
 

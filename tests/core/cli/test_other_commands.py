@@ -186,9 +186,60 @@ def test_the_doctor_finds_a_file_where_a_directory_should_be(flights: Lakeward) 
     assert "is a file" in message
 
 
-def test_the_doctor_shows_no_password_of_the_state_root(flights: Lakeward) -> None:
-    said = flights("doctor", "--set", "checkpoint.root=s3://me:hush@bucket/state")
-    assert "@bucket/state is not on this machine" in said.out
+def in_store(s3: Any, bucket: str) -> list[str]:  # noqa: ANN401 - the fixture's server
+    """Return flags that keep state in a bucket, with a password."""
+    options = {f"storage.{name}": value for name, value in {**s3.options, "secret_key": "hush"}.items()}
+    flags = {"root": f"s3://{bucket}/state"} | options
+    return [word for name, value in flags.items() for word in ("--set", f"checkpoint.{name}={value}")]
+
+
+@pytest.mark.parametrize(("command", "what"), [(("doctor",), "state directory"), (("config", "check"), "state")])
+def test_a_state_root_in_a_store_is_looked_at_without_showing_the_password(
+    flights: Lakeward,
+    s3: Any,  # noqa: ANN401 - as above
+    command: tuple[str, ...],
+    what: str,
+) -> None:
+    said = flights(*command, "-o", "json", *in_store(s3, s3.new_bucket()))
+    (found,) = [check for check in said.document["checks"] if check["what"] == what]
+    assert found["ok"]
+    assert "can be listed" in found["message"]
+    assert "hush" not in said.out + said.err
+
+
+@pytest.mark.parametrize(("command", "what"), [(("doctor",), "state directory"), (("config", "check"), "state")])
+def test_a_bucket_that_is_missing_fails_the_check_with_a_code(
+    flights: Lakeward,
+    s3: Any,  # noqa: ANN401 - as above
+    command: tuple[str, ...],
+    what: str,
+) -> None:
+    said = flights(*command, "-o", "json", *in_store(s3, "nowhere"))
+    (found,) = [check for check in said.document["checks"] if check["what"] == what]
+    assert said.code == 1
+    assert not found["ok"]
+    assert "[LW-302] nowhere/state: there is no such bucket" in found["message"]
+
+
+def test_show_masks_how_a_store_is_reached(flights: Lakeward, s3: Any) -> None:  # noqa: ANN401 - as above
+    said = flights("config", "show", *in_store(s3, "bucket"))
+    assert "checkpoint.storage.secret_key" in said.out
+    assert "hush" not in said.out
+
+
+@pytest.mark.parametrize(
+    ("flags", "text"),
+    [
+        ({"root": "s3://b/x", "storage.secret_kay": "hush"}, "Did you mean 'secret_key'?"),
+        ({"root": "state", "storage.region": "x"}, "expected an address s3://BUCKET/PATH"),
+        ({"root": "s3://me:hush@b/x", "storage.region": "x"}, "expected s3://BUCKET/PATH alone"),
+    ],
+)
+def test_a_store_that_is_described_wrongly_is_refused(flights: Lakeward, flags: dict[str, str], text: str) -> None:
+    words = [word for name, value in flags.items() for word in ("--set", f"checkpoint.{name}={value}")]
+    said = flights("config", "show", *words)
+    assert said.code == 2
+    assert text in said.err
     assert "hush" not in said.out + said.err
 
 

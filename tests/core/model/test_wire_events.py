@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pytest
+from msgspec import structs
 
 from lakeward.machines.transport.channel import Channel, ChannelKey
 from lakeward.machines.transport.frames import decode, encode
@@ -89,3 +90,9 @@ def test_an_assigned_split_says_how_far_it_is() -> None:
     received = over_the_wire(AssignSplits(splits=[wire_split(LOG, HALF), wire_split(SNAPSHOT)]))
     assert isinstance(received, AssignSplits)
     assert [wire.progress for wire in received.splits] == [HALF, None]
+
+
+def test_what_a_subtask_is_deployed_with_is_not_told() -> None:
+    told = repr(structs.replace(DEPLOY, source_task=b"hush", lake_task=b"hush", checkpoint_root="s3://a:hush@b/c"))
+    assert "hush" not in told
+    assert str(DEPLOY.attempt) in told

@@ -17,8 +17,8 @@ from lakeward.storage.small_files import SmallFiles
 OLD, NEW = b"a" * 200_000, b"b" * 300_000
 
 
-def test_what_is_written_is_read_back_and_replaced(tmp_path: Path) -> None:
-    store = SmallFiles(str(tmp_path / "root"))
+def test_what_is_written_is_read_back_and_replaced(root: str) -> None:
+    store = SmallFiles(root)
 
     store.write("svc/start/state", b"one")
     store.write("svc/start/state", b"two")
@@ -27,8 +27,8 @@ def test_what_is_written_is_read_back_and_replaced(tmp_path: Path) -> None:
     assert store.names("svc", "state") == ("svc/start/state",)
 
 
-def test_what_is_not_there_is_none(tmp_path: Path) -> None:
-    store = SmallFiles(str(tmp_path))
+def test_what_is_not_there_is_none(root: str) -> None:
+    store = SmallFiles(root)
 
     assert store.read("svc/state") is None
     assert store.names("svc", "state") == ()
@@ -52,6 +52,32 @@ def test_deleting_takes_empty_folders_along_and_may_be_repeated(tmp_path: Path) 
     assert not (tmp_path / "svc/start/round").exists()
 
 
+def test_a_deleted_file_and_a_deleted_folder_are_gone_and_may_be_deleted_again(root: str) -> None:
+    store = SmallFiles(root)
+    store.write("svc/start/one", b"x")
+    store.write("svc/start/two", b"x")
+    store.write("svc/other", b"x")
+
+    for _ in range(2):
+        store.delete("svc/start/one")
+        assert [entry.name for entry in store.entries("svc/start")] in (["svc/start/two"], [])
+        store.delete_folder("svc/start")
+
+    assert [entry.name for entry in store.entries("")] == ["svc/other"]
+
+
+def test_a_listing_has_size_and_time_and_only_what_is_below_the_folder(root: str) -> None:
+    store = SmallFiles(root)
+    store.write("svc/a", b"12345")
+    store.write("svc2/a", b"x")
+
+    (entry,) = store.entries("svc")
+
+    assert (entry.name, entry.size_bytes) == ("svc/a", 5)
+    assert entry.written_ms > 0
+    assert store.folders("") == ("svc", "svc2")
+
+
 def test_a_half_written_file_is_none(tmp_path: Path) -> None:
     (tmp_path / ".state.new").write_bytes(b"half")
 
@@ -70,8 +96,8 @@ def test_an_unknown_scheme_is_a_storage_error() -> None:
         SmallFiles("gopher://host/root")
 
 
-def test_writes_and_deletes_side_by_side_do_not_disturb_each_other(tmp_path: Path) -> None:
-    store = SmallFiles(str(tmp_path))
+def test_writes_and_deletes_side_by_side_do_not_disturb_each_other(root: str) -> None:
+    store = SmallFiles(root)
     failures: list[BaseException] = []
 
     def work(name: str) -> None:
@@ -91,8 +117,8 @@ def test_writes_and_deletes_side_by_side_do_not_disturb_each_other(tmp_path: Pat
     assert failures == []
 
 
-def test_writes_of_one_file_from_several_threads_leave_one_of_them_whole(tmp_path: Path) -> None:
-    store = SmallFiles(str(tmp_path))
+def test_writes_of_one_file_from_several_threads_leave_one_of_them_whole(root: str) -> None:
+    store = SmallFiles(root)
     contents = [bytes([n]) * 500_000 for n in range(4)]
 
     def work(data: bytes) -> None:

@@ -1,7 +1,6 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import TYPE_CHECKING
 
 import pytest
 
@@ -11,9 +10,6 @@ from lakeward.model.tables import TablePath
 from lakeward.storage.records import pack
 from lakeward.storage.round_journal import JournalStore, RoundJournal, decode, encode
 from lakeward.storage.small_files import SmallFiles
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 START = Incarnation("svc", 1000, "00000000000000aa")
 JOURNAL = RoundJournal(RoundId(START, 7, 3, 1), TablePath("db", "t"), None, None, "/w/t/data/r")
@@ -33,13 +29,13 @@ GOLDEN = (
 
 
 @pytest.mark.parametrize("journal", [JOURNAL, COMMITTING], ids=["writing", "committing"])
-def test_a_journal_survives(tmp_path: Path, journal: RoundJournal) -> None:
-    journals = JournalStore(SmallFiles(str(tmp_path)), "svc")
+def test_a_journal_survives(root: str, journal: RoundJournal) -> None:
+    journals = JournalStore(SmallFiles(root), "svc")
 
     journals.write(journal)
 
     assert journals.list() == (journal,)
-    assert (tmp_path / "svc" / str(START) / "7-3-1" / "journal").is_file()
+    assert SmallFiles(root).names("svc", "journal") == (f"svc/{START}/7-3-1/journal",)
 
 
 def test_version_1_has_these_bytes() -> None:
@@ -47,8 +43,8 @@ def test_version_1_has_these_bytes() -> None:
     assert decode(bytes.fromhex(GOLDEN), "f") == JOURNAL
 
 
-def test_journals_of_all_starts_are_listed_but_not_another_services(tmp_path: Path) -> None:
-    files = SmallFiles(str(tmp_path))
+def test_journals_of_all_starts_are_listed_but_not_another_services(root: str) -> None:
+    files = SmallFiles(root)
     later = replace(JOURNAL, round_id=RoundId(Incarnation("svc", 2000, "00000000000000aa"), 7, 1, 1))
     other = replace(JOURNAL, round_id=RoundId(Incarnation("svc2", 1, "00000000000000aa"), 7, 1, 1))
     for journal in (later, JOURNAL):
@@ -58,8 +54,8 @@ def test_journals_of_all_starts_are_listed_but_not_another_services(tmp_path: Pa
     assert JournalStore(files, "svc").list() == (JOURNAL, later)
 
 
-def test_a_deleted_journal_is_gone_and_may_be_deleted_again(tmp_path: Path) -> None:
-    journals = JournalStore(SmallFiles(str(tmp_path)), "svc")
+def test_a_deleted_journal_is_gone_and_may_be_deleted_again(root: str) -> None:
+    journals = JournalStore(SmallFiles(root), "svc")
     journals.write(JOURNAL)
 
     journals.delete(JOURNAL)
@@ -78,13 +74,13 @@ def test_a_deleted_journal_is_gone_and_may_be_deleted_again(tmp_path: Path) -> N
     ],
     ids=["truncated", "trailing", "future", "foreign"],
 )
-def test_a_damaged_journal_is_an_error_that_names_the_file(tmp_path: Path, data: bytes) -> None:
-    journals = JournalStore(SmallFiles(str(tmp_path)), "svc")
+def test_a_damaged_journal_is_an_error_that_names_the_file(root: str, data: bytes) -> None:
+    files, name = SmallFiles(root), f"svc/{START}/7-3-1/journal"
+    journals = JournalStore(files, "svc")
     journals.write(JOURNAL)
-    file = tmp_path / "svc" / str(START) / "7-3-1" / "journal"
-    file.write_bytes(data)
+    files.write(name, data)
 
     with pytest.raises(CorruptFileError) as caught:
         journals.list()
 
-    assert caught.value.file == str(file)
+    assert caught.value.file == files.path(name)

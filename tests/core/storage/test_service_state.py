@@ -1,7 +1,6 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import TYPE_CHECKING
 
 import pytest
 
@@ -11,9 +10,6 @@ from lakeward.model.tables import TablePath
 from lakeward.storage.records import pack
 from lakeward.storage.service_state import ServiceState, ServiceStateStore, StoredTable, decode, encode
 from lakeward.storage.small_files import SmallFiles
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 FIRST = Incarnation("svc", 1000, "00000000000000aa")
 SECOND = Incarnation("svc", 2000, "00000000000000bb")
@@ -39,16 +35,16 @@ GOLDEN_2 = (
 @pytest.mark.parametrize(
     "state", [WITHOUT, WITH, ServiceState(FIRST), IDS, GIVEN_UP], ids=["1", "2", "empty", "lease ids", "invalidated"]
 )
-def test_a_state_survives(tmp_path: Path, state: ServiceState) -> None:
-    store = ServiceStateStore(SmallFiles(str(tmp_path)))
+def test_a_state_survives(root: str, state: ServiceState) -> None:
+    store = ServiceStateStore(SmallFiles(root))
 
     store.save(state)
 
     assert store.load("svc") == state
 
 
-def test_a_service_that_never_ran_has_no_state(tmp_path: Path) -> None:
-    assert ServiceStateStore(SmallFiles(str(tmp_path))).load("svc") is None
+def test_a_service_that_never_ran_has_no_state(root: str) -> None:
+    assert ServiceStateStore(SmallFiles(root)).load("svc") is None
 
 
 def test_version_1_is_a_state_without_a_lease() -> None:
@@ -61,18 +57,18 @@ def test_version_2_adds_the_backend_and_its_bytes() -> None:
     assert decode(bytes.fromhex(GOLDEN_2), "f") == WITH
 
 
-def test_the_newest_start_counts_and_sweeps_the_earlier_ones(tmp_path: Path) -> None:
-    store = ServiceStateStore(SmallFiles(str(tmp_path)))
+def test_the_newest_start_counts_and_sweeps_the_earlier_ones(root: str) -> None:
+    store = ServiceStateStore(SmallFiles(root))
     store.save(WITH)
 
     store.save(ServiceState(SECOND))
 
     assert store.load("svc") == ServiceState(SECOND)
-    assert SmallFiles(str(tmp_path)).names("svc", "service.state") == (f"svc/{SECOND}/service.state",)
+    assert SmallFiles(root).names("svc", "service.state") == (f"svc/{SECOND}/service.state",)
 
 
-def test_a_zombie_cannot_destroy_its_successors_state(tmp_path: Path) -> None:
-    store = ServiceStateStore(SmallFiles(str(tmp_path)))
+def test_a_zombie_cannot_destroy_its_successors_state(root: str) -> None:
+    store = ServiceStateStore(SmallFiles(root))
     store.save(ServiceState(SECOND))
 
     with pytest.raises(FencedError, match=str(SECOND)) as caught:
@@ -82,21 +78,21 @@ def test_a_zombie_cannot_destroy_its_successors_state(tmp_path: Path) -> None:
     assert store.load("svc") == ServiceState(SECOND)
 
 
-def test_a_zombie_that_wakes_between_check_and_write_destroys_nothing(tmp_path: Path) -> None:
-    store = ServiceStateStore(SmallFiles(str(tmp_path)))
+def test_a_zombie_that_wakes_between_check_and_write_destroys_nothing(root: str) -> None:
+    store = ServiceStateStore(SmallFiles(root))
 
     class Paused(SmallFiles):
         def write(self, name: str, data: bytes) -> None:
             store.save(ServiceState(SECOND))
             super().write(name, data)
 
-    ServiceStateStore(Paused(str(tmp_path))).save(WITH)
+    ServiceStateStore(Paused(root)).save(WITH)
 
     assert store.load("svc") == ServiceState(SECOND)
 
 
-def test_another_service_is_left_alone(tmp_path: Path) -> None:
-    store = ServiceStateStore(SmallFiles(str(tmp_path)))
+def test_another_service_is_left_alone(root: str) -> None:
+    store = ServiceStateStore(SmallFiles(root))
     other = ServiceState(Incarnation("svc2", 9000, "00000000000000cc"))
     store.save(other)
 
@@ -118,14 +114,14 @@ def test_another_service_is_left_alone(tmp_path: Path) -> None:
     ],
     ids=["truncated", "trailing", "flipped", "future", "foreign", "empty", "another start's"],
 )
-def test_a_damaged_state_is_an_error_that_names_the_file(tmp_path: Path, damage: object) -> None:
-    store = ServiceStateStore(SmallFiles(str(tmp_path)))
+def test_a_damaged_state_is_an_error_that_names_the_file(root: str, damage: object) -> None:
+    files, name = SmallFiles(root), f"svc/{FIRST}/service.state"
+    store = ServiceStateStore(files)
     store.save(WITH)
-    file = tmp_path / "svc" / str(FIRST) / "service.state"
     assert callable(damage)
-    file.write_bytes(damage(file.read_bytes()))
+    files.write(name, damage(files.read(name)))
 
     with pytest.raises(CorruptFileError) as caught:
         store.load("svc")
 
-    assert caught.value.file == str(file)
+    assert caught.value.file == files.path(name)

@@ -24,6 +24,7 @@ from lakeward.observe.files import writable
 from lakeward.ports import DescribedSource
 from lakeward.sockets.addresses import bind_address, check_addresses
 from lakeward.spark.java import find_java
+from lakeward.storage.small_files import SmallFiles
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -128,11 +129,23 @@ def _backend(loaded: Loaded) -> Check:
 
 
 def _directories(loaded: Loaded) -> Iterator[Check]:
-    yield _writable("state directory", loaded.settings.checkpoint.root)
+    yield _state(loaded)
     for name, value in _paths(loaded.lake_options):
         yield _writable(f"lake.{name}", value)
     for name, value in _paths(loaded.source_options):
         yield _writable(f"source.{name}", value)
+
+
+def _state(loaded: Loaded) -> Check:
+    """Look where state is kept: a store is asked for a listing; nothing is written."""
+    checkpoint = loaded.settings.checkpoint
+    if is_local(checkpoint.root):
+        return _writable("state directory", checkpoint.root)
+    try:
+        SmallFiles(checkpoint.address).folders(loaded.settings.service.name)
+    except LakewardError as error:
+        return "state directory", False, f"[{error.code}] {error}"
+    return "state directory", True, f"{mask_uri(checkpoint.root)} can be listed"
 
 
 def _paths(options: Any) -> Iterator[tuple[str, str]]:  # noqa: ANN401 - a plugin's options

@@ -45,7 +45,7 @@ def open_records(loaded: Loaded) -> CommitRecords:
     Raises:
         StorageError: the state root is of no known kind.
     """
-    return CommitRecords(SmallFiles(loaded.settings.checkpoint.root), loaded.settings.service.name)
+    return CommitRecords(SmallFiles(loaded.settings.checkpoint.address), loaded.settings.service.name)
 
 
 @contextmanager

@@ -5,10 +5,12 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from lakeward.config.entries import place
+from lakeward.config.keys import nearest
 from lakeward.config.tables import table_section
 from lakeward.errors import ConfigError
 from lakeward.local_files import is_local
 from lakeward.model.identity import SERVICE_NAME
+from lakeward.model.object_store import OPTIONS, SCHEME
 from lakeward.model.secrets import mask_uri
 
 if TYPE_CHECKING:
@@ -33,6 +35,7 @@ def check_consistency(settings: Settings, file: Path) -> None:
     _check_backoff(settings, file)
     _check_commits(settings, file)
     _check_state_root(settings, file)
+    _check_storage(settings, file)
 
 
 def _check_name(settings: Settings, file: Path) -> None:
@@ -79,3 +82,18 @@ def _check_state_root(settings: Settings, file: Path) -> None:
         expected = f"a URI that every executor reaches (s3://...), because spark.master is {spark.master!r}"
         hint = "Where the directory is a mount that every machine has at this path, set checkpoint.shared = true."
         raise ConfigError(place(file, "checkpoint.root"), expected, mask_uri(root), hint)
+
+
+def _check_storage(settings: Settings, file: Path) -> None:
+    root, storage = settings.checkpoint.root, settings.checkpoint.storage
+    for name in storage:
+        if name not in OPTIONS:
+            raise ConfigError(
+                place(file, f"checkpoint.storage.{name}"), "an option of S3", name, nearest(name, OPTIONS)
+            )
+    if storage and not root.startswith(SCHEME):
+        expected = f"an address {SCHEME}BUCKET/PATH, as [checkpoint.storage] says how a store is reached"
+        raise ConfigError(place(file, "checkpoint.root"), expected, mask_uri(root))
+    if storage and ("@" in root or "?" in root):
+        expected = f"{SCHEME}BUCKET/PATH alone, as [checkpoint.storage] says how the store is reached"
+        raise ConfigError(place(file, "checkpoint.root"), expected, mask_uri(root))

@@ -180,6 +180,10 @@ class Deploy(Event, frozen=True, kw_only=True):
     restored: list[BlockedEvent] = msgspec.field(default_factory=list)
     """Data events of a restored checkpoint: to be sent again before anything new."""
 
+    def __repr__(self) -> str:
+        """Show what may be shown: the tasks' bytes and the root may hold passwords."""
+        return f"Deploy(attempt={self.attempt}, source={self.source!r}, lake={self.lake!r}, ...)"
+
 
 class SubtaskDone(Event, frozen=True, kw_only=True):
     """Up, control: everything is closed and acknowledged; the connection may end."""

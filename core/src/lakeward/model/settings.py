@@ -12,6 +12,7 @@ from typing import Annotated, Any, Literal
 
 import msgspec
 
+from lakeward.model.object_store import address_of
 from lakeward.model.options import Duration, LocalPath, Meta, Options
 
 TableMode = Literal["tier", "mirror"]
@@ -135,6 +136,14 @@ class CheckpointSettings(Options, frozen=True, kw_only=True):
             "Without it, a cluster needs a URI."
         ),
     ] = False
+    storage: Annotated[
+        Mapping[str, str],
+        Meta(
+            description="How the object store of `root` is reached: `access_key`, `secret_key`, `endpoint_override`, "
+            "`region` and others of pyarrow's S3 file system; left out: AWS's environment variables and files.",
+            extra={"secret": True},
+        ),
+    ] = msgspec.field(default_factory=dict)
     interval_s: Annotated[
         float, Meta(ge=0, description="Seconds from one checkpoint of a round to the next; 0: none are taken.")
     ] = 30.0
@@ -148,6 +157,11 @@ class CheckpointSettings(Options, frozen=True, kw_only=True):
         int, Meta(ge=0, description="Checkpoints in a row that may fail; one more fails the round.")
     ] = 5
     retained: Annotated[int, Meta(ge=1, description="Completed checkpoints of a table that are kept.")] = 2
+
+    @property
+    def address(self) -> str:
+        """`root` with what `storage` says; it holds secrets, so it is never shown without `mask_uri`."""
+        return address_of(self.root, self.storage)
 
 
 class SparkSettings(Options, frozen=True, kw_only=True):

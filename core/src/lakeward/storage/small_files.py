@@ -12,13 +12,14 @@ from typing import NamedTuple
 import pyarrow.fs as pafs
 
 from lakeward.errors import StorageError
+from lakeward.model.object_store import SCHEME
 from lakeward.model.secrets import mask_uri
 from lakeward.storage.atomic_write import prune, write_local
 from lakeward.storage.keyed_lock import KeyedLock
+from lakeward.storage.object_store import open_s3, reason
 
 _TRIES = 5
 """Times that a folder which others change meanwhile is listed or deleted."""
-_ONE_PUT = "allow_delayed_open"
 
 
 class FileEntry(NamedTuple):
@@ -50,6 +51,8 @@ class SmallFiles:
         self._locks = KeyedLock()
         """A write that its caller has given up may still be under way: a later one of that file must land later."""
         self._local = isinstance(self._filesystem, pafs.LocalFileSystem)
+        self._bucket_seen = not root.startswith(SCHEME)
+        """Until a bucket was seen, "not there" may mean that the bucket is not there."""
 
     def path(self, name: str) -> str:
         """Return the full path of a file, for messages."""
@@ -69,7 +72,7 @@ class SmallFiles:
             with self._locks.of(name):
                 self._write(name, data)
         except OSError as error:
-            message = f"{self.path(name)}: cannot be written: {error}"
+            message = f"{self.path(name)}: cannot be written: {reason(error)}"
             raise StorageError(message) from error
 
     def _write(self, name: str, data: bytes) -> None:
@@ -89,11 +92,13 @@ class SmallFiles:
             with self._filesystem.open_input_stream(self.path(name)) as stream:
                 return bytes(stream.read())
         except FileNotFoundError:
+            self._look_for_bucket()
             return None
         except OSError as error:
             if self._is_gone(name):  # deleted while it was read: an object store says so in other words
+                self._look_for_bucket()
                 return None
-            message = f"{self.path(name)}: cannot be read: {error}"
+            message = f"{self.path(name)}: cannot be read: {reason(error)}"
             raise StorageError(message) from error
 
     def _is_gone(self, name: str) -> bool:
@@ -101,6 +106,25 @@ class SmallFiles:
             return bool(self._filesystem.get_file_info(self.path(name)).type == pafs.FileType.NotFound)
         except OSError:
             return False  # nothing is known; the first error is the one to be told
+
+    def _look_for_bucket(self) -> None:
+        """Make sure that the bucket is there: a store says of a file in a missing one only that it is not there.
+
+        Raises:
+            StorageError: there is no such bucket, or the store does not answer.
+        """
+        if self._bucket_seen:
+            return
+        bucket = self._base.partition("/")[0]
+        try:
+            there = self._filesystem.get_file_info(bucket).type != pafs.FileType.NotFound
+        except OSError as error:
+            message = f"{self._base}: cannot be read: {reason(error)}"
+            raise StorageError(message) from error
+        if not there:
+            message = f"{self._base}: there is no such bucket: {bucket}"
+            raise StorageError(message)
+        self._bucket_seen = True
 
     def names(self, under: str, last: str) -> tuple[str, ...]:
         """Return the names of all files below a folder that are called `last`, sorted.
@@ -134,8 +158,10 @@ class SmallFiles:
             except OSError as error:
                 if left and isinstance(error, FileNotFoundError):
                     continue  # a folder below was deleted while it was listed
-                message = f"{self.path(under)}: cannot be listed: {error}"
+                message = f"{self.path(under)}: cannot be listed: {reason(error)}"
                 raise StorageError(message) from error
+        if not found:
+            self._look_for_bucket()
         return found
 
     def _entry(self, info: pafs.FileInfo) -> FileEntry:
@@ -155,7 +181,7 @@ class SmallFiles:
                 if self._is_gone(name):
                     break
                 if not left:
-                    message = f"{self.path(name)}: cannot be deleted: {error}"
+                    message = f"{self.path(name)}: cannot be deleted: {reason(error)}"
                     raise StorageError(message) from error
         if self._local:
             prune(Path(self.path(name)).parent, Path(self._base))
@@ -167,7 +193,7 @@ class SmallFiles:
         except FileNotFoundError:
             return
         except OSError as error:
-            message = f"{self.path(name)}: cannot be deleted: {error}"
+            message = f"{self.path(name)}: cannot be deleted: {reason(error)}"
             raise StorageError(message) from error
         if self._local:
             prune(Path(self.path(name)).parent, Path(self._base))
@@ -177,20 +203,10 @@ def _open(root: str) -> tuple[pafs.FileSystem, str]:
     try:
         if "://" not in root:
             return pafs.LocalFileSystem(), str(Path(root).absolute())
-        filesystem, base = _from_uri(root)
-    except (OSError, ValueError) as error:
+        filesystem, base = open_s3(root) if root.startswith(SCHEME) else pafs.FileSystem.from_uri(root)
+    except (OSError, ValueError, TypeError) as error:
         shown = mask_uri(root)
-        why = str(error).replace(root, shown)
+        why = (reason(error) if isinstance(error, OSError) else str(error)).replace(root, shown)
         message = f"checkpoint.root: expected a directory or a URI of a known filesystem, found {shown!r}: {why}"
         raise StorageError(message) from error
     return filesystem, base.rstrip("/")
-
-
-def _from_uri(root: str) -> tuple[pafs.FileSystem, str]:
-    """Open a URI; on S3 so that a small file is one PUT, not an upload of three requests that leaves parts behind."""
-    if root.startswith("s3://") and _ONE_PUT not in root:
-        try:
-            return pafs.FileSystem.from_uri(f"{root}{'&' if '?' in root else '?'}{_ONE_PUT}=true")  # type: ignore[no-any-return]  # pyarrow has no types
-        except ValueError:
-            pass  # an older pyarrow, without this option, or a wrong URI, which is said below
-    return pafs.FileSystem.from_uri(root)  # type: ignore[no-any-return]  # as above

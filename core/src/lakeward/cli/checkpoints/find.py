@@ -24,7 +24,7 @@ def open_store(loaded: Loaded) -> CheckpointFiles:
     Raises:
         StorageError: its root is of no known kind.
     """
-    return CheckpointFiles(SmallFiles(loaded.settings.checkpoint.root), SystemClock())
+    return CheckpointFiles(SmallFiles(loaded.settings.checkpoint.address), SystemClock())
 
 
 def find(infos: Sequence[CheckpointInfo], text: str) -> CheckpointInfo:

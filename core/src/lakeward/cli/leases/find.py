@@ -81,7 +81,7 @@ def lease_of(loaded: Loaded, source: Source, backend: LeaseBackend, lease_id: st
 
 
 def _restored(loaded: Loaded, source: Source, backend: LeaseBackend) -> RestoredLease | None:
-    state = ServiceStateStore(SmallFiles(loaded.settings.checkpoint.root)).load(loaded.settings.service.name)
+    state = ServiceStateStore(SmallFiles(loaded.settings.checkpoint.address)).load(loaded.settings.service.name)
     if state is None or state.lease_state is None or state.lease_backend != backend.name:
         return None
     nothing = lease_of(loaded, source, backend, f"{state.incarnation}-0")
