@@ -1,29 +1,26 @@
-"""One Spark job for each round: the one primitive that classic Spark and Spark Connect share.
-
-`range(0, P, 1, P).mapInArrow(f).collect()`: exactly P tasks, `f` once in each, only metadata comes back. Rows never
-enter the JVM (spark.md, "Where rows go").
-"""
+"""One Spark job for each round, on a thread of its own: P tasks, each of which runs one subtask."""
 
 from __future__ import annotations
 
 import threading
 from typing import TYPE_CHECKING
 
-import pyarrow as pa
 import structlog
-from pyspark import InheritableThread, TaskContext
+from pyspark import InheritableThread
 from pyspark.errors import PySparkException
 
 from lakeward.errors import SparkError
 from lakeward.model.jobs import JobSpec, SubtaskPlace
+from lakeward.spark.tasks import run_tasks
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable
 
     from lakeward.spark.session import SparkHandle
 
 _log = structlog.get_logger("lakeward.jobs")
-_SCHEMA = "subtask int, outcome string"
+_CALL_FAILED = "An error occurred while calling "
+"""How py4j begins the text of each error of Java's; what went wrong stands in the next line."""
 
 
 class SparkJobs:
@@ -88,15 +85,11 @@ class SparkJobs:
         context.setLocalProperty("spark.scheduler.pool", spec.pool)
         context.addJobTag(spec.tag)
         try:
-            rows = (
-                session.range(0, spec.subtasks, 1, spec.subtasks)
-                .mapInArrow(_Subtask(spec, self._run_task), _SCHEMA)
-                .collect()
-            )
+            outcomes = run_tasks(session, spec.subtasks, _Subtask(spec, self._run_task))
         finally:
             context.removeJobTag(spec.tag)
-        if len(rows) != spec.subtasks:
-            message = f"job {spec.group}: expected {spec.subtasks} subtasks, found {len(rows)}"
+        if len(outcomes) != spec.subtasks:
+            message = f"job {spec.group}: expected {spec.subtasks} subtasks, found {len(outcomes)}"
             raise SparkError(message)
 
 
@@ -107,13 +100,8 @@ class _Subtask:
         self._spec = spec
         self._run_task = run_task
 
-    def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        number = int(next(iter(batches)).column(0)[0].as_py())
-        context = TaskContext.get()
-        outcome = self._run_task(SubtaskPlace(self._spec, number, context.attemptNumber() if context else 0))
-        for _ in batches:
-            pass
-        yield pa.RecordBatch.from_pydict({"subtask": pa.array([number], pa.int32()), "outcome": [outcome]})
+    def __call__(self, number: int, attempt: int) -> str:
+        return self._run_task(SubtaskPlace(self._spec, number, attempt))
 
 
 def _message(error: BaseException) -> str:
@@ -129,4 +117,6 @@ def _message(error: BaseException) -> str:
     for line in reversed(lines):
         if line.startswith(("lakeward.errors.", "pyarrow.lib.", "OSError", "MemoryError")):
             return line
-    return lines[0] if lines else type(error).__name__
+    if lines and lines[0].startswith(_CALL_FAILED):
+        del lines[0]
+    return lines[0].removeprefix(": ") if lines else type(error).__name__

@@ -1,0 +1,34 @@
+"""What tests let Spark's tasks run: each leaves a file in the directory that its round is named after."""
+
+from __future__ import annotations
+
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from lakeward.model.jobs import SubtaskPlace
+
+
+def note(place: SubtaskPlace) -> str:
+    """End well."""
+    _leave(place)
+    return f"done {place.subtask}"
+
+
+def fail(place: SubtaskPlace) -> str:
+    """Fail each time, as a subtask whose disk is full."""
+    _leave(place)
+    message = "the disk is full"
+    raise OSError(message)
+
+
+def hang(place: SubtaskPlace) -> str:
+    """Go on until killed."""
+    _leave(place)
+    time.sleep(3600)
+    return "done"
+
+
+def _leave(place: SubtaskPlace) -> None:
+    Path(place.job.round_name, f"{place.subtask}-{place.spark_attempt}").touch()

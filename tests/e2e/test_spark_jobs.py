@@ -1,0 +1,118 @@
+"""A round's job on a real Spark: its tasks, its tries, its cancellation, and what Spark's own pages say of it."""
+
+from __future__ import annotations
+
+import json
+import sys
+import urllib.request
+from pathlib import Path
+from queue import SimpleQueue
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from lakeward.model.jobs import JobSpec
+from lakeward.model.settings import SparkSettings
+from lakeward.spark.jobs import SparkJobs
+from lakeward.spark.session import TASK_ATTEMPTS, start_session
+from lakeward.spark.tasks import run_as_query, run_as_rdd
+from lakeward_e2e import tasks
+from lakeward_e2e.process import until
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from lakeward.model.jobs import SubtaskPlace
+    from lakeward.spark.session import SparkHandle
+
+pytestmark = pytest.mark.spark
+SUBTASKS = 2
+TITLE = "lakeward: shop.orders, epoch 3, 2 subtasks"
+
+
+@pytest.fixture(scope="module")
+def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkHandle]:
+    """A session as a service starts it; its workers find what the tests let them run."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("PYTHONPATH", str(Path(__file__).with_name("kit")))
+        settings = SparkSettings(master=f"local[{SUBTASKS}]", conf={"spark.ui.port": "0"})
+        handle = start_session(settings, "test", 1, tmp_path_factory.mktemp("spark"))
+        yield handle
+        handle.stop()
+
+
+def job_of(folder: Path) -> JobSpec:
+    """A launch whose tasks leave their files in a folder."""
+    return JobSpec(str(folder), 1, SUBTASKS, TITLE, "orders", "shop.orders", "127.0.0.1", 1, b"secret", 5.0)
+
+
+def left_in(folder: Path) -> set[str]:
+    """`subtask-attempt` of each task that ran."""
+    return {file.name for file in folder.iterdir()}
+
+
+def launch(spark: SparkHandle, folder: Path, work: Callable[[SubtaskPlace], str]) -> tuple[SparkJobs, SimpleQueue[Any]]:
+    """Launch a job; the queue gets how it ended."""
+    jobs, ends = SparkJobs(spark, work), SimpleQueue[Any]()
+    jobs.launch(job_of(folder), ends.put)
+    return jobs, ends
+
+
+def page(spark: SparkHandle, name: str) -> list[dict[str, Any]]:
+    """Ask Spark's own interface."""
+    url = f"{spark.ui_url}/api/v1/applications/{spark.session.sparkContext.applicationId}/{name}"
+    with urllib.request.urlopen(url, timeout=30) as answer:  # noqa: S310 - http of this machine
+        found: list[dict[str, Any]] = json.load(answer)
+    return found
+
+
+def test_each_subtask_runs_once(spark: SparkHandle, tmp_path: Path) -> None:
+    _, ends = launch(spark, tmp_path, tasks.note)
+    assert ends.get(timeout=120) is None
+    assert left_in(tmp_path) == {"0-0", "1-0"}
+
+
+def test_the_first_job_of_a_session_is_no_query_and_says_whose_it_is(spark: SparkHandle, tmp_path: Path) -> None:
+    """A query would load Spark SQL first."""
+    _, ends = launch(spark, tmp_path, tasks.note)
+    assert ends.get(timeout=120) is None
+    assert page(spark, "sql") == []
+    [job] = [each for each in page(spark, "jobs") if each["jobGroup"] == job_of(tmp_path).group]
+    assert (job["description"], job["jobTags"], job["numTasks"]) == (TITLE, ["orders"], SUBTASKS)
+
+
+def test_a_task_that_fails_is_tried_again_and_the_job_ends_with_its_error(spark: SparkHandle, tmp_path: Path) -> None:
+    _, ends = launch(spark, tmp_path, tasks.fail)
+    assert ends.get(timeout=120) == "OSError: the disk is full"
+    tries = [left_in(tmp_path) & {f"{subtask}-{n}" for n in range(TASK_ATTEMPTS)} for subtask in range(SUBTASKS)]
+    assert TASK_ATTEMPTS in {len(each) for each in tries}
+
+
+def test_a_job_that_is_cancelled_ends_and_its_workers_with_it(spark: SparkHandle, tmp_path: Path) -> None:
+    jobs, ends = launch(spark, tmp_path, tasks.hang)
+    until(lambda: len(left_in(tmp_path)) == SUBTASKS, "both tasks to run")
+    jobs.cancel(job_of(tmp_path))
+    assert "cancelled" in ends.get(timeout=30)
+    assert left_in(tmp_path) == {"0-0", "1-0"}
+
+
+def test_the_worker_of_a_job_imports_no_pandas(spark: SparkHandle) -> None:
+    """It costs a new worker up to half a second."""
+
+    def work(_number: int, _attempt: int) -> str:
+        return str("pandas" in sys.modules)
+
+    assert run_as_rdd(spark.session.sparkContext, 1, work) == ("False",)
+
+
+@pytest.mark.filterwarnings("ignore:PySpark does not yet fully support pandas:FutureWarning")
+@pytest.mark.parametrize("way", ["rdd", "query"])
+def test_both_ways_to_run_a_job_give_each_task_its_number(spark: SparkHandle, way: str) -> None:
+    """Spark Connect has the query alone; this one runs last, as it loads Spark SQL."""
+
+    def work(number: int, attempt: int) -> str:
+        return f"{number}-{attempt}"
+
+    session = spark.session
+    found = run_as_rdd(session.sparkContext, 3, work) if way == "rdd" else run_as_query(session, 3, work)
+    assert sorted(found) == ["0-0", "1-0", "2-0"]
