@@ -6,7 +6,7 @@ from dataclasses import replace
 from functools import cache, partial
 from typing import TYPE_CHECKING, Any, cast
 
-from lakeward.container import service_container
+from lakeward.container import ServiceContainer
 from lakeward.coordinator.checkpoints.restorer import Restorer
 from lakeward.coordinator.rounds.executor import RoundExecutor
 from lakeward.coordinator.service.components import ServiceComponents, ServiceOptions
@@ -93,7 +93,8 @@ class Coordinator:
         self.end: ServiceEnd | None = None
         self.over = False
         self.final = final
-        container = service_container(self._components(), self._options(final=final))
+        container = _container()
+        container.override_providers(components=self._components(), options=self._options(final=final))
         container.executor.set_provides(partial(_CheckedExecutor, world.checks))
         container.restorer.set_provides(partial(_CheckedRestorer, world))
         container.reporter.set_provides(_SilentReporter)
@@ -105,6 +106,9 @@ class Coordinator:
         self.attempts = container.attempts()
         self.executor = container.executor()
         self.restorer = cast("_CheckedRestorer", container.restorer())
+        container.components.reset_override()
+        container.options.reset_override()
+        container.reset_singletons()
         self.loop.look = self._look
         self.task = self.loop.create_task(self.service.serve())
         self.task.add_done_callback(self._done)
@@ -279,6 +283,12 @@ class _SilentReporter(Reporter):
 
     def report(self, *, force: bool = False) -> None:
         """See `Reporter`."""
+
+
+@cache
+def _container() -> ServiceContainer:
+    """One for all starts, given back empty by each: to copy its providers takes longer than to build a service."""
+    return ServiceContainer()
 
 
 @cache
