@@ -13,13 +13,14 @@ import shutil
 import statistics
 import tempfile
 from collections import Counter
-from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from msgspec.structs import replace
+
 import lakeward.coordinator.checkpoints.round_checkpoints as shell
 from lakeward.machines.checkpoints.events import CheckpointsEvent, CloseAcked, GatewayOpened
-from lakeward.machines.checkpoints.schedule import CheckpointPolicy
+from lakeward.model.settings import CheckpointSettings
 from lakeward.model.tables import TablePath
 from lakeward_source_embedded.store import EmbeddedStore
 from log_to_iceberg import fill, rows
@@ -29,7 +30,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
 STEP = 500_000
-POLICIES = {"without": CheckpointPolicy(interval_s=0.0), "with": CheckpointPolicy(interval_s=1.0, pause_s=0.0)}
+POLICIES = {"without": CheckpointSettings(interval_s=0.0), "with": CheckpointSettings(interval_s=1.0, pause_s=0.0)}
 
 
 class Gates:
@@ -96,11 +97,12 @@ def clear(directory: Path, store: EmbeddedStore, name: str) -> list[int]:
 
 
 def tier(
-    service: RunningService, store: EmbeddedStore, name: str, data: list[pa.Table], policy: CheckpointPolicy
+    service: RunningService, store: EmbeddedStore, name: str, data: list[pa.Table], policy: CheckpointSettings
 ) -> tuple[float, int]:
     """Fill and tier one table; returns seconds of its rounds and completed checkpoints."""
     planner = service.objects.planner()
-    planner.policy = replace(planner.policy, checkpoint_policy=policy)
+    root, retained = planner.settings.checkpoint.root, planner.settings.checkpoint.retained
+    planner.settings = replace(planner.settings, checkpoint=replace(policy, root=root, retained=retained))
     done = service.wait(fill(store, name, data), sum(piece.num_rows for piece in data))
     names = [report.checkpoint.name for report in done if report.checkpoint is not None]
     taken = int(names[-1].rpartition("-")[2]) if names and names[-1] else 0

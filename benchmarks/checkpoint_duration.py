@@ -24,7 +24,6 @@ import lakeward.coordinator.checkpoints.round_checkpoints as shell
 from checkpoint_cost import Gates
 from lakeward.hooks import discovery
 from lakeward.machines.checkpoints.events import CheckpointsEvent, GatewayOpened
-from lakeward.machines.checkpoints.schedule import CheckpointPolicy
 from lakeward.model.tables import TablePath
 from lakeward.observe.logs import setup_logs
 from lakeward.subtask.run import run_subtask
@@ -113,11 +112,11 @@ async def bench(directory: Path, subtasks: int, wanted: int) -> None:
     world.load(table, 0, 100 * subtasks)
     gate = directory / "gate"
     gate.touch()
-    policy = CheckpointPolicy(interval_s=0.5, pause_s=0.0)
     service = world.service(
         source=HeldSource(EmbeddedStore.open(world.store.root), gate, 2),
-        source_name="held",
-        checkpoint_policy=policy,
+        source_type="held",
+        interval_s=0.5,
+        pause_s=0.0,
         jobs=ThreadJobs(run_subtask, slots=subtasks + 1),
         subtask_timeout_s=60.0,
     )

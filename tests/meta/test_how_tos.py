@@ -37,5 +37,17 @@ def test_the_code_of_the_how_to_for_rules_stands_in_the_files_that_it_names() ->
         assert _without_indents(block) in _without_indents((root / file).read_text(encoding="utf-8")), file
 
 
+def test_the_code_of_the_how_to_for_keys_stands_in_the_product() -> None:
+    page = (HOW_TO / "add-a-configuration-key.md").read_text(encoding="utf-8")
+    declared, used = re.findall(r"^```python\n(.*?)^```", page, re.DOTALL | re.MULTILINE)
+    core = HOW_TO.parents[1] / "core" / "src" / "lakeward"
+    section = declared.splitlines()[0]
+    key = declared.splitlines()[1].split(":")[0].strip()
+    settings = (core / "model" / "settings.py").read_text(encoding="utf-8").split(section)[1].split("\nclass ")[0]
+    assert f"    {key}: Annotated[" in settings
+    assert f"settings.{key}" in used
+    assert used.strip() in (core / "coordinator" / "commits" / "upkeep.py").read_text(encoding="utf-8")
+
+
 def _without_indents(code: str) -> str:
     return "\n".join(line.strip() for line in code.splitlines())

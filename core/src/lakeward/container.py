@@ -25,13 +25,13 @@ from lakeward.coordinator.checkpoints.restorer import Restorer
 from lakeward.coordinator.commits.cleaner import Cleaner
 from lakeward.coordinator.commits.fence import CommitFence
 from lakeward.coordinator.commits.round_committer import RoundCommitter
-from lakeward.coordinator.commits.upkeep import Upkeep, UpkeepPolicy
+from lakeward.coordinator.commits.upkeep import Upkeep
 from lakeward.coordinator.jobs.address import SubtaskAddress
 from lakeward.coordinator.jobs.server import SubtaskServer
 from lakeward.coordinator.leases.driver import LeaseDriver
 from lakeward.coordinator.rounds.attempts import RoundAttempts
 from lakeward.coordinator.rounds.executor import RoundExecutor, RoundPolicy
-from lakeward.coordinator.rounds.planner import JobPlanner, JobPolicy
+from lakeward.coordinator.rounds.planner import JobPlanner
 from lakeward.coordinator.service.closing import OpenResources
 from lakeward.coordinator.service.components import ServiceComponents, ServiceOptions
 from lakeward.coordinator.service.housekeeping import Housekeeping
@@ -51,9 +51,8 @@ from lakeward.hooks.backend import LeaseBackend
 from lakeward.hooks.discovery import installed, load
 from lakeward.hooks.plugins import LAKE_GROUP, SOURCE_GROUP
 from lakeward.local_files import is_local
-from lakeward.machines.checkpoints.schedule import CheckpointPolicy
 from lakeward.machines.leases import Leases, LeasesPolicy
-from lakeward.machines.rounds import Rounds, RoundsPolicy
+from lakeward.machines.rounds import Rounds
 from lakeward.model.identity import Incarnation
 from lakeward.model.secrets import mask_uri
 from lakeward.observe import status_file
@@ -147,27 +146,6 @@ def _duration(settings: Settings, backend: LeaseBackend) -> float:
     return settings.lease.duration_s or backend.default_duration_s
 
 
-def _upkeep_policy(options: ServiceOptions) -> UpkeepPolicy:
-    rounds = options.rounds
-    return UpkeepPolicy(options.commit_timeout_s, options.expire_every, rounds.backoff_first_s, rounds.backoff_most_s)
-
-
-def _job_policy(components: ServiceComponents, options: ServiceOptions) -> JobPolicy:
-    return JobPolicy(
-        source_name=components.source_name,
-        lake_name=components.lake_name,
-        slots=components.jobs.slots,
-        rounds=options.rounds.max_concurrent_rounds,
-        fence_s=options.rounds.fence_s,
-        progress_s=options.progress_s,
-        subtask_timeout_s=options.subtask_timeout_s,
-        job_attempts=options.job_attempts,
-        checkpoint_root=components.checkpoint_root,
-        checkpoint_policy=options.checkpoint_policy,
-        retained=options.retained,
-    )
-
-
 class ServiceContainer(containers.DeclarativeContainer):
     """The objects of one service run. `components` and `options` are given; every other provider can be overridden."""
 
@@ -177,27 +155,28 @@ class ServiceContainer(containers.DeclarativeContainer):
     clock = components.provided.clock
     source = components.provided.source
     lake = components.provided.lake
-    policy = options.provided.rounds
+    settings = options.provided.settings
+    lease_duration_s = providers.Callable(_duration, settings, components.provided.backend)
     address = providers.Singleton(SubtaskAddress, options.provided.host, options.provided.trusted)
     attempts = providers.Singleton(RoundAttempts)
     locks = providers.Singleton(TableLocks)
     targets = providers.Singleton(TargetOffsets)
-    rounds = providers.Singleton(Rounds, policy)
-    fence = providers.Singleton(CommitFence, clock, policy.fence_s)
+    rounds = providers.Singleton(Rounds, settings.service, once=options.provided.once)
+    fence = providers.Singleton(CommitFence, clock, settings.service)
     loop = providers.Singleton(ServiceLoop, rounds, fence)
     restorer = providers.Singleton(Restorer, components.provided.checkpoints, lake, incarnation)
     leases = providers.Singleton(
         LeaseDriver,
         providers.Singleton(
             Leases,
-            providers.Singleton(LeasesPolicy, duration_s=components.provided.lease_duration_s),
+            providers.Singleton(LeasesPolicy, duration_s=lease_duration_s),
             providers.Callable(str, incarnation),
         ),
         components.provided.backend,
         source,
         clock,
-        duration_s=components.provided.lease_duration_s,
-        timeout_s=options.provided.lease_timeout_s,
+        settings=settings.lease,
+        duration_s=lease_duration_s,
     )
     persistence = providers.Singleton(
         StatePersistence,
@@ -237,7 +216,7 @@ class ServiceContainer(containers.DeclarativeContainer):
         components.provided.journals,
         clock,
         incarnation,
-        fence_s=policy.fence_s,
+        settings=settings.service,
         checkpointed=restorer.provided.named,
     )
     upkeep = providers.Singleton(
@@ -251,7 +230,8 @@ class ServiceContainer(containers.DeclarativeContainer):
         checkpoints=restorer,
         rounds=attempts,
         lags=reporter,
-        policy=providers.Callable(_upkeep_policy, options),
+        lake_settings=settings.lake,
+        service_settings=settings.service,
     )
     committer = providers.Singleton(
         RoundCommitter,
@@ -263,16 +243,16 @@ class ServiceContainer(containers.DeclarativeContainer):
         committed=components.provided.committed,
         fence=fence,
     )
-    job_policy = providers.Callable(_job_policy, components, options)
     planner = providers.Singleton(
         JobPlanner,
         incarnation=incarnation,
         source=source,
         lake=lake,
+        slots=components.provided.jobs.slots,
         checkpoints=components.provided.checkpoints,
         address=address,
         background=loop,
-        policy=job_policy,
+        settings=settings,
     )
     executor = providers.Singleton(
         RoundExecutor,
@@ -295,9 +275,7 @@ class ServiceContainer(containers.DeclarativeContainer):
         protection=protection,
         listener=reporter,
         targets=targets,
-        policy=providers.Singleton(
-            RoundPolicy, options.provided.rules, options.provided.commit_timeout_s, options.provided.once
-        ),
+        policy=providers.Singleton(RoundPolicy, options.provided.rules, settings.lake, options.provided.once),
     )
     housekeeping = providers.Singleton(
         Housekeeping,
@@ -362,17 +340,13 @@ class Container(containers.DeclarativeContainer):
         clock=clock,
         transport=providers.Singleton(SocketTransport, clock, tls=tls),
         source=source,
-        source_name=settings.source.type,
         lake=lake,
-        lake_name=settings.lake.type,
         jobs=jobs,
         backend=backend,
-        lease_duration_s=providers.Callable(_duration, settings, backend),
         state=state,
         journals=journals,
         committed=committed,
         checkpoints=providers.Singleton(CheckpointFiles, files, clock),
-        checkpoint_root=settings.checkpoint.address,
     )
 
 
@@ -598,16 +572,7 @@ def _options(
         return control.read().resumed if here else {}
 
     return ServiceOptions(
-        rounds=RoundsPolicy(
-            max_concurrent_rounds=service.rounds,
-            renew_every_s=service.renew_s,
-            poll_every_s=service.poll_s,
-            fence_s=service.fence_s,
-            max_round_s=service.max_round_s,
-            backoff_first_s=service.backoff_first_s,
-            backoff_most_s=service.backoff_most_s,
-            once=once,
-        ),
+        settings=settings,
         rules=lambda path: table_rules(loaded, path).settings,
         paused=paused,
         resumed=resumed,
@@ -615,26 +580,9 @@ def _options(
         on_round=shown.round_ended if shown is not None else (lambda _table, _report: None),
         host=host,
         bind=bind_address(service, local=handle.local),
-        port=service.port,
         spark_ui=handle.ui_url,
         once=once,
         final=final,
-        heartbeat_timeout_s=settings.source.heartbeat_timeout_s,
-        heartbeat_call_timeout_s=min(30.0, service.fence_s),
-        stop_timeout_s=service.stop_timeout_s,
-        lease_timeout_s=settings.lease.call_timeout_s,
-        commit_timeout_s=settings.lake.commit_timeout_s,
-        subtask_timeout_s=settings.spark.subtask_timeout_s,
-        job_attempts=settings.spark.job_attempts,
-        progress_s=settings.observe.progress_s,
-        expire_every=settings.lake.expire_every,
-        checkpoint_policy=CheckpointPolicy(
-            interval_s=settings.checkpoint.interval_s,
-            timeout_s=settings.checkpoint.timeout_s,
-            pause_s=settings.checkpoint.pause_s,
-            tolerated=settings.checkpoint.tolerated,
-        ),
-        retained=settings.checkpoint.retained,
         trusted=tls.trusted if tls is not None else "",
     )
 

@@ -16,14 +16,13 @@ from lakeward.coordinator.checkpoints.contents import CheckpointContents
 from lakeward.coordinator.service.service import Service
 from lakeward.errors import CorruptFileError
 from lakeward.hooks import discovery
-from lakeward.machines.checkpoints.schedule import CheckpointPolicy
 from lakeward.model.checkpoints import Checkpoint, CheckpointState
 from lakeward.storage.checkpoint_store import CheckpointFiles
 from lakeward.storage.small_files import SmallFiles
 from lakeward.subtask.run import run_subtask
 from lakeward.testing.jobs import ThreadJobs
 from lakeward_service_kit.held_source import Hold
-from lakeward_service_kit.service_world import POLICY, World
+from lakeward_service_kit.service_world import World
 from lakeward_source_fluss.source.options import FlussOptions
 from lakeward_source_fluss_kit.held import HeldFluss
 from lakeward_source_fluss_kit.oneserver import PATH
@@ -69,12 +68,14 @@ class Halfway:
         """Make a service that takes checkpoints all the time."""
         return self.world.service(
             source=source,
-            source_name="held-fluss",
+            source_type="held-fluss",
             jobs=ThreadJobs(run_subtask, slots=2),
             lease_duration_s=LEASE_S,
             heartbeat_timeout_s=TIMEOUT_S,
-            checkpoint_policy=CheckpointPolicy(interval_s=0.05, pause_s=0.0),
-            rounds=replace(POLICY, backoff_first_s=0.5, backoff_most_s=0.5),
+            interval_s=0.05,
+            pause_s=0.0,
+            backoff_first_s=0.5,
+            backoff_most_s=0.5,
         )
 
     def read(self) -> list[int]:

@@ -16,14 +16,13 @@ from lakeward.clock import SystemClock
 from lakeward.coordinator.checkpoints.contents import CheckpointContents
 from lakeward.coordinator.checkpoints.restorer import Restorer
 from lakeward.errors import CorruptFileError
-from lakeward.machines.checkpoints.schedule import CheckpointPolicy
 from lakeward.model.checkpoints import CheckpointState
 from lakeward.storage.checkpoint_store import CheckpointFiles
 from lakeward.storage.small_files import SmallFiles
 from lakeward.subtask.run import run_subtask
 from lakeward.testing.jobs import ThreadJobs
 from lakeward_service_kit.held_source import FAIL, HeldSource
-from lakeward_service_kit.service_world import POLICY, World, let_writes_end
+from lakeward_service_kit.service_world import World, let_writes_end
 from lakeward_source_embedded.source import EmbeddedSource
 from lakeward_source_embedded.store import EmbeddedStore
 
@@ -45,8 +44,8 @@ if TYPE_CHECKING:
 ROWS = 120
 AWAY_S = 150.0
 """Longer than the source's heartbeat timeout, shorter than the lease."""
-_OFTEN = CheckpointPolicy(interval_s=0.05, pause_s=0.0)
-_SOON = replace(POLICY, backoff_first_s=0.5, backoff_most_s=0.5)
+_OFTEN = {"interval_s": 0.05, "pause_s": 0.0}
+_SOON = {"backoff_first_s": 0.5, "backoff_most_s": 0.5}
 
 
 class ShiftedClock(SystemClock):
@@ -85,8 +84,8 @@ class Halfway:
     def service(self, **options: Any) -> Service:  # noqa: ANN401 - fields of any type
         """Make a service that takes checkpoints all the time."""
         source = HeldSource(EmbeddedStore.open(self.world.store.root, clock=self.clock), self.gate, 2)
-        ours: dict[str, Any] = {"source": source, "source_name": "held", "checkpoint_policy": _OFTEN}
-        ours |= {"jobs": ThreadJobs(run_subtask, slots=3), "rounds": _SOON}
+        ours: dict[str, Any] = {"source": source, "source_type": "held", **_OFTEN, **_SOON}
+        ours |= {"jobs": ThreadJobs(run_subtask, slots=3)}
         return self.world.service(**ours | options)
 
     def whole(self) -> list[Checkpoint]:
@@ -125,7 +124,7 @@ class Halfway:
     def finish(self, *, before: Callable[[HeldSource], None] = lambda _: None, **options: Any) -> int:  # noqa: ANN401 - as above
         """Open the gate, let a service run until all is in the lake; return the rows of snapshots that it read."""
         self.gate.unlink(missing_ok=True)
-        service = self.service(once=True, rounds=replace(_SOON, once=True), **options)
+        service = self.service(once=True, **options)
         source = self.world.container.components().source
         assert isinstance(source, HeldSource)
         before(source)
@@ -386,7 +385,7 @@ def test_a_checkpoint_that_somebody_deleted_holds_nothing_after_the_next_start(h
     halfway.clock.shift_s += AWAY_S
 
     async def idle() -> None:
-        service = halfway.service(rounds=replace(_SOON, poll_every_s=600.0), paused=lambda: frozenset({"t.keyed"}))
+        service = halfway.service(poll_s=600.0, paused=lambda: frozenset({"t.keyed"}))
         serving = asyncio.create_task(service.serve())
         await _until(lambda: not any(lease.held for lease in halfway.world.store.leases()))
         service.stop()

@@ -13,7 +13,6 @@ from structlog.testing import capture_logs
 
 from lakeward.errors import CorruptFileError
 from lakeward.hooks.backend import LeaseBackend
-from lakeward.machines.checkpoints.schedule import CheckpointPolicy
 from lakeward.model.checkpoints import CheckpointState
 from lakeward.model.identity import Incarnation, RoundId
 from lakeward.model.results import CommitRequest
@@ -24,7 +23,7 @@ from lakeward.subtask.reading import SplitReading
 from lakeward.subtask.run import run_subtask
 from lakeward.testing.jobs import ThreadJobs
 from lakeward_service_kit.held_source import HeldSource
-from lakeward_service_kit.service_world import POLICY, PlainBackend, let_writes_end
+from lakeward_service_kit.service_world import PlainBackend, let_writes_end
 from lakeward_source_embedded.store import EmbeddedStore
 
 if TYPE_CHECKING:
@@ -36,7 +35,7 @@ if TYPE_CHECKING:
     from lakeward.model.tables import TablePath
     from lakeward_service_kit.service_world import World
 
-OFTEN = CheckpointPolicy(interval_s=0.05, pause_s=0.0)
+OFTEN = {"interval_s": 0.05, "pause_s": 0.0}
 
 
 @dataclass
@@ -49,7 +48,7 @@ class Held:
     def service(self, **options: Any) -> Service:  # noqa: ANN401 - fields of any type
         """Make a service that takes checkpoints all the time."""
         source = HeldSource(EmbeddedStore.open(self.world.store.root), self.gate, 2)
-        ours: dict[str, Any] = {"source": source, "source_name": "held", "checkpoint_policy": OFTEN}
+        ours: dict[str, Any] = {"source": source, "source_type": "held", **OFTEN}
         return self.world.service(**ours | {"jobs": ThreadJobs(run_subtask, slots=3)} | options)
 
     @property
@@ -74,8 +73,7 @@ class Held:
     def go_on(self, **options: Any) -> None:  # noqa: ANN401 - fields of any type
         """Open the gate and let a service run until every target is settled."""
         self.gate.unlink()
-        once = replace(self.world.service_container().options().rounds, once=True)
-        assert asyncio.run(self.service(**{"once": True, "rounds": once, **options}).serve()).failed == ()
+        assert asyncio.run(self.service(**{"once": True, **options}).serve()).failed == ()
 
     def half_done(self) -> bool:
         """Say whether a checkpoint holds a beginning of every split."""
@@ -131,7 +129,7 @@ def test_a_round_whose_readers_hang_commits_what_they_had_read_once_its_time_is_
     monkeypatch.setattr(SplitReading, "stop_s", 0.05)
     world, log = held.world, held.world.table("log")
     fill(world, log)
-    held.until(lambda: "committed" in world.outcomes(log), rounds=replace(POLICY, max_round_s=0.5))
+    held.until(lambda: "committed" in world.outcomes(log), max_round_s=0.5)
     assert 0 < len(all_ids(world, log)) < 120
     held.go_on()
     assert all_ids(world, log) == list(range(120))
@@ -306,8 +304,7 @@ def suspend(held: Held, log: TablePath) -> str:
     fill(held.world, log)
     held.until(held.half_done)
     held.gate.unlink()
-    once = replace(held.world.service_container().options().rounds, once=True)
-    ((_, reason),) = asyncio.run(held.service(once=True, rounds=once, checkpoints=lossy(held)).serve()).failed
+    ((_, reason),) = asyncio.run(held.service(once=True, checkpoints=lossy(held)).serve()).failed
     held.gate.touch()
     return reason
 

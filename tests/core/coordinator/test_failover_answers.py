@@ -17,7 +17,7 @@ from lakeward.model.tables import TableBucket
 from lakeward.subtask.run import run_subtask
 from lakeward.testing.jobs import ThreadJobs
 from lakeward_service_kit.held_source import FAIL, HeldSource
-from lakeward_service_kit.service_world import POLICY, PlainBackend
+from lakeward_service_kit.service_world import PlainBackend
 from lakeward_source_embedded.store import EmbeddedStore
 
 if TYPE_CHECKING:
@@ -185,8 +185,9 @@ def _service(world: World, backend: Answering, jobs: ThreadJobs | None = None, *
     source = HeldSource(EmbeddedStore.open(world.store.root), place, 2)
     return world.service(
         source=source,
-        source_name="held",
+        source_type="held",
         jobs=jobs or ThreadJobs(run_subtask, slots=3),
         backend=LeaseBackend("plain", backend),
-        rounds=replace(POLICY, backoff_first_s=0.3, backoff_most_s=0.3),
+        backoff_first_s=0.3,
+        backoff_most_s=0.3,
     )

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import pytest
@@ -121,6 +120,5 @@ def test_a_late_commit_while_a_round_is_about_to_commit_stops_it(world: World) -
             late.append(world.lake.commit_elsewhere(PATH, {bucket(world): LATE}))
 
     world.lake.before_commit = sleeper_wakes_up
-    service = replace(world.service_container().options().rounds, once=True, once_attempts=3)
-    assert world.once(rounds=service).failed
+    assert world.once().failed
     assert ids(world) == list(range(OURS))

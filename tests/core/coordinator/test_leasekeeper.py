@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from lakeward.coordinator.leases.driver import LeaseDriver
 from lakeward.machines.leases import Leases, LeasesPolicy, Protect, Unprotect
+from lakeward.model.settings import LeaseSettings
 from lakeward.model.tables import KvSnapshot, TableBucket
 
 if TYPE_CHECKING:
@@ -54,7 +55,9 @@ def test_a_round_is_not_told_what_the_round_before_had_asked_for(world: World) -
         machine = Leases(LeasesPolicy(duration_s=600.0), "svc-1-aa")
         owner.is_open = machine.is_waiting
         source, clock = components.source, components.clock
-        leases = LeaseDriver(machine, components.backend, source, clock, duration_s=600.0, timeout_s=5.0)
+        leases = LeaseDriver(
+            machine, components.backend, source, clock, settings=LeaseSettings(call_timeout_s=5.0), duration_s=600.0
+        )
         running = asyncio.create_task(leases.run(owner, persist))
         snapshot = KvSnapshot(TableBucket(1, None, 0), 0, 10)
 

@@ -6,7 +6,7 @@ import asyncio
 import threading
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from lakeward.coordinator.checkpoints.contents import CheckpointContents
 from lakeward.coordinator.checkpoints.restorer import RestoredRound
@@ -21,7 +21,6 @@ from lakeward.storage.round_journal import JournalStore, RoundJournal
 from lakeward.storage.small_files import SmallFiles
 from lakeward.testing.checkpoint_values import FIRST, PATH, reference, round_snapshot
 from lakeward.testing.lake_tables import log_table
-from lakeward_service_kit.service_world import POLICY
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -31,7 +30,7 @@ if TYPE_CHECKING:
     from lakeward_service_kit.service_world import World
 
 ROWS = 20
-QUICK = replace(POLICY, renew_every_s=0.1, backoff_first_s=0.02, backoff_most_s=0.05)
+QUICK: dict[str, Any] = {"renew_s": 0.1, "backoff_first_s": 0.02, "backoff_most_s": 0.05}
 
 
 class SlowJournals(JournalStore):
@@ -76,7 +75,7 @@ def test_a_commit_whose_journal_is_slow_names_no_file_that_the_next_round_swept(
     log = world.table("log")
     world.load(log, 0, ROWS)
     journals = SlowJournals(SmallFiles(str(world.directory / "state")))
-    service = world.service(journals=journals, rounds=QUICK, commit_timeout_s=0.2)
+    service = world.service(journals=journals, commit_timeout_s=0.2, **QUICK)
 
     async def run() -> None:
         serving = asyncio.create_task(service.serve())
@@ -106,7 +105,7 @@ def test_while_the_lake_hangs_in_a_commit_nothing_of_it_is_deleted_and_other_tab
             go_on.wait(30)
 
     world.lake.before_commit = hang
-    service = world.service(rounds=QUICK, commit_timeout_s=0.2)
+    service = world.service(commit_timeout_s=0.2, **QUICK)
 
     async def run() -> None:
         serving = asyncio.create_task(service.serve())
@@ -140,7 +139,7 @@ def test_a_round_whose_commit_was_given_up_waits_for_it_before_it_is_tried_again
             go_on.wait(30)
 
     world.lake.before_commit = hang
-    service = world.service(rounds=QUICK, commit_timeout_s=0.1)
+    service = world.service(commit_timeout_s=0.1, **QUICK)
 
     async def run() -> None:
         serving = asyncio.create_task(service.serve())

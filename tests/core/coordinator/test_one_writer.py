@@ -4,13 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import threading
-from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from lakeward.coordinator.rounds.attempt import RoundAttempt
-from lakeward.machines.checkpoints.schedule import CheckpointPolicy
 from lakeward.model.settings import TableSettings
-from lakeward_service_kit.service_world import POLICY_ONCE, World
+from lakeward_service_kit.service_world import World
 
 if TYPE_CHECKING:
     import pytest
@@ -30,7 +28,7 @@ def test_no_thread_but_the_loops_changes_a_round(world: World, monkeypatch: pyte
         world.load(path, 0, 100)
     world.store.snapshot(keyed)
     world.rules = lambda _: TableSettings(commit_every=0.01)
-    service = world.service(once=True, rounds=replace(POLICY_ONCE), checkpoint_policy=CheckpointPolicy(interval_s=0.05))
+    service = world.service(once=True, interval_s=0.05)
     assert asyncio.run(service.serve()).failed == ()
     assert {"context", "journal", "job", "snapshot_id", "restored", "outcome"} <= writers.keys()
     assert {name for name, threads in writers.items() if threads != {threading.get_ident()}} == set()

@@ -11,6 +11,7 @@ import pytest
 from lakeward.coordinator.checkpoints.restorer import Restorer
 from lakeward.coordinator.commits.cleaner import Cleaner
 from lakeward.model.identity import Incarnation, RoundId
+from lakeward.model.settings import ServiceSettings
 from lakeward.storage.checkpoint_store import CheckpointFiles
 from lakeward.storage.round_journal import JournalStore, RoundJournal
 from lakeward.storage.small_files import SmallFiles
@@ -54,7 +55,14 @@ def disk(tmp_path: Path) -> Disk:
 
 def test_files_of_a_later_start_are_not_swept(disk: Disk) -> None:
     earlier, later = disk.file_of(FIRST), disk.file_of(THIRD)
-    cleaner = Cleaner(disk.lake, disk.journals, disk.clock, SECOND, fence_s=0.0, checkpointed=lambda _: frozenset())
+    cleaner = Cleaner(
+        disk.lake,
+        disk.journals,
+        disk.clock,
+        SECOND,
+        settings=ServiceSettings(fence_s=0.0),
+        checkpointed=lambda _: frozenset(),
+    )
     cleaner.before_round(PATH)
     cleaner.after_commit(PATH, RoundId(SECOND, 7, 3, 1))
     cleaner.again(lambda _path, _table_id: True)
@@ -84,13 +92,27 @@ def test_files_of_a_table_that_is_created_anew_during_a_sweep_stay(disk: Disk) -
             return super().referenced(path, files)
 
     lake = Slow(disk.lake.root)
-    cleaner = Cleaner(lake, disk.journals, disk.clock, SECOND, fence_s=0.0, checkpointed=lambda _: frozenset())
+    cleaner = Cleaner(
+        lake,
+        disk.journals,
+        disk.clock,
+        SECOND,
+        settings=ServiceSettings(fence_s=0.0),
+        checkpointed=lambda _: frozenset(),
+    )
     cleaner.before_round(PATH)
     assert file.exists()
 
 
 def cleaner_of(disk: Disk, start: Incarnation, fence_s: float = 0.0) -> Cleaner:
-    return Cleaner(disk.lake, disk.journals, disk.clock, start, fence_s=fence_s, checkpointed=lambda _: frozenset())
+    return Cleaner(
+        disk.lake,
+        disk.journals,
+        disk.clock,
+        start,
+        settings=ServiceSettings(fence_s=fence_s),
+        checkpointed=lambda _: frozenset(),
+    )
 
 
 def test_opening_a_round_deletes_nothing_of_one_whose_commit_may_still_land(disk: Disk) -> None:

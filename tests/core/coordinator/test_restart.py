@@ -5,14 +5,13 @@ from __future__ import annotations
 import asyncio
 import threading
 from contextlib import suppress
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 import pytest
 
 from lakeward.coordinator.service.shutdown import drop_own_lease
 from lakeward.model.settings import TableSettings
-from lakeward_service_kit.service_world import POLICY, POLICY_ONCE
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -116,8 +115,7 @@ def test_the_second_sweep_comes_at_a_start_even_if_there_is_nothing_to_tier(worl
     asyncio.run(_die_when(trap, world.service()))
     world.once()
     assert list((world.directory / "state").rglob("journal"))
-    hasty = replace(POLICY_ONCE, fence_s=0.001)
-    world.once(rounds=hasty)
+    world.once(fence_s=0.001)
     assert list((world.directory / "state").rglob("journal")) == []
     trap.released.set()
 
@@ -150,8 +148,7 @@ async def overtake(world: World, first: Service, then: Callable[[], None] = lamb
 
 def test_an_overtaken_start_ends_though_it_can_do_nothing(world: World) -> None:
     """It hears of its successor by nobody: nothing is written, and no table asked for."""
-    idle = replace(POLICY, fence_s=1.0, poll_every_s=600.0)
-    assert asyncio.run(overtake(world, world.service(rounds=idle)))
+    assert asyncio.run(overtake(world, world.service(fence_s=1.0, poll_s=600.0)))
 
 
 @pytest.mark.parametrize("known", [True, False])
@@ -172,12 +169,11 @@ def test_an_overtaken_start_drops_its_lease_only_where_its_successor_does_not_kn
 
 def test_a_table_handed_to_an_overtaken_start_is_given_back(world: World) -> None:
     log = world.table("log")
-    unaware = replace(POLICY, fence_s=600.0)
-    assert asyncio.run(overtake(world, world.service(rounds=unaware), lambda: world.load(log, 0, 100)))
+    assert asyncio.run(overtake(world, world.service(fence_s=600.0), lambda: world.load(log, 0, 100)))
 
     async def at_once() -> None:
         async with asyncio.timeout(30):  # its tiering timeout is far longer
-            await world.service(once=True, rounds=POLICY_ONCE).serve()
+            await world.service(once=True).serve()
 
     asyncio.run(at_once())
     assert numbers(world, "log") == list(range(100))

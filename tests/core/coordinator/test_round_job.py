@@ -11,11 +11,11 @@ from lakeward.coordinator.checkpoints.contents import CheckpointContents
 from lakeward.coordinator.checkpoints.round_checkpoints import CheckpointPlan
 from lakeward.coordinator.jobs.job import RoundJob
 from lakeward.coordinator.jobs.plan import JobPlan
-from lakeward.machines.checkpoints.schedule import CheckpointPolicy
 from lakeward.machines.transport.channel import Channel, ChannelKey
 from lakeward.model.events import AnyEvent, AssignSplits, Deploy, Register, RequestSplit, SplitFinished
 from lakeward.model.jobs import JobSpec
 from lakeward.model.results import LakeFile, WriteResult
+from lakeward.model.settings import CheckpointSettings
 from lakeward.storage.checkpoint_store import CheckpointFiles
 from lakeward.storage.small_files import SmallFiles
 from lakeward.testing.checkpoint_values import reference, round_snapshot, subtask_snapshot
@@ -55,7 +55,7 @@ def restored(tmp_path: Path) -> RoundJob:
     state = CheckpointContents.of(part, [subtask_snapshot(subtask=1, attempt=7)])
     store = CheckpointFiles(SmallFiles(str(tmp_path)), clock)
     checkpoints = CheckpointPlan(
-        CheckpointPolicy(interval_s=30.0), store, str(tmp_path), reference(), 1, 2, lambda _what, _work, _done: None
+        CheckpointSettings(interval_s=30.0), store, reference(), 1, lambda _what, _work, _done: None
     )
     enumeration = state.enumeration()
     plan = JobPlan("svc/7-3-2", enumeration, deploy, spec, 2, 3, 60.0, checkpoints, restored=state)

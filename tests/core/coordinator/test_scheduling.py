@@ -23,11 +23,10 @@ from lakeward.machines.rounds import (
     OpenRound,
     Rounds,
     RoundsEvent,
-    RoundsPolicy,
     SendHeartbeat,
     Tick,
 )
-from lakeward.model.settings import TableMode, TableSettings
+from lakeward.model.settings import ServiceSettings, TableMode, TableSettings
 from lakeward.model.tables import TablePath, TableSpec
 from lakeward.model.tiering import HeartbeatRequest, HeartbeatResponse, Refusal, TableAssignment, TableEpoch
 from lakeward.testing.clock import FakeClock
@@ -41,7 +40,7 @@ if TYPE_CHECKING:
     from lakeward_service_kit.service_world import World
 
 SCHEMA = pa.schema([pa.field("id", pa.int64(), nullable=False), pa.field("at", pa.int64(), nullable=False)])
-POLICY = RoundsPolicy(max_concurrent_rounds=2, renew_every_s=20.0, poll_every_s=1.0, fence_s=45.0)
+SETTINGS = ServiceSettings(rounds=2, renew_s=20.0, poll_s=1.0, fence_s=45.0)
 
 
 def spec(number: int, name: str, freshness_s: float = 2.0) -> TableSpec:
@@ -114,7 +113,7 @@ def scheduled(queue: Queue) -> ScheduledSource:
 
 def longest_waits(queue: Queue, round_s: float, until_s: float) -> dict[TablePath, float]:
     """Let the machine `rounds` serve, each round taking so long; return the longest time between two commits."""
-    source, rounds, clock = scheduled(queue), Rounds(POLICY), queue.clock
+    source, rounds, clock = scheduled(queue), Rounds(SETTINGS), queue.clock
     todo: list[tuple[float, int, RoundsEvent]] = []
     paths = {one.table_id: one.path for one in queue.specs}
     start = clock.now()
@@ -157,7 +156,7 @@ def longest_waits(queue: Queue, round_s: float, until_s: float) -> dict[TablePat
 def test_no_table_starves_where_there_is_always_one_due(tiered: int, mirrored: int) -> None:
     specs = [spec(number, "t") for number in range(tiered)] + [spec(100 + n, "m") for n in range(mirrored)]
     queue = Queue(FakeClock(), specs, frozenset(range(tiered)))
-    fair = max(2.0, (tiered + mirrored) * 0.5 / POLICY.max_concurrent_rounds)
+    fair = max(2.0, (tiered + mirrored) * 0.5 / SETTINGS.rounds)
     waits = longest_waits(queue, round_s=0.5, until_s=30 * fair)
     assert max(waits.values()) < 1.6 * fair + 2.0
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import socket
 import threading
-from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
@@ -20,7 +19,6 @@ from lakeward.model.tables import TablePath
 from lakeward.model.tiering import TableAssignment
 from lakeward.subtask.run import run_subtask
 from lakeward.testing.jobs import ThreadJobs
-from lakeward_service_kit.service_world import POLICY_ONCE
 from lakeward_source_embedded.source import EmbeddedSource
 from lakeward_source_embedded.store import EmbeddedStore
 
@@ -156,7 +154,7 @@ def test_a_row_that_cannot_be_written_suspends_its_table_at_once_and_names_the_v
         tries.append(place.subtask)
         return run_subtask(place)
 
-    end = world.once(rounds=replace(POLICY_ONCE, max_concurrent_rounds=1), jobs=ThreadJobs(run))
+    end = world.once(rounds=1, jobs=ThreadJobs(run))
 
     where = f"table t.bad, bucket {world.store.table(bad).table_id}/0, offset 6, column 'name'"
     expected = f"{where}: expected a value of type string, found b'\\xff\\xfe'"
@@ -284,7 +282,7 @@ def test_a_backend_that_hangs_fails_its_table_alone_by_name(world: World) -> Non
             forever.wait(20)
 
     world.backend.before = hang
-    end = world.once(lease_timeout_s=0.2)
+    end = world.once(call_timeout_s=0.2)
     forever.set()
     assert ids(world.lake.read(log)) == list(range(10))
     assert [path for path, _ in end.failed] == [keyed]
@@ -321,7 +319,7 @@ def test_an_excluded_table_is_left_alone(world: World) -> None:
 def test_an_incarnation_that_lost_its_stamp_to_a_later_start_stops_and_reports_nothing(world: World) -> None:
     log = world.table("log")
     world.load(log, 0, 10)
-    first = world.service(once=True, rounds=replace(world.service_container().options().rounds, once=True))
+    first = world.service(once=True)
 
     def take_over(_: CommitRequest) -> None:
         world.lake.before_commit = lambda _: None

@@ -18,7 +18,6 @@ from lakeward.model.settings import TableMode, TableSettings
 from lakeward.storage.service_state import ServiceStateStore
 from lakeward.storage.small_files import SmallFiles
 from lakeward.testing.clock import FakeClock
-from lakeward_service_kit.service_world import POLICY_ONCE
 from lakeward_source_embedded.source import EmbeddedSource
 
 if TYPE_CHECKING:
@@ -42,7 +41,7 @@ def run(world: World, at_ms: int, source: Source | None = None) -> str:
     states = ServiceStateStore(SmallFiles(str(world.directory / "state")))
     state = ServiceStateWriter(states, start, "plain", world.clock)
     below = source or EmbeddedSource(world.store)
-    service = world.service(incarnation=start, state=state, source=below, once=True, rounds=POLICY_ONCE)
+    service = world.service(incarnation=start, state=state, source=below, once=True)
     return asyncio.run(service.serve()).superseded_by
 
 

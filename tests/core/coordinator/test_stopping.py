@@ -13,7 +13,6 @@ from lakeward.storage.service_state import ServiceStateStore
 from lakeward.storage.small_files import SmallFiles
 from lakeward.subtask.run import run_subtask
 from lakeward.testing.jobs import ThreadJobs
-from lakeward_service_kit.service_world import POLICY_ONCE
 from lakeward_source_embedded.source import EmbeddedSource
 from lakeward_source_embedded.store import EmbeddedStore
 
@@ -51,7 +50,7 @@ def stopped_while_starting(
     world: World, source: HeldSource, *, go_on: bool, stop_timeout_s: float = 5.0
 ) -> tuple[Service, ServiceEnd]:
     """Ask a service to stop in the middle of its start."""
-    service = world.service(source=source, once=True, rounds=POLICY_ONCE, stop_timeout_s=stop_timeout_s)
+    service = world.service(source=source, once=True, stop_timeout_s=stop_timeout_s)
 
     async def run() -> ServiceEnd:
         serving = asyncio.create_task(service.serve())

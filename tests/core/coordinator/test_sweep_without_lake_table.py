@@ -12,13 +12,13 @@ import pytest
 from lakeward.coordinator.commits.cleaner import Cleaner
 from lakeward.errors import StorageError, TableGoneError
 from lakeward.model.identity import RoundId
+from lakeward.model.settings import ServiceSettings
 from lakeward.storage.round_journal import JournalStore, RoundJournal
 from lakeward.storage.small_files import SmallFiles
 from lakeward.testing.checkpoint_values import FIRST, PATH, SECOND
 from lakeward.testing.clock import FakeClock
 from lakeward.testing.folder_lake import FolderLake
 from lakeward.testing.lake_tables import log_table
-from lakeward_service_kit.service_world import POLICY_ONCE
 
 if TYPE_CHECKING:
     from collections.abc import Collection
@@ -45,7 +45,7 @@ class Left:
 
     def cleaner(self, lake: FolderLake | None = None) -> Cleaner:
         parts = (lake or self.lake, self.journals, self.clock, SECOND)
-        return Cleaner(*parts, fence_s=0.0, checkpointed=lambda _: self.named)
+        return Cleaner(*parts, settings=ServiceSettings(fence_s=0.0), checkpointed=lambda _: self.named)
 
     def start(self, *, gone: bool = False) -> None:
         self.cleaner().again(lambda _path, _table_id: gone)
@@ -95,12 +95,11 @@ def test_a_service_that_started_while_the_warehouse_was_away_leaves_no_orphan_an
     leave(world.lake, journals, round_id, 1, log)
     shutil.move(world.lake.root, world.directory / "away")
     world.load(log, 10, 10)
-    hasty = replace(POLICY_ONCE, fence_s=0.001)
-    assert world.once(rounds=replace(hasty, fence_s=5.0)).failed
-    assert world.once(rounds=hasty).failed
+    assert world.once(fence_s=5.0).failed
+    assert world.once(fence_s=0.001).failed
     shutil.move(world.directory / "away", world.lake.root)
     assert world.once().failed == ()
-    world.once(rounds=hasty)
+    world.once(fence_s=0.001)
     assert sorted(row["id"] for row in world.lake.read(log)) == list(range(20))
     assert world.lake.files_on_disk(log) == world.lake.referenced(log, world.lake.files_on_disk(log))
     assert before < world.lake.files_on_disk(log)

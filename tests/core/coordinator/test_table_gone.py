@@ -14,7 +14,6 @@ from lakeward.errors import TableGoneError
 from lakeward.model.settings import TableMode, TableSettings
 from lakeward.model.tables import KvSnapshot, TableBucket
 from lakeward.testing.folder_lake import FolderLake
-from lakeward_service_kit.service_world import POLICY_ONCE
 from lakeward_source_embedded.source import EmbeddedSource
 from lakeward_source_embedded.store import EmbeddedStore
 
@@ -47,7 +46,7 @@ def test_a_lake_table_that_vanishes_in_the_middle_of_a_round_is_tried_again(worl
     world.rules = lambda _: TableSettings(mode=mode)
     world.lake = Hiding(world.directory / "lake")
     below = EmbeddedSource(EmbeddedStore.open(world.store.root))
-    service = world.service(source=scheduled(below, {mode}, world.rules, world.clock), once=True, rounds=POLICY_ONCE)
+    service = world.service(source=scheduled(below, {mode}, world.rules, world.clock), once=True)
 
     async def soon() -> None:
         async with asyncio.timeout(15):  # a table that left the hand would come back after a minute or two

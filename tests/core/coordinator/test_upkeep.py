@@ -13,6 +13,7 @@ import pytest
 from lakeward.coordinator.commits.cleaner import Cleaner
 from lakeward.errors import LakeError, SourceError
 from lakeward.model.identity import RoundId
+from lakeward.model.settings import ServiceSettings
 from lakeward.storage.round_journal import JournalStore, RoundJournal
 from lakeward.storage.small_files import SmallFiles
 from lakeward.testing.clock import FakeClock
@@ -126,6 +127,8 @@ def test_the_sweep_after_a_commit_spares_a_round_that_was_begun_after_it(tmp_pat
         files.append(Path(prefix) / "data")
         files[-1].parent.mkdir(parents=True)
         files[-1].write_bytes(b"rows")
-    cleaner = Cleaner(lake, journals, clock, ours, fence_s=0.0, checkpointed=lambda _: frozenset())
+    cleaner = Cleaner(
+        lake, journals, clock, ours, settings=ServiceSettings(fence_s=0.0), checkpointed=lambda _: frozenset()
+    )
     cleaner.after_commit(PATH, RoundId(ours, 7, 1, 2))
     assert [file.exists() for file in files] == [False, True]

@@ -11,7 +11,6 @@ from lakeward.machines.checkpoints import (
     TRANSITIONS,
     CheckpointCoordinator,
     CheckpointPhase,
-    CheckpointPolicy,
     ParticipantPhase,
 )
 from lakeward.machines.checkpoints.attempts import AttemptState
@@ -37,8 +36,9 @@ from lakeward.machines.checkpoints.events import (
     TimePassed,
 )
 from lakeward.machines.checkpoints.transitions import PARTICIPATING, CheckpointGuard, State
+from lakeward.model.settings import CheckpointSettings
 
-POLICY = CheckpointPolicy(interval_s=30, timeout_s=10, pause_s=1, tolerated=1)
+POLICY = CheckpointSettings(interval_s=30, timeout_s=10, pause_s=1, tolerated=1)
 NOW = 100.0
 """The first checkpoint is due at 1; all events of the stories below happen then."""
 
@@ -282,4 +282,4 @@ def test_all_of_a_running_checkpoint_participate() -> None:
 
 def test_a_policy_that_cannot_work_is_refused() -> None:
     with pytest.raises(UsageError, match="timeout above 0"):
-        CheckpointPolicy(timeout_s=0)
+        CheckpointCoordinator(CheckpointSettings(timeout_s=0), now=0)

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from lakeward.errors import IllegalEventError, ProtocolError
-from lakeward.machines.checkpoints import CheckpointCoordinator, CheckpointPhase, CheckpointPolicy, ParticipantPhase
+from lakeward.machines.checkpoints import CheckpointCoordinator, CheckpointPhase, ParticipantPhase
 from lakeward.machines.checkpoints.commands import (
     Abort,
     Admit,
@@ -51,6 +51,7 @@ from lakeward.machines.checkpoints.events import (
 from lakeward.machines.checkpoints.gateway import GatewayPhase
 from lakeward.machines.transport.channel import Channel, ChannelKey
 from lakeward.model.events import RequestSplit
+from lakeward.model.settings import CheckpointSettings
 from lakeward_cuts.process import POLICY, SPLITS
 from lakeward_cuts.scripts import LAST, last_split, process, triggered
 from lakeward_cuts.world import World
@@ -59,7 +60,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
 Commands = tuple[CheckpointsCommand, ...]
-PATIENT = CheckpointPolicy(interval_s=30, timeout_s=10, pause_s=5, tolerated=1)
+PATIENT = CheckpointSettings(interval_s=30, timeout_s=10, pause_s=5, tolerated=1)
 PHASES = (
     CheckpointPhase.CLOSING,
     CheckpointPhase.CUTTING,
@@ -72,7 +73,7 @@ class Driven:
     """A machine with short ways to give it events: subtask s is in its attempt s + 1 unless another is named."""
 
     def __init__(
-        self, subtasks: int = 2, policy: CheckpointPolicy = PATIENT, latest: int = 0, first_due: float = 0
+        self, subtasks: int = 2, policy: CheckpointSettings = PATIENT, latest: int = 0, first_due: float = 0
     ) -> None:
         self.machine = CheckpointCoordinator(policy, now=first_due - policy.interval_s, latest=latest)
         self.now = 0.0
@@ -785,7 +786,7 @@ def test_a_checkpoint_starts_an_interval_after_the_last_start_but_not_sooner_tha
 
 
 def test_an_interval_of_zero_takes_none() -> None:
-    driven = Driven(policy=CheckpointPolicy(interval_s=0))
+    driven = Driven(policy=CheckpointSettings(interval_s=0))
     assert driven.due() is None
     assert driven.step(TimePassed(now=1e9)) == ()
 

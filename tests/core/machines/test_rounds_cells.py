@@ -27,7 +27,6 @@ from lakeward.machines.rounds import (
     Rounds,
     RoundsEvent,
     RoundsGuard,
-    RoundsPolicy,
     SendHeartbeat,
     ServicePhase,
     SnapshotsGone,
@@ -42,6 +41,7 @@ from lakeward.machines.rounds import (
 )
 from lakeward.machines.rounds.state import RoundsState, SentHeartbeat, TieringTable
 from lakeward.machines.rounds.transitions import State
+from lakeward.model.settings import ServiceSettings
 from lakeward.model.tables import TablePath
 from lakeward.model.tiering import HeartbeatRequest, HeartbeatResponse, Refusal, TableAssignment, TableEpoch
 
@@ -109,7 +109,7 @@ def state_of(
 
 def machine_of(state: RoundsState) -> Rounds:
     """Make a machine that stands there."""
-    rounds = Rounds(RoundsPolicy(max_concurrent_rounds=1, once=True))
+    rounds = Rounds(ServiceSettings(rounds=1), once=True)
     rounds._state = state
     return rounds
 

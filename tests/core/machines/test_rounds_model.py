@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import copy
-from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import pytest
@@ -34,7 +33,6 @@ from lakeward.machines.rounds import (
     Rounds,
     RoundsCommand,
     RoundsEvent,
-    RoundsPolicy,
     SendHeartbeat,
     SnapshotsGone,
     Stopped,
@@ -46,6 +44,7 @@ from lakeward.machines.rounds import (
     Tick,
 )
 from lakeward.machines.rounds import Phase as TablePhase
+from lakeward.model.settings import ServiceSettings
 from lakeward.model.tables import TablePath
 from lakeward.model.tiering import HeartbeatRequest, HeartbeatResponse, Refusal, TableAssignment
 from lakeward_mutants.rounds import (
@@ -61,9 +60,7 @@ if TYPE_CHECKING:
 
 
 TABLES = range(1, 6)
-POLICY = RoundsPolicy(
-    max_concurrent_rounds=2, renew_every_s=10, fence_s=25, max_round_s=40, backoff_most_s=20, once_attempts=2
-)
+POLICY = ServiceSettings(rounds=2, renew_s=10, fence_s=25, max_round_s=40, backoff_most_s=20)
 STAGES = {"opening": TablePhase.OPENING, "leasing": TablePhase.LEASING, "running": TablePhase.RUNNING}
 STAGES["committing"] = TablePhase.COMMITTING
 table_ids = st.sampled_from(TABLES)
@@ -95,7 +92,7 @@ class SourceAndShell(RuleBasedStateMachine):
     @initialize(once=st.booleans())
     def start(self, once: bool) -> None:
         """Serve for ever, or until two tables have reached their targets."""
-        self.rounds = Rounds(replace(POLICY, once=once))
+        self.rounds = Rounds(POLICY, once=once, once_attempts=2)
         self.once = once
         if once:
             self.feed(Targets(now=self.now, paths=frozenset({path(1), path(2)})))
@@ -340,7 +337,7 @@ class SourceAndShell(RuleBasedStateMachine):
         if not hasattr(self, "rounds"):
             return
         assert {status.assignment.table_id: status.assignment for status in self.rounds.tables} == self.assigned
-        assert len(self.stage) <= POLICY.max_concurrent_rounds
+        assert len(self.stage) <= POLICY.rounds
         for table_id, stage in self.stage.items():
             assert self.phase(table_id) is STAGES.get(stage, TablePhase.SETTLING)
 
@@ -350,7 +347,7 @@ class SourceAndShell(RuleBasedStateMachine):
         if not hasattr(self, "rounds"):
             return
         waiting = [status.deadline for status in self.rounds.tables if status.phase is TablePhase.WAITING]
-        assert not waiting or len(self.stage) == POLICY.max_concurrent_rounds
+        assert not waiting or len(self.stage) == POLICY.rounds
         just_opened = [
             status.deadline
             for status in self.rounds.tables

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from lakeward.machines.rounds import (
     AcquireLeases,
@@ -28,7 +28,6 @@ from lakeward.machines.rounds import (
     Rounds,
     RoundsCommand,
     RoundsEvent,
-    RoundsPolicy,
     SendHeartbeat,
     SnapshotsGone,
     Stopped,
@@ -39,6 +38,7 @@ from lakeward.machines.rounds import (
     Targets,
     Tick,
 )
+from lakeward.model.settings import ServiceSettings
 from lakeward.model.tables import TablePath
 from lakeward.model.tiering import HeartbeatRequest, HeartbeatResponse, Refusal, TableAssignment, TableEpoch
 
@@ -48,9 +48,9 @@ Kind = TypeVar("Kind", bound=RoundsCommand)
 class Drive:
     """A machine, its clock, and the heartbeat that it waits for."""
 
-    def __init__(self, policy: RoundsPolicy | None = None, *, started: bool = True) -> None:
+    def __init__(self, settings: ServiceSettings | None = None, *, started: bool = True, **once: Any) -> None:  # noqa: ANN401 - as `Rounds` has it
         """Start at 1000 seconds, with the first tick and its request done unless told otherwise."""
-        self.rounds = Rounds(policy or RoundsPolicy())
+        self.rounds = Rounds(settings or ServiceSettings(), **once)
         self.now = 1000.0
         self.request: HeartbeatRequest | None = None
         self.last: tuple[RoundsCommand, ...] = ()
@@ -139,7 +139,7 @@ def test_the_next_table_is_asked_for_at_once_until_the_queue_is_empty() -> None:
 
 def test_no_table_is_asked_for_where_enough_are_assigned() -> None:
     """Twice as many as may run are assigned, to choose from."""
-    drive = Drive(RoundsPolicy(max_concurrent_rounds=1)).take(assigned(1), assigned(2))
+    drive = Drive(ServiceSettings(rounds=1)).take(assigned(1), assigned(2))
     assert drive.wait(5) == ()
     assert drive.wait(25) == (SendHeartbeat(HeartbeatRequest(renewed=(epoch_of(1), epoch_of(2)))),)
 
@@ -175,7 +175,7 @@ def test_a_table_that_is_not_caught_up_is_handed_out_again_at_once() -> None:
 
 def test_a_round_over_its_maximum_duration_is_cut_once_and_its_report_is_forced() -> None:
     """Also if nothing more is known to be waiting."""
-    drive = Drive(RoundsPolicy(max_round_s=20)).take(assigned(1)).run(1)
+    drive = Drive(ServiceSettings(max_round_s=20)).take(assigned(1)).run(1)
     assert drive.wait(20)[0] == FinishRoundEarly(1, "the maximum duration is over")
     assert not drive.all(EndRound)
     drive.wait(1)
@@ -189,7 +189,7 @@ def test_a_round_over_its_maximum_duration_is_cut_once_and_its_report_is_forced(
 
 def test_the_earliest_deadline_is_opened_first() -> None:
     """Whatever the order in which the source assignments them."""
-    drive = Drive(RoundsPolicy(max_concurrent_rounds=2)).take(
+    drive = Drive(ServiceSettings(rounds=2)).take(
         assigned(1), assigned(2), assigned(3, freshness_s=180), assigned(4, freshness_s=10)
     )
     assert [drive.phase(table_id) for table_id in (1, 2, 3, 4)] == [
@@ -205,7 +205,7 @@ def test_the_earliest_deadline_is_opened_first() -> None:
 def test_a_table_that_has_waited_at_its_source_is_opened_before_one_that_has_not() -> None:
     """Its promised freshness was broken by so much earlier."""
     late = replace(assigned(4), waited_s=30.0)
-    drive = Drive(RoundsPolicy(max_concurrent_rounds=2)).take(assigned(1), assigned(2), assigned(3), late)
+    drive = Drive(ServiceSettings(rounds=2)).take(assigned(1), assigned(2), assigned(3), late)
     drive(Opened(now=drive.now, table_id=1, splits=0, leases=False))
     assert drive.all(OpenRound) == [OpenRound(late, 1)]
 
@@ -220,7 +220,7 @@ def test_a_dropped_table_leaves_the_others_alone() -> None:
 
 def test_a_failed_table_waits_out_a_growing_back_off() -> None:
     """It is renewed meanwhile and never reported; the pauses are 1, 2, 4 seconds, then at most the most."""
-    drive = Drive(RoundsPolicy(backoff_most_s=4, poll_every_s=1000)).take(assigned(1))
+    drive = Drive(ServiceSettings(backoff_most_s=4, poll_s=1000)).take(assigned(1))
     for attempt, pause in ((1, 1.0), (2, 2.0), (3, 4.0), (4, 4.0)):
         assert drive(RoundFailed(now=drive.now, table_id=1, reason="no", permanent=False)) == (
             EndRound(1, "failed", "no"),
@@ -234,7 +234,7 @@ def test_a_failed_table_waits_out_a_growing_back_off() -> None:
 
 def test_a_success_resets_the_attempts() -> None:
     """The next failure waits the first pause again."""
-    drive = Drive(RoundsPolicy(backoff_first_s=8)).take(assigned(1))
+    drive = Drive(ServiceSettings(backoff_first_s=8)).take(assigned(1))
     drive(RoundFailed(now=drive.now, table_id=1, reason="no", permanent=False))
     drive.wait(8)
     assert drive.all(OpenRound) == [OpenRound(assigned(1), 2)]
@@ -244,7 +244,7 @@ def test_a_success_resets_the_attempts() -> None:
 
 def test_a_permanent_failure_suspends_until_a_person_resumes() -> None:
     """Time alone never reopens it."""
-    drive = Drive(RoundsPolicy(poll_every_s=1e6, renew_every_s=1e6)).take(assigned(1))
+    drive = Drive(ServiceSettings(poll_s=1e6, renew_s=1e6)).take(assigned(1))
     drive(RoundFailed(now=drive.now, table_id=1, reason="schema", permanent=True))
     assert (drive.phase(1), drive.rounds.tables[0].reason) == (Phase.SUSPENDED, "schema")
     assert drive.wait(10_000) == ()
@@ -253,7 +253,7 @@ def test_a_permanent_failure_suspends_until_a_person_resumes() -> None:
 
 def test_a_commit_waits_for_a_heartbeat_that_is_fresh() -> None:
     """A renewal counts from when it was sent."""
-    drive = Drive(RoundsPolicy(fence_s=60, renew_every_s=30)).take(assigned(1)).run(1)
+    drive = Drive(ServiceSettings(fence_s=60, renew_s=30)).take(assigned(1)).run(1)
     drive.wait(30)
     drive(HeartbeatFailed(now=drive.now, cause="no answer"))
     drive.now += 30
@@ -327,7 +327,7 @@ def test_vanished_snapshots_are_enumerated_afresh_at_once_but_not_for_ever() -> 
 
 def test_a_heartbeat_that_failed_renews_nothing_and_is_sent_again_after_a_growing_pause() -> None:
     """Reports stay queued; the pause stays below a third of the renewal period."""
-    drive = Drive(RoundsPolicy(renew_every_s=12)).take(assigned(1))
+    drive = Drive(ServiceSettings(renew_s=12)).take(assigned(1))
     drive(Opened(now=drive.now, table_id=1, splits=0, leases=False))
     for pause in (1.0, 2.0, 4.0, 4.0):
         assert drive(HeartbeatFailed(now=drive.now, cause="no answer")) == ()
@@ -355,12 +355,7 @@ def test_a_pause_of_a_table_that_is_not_assigned_is_remembered() -> None:
 
 def test_a_stop_gives_everything_back_and_lets_commits_end() -> None:
     """Reported as failed, so that somebody else can have them at once."""
-    drive = (
-        Drive(RoundsPolicy(max_concurrent_rounds=3))
-        .take(assigned(1), assigned(2), assigned(3), assigned(4))
-        .commit(1)
-        .run(2)
-    )
+    drive = Drive(ServiceSettings(rounds=3)).take(assigned(1), assigned(2), assigned(3), assigned(4)).commit(1).run(2)
     assert drive(StopRequested(now=drive.now)) == (
         FinishRoundEarly(2, "the service stops"),
         EndRound(3, "stopped", "the service stops"),
@@ -405,7 +400,7 @@ def test_an_offer_that_comes_after_the_stop_is_given_back() -> None:
 
 def test_once_stops_when_every_target_is_reached_or_failed_for_good() -> None:
     """The failed ones are named with their last reason."""
-    drive = Drive(RoundsPolicy(once=True, once_attempts=2, max_concurrent_rounds=4), started=False)
+    drive = Drive(ServiceSettings(rounds=4), started=False, once=True, once_attempts=2)
     paths = frozenset(assigned(table_id).path for table_id in (1, 2, 3, 4))
     drive(Targets(now=drive.now, paths=paths))
     drive.wait(0)
@@ -426,7 +421,7 @@ def test_once_stops_when_every_target_is_reached_or_failed_for_good() -> None:
 
 def test_once_does_not_wait_for_a_paused_table() -> None:
     """It is named as paused."""
-    drive = Drive(RoundsPolicy(once=True), started=False)
+    drive = Drive(started=False, once=True)
     drive(PauseRequested(now=drive.now, path=assigned(1).path))
     drive(Targets(now=drive.now, paths=frozenset({assigned(1).path})))
     assert drive.last == (Stopped(((assigned(1).path, "paused"),)),)

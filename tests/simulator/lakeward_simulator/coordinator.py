@@ -6,6 +6,8 @@ from dataclasses import replace
 from functools import cache, partial
 from typing import TYPE_CHECKING, Any, cast
 
+from msgspec.structs import replace as changed
+
 from lakeward.container import ServiceContainer
 from lakeward.coordinator.checkpoints.restorer import Restorer
 from lakeward.coordinator.rounds.executor import RoundExecutor
@@ -16,10 +18,19 @@ from lakeward.errors import LakewardError
 from lakeward.hooks.backend import LeaseBackend
 from lakeward.machines.checkpoints import CheckpointPhase
 from lakeward.machines.checkpoints.gateway import GatewayPhase
-from lakeward.machines.checkpoints.schedule import CheckpointPolicy
-from lakeward.machines.rounds import Phase, RoundsPolicy
+from lakeward.machines.rounds import Phase
 from lakeward.model.identity import Incarnation
-from lakeward.model.settings import TableSettings
+from lakeward.model.settings import (
+    CheckpointSettings,
+    LakeSettings,
+    LeaseSettings,
+    ObserveSettings,
+    ServiceSettings,
+    Settings,
+    SourceSettings,
+    SparkSettings,
+    TableSettings,
+)
 from lakeward.storage.checkpoint_layout import METADATA, start_of
 from lakeward.storage.commit_records import CommitRecords
 from lakeward.storage.round_journal import JournalStore
@@ -220,24 +231,24 @@ class Coordinator:
             clock=world.clock,
             transport=self.network,
             source=cast("Source", world.source),
-            source_name="sim",
             lake=world.lake,
-            lake_name="sim",
             jobs=self.jobs,
             backend=_backend(),
-            lease_duration_s=world.lease_s,
             state=ServiceStateWriter(ServiceStateStore(files), self.incarnation, "plain", world.clock),
             journals=JournalStore(files, name),
             committed=CommitRecords(files, name),
             checkpoints=world.store,
-            checkpoint_root="sim:/state",
         )
 
     def _options(self, *, final: bool) -> ServiceOptions:
         rules = TableSettings(max_split_rows=self._world.max_split_rows, commit_every=self._world.commit_every)
-        policy = replace(_OPTIONS.checkpoint_policy, interval_s=self._world.checkpoint_s)
-        rounds = replace(_OPTIONS.rounds, max_round_s=self._world.max_round_s)
-        return replace(_OPTIONS, rules=lambda _: rules, final=final, checkpoint_policy=policy, rounds=rounds)
+        settings = changed(
+            _SETTINGS,
+            lease=changed(_SETTINGS.lease, duration_s=self._world.lease_s),
+            checkpoint=changed(_SETTINGS.checkpoint, interval_s=self._world.checkpoint_s),
+            service=changed(_SETTINGS.service, max_round_s=self._world.max_round_s),
+        )
+        return replace(_OPTIONS, settings=settings, rules=lambda _: rules, final=final)
 
 
 class _CheckedExecutor(RoundExecutor):
@@ -297,16 +308,28 @@ def _backend() -> LeaseBackend:
     return LeaseBackend("plain", SimBackend())
 
 
-_OPTIONS = ServiceOptions(
-    rounds=RoundsPolicy(
-        max_concurrent_rounds=2,
-        renew_every_s=4.0,
-        poll_every_s=3.0,
+_SETTINGS = Settings(
+    service=ServiceSettings(
+        rounds=2,
+        renew_s=4.0,
+        poll_s=3.0,
         fence_s=FENCE_S,
         max_round_s=60.0,
         backoff_first_s=1.0,
         backoff_most_s=4.0,
+        stop_timeout_s=30.0,
     ),
+    source=SourceSettings(type="sim", heartbeat_timeout_s=HEARTBEAT_S),
+    lake=LakeSettings(type="sim", commit_timeout_s=5.0, expire_every=2),
+    lease=LeaseSettings(call_timeout_s=6.0),
+    checkpoint=CheckpointSettings(
+        root="sim:/state", interval_s=2.0, timeout_s=8.0, pause_s=0.3, tolerated=3, retained=2
+    ),
+    spark=SparkSettings(subtask_timeout_s=12.0, job_attempts=4),
+    observe=ObserveSettings(progress_s=1000.0),
+)
+_OPTIONS = ServiceOptions(
+    settings=_SETTINGS,
     rules=lambda _: TableSettings(),
     paused=frozenset,
     resumed=dict,
@@ -314,20 +337,9 @@ _OPTIONS = ServiceOptions(
     on_round=lambda _name, _report: None,
     host="sim",
     bind="sim",
-    port=0,
     spark_ui=None,
     once=False,
     final=False,
-    heartbeat_timeout_s=HEARTBEAT_S,
-    heartbeat_call_timeout_s=6.0,
-    stop_timeout_s=30.0,
-    lease_timeout_s=6.0,
-    commit_timeout_s=5.0,
-    subtask_timeout_s=12.0,
-    job_attempts=4,
-    progress_s=1000.0,
-    expire_every=2,
-    checkpoint_policy=CheckpointPolicy(interval_s=2.0, timeout_s=8.0, pause_s=0.3, tolerated=3),
-    retained=2,
+    most_heartbeat_call_s=6.0,
     turn_s=1.0,
 )

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
+from msgspec.structs import replace as changed
 
 from lakeward.clock import SystemClock
 from lakeward.container import ServiceContainer, service_container
@@ -18,11 +19,19 @@ from lakeward.coordinator.service.scheduling import ScheduledSource
 from lakeward.coordinator.service.state_writer import ServiceStateWriter
 from lakeward.hooks.backend import LeaseBackend
 from lakeward.hooks.markers import hookimpl
-from lakeward.machines.checkpoints.schedule import CheckpointPolicy
-from lakeward.machines.rounds import RoundsPolicy
 from lakeward.model.identity import Incarnation
 from lakeward.model.leases import Failover, FailoverAction, FailoverAnswer, Lease, Protection, RestoredLease
-from lakeward.model.settings import TableSettings
+from lakeward.model.settings import (
+    CheckpointSettings,
+    LakeSettings,
+    LeaseSettings,
+    ObserveSettings,
+    ServiceSettings,
+    Settings,
+    SourceSettings,
+    SparkSettings,
+    TableSettings,
+)
 from lakeward.model.tables import TableBucket, TablePath
 from lakeward.sockets import SocketTransport
 from lakeward.storage.checkpoint_store import CheckpointFiles
@@ -141,7 +150,10 @@ class World:
             self.store.load(path, rows.append_column("op", pa.array([change] * count)), change="op")
 
     def service(self, name: str = "svc", **options: Any) -> Service:  # noqa: ANN401 - fields of any type
-        """Make a service; `options` replace fields of `ServiceOptions` or `ServiceComponents`."""
+        """Make a service; `options` replace components, options and keys of the settings.
+
+        A key of the settings is named with its section (`lake_type`), or alone where only one section has it.
+        """
         self.container = self.service_container(name, **options)
         return self.container.service()
 
@@ -159,24 +171,23 @@ class World:
                 self.clock,
                 mirrors=False,
             ),
-            source_name="embedded",
             lake=self.lake,
-            lake_name="folder",
             jobs=ThreadJobs(run_subtask),
             backend=LeaseBackend("plain", self.backend),
-            lease_duration_s=600.0,
             state=ServiceStateWriter(ServiceStateStore(files), incarnation, "plain", self.clock),
             journals=JournalStore(files, name),
             committed=CommitRecords(files, name),
             checkpoints=CheckpointFiles(files, self.clock),
-            checkpoint_root=str(self.directory / "state"),
         )
         ours = {key: options.pop(key) for key in list(options) if hasattr(parts, key)}
-        return service_container(replace(parts, **ours), replace(self._options(), **options))
+        plain = self._options()
+        keys = {key: options.pop(key) for key in list(options) if not hasattr(plain, key)}
+        settings = with_keys(plain.settings, keys)
+        return service_container(replace(parts, **ours), replace(plain, settings=settings, **options))
 
     def once(self, **options: Any) -> ServiceEnd:  # noqa: ANN401 - fields of any type
         """Run a service until every target is settled."""
-        return asyncio.run(self.service(**{"once": True, "rounds": POLICY_ONCE, **options}).serve())
+        return asyncio.run(self.service(**{"once": True, **options}).serve())
 
     def outcomes(self, path: TablePath) -> list[str]:
         """Return how the rounds of a table ended."""
@@ -184,7 +195,7 @@ class World:
 
     def _options(self) -> ServiceOptions:
         return ServiceOptions(
-            rounds=POLICY,
+            settings=self.settings,
             rules=lambda path: self.rules(path),  # noqa: PLW0108 - asked afresh: tests change it
             paused=lambda: self.paused,
             resumed=lambda: self.resumed,
@@ -192,31 +203,48 @@ class World:
             on_round=lambda name, report: self.rounds.append((name, report)),
             host="127.0.0.1",
             bind="127.0.0.1",
-            port=0,
             spark_ui=None,
             once=False,
             final=False,
-            heartbeat_timeout_s=120.0,
-            heartbeat_call_timeout_s=5.0,
-            stop_timeout_s=5.0,
-            lease_timeout_s=2.0,
-            commit_timeout_s=5.0,
-            subtask_timeout_s=5.0,
-            job_attempts=2,
-            progress_s=0.05,
-            expire_every=2,
-            checkpoint_policy=CheckpointPolicy(interval_s=30.0),
-            retained=2,
+            most_heartbeat_call_s=5.0,
+        )
+
+    @property
+    def settings(self) -> Settings:
+        """What a service is configured with that names no key."""
+        return Settings(
+            service=ServiceSettings(
+                rounds=2,
+                renew_s=1.0,
+                poll_s=0.05,
+                fence_s=5.0,
+                max_round_s=30.0,
+                backoff_first_s=0.05,
+                backoff_most_s=0.2,
+                stop_timeout_s=5.0,
+            ),
+            source=SourceSettings(type="embedded", heartbeat_timeout_s=120.0),
+            lake=LakeSettings(type="folder", commit_timeout_s=5.0, expire_every=2),
+            lease=LeaseSettings(duration_s=600.0, call_timeout_s=2.0),
+            checkpoint=CheckpointSettings(root=str(self.directory / "state"), interval_s=30.0, retained=2),
+            spark=SparkSettings(subtask_timeout_s=5.0, job_attempts=2),
+            observe=ObserveSettings(progress_s=0.05),
         )
 
 
-POLICY = RoundsPolicy(
-    max_concurrent_rounds=2,
-    renew_every_s=1.0,
-    poll_every_s=0.05,
-    fence_s=5.0,
-    max_round_s=30.0,
-    backoff_first_s=0.05,
-    backoff_most_s=0.2,
-)
-POLICY_ONCE = replace(POLICY, once=True)
+def with_keys(settings: Settings, keys: Mapping[str, object]) -> Settings:
+    """Change keys of the settings: `<section>_<key>`, or `<key>` where only one section has it."""
+    for name, value in keys.items():
+        sections = [section for section in settings.__struct_fields__ if section != "tables"]
+        named = [(section, name.removeprefix(f"{section}_")) for section in sections if name.startswith(f"{section}_")]
+        places = [
+            (section, key)
+            for section, key in [*named, *((section, name) for section in sections)]
+            if key in getattr(settings, section).__struct_fields__
+        ]
+        if len(places) != 1:
+            message = f"{name}: expected the key of one section, found {places}"
+            raise ValueError(message)
+        ((section, key),) = places
+        settings = changed(settings, **{section: changed(getattr(settings, section), **{key: value})})
+    return settings

@@ -15,7 +15,7 @@ import os
 import sys
 import tempfile
 import threading
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass
 from functools import partial
 from pathlib import Path
 from statistics import median
@@ -30,7 +30,7 @@ from lakeward.observe.logs import setup_logs
 from lakeward.subtask.run import run_subtask
 from lakeward.testing.folder_lake import FolderLake
 from lakeward.testing.jobs import ThreadJobs
-from lakeward_service_kit.service_world import POLICY, SCHEMA, World
+from lakeward_service_kit.service_world import SCHEMA, World
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Sequence
@@ -48,7 +48,6 @@ _METADATA = "t/{}/metadata/*"
 _TTL_S = 45.0
 _LIFE = 6
 """Rounds after which a table that comes and goes is made anew."""
-_POLICY = replace(POLICY, max_concurrent_rounds=3, poll_every_s=0.01, max_round_s=120.0)
 _SETTLED = 0.4
 """Part of the run after which caches are warm and clean-up has begun."""
 
@@ -197,9 +196,11 @@ class Soak:
     def _service(self) -> Service:
         return self.world.service(
             lake=self._lake,
-            lake_name=self._lake_name,
+            lake_type=self._lake_name,
             jobs=ForgetfulJobs(run_subtask),
-            rounds=_POLICY,
+            rounds=3,
+            poll_s=0.01,
+            max_round_s=120.0,
             on_report=lambda _: None,
             on_round=self._on_round,
             forget_every_s=2.0,

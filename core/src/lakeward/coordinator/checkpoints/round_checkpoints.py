@@ -51,9 +51,9 @@ if TYPE_CHECKING:
 
     from lakeward.machines.checkpoints.commands import CheckpointsCommand
     from lakeward.machines.checkpoints.events import CheckpointsEvent
-    from lakeward.machines.checkpoints.schedule import CheckpointPolicy
     from lakeward.model.checkpoints import CheckpointRef, LeaseCopy, PartFile, RoundSnapshot, SubtaskSnapshot
     from lakeward.model.events import AnyEvent
+    from lakeward.model.settings import CheckpointSettings
     from lakeward.ports import CheckpointStore, Clock
 
 _log = structlog.get_logger("lakeward.checkpoints")
@@ -61,18 +61,16 @@ _log = structlog.get_logger("lakeward.checkpoints")
 
 @dataclass(frozen=True, slots=True)
 class CheckpointPlan:
-    """How a round's checkpoints are taken. `ref` names them (its number is set later); `root` is sent to subtasks.
+    """How a round's checkpoints are taken. `ref` names them (its number is set later).
 
     `latest` is the highest number used so far in this epoch. `work` runs a blocking call on a worker thread and passes
     its result, or the error that it raised, to a callable on the event loop.
     """
 
-    policy: CheckpointPolicy
+    settings: CheckpointSettings
     store: CheckpointStore
-    root: str
     ref: CheckpointRef
     latest: int
-    retained: int
     work: Callable[[str, Callable[[], object], Callable[[object], None]], None]
 
 
@@ -186,7 +184,7 @@ class RoundCheckpoints:
         self._job = job
         self._owner = owner
         self._attempts = attempts
-        self._machine = CheckpointCoordinator(plan.policy, now=clock.now(), latest=plan.latest)
+        self._machine = CheckpointCoordinator(plan.settings, now=clock.now(), latest=plan.latest)
         self._driver = MachineDriver(self._machine, self._execute, on_step=_log_step)
         self._executing = False
         self._end_posted = False
@@ -328,7 +326,9 @@ class RoundCheckpoints:
             case Complete():
                 plan = self._plan
                 ours = Incarnation.parse(plan.ref.incarnation)
-                self._later("retain checkpoints", partial(plan.store.retain, ours, plan.ref.table_id, plan.retained))
+                self._later(
+                    "retain checkpoints", partial(plan.store.retain, ours, plan.ref.table_id, plan.settings.retained)
+                )
             case Abort():
                 _log.warning("checkpoint aborted", checkpoint=str(self._ref(command.checkpoint)), reason=command.reason)
                 self._aborted_at_end = command.checkpoint if self.ended else None

@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Collection
 
     from lakeward.model.identity import Incarnation
+    from lakeward.model.settings import ServiceSettings
     from lakeward.model.tables import TablePath
     from lakeward.ports import Clock, Lake
     from lakeward.storage.round_journal import JournalStore, RoundJournal
@@ -62,7 +63,7 @@ class Cleaner:
         clock: Clock,
         incarnation: Incarnation,
         *,
-        fence_s: float,
+        settings: ServiceSettings,
         checkpointed: Callable[[int], frozenset[str]],
     ) -> None:
         """Keep the parts.
@@ -72,14 +73,14 @@ class Cleaner:
             journals: this service's journals.
             clock: for the fence time (wall clock: journals outlive processes).
             incarnation: of this start.
-            fence_s: seconds after which a subtask without connection has stopped writing.
+            settings: after its fence time a subtask without connection has stopped writing.
             checkpointed: returns the files that live checkpoints of a table id reference.
         """
         self._lake = lake
         self._journals = journals
         self._clock = clock
         self._incarnation = incarnation
-        self._fence_ms = int(fence_s * 1000)
+        self._fence_ms = int(settings.fence_s * 1000)
         self._checkpointed = checkpointed
         self._live: set[RoundId] = set()
 

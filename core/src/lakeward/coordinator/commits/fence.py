@@ -10,6 +10,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from lakeward.model.identity import RoundId
+    from lakeward.model.settings import ServiceSettings
     from lakeward.model.tables import TablePath
     from lakeward.model.tiering import TableAssignment
     from lakeward.ports import Clock
@@ -21,15 +22,15 @@ class CommitFence:
     Only the loop changes it. Workers read a mapping that is never changed after it was published.
     """
 
-    def __init__(self, clock: Clock, fence_s: float) -> None:
+    def __init__(self, clock: Clock, settings: ServiceSettings) -> None:
         """Start with no round that may commit.
 
         Args:
             clock: the service's clock.
-            fence_s: seconds after its last renewal for which a table is certainly still assigned to this service.
+            settings: how long after its last renewal a table is certainly still assigned to this service.
         """
         self._clock = clock
-        self._fence_s = fence_s
+        self._settings = settings
         self._rounds: dict[RoundId, TableAssignment] = {}
         self._renewed: Mapping[TableAssignment, float] = {}
 
@@ -63,7 +64,7 @@ class CommitFence:
         if silent is None:
             message = f"table {path} is no longer in hand"
             raise FencedError(message)
-        if silent >= self._fence_s:
+        if silent >= self._settings.fence_s:
             message = f"table {path}: last renewal {silent:.0f} s ago, fence time is over"
             raise FencedError(message)
 
@@ -74,7 +75,7 @@ class CommitFence:
             round_id: the round.
         """
         silent = self._silent_s(round_id)
-        return silent is not None and silent < self._fence_s
+        return silent is not None and silent < self._settings.fence_s
 
     def _silent_s(self, round_id: RoundId) -> float | None:
         """Return the age of the newest renewal in seconds, None where the round has ended."""

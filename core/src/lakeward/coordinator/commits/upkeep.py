@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from lakeward.coordinator.workers.background import Background
     from lakeward.coordinator.workers.table_locks import TableLocks
     from lakeward.model.identity import RoundId
+    from lakeward.model.settings import LakeSettings, ServiceSettings
     from lakeward.model.tables import TableBucket, TablePath, TableSpec
     from lakeward.ports import Clock, Lake, Source
 
@@ -50,17 +51,6 @@ class CheckpointDropper(Protocol):
     def drop_all(self, table_id: int, reason: str) -> None:
         """Delete every checkpoint of a table. Blocking."""
         ...
-
-
-@dataclass(frozen=True, slots=True)
-class UpkeepPolicy:
-    """Settings of upkeep. Seconds where a name ends in `_s`."""
-
-    timeout_s: float
-    expire_every: int
-    """Commits of a table between two expiries of its snapshots."""
-    backoff_first_s: float
-    backoff_most_s: float
 
 
 @dataclass(slots=True)
@@ -92,7 +82,8 @@ class Upkeep:
         checkpoints: CheckpointDropper,
         rounds: RoundsInWork,
         lags: LagListener,
-        policy: UpkeepPolicy,
+        lake_settings: LakeSettings,
+        service_settings: ServiceSettings,
     ) -> None:
         """Start with nothing due.
 
@@ -106,7 +97,8 @@ class Upkeep:
             checkpoints: drops checkpoints.
             rounds: upkeep of a table waits while it has a round.
             lags: is told how far behind a table is.
-            policy: limits and pauses.
+            lake_settings: time limits, and how often snapshots are expired.
+            service_settings: pauses after failures.
         """
         self._clock = clock
         self._source = source
@@ -117,7 +109,8 @@ class Upkeep:
         self._checkpoints = checkpoints
         self._rounds = rounds
         self._lags = lags
-        self._policy = policy
+        self._lake_settings = lake_settings
+        self._service_settings = service_settings
         self._due: dict[TablePath, _Due] = {}
         self._newest: dict[int, int] = {}
         """By table id: number of its newest round."""
@@ -162,7 +155,7 @@ class Upkeep:
         expire = earlier is not None and earlier.expire
         if landed:
             self._commits[table_id] = self._commits.get(table_id, 0) + 1
-            expire = expire or self._commits[table_id] % self._policy.expire_every == 0
+            expire = expire or self._commits[table_id] % self._lake_settings.expire_every == 0
             self._background.spawn(partial(self._note_lag, table, table_id, offsets))
         self._due[path] = due = _Due(path, round_id, snapshot_id, expire)
         self._background.spawn(partial(self._try, due))
@@ -176,7 +169,7 @@ class Upkeep:
                 self._background.spawn(partial(self._try, due))
 
     async def _try(self, due: _Due) -> None:
-        limit = self._policy.timeout_s
+        limit = self._lake_settings.commit_timeout_s
         self._running += 1
         try:
             async with self._locks.hold(due.path, "the upkeep after a commit", wait_s=limit) as held:
@@ -213,8 +206,8 @@ class Upkeep:
         return work
 
     def _put_off(self, due: _Due, error: Exception) -> None:
-        policy = self._policy
-        pause = min(policy.backoff_most_s, policy.backoff_first_s * 2.0 ** min(due.failures, 60))
+        settings = self._service_settings
+        pause = min(settings.backoff_most_s, settings.backoff_first_s * 2.0 ** min(due.failures, 60))
         due.failures += 1
         due.again_at = self._clock.now() + pause
         unexpected = None if isinstance(error, LakewardError) else error
@@ -227,7 +220,7 @@ class Upkeep:
         )
 
     async def _note_lag(self, table: TableSpec, table_id: int, offsets: Mapping[TableBucket, int]) -> None:
-        what, limit = f"lag of {table.path}", self._policy.timeout_s
+        what, limit = f"lag of {table.path}", self._lake_settings.commit_timeout_s
         self._running += 1
         try:
             since = await call(partial(self._source.pending_since_ms, table, offsets), what=what, timeout_s=limit)

@@ -43,6 +43,7 @@ if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Mapping
 
     from lakeward.hooks.backend import LeaseBackend
+    from lakeward.model.settings import LeaseSettings
     from lakeward.model.tables import KvSnapshot, TableBucket
     from lakeward.ports import Clock, Source
 
@@ -80,8 +81,8 @@ class LeaseDriver:
         source: Source,
         clock: Clock,
         *,
+        settings: LeaseSettings,
         duration_s: float,
-        timeout_s: float,
     ) -> None:
         """Keep the parts.
 
@@ -90,15 +91,15 @@ class LeaseDriver:
             backend: the configured backend, with its wrappers.
             source: for its own lease API, and for verification.
             clock: the service's clock.
-            duration_s: seconds that the lease lives without renewal.
-            timeout_s: seconds after which a call is of unknown outcome.
+            settings: when a call is of unknown outcome.
+            duration_s: seconds that the lease lives without renewal; the backend's own where the settings have none.
         """
         self._machine = machine
         self._backend = backend
         self._source = source
         self._clock = clock
-        self._duration_s = duration_s
-        self._timeout_s = timeout_s
+        self.duration_s = duration_s
+        self._settings = settings
         self._driver = MachineDriver(machine, self._enqueue, on_step=_log_step)
         self._commands: asyncio.Queue[tuple[LeasesCommand, LeasesEvent]] = asyncio.Queue()
         self._not_persisted: tuple[LeasesEvent, str] | None = None
@@ -147,7 +148,9 @@ class LeaseDriver:
         """
         lease = self.lease()
         answer = await call(
-            lambda: self._backend.on_failover(lease, failover), what="on_failover", timeout_s=self._timeout_s
+            lambda: self._backend.on_failover(lease, failover),
+            what="on_failover",
+            timeout_s=self._settings.call_timeout_s,
         )
         if answer.action is FailoverAction.ACQUIRE and answer.restored is None and self.held_leases.held:
             self.step(StartGeneration(now=self._clock.now()))
@@ -211,13 +214,13 @@ class LeaseDriver:
             case CallAcquire():
                 lease = self._lease(command.lease_id, command.generation, command.snapshots)
                 work = lambda: self._backend.acquire(lease, command.snapshots)  # noqa: E731 - read at its use
-                protection = await call(work, what=self._name("acquire"), timeout_s=self._timeout_s)
+                protection = await call(work, what=self._name("acquire"), timeout_s=self._settings.call_timeout_s)
                 return Acquired(now=self._clock.now(), call=command.call, protection=protection)
             case CallVerify():
                 missing = await call(
                     lambda: self._source.missing_snapshots(command.snapshots),
                     what="verify snapshots",
-                    timeout_s=self._timeout_s,
+                    timeout_s=self._settings.call_timeout_s,
                 )
                 return Verified(now=self._clock.now(), call=command.call, missing=missing)
             case CallRelease():
@@ -225,11 +228,13 @@ class LeaseDriver:
                 await call(
                     lambda: self._backend.release(lease, command.buckets),
                     what=self._name("release"),
-                    timeout_s=self._timeout_s,
+                    timeout_s=self._settings.call_timeout_s,
                 )
             case CallDrop():
                 lease = self._lease(command.lease_id, command.generation, {})
-                await call(lambda: self._backend.drop(lease), what=self._name("drop"), timeout_s=self._timeout_s)
+                await call(
+                    lambda: self._backend.drop(lease), what=self._name("drop"), timeout_s=self._settings.call_timeout_s
+                )
         return Done(now=self._clock.now(), call=command.call)
 
     def _notify(self, command: LeasesCommand, listener: LeaseListener) -> None:
@@ -259,7 +264,7 @@ class LeaseDriver:
         return Lease(
             lease_id=lease_id,
             generation=generation,
-            duration_s=self._duration_s,
+            duration_s=self.duration_s,
             held=dict(held),
             server=self._source.leases,
             releasing=ours.releasing,

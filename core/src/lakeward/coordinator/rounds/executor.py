@@ -48,7 +48,7 @@ if TYPE_CHECKING:
     from lakeward.coordinator.rounds.ports import RoundListener, RoundsLoop, SnapshotProtection, TargetListener
     from lakeward.coordinator.workers.table_locks import TableHold, TableLocks
     from lakeward.model.results import LakeFile
-    from lakeward.model.settings import TableSettings
+    from lakeward.model.settings import LakeSettings, TableSettings
     from lakeward.model.tables import TableBucket, TablePath
     from lakeward.model.tiering import TableAssignment
     from lakeward.ports import CheckpointStore, Clock, Jobs, Lake, Source
@@ -61,16 +61,16 @@ _log = structlog.get_logger("lakeward.rounds")
 
 @dataclass(frozen=True, slots=True)
 class RoundPolicy:
-    """Settings of every round. `commit_timeout_s` limits one try of a commit, in seconds."""
+    """Settings of every round."""
 
     rules: Callable[[TablePath], TableSettings]
-    commit_timeout_s: float
+    lake: LakeSettings
     once: bool
 
     @property
     def commit_limit_s(self) -> float:
         """Seconds for all tries of a commit together."""
-        return self.commit_timeout_s * 4
+        return self.lake.commit_timeout_s * 4
 
 
 class RoundExecutor:
@@ -297,7 +297,7 @@ class RoundExecutor:
         await self._wait_for_last_checkpoint(attempt)
         path = attempt.assignment.path
         try:
-            async with self._hold(attempt, "the opening", wait_s=self._policy.commit_timeout_s) as held:
+            async with self._hold(attempt, "the opening", wait_s=self._policy.lake.commit_timeout_s) as held:
                 if not self.is_current(attempt):
                     return
                 context, restored = await held.call(partial(self._find_start, attempt.assignment), what=f"open {path}")
@@ -347,7 +347,7 @@ class RoundExecutor:
         # Before the journal is on disk: the commit of an earlier round that lands late would delete it otherwise.
         self._cleaner.begin(round_id)
         try:
-            async with self._hold(attempt, "the launch", wait_s=self._policy.commit_timeout_s) as held:
+            async with self._hold(attempt, "the launch", wait_s=self._policy.lake.commit_timeout_s) as held:
                 attempt.journaled = True
                 write = partial(self._committer.write_journal, round_id, path, context.head)
                 attempt.journal = await held.call(write, what=f"journal of {path}")
@@ -444,7 +444,7 @@ class RoundExecutor:
         if earlier is None or earlier.job is None:
             return
         try:
-            async with asyncio.timeout(self._policy.commit_timeout_s):
+            async with asyncio.timeout(self._policy.lake.commit_timeout_s):
                 await earlier.job.checkpoints.settled()
         except TimeoutError:
             _log.warning(

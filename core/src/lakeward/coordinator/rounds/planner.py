@@ -20,32 +20,10 @@ if TYPE_CHECKING:
     from lakeward.coordinator.jobs.address import SubtaskAddress
     from lakeward.coordinator.rounds.context import RoundContext
     from lakeward.coordinator.workers.background import Background
-    from lakeward.machines.checkpoints.schedule import CheckpointPolicy
     from lakeward.model.identity import Incarnation, RoundId
+    from lakeward.model.settings import Settings
     from lakeward.model.tiering import TableAssignment
     from lakeward.ports import CheckpointStore, Lake, Source
-
-
-@dataclass(frozen=True, slots=True)
-class JobPolicy:
-    """Settings of every round's job. Seconds where a name ends in `_s`."""
-
-    source_name: str
-    """The name by which subtasks load the source's plugin."""
-    lake_name: str
-    slots: int
-    """Subtasks at once, over all rounds."""
-    rounds: int
-    """Rounds at once."""
-    fence_s: float
-    progress_s: float
-    subtask_timeout_s: float
-    job_attempts: int
-    checkpoint_root: str
-    """Where subtasks find the checkpoint store."""
-    checkpoint_policy: CheckpointPolicy
-    retained: int
-    """Completed checkpoints of a table that are kept."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,10 +49,11 @@ class JobPlanner:
         incarnation: Incarnation,
         source: Source,
         lake: Lake,
+        slots: int,
         checkpoints: CheckpointStore,
         address: SubtaskAddress,
         background: Background,
-        policy: JobPolicy,
+        settings: Settings,
     ) -> None:
         """Keep the collaborators.
 
@@ -82,10 +61,11 @@ class JobPlanner:
             incarnation: of this start of the service.
             source: makes the task that reads its records.
             lake: makes the task that writes them.
+            slots: subtasks at once, over all rounds.
             checkpoints: where checkpoints are stored.
             address: where subtasks connect.
             background: where the store's calls run.
-            policy: settings of every job.
+            settings: what subtasks load, and settings of every job.
         """
         self._incarnation = incarnation
         self._source = source
@@ -93,7 +73,8 @@ class JobPlanner:
         self._checkpoints = checkpoints
         self._address = address
         self._background = background
-        self.policy = policy
+        self._slots = slots
+        self.settings = settings
 
     def plan(self, planned: PlannedRound) -> JobPlan:
         """Plan a round's job. Blocking: the lake may have to list the base of a primary-key round.
@@ -101,7 +82,7 @@ class JobPlanner:
         Args:
             planned: the round.
         """
-        policy, context, assignment = self.policy, planned.context, planned.assignment
+        settings, context, assignment = self.settings, planned.context, planned.assignment
         table = pack_table(context.table)
         source_task = self._source.reader_task(context.table)
         us = self._incarnation
@@ -112,13 +93,13 @@ class JobPlanner:
             return Deploy(
                 attempt=attempt,
                 table=table,
-                source=policy.source_name,
+                source=settings.source.type,
                 source_task=source_task,
-                lake=policy.lake_name,
+                lake=settings.lake.type,
                 lake_task=lake_task,
-                fence_s=policy.fence_s,
-                progress_s=policy.progress_s,
-                checkpoint_root=policy.checkpoint_root,
+                fence_s=settings.service.fence_s,
+                progress_s=settings.observe.progress_s,
+                checkpoint_root=settings.checkpoint.address,
                 checkpoint_ref=ref,
             )
 
@@ -128,15 +109,13 @@ class JobPlanner:
             deploy=deploy,
             spec=lambda launch, subtasks: self._spec(planned, launch, subtasks),
             slots=self._free_slots(planned.slots_used),
-            limit=policy.job_attempts,
-            silence_s=policy.subtask_timeout_s,
+            limit=settings.spark.job_attempts,
+            silence_s=settings.spark.subtask_timeout_s,
             checkpoints=CheckpointPlan(
-                policy=policy.checkpoint_policy,
+                settings=settings.checkpoint,
                 store=self._checkpoints,
-                root=policy.checkpoint_root,
                 ref=ref,
                 latest=planned.latest_checkpoint,
-                retained=policy.retained,
                 work=self._work,
             ),
             restored=planned.restored.state if planned.restored is not None else None,
@@ -165,11 +144,11 @@ class JobPlanner:
             host=address.host,
             port=address.port,
             secret=address.secret,
-            fence_s=self.policy.fence_s,
+            fence_s=self.settings.service.fence_s,
             trusted=address.trusted,
         )
 
     def _free_slots(self, used: int) -> int:
         """Return a round's slots: all free ones, except one for each further round that may start."""
-        total, spare = self.policy.slots, self.policy.rounds - 1
+        total, spare = self._slots, self.settings.service.rounds - 1
         return max(1, min(total - spare, total - used))

@@ -6,15 +6,13 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
-from lakeward.machines.checkpoints.schedule import CheckpointPolicy
-from lakeward.machines.rounds import RoundsPolicy
 from lakeward.model.tables import TablePath
 
 if TYPE_CHECKING:
     from lakeward.coordinator.service.state_writer import ServiceStateWriter
     from lakeward.hooks.backend import LeaseBackend
     from lakeward.model.identity import Incarnation
-    from lakeward.model.settings import TableSettings
+    from lakeward.model.settings import Settings, TableSettings
     from lakeward.model.status import RoundReport, ServiceReport
     from lakeward.model.tiering import TableAssignment
     from lakeward.ports import CheckpointStore, Clock, Jobs, Lake, Source, Transport
@@ -24,31 +22,26 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class ServiceComponents:
-    """What a service works with. Subtasks load the plugins by `source_name` and `lake_name`."""
+    """What a service works with."""
 
     incarnation: Incarnation
     clock: Clock
     transport: Transport
     source: Source
-    source_name: str
     lake: Lake
-    lake_name: str
     jobs: Jobs
     backend: LeaseBackend
-    lease_duration_s: float
     state: ServiceStateWriter
     journals: JournalStore
     committed: CommitRecords
     checkpoints: CheckpointStore
-    checkpoint_root: str
-    """Where subtasks find the checkpoint store."""
 
 
 @dataclass(frozen=True, slots=True)
 class ServiceOptions:
     """How a service behaves. Seconds where a name ends in `_s`."""
 
-    rounds: RoundsPolicy
+    settings: Settings
     rules: Callable[[TablePath], TableSettings]
     paused: Callable[[], frozenset[str]]
     """Returns the names of the tables that are paused; called in each turn of the loop."""
@@ -57,29 +50,24 @@ class ServiceOptions:
     on_report: Callable[[ServiceReport], None]
     on_round: Callable[[str, RoundReport], None]
     host: str
+    """Where subtasks reach us."""
     bind: str
-    port: int
     spark_ui: str | None
     once: bool
     final: bool
-    heartbeat_timeout_s: float
-    heartbeat_call_timeout_s: float
-    stop_timeout_s: float
-    lease_timeout_s: float
-    commit_timeout_s: float
-    subtask_timeout_s: float
-    job_attempts: int
-    progress_s: float
-    expire_every: int
-    checkpoint_policy: CheckpointPolicy
-    retained: int
-    """Completed checkpoints of a table that are kept."""
     trusted: str = ""
     """Certificates (PEM text) that subtasks trust; empty: they connect without TLS."""
+    most_heartbeat_call_s: float = 30.0
+    """A heartbeat without an answer is given up after this time, or after the fence time where that is shorter."""
     turn_s: float = 0.25
     """Longest sleep of the loop: after it the loop checks for silent subtasks, pauses and due reports."""
     forget_every_s: float = 3600.0
     """Seconds between two checks for tables that were dropped while they had no round."""
+
+    @property
+    def heartbeat_call_timeout_s(self) -> float:
+        """Seconds after which a heartbeat is given up."""
+        return min(self.most_heartbeat_call_s, self.settings.service.fence_s)
 
     def included(self, path: TablePath) -> bool:
         """Return whether the configuration includes a table."""

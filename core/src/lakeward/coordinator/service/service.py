@@ -127,10 +127,10 @@ class Service:
         self._lake = components.lake
         self._jobs = components.jobs
         self._backend = components.backend
-        self._lease_duration_s = components.lease_duration_s
         self._writer = components.state
         self._options = options
-        self._stop_timeout_s = options.stop_timeout_s
+        self._settings = options.settings
+        self._stop_timeout_s = options.settings.service.stop_timeout_s
         self._rounds = rounds
         self._targets = targets
         self._leases = leases
@@ -174,7 +174,7 @@ class Service:
             LakewardError: it could not start.
         """
         self._loop.begin()
-        self._address.port = await self._server.start(self._options.bind, self._options.port)
+        self._address.port = await self._server.start(self._options.bind, self._settings.service.port)
         leasing = asyncio.create_task(self._leases.run(self._protection, self._persistence.write))
         leasing.add_done_callback(self._loop.task_ended)
         started = False
@@ -211,12 +211,12 @@ class Service:
         After the time limit the start is given up.
 
         Args:
-            timeout_s: seconds for the rounds to end; None = `stop_timeout_s`.
+            timeout_s: seconds for the rounds to end; None = `service.stop_timeout_s`.
         """
         if self._stop_requested:
             return
         self._stop_requested = True
-        self._stop_timeout_s = self._options.stop_timeout_s if timeout_s is None else timeout_s
+        self._stop_timeout_s = self._settings.service.stop_timeout_s if timeout_s is None else timeout_s
         if self.state == "starting":
             self._reporter.state = "stopping"
             if self._starting is not None:
@@ -252,7 +252,7 @@ class Service:
         options = self._options
         state = await call(self._writer.load, what="read the service's state")
         # Read the tables first: the first write of this start replaces the last start's state.
-        resumed = await resume(self._source, self._clock, state, options.heartbeat_timeout_s)
+        resumed = await resume(self._source, self._clock, state, options.settings.source.heartbeat_timeout_s)
         assignments = tuple(one for one in resumed if options.included(one.path))
         for one in set(resumed) - set(assignments):  # excluded since the last start
             await give_back(self._source, one)
@@ -276,12 +276,12 @@ class Service:
     async def _end_superseded(self) -> None:
         if self._heartbeat is not None:
             await asyncio.wait({self._heartbeat}, timeout=self._options.heartbeat_call_timeout_s)
-        await drop_own_lease(self._leases, self._backend, self._writer, self._options.lease_timeout_s)
+        await drop_own_lease(self._leases, self._backend, self._writer, self._settings.lease.call_timeout_s)
 
     async def _end_in_order(self) -> None:
         await wait_for_upkeep(self._upkeep, self._clock, self._stop_timeout_s)
         self._protection.stop(final=self._options.final)
-        await settle_lease(self._leases, self._protection.stopped, self._options.lease_timeout_s)
+        await settle_lease(self._leases, self._protection.stopped, self._settings.lease.call_timeout_s)
         await self._persistence.try_write()
 
     def _on_failure(self, error: BaseException) -> None:
@@ -293,7 +293,7 @@ class Service:
     # --- the loop -----------------------------------------------------------------------------------------------
 
     async def _run(self) -> None:
-        fence_s, loop, persistence = self._options.rounds.fence_s, self._loop, self._persistence
+        fence_s, loop, persistence = self._settings.service.fence_s, self._loop, self._persistence
         last = self._clock.now()
         while self._stopped is None and not loop.superseded_by:
             now = self._clock.now()
@@ -335,7 +335,7 @@ class Service:
 
     def _release_stray(self) -> None:
         known = self._protection.release_stray()
-        self._review_at = self._clock.now() + (self._lease_duration_s / 3 if known else self._options.rounds.fence_s)
+        self._review_at = self._clock.now() + (self._leases.duration_s / 3 if known else self._settings.service.fence_s)
 
     def _look_at_jobs(self) -> None:
         gone = self._jobs.gone()

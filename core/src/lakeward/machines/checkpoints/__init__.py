@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from lakeward.machines.checkpoints.machine import CheckpointCoordinator
-from lakeward.machines.checkpoints.schedule import CheckpointPolicy
 from lakeward.machines.checkpoints.transitions import TRANSITIONS, CheckpointPhase, ParticipantPhase
 
-__all__ = ["TRANSITIONS", "CheckpointCoordinator", "CheckpointPhase", "CheckpointPolicy", "ParticipantPhase"]
+__all__ = ["TRANSITIONS", "CheckpointCoordinator", "CheckpointPhase", "ParticipantPhase"]

@@ -69,7 +69,7 @@ from lakeward.machines.checkpoints.events import (
     SubtaskRegistered,
     TimePassed,
 )
-from lakeward.machines.checkpoints.schedule import CheckpointPolicy, Schedule
+from lakeward.machines.checkpoints.schedule import Schedule
 from lakeward.machines.checkpoints.transitions import (
     ABORTABLE,
     ALIVE,
@@ -84,6 +84,8 @@ from lakeward.machines.machine_state import next_state
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable
 
+    from lakeward.model.settings import CheckpointSettings
+
 Commands = list[CheckpointsCommand]
 CheckpointMessage = CloseAcked | GatewayOpened | PartStored | Declined
 """The messages of an attempt that name a checkpoint."""
@@ -92,15 +94,15 @@ CheckpointMessage = CloseAcked | GatewayOpened | PartStored | Declined
 class CheckpointCoordinator:
     """The machine of one round."""
 
-    def __init__(self, policy: CheckpointPolicy, *, now: float, latest: int = 0) -> None:
+    def __init__(self, settings: CheckpointSettings, *, now: float, latest: int = 0) -> None:
         """Start with no checkpoint.
 
         Args:
-            policy: how often, how long, how many failures.
+            settings: how often, how long, how many failures.
             now: seconds.
             latest: the highest number that was ever given to a checkpoint of this round, restored ones included.
         """
-        self._schedule = Schedule(policy, now)
+        self._schedule = Schedule(settings, now)
         self._phase = CheckpointPhase.IDLE
         self._latest = latest
         self._attempts = AttemptStates()

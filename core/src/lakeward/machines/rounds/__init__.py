@@ -36,7 +36,7 @@ from lakeward.machines.rounds.events import (
     Tick,
 )
 from lakeward.machines.rounds.machine import Rounds
-from lakeward.machines.rounds.state import RoundsPolicy, TableStatus
+from lakeward.machines.rounds.state import TableStatus
 from lakeward.machines.rounds.transitions import TRANSITIONS, HeartbeatPhase, Phase, RoundsGuard, ServicePhase
 
 __all__ = [
@@ -65,7 +65,6 @@ __all__ = [
     "RoundsCommand",
     "RoundsEvent",
     "RoundsGuard",
-    "RoundsPolicy",
     "SendHeartbeat",
     "ServicePhase",
     "SnapshotsGone",

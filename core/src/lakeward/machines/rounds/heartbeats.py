@@ -8,42 +8,43 @@ from lakeward.machines.rounds.transitions import REPORTED, Phase, ServicePhase
 from lakeward.model.tiering import HeartbeatRequest, TableEpoch
 
 if TYPE_CHECKING:
-    from lakeward.machines.rounds.state import RoundsPolicy, RoundsState, TieringTable
+    from lakeward.machines.rounds.state import RoundsState, TieringTable
+    from lakeward.model.settings import ServiceSettings
 
 REPORT_ATTEMPTS_WHILE_STOPPING = 2
 """A report that failed so often is given up when the service stops: the source's timeout assigns the table anew."""
 
 
-def is_due(state: RoundsState, policy: RoundsPolicy, now: float) -> bool:
+def is_due(state: RoundsState, settings: ServiceSettings, now: float) -> bool:
     """Return whether a heartbeat is wanted now and none is under way."""
-    due = due_at(state, policy)
+    due = due_at(state, settings)
     return due is not None and due <= now
 
 
-def due_at(state: RoundsState, policy: RoundsPolicy) -> float | None:
+def due_at(state: RoundsState, settings: ServiceSettings) -> float | None:
     """Return when the next heartbeat is due, None while one is under way or none is wanted.
 
     Args:
         state: what the machine knows.
-        policy: periods.
+        settings: periods.
 
     Returns:
         Seconds on the holder's clock; it may have passed.
     """
     if state.sent is not None or state.service is ServicePhase.STOPPED:
         return None
-    due = [0.0 if _is_urgent(table) else table.renewed_at + policy.renew_every_s for table in state.tables.values()]
-    if state.wants_table(policy.max_concurrent_rounds):
+    due = [0.0 if _is_urgent(table) else table.renewed_at + settings.renew_s for table in state.tables.values()]
+    if state.wants_table(settings.rounds):
         due.append(state.poll_at)
     return max(state.no_heartbeat_before, min(due)) if due else None
 
 
-def compose(state: RoundsState, policy: RoundsPolicy) -> HeartbeatRequest:
+def compose(state: RoundsState, settings: ServiceSettings) -> HeartbeatRequest:
     """Name every assigned table in a heartbeat: report it, or else renew it.
 
     Args:
         state: what the machine knows.
-        policy: how many tables may run.
+        settings: how many tables may run.
 
     Returns:
         The heartbeat.
@@ -55,7 +56,7 @@ def compose(state: RoundsState, policy: RoundsPolicy) -> HeartbeatRequest:
         finished=tuple(table.epoch for table in finished),
         forced=frozenset(table.assignment.table_id for table in finished if table.forced and not state.stopping),
         failed=tuple(table.epoch for table in tables if table.phase is Phase.RETURNING),
-        request=state.wants_table(policy.max_concurrent_rounds),
+        request=state.wants_table(settings.rounds),
     )
 
 

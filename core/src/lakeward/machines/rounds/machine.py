@@ -54,17 +54,20 @@ from lakeward.machines.rounds.events import (
     Targets,
     Tick,
 )
-from lakeward.machines.rounds.state import RoundsPolicy, RoundsState, SentHeartbeat, TableStatus, Target, TieringTable
+from lakeward.machines.rounds.state import RoundsState, SentHeartbeat, TableStatus, Target, TieringTable
 from lakeward.machines.rounds.transitions import REPORTED, TRANSITIONS, Phase, RoundsGuard, ServicePhase
 from lakeward.model.backoff import backoff_s
 from lakeward.model.tiering import Refusal
 
 if TYPE_CHECKING:
+    from lakeward.model.settings import ServiceSettings
     from lakeward.model.tables import TablePath
     from lakeward.model.tiering import HeartbeatRequest, TableAssignment, TableEpoch
 
 STALE_MOST = 5
 """So many rounds in a row that lose their snapshots are a failure: the source cleans up faster than we lease."""
+ONCE_ATTEMPTS = 3
+"""So often a table is tried while the service serves until its targets are reached."""
 _MACHINE = "rounds"
 _Answer = Opened | Leased | SnapshotsGone | Drained | Committed | RoundFailed | TableGone | RoundFenced
 """Events about one table, by its id; they may be late."""
@@ -73,13 +76,17 @@ _Answer = Opened | Leased | SnapshotsGone | Drained | Committed | RoundFailed | 
 class Rounds:
     """The machine. See the module's rules."""
 
-    def __init__(self, policy: RoundsPolicy) -> None:
+    def __init__(self, settings: ServiceSettings, *, once: bool = False, once_attempts: int = ONCE_ATTEMPTS) -> None:
         """Start without tables.
 
         Args:
-            policy: periods and limits.
+            settings: periods and limits.
+            once: serve until every target is reached, then stop.
+            once_attempts: so often a table is tried with `once`.
         """
-        self._policy = policy
+        self._settings = settings
+        self._once = once
+        self._once_attempts = once_attempts
         self._state = RoundsState()
         self._commands: list[RoundsCommand] = []
         self._event: RoundsEvent = Tick(now=0.0)
@@ -144,8 +151,8 @@ class Rounds:
         sent = self._state.sent
         if isinstance(event, HeartbeatAnswered) and sent is not None and event.request != sent.request:
             raise IllegalEventError(_MACHINE, f"{sent} under way", event)
-        if isinstance(event, Targets) and (self._state.targets is not None or not self._policy.once):
-            raise IllegalEventError(_MACHINE, "targets were given" if self._policy.once else "serving for ever", event)
+        if isinstance(event, Targets) and (self._state.targets is not None or not self._once):
+            raise IllegalEventError(_MACHINE, "targets were given" if self._once else "serving for ever", event)
 
     def _take(self, event: RoundsEvent) -> None:
         """Do what the event itself asks for."""
@@ -274,13 +281,13 @@ class Rounds:
             state.poll_at = event.now
             self._assign(response.assignment, sent_at)
         elif request.request:
-            state.poll_at = event.now + self._policy.poll_every_s
+            state.poll_at = event.now + self._settings.poll_s
 
     def _heartbeat_failed(self, event: HeartbeatFailed, request: HeartbeatRequest) -> None:
         """Renew nothing; report again, after a pause that grows, what was reported."""
         state = self._state
         state.heartbeat_failures += 1
-        pause = backoff_s(state.heartbeat_failures, self._policy.backoff_first_s, self._policy.renew_every_s / 3)
+        pause = backoff_s(state.heartbeat_failures, self._settings.backoff_first_s, self._settings.renew_s / 3)
         state.no_heartbeat_before = event.now + pause
         for epoch in (*request.finished, *request.failed):
             table = heartbeats.assigned_under(state, epoch)
@@ -338,7 +345,7 @@ class Rounds:
 
     def _launch(self, table: TieringTable, guard: RoundsGuard) -> None:
         """Start the job; the round's maximum duration counts from here."""
-        self._move(replace(table, finish_by=self._event.now + self._policy.max_round_s), guard)
+        self._move(replace(table, finish_by=self._event.now + self._settings.max_round_s), guard)
         self._commands.append(LaunchJob(table.assignment.table_id))
 
     def _drained(self, table: TieringTable) -> None:
@@ -351,7 +358,7 @@ class Rounds:
 
     def _may_commit(self, table: TieringTable) -> bool:
         """Return whether the newest renewal is younger than the fence time."""
-        return self._event.now - table.renewed_at < self._policy.fence_s
+        return self._event.now - table.renewed_at < self._settings.fence_s
 
     def _commit(self, table: TieringTable, guard: RoundsGuard) -> None:
         self._move(table, guard)
@@ -368,11 +375,11 @@ class Rounds:
         path = table.assignment.path
         self._end_round(table, "failed", reason)
         tries = 1 if again_soon else max(table.attempt, 1)
-        pause = backoff_s(tries, self._policy.backoff_first_s, self._policy.backoff_most_s)
+        pause = backoff_s(tries, self._settings.backoff_first_s, self._settings.backoff_most_s)
         guard = self._unless_held_back(path, RoundsGuard.PERMANENT if permanent else RoundsGuard.RETRY_LATER)
         retry_at = self._event.now + pause if guard is RoundsGuard.RETRY_LATER else None
         self._move_without_round(replace(table, stale_rounds=0), guard, reason=reason, retry_at=retry_at)
-        self._miss_target(path, reason, final=permanent or table.attempt >= self._policy.once_attempts)
+        self._miss_target(path, reason, final=permanent or table.attempt >= self._once_attempts)
 
     def _snapshots_gone(self, table: TieringTable, reason: str) -> None:
         """Enumerate the splits again without counting a failure, but not for ever."""
@@ -475,9 +482,9 @@ class Rounds:
             elif table.retry_at is not None and table.retry_at <= now:
                 self._move_without_round(table, RoundsGuard.RETRY_DUE, reason=table.reason)
         self._open_waiting_tables()
-        if heartbeats.is_due(state, self._policy, now):
+        if heartbeats.is_due(state, self._settings, now):
             self._move_heartbeat(RoundsGuard.DUE)
-            state.sent = SentHeartbeat(heartbeats.compose(state, self._policy), now)
+            state.sent = SentHeartbeat(heartbeats.compose(state, self._settings), now)
             self._commands.append(SendHeartbeat(state.sent.request))
         if state.service is ServicePhase.STOPPING and not state.tables and state.sent is None:
             self._move_service(RoundsGuard.NOTHING_ASSIGNED)
@@ -486,7 +493,7 @@ class Rounds:
     def _open_waiting_tables(self) -> None:
         """Open as many rounds as may run, the earliest deadline first."""
         tables = self._state.tables.values()
-        free = self._policy.max_concurrent_rounds - sum(table.active for table in tables)
+        free = self._settings.rounds - sum(table.active for table in tables)
         waiting = [table for table in tables if table.phase is Phase.WAITING]
         waiting.sort(key=lambda table: (table.deadline, table.assignment.table_id))
         for table in waiting[: max(free, 0)]:
@@ -498,7 +505,7 @@ class Rounds:
         if state.service is ServicePhase.STARTING:
             return 0.0
         due = [at for table in state.tables.values() for at in (table.retry_at, table.finish_by) if at is not None]
-        heartbeat = heartbeats.due_at(state, self._policy)
+        heartbeat = heartbeats.due_at(state, self._settings)
         return min(due if heartbeat is None else [*due, heartbeat], default=None)
 
     # --- targets of `once` ------------------------------------------------------------------------------------------

@@ -8,27 +8,8 @@ from __future__ import annotations
 from dataclasses import dataclass, field, replace
 
 from lakeward.machines.rounds.transitions import ACTIVE, HeartbeatPhase, Phase, ServicePhase, State
-from lakeward.model.settings import ServiceSettings
 from lakeward.model.tables import TablePath
 from lakeward.model.tiering import HeartbeatRequest, TableAssignment, TableEpoch
-
-_DEFAULTS = ServiceSettings()
-
-
-@dataclass(frozen=True, slots=True)
-class RoundsPolicy:
-    """How many rounds, and how often; all but `max_concurrent_rounds` and `once_attempts` in seconds."""
-
-    max_concurrent_rounds: int = _DEFAULTS.rounds
-    renew_every_s: float = _DEFAULTS.renew_s
-    poll_every_s: float = _DEFAULTS.poll_s
-    fence_s: float = _DEFAULTS.fence_s
-    max_round_s: float = _DEFAULTS.max_round_s
-    backoff_first_s: float = _DEFAULTS.backoff_first_s
-    backoff_most_s: float = _DEFAULTS.backoff_most_s
-    once: bool = False
-    """Serve until every target is reached, then stop: a failed table is tried `once_attempts` times."""
-    once_attempts: int = 3
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections import deque
 from dataclasses import dataclass, field
 
-from lakeward.machines.checkpoints import CheckpointPolicy
 from lakeward.machines.checkpoints.gateway import (
     AbortFor,
     CloseFor,
@@ -38,12 +37,13 @@ from lakeward.model.events import (
     TriggerCheckpoint,
 )
 from lakeward.model.results import WriteResult
+from lakeward.model.settings import CheckpointSettings
 from lakeward.model.splits import LogSplit
 from lakeward.model.tables import TableBucket
 
 BUCKET = TableBucket(1, None, 0)
 SPLITS = {name: LogSplit(name, BUCKET, (), 0, 10) for name in "abcdefghij"}
-POLICY = CheckpointPolicy(interval_s=3, timeout_s=8, pause_s=0, tolerated=1000)
+POLICY = CheckpointSettings(interval_s=3, timeout_s=8, pause_s=0, tolerated=1000)
 PATIENCE = 400
 """Turns without a fault within which everything must come to its end."""
 

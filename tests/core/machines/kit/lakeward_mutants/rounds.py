@@ -10,8 +10,9 @@ from lakeward.machines.rounds import Rounds, heartbeats
 if TYPE_CHECKING:
     import pytest
 
-    from lakeward.machines.rounds import HeartbeatAnswered, RoundsPolicy
+    from lakeward.machines.rounds import HeartbeatAnswered
     from lakeward.machines.rounds.state import RoundsState, TieringTable
+    from lakeward.model.settings import ServiceSettings
     from lakeward.model.tiering import HeartbeatRequest, Refusal
 
 
@@ -23,8 +24,8 @@ def commits_on_any_heartbeat(monkeypatch: pytest.MonkeyPatch) -> None:
 def forgets_to_renew_what_rests(monkeypatch: pytest.MonkeyPatch) -> None:
     """Mutant: a heartbeat names only open rounds and reports."""
 
-    def compose(state: RoundsState, policy: RoundsPolicy) -> HeartbeatRequest:
-        request = original(state, policy)
+    def compose(state: RoundsState, settings: ServiceSettings) -> HeartbeatRequest:
+        request = original(state, settings)
         return replace(
             request, renewed=tuple(epoch for epoch in request.renewed if state.tables[epoch.table_id].active)
         )
