@@ -231,10 +231,9 @@ def parquet_options(task: WriterTask, sample: pa.Table) -> dict[str, Any]:
     flat = [field for field in sample.schema if not pa.types.is_nested(field.type)]
     repeated = {field.name for field in flat if repeats(sample.column(field.name))}
     packed = {field.name for field in flat if field.name not in repeated and _is_integer(field.type)}
-    codec = task.compression
     return {
-        "compression": codec,
-        "compression_level": task.compression_level if codec in {"zstd", "gzip", "brotli"} else None,
+        "compression": task.compression,
+        "compression_level": task.compression_level,
         "use_dictionary": sorted(repeated),
         "column_encoding": dict.fromkeys(sorted(packed), "DELTA_BINARY_PACKED") or None,
         "store_decimal_as_integer": True,

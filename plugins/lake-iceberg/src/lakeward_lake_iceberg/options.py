@@ -38,12 +38,20 @@ class IcebergOptions(Options, frozen=True, kw_only=True):
     target_file_size_bytes: Annotated[
         int, Meta(gt=0, description="A data file is closed at this size in bytes, compressed.")
     ] = 128 * 1024 * 1024
-    compression: Annotated[str, Meta(description="Codec of data files: zstd, snappy, lz4, gzip, brotli or none.")] = (
-        "zstd"
-    )
+    compression: Annotated[
+        str,
+        Meta(
+            description="Codec of data files: zstd, snappy, lz4, gzip, brotli or none. A lake table's property "
+            "`write.parquet.compression-codec` wins."
+        ),
+    ] = "zstd"
     compression_level: Annotated[
-        int, Meta(description="Level of the codec, where it has one; 1 is faster, 3 is smaller.")
-    ] = 3
+        int,
+        Meta(
+            description="Level of the codec, where it has one; 1 is faster, 3 is smaller. A lake table's property "
+            "`write.parquet.compression-level` wins."
+        ),
+    ] = 1
     keep_snapshots: Annotated[int, Meta(gt=0, description="So many of the newest snapshots of a table are kept.")] = 20
     commit_timeout_s: Annotated[
         float, Meta(gt=0, description="Seconds that one call to the catalog may take; then its outcome is unknown.")

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from pyiceberg.manifest import ManifestContent
 
 from lakeward.errors import SchemaMismatchError, TableGoneError
+from lakeward_lake_iceberg.compression import compression_of
 from lakeward_lake_iceberg.manifests import live_entries, named_data_file
 from lakeward_lake_iceberg.schema import arrow_schema, bounded_types
 from lakeward_lake_iceberg.task import BaseBucket, BaseFile, WriterTask, pack_base, partition_name
@@ -41,11 +42,11 @@ def build_task(
 
     Raises:
         TableGoneError: the head's snapshot is no longer retained.
-        SchemaMismatchError: the table holds files of another partition layout.
+        SchemaMismatchError: the table holds files of another partition layout, or has a property that cannot be meant.
     """
     schema = table.schema()
     size = table.metadata.properties.get(_TARGET_SIZE)
-    level = options.compression_level if options.compression_level > 0 else None
+    compression = compression_of(spec.path, table.metadata.properties, options)
     pinned = _pinned(table, head) if spec.has_primary_key else None
     return WriterTask(
         location=table.location(),
@@ -54,8 +55,8 @@ def build_task(
         types=bounded_types(schema),
         spec_id=table.spec().spec_id,
         target_size_bytes=options.target_file_size_bytes if size is None else int(size),
-        compression=options.compression,
-        compression_level=level,
+        compression=compression.codec,
+        compression_level=compression.level,
         storage=dict(storage),
         key_columns=spec.primary_key,
         base_snapshot=None if pinned is None else pinned.snapshot_id,
