@@ -1,7 +1,7 @@
 """Draw the transition tables of all machines for the docs.
 
-Pages of `docs/explanation` hold what `render` gives between two marks; a test keeps them so, and
-`python -m lakeward.cli.reference docs/reference` writes them anew.
+Pages of `docs/explanation` contain the output of `render` between two marks. A test checks that it is current, and
+`python -m lakeward.cli.reference docs/reference` writes it again.
 """
 
 from __future__ import annotations
@@ -82,7 +82,7 @@ def diagram(name: str) -> str:
 
 
 def render(page: str) -> str:
-    """Draw every table that a page asks for.
+    """Draw every table for which a page has a block.
 
     Args:
         page: text with blocks from `<!-- drawn: NAME -->` to `<!-- end -->`.

@@ -1,4 +1,4 @@
-"""The only way a machine is stepped: one event at a time, each command with its cause, the last steps kept."""
+"""Steps a machine: one event at a time, each command with the event that caused it, the last steps kept."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ _Command_co = TypeVar("_Command_co", covariant=True)
 
 STEPS_KEPT = 32
 _LONGEST_STEP = 500
-"""Characters of one step in an error's notes: a heartbeat names every table."""
+"""Most characters of one step in an error's notes: a heartbeat lists every table."""
 
 
 class Machine(Protocol[_Event_contra, _Command_co]):
-    """What a driver steps."""
+    """A machine that a driver can step."""
 
     def step(self, event: _Event_contra, /) -> tuple[_Command_co, ...]:
         """Take one event.
@@ -39,13 +39,13 @@ class Machine(Protocol[_Event_contra, _Command_co]):
 
 @dataclass(frozen=True, slots=True)
 class Step(Generic[Event, Command]):
-    """One step of a machine: the event it took and the commands it answered with."""
+    """One step of a machine: the event and the commands that it returned."""
 
     event: Event
     commands: tuple[Command, ...]
 
     def __str__(self) -> str:
-        """Return one line, cut where it is too long to read."""
+        """Return one line, shortened if it is too long to read."""
         line = f"{self.event!r} -> {', '.join(map(repr, self.commands)) or 'nothing'}"
         return line if len(line) <= _LONGEST_STEP else f"{line[:_LONGEST_STEP]}..."
 
@@ -53,8 +53,8 @@ class Step(Generic[Event, Command]):
 class MachineDriver(Generic[Event, Command]):
     """Steps one machine and has its commands executed.
 
-    Events are queued: one that is posted while a command is executed is stepped when all commands of the step before
-    are done. Not thread-safe: it is used where the machine's owner runs.
+    Events are queued: an event that is posted while a command is executed waits until all commands of that step are
+    done. Not thread-safe: only the thread that owns the machine may use it.
     """
 
     def __init__(
@@ -68,8 +68,8 @@ class MachineDriver(Generic[Event, Command]):
         """Keep the parts; nothing is stepped.
 
         Args:
-            machine: the machine; nobody else steps it.
-            execute: carries out one command; it is told the event that caused it.
+            machine: the machine; only this driver steps it.
+            execute: executes one command, given the event that caused it.
             on_step: sees each step before its commands are executed, for debug logs.
             kept: how many of the last steps are kept.
         """
@@ -89,14 +89,14 @@ class MachineDriver(Generic[Event, Command]):
     def post(self, event: Event) -> None:
         """Step the machine with an event and execute its commands, after the events that were posted before.
 
-        An error of the machine or of `execute` is raised to whoever posted first. The other commands of that step are
-        not executed; events that are still queued are stepped at the next `post`.
+        An error of the machine or of `execute` is raised to the outermost caller of `post`. The other commands of that
+        step are not executed; queued events are stepped at the next `post`.
 
         Args:
             event: what happened; ignored after `close`.
 
         Raises:
-            IllegalEventError: the machine does not allow the event; the error's notes tell the last steps.
+            IllegalEventError: the machine does not allow the event; the error's notes list the last steps.
         """
         if self._closed:
             return
@@ -111,7 +111,7 @@ class MachineDriver(Generic[Event, Command]):
             self._stepping = False
 
     def close(self) -> None:
-        """Step the machine no more; events that are queued are dropped."""
+        """Stop stepping the machine; drop queued events."""
         self._closed = True
         self._queue.clear()
 

@@ -1,4 +1,4 @@
-"""What the states of all machines have in common, and how a machine looks its next state up in its table."""
+"""The base class of all machines' states, and the lookup of the next state in a transition table."""
 
 from __future__ import annotations
 
@@ -26,14 +26,14 @@ def next_state(
     *,
     detail: str = "",
 ) -> State:
-    """Look up where an event leads.
+    """Look up the next state of an event.
 
     Args:
         machine: the machine's name, for the error.
         table: (state, type of event) to a row; a row says which state follows under which guard.
-        state: where it is now.
+        state: the current state.
         event: what happened.
-        guard: what the event finds; it selects one of the states of the row.
+        guard: the condition in which the event finds the machine; it selects one of the states of the row.
         detail: more about the machine, for the error.
 
     Returns:

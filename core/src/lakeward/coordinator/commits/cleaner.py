@@ -2,6 +2,7 @@
 
 A journal has a round's file prefix and the ids of every commit that was tried. A delete cannot be made conditional, as
 a commit is by its compare-and-swap. Hence these rules:
+
 * No file is deleted that a retained snapshot of the table or a live checkpoint references.
 * The files of a commit of unknown outcome are deleted only after a later commit with offsets of this service has
   landed, or if the source has dropped their table and this start's stamp fences that commit.

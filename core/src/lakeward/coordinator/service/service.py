@@ -195,7 +195,7 @@ class Service:
             await self._server.close()
             self._reporter.state = "stopped"
             self._reporter.report(force=True)
-        # A wrong use of ours is no wrong use by the person at the keyboard.
+        # A UsageError from inside the service is a bug in it, not a mistake of the user.
         if isinstance(self._broken, LakewardError) and not isinstance(self._broken, UsageError):
             raise self._broken
         if self._broken is not None:

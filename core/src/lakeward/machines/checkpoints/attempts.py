@@ -1,4 +1,4 @@
-"""The attempts of a round as its checkpoints see them: which live, which participate, and how far each is."""
+"""The attempts of a round, for its checkpoints: which are alive, which participate, and each one's phase."""
 
 from __future__ import annotations
 
@@ -34,11 +34,11 @@ class AttemptState:
         self.attempt = attempt
         self._phase = ParticipantPhase.UNKNOWN
         self.received = 0
-        """How many data events of it the coordinator has processed."""
+        """How many of its data events the coordinator has processed."""
         self.closed_after = 0
         """Number of its last data event before its gateway closed."""
         self.acked = 0
-        """How many data events from the coordinator it has processed."""
+        """How many of the coordinator's data events it has processed."""
         self.sent_before_cut = 0
         """Number of the last data event that was sent to it before the coordinator's cut."""
         self.down_closed = False
@@ -48,7 +48,7 @@ class AttemptState:
 
     @property
     def phase(self) -> ParticipantPhase:
-        """Where it stands; only `move` changes it."""
+        """The attempt's phase; only `move` changes it."""
         return self._phase
 
     @property
@@ -67,14 +67,14 @@ class AttemptState:
         return self.acked < self.sent_before_cut
 
     def move(self, guard: CheckpointGuard, cause: CheckpointsEvent) -> None:
-        """Go to the state that the table names.
+        """Move to the state that the table gives.
 
         Args:
             guard: what the event finds.
             cause: the event.
 
         Raises:
-            IllegalEventError: the table names no state.
+            IllegalEventError: the table has no state for this guard.
         """
         self._phase = next_state(MACHINE, TRANSITIONS, self._phase, cause, guard)
 
@@ -87,15 +87,15 @@ class AttemptStates:
         self._newest: dict[int, AttemptState] = {}
 
     def __iter__(self) -> Iterator[AttemptState]:
-        """All of them, by subtask."""
+        """Iterate over all of them, by subtask."""
         return iter([state for _, state in sorted(self._newest.items())])
 
     def alive(self) -> list[AttemptState]:
-        """Return those that live, by subtask."""
+        """Return the attempts that are alive, by subtask."""
         return [state for state in self if state.phase in ALIVE]
 
     def participants(self) -> list[AttemptState]:
-        """Return those that the running checkpoint consists of, by subtask."""
+        """Return the attempts that participate in the running checkpoint, by subtask."""
         return [state for state in self if state.participates]
 
     def newest(self, subtask: int) -> AttemptState | None:
@@ -103,19 +103,19 @@ class AttemptStates:
         return self._newest.get(subtask)
 
     def add(self, event: SubtaskRegistered) -> AttemptState:
-        """Keep a new attempt, in place of the older one."""
+        """Add a new attempt, which replaces the older one of its subtask."""
         state = AttemptState(event.subtask, event.attempt)
         self._newest[event.subtask] = state
         return state
 
     def sender(self, event: SubtaskEvent) -> AttemptState | None:
-        """Return the attempt that an event is about; None where it is gone or never registered."""
+        """Return the attempt that an event is about; None if it is gone or never registered."""
         state = self._newest.get(event.subtask)
         found = state is not None and state.attempt == event.attempt and state.phase is not ParticipantPhase.GONE
         return state if found else None
 
     def phase_of(self, attempt: Attempt) -> ParticipantPhase:
-        """Return where an attempt stands."""
+        """Return the phase of an attempt."""
         state = self._newest.get(attempt[0])
         if state is None or attempt[1] > state.attempt:
             return ParticipantPhase.UNKNOWN

@@ -19,10 +19,10 @@ class Admit:
 
 @dataclass(frozen=True, slots=True)
 class ReturnSplits:
-    """Return the splits of a lost attempt; once for each, before the next attempt of its subtask is admitted.
+    """Return the splits of a lost attempt; once for each attempt, before the next one of its subtask is admitted.
 
-    `snapshot` is its newest part that counts (None: it has none); files that it closed later belong to no split. A
-    split that was finished in the meantime stays finished, whatever is in the part.
+    `snapshot` is its part in the newest completed checkpoint (None: it has none); files that it closed later belong to
+    no split. A split that was finished in the meantime stays finished, whatever is in the part.
     """
 
     subtask: int

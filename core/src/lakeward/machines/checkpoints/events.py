@@ -165,10 +165,10 @@ class LaunchEnded:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RoundEnded:
-    """The round is committed, given up or cancelled: it takes no more checkpoints.
+    """The round is committed, failed or cancelled: it takes no more checkpoints.
 
-    `superseded`: no round will be restored from what is being stored, for its rows are in the lake or cannot be read
-    any more. May be repeated once that is known.
+    `superseded`: no round will be restored from the checkpoint that is being stored, because its rows are in the lake
+    or can no longer be read. The event may be repeated when that becomes known.
     """
 
     now: float

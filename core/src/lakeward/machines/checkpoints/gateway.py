@@ -1,16 +1,16 @@
-"""One gateway in front of a channel: holds data events back while a checkpoint is cut. Pure.
+"""A gateway in front of a channel: it holds data events back while a checkpoint is taken. Pure.
 
-Coordinator and subtask have one each, for each attempt, in the direction in which they send.
+For each attempt, coordinator and subtask have one gateway each, for the direction in which they send.
 
 Rules
 * Control events always pass. Data events pass while it is open; while it is closed they are held, in order.
-* The channel gives numbers when an event is really sent. What was held keeps its order and is sent before anything
-  new, so the number that a held event will get is known (`held_as`).
-* Ids never regress: a checkpoint that ended here, or one older than the newest seen, closes nothing any more. A newer
-  one takes a closed gateway over: what is held stays held.
+* The channel numbers an event when it is sent. Held events keep their order and are sent before new ones, so the
+  number that a held event will get is known (`held_as`).
+* Checkpoint ids never go back: a checkpoint that ended here, or that is older than the newest one seen, does not close
+  the gateway. If a newer checkpoint closes a closed gateway, held events stay held.
 * Restored events are sent first, exactly once, under their origin.
-* A gateway goes with its attempt, and so does what it holds: nothing of it reaches the next attempt.
-* `TRANSITIONS` names the state that follows; every state is looked up there.
+* A gateway ends with its attempt, and so do the events that it holds: the next attempt does not get them.
+* `TRANSITIONS` gives the next state; every state is looked up there.
 """
 
 from __future__ import annotations
@@ -33,12 +33,12 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Started:
-    """Its attempt is there: what was restored may be sent. Repeated, it changes nothing."""
+    """The attempt has started: restored events may be sent. Repeated, it changes nothing."""
 
 
 @dataclass(frozen=True, slots=True)
 class MessageReceived:
-    """Its owner has this to send."""
+    """The gateway's owner sends this event."""
 
     event: AnyEvent
 
@@ -52,14 +52,14 @@ class CloseFor:
 
 @dataclass(frozen=True, slots=True)
 class OpenFor:
-    """The snapshot behind the gateway is taken. Late or repeated, it is harmless; with an id never seen, illegal."""
+    """The snapshot is taken. Late or repeated, it changes nothing; with an id that was never seen, it is illegal."""
 
     checkpoint: int
 
 
 @dataclass(frozen=True, slots=True)
 class AbortFor:
-    """A checkpoint is over, completed or aborted. Harmless for any id; one that was never seen is over as well."""
+    """A checkpoint was completed or aborted. Allowed for any id; an id that was never seen counts as ended as well."""
 
     checkpoint: int
 
@@ -71,14 +71,14 @@ GatewayEvent = Started | MessageReceived | CloseFor | OpenFor | AbortFor
 
 @dataclass(frozen=True, slots=True)
 class Pass:
-    """Give this to the channel."""
+    """Pass this event to the channel."""
 
     event: AnyEvent
 
 
 @dataclass(frozen=True, slots=True)
 class GatewayClosed:
-    """It is closed for this checkpoint: no data event follows. Repeated for each repeated `CloseFor`."""
+    """The gateway is closed for this checkpoint: no data event follows. Repeated for each repeated `CloseFor`."""
 
     checkpoint: int
 
@@ -89,23 +89,23 @@ GatewayCommand = Pass | GatewayClosed
 
 
 class GatewayPhase(MachineState):
-    """Where a gateway stands."""
+    """The state of a gateway."""
 
     OPEN = "open"
     CLOSED = "closed"
 
 
 class GatewayGuard(MachineState):
-    """Which checkpoint an event names; it selects the next state in the row of the event."""
+    """How the event's checkpoint compares with the newest one; it selects the next state in the row of the event."""
 
     ALWAYS = "always"
-    """None: there is nothing to choose from."""
+    """The event has no checkpoint: its row has one next state."""
     NEWER = "newer checkpoint"
-    """One that is newer than all that were seen."""
+    """It is newer than all that were seen."""
     CURRENT = "current checkpoint"
-    """The newest that was seen."""
+    """It is the newest that was seen."""
     OLDER = "older checkpoint"
-    """One that is older than the newest that was seen."""
+    """It is older than the newest that was seen."""
 
 
 _OPEN, _CLOSED = GatewayPhase.OPEN, GatewayPhase.CLOSED
@@ -116,7 +116,7 @@ TRANSITIONS: Mapping[tuple[GatewayPhase, type[GatewayEvent]], Mapping[GatewayGua
     {
         (_OPEN, Started): {_ALWAYS: _OPEN},
         (_OPEN, MessageReceived): {_ALWAYS: _OPEN},
-        (_OPEN, CloseFor): {_NEWER: _CLOSED, _CURRENT: _OPEN, _OLDER: _OPEN},  # one that is over closes nothing
+        (_OPEN, CloseFor): {_NEWER: _CLOSED, _CURRENT: _OPEN, _OLDER: _OPEN},  # an ended checkpoint does not close it
         (_OPEN, OpenFor): {_CURRENT: _OPEN, _OLDER: _OPEN},
         (_OPEN, AbortFor): {_NEWER: _OPEN, _CURRENT: _OPEN, _OLDER: _OPEN},
         (_CLOSED, Started): {_ALWAYS: _CLOSED},  # it registered in the middle of a checkpoint
@@ -126,7 +126,7 @@ TRANSITIONS: Mapping[tuple[GatewayPhase, type[GatewayEvent]], Mapping[GatewayGua
         (_CLOSED, AbortFor): {_NEWER: _OPEN, _CURRENT: _OPEN, _OLDER: _CLOSED},
     }
 )
-"""(state, event) to the state that follows under each guard; complete: what is not in it is illegal."""
+"""(state, event) to the next state by guard. Complete: what is not in it is illegal."""
 
 
 class Gateway:
@@ -135,10 +135,10 @@ class Gateway:
     def __init__(
         self, *, latest: int = 0, closed_for: int | None = None, restored: Iterable[BlockedEvent] = ()
     ) -> None:
-        """Start open, or closed for a checkpoint in the middle of which the attempt registered.
+        """Start open, or closed if the attempt registered while a checkpoint is running.
 
         Args:
-            latest: number of the newest checkpoint so far; it and all older ones are over.
+            latest: number of the newest checkpoint so far; it and all older ones have ended.
             closed_for: the checkpoint that runs, None for none.
             restored: events to be sent again before anything new.
         """
@@ -148,12 +148,12 @@ class Gateway:
 
     @property
     def phase(self) -> GatewayPhase:
-        """Where it stands."""
+        """The gateway's state."""
         return self._phase
 
     @property
     def closed_for(self) -> int | None:
-        """The checkpoint that it is closed for, None while it is not."""
+        """The checkpoint that it is closed for, None while it is open."""
         return self._latest if self._phase is _CLOSED else None
 
     @property
@@ -167,13 +167,13 @@ class Gateway:
         return tuple(self._held)
 
     def held_as(self, last_sent: Origin) -> tuple[BlockedEvent, ...]:
-        """Return what is held, for a snapshot: finishes only, for a restored subtask requests splits anew.
+        """Return the held results for a snapshot. Held split requests are left out: a restored subtask sends new ones.
 
         Args:
-            last_sent: this attempt, with the number of the last data event that was really sent.
+            last_sent: this attempt, with the number of the last data event that was sent.
 
         Returns:
-            Each finish under the origin that it was restored with, or under the number that it will be sent with.
+            Each result with the origin that it was restored with, or with the number that it will be sent under.
         """
         blocked = []
         for position, event in enumerate(self._held, start=1):
@@ -226,7 +226,7 @@ class Gateway:
     def _close(self, checkpoint: int, guard: GatewayGuard, before: GatewayPhase) -> tuple[GatewayCommand, ...]:
         if self._phase is _OPEN or guard is _OLDER:
             return ()
-        restored = self._pass_held() if before is _OPEN else ()  # sent before the cut where that is still possible
+        restored = self._pass_held() if before is _OPEN else ()  # sent before the gateway closes, if it is still open
         self._latest = checkpoint
         return (*restored, GatewayClosed(checkpoint))
 
@@ -243,9 +243,10 @@ class Gateway:
 
 
 class Origins:
-    """The origins of the finishes that were received: the receiver's duplicate check.
+    """The origins of the results that were received, by which the receiver finds duplicates.
 
-    Kept while a coordinator lives. A restored one starts empty: what was held at a cut had not been received before.
+    Kept as long as the coordinator lives. A restored coordinator starts empty: events that were held at the
+    checkpoint had not been received before.
     """
 
     def __init__(self) -> None:
@@ -253,13 +254,13 @@ class Origins:
         self._seen: set[Origin] = set()
 
     def first(self, origin: Origin) -> bool:
-        """Keep an origin.
+        """Add an origin.
 
         Args:
-            origin: the event's own, or who sent it under which number where it has none.
+            origin: the event's own one, or else its sender and number.
 
         Returns:
-            True the first time.
+            True if it was not there before.
         """
         if origin in self._seen:
             return False

@@ -1,24 +1,25 @@
-"""One round's checkpoints, as the coordinator drives them: one at a time, with a consistent cut in both directions.
+"""The coordinator's machine for one round's checkpoints: one at a time, each a consistent cut in both directions.
 
 Rules
 * All subtasks close their gateways and report the number of their last data event. When all have, and the coordinator
   has processed the data events up to those numbers, it closes its own gateways and takes its snapshot, in one step.
   When its earlier data events are acknowledged, it triggers. The gateway to a subtask opens when that subtask has
-  taken its snapshot, whatever the others do.
-* Whatever ends a checkpoint (deadline, decline, loss, failed store, end of launch or round) opens both ends.
-* A subtask that never registered contributes nothing. One that finished is in the coordinator's part. One that was
-  lost is in the coordinator's part as well: its splits are returned with the progress of its newest part that counts,
-  before its next attempt is admitted. If it was part of the running checkpoint, that is aborted, unless all parts are
-  stored already: then its own part counts.
+  taken its snapshot, independently of the others.
+* Whatever ends a checkpoint (deadline, decline, loss, failed store, end of launch or round) opens the gateways at both
+  ends.
+* A subtask that never registered contributes nothing. The work of a subtask that finished is in the coordinator's
+  part. So is that of a lost one: its splits are returned, with the progress in its newest part of a completed
+  checkpoint, before its next attempt is admitted. If it was part of the running checkpoint, that is aborted; but if all
+  parts are stored already, its own part counts.
 * An attempt that registers before the cut starts with both gateways closed and is part of the checkpoint. One that
   registers after the cut is not part of it: it starts open, and nothing of it is in either snapshot.
-* Only messages of a subtask's newest attempt count. A message about a checkpoint that is over changes nothing; one
-  about a checkpoint that never was is illegal.
-* Numbers only grow, over launches and restores.
-* While `_metadata` is written nothing is blocked and nothing expires: only the store knows what became of it. If the
-  round ends meanwhile, the checkpoint counts all the same, for the next round is restored from it; unless the round
-  has committed.
-* `transitions.TRANSITIONS` names the state that follows; every state is looked up there.
+* Only messages of a subtask's newest attempt count. A message about a checkpoint that has ended changes nothing; one
+  about a checkpoint that never existed is illegal.
+* Checkpoint numbers only grow, also across launches and restores.
+* While `_metadata` is being written no gateway is closed and no deadline applies: only the store knows the outcome. If
+  the round ends meanwhile, the checkpoint still counts, for the next round is restored from it; unless the round has
+  committed.
+* `transitions.TRANSITIONS` gives the next state; every state is looked up there.
 """
 
 from __future__ import annotations
@@ -88,7 +89,7 @@ if TYPE_CHECKING:
 
 Commands = list[CheckpointsCommand]
 CheckpointMessage = CloseAcked | GatewayOpened | PartStored | Declined
-"""The messages of an attempt that name a checkpoint."""
+"""The messages of an attempt that are about a checkpoint."""
 
 
 class CheckpointCoordinator:
@@ -100,7 +101,7 @@ class CheckpointCoordinator:
         Args:
             settings: how often, how long, how many failures.
             now: seconds.
-            latest: the highest number that was ever given to a checkpoint of this round, restored ones included.
+            latest: the highest number used so far for a checkpoint of this round, restored ones included.
         """
         self._schedule = Schedule(settings, now)
         self._phase = CheckpointPhase.IDLE
@@ -114,7 +115,7 @@ class CheckpointCoordinator:
 
     @property
     def phase(self) -> CheckpointPhase:
-        """Where it stands."""
+        """The phase of the round's checkpoints."""
         return self._phase
 
     @property
@@ -134,13 +135,13 @@ class CheckpointCoordinator:
 
     @property
     def next_due(self) -> float | None:
-        """When `TimePassed` is to be given, in seconds; None while nothing waits for time."""
+        """When the machine next needs a `TimePassed`, in seconds; None while it waits for no time."""
         if self._phase in ABORTABLE:
             return self._schedule.deadline
         return self._schedule.due if self._phase is CheckpointPhase.IDLE and self._attempts.alive() else None
 
     def phase_of(self, attempt: Attempt) -> ParticipantPhase:
-        """Return where an attempt stands; all but the newest of its subtask are gone."""
+        """Return the phase of an attempt; all but the newest of a subtask are gone."""
         return self._attempts.phase_of(attempt)
 
     def step(self, event: CheckpointsEvent) -> tuple[CheckpointsCommand, ...]:
@@ -180,7 +181,7 @@ class CheckpointCoordinator:
     # --- which events are legal -----------------------------------------------------------------------------
 
     def _check(self, event: CheckpointsEvent) -> CheckpointGuard:
-        """Return what an event finds; raise before anything is changed if the table does not allow the event."""
+        """Return the guard of an event; raise before anything is changed if the table does not allow the event."""
         guard = self._guard(event)
         row = TRANSITIONS.get((self._phase, type(event)), {})
         state = f"{self._phase.value}, checkpoint {self._latest}"
@@ -219,7 +220,7 @@ class CheckpointCoordinator:
         return guard
 
     def _attempt_guard(self, event: SubtaskEvent) -> CheckpointGuard:
-        """Return what an event finds that is about an attempt and names no checkpoint."""
+        """Return the guard of an event that is about an attempt and about no checkpoint."""
         state = self._attempts.sender(event)
         if state is None or state.phase is ParticipantPhase.FINISHED:
             return CheckpointGuard.UNCHANGED
@@ -278,7 +279,7 @@ class CheckpointCoordinator:
         return self._advance(event)
 
     def _message(self, state: AttemptState, event: CheckpointMessage) -> Commands:
-        """Take a message about the running checkpoint from an attempt that is part of it."""
+        """Handle a message about the running checkpoint from an attempt that is part of it."""
         match event:
             case CloseAcked():
                 state.closed_after = event.sent
@@ -330,11 +331,11 @@ class CheckpointCoordinator:
         return []
 
     def _discard_late(self, event: SubtaskEvent) -> Commands:
-        """Delete a part that came too late to count; all else that is late changes nothing."""
+        """Delete a part that came too late to count; other late messages change nothing."""
         if not isinstance(event, PartStored) or event.checkpoint in self._completed:
             return []
         if event.checkpoint == self.running and (event.subtask, event.attempt) in self._parts:
-            return []  # repeated by an attempt that finished or was lost since; its part counts
+            return []  # a repeated message of an attempt that has finished or was lost since; its part counts
         return [DiscardPart(event.checkpoint, event.part)]
 
     def _reject(self, event: SubtaskEvent) -> Commands:
@@ -424,7 +425,7 @@ class CheckpointCoordinator:
         if self._phase is CheckpointPhase.STORING:
             return self._fail(event, event.reason)
         self._move(CheckpointGuard.CHECKPOINT_ENDS, event)
-        return [DiscardCheckpoint(event.checkpoint)]  # only the mark that it is abandoned remains of it
+        return [DiscardCheckpoint(event.checkpoint)]  # only its `_abandoned` mark remains
 
     def _end_round(self, event: RoundEnded, guard: CheckpointGuard) -> Commands:
         self._superseded = self._superseded or event.superseded
@@ -442,7 +443,7 @@ class CheckpointCoordinator:
         return commands
 
     def _abort(self, cause: CheckpointsEvent, reason: str, lost: Collection[AttemptState] = ()) -> Commands:
-        """Open both ends of all participants but the lost ones, then report the abort."""
+        """Open the gateways at both ends of all participants except lost ones, then report the abort."""
         commands: Commands = []
         for state in self._attempts.participants():
             if state not in lost:
@@ -461,7 +462,7 @@ class CheckpointCoordinator:
         self._move(CheckpointGuard.CHECKPOINT_ENDS, cause)
 
     def _lose(self, states: Iterable[AttemptState], cause: CheckpointsEvent, reason: str) -> Commands:
-        """Remove lost attempts: first both ends of all others are opened, then the splits are returned."""
+        """Remove lost attempts: first open the gateways at both ends of all others, then return the splits."""
         lost = [state for state in states if state.phase in ALIVE]
         commands: Commands = []
         if self._phase in ABORTABLE and any(state.participates for state in lost):

@@ -14,7 +14,7 @@ class Schedule:
     """The times of one round's checkpoints."""
 
     def __init__(self, settings: CheckpointSettings, now: float) -> None:
-        """Let the first one be due an interval from now.
+        """Make the first checkpoint due one interval from now.
 
         Args:
             settings: how often, how long, how many failures.
@@ -51,19 +51,19 @@ class Schedule:
         self._started = now
 
     def end(self, now: float) -> None:
-        """The checkpoint is over, completed or not: the next one is due later."""
+        """The checkpoint has completed or was aborted: the next one is due later."""
         interval = self._settings.interval_s
         self._due = max(self._started + interval, now + self._settings.pause_s) if interval else None
 
     def succeed(self) -> None:
-        """The checkpoint is complete: failures are counted anew."""
+        """The checkpoint is complete: reset the count of failures."""
         self._failures = 0
 
     def fail(self) -> bool:
         """Count a failure.
 
         Returns:
-            True where that is one too many; counting starts anew then.
+            True if that is one too many; then the count is reset.
         """
         self._failures += 1
         if self._failures <= self._settings.tolerated:

@@ -1,11 +1,11 @@
-"""The states of a round's checkpointing and of each attempt in it, and every transition between them.
+"""The states of a round's checkpoints and of each attempt in them, and every transition between them.
 
-A row says which state follows one event, under which guard. One step may make several moves: the last close
+A row gives the next state of one state and event, by guard. One step may make several moves: the last close
 acknowledgement ends CLOSING, and the same event ends CUTTING when all data events were processed. An attempt's row
-holds for its own events and for events of others that affect it.
+is also used for events of other attempts that affect it.
 
-What has no row is illegal, and so is a guard that its row does not name. A message about a checkpoint that is over
-is late, not illegal: it changes nothing. A message of an attempt that is gone is rejected.
+An event without a row is illegal, and so is a guard that is not in its row. A message about a checkpoint that has
+ended is late, not illegal: it changes nothing. A message of an attempt that is gone is rejected.
 """
 
 from __future__ import annotations
@@ -40,14 +40,14 @@ if TYPE_CHECKING:
 
 
 class CheckpointPhase(MachineState):
-    """Where the round's checkpointing stands."""
+    """The phase of a round's checkpoints."""
 
     IDLE = "idle"
     """No checkpoint runs."""
     CLOSING = "closing"
     """`Close` was sent to all participants; not all have acknowledged it."""
     CUTTING = "cutting"
-    """All participants are closed; data events that they sent before are still on their way."""
+    """All participants are closed; data events that they sent before are still in transit."""
     SNAPPING = "snapping"
     """The coordinator's gateways close and its snapshot is taken, in this very step of the loop."""
     DRAINING = "draining"
@@ -57,18 +57,18 @@ class CheckpointPhase(MachineState):
     STORING = "storing"
     """`_metadata` is being written. All gateways are open."""
     ENDING = "ending"
-    """The round is over, `_metadata` is still being written; it counts unless it is superseded meanwhile."""
+    """The round has ended, `_metadata` is still being written; it counts unless it is superseded meanwhile."""
     ENDED = "ended"
-    """The round is over."""
+    """The round has ended."""
 
 
 class ParticipantPhase(MachineState):
-    """Where an attempt stands towards the checkpoint that runs."""
+    """The phase of an attempt in the running checkpoint."""
 
     UNKNOWN = "unknown"
     """It never registered, and no newer attempt of its subtask did."""
     NOT_PARTICIPATING = "not_participating"
-    """It lives; no checkpoint runs, or it is not part of the running one."""
+    """It is alive; no checkpoint runs, or it is not part of the running one."""
     CLOSE_SENT = "close_sent"
     """`Close` was sent to it."""
     CLOSED = "closed"
@@ -80,16 +80,16 @@ class ParticipantPhase(MachineState):
     STORED = "stored"
     """Its part is in the store."""
     FINISHED = "finished"
-    """It ended well; everything that it did is in the coordinator's part."""
+    """It finished; everything that it did is in the coordinator's part."""
     GONE = "gone"
     """It was lost or replaced."""
 
 
 class CheckpointGuard(MachineState):
-    """What an event finds; it selects the next state in the row of the event."""
+    """The condition in which an event finds the machine; it selects the next state in the row of the event."""
 
     ALWAYS = "always"
-    """There is nothing to choose from."""
+    """The row has one next state."""
     UNCHANGED = "unchanged"
     """The message is late or repeated, or something is still awaited."""
     DUE = "checkpoint due"
@@ -99,7 +99,7 @@ class CheckpointGuard(MachineState):
     AFTER_CUT = "after the cut"
     """The coordinator's snapshot was taken, or no checkpoint runs."""
     COUNTS = "message counts"
-    """The message is this attempt's own, and if it names a checkpoint, the attempt is part of it and it runs."""
+    """The message is this attempt's own; if it is about a checkpoint, that one runs and the attempt is part of it."""
     ALL_CLOSED = "all closed"
     """Every participant has closed its gateway."""
     ALL_RECEIVED = "all received"
@@ -113,7 +113,7 @@ class CheckpointGuard(MachineState):
     LOST = "attempt lost"
     """The attempt is gone."""
     UNKNOWN_CHECKPOINT = "unknown checkpoint"
-    """The event names a checkpoint that does not run or never did. In no row."""
+    """The event is about a checkpoint that does not run or never did. This guard is in no row."""
 
 
 State = CheckpointPhase | ParticipantPhase
@@ -140,11 +140,11 @@ BEFORE_CUT = frozenset({_CLOSING, _CUTTING})
 ABORTABLE = BEFORE_CUT | {_SNAPPING, _DRAINING, _COLLECTING}
 """A checkpoint runs and has a deadline. Once `_metadata` is being written, only the store's answer ends it."""
 PARTICIPATING = frozenset({_CLOSE_SENT, _CLOSED, _TRIGGERED, _TAKEN, _STORED})
-"""The attempts that the running checkpoint consists of."""
+"""The phases of attempts that are part of the running checkpoint."""
 ALIVE = PARTICIPATING | {_NOT_PARTICIPATING}
 
 _WAITING = (_IDLE, _CLOSING, _CUTTING, _DRAINING, _COLLECTING, _STORING, _ENDING, _ENDED)
-"""All phases of a round but SNAPPING, in which nothing else may happen."""
+"""All phases of a round except SNAPPING, in which no other event may come."""
 _REGISTERED = (_NOT_PARTICIPATING, _CLOSE_SENT, _CLOSED, _TRIGGERED, _TAKEN, _STORED, _FINISHED, _GONE)
 _ABORT: dict[State, Row] = {phase: {_ENDS: _IDLE} for phase in (_CLOSING, _CUTTING, _DRAINING, _COLLECTING)}
 _LEAVE: dict[State, Row] = {phase: {_ENDS: _NOT_PARTICIPATING} for phase in PARTICIPATING}
@@ -156,7 +156,7 @@ _LOSE: dict[State, Row] = {
 
 
 def _rows(event: type[CheckpointsEvent], moves: Mapping[State, Row], stay: Iterable[State] = ()) -> Table:
-    """Write one event's rows: `moves` by state, and `stay` for states in which it may also change nothing."""
+    """Make one event's rows: `moves` by state, and `stay` for states in which it may also change nothing."""
     table: Table = {(state, event): {_UNCHANGED: state} for state in stay}
     for state, row in moves.items():
         table[state, event] = {**table.get((state, event), {}), **row}
@@ -249,4 +249,4 @@ _ATTEMPT: Table = {
 TRANSITIONS: Mapping[tuple[State, type[CheckpointsEvent]], Mapping[CheckpointGuard, State]] = MappingProxyType(
     {**_ROUND, **_ATTEMPT}
 )
-"""(state, event) to the state that follows under each guard; complete: what is not in it is illegal."""
+"""(state, event) to the next state by guard. Complete: what is not in it is illegal."""

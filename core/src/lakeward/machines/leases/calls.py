@@ -1,4 +1,4 @@
-"""Calls of the lease backend and of the source: those under way, and lease ids that are still to be dropped."""
+"""Calls of the lease backend and of the source that are open, and lease ids that are still to be dropped."""
 
 from __future__ import annotations
 
@@ -25,12 +25,12 @@ ANSWERS: dict[CallKind, type[LeasesEvent]] = {
     CallKind.RELEASE: Done,
     CallKind.DROP: Done,
 }
-"""What a call that went well is answered with; any call may be answered by `CallFailed` or `CallOutcomeUnknown`."""
+"""The answer of a successful call; any call may be answered by `CallFailed` or `CallOutcomeUnknown` instead."""
 
 
 @dataclass(frozen=True, slots=True)
 class Call:
-    """A call under way. `tables` it was for; `renewal` marks an acquire of the whole list."""
+    """An open call. `tables`: the tables it is for; `renewal` marks an acquire of the whole list."""
 
     kind: CallKind
     lease_id: str
@@ -39,7 +39,7 @@ class Call:
     tables: tuple[int, ...] = ()
     snapshots: tuple[KvSnapshot, ...] = ()
     buckets: frozenset[TableBucket] = frozenset()
-    """Of a release: what it gives up. Of an acquire: what was not held under this id before."""
+    """Of a release: the buckets it releases. Of an acquire: those that were not held under this id before."""
     renewal: bool = False
 
 

@@ -1,4 +1,4 @@
-"""The commands of the lease machine: what is to be done. A call is answered by an event with the call's number."""
+"""The commands of the lease machine. A call is answered by an event with the call's number."""
 
 from __future__ import annotations
 
@@ -59,10 +59,10 @@ class Protected:
 
 @dataclass(frozen=True, slots=True)
 class NotProtected:
-    """The round's snapshots could not be had.
+    """The round's snapshots could not be leased.
 
-    `gone` lists those that vanished (enumerate afresh); where it is empty the backend failed with `reason` (the round
-    fails).
+    `gone` lists those that vanished (the splits are enumerated again); if it is empty, the backend failed with `reason`
+    (the round fails).
     """
 
     table_id: int
@@ -72,7 +72,7 @@ class NotProtected:
 
 @dataclass(frozen=True, slots=True)
 class ProtectionLost:
-    """Protection of these was found to be gone, while a round was reading them or a checkpoint had still to."""
+    """These snapshots are no longer protected, although a round reads them or a checkpoint has still to read them."""
 
     table_id: int
     snapshots: frozenset[KvSnapshot]
@@ -81,7 +81,7 @@ class ProtectionLost:
 
 @dataclass(frozen=True, slots=True)
 class LeaseStopped:
-    """All calls are settled (or given up); the service may end."""
+    """All calls have ended, or are no longer waited for; the service may end."""
 
 
 LeasesCommand = (

@@ -1,4 +1,4 @@
-"""The events of the lease machine: what it is told."""
+"""The events of the lease machine."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from lakeward.model.tables import KvSnapshot, TableBucket
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Restored:
-    """At start: an earlier start's lease is to be taken over. Before any `Protect`."""
+    """At start, before any `Protect`: continue an earlier start's lease under a new generation."""
 
     now: float
     lease: RestoredLease
@@ -20,7 +20,7 @@ class Restored:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Protect:
-    """A round asks for its snapshots. A bucket that another snapshot is held for is moved to the new one."""
+    """A round requests its snapshots. If another snapshot of a bucket is held, the new one replaces it."""
 
     now: float
     table_id: int
@@ -29,7 +29,7 @@ class Protect:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Unprotect:
-    """No round needs these any more; what a checkpoint needs stays held. Unknown buckets are no error."""
+    """No round needs these any more. Snapshots that a checkpoint needs stay held; unknown buckets are no error."""
 
     now: float
     buckets: frozenset[TableBucket]
@@ -37,11 +37,11 @@ class Unprotect:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Retain:
-    """The checkpoint that the table's next round would go on from still has to read exactly these snapshots.
+    """The checkpoint that the table's next round would resume from still has to read exactly these snapshots.
 
-    It replaces what was said of the table before; no snapshots: no checkpoint needs any. They are held, with or
-    without a round, until another `Retain` leaves them out. Where a round holds another snapshot of a bucket, the
-    round's stays.
+    Each `Retain` replaces the table's previous one; empty means that no checkpoint needs a snapshot. The snapshots are
+    held, with or without a round, until another `Retain` leaves them out. If a round holds another snapshot of a
+    bucket, the round's snapshot stays.
     """
 
     now: float
@@ -51,9 +51,9 @@ class Retain:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CheckpointsRead:
-    """The checkpoints in the store were read: `Retain` has said what each of them needs.
+    """The checkpoints in the store were read, and a `Retain` was sent for each table that has one.
 
-    Before, a restored id may protect what nobody has asked for yet, and is not dropped.
+    Before that, a restored id is not dropped: it may protect snapshots that no `Retain` has listed yet.
     """
 
     now: float
@@ -61,7 +61,7 @@ class CheckpointsRead:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AbandonLease:
-    """A failover hook answered RELEASE: neither a round nor a checkpoint will read these again."""
+    """The failover hook answered RELEASE: neither a round nor a checkpoint will read these again."""
 
     now: float
     buckets: frozenset[TableBucket]
@@ -120,23 +120,23 @@ class CoordinatorChanged:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StartGeneration:
-    """A failover hook answered ACQUIRE: take everything afresh under a new generation."""
+    """The failover hook answered ACQUIRE: acquire everything again under a new generation."""
 
     now: float
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LeaseTick:
-    """Time went on."""
+    """Time passed."""
 
     now: float
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LeaseStop:
-    """The service ends. `final` drops the lease; otherwise the id is kept and only what nobody needs is released.
+    """The service ends. `final` drops the lease; otherwise the id is kept and only unneeded snapshots are released.
 
-    What a checkpoint needs is held on, for the next start.
+    Snapshots that a checkpoint needs stay held for the next start.
     """
 
     now: float

@@ -1,29 +1,28 @@
 """The service's lease: what is held, when to renew, what to retry, when to start a new generation.
 
 One machine for each service. Its lease has one id at a time (service, incarnation, generation) and holds at most one
-snapshot per bucket. What is said about snapshots is said by table id.
+snapshot per bucket. Events about snapshots are about one table, by its id.
 
 Rules (why-leases.md)
 * Id and held buckets are persisted BEFORE an acquire is sent.
 * Calls run one at a time per lease id; an acquire cancels pending releases of its buckets.
-* An acquire is followed by a verification of exactly the snapshots it was for; only then is the round told.
-* Acquires (but renewals) and releases are sent table by table: one that the server refuses fails no other.
-* Renewal: every third of the duration, every five minutes at least, with the whole list; never an empty acquire.
+* After an acquire, exactly the snapshots it was for are verified; only then is the round told.
+* Acquires (except renewals) and releases are sent table by table: a refusal of one table does not fail the others.
+* Renewal: every third of the duration, but at least every five minutes, with the whole list; never an empty acquire.
 * A restore, a call of unknown outcome, a renewal that fails, or a change of the source's coordinator starts a new
   generation: persist the new id, acquire everything under it, verify each snapshot, then drop the old id. Calls under
-  the new id never wait for the old one's.
-* A failed release is remembered and tried again with a growing pause, until the source confirms it or the
-  lease runs out. A failed drop of an old id likewise. Where a call under an old id may still land, that id is dropped
-  a second time.
-* An id of an earlier start may protect what a checkpoint needs and nobody has asked for yet: it is dropped once the
-  checkpoints were read (`CheckpointsRead`), and what they need is verified under the current id.
-* A round that was told NotProtected holds nothing of what it had asked for. A snapshot that a verification or a
-  renewal shows as gone, or that no generation could take over before the old lease ran out, is reported as
-  `ProtectionLost`.
-* A stop settles what is under way and tries each release and drop that is left over once more.
-* A snapshot is held for as long as anybody needs it: a round (`Protect`, `Unprotect`) or the checkpoint that its
-  table's next round would go on from (`Retain`), with or without a round. Acquires, verifications, renewals and new
-  generations know no difference. A final stop alone lets everything go.
+  the new id never wait for calls under the old one.
+* A failed release is retried with a growing pause, until the source confirms it or the lease expires. So is a failed
+  drop of an old id. If a call under an old id may still take effect, that id is dropped a second time later.
+* An id of an earlier start may protect snapshots that a checkpoint needs and that no `Retain` has listed yet. So it is
+  dropped only after the checkpoints were read (`CheckpointsRead`) and their snapshots are verified under the current
+  id.
+* After NotProtected the round holds none of the requested snapshots. `ProtectionLost` reports a snapshot that a
+  verification or a renewal shows as gone, or that no new generation acquired before the old lease expired.
+* A stop waits for open calls, and tries each remaining release and drop once more.
+* A snapshot is held as long as something needs it: a round (`Protect`, `Unprotect`), or the checkpoint that its table's
+  next round would resume from (`Retain`), with or without a round. Acquires, verifications, renewals and new
+  generations treat both alike. Only a final stop releases everything.
 """
 
 from __future__ import annotations
@@ -78,7 +77,7 @@ class Leases:
         self._state = LeaseState(policy, base_id)
         self._held_leases: HeldLeases | None = None
         self._next_due: tuple[float | None] | None = None
-        """Both as they are since the last step, None before somebody asked: they are asked for far more often."""
+        """Both are cached since the last step, None until first read: they are read more often than steps happen."""
 
     def step(self, event: LeasesEvent) -> tuple[LeasesCommand, ...]:
         """Take one event.
@@ -109,12 +108,12 @@ class Leases:
 
     @property
     def state(self) -> CallState:
-        """What is under way for the current id."""
+        """What is open under the current id."""
         return self._state.call_state
 
     @property
     def held_leases(self) -> HeldLeases:
-        """What is held now."""
+        """The snapshots that are held now."""
         if self._held_leases is None:
             self._held_leases = self._state.held_leases
         return self._held_leases
@@ -132,7 +131,7 @@ class Leases:
         return self._next_due[0]
 
     def _fits(self, event: LeasesEvent) -> bool:
-        """Check what the table cannot know: whether an answer fits its call, and whose snapshots are asked for."""
+        """Check what the table does not express: an answer must fit its call, and a request must be of one table."""
         match event:
             case Protect() | Retain():
                 strange = next((s for s in event.snapshots if s.bucket.table_id != event.table_id), None)
@@ -171,7 +170,7 @@ class Leases:
                 assert_never(event)
 
     def _take_need(self, event: Protect | Unprotect | Retain | AbandonLease) -> None:
-        """Take who needs which snapshots, or does not any more."""
+        """Handle a change of the snapshots that rounds and checkpoints need."""
         match event:
             case Protect():
                 self._protect(event)
@@ -191,7 +190,7 @@ class Leases:
             self._state.generation += 1
         expires = event.now + self._state.policy.duration_s
         for lease_id, generation in earlier:
-            # Unsettled: the predecessor may have died with a call of its own under way.
+            # Unsettled: the earlier start may have died with an open call.
             self._state.retired[lease_id] = RetiredLease(lease_id, generation, expires, unsettled=True)
         for snapshot in event.snapshots:
             table = self._state.table(snapshot.bucket.table_id)
@@ -211,7 +210,7 @@ class Leases:
     def _retain(self, event: Retain) -> None:
         known = self._state.tables.get(event.table_id)
         snapshots = event.snapshots
-        if self._state.stopping:  # nothing new is taken, but what is held is held on
+        if self._state.stopping:  # nothing new is acquired, but held snapshots stay held
             leases = known.leases if known is not None else {}
             snapshots = tuple(s for s in snapshots if s.bucket in leases)
         if known is None and not snapshots:
@@ -238,12 +237,12 @@ class Leases:
     def _stop(self, event: LeaseStop) -> None:
         self._state.stopping = True
         if self._state.open_call is not None and not self._state.is_lease_call(self._state.open_call):
-            self._state.open_call = None  # nobody waits for a verification any more
+            self._state.open_call = None  # no round waits for a verification any more
         for table in self._state.tables.values():
             if table.requested is not None:
                 self._state.reject(table, frozenset(), "the service stops")
         if event.final:
-            self._state.checkpoints_read = True  # whatever they need, it is given up
+            self._state.checkpoints_read = True  # they are released, whatever needs them
             for table in self._state.tables.values():
                 table.end_all_needs(tuple(table.leases))
             self._state.start_generation(event)
@@ -263,7 +262,7 @@ class Leases:
             self._answer_under_retired_id(call, event)
 
     def _late_answer(self, event: Acquired | Verified | Done | CallFailed | CallOutcomeUnknown) -> None:
-        """Take the answer of a call of unknown outcome: what it acquired is dropped, nothing else changes."""
+        """Handle the late answer of a call of unknown outcome: drop what it acquired; nothing else changes."""
         call = self._state.unknown.pop(event.call, None)
         if call is None or call.lease_id == self._state.lease_id or not isinstance(event, Acquired):
             return
@@ -279,11 +278,12 @@ class Leases:
     def _answer_under_retired_id(
         self, call: Call, event: Acquired | Verified | Done | CallFailed | CallOutcomeUnknown
     ) -> None:
-        """Take the answer of a call under a retired id."""
+        """Handle the answer of a call under a retired id."""
         retired = self._state.retired[call.lease_id]
         retired.open_call = None
         if call.kind is not CallKind.DROP:
-            retired.expires = max(retired.expires, self._state.expiry(event.now))  # it may have taken effect only now
+            # The call may have taken effect only now.
+            retired.expires = max(retired.expires, self._state.expiry(event.now))
             retired.unsettled = retired.unsettled or isinstance(event, CallOutcomeUnknown)
         elif isinstance(event, CallFailed | CallOutcomeUnknown):
             retired.failures += 1
@@ -367,6 +367,6 @@ class Leases:
                 self._state.reject(table, frozenset(), event.reason)
 
     def _concerns(self, call: Call, table: TableLease) -> bool:
-        """Return whether the call was for what the pending request asks for; that may be a newer one."""
+        """Return whether the call was for the pending request, and not for an earlier one."""
         asked = table.requested or frozenset()
         return any(owner is table and lease.snapshot.bucket in asked for owner, lease in self._state.still_wanted(call))

@@ -1,4 +1,4 @@
-"""What the lease machine does next: the most urgent call, drops of retired ids, and when a tick is due."""
+"""Plans what the lease machine does next: the most urgent call, drops of retired ids, and the next tick."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ if TYPE_CHECKING:
     from lakeward.model.tables import KvSnapshot, TableBucket
 
 _DROPS_AT_ONCE = 8
-"""After a long outage many old ids may be left; the server is not to be flooded."""
+"""Most drops at a time: after a long outage there may be many old ids, and the server must not be flooded."""
 
 
 def send_what_is_due(state: LeaseState, now: float) -> None:
-    """Tell rounds that are protected now, and send the calls that are due."""
+    """Tell rounds whose snapshots are protected now, and send the calls that are due."""
     for table in state.tables.values():
         if table.grant():
             state.commands.append(Protected(table.table_id))
@@ -71,7 +71,7 @@ def _acquire(
         added |= new
     call = state.call(CallKind.ACQUIRE, now, tables, snapshots, frozenset(added), renewal=renewal)
     number = state.send(call)
-    # What is held may be as it was persisted last, but whether that write went well is not known here.
+    # The held snapshots may equal those last persisted, but it is not known here whether that write succeeded.
     state.changed = state.changed or not renewal
     state.commands.append(CallAcquire(number, state.lease_id, state.generation, buckets))
 
@@ -115,7 +115,7 @@ def _drop_retired(state: LeaseState, now: float) -> None:
 
 
 def due_times(state: LeaseState) -> Iterable[float]:
-    """Yield every time at which something would be done, as far as no call is waited for."""
+    """Yield every time at which something becomes due that does not wait for a call."""
     if state.open_call is None:
         yield from _due_calls(state)
     if state.retired:

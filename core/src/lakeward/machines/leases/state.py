@@ -1,4 +1,4 @@
-"""What the lease machine remembers: the leases of each table, calls under way, retired ids.
+"""The state of the lease machine: the leases of each table, open calls, retired ids.
 
 `LeaseState` is private to its machine: outside this package only `Leases` and `HeldLeases` are used.
 """
@@ -21,12 +21,12 @@ if TYPE_CHECKING:
     from lakeward.model.tables import KvSnapshot, TableBucket
 
 _UNKNOWN_AT_MOST = 10_000
-"""Calls of unknown outcome that are remembered; a server that is silent for days must not fill the memory."""
+"""Most calls of unknown outcome that are kept: a server that is silent for days must not fill the memory."""
 
 
 @dataclass(frozen=True, slots=True)
 class LeasesPolicy:
-    """All in seconds. `renew_most_s` ends the pause between two renewals: a long lease is meant for long outages."""
+    """Periods in seconds. `renew_most_s` is the longest time between two renewals, however long the lease lives."""
 
     duration_s: float
     retry_first_s: float = 1.0
@@ -36,21 +36,21 @@ class LeasesPolicy:
 
 @dataclass(frozen=True, slots=True)
 class HeldLeases:
-    """What the machine holds, for the state file, `leases list` and the hook's `Lease` argument."""
+    """The snapshots that the machine holds, for the state file, `leases list` and the hook's `Lease` argument."""
 
     lease_id: str
     generation: int
     held: Mapping[TableBucket, int]
     releasing: frozenset[TableBucket]
-    """Released by nobody yet, or the release failed and is tried again."""
+    """Not needed any more: the release is not sent yet, or failed and is tried again."""
     for_checkpoints: frozenset[TableBucket]
-    """Those of `held` that a checkpoint still has to read, with or without a round."""
+    """The snapshots in `held` that a checkpoint still has to read, with or without a round."""
     old_ids: tuple[tuple[str, int], ...]
     """Ids of earlier generations that are still to be dropped."""
     until: float | None
-    """When the lease runs out, on the holder's clock; None = unknown or never."""
+    """When the lease expires, on the holder's clock; None = unknown or never."""
     failures: int
-    """Calls that failed since the last one that went well."""
+    """Failed calls since the last successful one."""
 
 
 _GUARDS = {
@@ -61,7 +61,7 @@ _GUARDS = {
 
 
 class LeaseState:
-    """`commands` collects the commands of one step; `changed` says that what is persisted changed in it."""
+    """The state. `commands` collects the commands of a step; `changed` is true if the persisted part changed in it."""
 
     def __init__(self, policy: LeasesPolicy, base_id: str) -> None:
         self.policy = policy
@@ -78,10 +78,10 @@ class LeaseState:
         self.failures = 0
         self.never_expires = False
         self.checkpoints_read = True
-        """False after a restore: what checkpoints need is not known yet."""
+        """False after a restore, until it is known what checkpoints need."""
         self.call_state = CallState.FRESH
         self.in_use = False
-        """True once a snapshot was asked for."""
+        """True once a snapshot was requested."""
         self.stopping = False
         self.tried_while_stopping: set[int | str] = set()
         self.commands: list[LeasesCommand] = []
@@ -89,7 +89,7 @@ class LeaseState:
 
     @property
     def held_leases(self) -> HeldLeases:
-        """What is held now."""
+        """The snapshots that are held now."""
         return HeldLeases(
             lease_id=self.lease_id,
             generation=self.generation,
@@ -107,11 +107,11 @@ class LeaseState:
         return f"{self.base_id}-{self.generation}"
 
     def table(self, table_id: int) -> TableLease:
-        """Return the leases of a table, none at first."""
+        """Return the leases of a table; empty for a new table."""
         return self.tables.setdefault(table_id, TableLease(table_id))
 
     def tables_of(self, call: Call) -> list[TableLease]:
-        """Return the tables of a call, without those that are forgotten by now."""
+        """Return the tables of a call that are still known."""
         return [self.tables[table_id] for table_id in call.tables if table_id in self.tables]
 
     def still_wanted(self, call: Call) -> list[tuple[TableLease, BucketLease]]:
@@ -138,7 +138,7 @@ class LeaseState:
         return Call(kind, self.lease_id, self.generation, now, tables, tuple(snapshots), buckets, renewal)
 
     def send(self, call: Call) -> int:
-        """Note a call under the current id as the one under way; return its number."""
+        """Record the open call under the current id; return its number."""
         self.last_call += 1
         self.open_call = self.last_call
         self.calls[self.last_call] = call
@@ -199,7 +199,7 @@ class LeaseState:
         self.changed = True
 
     def guard(self) -> LeaseGuard:
-        """Return what is under way."""
+        """Return what is open at the end of the step."""
         if self.stopping:
             return LeaseGuard.CALLS_OPEN if self.lease_calls_open() else LeaseGuard.ALL_SETTLED
         if not self.in_use:
@@ -210,16 +210,16 @@ class LeaseState:
         return LeaseGuard.RENEWAL if call.renewal else _GUARDS[call.kind]
 
     def is_lease_call(self, number: int) -> bool:
-        """Return whether a call under way goes to the lease backend."""
+        """Return whether an open call is one of the lease backend."""
         return self.calls[number].kind is not CallKind.VERIFY
 
     def expiry(self, now: float) -> float:
-        """Return until when an id that is retired now may live on the server."""
+        """Return until when an id that is retired now may exist on the server."""
         return NEVER if self.never_expires else now + self.policy.duration_s
 
     def expire(self, now: float) -> None:
         """Forget what has expired: snapshots without protection, retired ids, the current lease if nobody needs it."""
-        # Without an earlier id everything was acquired under the current one.
+        # If there is no earlier id, everything was acquired under the current one.
         for table in self.tables.values() if self.retired else ():
             lost = table.uncovered(now)
             if lost:
@@ -239,12 +239,12 @@ class LeaseState:
             self.changed = True
 
     def has_run_out(self, now: float) -> bool:
-        """Return whether the current lease has expired and nobody wants anything of it."""
+        """Return whether the current lease has expired and nothing needs it."""
         idle = self.open_call is None and not any(table.leases for table in self.tables.values())
         return idle and self.expires_at is not None and self.expires_at <= now
 
     def old_leases_are_replaced(self) -> bool:
-        """Return whether all that may be read, or that a checkpoint needs, is known and verified under this id."""
+        """Return whether every snapshot that a round or a checkpoint needs is known and verified under this id."""
         return self.checkpoints_read and all(
             table.leases[bucket].status is LeaseStatus.VERIFIED
             for table in self.tables.values()
@@ -252,9 +252,9 @@ class LeaseState:
         )
 
     def drops_open(self) -> int:
-        """Return the number of drops under way."""
+        """Return the number of open drops."""
         return sum(call.kind is CallKind.DROP for call in self.calls.values())
 
     def lease_calls_open(self) -> bool:
-        """Return whether any call of the lease backend is under way."""
+        """Return whether any call of the lease backend is open."""
         return any(call.kind is not CallKind.VERIFY for call in self.calls.values())

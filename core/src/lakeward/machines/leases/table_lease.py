@@ -1,4 +1,4 @@
-"""The leases of one table: what is wanted, how far each snapshot is, and what may be held on the server."""
+"""The leases of one table: which snapshots are needed, each one's status, and what the server may hold."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ NEVER = float("inf")
 
 
 class LeaseStatus(MachineState):
-    """How far a snapshot is under the CURRENT lease id."""
+    """The status of a snapshot under the CURRENT lease id."""
 
     WANTED = "wanted"
     ACQUIRED = "acquired"
@@ -35,7 +35,7 @@ class LeaseStatus(MachineState):
 
 
 class StatusGuard(MachineState):
-    """What an event says of a snapshot; it selects the next status."""
+    """What happened to a snapshot; it selects the next status."""
 
     GRANTED = "granted"
     """The backend has acquired it."""
@@ -48,7 +48,7 @@ class StatusGuard(MachineState):
 TRANSITIONS: Mapping[tuple[LeaseStatus, type[LeasesEvent]], Mapping[StatusGuard, LeaseStatus]] = MappingProxyType(
     {
         **{(status, Acquired): {StatusGuard.GRANTED: LeaseStatus.ACQUIRED} for status in LeaseStatus},
-        (LeaseStatus.WANTED, Verified): {StatusGuard.PRESENT: LeaseStatus.WANTED},  # let go and wanted again meanwhile
+        (LeaseStatus.WANTED, Verified): {StatusGuard.PRESENT: LeaseStatus.WANTED},  # was released and requested again
         (LeaseStatus.ACQUIRED, Verified): {StatusGuard.PRESENT: LeaseStatus.VERIFIED},
         (LeaseStatus.VERIFIED, Verified): {StatusGuard.PRESENT: LeaseStatus.VERIFIED},
         **{
@@ -58,16 +58,16 @@ TRANSITIONS: Mapping[tuple[LeaseStatus, type[LeasesEvent]], Mapping[StatusGuard,
         },
     }
 )
-"""(status, event) to the next status by guard; complete: what has no row is illegal."""
+"""(status, event) to the next status by guard. Complete: what has no row is illegal."""
 
 
 class Need(MachineState):
-    """Who needs a snapshot; it is held for as long as anybody does."""
+    """What needs a snapshot; the snapshot is held as long as there is a need."""
 
     ROUND = "round"
-    """A round that is open, or was when the last start ended."""
+    """A round that is open, or was open when the last start ended."""
     CHECKPOINT = "checkpoint"
-    """The checkpoint that the table's next round would go on from."""
+    """The checkpoint that the table's next round would resume from."""
 
 
 @dataclass(slots=True)
@@ -89,10 +89,10 @@ class BucketLease:
 class TableLease:
     """One table's part of the lease.
 
-    `granted` are buckets that the round was told to be protected, that were restored, or that were verified for a
-    checkpoint: from then on there must be no moment without protection.
-    `requested` are the buckets of a `Protect` that is not answered yet. `on_server` may be held under the current id.
-    `deferred` is what a checkpoint needs of buckets for which a round holds another snapshot.
+    `granted` are buckets that a round was told are protected, that were restored, or that were verified for a
+    checkpoint: from then on their protection must not lapse. `requested` are the buckets of a `Protect` that is not
+    answered yet. `on_server` are buckets that the server may hold under the current id. `deferred` are snapshots that a
+    checkpoint needs of buckets for which a round holds another snapshot.
     """
 
     table_id: int
@@ -108,7 +108,7 @@ class TableLease:
 
     @property
     def releasing(self) -> frozenset[TableBucket]:
-        """Held on the server perhaps, wanted by nobody."""
+        """Buckets that the server may hold and that nothing needs."""
         return frozenset(self.on_server.difference(self.leases))
 
     @property
@@ -121,22 +121,22 @@ class TableLease:
         return {bucket: lease for bucket, lease in self.leases.items() if lease.status is status}
 
     def request(self, snapshots: Collection[KvSnapshot]) -> None:
-        """Request snapshots for a round; a bucket whose snapshot is another one starts again."""
+        """Request snapshots for a round; a bucket with another snapshot than before must be acquired again."""
         for snapshot in snapshots:
             lease = self.leases.get(snapshot.bucket)
             if lease is None or lease.snapshot.snapshot_id != snapshot.snapshot_id:
                 self.leases[snapshot.bucket] = BucketLease(snapshot, {Need.ROUND})
                 self.granted.discard(snapshot.bucket)
             else:
-                lease.snapshot = snapshot  # a restored one knew no log offset
+                lease.snapshot = snapshot  # the log offset of a restored snapshot was not known
                 lease.needs.add(Need.ROUND)
         self.requested = frozenset(snapshot.bucket for snapshot in snapshots)
 
     def retain(self, snapshots: Collection[KvSnapshot]) -> bool:
-        """Hold exactly these for a checkpoint; a round keeps another snapshot of a bucket until its end.
+        """Hold exactly these for a checkpoint; another snapshot of a bucket stays until the round that holds it ends.
 
         Returns:
-            True if anything is held now that was not, or no more.
+            True if that changes which snapshots are held.
         """
         before = {bucket: lease.snapshot.snapshot_id for bucket, lease in self.leases.items()}
         needed = {snapshot.bucket: snapshot for snapshot in snapshots}
@@ -156,7 +156,7 @@ class TableLease:
         return before != {bucket: lease.snapshot.snapshot_id for bucket, lease in self.leases.items()}
 
     def cover_checkpoint(self, lease: BucketLease) -> None:
-        """Grant what is verified and a checkpoint needs: from now on its protection must not lapse."""
+        """Grant the verified snapshots that a checkpoint needs: from now on their protection must not lapse."""
         if Need.CHECKPOINT in lease.needs and lease.status is LeaseStatus.VERIFIED:
             self.granted.add(lease.snapshot.bucket)
 
@@ -165,7 +165,7 @@ class TableLease:
         return frozenset(bucket for bucket, lease in self.leases.items() if Need.CHECKPOINT in lease.needs)
 
     def end_need(self, buckets: Collection[TableBucket], need: Need) -> None:
-        """End one need of these; what nobody needs then is released."""
+        """End one need of these; release those without another need."""
         for bucket in buckets:
             lease = self.leases.get(bucket)
             if lease is not None:
@@ -222,7 +222,7 @@ class TableLease:
         return self.leases[bucket].status is LeaseStatus.VERIFIED
 
     def start_anew(self, event: LeasesEvent, covered_until: float) -> None:
-        """Acquire everything again under a new id; what was acquired is covered by the retired one until then."""
+        """Acquire everything again under a new id; the retired id covers what it had acquired until it expires."""
         for lease in self.leases.values():
             if lease.status is not LeaseStatus.WANTED:
                 lease.covered_until = covered_until
@@ -232,7 +232,7 @@ class TableLease:
         self.release_failures = 0
 
     def uncovered(self, now: float) -> frozenset[KvSnapshot]:
-        """Return what was granted and is not protected any more: it may have been deleted."""
+        """Return the granted snapshots that are no longer protected: they may have been deleted."""
         return frozenset(
             self.leases[bucket].snapshot
             for bucket in self.granted
@@ -240,7 +240,7 @@ class TableLease:
         )
 
     def expirations(self) -> list[float]:
-        """Return when each protection by a retired id ends that the current id has not taken over yet."""
+        """Return the expiry of each protection by a retired id that the current id does not provide yet."""
         return [
             self.leases[bucket].covered_until
             for bucket in self.granted

@@ -1,7 +1,7 @@
-"""The states of the lease machine, and the table that says every next state.
+"""The states of the lease machine, and the table of their transitions.
 
-A row of the table is a state and an event. It maps what is under way at the end of the step (a `LeaseGuard`) to the
-next state. The machine evaluates the guard and looks the next state up; an event without a row is illegal there.
+A row of the table is a state and an event. It maps what is open at the end of the step (a `LeaseGuard`) to the next
+state. The machine evaluates the guard and looks the next state up; an event without a row is illegal there.
 """
 
 from __future__ import annotations
@@ -34,22 +34,22 @@ if TYPE_CHECKING:
 
 
 class CallState(MachineState):
-    """What is under way for the current lease id. Calls for retired ids go on beside it, in every state."""
+    """What is open under the current lease id. Calls under retired ids run beside it, in every state."""
 
     FRESH = "fresh"
-    """No snapshot was ever asked for."""
+    """No snapshot was ever requested."""
     IDLE = "idle"
     ACQUIRING = "acquiring"
     RENEWING = "renewing"
     VERIFYING = "verifying"
     RELEASING = "releasing"
     STOPPING = "stopping"
-    """Told to stop; calls under way are settled, releases and drops that are left are tried once more."""
+    """The service stops: wait for open calls, and try remaining releases and drops once more."""
     STOPPED = "stopped"
 
 
 class LeaseGuard(MachineState):
-    """What is under way at the end of a step; it selects the next state in the row of the event."""
+    """What is open at the end of a step; it selects the next state in the row of the event."""
 
     NOTHING_ASKED = "nothing asked"
     NO_CALL = "no call"
@@ -74,7 +74,7 @@ _ANY: Row = {
     _G.RELEASE: _C.RELEASING,
 }
 _ACQUIRE_OR_NOTHING: Row = {_G.NO_CALL: _C.IDLE, _G.ACQUIRE: _C.ACQUIRING}
-"""After a start of a generation nothing is acquired yet: there is nothing to renew, verify or release."""
+"""Right after a generation starts nothing is acquired yet, so there is nothing to renew, verify or release."""
 _UNUSED: Row = {_G.NOTHING_ASKED: _C.FRESH}
 _STOP: Row = {_G.CALLS_OPEN: _C.STOPPING, _G.ALL_SETTLED: _C.STOPPED}
 _NEEDS = (Protect, Unprotect, Retain, CheckpointsRead, AbandonLease)
@@ -87,9 +87,9 @@ def _rows(state: CallState, events: Iterable[type[LeasesEvent]], row: Row) -> _R
 
 
 def _busy(state: CallState, guard: LeaseGuard, settled_by: type[LeasesEvent]) -> _Rows:
-    """Write the rows of a state with a call: its answer, a new generation or a stop ends it; the rest waits for it.
+    """Make the rows of a state with an open call: its answer, a new generation or a stop ends the state.
 
-    The answer of an earlier call leaves it as it is.
+    Other events wait for the answer; the answer of an earlier call changes nothing.
     """
     return {
         **_rows(state, (*_NEEDS, *_ANSWERS, LeaseTick), {guard: state}),
@@ -115,7 +115,7 @@ TRANSITIONS: Mapping[tuple[CallState, type[LeasesEvent]], Mapping[LeaseGuard, Ca
         **_busy(_C.RELEASING, _G.RELEASE, Done),
         # A renewal that fails starts a generation.
         (_C.RENEWING, CallFailed): {_G.RENEWAL: _C.RENEWING, **_ACQUIRE_OR_NOTHING},
-        # A verification changes nothing on the server: none of its ends starts a generation, and no stop waits for it.
+        # A verification changes nothing on the server: no outcome of it starts a generation, and no stop waits for it.
         (_C.VERIFYING, CallOutcomeUnknown): _ANY,
         (_C.VERIFYING, LeaseStop): _STOP,
         **_rows(_C.STOPPING, (*_NEEDS, Verified, *_GENERATIONS, LeaseTick, LeaseStop), {_G.CALLS_OPEN: _C.STOPPING}),
@@ -127,4 +127,4 @@ TRANSITIONS: Mapping[tuple[CallState, type[LeasesEvent]], Mapping[LeaseGuard, Ca
         ),
     }
 )
-"""(state, event) to the next state by guard; complete: an event without a row is illegal."""
+"""(state, event) to the next state by guard. Complete: an event without a row is illegal."""

@@ -1,12 +1,12 @@
-"""A subtask's link to the coordinator: it registers, reconnects, and sends again what was not acknowledged. Pure.
+"""A subtask's link to the coordinator: it registers, reconnects, and resends unacknowledged events. Pure.
 
 Rules
 * The first envelope on a connection answers the registration: `Deploy` the first time, anything but `Cancel` later.
 * While the connection is down a data event waits and a control event is dropped. After a reconnect all data events
   that are not acknowledged are sent again in order, before anything new.
-* `SubtaskDone` has no number, and would be lost with its connection: it is sent again as well.
-* A connection that is lost is replaced at once, then every `RECONNECT_S`, until nothing was received for the fence
-  time: the subtask stops then, for the coordinator's successor may sweep what it writes.
+* `SubtaskDone` is a control event and would be lost with its connection: it is sent again as well.
+* After a lost connection the link reconnects at once, then every `RECONNECT_S`, until nothing was received for the
+  fence time. Then the subtask stops, because a later start of the service may delete what it writes.
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ class LinkMachine:
         Args:
             round_name: the round.
             job_attempt: the launch.
-            register: what the subtask introduces itself with; without an attempt number.
+            register: the subtask's registration, without an attempt number.
             fence_s: seconds of silence after which the subtask stops, > 0.
         """
         self._round_name = round_name
@@ -71,11 +71,11 @@ class LinkMachine:
         self._last_received = 0.0
         """When something was received last, in seconds."""
         self._asked: float | None = None
-        """When the first heartbeat was sent that nothing has answered yet."""
+        """When the first heartbeat was sent that is not answered yet."""
 
     @property
     def phase(self) -> LinkPhase:
-        """Where it stands."""
+        """The link's phase."""
         return self._phase
 
     @property
@@ -169,7 +169,7 @@ class LinkMachine:
             unacked = self._open_channel().unacked()
             again = unacked if self._done is None else (*unacked, self._done)
             return tuple(Transmit(envelope) for envelope in again)
-        # At once: a checkpoint may wait for the acknowledgement. What is behind it in the mailbox is done after it.
+        # Acknowledge at once: a checkpoint may wait for it. The rest of the mailbox is handled afterwards.
         answers = self._heartbeat() if event.envelope.sequence else ()
         if isinstance(found, Heartbeat):
             return (*answers, *self._settled())

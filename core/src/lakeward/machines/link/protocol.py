@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StartRequested:
-    """The subtask begins: connect and register."""
+    """The subtask starts: connect and register."""
 
     now: float
 

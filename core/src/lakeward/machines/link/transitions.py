@@ -1,7 +1,7 @@
 """The states of a subtask's link, and every transition between them.
 
-A row names the state that follows under each guard. No row = the event is illegal there. What arrives on an earlier
-connection never becomes an event: whoever drives the machine knows its connections apart.
+A row gives the next state by guard; an event without a row is illegal. The machine's driver ignores everything that
+arrives on an earlier connection, so it never becomes an event.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 
 class LinkPhase(MachineState):
-    """Where a link stands."""
+    """The phase of a link."""
 
     NEW = "new"
     """Nothing was connected yet."""
@@ -41,7 +41,7 @@ class LinkPhase(MachineState):
 
 
 class LinkGuard(MachineState):
-    """What decides where an event leads, beside the state."""
+    """The condition that, with the state and the event, selects the next state."""
 
     ALWAYS = "always"
     ACCEPTED = "accepted"
@@ -65,7 +65,7 @@ TRANSITIONS: Mapping[tuple[LinkPhase, type[LinkEvent]], Mapping[LinkGuard, LinkP
         (_NEW, CloseRequested): {_ALWAYS: _CLOSED},
         (_REGISTERING, EnvelopeReceived): {_ACCEPTED: _CONNECTED, _REFUSED: _CLOSED},
         (_REGISTERING, ConnectionLost): {_IN_TIME: _REGISTERING, _SILENT: _CLOSED},
-        (_REGISTERING, PeerRejected): {_ALWAYS: _CLOSED},  # somebody else listens at the address
+        (_REGISTERING, PeerRejected): {_ALWAYS: _CLOSED},  # another process listens at the address
         (_REGISTERING, CloseRequested): {_ALWAYS: _CLOSED},
         (_CONNECTED, EnvelopeReceived): {_ACCEPTED: _CONNECTED, _REFUSED: _RECONNECTING},  # a gap in the numbers
         (_CONNECTED, ConnectionLost): {_IN_TIME: _RECONNECTING, _SILENT: _CLOSED},
@@ -82,9 +82,9 @@ TRANSITIONS: Mapping[tuple[LinkPhase, type[LinkEvent]], Mapping[LinkGuard, LinkP
         (_CLOSED, EnvelopeReceived): {_ALWAYS: _CLOSED},
         (_CLOSED, ConnectionLost): {_ALWAYS: _CLOSED},
         (_CLOSED, PeerRejected): {_ALWAYS: _CLOSED},
-        (_CLOSED, SendRequested): {_ALWAYS: _CLOSED},  # another thread may not know yet
+        (_CLOSED, SendRequested): {_ALWAYS: _CLOSED},  # another thread may not know yet that the link is closed
         (_CLOSED, HeartbeatRequested): {_ALWAYS: _CLOSED},
         (_CLOSED, CloseRequested): {_ALWAYS: _CLOSED},
     }
 )
-"""(state, event) to the state that follows under each guard; complete: what is not in it is illegal."""
+"""(state, event) to the next state by guard. Complete: what is not in it is illegal."""

@@ -1,4 +1,4 @@
-"""The machine of rounds: which table comes next, and each round's life."""
+"""The machine of rounds: which table comes next, and the phases of each round."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The commands of the machine `rounds`: what is to be done, and which events answer it."""
+"""The commands of the machine `rounds`, and the events that answer them."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ class EndRound:
 
     table_id: int
     outcome: str
-    """`committed`, `idle`, `failed`, `dropped`, `fenced` (release and delete nothing of a successor's), `stopped`,
+    """`committed`, `idle`, `failed`, `dropped`, `stopped`, `fenced` (release and delete nothing: a later start has it),
     `stale` (snapshots vanished: cleaned like `failed`, but no failure is counted and `OpenRound` follows).
     """
     reason: str = ""

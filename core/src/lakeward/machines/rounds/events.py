@@ -1,4 +1,4 @@
-"""The events of the machine `rounds`: what it is told.
+"""The events of the machine `rounds`.
 
 An answer about a round carries a table id and no round: after an `EndRound` the executor drops what that round still
 answers. An answer that comes through for a table without a round, or one that is not assigned any more, is ignored.

@@ -16,13 +16,13 @@ REPORT_ATTEMPTS_WHILE_STOPPING = 2
 
 
 def is_due(state: RoundsState, settings: ServiceSettings, now: float) -> bool:
-    """Return whether a heartbeat is wanted now and none is under way."""
+    """Return whether a heartbeat is due now and none is open."""
     due = due_at(state, settings)
     return due is not None and due <= now
 
 
 def due_at(state: RoundsState, settings: ServiceSettings) -> float | None:
-    """Return when the next heartbeat is due, None while one is under way or none is wanted.
+    """Return when the next heartbeat is due, None while one is open or none is needed.
 
     Args:
         state: what the machine knows.
@@ -40,7 +40,7 @@ def due_at(state: RoundsState, settings: ServiceSettings) -> float | None:
 
 
 def compose(state: RoundsState, settings: ServiceSettings) -> HeartbeatRequest:
-    """Name every assigned table in a heartbeat: report it, or else renew it.
+    """Build a heartbeat with every assigned table: reported as finished or failed, or else renewed.
 
     Args:
         state: what the machine knows.
@@ -61,11 +61,11 @@ def compose(state: RoundsState, settings: ServiceSettings) -> HeartbeatRequest:
 
 
 def assigned_under(state: RoundsState, epoch: TableEpoch) -> TieringTable | None:
-    """Return the table of an epoch that a heartbeat named, None where it is assigned under another one by now."""
+    """Return the table of an epoch in a heartbeat, None if it is assigned under another epoch by now."""
     table = state.tables.get(epoch.table_id)
     return table if table is not None and table.epoch == epoch else None
 
 
 def _is_urgent(table: TieringTable) -> bool:
-    """A report, or a round that may not commit before it is renewed."""
+    """Return whether the table has a report to send, or a round that must be renewed before it may commit."""
     return table.phase in REPORTED or table.phase is Phase.SETTLING

@@ -1,16 +1,16 @@
-"""Which table is tiered next, and each round's life: the service's top machine.
+"""The service's top machine: which table is tiered next, and the phases of each round.
 
 Rules
-* `TRANSITIONS` has every move of a table, of the service and of its heartbeat. This machine evaluates what an event
-  finds and looks the next state up; an event without a row raises and changes nothing.
-* One heartbeat is under way at a time. It renews every assigned table, whatever its phase: a table that failed or is
+* `TRANSITIONS` has every move of a table, of the service and of its heartbeat. This machine evaluates the guard of an
+  event and looks the next state up; an event without a row raises and changes nothing.
+* One heartbeat is open at a time. It renews every assigned table, whatever its phase: a table that failed or is
   paused stays assigned and waits out its back-off, for the source assigns one reported as failed again at once.
 * Of the waiting tables, the one nearest to breaking its promised freshness is opened first.
 * A commit needs a renewal younger than the fence time; otherwise the table waits (SETTLING) for the next heartbeat.
   A renewal counts from when its heartbeat was sent.
 * A table that the source refuses is forgotten at once and never reported.
-* One bad table never changes another one.
-* A step ends with what a `Tick` would do, so that nothing waits for the clock that needs no waiting.
+* A failing table never affects another one.
+* Each step ends with what a `Tick` would do, so that nothing that is already due waits for the next tick.
 """
 
 from __future__ import annotations
@@ -65,7 +65,7 @@ if TYPE_CHECKING:
     from lakeward.model.tiering import HeartbeatRequest, TableAssignment, TableEpoch
 
 STALE_MOST = 5
-"""So many rounds in a row that lose their snapshots are a failure: the source cleans up faster than we lease."""
+"""This many rounds in a row without their snapshots are a failure: the source deletes them before they are leased."""
 ONCE_ATTEMPTS = 3
 """So often a table is tried while the service serves until its targets are reached."""
 _MACHINE = "rounds"
@@ -91,9 +91,9 @@ class Rounds:
         self._commands: list[RoundsCommand] = []
         self._event: RoundsEvent = Tick(now=0.0)
         self._cause: RoundsEvent = self._event
-        """The event whose rows are looked up: `_event`, then what follows from it."""
+        """The event whose rows are looked up: first `_event`, then the events that follow from it."""
         self._next_due: tuple[float | None] | None = None
-        """What `next_due` is since the last step, None before somebody asked."""
+        """Cached `next_due` since the last step, None until first read."""
 
     def step(self, event: RoundsEvent) -> tuple[RoundsCommand, ...]:
         """Take one event.
@@ -155,7 +155,7 @@ class Rounds:
             raise IllegalEventError(_MACHINE, "targets were given" if self._once else "serving for ever", event)
 
     def _take(self, event: RoundsEvent) -> None:
-        """Do what the event itself asks for."""
+        """Do what the event itself requires."""
         self._cause = event
         match event:
             case Tick():
@@ -177,7 +177,7 @@ class Rounds:
                 self._take_answer(event)
 
     def _take_what_follows(self) -> None:
-        """Stop where `once` waits for nothing any more, and do what is due."""
+        """Stop if all targets of `once` are settled, and do what is due."""
         if self._targets_are_settled():
             self._cause = StopRequested(now=self._event.now)
             self._stop()
@@ -186,7 +186,7 @@ class Rounds:
             self._do_what_is_due()
 
     def _take_tables(self, event: Resumed | Targets | TargetReached) -> None:
-        """Take what is known from the start on, or a target that is reached."""
+        """Handle tables and targets that are known from the start, or a target that is reached."""
         match event:
             case Resumed():
                 for assignment in event.assignments:
@@ -197,7 +197,7 @@ class Rounds:
                 self._state.targets[event.path] = Target(reached=True)
 
     def _take_answer(self, event: _Answer) -> None:
-        """Do what an answer about a round asks for, or nothing where it is late (`RoundsGuard.UNCHANGED`)."""
+        """Handle an answer about a round; ignore it if it is late (`RoundsGuard.UNCHANGED`)."""
         table = self._state.tables.get(event.table_id)
         if table is None:
             return
@@ -228,7 +228,7 @@ class Rounds:
                 self._fail(table, event.reason, again_soon=True)
 
     def _next(self, state: State, guard: RoundsGuard) -> State:
-        """Look the next state up; raise where the table has none."""
+        """Look the next state up; raise if the table has none."""
         after = "" if self._cause is self._event else f", after {self._event!r}"
         return next_state(_MACHINE, TRANSITIONS, state, self._cause, guard, detail=after)
 
@@ -268,12 +268,12 @@ class Rounds:
             self._heartbeat_failed(event, sent.request)
 
     def _heartbeat_answered(self, event: HeartbeatAnswered, sent_at: float) -> None:
-        """Forget what was reported or is refused, renew the others, and take the table that was assigned."""
+        """Forget reported and refused tables, renew the others, and add the table that was assigned."""
         state, request, response = self._state, event.request, event.response
         state.heartbeat_failures, state.no_heartbeat_before = 0, 0.0
         for epoch in (*request.finished, *request.failed):
             table = heartbeats.assigned_under(state, epoch)
-            if table is not None and table.phase in REPORTED:  # accepted or refused: it was said
+            if table is not None and table.phase in REPORTED:  # accepted or refused: the report has arrived
                 self._forget(table, RoundsGuard.REPORTED, "finished" if table.phase is Phase.REPORTING else "returned")
         for epoch in request.renewed:
             self._renewed(epoch, response.refused.get(epoch.table_id), sent_at)
@@ -284,7 +284,7 @@ class Rounds:
             state.poll_at = event.now + self._settings.poll_s
 
     def _heartbeat_failed(self, event: HeartbeatFailed, request: HeartbeatRequest) -> None:
-        """Renew nothing; report again, after a pause that grows, what was reported."""
+        """Renew nothing; send the reports again after a growing pause."""
         state = self._state
         state.heartbeat_failures += 1
         pause = backoff_s(state.heartbeat_failures, self._settings.backoff_first_s, self._settings.renew_s / 3)
@@ -315,7 +315,7 @@ class Rounds:
         self._abandon(table, RoundsGuard.REFUSED, outcome, reason, refusal.value)
 
     def _assign(self, assignment: TableAssignment, renewed_at: float) -> None:
-        """Take a table. A newer epoch of an assigned one ends its round; a back-off or a pause goes on."""
+        """Add a table. A newer epoch of an assigned one ends its round; its back-off or pause continues."""
         table = self._state.tables.get(assignment.table_id)
         deadline = self._event.now - assignment.waited_s + assignment.freshness_s
         if table is None:
@@ -333,7 +333,7 @@ class Rounds:
     # --- a round ----------------------------------------------------------------------------------------------------
 
     def _opened(self, table: TieringTable, event: Opened) -> None:
-        """Go on with the leases or with the job; a table without new rows is finished at once."""
+        """Acquire leases, or launch the job; a table without new rows is finished at once."""
         if event.splits and event.leases:
             self._move(table, RoundsGuard.SNAPSHOTS)
             self._commands.append(AcquireLeases(table.assignment.table_id))
@@ -365,13 +365,13 @@ class Rounds:
         self._commands.append(CommitRound(table.assignment.table_id))
 
     def _succeeded(self, table: TieringTable, guard: RoundsGuard, *, forced: bool) -> None:
-        """Report the table, or keep it where it is paused."""
+        """Report the table as finished, or keep it if it is paused."""
         paused = table.assignment.path in self._state.paused and not self._state.stopping
         table = self._move_without_round(table, RoundsGuard.PAUSED if paused else guard)
         self._put(replace(table, attempt=0, stale_rounds=0, forced=forced, report_failures=0))
 
     def _fail(self, table: TieringTable, reason: str, *, permanent: bool = False, again_soon: bool = False) -> None:
-        """End the round and wait out a pause that grows with the tries, or wait for a person."""
+        """End the round; retry after a pause that grows with each try, or wait for a person."""
         path = table.assignment.path
         self._end_round(table, "failed", reason)
         tries = 1 if again_soon else max(table.attempt, 1)
@@ -382,7 +382,7 @@ class Rounds:
         self._miss_target(path, reason, final=permanent or table.attempt >= self._once_attempts)
 
     def _snapshots_gone(self, table: TieringTable, reason: str) -> None:
-        """Enumerate the splits again without counting a failure, but not for ever."""
+        """Enumerate the splits again without counting a failure; after too many times it is a failure."""
         stale = table.stale_rounds + 1
         if stale >= STALE_MOST:
             self._fail(table, f"its snapshots vanished {stale} times in a row before they were read: {reason}")
@@ -394,7 +394,7 @@ class Rounds:
             self._commands.append(OpenRound(table.assignment, table.attempt))
 
     def _finish_early(self, table: TieringTable, reason: str, *, overran: bool = False) -> None:
-        """Let the round finish early; say so once."""
+        """Let the round finish early; send the command once."""
         if not table.finishing_early:
             self._put(replace(table, finishing_early=True, finish_by=None, overran=overran))
             self._commands.append(FinishRoundEarly(table.assignment.table_id, reason))
@@ -404,7 +404,7 @@ class Rounds:
             self._commands.append(EndRound(table.assignment.table_id, outcome, reason))
 
     def _abandon(self, table: TieringTable, guard: RoundsGuard, outcome: str, reason: str, why_forgotten: str) -> None:
-        """End the round of a table that is not ours any more, and forget the table without a report."""
+        """End the round of a table that is no longer assigned, and forget the table without a report."""
         self._end_round(table, outcome, reason)
         self._forget(table, guard, why_forgotten)
         if outcome == "dropped":
@@ -415,7 +415,7 @@ class Rounds:
         self._commands.append(Forget(table.assignment.table_id, reason))
 
     def _unless_held_back(self, path: TablePath, guard: RoundsGuard) -> RoundsGuard:
-        """Return the guard of a table that goes on, unless a stop or else a pause holds it back."""
+        """Return STOPPING or PAUSED if a stop or a pause holds the table back, else the given guard."""
         if self._state.stopping:
             return RoundsGuard.STOPPING
         return RoundsGuard.PAUSED if path in self._state.paused and guard is not RoundsGuard.PERMANENT else guard
@@ -423,7 +423,7 @@ class Rounds:
     # --- pause, resume, stop ----------------------------------------------------------------------------------------
 
     def _pause(self, path: TablePath) -> None:
-        """Hold a table back; a running round finishes early and commits first, a report under way is not undone."""
+        """Pause a table; a running round finishes early and commits first, a report that was sent stays."""
         self._state.paused.add(path)
         for table in self._state.of_path(path):
             if table.phase is Phase.RUNNING:
@@ -437,7 +437,7 @@ class Rounds:
                 self._move_without_round(table, RoundsGuard.PAUSED, reason=table.reason)
 
     def _resume(self, path: TablePath) -> None:
-        """Let a paused or suspended table wait for its turn again."""
+        """Let a paused or suspended table wait for a round again."""
         self._state.paused.discard(path)
         for table in self._state.of_path(path):
             if table.phase in (Phase.PAUSED, Phase.SUSPENDED):
@@ -447,7 +447,7 @@ class Rounds:
                     targets[path] = replace(targets[path], failed=False)
 
     def _stop(self) -> None:
-        """Give back what has no round, let running rounds finish early and commits end."""
+        """Give tables without a round back, let running rounds finish early, and let commits end."""
         if self._state.service is ServicePhase.STOPPED:
             return
         if not self._state.stopping:
@@ -461,7 +461,7 @@ class Rounds:
                 self._move_without_round(table, RoundsGuard.STOPPING, reason=table.reason)
 
     def _stop_timed_out(self) -> None:
-        """Give up what is not committed; a commit that is under way only the second time."""
+        """Give up rounds that are not committed; a commit in progress is given up only at the second time."""
         for table in list(self._state.tables.values()):
             if table.active and (table.phase is not Phase.COMMITTING or self._state.timed_out):
                 self._give_up(table)

@@ -1,9 +1,9 @@
-"""The tiering queue of tables in mirror mode, and since when the source's own queue has a table due. Pure.
+"""The tiering queue of mirrored tables, and an estimate of what is due in the source's own queue. Pure.
 
-The queue is our own: the source does not know of mirrored tables.
+The service keeps this queue itself: the source does not know of mirrored tables.
 
 It answers heartbeats as a source's queue does (fluss.md, "The tiering queue"), so that the machine `rounds` sees no
-difference: a table is due when its freshness is over, failed ones are due at once, a table that is gone is refused.
+difference: a table is due when its freshness has passed, failed ones are due at once, a dropped table is refused.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 
 SILENT_S = 60.0
-"""A table that no heartbeat has named for so many seconds is due again: its round was given up."""
+"""A table that was in no heartbeat for this many seconds is due again: its round was given up."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,17 +29,17 @@ class _Entry:
     due: float
     taken: bool = False
     named_at: float = 0.0
-    """When a heartbeat named it last, or it was assigned."""
+    """When it was last in a heartbeat, or assigned."""
 
 
 class MirrorQueue:
-    """The queue of one service. Epochs are counted here and mean nothing to anybody else."""
+    """The queue of one service. It counts its own epochs, which have no meaning elsewhere."""
 
     def __init__(self, coordinator_epoch: int = 0) -> None:
         """Start without tables.
 
         Args:
-            coordinator_epoch: what answers carry.
+            coordinator_epoch: the coordinator epoch in responses.
         """
         self._coordinator_epoch = coordinator_epoch
         self._entries: dict[int, _Entry] = {}
@@ -56,7 +56,7 @@ class MirrorQueue:
         return frozenset(self._entries)
 
     def update(self, now: float, tables: Mapping[int, tuple[TablePath, float]]) -> None:
-        """Take the tables as they are now: new ones are due at once, those that are gone are forgotten.
+        """Update the set of tables: new ones are due at once, missing ones are forgotten.
 
         Args:
             now: seconds on the holder's clock.
@@ -81,10 +81,10 @@ class MirrorQueue:
 
         Args:
             now: seconds on the holder's clock.
-            request: names tables of this queue only.
+            request: contains only tables of this queue.
 
         Returns:
-            As a source would.
+            The same response as a source would send.
         """
         refused: dict[int, Refusal] = {}
         for epoch in request.failed:
@@ -132,11 +132,11 @@ class MirrorQueue:
 
 
 class SourceQueueEstimate:
-    """Estimates since when the source's own queue has had a table of ours due: the source does not say.
+    """Estimates since when a table has been due in the source's own queue: the source does not report it.
 
-    A table is due again a freshness after it was reported as finished, and at once where it failed. The queue is first
-    in, first out, so nothing in it has been due for longer than what it assigned last; and what it does not assign on a
-    request is not in it. So a table that is assigned to another service is not waited for.
+    A table is due again one freshness after it was reported as finished, and at once after a failure. The queue is
+    first in, first out: no table in it has been due for longer than the one it assigned last, and if it assigns none on
+    a request, it is empty. So the estimate never waits for a table that is assigned to another service.
     """
 
     def __init__(self) -> None:
@@ -145,10 +145,10 @@ class SourceQueueEstimate:
         self._freshness: dict[int, float] = {}
         self._taken: set[int] = set()
         self._last_due = float("-inf")
-        """When the table became due that the source assigned last."""
+        """When the table that the source assigned last had become due."""
 
     def update(self, now: float, tables: Mapping[int, float]) -> None:
-        """Take the tables as they are now: new ones count as due at once, those that are gone are forgotten.
+        """Update the set of tables: new ones count as due at once, missing ones are forgotten.
 
         Args:
             now: seconds on the holder's clock.
@@ -179,15 +179,15 @@ class SourceQueueEstimate:
         return now - self._last_due
 
     def empty(self, now: float) -> None:
-        """Note that the source assigned no table of ours: none is due there."""
+        """Note that the source assigned no table: none is due there."""
         self._last_due = now
         for table_id in self._due.keys() - self._taken:
             self._due[table_id] = max(self._due[table_id], now)
 
     def reported(self, now: float, request: HeartbeatRequest) -> None:
-        """Note a heartbeat that was sent: finished tables are due a freshness later, failed ones at once.
+        """Note a heartbeat that was sent: finished tables are due one freshness later, failed ones at once.
 
-        What no heartbeat renews any more was given up without a report, and waits at the source as it did before.
+        A table that is no longer renewed was given up without a report; the source queues it again as before.
         """
         self._taken &= {epoch.table_id for epoch in (*request.renewed, *request.finished, *request.failed)}
         for epoch in request.failed:

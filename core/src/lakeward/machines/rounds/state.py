@@ -1,6 +1,6 @@
-"""What the machine `rounds` remembers: the tables assigned, the heartbeat under way, pauses and targets.
+"""The state of the machine `rounds`: assigned tables, the open heartbeat, pauses and targets.
 
-Only `Rounds.step` changes it, on a copy that is kept when the whole step was legal.
+Only `Rounds.step` changes it, on a copy that replaces the state if the whole step was legal.
 """
 
 from __future__ import annotations
@@ -32,9 +32,9 @@ class TieringTable:
     assignment: TableAssignment
     phase: Phase
     deadline: float
-    """When its promised freshness is broken."""
+    """When its promised freshness will be missed."""
     renewed_at: float
-    """When the newest heartbeat was sent that renewed it: earlier than the source's own time, never later."""
+    """When the newest heartbeat that renewed it was sent: never later than the time that the source counts from."""
     attempt: int = 0
     """Tries since the last success."""
     stale_rounds: int = 0
@@ -45,7 +45,7 @@ class TieringTable:
     finishing_early: bool = False
     """`FinishRoundEarly` was sent."""
     overran: bool = False
-    """It finishes early because its maximum duration is over: more is waiting."""
+    """It finishes early because its maximum duration has passed: more rows are waiting."""
     forced: bool = False
     """Report it as to be assigned again at once."""
     report_failures: int = 0
@@ -53,7 +53,7 @@ class TieringTable:
 
     @property
     def epoch(self) -> TableEpoch:
-        """The epoch of the table that a heartbeat names."""
+        """The table's epoch as a heartbeat contains it."""
         return TableEpoch(self.assignment.table_id, self.assignment.epoch, self.assignment.coordinator_epoch)
 
     @property
@@ -75,7 +75,7 @@ class TieringTable:
         )
 
     def status(self) -> TableStatus:
-        """Return what people see."""
+        """Return the public status."""
         return TableStatus(
             self.assignment, self.phase, self.deadline, self.attempt, self.renewed_at, self.retry_at, self.reason
         )
@@ -92,7 +92,7 @@ class Target:
 
 @dataclass(frozen=True, slots=True)
 class SentHeartbeat:
-    """The heartbeat under way, and when it was sent."""
+    """The open heartbeat, and when it was sent."""
 
     request: HeartbeatRequest
     at: float
@@ -100,13 +100,13 @@ class SentHeartbeat:
 
 @dataclass(slots=True)
 class RoundsState:
-    """Everything that `Rounds` remembers between two events."""
+    """Everything that `Rounds` keeps between two events."""
 
     tables: dict[int, TieringTable] = field(default_factory=dict)
     service: ServicePhase = ServicePhase.STARTING
     heartbeat: HeartbeatPhase = HeartbeatPhase.RESTING
     sent: SentHeartbeat | None = None
-    """The heartbeat under way, None while none is."""
+    """The open heartbeat, None while there is none."""
     poll_at: float = 0.0
     """When to request a table again."""
     no_heartbeat_before: float = 0.0
@@ -119,7 +119,7 @@ class RoundsState:
     def copy(self) -> RoundsState:
         """Return a copy that can be changed without changing this."""
         targets = None if self.targets is None else dict(self.targets)
-        return RoundsState(  # by hand: made at every step, and `replace` takes as long as the rest of it
+        return RoundsState(  # a copy is made at every step, and `replace` would take as long as the rest of the step
             tables=dict(self.tables),
             service=self.service,
             heartbeat=self.heartbeat,
@@ -148,7 +148,7 @@ class RoundsState:
         return [table for table in self.tables.values() if table.assignment.path == path]
 
     def is_being_reported(self, table: TieringTable) -> bool:
-        """True if the heartbeat under way reports this table: it cannot be called back."""
+        """True if the open heartbeat reports this table: the report cannot be undone."""
         return self.sent is not None and table.epoch in (*self.sent.request.finished, *self.sent.request.failed)
 
     def wants_table(self, max_concurrent_rounds: int) -> bool:

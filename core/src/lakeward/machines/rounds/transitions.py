@@ -1,13 +1,13 @@
-"""The states of a table, of the service and of its heartbeat, and the table that says every next state.
+"""The states of a table, of the service and of its heartbeat, and the table of their transitions.
 
-A row of the table is a state and an event. It maps what the event finds (a `RoundsGuard`) to the next state. The
-machine evaluates the guard and looks the next state up; an event without a row is illegal there.
+A row of the table is a state and an event. It maps a guard (`RoundsGuard`) to the next state. The machine
+evaluates the guard and looks the next state up; an event without a row is illegal there.
 
 An answer about a round (`Opened` ... `RoundFenced`) can be late. It is ignored (`RoundsGuard.UNCHANGED`) wherever the
 table has no round: ABSENT, WAITING, REPORTING, BACKOFF, SUSPENDED, PAUSED, RETURNING. Where the table has a round, an
 answer that this round cannot give is illegal, with two exceptions that reach the next round after `SnapshotsGone`
 opened the table again: a second `SnapshotsGone`, and `Drained` of the round that was ended. `SnapshotsGone` after
-everything was read is of no interest.
+everything was read is ignored.
 
 What follows from an event for other tables and for the service is looked up as a `Tick` (a waiting table is opened
 where another one's round ended, the heartbeat is sent) or as a `StopRequested` (the last target of `once` is settled).
@@ -67,7 +67,7 @@ class Phase(MachineState):
     BACKOFF = "backoff"
     """Failed; stays assigned and waits until `retry_at`."""
     SUSPENDED = "suspended"
-    """Failed for good; stays assigned and waits for a person or for a restart."""
+    """Failed permanently; stays assigned and waits for a person or for a restart."""
     PAUSED = "paused"
     """A person paused it; stays assigned."""
     RETURNING = "returning"
@@ -92,7 +92,7 @@ class HeartbeatPhase(MachineState):
 
 
 class RoundsGuard(MachineState):
-    """What an event finds; it selects the next state in the row of the event."""
+    """The condition in which an event finds the machine; it selects the next state in the row of the event."""
 
     ALWAYS = "always"
     """The row has one next state."""
@@ -139,20 +139,20 @@ _RESTING = frozenset(Phase) - ACTIVE
 
 
 def _rows(event: type[RoundsEvent], unchanged: Iterable[State], changed: Mapping[State, Row]) -> _Rows:
-    """Write the rows of one event: states that it never changes, and those that it may change."""
+    """Make the rows of one event: states that it never changes, and those that it may change."""
     rows: _Rows = {(state, event): {_G.UNCHANGED: state} for state in unchanged}
     return rows | {(state, event): row for state, row in changed.items()}
 
 
 def _or_unchanged(rows: Mapping[Phase, Row]) -> dict[State, Row]:
-    """Write rows of states that the event may leave as they are."""
+    """Make rows of states that the event may leave unchanged."""
     return {phase: {_G.UNCHANGED: phase, **row} for phase, row in rows.items()}
 
 
 _P = Phase
 _G = RoundsGuard
 _HELD_BACK: Row = {_G.PAUSED: _P.PAUSED, _G.STOPPING: _P.RETURNING}
-"""Where a table goes instead of waiting or starting a round."""
+"""The next state of a table that may not wait for or start a round."""
 _ASSIGNED: Row = {_G.ASSIGNED: _P.WAITING, **_HELD_BACK}
 _NEWER: Row = {_G.NEWER_EPOCH: _P.WAITING}
 _FAILED: Row = {_G.RETRY_LATER: _P.BACKOFF, _G.PERMANENT: _P.SUSPENDED}
@@ -163,7 +163,7 @@ _TO_RETURNING: Row = {_G.STOPPING: _P.RETURNING}
 _STARTING_WORK = (_P.OPENING, _P.LEASING)
 _AT_WORK = (_P.RUNNING, _P.SETTLING, _P.COMMITTING)
 _STAYING = (*_AT_WORK, _P.REPORTING)
-"""Where a pause or a stop lets a table go on."""
+"""Phases that a pause or a stop does not change."""
 _ASSIGNED_AGAIN: dict[Phase, Row] = {
     **dict.fromkeys(_STARTING_WORK, _NEWER),
     **{phase: {**_NEWER, **_HELD_BACK} for phase in _STAYING},
@@ -238,7 +238,7 @@ _TABLES: _Rows = {
         Phase,
         {
             **dict.fromkeys((_P.WAITING, _P.BACKOFF, _P.SUSPENDED, *_STARTING_WORK), _TO_PAUSED),
-            # Too late once the report is under way, or while the service stops.
+            # Too late once the report was sent, or while the service stops.
             **_or_unchanged({_P.REPORTING: _TO_PAUSED}),
         },
     ),
@@ -254,7 +254,7 @@ _TABLES: _Rows = {
         {
             _P.RUNNING: _TO_RETURNING,
             _P.SETTLING: _TO_RETURNING,
-            # Its outcome may be unknown: given up the second time.
+            # A commit's outcome may be unknown: it is given up only the second time.
             **_or_unchanged({_P.COMMITTING: _TO_RETURNING}),
         },
     ),
@@ -281,7 +281,7 @@ _ILLEGAL: frozenset[tuple[State, type[RoundsEvent]]] = frozenset(
         *((_S.STARTING, event) for event in (HeartbeatAnswered, HeartbeatFailed, StopTimedOut)),
         *((_S.STOPPED, event) for event in (HeartbeatAnswered, HeartbeatFailed, Resumed)),
         (_S.SERVING, StopTimedOut),  # nobody requested a stop
-        (_S.SERVING, Targets),  # a stop may come first: then they only say what was missed
+        (_S.SERVING, Targets),  # after a stop they only show which targets were missed
         *((_H.RESTING, event) for event in (HeartbeatAnswered, HeartbeatFailed)),
     }
 )
@@ -289,4 +289,4 @@ _ILLEGAL: frozenset[tuple[State, type[RoundsEvent]]] = frozenset(
 TRANSITIONS: Mapping[tuple[State, type[RoundsEvent]], Mapping[RoundsGuard, State]] = MappingProxyType(
     {row: after for row, after in (_TABLES | _SERVICE | _HEARTBEAT).items() if row not in _ILLEGAL}
 )
-"""(state, event) to the next state by guard; complete: an event without a row is illegal."""
+"""(state, event) to the next state by guard. Complete: an event without a row is illegal."""

@@ -18,7 +18,7 @@ class Assign:
 
 @dataclass(frozen=True, slots=True)
 class NoMore:
-    """Send this attempt that no more splits will come."""
+    """Tell this attempt that no more splits will come."""
 
     subtask: int
     attempt: int
@@ -26,7 +26,7 @@ class NoMore:
 
 @dataclass(frozen=True, slots=True)
 class SendFinishEarly:
-    """Send this attempt, which holds a split, that it is to finish early."""
+    """Tell this attempt, which holds a split, to finish early."""
 
     subtask: int
     attempt: int
@@ -34,16 +34,16 @@ class SendFinishEarly:
 
 @dataclass(frozen=True, slots=True)
 class Accept:
-    """The finish counts: keep the write result of this split."""
+    """The split is finished: keep its write result."""
 
     split_id: str
 
 
 @dataclass(frozen=True, slots=True)
 class Reject:
-    """The event of this attempt does not count: delete the files that it names, and cancel the attempt.
+    """The event of this attempt does not count: delete the files in it, and cancel the attempt.
 
-    Also returned for an attempt that a newer one replaced. Files of finishes that were accepted stay.
+    Also returned for an attempt that a newer one replaced. Files of accepted results stay.
     """
 
     subtask: int

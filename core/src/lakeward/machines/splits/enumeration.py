@@ -1,4 +1,4 @@
-"""Which splits a round consists of: made from the states of the source's buckets.
+"""Enumerates the splits of a round from the states of the source's buckets.
 
 The decision is per bucket (fluss.md, "The tiering queue"), so a new partition of an old table starts with its
 snapshots.
@@ -14,7 +14,7 @@ from lakeward.model.splits import LogSplit, SnapshotSplit, Split, snapshots_of
 from lakeward.model.tables import BucketState, KvSnapshot, TableBucket
 
 _NAMED_BUCKETS = 5
-"""How many buckets an error names; a table may have thousands."""
+"""Most buckets in an error message; a table may have thousands."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,7 +39,7 @@ def enumerate_splits(
     primary_key: bool,
     max_split_rows: int,
 ) -> Enumeration:
-    """Make the splits of a round.
+    """Enumerate the splits of a round.
 
     Args:
         buckets: every bucket's state now.
@@ -101,7 +101,7 @@ def by_bucket(splits: Iterable[Split]) -> dict[TableBucket, list[Split]]:
 def _first_offset(
     state: BucketState, tiered: Mapping[TableBucket, int], snapshot: KvSnapshot | None, *, primary_key: bool
 ) -> int:
-    """Return the first offset that nothing has yet; the log must reach back to it."""
+    """Return the first offset that is not tiered yet; the log must reach back to it."""
     if snapshot is not None:
         return snapshot.log_offset
     return tiered.get(state.bucket, 0 if primary_key else state.start)
@@ -131,7 +131,7 @@ def _bucket_name(bucket: TableBucket) -> str:
 
 
 def _offsets_of_table(buckets: Sequence[BucketState], tiered: Mapping[TableBucket, int]) -> dict[TableBucket, int]:
-    """Leave out what belongs to an earlier table of the same name; without buckets nothing can be told apart."""
+    """Leave out buckets of an earlier table of the same name; if there are no buckets now, keep all of them."""
     table_ids = {state.bucket.table_id for state in buckets}
     return {bucket: offset for bucket, offset in tiered.items() if not table_ids or bucket.table_id in table_ids}
 

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 class AttemptRegistered:
     """A subtask's attempt is ready. An older attempt of the same subtask is replaced: its splits are returned.
 
-    The same attempt once more (it reconnected) changes nothing. `restored` names the withheld splits whose finish this
+    The same attempt once more (it reconnected) changes nothing. `restored` are the withheld splits whose result this
     attempt sends again.
     """
 
@@ -58,7 +58,7 @@ class AttemptLost:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JobEnded:
-    """The job is over (well or not): all attempts are gone, unfinished splits are returned."""
+    """The job has ended, successfully or not: all attempts are gone, unfinished splits are returned."""
 
     now: float
 

@@ -1,15 +1,15 @@
-"""Which subtask reads which split, and which results count: one machine for each round.
+"""Decides which subtask reads which split, and which results count: one machine for each round.
 
 Rules
-* A finish that was accepted stays; a new attempt gets only unfinished splits.
+* An accepted result stays accepted; a new attempt gets only unfinished splits.
 * A split is read by one attempt at a time. A subtask's newer attempt replaces the older one; what the older one sends
   afterwards is rejected.
-* A round that finishes early hands out nothing new. Log splits stop where they are, started snapshot splits run to
-  their end; a log split that stopped is finished at the offset it reached. What is returned later is skipped.
+* A round that finishes early assigns no more splits. Log splits stop where they are, started snapshot splits run to
+  their end; a log split that stopped is finished at the offset it reached. A split that is returned later is skipped.
 * A bucket's offset after the round is the end of its contiguous finished prefix.
-* After a restore, a split whose finish had not reached the coordinator is withheld: it is not read again, an attempt
-  sends its finish once more. If that attempt is lost first, the next one to register gets it.
-* `transitions.TRANSITIONS` names the state that follows; every state is looked up there.
+* After a restore, a finished split whose result had not reached the coordinator is withheld: it is not read again, an
+  attempt sends its result once more. If that attempt is lost before, the next one to register sends it.
+* `transitions.TRANSITIONS` gives the next state; every state is looked up there.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ _MACHINE = "splits"
 Attempt = tuple[int, int]
 """Subtask and attempt number."""
 _RESTORED: Attempt = (-1, 0)
-"""Stands for the attempt, of an earlier job, whose finish a checkpoint holds."""
+"""A placeholder for an attempt of an earlier job whose result is in a checkpoint."""
 
 
 class Splits:
@@ -72,9 +72,9 @@ class Splits:
         """Start with every split unassigned, or restored from a checkpoint.
 
         Args:
-            enumeration: what `enumerate_splits` gave, snapshots leased; at least one split.
-            finished: restored: splits whose finish was accepted, each with the offset that it ended at.
-            withheld: restored: splits whose finish was held back by the gateway of their subtask.
+            enumeration: from `enumerate_splits`, its snapshots leased; at least one split.
+            finished: restored splits whose result was accepted, each with the offset that it ended at.
+            withheld: restored splits whose result was held back by the gateway of their subtask.
 
         Raises:
             UsageError: no split, two splits of one id, or a restored one that is not of the round.
@@ -105,7 +105,7 @@ class Splits:
         self._waiting: dict[Attempt, None] = {}  # requested a split and not served yet, in that order
         self._finishing_early = False
         self._incomplete = False
-        """Something was skipped, or stopped before its end."""
+        """True once a split was skipped, or stopped before its end."""
         self._done = False
 
     def step(self, event: SplitsEvent) -> tuple[SplitsCommand, ...]:
@@ -140,17 +140,18 @@ class Splits:
         return (*commands, *self._serve(event), *self._all_done(event))
 
     def offsets(self, positions: Mapping[str, int] = MappingProxyType({})) -> Mapping[TableBucket, int]:
-        """Return the offsets of all buckets as they may be committed now: finished contiguous prefixes.
+        """Return the offsets of all buckets that may be committed now: the ends of contiguous finished prefixes.
 
         Args:
-            positions: how far the log splits are that a checkpoint holds half done; the first one after a bucket's
-                finished prefix counts too (`commit_every`).
+            positions: positions of log splits in progress in a checkpoint; that of the first one after a bucket's
+                finished prefix counts as well (`commit_every`).
         """
         offsets = dict(self._before)
         for bucket, splits in self._by_bucket.items():
             for split in self._prefix(splits):
                 end = self._finishes[split.split_id][1]
-                # A never tiered bucket that stopped at its very start, as the round finished early, stays never tiered.
+                # A never tiered bucket that stopped at its first offset because the round finished early stays never
+                # tiered.
                 if isinstance(split, SnapshotSplit) or end > split.start:
                     offsets[bucket] = end
             half = self._frontier(splits)
@@ -159,7 +160,7 @@ class Splits:
         return offsets
 
     def frontier(self) -> tuple[LogSplit, ...]:
-        """Return the log splits that follow the buckets' finished prefixes: their beginning may be committed."""
+        """Return the log splits right after the buckets' finished prefixes: the part read so far may be committed."""
         found = (self._frontier(splits) for splits in self._by_bucket.values())
         return tuple(split for split in found if split is not None)
 
@@ -175,7 +176,7 @@ class Splits:
 
     @property
     def withheld(self) -> frozenset[str]:
-        """Splits whose finish has to be sent again and that no attempt was given yet."""
+        """Splits whose result has to be sent again and that no attempt was given yet."""
         return frozenset(split_id for split_id in self._withheld if self._phases[split_id] is SplitPhase.WITHHELD)
 
     @property
@@ -206,7 +207,7 @@ class Splits:
     # --- which events are legal -----------------------------------------------------------------------------
 
     def _check(self, event: SplitsEvent) -> SplitGuard:
-        """Return what an event finds; raise before anything is changed if the table does not allow the event."""
+        """Return the guard of an event; raise before anything is changed if the table does not allow the event."""
         if isinstance(event, JobEnded | FinishEarlyRequested):
             return SplitGuard.ALWAYS
         phase = self._phase_of((event.subtask, event.attempt))
@@ -364,7 +365,7 @@ class Splits:
         self._open -= 1
 
     def _phase_of(self, attempt: Attempt) -> AttemptPhase:
-        """An attempt that never registered is gone if a newer one of its subtask did."""
+        """Return an attempt's phase; one that never registered is gone if a newer one of its subtask has registered."""
         late = attempt[1] < self._newest.get(attempt[0], attempt[1])
         return self._attempts.get(attempt, AttemptPhase.GONE if late else AttemptPhase.UNKNOWN)
 

@@ -1,10 +1,10 @@
 """The states of splits and of attempts, and every transition between them.
 
-A row says which state follows one event, under which guard. One step may make several moves: a split may be
-returned and handed out again. An attempt's row holds for its own events and for events of others that affect it.
+A row gives the next state of one state and event, by guard. One step may make several moves: a split may be returned
+and assigned again. An attempt's row is also used for events of other attempts that affect it.
 
-What has no row is illegal, and so is a guard that its row does not name. An event of an attempt that was replaced
-or lost is late, not illegal: it is rejected and moves nothing.
+An event without a row is illegal, and so is a guard that is not in its row. An event of an attempt that was replaced
+or lost is late, not illegal: it is rejected and changes nothing.
 """
 
 from __future__ import annotations
@@ -28,19 +28,19 @@ if TYPE_CHECKING:
 
 
 class SplitPhase(MachineState):
-    """Where a split stands."""
+    """The phase of a split."""
 
     UNASSIGNED = "unassigned"
     WITHHELD = "withheld"
-    """Finished before a restore; the attempt that it is assigned to sends that finish again."""
+    """Finished before a restore; the attempt that it is assigned to sends its result again."""
     ASSIGNED = "assigned"
     FINISHED = "finished"
     SKIPPED = "skipped"
-    """Not read, for the round finishes early."""
+    """Not read, because the round finishes early."""
 
 
 class AttemptPhase(MachineState):
-    """Where an attempt of a subtask stands."""
+    """The phase of a subtask's attempt."""
 
     UNKNOWN = "unknown"
     """It never registered, and no newer attempt of its subtask did."""
@@ -57,10 +57,10 @@ class AttemptPhase(MachineState):
 
 
 class SplitGuard(MachineState):
-    """What an event finds; it selects the next state in the row of the event."""
+    """The condition in which an event finds the machine; it selects the next state in the row of the event."""
 
     ALWAYS = "always"
-    """There is nothing to choose from."""
+    """The row has one next state."""
     UNCHANGED = "unchanged"
     """The event does not concern it, or comes late, or is repeated."""
     ASSIGNED = "split assigned"
@@ -68,11 +68,11 @@ class SplitGuard(MachineState):
     COUNTS = "finish counts"
     """The attempt holds the split and read all of it, or as much as a round that finishes early needs."""
     NOT_ALLOWED = "finish not allowed"
-    """The split is not of this round, its attempt does not hold it, or it ends at a wrong offset. In no row."""
+    """The split is not of this round, its attempt does not hold it, or its end offset is wrong. It is in no row."""
     RETURNED = "split returned"
     """The attempt that held it is gone."""
     RETURNED_WITHHELD = "withheld split returned"
-    """The attempt that held it is gone; only its finish has to be sent again."""
+    """The attempt that held it is gone; only its result has to be sent again."""
     RETURNED_EARLY = "split returned while finishing early"
     """The attempt that held it is gone, and the round finishes early."""
     LOST = "attempt lost"
@@ -108,7 +108,7 @@ _ENDED = (_FINISHED, _SKIPPED)
 
 
 def _rows(event: type[SplitsEvent], moves: Mapping[State, Row], stay: Iterable[State] = ()) -> Table:
-    """Write one event's rows: `moves` by state, and `stay` for states in which it may also change nothing."""
+    """Make one event's rows: `moves` by state, and `stay` for states in which it may also change nothing."""
     table: Table = {(state, event): {_G.UNCHANGED: state} for state in stay}
     for state, row in moves.items():
         table[state, event] = {**table.get((state, event), {}), **row}
@@ -121,7 +121,7 @@ _SPLIT: Table = {
     **_rows(SplitDone, {_ASSIGNED: {_G.COUNTS: _FINISHED}}, SplitPhase),
     **_rows(AttemptLost, {**_ASSIGNMENT, **_RETURNED}, SplitPhase),
     **_rows(JobEnded, _RETURNED, (_UNASSIGNED, _WITHHELD, *_ENDED)),
-    # A split that is being read runs to an end, and the finish of a withheld one still comes.
+    # A split that is being read is still finished, and the result of a withheld one still comes.
     **_rows(FinishEarlyRequested, {_UNASSIGNED: {_G.ALWAYS: _SKIPPED}}, (_WITHHELD, _ASSIGNED, *_ENDED)),
 }
 
@@ -172,4 +172,4 @@ _ATTEMPT: Table = {
 TRANSITIONS: Mapping[tuple[State, type[SplitsEvent]], Mapping[SplitGuard, State]] = MappingProxyType(
     {**_SPLIT, **_ATTEMPT}
 )
-"""(state, event) to the state that follows under each guard; complete: what is not in it is illegal."""
+"""(state, event) to the next state by guard. Complete: what is not in it is illegal."""

@@ -1,1 +1,1 @@
-"""What crosses the wire between coordinator and subtasks: frames, and channels that deliver in order."""
+"""The wire protocol between coordinator and subtasks: frames, and channels that deliver in order."""

@@ -2,7 +2,7 @@
 
 Rules (architecture.md, "Threads and processes")
 * Data events are numbered from 1; control events have number 0 and always pass.
-* What was sent and not acknowledged is kept, and sent again after a reconnect.
+* Unacknowledged data events are kept, and sent again after a reconnect.
 * The receiver rejects another attempt, drops a duplicate, and fails on a gap.
 """
 
@@ -47,7 +47,7 @@ class Channel:
 
     @property
     def received(self) -> int:
-        """Number of the last data event that was taken: what to acknowledge."""
+        """Number of the last data event that was received, to be acknowledged."""
         return self._received
 
     def send(self, event: AnyEvent) -> Envelope:
@@ -67,7 +67,7 @@ class Channel:
         return envelope
 
     def receive(self, envelope: Envelope) -> AnyEvent | None:
-        """Unwrap what came in.
+        """Return the event of an envelope that was received.
 
         Args:
             envelope: from the wire.
@@ -91,7 +91,7 @@ class Channel:
         return envelope.event
 
     def unacked(self) -> tuple[Envelope, ...]:
-        """Return what has to be sent again after a reconnect, in order."""
+        """Return the envelopes to send again after a reconnect, in order."""
         return tuple(self._unacked)
 
     def _acknowledge(self, number: int) -> None:

@@ -29,7 +29,7 @@ _DECODER = msgspec.msgpack.Decoder(Envelope)
 
 
 def frame(payload: bytes) -> bytes:
-    """Put the length in front.
+    """Prefix a payload with its length.
 
     Args:
         payload: at most `LIMIT` bytes.
