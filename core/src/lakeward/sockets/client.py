@@ -124,7 +124,7 @@ def _secured(connection: socket.socket, address: Address, clock: Clock) -> Strea
 
 
 def prove(connection: Stream, secret: bytes, clock: Clock) -> None:
-    """Prove the secret to the coordinator and have it proved; all of it within `CONNECT_S`.
+    """Prove the secret to the coordinator, and check the coordinator's proof; all within `CONNECT_S`.
 
     Args:
         connection: just opened.
@@ -150,14 +150,14 @@ def prove(connection: Stream, secret: bytes, clock: Clock) -> None:
 
 
 def _end(connection: Stream) -> None:
-    """Close a socket that another thread may be reading from: closed alone, it would stay open until that returns."""
-    with contextlib.suppress(OSError):  # it is down already
+    """Close a socket, and end a read of another thread first: the socket would stay open until that read returns."""
+    with contextlib.suppress(OSError):  # the connection is down already
         connection.shutdown(socket.SHUT_RDWR)
     connection.close()
 
 
 def _read_frame(connection: Stream, exactly: int | None = None, left_s: Callable[[], float] | None = None) -> bytes:
-    """Read a frame; where `exactly` is given, of that length alone, and within `left_s` seconds altogether."""
+    """Read a frame; with `exactly`, only one of that length, and within `left_s` seconds in total."""
     return _read(connection, length_of(_read(connection, 4, left_s), exactly), left_s)
 
 
@@ -165,7 +165,7 @@ def _read(connection: Stream, count: int, left_s: Callable[[], float] | None) ->
     data = bytearray()
     while len(data) < count:
         if left_s is not None:
-            # A time limit of the socket alone starts anew with each byte that drips in.
+            # The socket's own time limit would start again with each byte received.
             connection.settimeout(max(left_s(), _LEAST_S))
         piece = connection.recv(min(count - len(data), 1 << 20))
         if not piece:

@@ -1,8 +1,8 @@
-"""The coordinator's end of connections: accepts peers, has the secret proved, and passes envelopes on.
+"""The coordinator's end of connections: accepts peers, checks that they know the secret, and passes envelopes on.
 
-Whoever can reach the port can connect. Until a peer has proved the secret it gets little: one frame of a proof's size,
-`HANDSHAKE_S` seconds, and one of `UNPROVED` places, which a newcomer takes from the one who has held it longest.
-Subtasks need milliseconds for their proof, and one that loses its place connects again.
+Anyone who can reach the port can connect. Until a peer has proved the secret it may send one frame of a proof's size,
+within `HANDSHAKE_S` seconds, and there are at most `UNPROVED` such connections: a new one replaces the oldest. Subtasks
+need milliseconds for their proof, and one whose connection is replaced connects again.
 """
 
 from __future__ import annotations
@@ -61,11 +61,11 @@ class SocketListener:
         handshake_s: float,
         unproved: int,
     ) -> None:
-        """Listen nowhere yet.
+        """Prepare the listener; `open` listens.
 
         Args:
             address: the address to bind; port 0 = any free one.
-            receiver: who is told about connections.
+            receiver: is told about connections and their messages.
             tls: what every peer has to speak TLS with; None: nobody has to.
             handshake_s: seconds that a peer has to prove the secret and to send its first envelope.
             unproved: connections at once whose peers have not proved the secret, > 0.
@@ -79,7 +79,7 @@ class SocketListener:
         self._handshake_s = handshake_s
         self._unproved_limit = unproved
         self._unproved: dict[asyncio.StreamWriter, None] = {}
-        """Who has not proved the secret yet, the longest-waiting first."""
+        """Connections whose peers have not proved the secret yet, the oldest first."""
 
     async def open(self) -> None:
         """Listen. Raises as `lakeward.ports.Transport.listen`."""
@@ -100,7 +100,7 @@ class SocketListener:
         if serving:
             await asyncio.wait(serving, timeout=_CLOSE_S)
         for writer in dict(self._serving).values():
-            # A peer that stands still does not read what was sent last, and would keep us for ever.
+            # A peer that hangs never reads what was sent last: waiting for it would take for ever.
             writer.transport.abort()
         await asyncio.gather(*serving, return_exceptions=True)
 

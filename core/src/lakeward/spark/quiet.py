@@ -1,6 +1,6 @@
-"""Keeps Spark's own words off the terminal: its start-up banner, hints and warnings are no news to an operator.
+"""Keeps Spark's start-up banner, hints and warnings off the terminal: an operator does not need them.
 
-Errors stay. Whoever wants Spark's logs sets `[spark] conf` "spark.driver.extraJavaOptions" to a log4j2 file of theirs.
+Errors stay. To get Spark's logs, set `[spark] conf` "spark.driver.extraJavaOptions" to a log4j2 file.
 """
 
 from __future__ import annotations
@@ -36,12 +36,12 @@ logger.gateway.name = org.apache.spark.api.python.PythonGatewayServer
 logger.gateway.level = error
 """
 # Executor, TaskSetManager and the Python runners print a page of Java for each subtask that ends early; the
-# coordinator says what happened in one line. The gateway's level equals the root's, or Spark prints a hint about it.
-# "Exception encountered" is said of an exception that is thrown on, by tasks that come up while Spark is stopping.
+# coordinator logs what happened in one line. The gateway's level equals the root's, or Spark prints a hint about it.
+# "Exception encountered" is logged by tasks that start while Spark stops, before they throw the exception anyway.
 
 
 def quiet_options(directory: Path, *, local: bool) -> str:
-    """Write a log4j2 configuration and name it as a JVM option; silence what pyspark prints in Python.
+    """Write a log4j2 configuration, return the JVM option for it, and silence what pyspark prints in Python.
 
     Args:
         directory: where the file may lie.
@@ -61,10 +61,10 @@ def quiet_options(directory: Path, *, local: bool) -> str:
 
 
 def quiet_accumulators(context: SparkContext) -> None:
-    """Let pyspark's accumulator server say nothing of a connection that Spark's Java broke off.
+    """Stop pyspark's accumulator server from printing an error when Spark's Java closes its connection.
 
-    It answers on a thread of this process and prints a traceback where Java dies first: a signal to the whole process
-    group reaches both at once. Any other error of its is printed as ever.
+    The server runs on a thread of this process and prints a traceback if Java ends first, as it does after a signal to
+    the whole process group. Its other errors are still printed.
 
     Args:
         context: a running one; a session of Spark Connect has none, and needs no call.

@@ -41,10 +41,10 @@ class SparkHandle:
     ui_url: str | None
     java: JavaHome
     launcher: TemporaryDirectory[str]
-    """The JAVA_HOME that Spark was started with; it goes with the session."""
+    """The JAVA_HOME that Spark was started with; it is deleted with the session."""
 
     def gone(self) -> str | None:
-        """Return one sentence where the Java process behind it has ended, else None; the session never comes back."""
+        """Return a message if the session's Java process has ended, else None; an ended session never comes back."""
         process = self._process()
         code = process.poll() if process is not None else None
         return None if code is None else f"Spark's Java process has ended (exit code {code}); start the service again"
@@ -52,11 +52,11 @@ class SparkHandle:
     def stop(self) -> None:
         """Stop Spark, in `STOP_S` seconds at the most.
 
-        A Java process that has ended, or that is dying meanwhile (a signal to the whole process group reaches it as
-        well), has nothing left to be stopped. One that does not answer is killed.
+        A Java process that has ended, or ends meanwhile (a signal to the whole process group reaches it as well), needs
+        no stop. One that does not answer is killed.
 
         Raises:
-            SparkError: Spark could not be stopped, and its Java process lives on.
+            SparkError: Spark could not be stopped, and its Java process still runs.
         """
         process = self._process()
         try:
@@ -85,7 +85,7 @@ class SparkHandle:
 
 
 def _ends_soon(process: subprocess.Popen[bytes] | None) -> bool:
-    """Wait a moment for a process that answers no more: its own shutdown hooks take their time."""
+    """Wait a moment for a process that no longer answers: its shutdown hooks may still run."""
     if process is None:
         return False
     try:
@@ -96,16 +96,16 @@ def _ends_soon(process: subprocess.Popen[bytes] | None) -> bool:
 
 
 def retrying_master(master: str, rounds: int) -> str:
-    """Turn `local[N]` into `local[M,4]`: failed tasks are tried again, and no round starves another.
+    """Turn `local[N]` into `local[M,4]`: failed tasks are retried, and each concurrent round gets a thread.
 
-    Subtasks are long and never give way, so each further round side by side gets one thread more: M = N + rounds - 1.
+    Subtasks are long and keep their thread, so each further concurrent round adds one thread: M = N + rounds - 1.
 
     Args:
         master: as configured.
-        rounds: rounds side by side.
+        rounds: concurrent rounds.
 
     Returns:
-        The master for Spark; any other than `local` and `local[N]` as it is.
+        The master for Spark; any other than `local` and `local[N]` is unchanged.
     """
     match = _LOCAL.fullmatch(master.strip())
     if match is None:
@@ -116,12 +116,12 @@ def retrying_master(master: str, rounds: int) -> str:
 
 
 def start_session(settings: SparkSettings, service: str, rounds: int, directory: Path) -> SparkHandle:
-    """Start Spark, or join the session that lives in this process.
+    """Start Spark, or use the session that this process already has.
 
     Args:
         settings: the section `[spark]`.
         service: the application's name.
-        rounds: rounds side by side.
+        rounds: concurrent rounds.
         directory: where Spark may put its own files (warehouse, metastore).
 
     Returns:
@@ -146,7 +146,7 @@ def start_session(settings: SparkSettings, service: str, rounds: int, directory:
         message = f"spark: master {settings.master!r} did not start on Java {java.version} ({java.origin}): {error}"
         raise SparkError(message) from error
     finally:
-        # What this process starts besides (a file system of Hadoop, for one) wants a whole Java.
+        # Other programs that this process starts (for example a Hadoop file system) need the complete Java.
         os.environ["JAVA_HOME"] = str(java.path)
     context = session.sparkContext
     quiet_accumulators(context)

@@ -1,1 +1,1 @@
-"""What is on disk: service state, journals of rounds, checkpoints."""
+"""The service's files: service state, journals of rounds, commit records, checkpoints."""

@@ -1,4 +1,4 @@
-"""Writing a local file so that a crash leaves the old or the new one whole."""
+"""Writes a local file atomically: a crash leaves the complete old or the complete new file."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ def write_local(target: Path, data: bytes, tries: int = 3) -> None:
     Args:
         target: the file; missing folders are made.
         data: its bytes.
-        tries: times that a folder which a delete takes away meanwhile is made anew.
+        tries: how often a folder is made again that a concurrent delete has removed.
 
     Raises:
         OSError: the disk refused.
@@ -27,14 +27,14 @@ def write_local(target: Path, data: bytes, tries: int = 3) -> None:
         with replacing(target, fresh, durable=True):
             fresh.write_bytes(data)
     except FileNotFoundError:
-        # A delete has just taken the folder away because it was empty.
+        # A concurrent delete has just removed the folder because it was empty.
         if tries == 1:
             raise
         write_local(target, data, tries - 1)
 
 
 def prune(folder: Path, base: Path) -> None:
-    """Remove a folder and those above it, as far as they are empty and below `base`."""
+    """Remove a folder and its parents as long as they are empty and below `base`."""
     while folder not in (base, base.parent):
         try:
             folder.rmdir()
@@ -44,7 +44,7 @@ def prune(folder: Path, base: Path) -> None:
 
 
 def _make_folders(folder: Path) -> None:
-    """Make what is missing; a new folder is durable once its parent is synced."""
+    """Make missing folders; a new folder is durable once its parent is synced."""
     if not folder.is_dir():
         _make_folders(folder.parent)
         folder.mkdir(exist_ok=True)

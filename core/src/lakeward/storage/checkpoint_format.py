@@ -1,7 +1,7 @@
 """The bytes of a checkpoint's files: `_metadata` and the subtasks' parts, each a record (see `records`).
 
-`_metadata` version 1 has two parts: what it is made of, and the coordinator's snapshot. Version 2 adds the lease.
-A subtask's file is version 1: where it belongs, and its snapshot.
+`_metadata` version 1 has two parts: the list of its files, and the coordinator's snapshot. Version 2 adds the lease.
+A subtask's file is version 1: the checkpoint that it belongs to, and its snapshot.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ T = TypeVar("T")
 
 
 class Head(msgspec.Struct, frozen=True):
-    """What a checkpoint is made of. `ref` says where it belongs, so that a file that strayed is seen."""
+    """The files of a checkpoint. `ref` is the checkpoint, so that a file in a wrong folder is detected."""
 
     ref: CheckpointRef
     path: TablePath
@@ -65,7 +65,7 @@ def decode_metadata(data: bytes, file: str, ref: CheckpointRef) -> Metadata:
     Args:
         data: the file's bytes.
         file: its name, for errors.
-        ref: the checkpoint that it lies in.
+        ref: the checkpoint whose folder it is in.
 
     Raises:
         CorruptFileError: damaged, of an unknown version, or another checkpoint's; names the file.
@@ -84,7 +84,7 @@ def decode_metadata(data: bytes, file: str, ref: CheckpointRef) -> Metadata:
 
 
 def decode_head(data: bytes, file: str, ref: CheckpointRef) -> Head:
-    """Decode what a list of checkpoints needs of `_metadata`; arguments and errors as `decode_metadata`."""
+    """Decode only the part of `_metadata` that a list of checkpoints needs. Like `decode_metadata` otherwise."""
     return _decode_head(unpack(data, file, _METADATA_PARTS)[1][0], file, ref)
 
 
@@ -97,7 +97,7 @@ def encode_part(ref: CheckpointRef, snapshot: SubtaskSnapshot, name: str) -> tup
         name: the file's own name.
 
     Returns:
-        The bytes, and what `_metadata` says of them.
+        The bytes, and their entry in `_metadata`.
     """
     parts = (msgspec.msgpack.encode(ref), msgspec.msgpack.encode(store_subtask(snapshot)))
     data = pack(PART, parts)
@@ -110,8 +110,8 @@ def decode_part(data: bytes, file: str, ref: CheckpointRef, part: PartFile) -> S
     Args:
         data: the file's bytes.
         file: its name, for errors.
-        ref: the checkpoint that it lies in.
-        part: what `_metadata` says of it.
+        ref: the checkpoint whose folder it is in.
+        part: its entry in `_metadata`.
 
     Raises:
         CorruptFileError: not the bytes that were written, of an unknown version, or another's; names the file.

@@ -1,4 +1,4 @@
-"""What is known of a checkpoint from a listing and its `_metadata`, and which of several is newer."""
+"""Finds a checkpoint's state from a listing and its `_metadata`, and orders checkpoints by age."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class InspectedCheckpoint:
-    """How a checkpoint stands. `head` is what `_metadata` says, None where it cannot be read."""
+    """A checkpoint's state. `head` is the first part of `_metadata`, None if it cannot be read."""
 
     state: CheckpointState
     message: str
@@ -27,15 +27,15 @@ class InspectedCheckpoint:
 
 
 def look(files: SmallFiles, ref: CheckpointRef, listed: Mapping[str, FileEntry]) -> CheckpointInfo:
-    """Look at one checkpoint.
+    """Inspect one checkpoint.
 
     Args:
-        files: where it lies.
-        ref: which.
-        listed: its files by their own names.
+        files: the store.
+        ref: the checkpoint.
+        listed: its files, by file name.
 
     Returns:
-        What is known of it.
+        The checkpoint's state.
 
     Raises:
         StorageError: `_metadata` cannot be read, and it is not known why.
@@ -55,7 +55,7 @@ def look(files: SmallFiles, ref: CheckpointRef, listed: Mapping[str, FileEntry])
 
 
 def stand(files: SmallFiles, ref: CheckpointRef, listed: Mapping[str, FileEntry]) -> InspectedCheckpoint:
-    """Say whether a checkpoint counts; arguments and errors as `look`."""
+    """Return whether a checkpoint counts; arguments and errors as `look`."""
     file = files.path(place(ref, METADATA))
     if ABANDONED in listed:
         return InspectedCheckpoint(CheckpointState.UNFINISHED, f"{files.path(place(ref, ABANDONED))}: it was given up")
@@ -77,10 +77,10 @@ def stand(files: SmallFiles, ref: CheckpointRef, listed: Mapping[str, FileEntry]
 
 
 def check_parts(files: SmallFiles, ref: CheckpointRef, head: Head, listed: Mapping[str, FileEntry]) -> None:
-    """Make sure that each part is there, in its size.
+    """Check that each part exists and has its size.
 
     Raises:
-        CorruptFileError: one is not; names it.
+        CorruptFileError: one does not; names it.
     """
     for part in head.parts:
         entry = listed.get(part.name)

@@ -1,4 +1,4 @@
-"""Where a checkpoint's files lie: `<service>/<incarnation>/<table id>-<epoch>/chk-<number>/<file>`."""
+"""The paths of a checkpoint's files: `<service>/<incarnation>/<table id>-<epoch>/chk-<number>/<file>`."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 METADATA = "_metadata"
 ABANDONED = "_abandoned"
-"""Its presence says that the checkpoint never counts, whatever else is there or will be."""
+"""If this file exists, the checkpoint never counts, even if all other files exist or are written later."""
 _FOLDER = re.compile(
     r"(?P<service>[^/]+)/(?P<start>[^/]+)/(?P<table>\d+)-(?P<epoch>-?\d+)/chk-(?P<number>\d+)", re.ASCII
 )
@@ -34,13 +34,13 @@ def place(ref: CheckpointRef, name: str) -> str:
 
 
 def part_name(subtask: int, task_attempt: int) -> str:
-    """Return the own name of a subtask's part."""
+    """Return the file name of a subtask's part."""
     return f"part-{subtask}-{task_attempt}"
 
 
 @lru_cache(maxsize=1024)
 def parse_folder(name: str) -> CheckpointRef | None:
-    """Read a folder's name; None where it is no checkpoint's. Kept: every listing holds the same few folders."""
+    """Parse a folder's name; None if it is not a checkpoint's. Cached: every listing has the same few folders."""
     match = _FOLDER.fullmatch(name)
     if match is None or not _is_start(match["start"], match["service"]):
         return None
@@ -55,13 +55,13 @@ def start_of(ref: CheckpointRef) -> Incarnation:
 
 
 def by_checkpoint(entries: Iterable[FileEntry]) -> Mapping[CheckpointRef, dict[str, FileEntry]]:
-    """Gather files by checkpoint; what belongs to none is left out.
+    """Group files by checkpoint; leave out files that belong to none.
 
     Args:
         entries: a listing, with names relative to the root.
 
     Returns:
-        For each checkpoint its files by their own names.
+        For each checkpoint its files, by file name.
     """
     found: dict[CheckpointRef, dict[str, FileEntry]] = {}
     for entry in entries:

@@ -79,7 +79,7 @@ class CheckpointFiles:
         return len(data) + sum(part.size_bytes for part in parts)
 
     def _settle(self, ref: CheckpointRef, data: bytes, error: StorageError) -> None:
-        """Go on where a write that failed has landed after all."""
+        """After a failed write, return normally if the file was written after all."""
         try:
             found = self._files.read(place(ref, METADATA))
         except StorageError as second:
@@ -89,7 +89,7 @@ class CheckpointFiles:
             raise error
 
     def _confirm(self, ref: CheckpointRef, head: Head) -> None:
-        """Look again: somebody may have given it up, and deleted parts, since the first look."""
+        """Check again: the checkpoint may have been abandoned, and parts deleted, since the first check."""
         try:
             self._check(ref, head)
         except StorageError as error:
@@ -184,7 +184,7 @@ class CheckpointFiles:
             raise UsageError(message)
         found = self._scan(incarnation.service)
         if any(start_of(ref).succeeds(incarnation) for ref in found):
-            return ()  # we were overtaken: what we and others wrote is our successor's to judge
+            return ()  # a later start has taken over: it decides what is deleted
         happened = self._happened(found, table_id)
         completed = [info.ref for info in happened if info.state is CheckpointState.COMPLETE]
         if len(completed) <= count:
@@ -209,7 +209,7 @@ class CheckpointFiles:
 
 
 def _highest(found: Collection[CheckpointRef], incarnation: Incarnation) -> set[CheckpointRef]:
-    """Return the highest number of each epoch of a start: one at a time is under way, and it is that one."""
+    """Return the highest number of each epoch of a start: only that checkpoint can be in progress."""
     highest: dict[tuple[int, int], CheckpointRef] = {}
     for ref in found:
         epoch = (ref.table_id, ref.epoch)

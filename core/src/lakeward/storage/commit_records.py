@@ -1,8 +1,8 @@
-"""What this service committed last to each lake table: `<root>/<service>/committed/<table id>`.
+"""Records this service's last commit to each lake table: `<root>/<service>/committed/<table id>`.
 
-The lake's head is the truth about offsets. A lake table that is gone has no head, and an empty one in its place looks
-like a table that was never tiered. The record tells the two apart, in every mode. It is written after each commit, and
-from the lake's head at the next opening where a crash kept it from being written.
+The lake's head is the truth about offsets. But a lake table that was deleted has no head, and an empty table in its
+place looks like one that was never tiered. The record tells the two cases apart, in every mode. It is written after
+each commit; if a crash prevented that, the table's next round writes it from the lake's head.
 """
 
 from __future__ import annotations
@@ -30,10 +30,10 @@ _FOLDER = "committed"
 
 @dataclass(frozen=True, slots=True)
 class CommitRecord:
-    """The newest offset-carrying commit of a table that this service made or built on.
+    """The newest commit with offsets of a table that this service made or continued from.
 
-    `snapshot_id` is None where a person accepted that the lake has no commit; `disregarded` is then the snapshot that
-    the source still has on record. `offsets`: the next offset to tier, by bucket. `committed_ms`: ms since 1970.
+    `snapshot_id` is None if a person accepted that the lake has no commit; `disregarded` is then the snapshot that the
+    source still has on record. `offsets`: the next offset to tier, by bucket. `committed_ms`: ms since 1970.
     """
 
     path: TablePath
@@ -43,7 +43,7 @@ class CommitRecord:
     committed_ms: int
     disregarded: int | None = None
     accepted: bool = False
-    """True: a person said that `offsets` count on top of that snapshot, whatever it or an earlier one says."""
+    """True if a person accepted that `offsets` count for that snapshot, whatever it or an earlier one contains."""
 
 
 class _Body(msgspec.Struct, frozen=True):
@@ -63,7 +63,7 @@ class CommitRecords:
         """Keep the store.
 
         Args:
-            files: where records lie.
+            files: where records are.
             service: the service's name.
         """
         self._files = files
@@ -103,19 +103,19 @@ class CommitRecords:
 
 
 def lost_commits(source: Source, table: TableSpec, record: CommitRecord | None, head: LakeHead | None) -> str:
-    """Say what is wrong where a lake table held commits and is gone, or an empty one stands in its place.
+    """Return what is wrong if a lake table with commits is gone, or was replaced by an empty one.
 
     Args:
-        source: what it has on record counts where we have no record, or another service tiered the table.
+        source: its record is used if this service has none, or if another service tiered the table.
         table: the source's table.
-        record: ours, None where nothing was ever committed.
-        head: the lake's head before anything is created, None where the lake has no table of that name.
+        record: this service's record, None if nothing was ever committed.
+        head: the lake's head before anything is created, None if the lake has no table of that name.
 
     Returns:
-        What is missing and what to do; empty where nothing is wrong.
+        What is missing and what to do; empty if nothing is wrong.
 
     Raises:
-        SourceError: the source cannot say what it has on record.
+        SourceError: the source's record cannot be read.
     """
     if head is not None and head.commit is not None and head.table_id in {None, table.table_id}:
         return ""

@@ -1,4 +1,4 @@
-"""One at a time for each name: writes of one file wait for each other, writes of different files do not."""
+"""Locks by name: writes of one file wait for each other, writes of different files do not."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ if TYPE_CHECKING:
 
 
 class KeyedLock:
-    """Locks by name, kept as long as somebody holds or wants them. Thread-safe."""
+    """Locks by name; a lock exists as long as it is held or waited for. Thread-safe."""
 
     def __init__(self) -> None:
         self._guard = threading.Lock()
@@ -19,10 +19,10 @@ class KeyedLock:
 
     @contextmanager
     def of(self, name: str) -> Iterator[None]:
-        """Wait until nobody else has the turn of this name, and hold it.
+        """Wait until the lock of this name is free, and hold it.
 
         Args:
-            name: what is to be done by one at a time.
+            name: the lock's name.
         """
         lock = self._enter(name)
         try:

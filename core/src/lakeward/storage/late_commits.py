@@ -1,7 +1,8 @@
-"""A tiering service that slept in the middle of its commit takes a table's offsets back when it wakes up.
+"""Detects a late commit of another tiering service that moved a table's offsets back.
 
-No fence of ours stops it: it knows none, and another service's commit that goes forward is welcome. So a round compares
-the lake's newest offsets with those of the newest commit that any start of ours made, before it reads from them.
+That happens when the other service was paused in the middle of its commit. It does not know Lakeward's fence, and its
+commits that move forward are accepted. So before a round reads, it compares the lake's newest offsets with those of the
+newest commit that any start of this service made.
 """
 
 from __future__ import annotations
@@ -23,17 +24,17 @@ def went_back(
     tiered: Mapping[TableBucket, int],
     buckets: Collection[BucketState],
 ) -> str:
-    """Say what is wrong where the lake's newest commit is behind what our own newest commit says.
+    """Return what is wrong if the lake's newest commit is behind this service's own newest commit.
 
     Args:
         path: the table.
-        record: what this service remembers of the table; a person's word is in it.
+        record: this service's record of the table; it may contain offsets that a person accepted.
         head: the lake's head.
         tiered: the offsets of the lake's newest commit.
-        buckets: those that the table has now; others count no more.
+        buckets: the table's buckets now; others no longer count.
 
     Returns:
-        Which bucket, both offsets and what to do; empty where nothing is wrong or a person has accepted it.
+        The bucket, both offsets and what to do; empty if nothing is wrong or a person has accepted it.
     """
     if head is None or head.commit is None or head.own is None or is_accepted(record, head):
         return ""
@@ -54,6 +55,6 @@ def went_back(
 
 
 def is_accepted(record: CommitRecord | None, head: LakeHead) -> bool:
-    """Say whether a person has said which offsets count on top of the lake's newest commit: those of the record."""
+    """Return whether a person has accepted the record's offsets for the lake's newest commit."""
     newest = head.commit.snapshot_id if head.commit is not None else None
     return record is not None and record.accepted and record.snapshot_id == newest

@@ -40,7 +40,7 @@ def unpack(data: bytes, file: str, versions: Mapping[int, int]) -> tuple[int, tu
     Args:
         data: the file's bytes.
         file: its name, for errors.
-        versions: how many parts each version has that the reader knows.
+        versions: the number of parts of each version that the reader knows.
 
     Returns:
         The version, and the parts.
@@ -83,7 +83,7 @@ def _read_parts(data: bytes, file: str, count: int) -> tuple[tuple[bytes, ...], 
 
 
 def is_torn(data: bytes) -> bool:
-    """Say whether bytes are the beginning of a record whose end is missing, and nothing else is wrong with them."""
+    """Return whether bytes are the beginning of a valid record whose end is missing."""
     if len(data) < _HEAD.size:
         return MAGIC.startswith(data[: len(MAGIC)])
     magic, _, count = _HEAD.unpack_from(data)

@@ -1,7 +1,7 @@
 """Round journals: `<root>/<service>/<incarnation>/<table id>-<epoch>-<number>/journal`.
 
-A journal is written before a round's job starts, and again before each commit is sent, with the ids of that commit:
-whoever comes next finds every file that the round may have left.
+A journal is written before a round's job starts, and again before each commit is sent, with the ids of that commit. So
+a later round or start finds every file that the round may have left.
 """
 
 from __future__ import annotations
@@ -22,9 +22,9 @@ _VERSION = 1
 
 @dataclass(frozen=True, slots=True)
 class RoundJournal:
-    """What a round may have left. `commits` holds uuid and snapshot id of each commit that was tried.
+    """The files that a round may have left. `commits` holds uuid and snapshot id of each commit that was tried.
 
-    `base_snapshot` is the lake's head that the round started from, `base_commit` the newest offset-carrying commit
+    `base_snapshot` is the lake's head that the round started from, `base_commit` the newest commit with offsets
     then. `swept_ms`: when its files were deleted the first time, ms since 1970. `missing_ms`: when the lake table was
     first found missing after the source had dropped the table, ms since 1970.
     """
@@ -60,7 +60,7 @@ class JournalStore:
         """Keep the store.
 
         Args:
-            files: where journals lie.
+            files: where journals are.
             service: the service's name.
         """
         self._files = files

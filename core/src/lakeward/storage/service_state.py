@@ -1,9 +1,8 @@
 """The service's own state file: `<root>/<service>/<incarnation>/service.state`.
 
-Version 1 has no lease (it reads as "no lease kept"); version 2 adds the lease backend's name and bytes. Each start
-writes a file of its own, and the newest start's counts. So a zombie cannot destroy what its successor needs, whenever
-it wakes up: there is no moment between a check and a write that it could sleep in, and no lock that it could keep
-while it sleeps.
+Version 1 has no lease; version 2 adds the lease backend's name and bytes. Each start writes a file of its own, and the
+file of the newest start counts. So an old process that was paused cannot destroy the newer start's state when it
+continues: there is no moment between a check and a write in which it could be paused, and no lock that it could hold.
 """
 
 from __future__ import annotations
@@ -31,7 +30,7 @@ _PARTS = {WITHOUT_LEASE: 1, WITH_LEASE: 3}
 
 @dataclass(frozen=True, slots=True)
 class StoredTable:
-    """One table that the source had handed to us. `renewed_ms`: last good renewal, ms since 1970."""
+    """A table that the source had assigned to this service. `renewed_ms`: last successful renewal, ms since 1970."""
 
     path: TablePath
     table_id: int
@@ -43,10 +42,10 @@ class StoredTable:
 
 @dataclass(frozen=True, slots=True)
 class ServiceState:
-    """What a start leaves for the next one. `lease_state` is the lease backend's own; None: nothing kept.
+    """What a start leaves for the next one. `lease_state` are the lease backend's own bytes; None: it has none.
 
-    `lease_ids` are the ids that it answers for: its own, and those of earlier starts that it drops once it has taken
-    their snapshots over. `invalidated`: the tables whose checkpoints nobody may go on from, by id, and why.
+    `lease_ids` are the ids that this start must drop in the end: its own, and those of earlier starts, which it drops
+    once it protects their snapshots itself. `invalidated`: by table id, why its checkpoints must not be resumed from.
     """
 
     incarnation: Incarnation
@@ -85,14 +84,14 @@ class ServiceStateStore:
         """
         for start in self._starts(service):
             data = self._files.read(_name(start))
-            if data is not None:  # a successor may have swept it since the listing
+            if data is not None:  # a later start may have deleted it since the listing
                 return self._decode(data, start)
         return None
 
     def started_ms(self, service: str, wall_ms: int) -> int:
-        """Return when a new start is to say that it started: now, but after every earlier start.
+        """Return the start time for a new incarnation: now, or after the newest earlier start.
 
-        A clock that was set back must not make a start look older than the one that it follows.
+        If the clock was set back, the new start must still come after the earlier one.
 
         Args:
             service: its name.
@@ -105,7 +104,7 @@ class ServiceStateStore:
         """Make sure that no later start has taken over.
 
         Args:
-            incarnation: ours.
+            incarnation: of this start.
 
         Raises:
             FencedError: a later start of the same service has written its state.
@@ -116,7 +115,7 @@ class ServiceStateStore:
         """Write a service's state durably, then remove those of earlier starts.
 
         Args:
-            state: the state; what has to be taken over from an earlier start is in it.
+            state: the state, including everything that is still needed of earlier starts.
 
         Raises:
             FencedError: a later start of the same service has written its state; nothing was written.

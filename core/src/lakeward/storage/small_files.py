@@ -19,11 +19,11 @@ from lakeward.storage.keyed_lock import KeyedLock
 from lakeward.storage.object_store import open_s3, reason
 
 _TRIES = 5
-"""Times that a folder which others change meanwhile is listed or deleted."""
+"""How often a folder is listed or deleted again because others changed it meanwhile."""
 
 
 class FileEntry(NamedTuple):
-    """A file in a listing. `written_ms` is in milliseconds since 1970, by the store's clock (0: it does not say)."""
+    """A file in a listing. `written_ms` is in milliseconds since 1970, by the store's clock (0: unknown)."""
 
     name: str
     size_bytes: int
@@ -49,7 +49,7 @@ class SmallFiles:
         else:
             self._filesystem, self._base = filesystem, root
         self._locks = KeyedLock()
-        """A write that its caller has given up may still be under way: a later one of that file must land later."""
+        """A write whose caller no longer waits may still run: a later write of that file must wait for it."""
         self._local = isinstance(self._filesystem, pafs.LocalFileSystem)
         self._bucket_seen = not root.startswith(SCHEME)
         """Until a bucket was seen, "not there" may mean that the bucket is not there."""
@@ -59,7 +59,7 @@ class SmallFiles:
         return f"{self._base}/{name}"
 
     def write(self, name: str, data: bytes) -> None:
-        """Write a file durably, replacing an older one as a whole.
+        """Write a file durably, atomically replacing an older one.
 
         Args:
             name: relative name.
@@ -95,7 +95,7 @@ class SmallFiles:
             self._look_for_bucket()
             return None
         except OSError as error:
-            if self._is_gone(name):  # deleted while it was read: an object store says so in other words
+            if self._is_gone(name):  # deleted while it was read: object stores report that by other errors
                 self._look_for_bucket()
                 return None
             message = f"{self.path(name)}: cannot be read: {reason(error)}"
@@ -105,7 +105,7 @@ class SmallFiles:
         try:
             return bool(self._filesystem.get_file_info(self.path(name)).type == pafs.FileType.NotFound)
         except OSError:
-            return False  # nothing is known; the first error is the one to be told
+            return False  # nothing is known; raise the first error
 
     def _look_for_bucket(self) -> None:
         """Make sure that the bucket is there: a store says of a file in a missing one only that it is not there.
@@ -145,7 +145,7 @@ class SmallFiles:
         return tuple(sorted((self._entry(info) for info in found), key=lambda entry: entry.name))
 
     def folders(self, under: str) -> tuple[str, ...]:
-        """Return the own names of the folders right below a folder, sorted. Raises as `entries`."""
+        """Return the names of the folders directly below a folder, sorted. Raises as `entries`."""
         found = self._infos(under, recursive=False)
         return tuple(sorted(info.base_name for info in found if info.type == pafs.FileType.Directory))
 
@@ -168,7 +168,7 @@ class SmallFiles:
         return FileEntry(info.path[len(self._base) + 1 :], info.size or 0, (info.mtime_ns or 0) // 1_000_000)
 
     def delete_folder(self, name: str) -> None:
-        """Delete a folder and all that is in it, and locally the folders that this leaves empty; repeatable.
+        """Delete a folder with its content, and on a local disk the parents that this leaves empty; repeatable.
 
         Raises:
             StorageError: the disk or store refused.

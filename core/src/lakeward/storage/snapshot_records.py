@@ -1,4 +1,4 @@
-"""The stored form of what a checkpoint holds: msgpack structs of their own, so that the model may change its shape.
+"""The stored form of a checkpoint's parts: separate msgpack structs, so that the model may change its shape.
 
 A field that is added gets a default and no new version; a field that changes its meaning gets a new version.
 """
@@ -75,7 +75,7 @@ class StoredProgress(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 class StoredEvent(msgspec.Struct, frozen=True):
-    """A `BlockedEvent`. `event_origin` is the event's own: given where it had been restored before."""
+    """A `BlockedEvent`. `event_origin` is the event's own origin: set if the event had been restored before."""
 
     origin: Origin
     result: StoredResult
@@ -151,7 +151,7 @@ def read_round(stored: StoredRound) -> RoundSnapshot:
     """Turn the stored form back.
 
     Raises:
-        UsageError: its incarnation is none.
+        UsageError: its incarnation cannot be parsed.
     """
     incarnation = Incarnation.parse(stored.incarnation)
     return RoundSnapshot(

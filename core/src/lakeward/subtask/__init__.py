@@ -1,1 +1,1 @@
-"""The executor-side half: one Spark task that reads splits and writes lake files. Imports no pyspark."""
+"""The executor side: one Spark task that reads splits and writes lake files. Imports no pyspark."""

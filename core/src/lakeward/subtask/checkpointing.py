@@ -1,10 +1,11 @@
 """A subtask's side of the checkpoint protocol: its gateway, and its part of each checkpoint.
 
-Messages on checkpoints are handled at once, on the thread that receives them: the gateway closes and opens while the
-mailbox thread is in the middle of a batch, so nobody waits for that batch. Events that the gateway holds back at the
-trigger belong to the checkpoint; they are recorded at the trigger. The progress of the splits can be recorded later,
-for a position and its files agree at any time: the mailbox thread does it when it comes to `MakePart`, closes files,
-and has the part stored. A split that ends between the trigger and `MakePart` is in the part as finished.
+The receiving thread handles checkpoint messages immediately: it closes and opens the gateway while the mailbox thread
+may be in the middle of a batch, so the coordinator does not wait for that batch. Events that the gateway holds back at
+the trigger belong to the checkpoint; they are recorded at the trigger. The progress of the splits may be recorded
+later, because a position and its files agree at any time: when the mailbox thread takes `MakePart`, it closes files,
+records the progress and has the part stored. A split that ends between the trigger and `MakePart` is in the part as
+finished.
 """
 
 from __future__ import annotations
@@ -53,19 +54,19 @@ if TYPE_CHECKING:
 
 
 CheckpointMessage = Close | TriggerCheckpoint | CheckpointComplete | CheckpointAborted
-"""What the coordinator sends about a checkpoint."""
+"""The coordinator's messages about a checkpoint."""
 
 
 @dataclass(frozen=True, slots=True)
 class PartWritten:
-    """Posted to the mailbox: a part is in the store, or is not; `answer` says so."""
+    """Posted to the mailbox: a part was stored, or could not be; `answer` is the message to the coordinator."""
 
     checkpoint: int
     answer: AckCheckpoint | DeclineCheckpoint
 
 
 class Uplink(Protocol):
-    """Where events go."""
+    """Sends events to the coordinator."""
 
     @property
     def sent(self) -> int:
@@ -78,12 +79,12 @@ class Uplink(Protocol):
 
 
 _CLOSE_S = 5.0
-"""Seconds that the end of a task waits for the store: what is written later is left for the next start's sweep."""
+"""Seconds that the end of a task waits for the store; the next start deletes what is written later."""
 
 
 @dataclass(frozen=True, slots=True)
 class MakePart:
-    """Posted to the mailbox in the order of the triggers: a checkpoint was triggered, its part is to be made."""
+    """Posted to the mailbox in the order of the triggers: a checkpoint was triggered, and its part must be made."""
 
     checkpoint: int
     blocked: tuple[BlockedEvent, ...]
@@ -95,12 +96,12 @@ class Checkpointing:
     def __init__(
         self, place: SubtaskPlace, deploy: Deploy, link: Uplink, parts: SubtaskParts, mailbox: Mailbox
     ) -> None:
-        """Start with the gateway as the coordinator says.
+        """Start with the gateway open or closed, as the coordinator's `Deploy` says.
 
         Args:
             place: which task this is.
             deploy: what it was deployed with.
-            link: where events go.
+            link: sends events.
             parts: of the subtask.
             mailbox: where `MakePart` and `PartWritten` are posted.
         """
@@ -113,13 +114,13 @@ class Checkpointing:
         self._gateway = Gateway(closed_for=deploy.gateway_closed, restored=deploy.restored)
         self._store: CheckpointStore | None = None
         self._lock = threading.RLock()
-        """Keeps together what passes the gateway and its number on the link."""
+        """Held while an event passes the gateway and gets its number on the link."""
         self._done = False
         self._taken = 0
         self._answer: PartWritten | None = None
         self._writing: Running | None = None
         self._ended: dict[int, list[SplitProgress]] = {}
-        """What ended after the trigger of each checkpoint whose part is still to be made."""
+        """By checkpoint whose part is still to be made: the splits that ended after its trigger."""
 
     @property
     def gateway(self) -> GatewayPhase:
@@ -127,19 +128,19 @@ class Checkpointing:
         return self._gateway.phase
 
     def start(self) -> None:
-        """Send again what a restore gave, before anything new."""
+        """Send restored events again, before anything new."""
         self._step(Started())
 
     def send(self, event: AnyEvent) -> None:
-        """Send an event: at once, or when the gateway opens."""
+        """Send an event; a data event waits while the gateway is closed."""
         self._step(MessageReceived(event))
 
     def finish(self, event: SplitFinished, progress: SplitProgress | None) -> None:
         """Send that a split is finished.
 
         Args:
-            event: the finish.
-            progress: the same as progress, None where nothing may go on from it.
+            event: the message.
+            progress: the result as progress, None if the split cannot be resumed from it.
         """
         with self._lock:
             if progress is not None:
@@ -148,19 +149,19 @@ class Checkpointing:
             self.send(event)
 
     def send_done(self) -> None:
-        """Send that everything is closed; messages on checkpoints are ignored after that."""
+        """Send `SubtaskDone`: all files are closed; later checkpoint messages are ignored."""
         with self._lock:
             self._done = True
             self._link.send(SubtaskDone())
 
     def on_message(self, message: CheckpointMessage) -> None:
-        """Handle a message on a checkpoint at once; one that is repeated is answered again.
+        """Handle a checkpoint message immediately; answer a repeated message again.
 
         Args:
             message: what the coordinator sent.
 
         Raises:
-            IllegalEventError: it does not fit the messages before it.
+            IllegalEventError: the message is illegal after the ones before it.
         """
         with self._lock:
             if self._done:
@@ -183,8 +184,8 @@ class Checkpointing:
         """Store this subtask's part of a checkpoint.
 
         Args:
-            order: which checkpoint, and what the gateway held back.
-            roll: closes what is large enough and returns how far every split is that is held here.
+            order: the checkpoint, and the events that the gateway held back.
+            roll: closes files that are large enough, and returns the progress of all splits of this subtask.
         """
         with self._lock:
             ended = self._ended.pop(order.checkpoint, [])
@@ -198,7 +199,7 @@ class Checkpointing:
         self._writing = self._parts.executor.start(work, name=name)
 
     def close(self) -> None:
-        """Wait for a part that is being written: what is left of it is deleted once no subtask runs."""
+        """Wait for a part that is being written; if it takes too long, it is deleted once no subtask runs."""
         if self._writing is not None:
             self._writing.join(_CLOSE_S)
 

@@ -39,7 +39,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class LostCoordinator:
-    """Nothing was received for the fence time."""
+    """Nothing was received from the coordinator for the fence time."""
 
     silent_s: float
     reason: str
@@ -51,22 +51,22 @@ class Settled:
 
 
 Delivered = AnyEvent | LostCoordinator | Settled | ProtocolError
-"""What a link gives its subtask: an event of the coordinator, or what became of the connection to it."""
+"""What a link delivers to its subtask: an event of the coordinator, or a change of the connection."""
 
 
 class Link:
-    """One subtask's link. Any thread may send; who needs `sent` to stand still meanwhile has a lock of its own."""
+    """One subtask's link. Any thread may send; a caller that needs a stable `sent` must use a lock of its own."""
 
     def __init__(
         self, place: SubtaskPlace, transport: Transport, clock: Clock, on_event: Callable[[Delivered], None]
     ) -> None:
-        """Connect nothing yet.
+        """Prepare the link; `start` connects.
 
         Args:
             place: which task this is, and where the coordinator listens.
-            transport: what makes connections.
+            transport: makes connections.
             clock: the machine's clock.
-            on_event: is given each event, in order, on the thread that receives; it is not to take long.
+            on_event: called with each event, in order, on the receiving thread; must return quickly.
         """
         job = place.job
         self._address = Address(job.host, job.port, job.secret, job.trusted)
@@ -75,7 +75,7 @@ class Link:
         self._on_event = on_event
         self._connection: Connection | None = None
         self._lock = threading.Lock()
-        """Guards the machine, and keeps what is sent in its order."""
+        """Guards the machine, and keeps sent events in order."""
         register = Register(subtask=place.subtask, host=socket.gethostname(), pid=os.getpid())
         self._machine = LinkMachine(job.round_name, job.job_attempt, register, job.fence_s)
 
@@ -112,7 +112,7 @@ class Link:
 
     @property
     def unanswered_s(self) -> float:
-        """Seconds without an answer of the coordinator: it is gone, or stands still while its connections live."""
+        """Seconds without an answer of the coordinator: it is gone, or hangs while its connections stay open."""
         return self._machine.unanswered_s(self._clock.now())
 
     def on_message(self, connection: Connection, envelope: Envelope) -> None:
@@ -128,7 +128,7 @@ class Link:
             self._step(ConnectionLost(now=now, reason=str(error)), connection)
 
     def _step(self, event: LinkEvent, connection: Connection | None = None) -> None:
-        """Step the machine; what happens on any but the newest connection is no event."""
+        """Step the machine; ignore what happens on any but the newest connection."""
         delivered: list[Delivered] = []
         with self._lock:
             if connection is not None and connection is not self._connection:
@@ -141,7 +141,7 @@ class Link:
             self._on_event(one)
 
     def _execute(self, command: LinkCommand) -> Delivered | None:
-        """Carry a command out; return what is to be delivered once the lock is free."""
+        """Execute a command; return what must be delivered once the lock is released."""
         match command:
             case Connect():
                 self._connection = self._transport.connect(

@@ -1,4 +1,4 @@
-"""Everything that happens to a subtask, in order; what the coordinator sent goes before what was read."""
+"""A subtask's mailbox: the coordinator's messages come before batches that were read."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ def _do_nothing() -> None:
 class Mailbox:
     """Two lanes to one receiver. Any thread may put; the mailbox thread alone gets.
 
-    What the coordinator sent keeps its own order and passes batches that wait to be written, so that a checkpoint
-    does not wait for them.
+    The coordinator's messages keep their order and overtake batches that wait to be written, so that a checkpoint does
+    not wait for those.
     """
 
     def __init__(self, on_put: Callable[[], None] = _do_nothing) -> None:
@@ -33,11 +33,11 @@ class Mailbox:
         self._filled = threading.Condition()
 
     def put(self, item: object) -> None:
-        """Add something that happened here."""
+        """Add something that happened in this process."""
         self._put(self._rest, item)
 
     def put_message(self, item: object) -> None:
-        """Add something that the coordinator sent."""
+        """Add a message of the coordinator."""
         self._put(self._messages, item)
 
     def get(self, timeout_s: float) -> object | None:

@@ -1,4 +1,4 @@
-"""What a subtask works with: built by `lakeward.subtask.run`, and by the simulator."""
+"""The ports that a subtask uses: built by `lakeward.subtask.run`, and by the simulator."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Reads one split on a worker of its own and posts its batches to the mailbox, a few ahead and no more."""
+"""Reads one split on its own worker and posts batches to the mailbox, at most a few ahead of the writer."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ class SplitReading:
     """One split being read: a batch at a time, as long as fewer than `AHEAD` wait to be written."""
 
     stop_s: ClassVar[float] = 5.0
-    """Seconds that `stop` waits for a read that is under way: meanwhile the subtask sends no heartbeat."""
+    """Seconds that `stop` waits for a running read: meanwhile the subtask sends no heartbeat."""
 
     def __init__(  # noqa: PLR0917 - what is read, then the parts to do it with
         self,
@@ -64,23 +64,23 @@ class SplitReading:
         self._worker = executor.worker(name=f"read-{split.split_id}")
         self._batches: Iterator[SourceBatch] | None = None
         self._lock = threading.Lock()
-        """Guards what follows: both threads change it."""
+        """Guards the fields below: both threads change them."""
         self._credits = AHEAD
         self._reading = False
         self._stopped = False
         self._read_next()
 
     def taken(self) -> None:
-        """Say that a batch was written, so that another one may be read."""
+        """Note that a batch was written, so that another one may be read."""
         with self._lock:
             self._credits += 1
         self._read_next()
 
     def stop(self) -> None:
-        """Stop reading; batches already posted are left to their receiver to drop.
+        """Stop reading; the receiver must drop batches that were already posted.
 
-        Nothing more is posted. A read that hangs is not waited for: its thread is left behind, and ends once the
-        source answers, or with the process.
+        Nothing more is posted. A read that hangs is not waited for: its thread ends once the source answers, or with
+        the process.
         """
         with self._lock:
             self._stopped = True
@@ -109,7 +109,7 @@ class SplitReading:
             self._read_next()
 
     def _post(self, batch: SourceBatch | None, error: Exception | None, read_s: float) -> bool:
-        """Return whether it was posted: not once reading has been stopped; the end and an error stop it."""
+        """Post an item and return True, or return False if reading has stopped; the end and an error stop it."""
         with self._lock:
             self._reading = False
             if self._stopped:

@@ -1,4 +1,4 @@
-"""Rows in against rows out: each offset of a split is a record or explained, each record is a row or left out."""
+"""Counts rows in and out: each offset of a split is a record or explained, each record is a row or left out."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ class RowAccount:
 
         Args:
             table: the table, for messages.
-            progress: what was done of the split before.
+            progress: the split's progress before this try.
         """
         self._split = progress.split
         self._where = f"table {table.path}, bucket {progress.split.bucket}"
@@ -40,7 +40,7 @@ class RowAccount:
         self._empty = progress.empty_offsets if isinstance(progress.split, LogSplit) else None
 
     def take(self, batch: SourceBatch) -> None:
-        """Book a batch that was read.
+        """Count a batch that was read.
 
         Args:
             batch: the next one; before it is written.
@@ -57,14 +57,14 @@ class RowAccount:
 
     @property
     def empty_offsets(self) -> int | None:
-        """Offsets of a log split so far that hold no record, with what was done before; None where nobody counted."""
+        """Offsets of a log split so far that have no record, including earlier tries; None if not counted."""
         return self._empty
 
     def left_out(self, here: int) -> int | None:
-        """Return the records so far that needed no row, with what was done before; None where nobody counted that.
+        """Return the records so far that needed no row, including earlier tries; None if not counted.
 
         Args:
-            here: those of this try.
+            here: the records of this try.
         """
         return _sum(self._left_out, here)
 
@@ -72,7 +72,7 @@ class RowAccount:
         """Check, where the source has no more batches, that the split is read to its stop.
 
         Raises:
-            SourceError: it is not.
+            SourceError: it was not.
         """
         if isinstance(self._split, LogSplit) and self._reached != self._split.stop:
             message = (

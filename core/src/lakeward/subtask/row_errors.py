@@ -1,4 +1,4 @@
-"""A record that cannot be decoded or written never can be: its table is suspended, and the error names the record."""
+"""Errors for a record that can never be decoded or written: its table is suspended, and the error names the record."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ UNFIT = (
     ArithmeticError,
     UnicodeError,
 )
-"""What a value raises that does not fit: the same value raises it each time."""
+"""The exceptions that a value of a wrong type or form raises; the same value raises them each time."""
 
 
 def unreadable(table: TableSpec, split: Split, position: int, error: Exception) -> RowError:
@@ -34,7 +34,7 @@ def unreadable(table: TableSpec, split: Split, position: int, error: Exception) 
     Args:
         table: the table.
         split: what was read.
-        position: as in `SplitProgress`: the offset, or the number of rows, up to which they could be.
+        position: as in `SplitProgress`: the offset, or the number of rows, up to which records could be decoded.
         error: what the reader raised, one of `UNFIT`.
     """
     where = f"table {table.path}, bucket {split.bucket}, split {split.split_id}"
@@ -43,12 +43,12 @@ def unreadable(table: TableSpec, split: Split, position: int, error: Exception) 
 
 @contextmanager
 def naming_rows(table: TableSpec, split: Split, records: pa.RecordBatch | None = None) -> Iterator[None]:
-    """Turn what a value raises that does not fit into an error that names bucket, offset, column and value.
+    """Turn an exception of `UNFIT` into an error that names bucket, offset, column and value.
 
     Args:
         table: the table.
         split: what is being written.
-        records: the records that are being written; None = some of those taken before.
+        records: the records that are being written; None = some records of earlier batches.
 
     Raises:
         RowError: instead of one of `UNFIT`.
@@ -73,7 +73,7 @@ def _span(split: Split, records: pa.RecordBatch | None) -> str:
 
 
 def _damaged(table: TableSpec, split: Split, records: pa.RecordBatch) -> RowError | None:
-    """Look for a value that is none of its type, such as text that is no UTF-8; None where there is none."""
+    """Find a value that is invalid for its type, such as text that is not UTF-8; None if there is none."""
     for name, column in zip(records.schema.names, records.columns, strict=True):
         if _is_valid(column):
             continue

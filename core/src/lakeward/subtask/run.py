@@ -1,4 +1,4 @@
-"""What runs in one Spark task: a subtask with sockets, threads, the installed plugins, and the real clock."""
+"""Runs one Spark task: a subtask with sockets, threads, the installed plugins, and the real clock."""
 
 from __future__ import annotations
 
@@ -25,11 +25,11 @@ def run_subtask(place: SubtaskPlace) -> str:
         place: which task this is.
 
     Returns:
-        `done`, `cancelled` where the coordinator no longer counts this attempt, or `failed` where the coordinator was
-        told of an error that each further try would meet.
+        `done`, `cancelled` if the coordinator no longer counts this attempt, or `failed` if the coordinator was told of
+        an error that every retry would meet.
 
     Raises:
-        LakewardError: it could not go on; the coordinator was told first where it could be reached.
+        LakewardError: it could not continue; the coordinator was told first if it could be reached.
     """
     return Subtask(place, real_parts()).run()
 

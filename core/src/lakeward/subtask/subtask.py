@@ -48,9 +48,9 @@ class _Phase(Enum):
     REGISTERING = "registering"
     WORKING = "working"
     FINISHING = "finishing"
-    """`SubtaskDone` was sent; some of what was sent before is not acknowledged."""
+    """`SubtaskDone` was sent; some earlier events are not acknowledged yet."""
     FAILED = "failed"
-    """A permanent error was reported; the coordinator is to end the round."""
+    """A permanent error was reported; the subtask waits for the coordinator to end the round."""
     ENDED = "ended"
 
 
@@ -58,7 +58,7 @@ class Subtask:
     """One attempt of a subtask, from its registration to its end."""
 
     def __init__(self, place: SubtaskPlace, parts: SubtaskParts, mailbox: Mailbox | None = None) -> None:
-        """Connect nothing yet.
+        """Prepare the attempt; `start` connects.
 
         Args:
             place: which task this is.
@@ -80,9 +80,9 @@ class Subtask:
         self._last_heartbeat = self._last_progress = parts.clock.now()
         self._cancel_by = 0.0
         self.outcome = ""
-        """`done`, `cancelled` or `failed` once it has ended; empty where it ended with an error."""
+        """`done`, `cancelled` or `failed` once it has ended; empty if it ended with an error."""
         self.error: Exception | None = None
-        """Why it could not go on."""
+        """Why it could not continue."""
 
     # --- its turns --------------------------------------------------------------------------------------------
 
@@ -93,7 +93,7 @@ class Subtask:
             The outcome, see `run_subtask`.
 
         Raises:
-            LakewardError: it could not go on.
+            LakewardError: it could not continue.
         """
         try:
             self.start()
@@ -110,10 +110,10 @@ class Subtask:
         self._link.start()
 
     def turn(self, item: object | None) -> None:
-        """Do what the next item of the mailbox asks for, and send a heartbeat where one is due.
+        """Handle the next item of the mailbox, and send a heartbeat if one is due.
 
         Args:
-            item: from the mailbox; None where there was none within `turn_s`.
+            item: from the mailbox; None if there was none within `turn_s`.
         """
         try:
             self._take(item)
@@ -133,7 +133,7 @@ class Subtask:
             self._link.close()
 
     def on_event(self, event: Delivered) -> None:
-        """Take what the link delivers, on its thread: messages on checkpoints at once, everything else in turn."""
+        """Receive from the link, on its thread: handle checkpoint messages at once, post everything else."""
         if isinstance(event, Deploy) and self._checkpointing is None:
             self._deploy = event
             self._checkpointing = Checkpointing(self._place, event, self._link, self._parts, self._mailbox)
@@ -147,7 +147,7 @@ class Subtask:
 
     @property
     def ended(self) -> bool:
-        """Whether it has ended: there are no more turns."""
+        """True once it has ended: there are no more turns."""
         return self._phase is _Phase.ENDED
 
     @property
@@ -167,7 +167,7 @@ class Subtask:
         """The state of its gateway, None before it is deployed."""
         return None if self._checkpointing is None else self._checkpointing.gateway
 
-    # --- what it is told ----------------------------------------------------------------------------------------
+    # --- items of the mailbox -----------------------------------------------------------------------------------
 
     def _take(self, item: object) -> None:
         match item:
@@ -249,7 +249,7 @@ class Subtask:
             self._finish(self._work, ended=False)
 
     def _roll(self) -> tuple[SplitProgress, ...]:
-        """Close what is large enough; return how far every split is that is held here."""
+        """Close files that are large enough; return the progress of all splits of this subtask."""
         begun = (self._work.roll(),) if self._work is not None else ()
         return (*begun, *self._waiting)
 
@@ -278,7 +278,7 @@ class Subtask:
                 self._end("failed")
             return
         if self._link.unanswered_s > fence_s:
-            # A paused coordinator keeps its connections: its successor sweeps what we would write from now on.
+            # A paused coordinator keeps its connections; a later start deletes what is written from now on.
             message = f"coordinator silent for {self._link.unanswered_s:.0f} s: stopping, nothing more is written"
             raise FencedError(message)
         self._report_progress(now)
@@ -303,10 +303,10 @@ class Subtask:
         raise FencedError(message)
 
     def _fail(self, error: Exception) -> None:
-        """Tell the coordinator; stay where each further try would fail like this one.
+        """Tell the coordinator of an error; if every retry would fail as well, wait for it to end the round.
 
-        A task that ends with an error is tried again by Spark, to no use then; and a job that ends before the
-        coordinator has ended the round would be launched again.
+        Otherwise Spark would retry a task that ends with an error, in vain, and the coordinator would launch a job
+        again that ends before the round.
         """
         self.error = error
         permanent = isinstance(error, TableError) and error.permanent

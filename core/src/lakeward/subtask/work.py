@@ -1,4 +1,4 @@
-"""One split in work: its reading, its writer, how far it is, and what it came to."""
+"""One split in progress: its reader, its writer, its progress and its result."""
 
 from __future__ import annotations
 
@@ -25,13 +25,13 @@ _US_PER_MS = 1000
 
 
 def at_its_beginning(split: Split) -> SplitProgress:
-    """Return the progress of a split of which nothing is done."""
+    """Return the progress of a split of which nothing is read."""
     start, empty = (split.start, 0) if isinstance(split, LogSplit) else (0, None)
     return SplitProgress(split, start, (), 0, -1, left_out=0, empty_offsets=empty)
 
 
 class SplitWork:
-    """Reads a split and writes its files; closed, it gives the write result."""
+    """Reads a split and writes its files; `close` returns the write result."""
 
     def __init__(  # noqa: PLR0917 - what is worked on, then the parts to do it with
         self,
@@ -47,7 +47,7 @@ class SplitWork:
 
         Args:
             table: the table, for messages.
-            progress: what to do, and where it goes on: `at_its_beginning`, or as a checkpoint has it.
+            progress: the split, and where to start: `at_its_beginning`, or the progress in a checkpoint.
             reader: the source in this subtask.
             writer: a fresh writer for this split and this progress.
             clock: the machine's clock.
@@ -100,20 +100,19 @@ class SplitWork:
         self._reading.taken()
 
     def unreadable(self, error: Exception) -> Exception:
-        """Return what the reader raised as what it means: an error of a row where it is a value's."""
+        """Translate an exception of the reader: a value that cannot be decoded becomes an error of its row."""
         return unreadable(self._table, self.split, self._position, error) if isinstance(error, UNFIT) else error
 
     def roll(self) -> SplitProgress:
-        """Prepare a checkpoint: close what is large enough, and record how far the split is.
+        """Prepare a checkpoint: close files that are large enough, and record the split's progress.
 
-        Takes as long as closing a file takes. It depends on no gateway: done before the gateways close, it blocks
-        nobody.
+        Takes as long as closing a file takes, so it is done while no gateway is closed.
 
         Returns:
-            What `progress` returns from now on.
+            The progress that `progress` returns from now on.
         """
         if isinstance(self.split, SnapshotSplit) and self.split.live:
-            return self._recorded  # its rows come in another order, of another moment, the next time
+            return self._recorded  # the next read would return its rows in another order, as of another moment
         with naming_rows(self._table, self.split):
             files = self._writer.roll()
         self._note_flushed()
@@ -121,17 +120,17 @@ class SplitWork:
         return self._recorded
 
     def progress(self) -> SplitProgress:
-        """Return how far the split was at the last `roll`, or at its start. Costs nothing."""
+        """Return the progress at the last `roll`, or at the start. Cheap."""
         return self._recorded
 
     def close(self, *, ended: bool = True) -> WriteResult:
         """Stop reading, close all files.
 
         Args:
-            ended: whether the source has no more batches; False where the split is finished early.
+            ended: whether the source has no more batches; False if the split is finished early.
 
         Returns:
-            What was written, with what was done before; its end is the split's own where it was read whole.
+            What was written, including earlier tries; its end is the split's own if all of it was read.
 
         Raises:
             SourceError: the source ended before the split did.
@@ -156,12 +155,12 @@ class SplitWork:
         )
 
     def ended(self, result: WriteResult) -> SplitProgress | None:
-        """Return a result as progress; None for a live snapshot, whose rows nobody reads again in the same order."""
+        """Return a result as progress; None for a live snapshot, whose rows never come in the same order twice."""
         live = isinstance(self.split, SnapshotSplit) and self.split.live
         return None if live else SplitProgress.done(self.split, result)
 
     def abort(self) -> None:
-        """Stop reading, delete what was written here; what a checkpoint may name stays (`LakeWriter.abort`)."""
+        """Stop reading, delete what this try wrote; files that a checkpoint may reference stay (`LakeWriter.abort`)."""
         self._reading.stop()
         self._writer.abort()
 
