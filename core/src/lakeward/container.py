@@ -61,11 +61,13 @@ from lakeward.observe.files import service_folder, writable
 from lakeward.observe.format import count
 from lakeward.observe.metrics import ServiceMetrics
 from lakeward.observe.progress import ProgressDisplay
+from lakeward.ports.transport import Address
 from lakeward.sockets import SocketTransport
 from lakeward.sockets.addresses import bind_address, check_addresses
 from lakeward.sockets.certificates import ServerTls, load_tls
 from lakeward.spark.java import find_java
 from lakeward.spark.jobs import SparkJobs
+from lakeward.spark.probe import ExecutorReport, probe
 from lakeward.spark.session import SparkHandle, start_session
 from lakeward.storage.checkpoint_store import CheckpointFiles
 from lakeward.storage.commit_records import CommitRecords
@@ -75,14 +77,15 @@ from lakeward.storage.small_files import SmallFiles
 from lakeward.subtask.run import run_subtask
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable, Mapping, Sequence
 
     from lakeward.config.loaded import Loaded
     from lakeward.hooks.plugins import LakePlugin, SourcePlugin
+    from lakeward.model.events import Envelope
     from lakeward.model.settings import Settings
     from lakeward.model.status import ServiceReport
     from lakeward.model.tables import TablePath
-    from lakeward.ports import Clock, Lake, Source
+    from lakeward.ports import Clock, Connection, Lake, Source
 
 Check = tuple[str, bool, str]
 _LOOK_EVERY_S = 0.5
@@ -436,6 +439,56 @@ def check(loaded: Loaded, *, write: bool = False) -> tuple[Check, ...]:
         return tuple(_look(what, look) for what, look in looks.items())
     finally:
         asyncio.run(container.resources().close_all())
+
+
+def probe_executor(loaded: Loaded, distributions: Sequence[str], timeout_s: float) -> ExecutorReport:
+    """Start Spark as the service would, listen as the service would, and run one task that connects to us.
+
+    Args:
+        loaded: the configuration.
+        distributions: whose versions the executor is asked for.
+        timeout_s: seconds that the task may take, > 0.
+
+    Returns:
+        What the executor saw.
+
+    Raises:
+        LakewardError: Spark did not start, the port cannot be listened at, or no executor could run the task.
+    """
+    settings, clock = loaded.settings, SystemClock()
+    check_addresses(settings.service)
+    with TemporaryDirectory(prefix="lakeward-") as folder:
+        handle = start_session(settings.spark, settings.service.name, settings.service.rounds, Path(folder))
+        try:
+            return asyncio.run(_probe(settings, handle, distributions, clock, timeout_s))
+        finally:
+            handle.stop()
+
+
+async def _probe(
+    settings: Settings, handle: SparkHandle, distributions: Sequence[str], clock: Clock, timeout_s: float
+) -> ExecutorReport:
+    service, tls = settings.service, _tls(settings, handle)
+    secret, host = secrets.token_bytes(32), service.host or handle.driver_host
+    bind = Address(bind_address(service, local=handle.local), service.port, secret)
+    listener = await SocketTransport(clock, tls=tls).listen(bind, _Nobody())
+    address = Address(host, listener.port, secret, tls.trusted if tls is not None else "")
+    try:
+        return await asyncio.to_thread(probe, handle, address, distributions, clock, timeout_s)
+    finally:
+        await listener.close()
+
+
+class _Nobody:
+    """A receiver for connections on which nothing is said after the proof."""
+
+    def on_message(self, connection: Connection, envelope: Envelope) -> None:
+        """See `lakeward.ports.Receiver`; whoever says something is put out."""
+        del envelope
+        connection.close()
+
+    def on_disconnect(self, connection: Connection, error: Exception) -> None:
+        """See `lakeward.ports.Receiver`."""
 
 
 def _look(what: str, look: Any) -> Check:  # noqa: ANN401 - a callable that gives one sentence

@@ -124,7 +124,7 @@ def test_a_new_backend_is_not_written_over_something(lakeward: Lakeward, tmp_pat
 
 
 def checks(lakeward: Lakeward, *words: str) -> dict[str, tuple[bool, str]]:
-    document = lakeward("doctor", "-o", "json", *words).document
+    document = lakeward("doctor", "--no-spark", "-o", "json", *words).document
     return {check["what"]: (check["ok"], check["message"]) for check in document["checks"]}
 
 
@@ -143,7 +143,7 @@ def test_the_doctor_says_what_the_source_can_do(flights: Lakeward) -> None:
 
 def test_the_doctor_finds_a_source_that_cannot_be_opened(flights: Lakeward, tmp_path: Path) -> None:
     (tmp_path / "other").mkdir()
-    said = flights("doctor", "-o", "json", "--set", "source.path=other")
+    said = flights("doctor", "--no-spark", "-o", "json", "--set", "source.path=other")
     source = next(check for check in said.document["checks"] if check["what"] == "source")
     assert said.code == 1
     assert not source["ok"]
@@ -165,7 +165,7 @@ def test_the_doctor_finds_a_port_in_use(flights: Lakeward) -> None:
     assert str(port) in message
 
 
-@pytest.mark.parametrize("command", ["config check", "doctor"])
+@pytest.mark.parametrize("command", ["config check", "doctor --no-spark"])
 def test_a_host_that_cannot_be_resolved_is_found(flights: Lakeward, command: str) -> None:
     said = flights(*command.split(), "-o", "json", "--set", "service.host=no-such-host.invalid")
     messages = [check["message"] for check in said.document["checks"] if not check["ok"]]
@@ -193,7 +193,9 @@ def in_store(s3: Any, bucket: str) -> list[str]:  # noqa: ANN401 - the fixture's
     return [word for name, value in flags.items() for word in ("--set", f"checkpoint.{name}={value}")]
 
 
-@pytest.mark.parametrize(("command", "what"), [(("doctor",), "state directory"), (("config", "check"), "state")])
+@pytest.mark.parametrize(
+    ("command", "what"), [(("doctor", "--no-spark"), "state directory"), (("config", "check"), "state")]
+)
 def test_a_state_root_in_a_store_is_looked_at_without_showing_the_password(
     flights: Lakeward,
     s3: Any,  # noqa: ANN401 - as above
@@ -207,7 +209,9 @@ def test_a_state_root_in_a_store_is_looked_at_without_showing_the_password(
     assert "hush" not in said.out + said.err
 
 
-@pytest.mark.parametrize(("command", "what"), [(("doctor",), "state directory"), (("config", "check"), "state")])
+@pytest.mark.parametrize(
+    ("command", "what"), [(("doctor", "--no-spark"), "state directory"), (("config", "check"), "state")]
+)
 def test_a_bucket_that_is_missing_fails_the_check_with_a_code(
     flights: Lakeward,
     s3: Any,  # noqa: ANN401 - as above

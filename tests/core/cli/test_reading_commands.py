@@ -16,7 +16,7 @@ READING = [
     ("checkpoints", "list"),
     ("config", "show"),
     ("config", "check"),
-    ("doctor",),
+    ("doctor", "--no-spark"),
     ("plugins",),
     ("embedded", "list"),
 ]

@@ -14,10 +14,11 @@ from lakeward.cli.checks import Check, show_checks
 from lakeward.cli.invocation import Invocation, pass_invocation, with_common_options
 from lakeward.clock import SystemClock
 from lakeward.config.keys import keys_of
+from lakeward.container import probe_executor
 from lakeward.errors import LakewardError
 from lakeward.hooks.backend import LeaseBackend
-from lakeward.hooks.discovery import load
-from lakeward.hooks.plugins import SOURCE_GROUP, WRAPPER_GROUP
+from lakeward.hooks.discovery import installed, load
+from lakeward.hooks.plugins import LAKE_GROUP, SOURCE_GROUP, WRAPPER_GROUP
 from lakeward.local_files import is_local
 from lakeward.model.secrets import mask_uri
 from lakeward.observe.files import writable
@@ -34,14 +35,26 @@ if TYPE_CHECKING:
 
 
 @click.command("doctor")
+@click.option("--no-spark", is_flag=True, help="Do not start Spark: no task is run on the master.")
+@click.option(
+    "--spark-timeout",
+    type=click.FloatRange(min=0, min_open=True),
+    metavar="SECONDS",
+    default=120.0,
+    show_default=True,
+    help="How long the task on the master may take.",
+)
 @with_common_options
 @pass_invocation
-def doctor(invocation: Invocation) -> int:
+def doctor(invocation: Invocation, *, no_spark: bool, spark_timeout: float) -> int:
     """Check Python, Java, Spark, plugins, the source, directories and the port; exit code 1 if something is missing.
 
-    Works without a configuration too.
+    One real task runs on the configured master: it says which Python and versions the executors have, and whether
+    they reach the driver. Works without a configuration too.
     """
-    return show_checks(invocation, [*_machine(), *_configured(invocation)])
+    machine = list(_machine())
+    spark = not no_spark and all(ok for _, ok, _ in machine)
+    return show_checks(invocation, [*machine, *_configured(invocation, spark_timeout if spark else None)])
 
 
 def _machine() -> Iterator[Check]:
@@ -65,7 +78,7 @@ def _spark() -> Check:
         return "pyspark", False, "expected an installed package, found none: pip install pyspark"
 
 
-def _configured(invocation: Invocation) -> Iterator[Check]:
+def _configured(invocation: Invocation, spark_timeout_s: float | None) -> Iterator[Check]:
     try:
         loaded = invocation.load()
     except LakewardError as error:
@@ -79,6 +92,8 @@ def _configured(invocation: Invocation) -> Iterator[Check]:
         yield _plugin("lease wrapper", WRAPPER_GROUP, wrapper)
     yield from _directories(loaded)
     yield _port(loaded)
+    if spark_timeout_s is not None:
+        yield _executor(loaded, spark_timeout_s)
 
 
 def _source(loaded: Loaded) -> Iterator[Check]:
@@ -179,3 +194,33 @@ def _port(loaded: Loaded) -> Check:
         except OSError as error:
             return "port", False, f"service.port {service.port}: expected a free port, found: {error.strerror or error}"
     return "port", True, f"{service.port} is free at {host}"
+
+
+def _executor(loaded: Loaded, timeout_s: float) -> Check:
+    """Run one task on the master, and compare what it saw with what is here."""
+    here = {name: version(name) for name in _distributions(loaded)}
+    try:
+        seen = probe_executor(loaded, tuple(here), timeout_s)
+    except LakewardError as error:
+        return "executor", False, str(error)
+    where = f"Python {seen.python} ({seen.executable}) on {seen.host}"
+    wrong = [
+        f"expected {name} {expected} as here, found {seen.versions[name] or 'none'}"
+        for name, expected in here.items()
+        if seen.versions[name] != expected
+    ]
+    if wrong:
+        advice = "install the same distributions for it, or name another Python (spark.pyspark.python)"
+        return "executor", False, f"{where}: {', '.join(wrong)}; {advice}"
+    if seen.address is None:
+        advice = "set service.host to an address that executors reach, and open service.port for them"
+        return "executor", False, f"{where} cannot connect to the driver ({seen.error}); {advice}"
+    versions = ", ".join(f"{name} {found}" for name, found in here.items())
+    return "executor", True, f"{where}, {versions}; reaches the driver from {seen.address}; {seen.took_s:.1f} s"
+
+
+def _distributions(loaded: Loaded) -> tuple[str, ...]:
+    """Return the distributions that a subtask needs: those of the core, and those of source and lake."""
+    wanted = ((SOURCE_GROUP, loaded.settings.source.type), (LAKE_GROUP, loaded.settings.lake.type))
+    owners = [plugin.distribution for group, name in wanted for plugin in installed(group) if plugin.name == name]
+    return tuple(dict.fromkeys(["lakeward", "pyarrow", "pyspark", *owners]))

@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import re
 import subprocess
-import sys
 import threading
 from dataclasses import dataclass
 from pathlib import Path
@@ -15,6 +14,7 @@ from pyspark.sql import SparkSession
 
 from lakeward.errors import SparkError
 from lakeward.spark.java import JavaHome, find_java, launcher_home
+from lakeward.spark.python import chosen_pythons
 from lakeward.spark.quiet import quiet_accumulators, quiet_options
 
 if TYPE_CHECKING:
@@ -134,8 +134,7 @@ def start_session(settings: SparkSettings, service: str, rounds: int, directory:
     java = find_java()
     launcher = launcher_home(java)
     os.environ["JAVA_HOME"] = launcher.name
-    os.environ["PYSPARK_PYTHON"] = sys.executable
-    os.environ["PYSPARK_DRIVER_PYTHON"] = sys.executable
+    os.environ.update(chosen_pythons(settings.conf, os.environ))
     builder = SparkSession.builder.master(retrying_master(settings.master, rounds)).appName(f"lakeward {service}")
     for key, value in (_defaults(settings, directory) | dict(settings.conf)).items():
         builder = builder.config(key, value)
