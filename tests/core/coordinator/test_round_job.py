@@ -58,7 +58,7 @@ def restored(tmp_path: Path) -> RoundJob:
         CheckpointSettings(interval_s=30.0), store, reference(), 1, lambda _what, _work, _done: None
     )
     enumeration = state.enumeration()
-    plan = JobPlan("svc/7-3-2", enumeration, deploy, spec, 2, 3, 60.0, checkpoints, restored=state)
+    plan = JobPlan("svc/7-3-2", enumeration, deploy, spec, 2, 3, 60.0, 5.0, checkpoints, restored=state)
     job = RoundJob(plan, IdleJobs(), clock, SilentRound(part))
     job.launch(lambda work: work())
     return job

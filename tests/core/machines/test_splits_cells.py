@@ -13,11 +13,16 @@ from lakeward.machines.splits import (
     Accept,
     AllDone,
     Assign,
+    AttemptDisconnected,
     AttemptLost,
     AttemptPhase,
+    AttemptReconnected,
     AttemptRegistered,
+    ConnectionPhase,
+    ConnectionsChecked,
     Enumeration,
     FinishEarlyRequested,
+    GiveUp,
     JobEnded,
     NoMore,
     Reject,
@@ -70,6 +75,21 @@ def lost(subtask: int, attempt: int = 1) -> AttemptLost:
     return AttemptLost(now=0, subtask=subtask, attempt=attempt)
 
 
+def disconnected(subtask: int, attempt: int = 1, now: float = 0) -> AttemptDisconnected:
+    """The connection of an attempt closed."""
+    return AttemptDisconnected(now=now, subtask=subtask, attempt=attempt)
+
+
+def reconnected(subtask: int, attempt: int = 1) -> AttemptReconnected:
+    """An attempt is back on another connection."""
+    return AttemptReconnected(now=1, subtask=subtask, attempt=attempt)
+
+
+def checked(now: float) -> ConnectionsChecked:
+    """Time passed."""
+    return ConnectionsChecked(now=now)
+
+
 JOB_ENDED, FINISH_EARLY = JobEnded(now=0), FinishEarlyRequested(now=0)
 STORIES: tuple[tuple[SplitsEvent, ...], ...] = (
     (),
@@ -97,6 +117,8 @@ STORIES: tuple[tuple[SplitsEvent, ...], ...] = (
     (registered(0), requests(0), registered(1), requests(1), done(FIRST, 0), requests(0)),
     (registered(0), requests(0), done(FIRST, 0), requests(0), registered(0, 2)),
     (registered(0, 3), requests(0, 3)),
+    (registered(0), disconnected(0)),
+    (registered(0), requests(0), disconnected(0), checked(5)),
 )
 """From each of them every event is tried; together they stand in every state."""
 
@@ -124,6 +146,10 @@ TRIED: tuple[SplitsEvent, ...] = (
     registered(0, 2, "b0-0"),
     JOB_ENDED,
     FINISH_EARLY,
+    *(disconnected(subtask, attempt) for subtask in (0, 1, 2) for attempt in (1, 2)),
+    *(reconnected(subtask, attempt) for subtask in (0, 1, 2) for attempt in (1, 2)),
+    checked(4.9),
+    checked(5),
 )
 
 
@@ -144,10 +170,15 @@ class Recorded(Splits):
         self.moves.append((attempt, (self._phase_of(attempt), type(cause)), guard))
         super()._move_attempt(attempt, guard, cause)
 
+    def _move_connection(self, attempt: Attempt, guard: SplitGuard, cause: SplitsEvent) -> None:
+        self.moves.append((attempt, (self._connections[attempt], type(cause)), guard))
+        super()._move_connection(attempt, guard, cause)
+
 
 def after(story: tuple[SplitsEvent, ...], *withheld: str) -> Recorded:
-    """A machine after a story, with nothing recorded."""
-    splits = Recorded(Enumeration((FIRST, SECOND), {}, (), behind=False), withheld=withheld)
+    """A machine after a story, with nothing recorded; an attempt may reconnect within 5 s."""
+    enumeration = Enumeration((FIRST, SECOND), {}, (), behind=False)
+    splits = Recorded(enumeration, withheld=withheld, reconnect_s=5)
     splits.moves = []
     for event in story:
         splits.step(event)
@@ -158,7 +189,7 @@ def after(story: tuple[SplitsEvent, ...], *withheld: str) -> Recorded:
 def states(splits: Splits, event: SplitsEvent) -> dict[str | Attempt, State]:
     """The state of each split, and of each attempt that the event names (all, if it names none)."""
     attempts = [(subtask, attempt) for subtask in (0, 1, 2) for attempt in (1, 2)]
-    if not isinstance(event, JobEnded | FinishEarlyRequested):
+    if not isinstance(event, JobEnded | FinishEarlyRequested | ConnectionsChecked):
         attempts = [(event.subtask, event.attempt)]
     found: dict[str | Attempt, State] = {attempt: splits._phase_of(attempt) for attempt in attempts}
     return found | dict(splits._phases)
@@ -178,12 +209,63 @@ def test_every_guard_of_every_row_is_reached_and_nothing_stays_where_its_row_has
                 continue
             for _, cell, guard in splits.moves:
                 seen[cell].add(guard)
-            moved = {entity for entity, _, _ in splits.moves}
+            moved = {entity for entity, cell, _ in splits.moves if not isinstance(cell[0], ConnectionPhase)}
             for entity, state in before.items():
                 if entity not in moved:
                     assert states(splits, event)[entity] is state
                     seen[state, type(event)].add(SplitGuard.UNCHANGED)
+            _note_connections(seen, splits, event)
     assert seen == {cell: set(row) for cell, row in TRANSITIONS.items()}
+
+
+def _note_connections(seen: dict[Cell, set[SplitGuard]], splits: Recorded, event: SplitsEvent) -> None:
+    """Of the connections' rows, `UNCHANGED` is for those that the event may concern and that did not move."""
+    moved = {entity for entity, cell, _ in splits.moves if isinstance(cell[0], ConnectionPhase)}
+    for attempt, phase in splits._connections.items():
+        named = isinstance(event, ConnectionsChecked) or attempt == (
+            getattr(event, "subtask", None),
+            getattr(event, "attempt", None),
+        )
+        if named and attempt not in moved and (phase, type(event)) in seen:
+            seen[phase, type(event)].add(SplitGuard.UNCHANGED)
+
+
+def test_an_attempt_that_does_not_reconnect_in_time_is_given_up_once() -> None:
+    splits = after((registered(0), requests(0), disconnected(0, now=10)))
+    assert splits.step(checked(14.9)) == ()
+    assert splits.step(checked(15)) == (GiveUp(((0, 1),)),)
+    assert splits.step(checked(16)) == ()
+    assert splits.unfinished == (FIRST, SECOND)
+    assert splits.held_by(0, 1) == (FIRST,), "its splits come back once the job has taken over what it did"
+    assert splits.step(lost(0)) == (SplitsReturned((FIRST,)),)
+
+
+def test_an_attempt_that_reconnects_in_time_keeps_its_split() -> None:
+    splits = after((registered(0), requests(0), disconnected(0), reconnected(0)))
+    assert splits.step(checked(60)) == ()
+    assert splits.held_by(0, 1) == (FIRST,)
+
+
+def test_attempts_of_one_executor_are_given_up_together() -> None:
+    """Their connections close one after the other, within a moment."""
+    splits = after((registered(0), registered(1), registered(2)))
+    for subtask, now in ((0, 10.0), (1, 10.9), (2, 11.1)):
+        splits.step(disconnected(subtask, now=now))
+    assert splits.step(checked(15)) == (GiveUp(((0, 1), (1, 1))),)
+    assert splits.step(checked(16.1)) == (GiveUp(((2, 1),)),)
+
+
+def test_an_attempt_that_was_replaced_or_whose_job_ended_is_not_given_up() -> None:
+    for end in (registered(0, 2), lost(0), JOB_ENDED):
+        splits = after((registered(0), disconnected(0), end))
+        assert splits.step(checked(60)) == ()
+
+
+def test_without_a_limit_an_attempt_is_never_given_up() -> None:
+    splits = machine()
+    for event in (registered(0), disconnected(0)):
+        splits.step(event)
+    assert splits.step(checked(1e9)) == ()
 
 
 def test_the_table_decides_where_a_move_leads(monkeypatch: pytest.MonkeyPatch) -> None:

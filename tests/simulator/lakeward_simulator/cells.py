@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 _LAKE = frozenset({*(f"lake {how}" for how in CALLS["lake"]), "crash in lake"})
 _SUBTASKS = frozenset({
-    "subtask crash", "subtask pause", "job crash", "rescale", "connection lost", "messages delayed",
+    "subtask crash", "subtask pause", "executor lost", "job crash", "rescale", "connection lost", "messages delayed",
     "messages repeated", "messages reordered",
 })  # fmt: skip
 _CHECKPOINT = frozenset({"close", "cut", "drain", "collect", "store"})

@@ -325,7 +325,7 @@ _SETTINGS = Settings(
     checkpoint=CheckpointSettings(
         root="sim:/state", interval_s=2.0, timeout_s=8.0, pause_s=0.3, tolerated=3, retained=2
     ),
-    spark=SparkSettings(subtask_timeout_s=12.0, job_attempts=4),
+    spark=SparkSettings(subtask_timeout_s=12.0, reconnect_s=2.5, job_attempts=4),
     observe=ObserveSettings(progress_s=1000.0),
 )
 _OPTIONS = ServiceOptions(

@@ -17,7 +17,7 @@ STEPS = (
 `complete` begins when the lake has it; `start` is the start of a service, `idle` a table without a round."""
 
 NOW = (
-    "subtask crash", "subtask pause", "job crash", "rescale", "coordinator crash", "coordinator pause",
+    "subtask crash", "subtask pause", "executor lost", "job crash", "rescale", "coordinator crash", "coordinator pause",
     "second start", "other service", "connection lost", "messages delayed", "messages repeated", "messages reordered",
     "wall clock jump", "snapshots cleaned", "leases expire", "table dropped", "table recreated", "source restart",
     "source away", "long outage", "cleaned while away", "graceful stop",
@@ -39,8 +39,8 @@ NEEDS = ("checkpoint", "restored", "stepped")
 PATIENCE_S = 12.0
 """Seconds that a fault waits for its step; then any is good enough."""
 AMID = (
-    "subtask crash", "job crash", "coordinator crash", "coordinator pause", "second start", "other service",
-    "connection lost", "snapshots cleaned", "leases expire", "table dropped", "table recreated", "source restart",
+    "subtask crash", "executor lost", "job crash", "coordinator crash", "coordinator pause", "second start",
+    "other service", "connection lost", "snapshots cleaned", "leases expire", "table dropped", "table recreated", "source restart",
     "source restart", "source away",
 )  # fmt: skip
 """What may happen while a call takes long: most bugs lie where two things meet that each go well alone."""

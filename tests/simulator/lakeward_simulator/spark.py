@@ -17,6 +17,8 @@ if TYPE_CHECKING:
 
 _TRIES = 3
 _START_S = 0.5
+_EXECUTOR_S = 12.0
+"""Seconds within which Spark has another executor in the place of a lost one."""
 
 
 class SimJob:
@@ -30,6 +32,8 @@ class SimJob:
         self._tries = dict.fromkeys(range(spec.subtasks), 0)
         self.tasks: dict[int, SimTask] = {}
         self._done: set[int] = set()
+        self._waiting: list[int] = []
+        """Subtasks that have no slot until another one ends."""
         self.ended = False
         for subtask in range(spec.subtasks):
             self._later(subtask)
@@ -49,9 +53,27 @@ class SimJob:
         self._jobs.let_die(task)
         self._task_over(task.place.subtask, None)
 
-    def _later(self, subtask: int) -> None:
+    def lose(self, tasks: list[SimTask], *, retried: bool) -> None:
+        """Lose the executor that runs these tasks.
+
+        Args:
+            tasks: they die at once.
+            retried: there will be another executor for them; otherwise they wait for a slot of another task.
+        """
+        for task in tasks:
+            subtask = task.place.subtask
+            task.outlives = True
+            task.kill()
+            if self._tries[subtask] >= _TRIES:
+                self.end(f"task {subtask} failed {_TRIES} times")
+            elif retried:
+                self._later(subtask, _EXECUTOR_S)
+            else:
+                self._waiting.append(subtask)
+
+    def _later(self, subtask: int, within_s: float = _START_S) -> None:
         scheduler = self._jobs.world.scheduler
-        scheduler.after(scheduler.random.random() * _START_S, partial(self._start, subtask))
+        scheduler.after(scheduler.random.random() * within_s, partial(self._start, subtask))
 
     def _start(self, subtask: int) -> None:
         if self.ended:
@@ -71,6 +93,8 @@ class SimJob:
     def _task_over(self, subtask: int, outcome: str | None) -> None:
         if self.ended:
             return
+        if self._waiting:
+            self._later(self._waiting.pop(0))
         if outcome is not None:
             self._done.add(subtask)
             if len(self._done) == self.spec.subtasks:

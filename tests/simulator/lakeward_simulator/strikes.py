@@ -53,6 +53,18 @@ def _subtask_pause(world: World, who: Coordinator) -> bool:
     return bool(tasks)
 
 
+def _executor_lost(world: World, who: Coordinator) -> bool:
+    """Some tasks of a job die at once; others get their slots back soon, late, or only when another task ends."""
+    living = [job for job in who.jobs.jobs if any(task.alive for task in job.tasks.values())]
+    if not living:
+        return False
+    job = world.random.choice(living)
+    tasks = [task for task in job.tasks.values() if task.alive]
+    lost = world.random.sample(tasks, world.random.randint(1, len(tasks)))
+    job.lose(lost, retried=len(lost) == len(tasks) or world.random.random() < 0.5)
+    return True
+
+
 def _job_crash(world: World, who: Coordinator) -> bool:
     del world
     living = [job for job in who.jobs.jobs if not job.ended]
@@ -228,6 +240,7 @@ def linger(world: World, who: Coordinator, step: str) -> None:
 _STRIKES: Mapping[str, Callable[[World, Coordinator], bool | None]] = {
     "subtask crash": _subtask_crash,
     "subtask pause": _subtask_pause,
+    "executor lost": _executor_lost,
     "job crash": _job_crash,
     "rescale": _rescale,
     "coordinator crash": _coordinator_crash,

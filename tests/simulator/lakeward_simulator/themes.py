@@ -38,8 +38,8 @@ class ThemeStep:
 _RESUME = ThemeStep(_ENDS, _ROUND, "checkpoint")
 _AGAIN = ThemeStep(_ENDS, (*_ROUND, "commit", "open", "launch"), "restored")
 _ATTEMPT = ThemeStep(
-    ("subtask crash", "subtask pause", "job crash", "rescale", "connection lost", "messages delayed",
-     "messages repeated", "messages reordered"),
+    ("subtask crash", "subtask pause", "executor lost", "job crash", "rescale", "connection lost",
+     "messages delayed", "messages repeated", "messages reordered"),
     _ROUND,
 )  # fmt: skip
 _ATTEMPT_LATER = ThemeStep(_ATTEMPT.kinds, _ROUND, "checkpoint")

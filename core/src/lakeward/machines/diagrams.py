@@ -22,7 +22,7 @@ from lakeward.machines.link.transitions import LinkPhase
 from lakeward.machines.rounds import transitions as rounds
 from lakeward.machines.rounds.transitions import HeartbeatPhase, Phase, ServicePhase
 from lakeward.machines.splits import transitions as splits
-from lakeward.machines.splits.transitions import AttemptPhase, SplitPhase
+from lakeward.machines.splits.transitions import AttemptPhase, ConnectionPhase, SplitPhase
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -36,6 +36,7 @@ _TABLES: dict[str, tuple[type[Enum], Mapping[Any, Mapping[Any, Enum]]]] = {
     "bucket_leases": (LeaseStatus, table_lease.TRANSITIONS),
     "splits": (SplitPhase, splits.TRANSITIONS),
     "split_attempts": (AttemptPhase, splits.TRANSITIONS),
+    "split_connections": (ConnectionPhase, splits.TRANSITIONS),
     "link": (LinkPhase, link.TRANSITIONS),
     "gateway": (GatewayPhase, gateway.TRANSITIONS),
     "checkpoints": (CheckpointPhase, checkpoints.TRANSITIONS),

@@ -180,6 +180,14 @@ class SparkSettings(Options, frozen=True, kw_only=True):
     subtask_timeout_s: Annotated[
         float, Meta(gt=0, description="Seconds without a message after which a subtask counts as hung.")
     ] = 60.0
+    reconnect_s: Annotated[
+        float,
+        Meta(
+            gt=0,
+            description="Seconds in which a subtask whose connection closed may come back; then its splits are read "
+            "by others.",
+        ),
+    ] = 5.0
     conf: Annotated[Mapping[str, str], Meta(description="Further Spark configuration.")] = msgspec.field(
         default_factory=dict
     )

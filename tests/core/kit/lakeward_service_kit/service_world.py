@@ -227,7 +227,7 @@ class World:
             lake=LakeSettings(type="folder", commit_timeout_s=5.0, expire_every=2),
             lease=LeaseSettings(duration_s=600.0, call_timeout_s=2.0),
             checkpoint=CheckpointSettings(root=str(self.directory / "state"), interval_s=30.0, retained=2),
-            spark=SparkSettings(subtask_timeout_s=5.0, job_attempts=2),
+            spark=SparkSettings(subtask_timeout_s=5.0, reconnect_s=1.0, job_attempts=2),
             observe=ObserveSettings(progress_s=0.05),
         )
 

@@ -28,9 +28,13 @@ from lakeward.machines.splits import (
     Accept,
     AllDone,
     Assign,
+    AttemptDisconnected,
     AttemptLost,
+    AttemptReconnected,
     AttemptRegistered,
+    ConnectionsChecked,
     FinishEarlyRequested,
+    GiveUp,
     JobEnded,
     NoMore,
     Reject,
@@ -89,7 +93,7 @@ class RoundJob:
             owner: its round.
         """
         self.plan = plan
-        self.progress = RoundProgress(plan.enumeration, plan.restored)
+        self.progress = RoundProgress(plan.enumeration, plan.restored, reconnect_within_s=plan.reconnect_within_s)
         self._driver = MachineDriver(self.progress.splits, self._execute, on_step=_log_step)
         self._results: dict[SplitsEvent, WriteResult] = {}
         """By event: the result that a subtask sent, until the machine accepts or rejects it."""
@@ -101,7 +105,8 @@ class RoundJob:
         self._owner = owner
         self._attempts: dict[int, TaskAttempt] = {}
         self._checkpoints = RoundCheckpoints(plan.checkpoints, clock, self, owner, self._attempts)
-        self._registering: tuple[JobSpec, Connection] | None = None
+        self._registering: tuple[JobSpec, Connection, str] | None = None
+        """The launch, connection and host of the subtask that registers."""
         self._next_attempt = self.progress.first_attempt
         self._launches = 0
         self._ended = False
@@ -137,10 +142,16 @@ class RoundJob:
             self._owner.job_ended()
 
     def tick(self) -> None:
-        """Let checkpoints start and expire; cancel the launch if a subtask is silent (hung, paused, unreachable)."""
+        """Let checkpoints start and expire, and look after subtasks.
+
+        One whose connection closed is given up alone. One that is connected and silent (hung, paused, unreachable)
+        keeps its slot: the launch is cancelled.
+        """
         if self._ended or self.splits.done or self.launched is None:
             return
         now = self._clock.now()
+        if now >= self.splits.reconnect_by:
+            self._step(ConnectionsChecked(now=now))
         self._note(TimePassed(now=now))
         for subtask, attempt in self._attempts.items():
             if not attempt.done and now - attempt.seen > self.plan.silence_s:
@@ -188,7 +199,7 @@ class RoundJob:
         self._next_attempt += 1
         if register.subtask in self._attempts:
             self.may_have_orphans = True
-        self._registering = (self.launched, connection)
+        self._registering = (self.launched, connection, register.host)
         if self._checkpoints.ended:
             self.admit(Admit(register.subtask, number, latest=0, closed_for=None))
         else:
@@ -217,8 +228,11 @@ class RoundJob:
     def on_disconnect(self, key: ChannelKey, connection: Connection) -> None:
         """See `ConnectionHandler`."""
         attempt = self._attempts.get(key.subtask)
-        if attempt is not None and attempt.connection is connection:
-            attempt.connection = None
+        if attempt is None or attempt.connection is not connection:
+            return
+        attempt.connection = None
+        if not attempt.done and not self._ended:
+            self._step(AttemptDisconnected(now=self._clock.now(), subtask=key.subtask, attempt=attempt.number))
 
     # --- called by the checkpoints (`CheckpointedJob`) ------------------------------------------------------
 
@@ -226,7 +240,7 @@ class RoundJob:
         """Deploy the attempt that has just registered, with the restored results that it must send again."""
         if self._registering is None:
             return
-        spec, connection = self._registering
+        spec, connection, host = self._registering
         self._registering = None
         if (replaced := self._attempts.get(admit.subtask)) is not None:
             replaced.drop()
@@ -234,7 +248,7 @@ class RoundJob:
             self._step(AttemptLost(now=self._clock.now(), subtask=admit.subtask, attempt=replaced.number))
         key = ChannelKey(self.plan.round_name, spec.job_attempt, admit.subtask, admit.attempt)
         gateway = Gateway(latest=admit.latest, closed_for=admit.closed_for)
-        attempt = TaskAttempt(key, connection, self._clock.now(), gateway)
+        attempt = TaskAttempt(key, connection, self._clock.now(), gateway, host=host)
         self._attempts[admit.subtask] = attempt
         blocked = self.progress.blocked()
         deploy = self.plan.deploy(admit.attempt)
@@ -267,6 +281,7 @@ class RoundJob:
         if attempt is None or attempt.number != register.attempt or self.launched is None:
             return None
         attempt.reconnect(connection, self._clock.now())
+        self._step(AttemptReconnected(now=self._clock.now(), subtask=register.subtask, attempt=attempt.number))
         if self._checkpoints.ended:
             # The message that ended the last checkpoint may be lost with the connection. Without it the attempt's
             # gateway would never open.
@@ -342,6 +357,20 @@ class RoundJob:
         self._note(SubtaskLost(now=now, subtask=subtask, attempt=number))
         self._step(AttemptLost(now=now, subtask=subtask, attempt=number))
 
+    def _give_up(self, attempts: Collection[tuple[int, int]]) -> None:
+        """Lose subtasks that did not reconnect: all those of one executor, with one warning."""
+        _log.warning(
+            "subtasks lost, their splits are read by others",
+            round=self.plan.round_name,
+            subtasks=[subtask for subtask, _ in attempts],
+            host=", ".join(sorted({self._attempts[subtask].host for subtask, _ in attempts})),
+            reason=f"not reconnected within {self.plan.reconnect_within_s:g} s",
+        )
+        for subtask, number in attempts:
+            attempt = self._attempts.get(subtask)
+            if attempt is not None and attempt.number == number:
+                self._lose(attempt)
+
     def _on_stale_message(self, envelope: Envelope) -> None:
         self.may_have_orphans = True
         if isinstance(envelope.event, SplitFinished):
@@ -396,6 +425,8 @@ class RoundJob:
                 kind = FailoverKind.JOB if isinstance(event, JobEnded) else FailoverKind.READER
                 number = self._launches if kind is FailoverKind.JOB else getattr(event, "attempt", 0)
                 self._owner.splits_returned(kind, number, command.splits)
+            case GiveUp():
+                self._give_up(command.attempts)
             case AllDone():
                 self._checkpoints.end()
                 self._owner.job_drained(finished_early=command.incomplete)

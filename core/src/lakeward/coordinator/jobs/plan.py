@@ -71,5 +71,7 @@ class JobPlan:
     slots: int
     limit: int
     silence_s: float
+    reconnect_within_s: float
+    """Seconds in which a subtask whose connection closed may come back; then its splits are read by others."""
     checkpoints: CheckpointPlan
     restored: CheckpointContents | None = None

@@ -6,6 +6,7 @@ attempt gets unfinished splits only, at the position in the newest checkpoint th
 
 from __future__ import annotations
 
+from math import inf
 from typing import TYPE_CHECKING
 
 from lakeward.coordinator.commits.commit_account import SplitShare, shares_of
@@ -30,12 +31,15 @@ if TYPE_CHECKING:
 class RoundProgress:
     """What one round has read so far. Used on the event loop only."""
 
-    def __init__(self, enumeration: Enumeration, restored: CheckpointContents | None = None) -> None:
+    def __init__(
+        self, enumeration: Enumeration, restored: CheckpointContents | None = None, *, reconnect_within_s: float = inf
+    ) -> None:
         """Start with nothing read, or where a checkpoint left off.
 
         Args:
             enumeration: the round's splits.
             restored: what a checkpoint of the same splits holds, None for a fresh round.
+            reconnect_within_s: see `Splits`.
         """
         self.results: dict[str, WriteResult] = {}
         self._progress: dict[str, SplitProgress] = {}
@@ -50,7 +54,7 @@ class RoundProgress:
         self.first_attempt = 1 + max(origins, default=0)
         """First attempt number of this round: higher than those of restored results, so that origins stay unique."""
         ends = {split_id: result.end_offset for split_id, result in self.results.items()}
-        self.splits = Splits(enumeration, finished=ends, withheld=self._blocked)
+        self.splits = Splits(enumeration, finished=ends, withheld=self._blocked, reconnect_s=reconnect_within_s)
 
     def blocked(self) -> list[BlockedEvent]:
         """Return the restored results that must be sent again and that no attempt has been given yet."""

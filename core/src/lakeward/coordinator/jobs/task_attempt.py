@@ -25,6 +25,7 @@ class TaskAttempt:
     gateway: Gateway = field(default_factory=Gateway)
     progress: Progress | None = None
     done: bool = False
+    host: str = ""
     counted: tuple[int, int] = (0, 0)
     """Data events received from it and acknowledged by it, as last passed to the checkpoints."""
     channel: Channel = field(init=False)

@@ -111,6 +111,7 @@ class JobPlanner:
             slots=self._free_slots(planned.slots_used),
             limit=settings.spark.job_attempts,
             silence_s=settings.spark.subtask_timeout_s,
+            reconnect_within_s=settings.spark.reconnect_s,
             checkpoints=CheckpointPlan(
                 settings=settings.checkpoint,
                 store=self._checkpoints,

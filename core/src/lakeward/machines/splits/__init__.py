@@ -6,6 +6,7 @@ from lakeward.machines.splits.commands import (
     Accept,
     AllDone,
     Assign,
+    GiveUp,
     NoMore,
     Reject,
     SendFinishEarly,
@@ -14,8 +15,11 @@ from lakeward.machines.splits.commands import (
 )
 from lakeward.machines.splits.enumeration import Enumeration, enumerate_splits
 from lakeward.machines.splits.events import (
+    AttemptDisconnected,
     AttemptLost,
+    AttemptReconnected,
     AttemptRegistered,
+    ConnectionsChecked,
     FinishEarlyRequested,
     JobEnded,
     SplitDone,
@@ -23,18 +27,23 @@ from lakeward.machines.splits.events import (
     SplitsEvent,
 )
 from lakeward.machines.splits.machine import Splits
-from lakeward.machines.splits.transitions import TRANSITIONS, AttemptPhase, SplitPhase
+from lakeward.machines.splits.transitions import TRANSITIONS, AttemptPhase, ConnectionPhase, SplitPhase
 
 __all__ = [
     "TRANSITIONS",
     "Accept",
     "AllDone",
     "Assign",
+    "AttemptDisconnected",
     "AttemptLost",
     "AttemptPhase",
+    "AttemptReconnected",
     "AttemptRegistered",
+    "ConnectionPhase",
+    "ConnectionsChecked",
     "Enumeration",
     "FinishEarlyRequested",
+    "GiveUp",
     "JobEnded",
     "NoMore",
     "Reject",

@@ -59,10 +59,18 @@ class SplitsReturned:
 
 
 @dataclass(frozen=True, slots=True)
+class GiveUp:
+    """These attempts were disconnected for too long: take over what they did, then report each as lost."""
+
+    attempts: tuple[tuple[int, int], ...]
+    """Subtask and attempt number."""
+
+
+@dataclass(frozen=True, slots=True)
 class AllDone:
     """Every split is finished or skipped; returned once. `incomplete`: some split was skipped or stopped early."""
 
     incomplete: bool
 
 
-SplitsCommand = Assign | NoMore | SendFinishEarly | Accept | Reject | SplitsReturned | AllDone
+SplitsCommand = Assign | NoMore | SendFinishEarly | Accept | Reject | SplitsReturned | GiveUp | AllDone

@@ -57,6 +57,31 @@ class AttemptLost:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class AttemptDisconnected:
+    """The connection of an attempt closed; it may come back on another one."""
+
+    now: float
+    subtask: int
+    attempt: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AttemptReconnected:
+    """The same attempt goes on over another connection."""
+
+    now: float
+    subtask: int
+    attempt: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ConnectionsChecked:
+    """Time passed: an attempt may have been disconnected for too long."""
+
+    now: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class JobEnded:
     """The job has ended, successfully or not: all attempts are gone, unfinished splits are returned."""
 
@@ -70,4 +95,14 @@ class FinishEarlyRequested:
     now: float
 
 
-SplitsEvent = AttemptRegistered | SplitRequested | SplitDone | AttemptLost | JobEnded | FinishEarlyRequested
+SplitsEvent = (
+    AttemptRegistered
+    | SplitRequested
+    | SplitDone
+    | AttemptLost
+    | AttemptDisconnected
+    | AttemptReconnected
+    | ConnectionsChecked
+    | JobEnded
+    | FinishEarlyRequested
+)

@@ -7,6 +7,9 @@ Rules
 * A round that finishes early assigns no more splits. Log splits stop where they are, started snapshot splits run to
   their end; a log split that stopped is finished at the offset it reached. A split that is returned later is skipped.
 * A bucket's offset after the round is the end of its contiguous finished prefix.
+* An attempt whose connection closed may reconnect. After `reconnect_s` it is given up: its job takes over what it did and
+  reports it as lost. The connections of one executor's subtasks close one after the other, so those that closed within
+  a moment of one another are given up together.
 * After a restore, a finished split whose result had not reached the coordinator is withheld: it is not read again, an
   attempt sends its result once more. If that attempt is lost before, the next one to register sends it.
 * `transitions.TRANSITIONS` gives the next state; every state is looked up there.
@@ -15,6 +18,7 @@ Rules
 from __future__ import annotations
 
 import heapq
+from math import inf
 from types import MappingProxyType
 from typing import TYPE_CHECKING, assert_never
 
@@ -24,6 +28,7 @@ from lakeward.machines.splits.commands import (
     Accept,
     AllDone,
     Assign,
+    GiveUp,
     NoMore,
     Reject,
     SendFinishEarly,
@@ -32,15 +37,18 @@ from lakeward.machines.splits.commands import (
 )
 from lakeward.machines.splits.enumeration import Enumeration, by_bucket
 from lakeward.machines.splits.events import (
+    AttemptDisconnected,
     AttemptLost,
+    AttemptReconnected,
     AttemptRegistered,
+    ConnectionsChecked,
     FinishEarlyRequested,
     JobEnded,
     SplitDone,
     SplitRequested,
     SplitsEvent,
 )
-from lakeward.machines.splits.transitions import TRANSITIONS, AttemptPhase, SplitGuard, SplitPhase
+from lakeward.machines.splits.transitions import TRANSITIONS, AttemptPhase, ConnectionPhase, SplitGuard, SplitPhase
 from lakeward.model.splits import LogSplit, SnapshotSplit, Split
 
 if TYPE_CHECKING:
@@ -54,6 +62,10 @@ Attempt = tuple[int, int]
 """Subtask and attempt number."""
 _RESTORED: Attempt = (-1, 0)
 """A placeholder for an attempt of an earlier job whose result is in a checkpoint."""
+_MOMENT_S = 1.0
+"""Longest time in seconds in which the connections of one lost executor are seen to close."""
+_MOMENT_SHARE = 0.2
+"""It is at most this share of the time in which an attempt may reconnect."""
 
 
 class Splits:
@@ -68,6 +80,8 @@ class Splits:
         enumeration: Enumeration,
         finished: Mapping[str, int] = MappingProxyType({}),
         withheld: Collection[str] = (),
+        *,
+        reconnect_s: float = inf,
     ) -> None:
         """Start with every split unassigned, or restored from a checkpoint.
 
@@ -75,6 +89,7 @@ class Splits:
             enumeration: from `enumerate_splits`, its snapshots leased; at least one split.
             finished: restored splits whose result was accepted, each with the offset that it ended at.
             withheld: restored splits whose result was held back by the gateway of their subtask.
+            reconnect_s: seconds in which an attempt whose connection closed may reconnect, > 0; infinite: no limit.
 
         Raises:
             UsageError: no split, two splits of one id, or a restored one that is not of the round.
@@ -99,6 +114,10 @@ class Splits:
         self._open = len(self._order) - len(finished)
         self._finishes: dict[str, tuple[Attempt, int]] = {name: (_RESTORED, end) for name, end in finished.items()}
         self._attempts: dict[Attempt, AttemptPhase] = {}
+        self._connections: dict[Attempt, ConnectionPhase] = {}
+        """Of each attempt that is not gone."""
+        self._disconnected_at: dict[Attempt, float] = {}
+        self._reconnect_s = reconnect_s
         self._newest: dict[int, int] = {}
         self._held: dict[Attempt, set[str]] = {}
         self._holders: dict[str, Attempt] = {}
@@ -130,6 +149,10 @@ class Splits:
                 commands = self._split_done(event, guard)
             case AttemptLost():
                 commands = self._lose([(event.subtask, event.attempt)], event) if guard is SplitGuard.LOST else []
+            case AttemptDisconnected() | AttemptReconnected():
+                commands = self._note_connection(event)
+            case ConnectionsChecked():
+                commands = self._give_up(event)
             case JobEnded():
                 alive = [attempt for attempt, phase in self._attempts.items() if phase is not AttemptPhase.GONE]
                 commands = self._lose(alive, event)
@@ -180,6 +203,11 @@ class Splits:
         return frozenset(split_id for split_id in self._withheld if self._phases[split_id] is SplitPhase.WITHHELD)
 
     @property
+    def reconnect_by(self) -> float:
+        """When the first disconnected attempt is overdue; infinite if all are connected."""
+        return min(self._disconnected_at.values(), default=inf) + self._reconnect_s
+
+    @property
     def done(self) -> bool:
         """True once `AllDone` was sent."""
         return self._done
@@ -208,7 +236,7 @@ class Splits:
 
     def _check(self, event: SplitsEvent) -> SplitGuard:
         """Return the guard of an event; raise before anything is changed if the table does not allow the event."""
-        if isinstance(event, JobEnded | FinishEarlyRequested):
+        if isinstance(event, JobEnded | FinishEarlyRequested | ConnectionsChecked):
             return SplitGuard.ALWAYS
         phase = self._phase_of((event.subtask, event.attempt))
         guard = self._guard(event, phase)
@@ -223,9 +251,7 @@ class Splits:
             raise IllegalEventError(_MACHINE, f"{state} ({guard.value})", event)
         return guard
 
-    def _guard(
-        self, event: AttemptRegistered | SplitRequested | SplitDone | AttemptLost, phase: AttemptPhase
-    ) -> SplitGuard:
+    def _guard(self, event: SplitsEvent, phase: AttemptPhase) -> SplitGuard:
         guard = SplitGuard.UNCHANGED
         match event:
             case AttemptRegistered() if phase is AttemptPhase.UNKNOWN:
@@ -268,6 +294,7 @@ class Splits:
             commands.append(Reject(*older, f"replaced by attempt {event.attempt}"))
         self._newest[event.subtask] = event.attempt
         self._held[attempt] = set()
+        self._connections[attempt] = ConnectionPhase.CONNECTED
         self._move_attempt(attempt, guard, event)
         for split_id in sorted(event.restored, key=self._rank.__getitem__):
             self._assign(split_id, attempt, event)
@@ -311,12 +338,37 @@ class Splits:
         self._queue = []
         return [SendFinishEarly(*attempt) for attempt, held in self._held.items() if held]
 
+    def _note_connection(self, event: AttemptDisconnected | AttemptReconnected) -> list[SplitsCommand]:
+        attempt = (event.subtask, event.attempt)
+        closed = isinstance(event, AttemptDisconnected)
+        if self._connections.get(attempt) is (ConnectionPhase.CONNECTED if closed else ConnectionPhase.DISCONNECTED):
+            self._move_connection(attempt, SplitGuard.ALWAYS, event)
+            if closed:
+                self._disconnected_at[attempt] = event.now
+            else:
+                del self._disconnected_at[attempt]
+        return []
+
+    def _give_up(self, event: ConnectionsChecked) -> list[SplitsCommand]:
+        """Give up who is overdue, and with it those whose connection closed within a moment of it."""
+        if event.now < self.reconnect_by:
+            return []
+        moment_s = min(_MOMENT_S, _MOMENT_SHARE * self._reconnect_s)
+        overdue = max(self.reconnect_by - self._reconnect_s + moment_s, event.now - self._reconnect_s)
+        found = sorted(attempt for attempt, at in self._disconnected_at.items() if at <= overdue)
+        for attempt in found:
+            self._move_connection(attempt, SplitGuard.OVERDUE, event)
+            del self._disconnected_at[attempt]
+        return [GiveUp(tuple(found))]
+
     def _lose(self, attempts: Iterable[Attempt], cause: SplitsEvent) -> list[SplitsCommand]:
         """Remove lost attempts; the splits that they hold are read again, or skipped if the round finishes early."""
         returned: list[str] = []
         for attempt in attempts:
             returned += self._held[attempt]
             self._waiting.pop(attempt, None)
+            del self._connections[attempt]
+            self._disconnected_at.pop(attempt, None)
             self._move_attempt(attempt, SplitGuard.LOST, cause)
         returned.sort(key=self._rank.__getitem__)
         for split_id in returned:
@@ -381,6 +433,9 @@ class Splits:
 
     def _move_attempt(self, attempt: Attempt, guard: SplitGuard, cause: SplitsEvent) -> None:
         self._attempts[attempt] = next_state(_MACHINE, TRANSITIONS, self._phase_of(attempt), cause, guard)
+
+    def _move_connection(self, attempt: Attempt, guard: SplitGuard, cause: SplitsEvent) -> None:
+        self._connections[attempt] = next_state(_MACHINE, TRANSITIONS, self._connections[attempt], cause, guard)
 
 
 def _end_of(split: Split) -> int:

@@ -1,4 +1,4 @@
-"""The states of splits and of attempts, and every transition between them.
+"""The states of splits, of attempts and of their connections, and every transition between them.
 
 A row gives the next state of one state and event, by guard. One step may make several moves: a split may be returned
 and assigned again. An attempt's row is also used for events of other attempts that affect it.
@@ -14,8 +14,11 @@ from typing import TYPE_CHECKING
 
 from lakeward.machines.machine_state import MachineState
 from lakeward.machines.splits.events import (
+    AttemptDisconnected,
     AttemptLost,
+    AttemptReconnected,
     AttemptRegistered,
+    ConnectionsChecked,
     FinishEarlyRequested,
     JobEnded,
     SplitDone,
@@ -56,6 +59,16 @@ class AttemptPhase(MachineState):
     """It was lost or replaced, or its job ended."""
 
 
+class ConnectionPhase(MachineState):
+    """Where the connection of an attempt stands; an attempt that is gone has none."""
+
+    CONNECTED = "connected"
+    DISCONNECTED = "disconnected"
+    """It closed; the attempt may reconnect."""
+    GIVEN_UP = "given_up"
+    """It was closed for too long: the attempt is about to be reported as lost."""
+
+
 class SplitGuard(MachineState):
     """The condition in which an event finds the machine; it selects the next state in the row of the event."""
 
@@ -83,9 +96,11 @@ class SplitGuard(MachineState):
     """The attempt requested a split and none is free."""
     ALL_DONE = "all done"
     """Every split is finished or skipped."""
+    OVERDUE = "overdue"
+    """The attempt has not reconnected in time."""
 
 
-State = SplitPhase | AttemptPhase
+State = SplitPhase | AttemptPhase | ConnectionPhase
 Row = dict[SplitGuard, State]
 Table = dict[tuple[State, type[SplitsEvent]], Row]
 
@@ -93,6 +108,11 @@ _UNASSIGNED, _ASSIGNED, _WITHHELD = SplitPhase.UNASSIGNED, SplitPhase.ASSIGNED, 
 _FINISHED, _SKIPPED = SplitPhase.FINISHED, SplitPhase.SKIPPED
 _UNKNOWN, _READY, _READING = AttemptPhase.UNKNOWN, AttemptPhase.READY, AttemptPhase.READING
 _IDLE, _DISMISSED, _GONE = AttemptPhase.IDLE, AttemptPhase.DISMISSED, AttemptPhase.GONE
+_CONNECTED, _DISCONNECTED, _GIVEN_UP = (
+    ConnectionPhase.CONNECTED,
+    ConnectionPhase.DISCONNECTED,
+    ConnectionPhase.GIVEN_UP,
+)
 _G = SplitGuard
 
 _ASSIGNMENT: dict[State, Row] = {_UNASSIGNED: {_G.ASSIGNED: _ASSIGNED}}
@@ -169,7 +189,18 @@ _ATTEMPT: Table = {
     **_rows(JobEnded, _LOST, (_UNKNOWN, _GONE)),
     **_rows(FinishEarlyRequested, {}, AttemptPhase),
 }
+_CONNECTION: Table = {
+    **_rows(AttemptDisconnected, {_CONNECTED: {_G.ALWAYS: _DISCONNECTED}}, (_DISCONNECTED, _GIVEN_UP)),
+    **_rows(AttemptReconnected, {_DISCONNECTED: {_G.ALWAYS: _CONNECTED}}, (_CONNECTED, _GIVEN_UP)),
+    **_rows(ConnectionsChecked, {_DISCONNECTED: {_G.OVERDUE: _GIVEN_UP}}, ConnectionPhase),
+}
+_ELSEWHERE: Table = {
+    cell: row
+    for event in (AttemptDisconnected, AttemptReconnected, ConnectionsChecked)
+    for cell, row in _rows(event, {}, (*SplitPhase, *AttemptPhase)).items()
+}
+"""A connection that closes moves neither its attempt nor a split: only its loss does (`AttemptLost`)."""
 TRANSITIONS: Mapping[tuple[State, type[SplitsEvent]], Mapping[SplitGuard, State]] = MappingProxyType(
-    {**_SPLIT, **_ATTEMPT}
+    {**_SPLIT, **_ATTEMPT, **_CONNECTION, **_ELSEWHERE}
 )
 """(state, event) to the next state by guard. Complete: what is not in it is illegal."""

@@ -1,0 +1,159 @@
+"""A lost executor costs seconds: what its subtasks read goes to the others, with one warning."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+from structlog.testing import capture_logs
+
+from lakeward.coordinator.checkpoints.round_checkpoints import CheckpointPlan
+from lakeward.coordinator.jobs.job import RoundJob
+from lakeward.coordinator.jobs.plan import JobPlan
+from lakeward.machines.splits import Enumeration
+from lakeward.machines.transport.channel import Channel, ChannelKey
+from lakeward.model.events import AssignSplits, Cancel, Deploy, Heartbeat, Register, RequestSplit
+from lakeward.model.jobs import JobSpec
+from lakeward.model.settings import CheckpointSettings
+from lakeward.model.splits import LogSplit
+from lakeward.model.tables import TableBucket
+from lakeward.storage.checkpoint_store import CheckpointFiles
+from lakeward.storage.small_files import SmallFiles
+from lakeward.testing.checkpoint_values import reference, round_snapshot
+from lakeward.testing.clock import FakeClock
+from lakeward.testing.rounds import IdleJobs, RecordingConnection, SilentRound
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+SUBTASKS = 3
+RECONNECT_S = 5.0
+
+
+class Reader:
+    """A subtask that asks for one split."""
+
+    def __init__(self, job: RoundJob, subtask: int) -> None:
+        self.job, self.subtask, self.connection = job, subtask, RecordingConnection()
+        key = job.on_connect(Register(subtask=subtask, host="node-1", pid=1, attempt=None), self.connection)
+        assert key is not None
+        self.key: ChannelKey = key
+        self._up = Channel(key, "up")
+        job.on_message(key, self.connection, self._up.send(RequestSplit()))
+
+    def lose_connection(self) -> None:
+        self.job.on_disconnect(self.key, self.connection)
+
+    def reconnect(self) -> bool:
+        register = Register(subtask=self.subtask, host="node-1", pid=1, attempt=self.key.task_attempt)
+        self.connection = RecordingConnection()
+        return self.job.on_connect(register, self.connection) is not None
+
+    def show_life(self) -> None:
+        self.job.on_message(self.key, self.connection, self._up.send(Heartbeat(acked=1)))
+
+    def splits(self) -> list[str]:
+        found = [one.event for one in self.connection.sent if isinstance(one.event, AssignSplits)]
+        return [wire.split.split_id for event in found for wire in event.splits]
+
+
+@pytest.fixture
+def clock() -> FakeClock:
+    return FakeClock()
+
+
+@pytest.fixture
+def jobs() -> IdleJobs:
+    return IdleJobs()
+
+
+@pytest.fixture
+def job(tmp_path: Path, clock: FakeClock, jobs: IdleJobs) -> RoundJob:
+    """A job of two splits that was launched with three subtasks."""
+    log = TableBucket(1, None, 0)
+    splits = (LogSplit("b0-0", log, (), 0, 10), LogSplit("b0-10", log, (), 10, 20))
+    plan = JobPlan(
+        round_name="svc/7-3-2",
+        enumeration=Enumeration((*splits, LogSplit("b0-20", log, (), 20, 30)), {}, (), behind=False),
+        deploy=lambda attempt: Deploy(
+            attempt=attempt, table=b"", source="", source_task=b"", lake="", lake_task=b"", fence_s=16.0, progress_s=1.0
+        ),
+        spec=lambda launch, subtasks: JobSpec("svc/7-3-2", launch, subtasks, "", "", "", "here", 1, b"", 16.0),
+        slots=SUBTASKS,
+        limit=3,
+        silence_s=60.0,
+        reconnect_within_s=RECONNECT_S,
+        checkpoints=CheckpointPlan(
+            CheckpointSettings(interval_s=0.0),
+            CheckpointFiles(SmallFiles(str(tmp_path)), clock),
+            reference(),
+            1,
+            lambda _what, _work, _done: None,
+        ),
+    )
+    job = RoundJob(plan, jobs, clock, SilentRound(round_snapshot(reference())))
+    job.launch(lambda work: work())
+    return job
+
+
+def test_splits_of_a_lost_executor_go_to_a_subtask_that_waits_and_the_job_goes_on(
+    job: RoundJob, clock: FakeClock, jobs: IdleJobs
+) -> None:
+    readers = [Reader(job, subtask) for subtask in range(SUBTASKS)]
+    for lost in readers[:2]:
+        lost.lose_connection()
+        clock.advance(0.3)
+    with capture_logs() as logs:
+        for _ in range(60):
+            clock.advance(1.0)
+            readers[2].show_life()
+            job.tick()
+    assert [one["event"] for one in logs if one["log_level"] == "warning"] == [
+        "subtasks lost, their splits are read by others"
+    ]
+    assert jobs.cancelled == []
+    assert {split.split_id for split in job.splits.unfinished} == {"b0-0", "b0-10", "b0-20"}
+    assert Reader(job, 0).splits() == ["b0-0"], "the next try of the task reads what its first one did not finish"
+
+
+def test_a_subtask_that_reconnects_in_time_keeps_its_split(job: RoundJob, clock: FakeClock) -> None:
+    reader = Reader(job, 0)
+    reader.lose_connection()
+    clock.advance(RECONNECT_S - 0.1)
+    job.tick()
+    assert reader.reconnect()
+    clock.advance(RECONNECT_S)
+    job.tick()
+    assert Reader(job, 1).splits() == ["b0-10"]
+
+
+def test_a_subtask_that_comes_back_too_late_is_not_taken_again(job: RoundJob, clock: FakeClock) -> None:
+    reader = Reader(job, 0)
+    reader.lose_connection()
+    clock.advance(RECONNECT_S)
+    job.tick()
+    assert not reader.reconnect()
+    assert Reader(job, 1).splits() == ["b0-0"]
+
+
+def test_a_retry_that_registers_before_that_replaces_the_lost_one_without_a_warning(
+    job: RoundJob, clock: FakeClock
+) -> None:
+    first = Reader(job, 0)
+    first.lose_connection()
+    with capture_logs() as logs:
+        second = Reader(job, 0)
+        clock.advance(RECONNECT_S)
+        job.tick()
+    assert second.splits() == first.splits() == ["b0-0"]
+    assert not any(isinstance(one.event, Cancel) for one in second.connection.sent)
+    assert [one for one in logs if one["log_level"] == "warning"] == []
+
+
+def test_a_subtask_that_is_connected_and_silent_still_ends_the_launch(
+    job: RoundJob, clock: FakeClock, jobs: IdleJobs
+) -> None:
+    Reader(job, 0)
+    clock.advance(61.0)
+    job.tick()
+    assert jobs.cancelled == [job.launched]
