@@ -47,6 +47,9 @@ class RoundReport:
     reason: str = ""
     timings_s: dict[str, float] = field(default_factory=dict)
     checkpoint: CheckpointReport | None = None
+    slots: int = 0
+    """Of a running round: subtasks that Spark gave it a slot for, out of `slots_asked`."""
+    slots_asked: int = 0
 
 
 @dataclass(frozen=True, slots=True)

@@ -62,6 +62,7 @@ class ServiceMetrics(Collector):
         for table in report.tables:
             lag.add_metric([table.path], table.lag_s or 0.0)
         yield lag
+        yield from _slots(report)
         yield from _checkpoints(report)
 
     def write(self, root: str, service: str) -> None:
@@ -75,6 +76,16 @@ class ServiceMetrics(Collector):
             StorageError: the disk refused.
         """
         replace_file(service_folder(root, service) / METRICS_FILE, generate_latest(self.registry))
+
+
+def _slots(report: ServiceReport) -> Iterable[Metric]:
+    there = _of_tables("lakeward_slots", "Slots that Spark has given to the running round.")
+    asked = _of_tables("lakeward_slots_asked", "Slots that the running round asks Spark for.")
+    for table in report.tables:
+        if table.round is not None and table.round.slots_asked:
+            there.add_metric([table.path], table.round.slots)
+            asked.add_metric([table.path], table.round.slots_asked)
+    return [family for family in (there, asked) if family.samples]
 
 
 def _checkpoints(report: ServiceReport) -> Iterable[Metric]:

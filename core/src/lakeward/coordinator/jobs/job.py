@@ -10,6 +10,7 @@ import structlog
 from lakeward.coordinator.checkpoints.round_checkpoints import RoundCheckpoints
 from lakeward.coordinator.jobs.checkpoint_messages import to_checkpoint_event
 from lakeward.coordinator.jobs.progress import RoundProgress
+from lakeward.coordinator.jobs.slots import SlotWatch
 from lakeward.coordinator.jobs.task_attempt import TaskAttempt
 from lakeward.errors import IllegalEventError, SnapshotGoneError, TableGoneError, UsageError
 from lakeward.machines.checkpoints.commands import Admit
@@ -104,6 +105,7 @@ class RoundJob:
         self._clock = clock
         self._owner = owner
         self._attempts: dict[int, TaskAttempt] = {}
+        self._slots = SlotWatch()
         self._checkpoints = RoundCheckpoints(plan.checkpoints, clock, self, owner, self._attempts)
         self._registering: tuple[JobSpec, Connection, str] | None = None
         """The launch, connection and host of the subtask that registers."""
@@ -125,6 +127,7 @@ class RoundJob:
         self._attempts.clear()
         spec = self.plan.spec(self._launches, min(self.plan.slots, max(1, len(self.splits.unfinished))))
         self.launched = spec
+        self._slots.launched(spec.subtasks, self._clock.now())
         self._jobs.launch(spec, lambda reason: post(lambda: self._on_launch_ended(spec, reason)))
 
     def finish_early(self) -> None:
@@ -153,6 +156,7 @@ class RoundJob:
         if now >= self.splits.reconnect_by:
             self._step(ConnectionsChecked(now=now))
         self._note(TimePassed(now=now))
+        self._watch_slots(now)
         for subtask, attempt in self._attempts.items():
             if not attempt.done and now - attempt.seen > self.plan.silence_s:
                 _log.warning("subtask silent, cancelling its job", round=self.plan.round_name, subtask=subtask)
@@ -179,6 +183,17 @@ class RoundJob:
     def attempts(self) -> Mapping[int, TaskAttempt]:
         """The newest attempt of each subtask of this launch."""
         return self._attempts
+
+    @property
+    def slots(self) -> tuple[int, int]:
+        """How many subtasks of this launch are there, and how many it asked Spark for."""
+        return len(self._attempts), self._slots.asked
+
+    @property
+    def waits_for(self) -> str:
+        """What it waits for, in words; empty while any subtask is there, and once nothing is left to read."""
+        waits = self.launched is not None and not self._ended and not self.splits.done and not self._attempts
+        return self._slots.message if waits else ""
 
     def counts(self) -> tuple[int, int, int]:
         """Return rows read, bytes read and splits done so far."""
@@ -275,6 +290,11 @@ class RoundJob:
             self._lose(found)
 
     # --- inside ---------------------------------------------------------------------------------------------
+
+    def _watch_slots(self, now: float) -> None:
+        self._slots.update(len(self._attempts), now)
+        if self._slots.should_warn(now):
+            _log.warning(self._slots.message, round=self.plan.round_name)
 
     def _readmit(self, register: Register, connection: Connection) -> ChannelKey | None:
         attempt = self._attempts.get(register.subtask)

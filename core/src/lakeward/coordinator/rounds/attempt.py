@@ -204,6 +204,7 @@ class RoundAttempt:
         Args:
             now_ms: milliseconds since 1970.
         """
+        there, asked = self.job.slots if self.job is not None and self.ended_ms is None else (0, 0)
         rows, size, done = self.job.counts() if self.job is not None else (0, 0, 0)
         seconds = max(((self.ended_ms or now_ms) - self.started_ms) / _MS, 0.001)
         files = self.files()
@@ -222,6 +223,8 @@ class RoundAttempt:
             reason=self.reason,
             timings_s=self._timings(),
             checkpoint=self._checkpoint(),
+            slots=there,
+            slots_asked=asked,
         )
 
     def _checkpoint(self) -> CheckpointReport | None:

@@ -197,7 +197,7 @@ class Reporter:
             path=history.path,
             table_id=table_id,
             status=status.phase.value if status is not None else history.status,
-            message=self._message(history, status),
+            message=self._message(history, status) or _waits_for(attempt),
             lag_rows=attempt.lag_rows() if attempt is not None and started else history.lag_rows,
             lag_s=history.lag_s,
             rounds=history.rounds,
@@ -212,3 +212,7 @@ class Reporter:
             wait = max(0.0, status.retry_at - self._clock.now())
             return f"{status.reason} (try {status.attempt}, again in {wait:.0f} s)"
         return status.reason
+
+
+def _waits_for(attempt: RoundAttempt | None) -> str:
+    return "" if attempt is None or attempt.job is None else attempt.job.waits_for
