@@ -40,8 +40,8 @@ PATIENCE_S = 12.0
 """Seconds that a fault waits for its step; then any is good enough."""
 AMID = (
     "subtask crash", "executor lost", "job crash", "coordinator crash", "coordinator pause", "second start",
-    "other service", "connection lost", "snapshots cleaned", "leases expire", "table dropped", "table recreated", "source restart",
-    "source restart", "source away",
+    "other service", "connection lost", "snapshots cleaned", "leases expire", "table dropped", "table recreated",
+    "source restart", "source restart", "source away",
 )  # fmt: skip
 """What may happen while a call takes long: most bugs lie where two things meet that each go well alone."""
 LONG: Mapping[str, str | None] = {

@@ -4,8 +4,8 @@
 `fired/`, so it happens once, whichever process asks); `<faults>/always/<point>` one that is taken each time. The
 directory comes by the environment, so Spark's workers know it too; they learn the driver's process id from a file.
 
-Actions: `kill-driver`, `kill-self`, `stop-driver`, `stop-self` (SIGKILL and SIGSTOP), `raise TEXT`, `wait` (until the
-test writes `go/<point>`), `sleep SECONDS`, or a word that only the caller understands.
+Actions: `kill-driver`, `kill-executor`, `kill-self`, `stop-driver`, `stop-self` (SIGKILL and SIGSTOP), `raise TEXT`,
+`wait` (until the test writes `go/<point>`), `sleep SECONDS`, or a word that only the caller understands.
 """
 
 from __future__ import annotations
@@ -45,6 +45,9 @@ def reached(point: str) -> str:
         case "kill-driver":
             os.kill(driver_pid(), signal.SIGKILL)
             time.sleep(_WAIT_S)
+        case "kill-executor":
+            os.kill(_executor_pid(), signal.SIGKILL)
+            time.sleep(_WAIT_S)
         case "kill-self":
             os.kill(os.getpid(), signal.SIGKILL)
             time.sleep(_WAIT_S)
@@ -75,6 +78,15 @@ def driver_pid() -> int:
     folder = _folder()
     assert folder is not None
     return int((folder / "driver.pid").read_text(encoding="utf-8"))
+
+
+def _executor_pid() -> int:
+    """Return the process id of the Java process that this Python worker belongs to."""
+    pid = os.getppid()
+    while Path(f"/proc/{pid}/comm").read_text(encoding="ascii").strip() != "java":
+        status = Path(f"/proc/{pid}/stat").read_text(encoding="ascii")
+        pid = int(status.rpartition(")")[2].split()[1])
+    return pid
 
 
 def _folder() -> Path | None:

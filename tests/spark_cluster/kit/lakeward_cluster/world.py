@@ -37,7 +37,16 @@ class ClusterWorld(World):
         """
         conf = _CONF | sections.pop("conf", {})
         spark = {"slots": slots, "conf": _inline(conf)} | sections.pop("spark_keys", {})
-        return self.configure(service, master=self.cluster.url, spark_keys=spark, **sections)
+        checkpoint = {"shared": "true"} | sections.pop("checkpoint_keys", {})
+        return self.configure(
+            service, master=self.cluster.url, spark_keys=spark, checkpoint_keys=checkpoint, **sections
+        )
+
+    def end_services(self) -> None:
+        """Stop what runs: a service keeps the executors that it has."""
+        for process in self.processes:
+            if process.alive:
+                assert process.end() == 0, process.words()
 
     def destroy(self) -> None:
         """End everything."""
