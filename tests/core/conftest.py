@@ -39,3 +39,11 @@ def s3_root(s3: S3Server) -> str:
     root = s3.new_root()
     s3.requests.clear()
     return root
+
+
+@pytest.fixture(params=["directory", "object store"])
+def root(request: pytest.FixtureRequest, tmp_path: Path) -> str:
+    """Name an empty state root, of either kind: what is kept there reads the same."""
+    if request.param == "directory":
+        return str(tmp_path / "root")
+    return str(request.getfixturevalue("s3_root"))

@@ -57,6 +57,7 @@ from lakeward.model.identity import Incarnation
 from lakeward.model.secrets import mask_uri
 from lakeward.observe import status_file
 from lakeward.observe.control import ControlReader
+from lakeward.observe.exchange import BackgroundExchange, DirectExchange
 from lakeward.observe.files import service_folder, writable
 from lakeward.observe.format import count
 from lakeward.observe.metrics import ServiceMetrics
@@ -77,7 +78,7 @@ from lakeward.storage.small_files import SmallFiles
 from lakeward.subtask.run import run_subtask
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Callable, Sequence
 
     from lakeward.config.loaded import Loaded
     from lakeward.hooks.plugins import LakePlugin, SourcePlugin
@@ -85,6 +86,7 @@ if TYPE_CHECKING:
     from lakeward.model.settings import Settings
     from lakeward.model.status import ServiceReport
     from lakeward.model.tables import TablePath
+    from lakeward.observe.exchange import Exchange
     from lakeward.ports import Clock, Connection, Lake, Source
 
 Check = tuple[str, bool, str]
@@ -599,6 +601,18 @@ async def _stop_when(service: Service, until: Callable[[], bool]) -> None:
             service.stop()
 
 
+def _exchange(settings: Settings, metrics: ServiceMetrics) -> Exchange:
+    """Open the way between the service and its commands."""
+    address, name = settings.checkpoint.address, settings.service.name
+
+    def write(report: ServiceReport) -> None:
+        status_file.write(address, name, report)
+        metrics.write(address, name)
+
+    read = ControlReader(address, name).read
+    return DirectExchange(write, read) if is_local(address) else BackgroundExchange(write, read)
+
+
 def _options(
     container: Container, loaded: Loaded, shown: ProgressDisplay | None, *, once: bool, final: bool
 ) -> ServiceOptions:
@@ -606,29 +620,20 @@ def _options(
     service = settings.service
     host = service.host or handle.driver_host
     metrics, tls = container.metrics(), container.tls()
-    here = is_local(settings.checkpoint.root)  # status and control files are for commands on this machine
+    exchange = _exchange(settings, metrics)
+    container.resources().add("status", exchange.close)
 
     def on_report(report: ServiceReport) -> None:
         metrics.update(report)
-        if here:
-            status_file.write(settings.checkpoint.root, service.name, report)
-            metrics.write(settings.checkpoint.root, service.name)
+        exchange.publish(report)
         if shown is not None:
             shown.update(report)
-
-    control = ControlReader(settings.checkpoint.root, service.name)
-
-    def paused() -> frozenset[str]:
-        return control.read().paused if here else frozenset()
-
-    def resumed() -> Mapping[str, int]:
-        return control.read().resumed if here else {}
 
     return ServiceOptions(
         settings=settings,
         rules=lambda path: table_rules(loaded, path).settings,
-        paused=paused,
-        resumed=resumed,
+        paused=lambda: exchange.control().paused,
+        resumed=lambda: exchange.control().resumed,
         on_report=on_report,
         on_round=shown.round_ended if shown is not None else (lambda _table, _report: None),
         host=host,

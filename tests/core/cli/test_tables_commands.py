@@ -3,6 +3,7 @@ from __future__ import annotations
 import os
 import pickle
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -79,6 +80,31 @@ def test_resume_asks_a_running_service_to_go_on_with_a_table_that_it_suspended(
     status_file.write(root, "nyc", report)
     assert flights("tables", "resume", "nyc.flights").out == "nyc.flights was suspended; it is tried again.\n"
     assert read_control(root, "nyc").resumed == {"nyc.flights": 1}
+
+
+def test_commands_work_where_the_state_lies_in_a_store(
+    flights: Lakeward,
+    s3_root: str,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """The service reports from another machine: its report is all that is known here."""
+    monkeypatch.setenv("LAKEWARD_CHECKPOINT__ROOT", s3_root)
+    report = ServiceReport(
+        "nyc", "nyc-1-0123456789abcdef", 2**22 + 1, "serving", SystemClock().wall_ms(), None, (), None, 0, 0
+    )
+    status_file.write(s3_root, "nyc", replace(report, host="elsewhere"))
+
+    assert flights("tables", "pause", "nyc.flights").out == "nyc.flights is paused.\n"
+    document = flights("tables", "-o", "json").document
+    assert document["service"]["running"]
+    assert document["service"]["pid"] == report.pid
+    assert flights("leases").code == 0
+    assert flights("checkpoints", "list", "-o", "json").document["checkpoints"] == []
+    status_file.write(s3_root, "nyc", replace(report, host="elsewhere", written_ms=0))
+    said = flights("tables")
+    assert "silent since" in said.out
+    assert "process 4194305 on elsewhere" in said.out
+    assert flights("tables", "-o", "json").document["tables"][0]["status"] == "paused"
 
 
 @pytest.mark.parametrize("command", ["pause", "tier-now"])

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import os
+import socket
 import subprocess
 import sys
 from dataclasses import replace
@@ -11,6 +12,7 @@ import pytest
 from lakeward.errors import CorruptFileError, StorageError
 from lakeward.model.status import RoundReport, ServiceReport, TableReport
 from lakeward.observe import status_file
+from lakeward.storage.small_files import SmallFiles
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -20,13 +22,13 @@ TABLE = TableReport("nyc.flights", 7, "idle", "", 0, 0.0, 3, 12345, ROUND)
 REPORT = ServiceReport("nyc", "nyc-1-0123456789abcdef", os.getpid(), "serving", 5000, None, (TABLE,), "id", 4, 0)
 
 
-def test_a_report_is_read_as_it_was_written(tmp_path: Path) -> None:
-    status_file.write(str(tmp_path), "nyc", REPORT)
-    assert status_file.read(str(tmp_path), "nyc") == REPORT
+def test_a_report_is_read_as_it_was_written(root: str) -> None:
+    status_file.write(root, "nyc", REPORT)
+    assert status_file.read(root, "nyc") == REPORT
 
 
-def test_a_service_that_never_ran_has_no_report(tmp_path: Path) -> None:
-    assert status_file.read(str(tmp_path), "nyc") is None
+def test_a_service_that_never_ran_has_no_report(root: str) -> None:
+    assert status_file.read(root, "nyc") is None
 
 
 def test_a_file_uri_is_this_machine(tmp_path: Path) -> None:
@@ -47,15 +49,26 @@ def test_a_damaged_report_names_the_file(tmp_path: Path) -> None:
         status_file.read(str(tmp_path), "nyc")
 
 
-def test_a_root_elsewhere_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(StorageError, match="expected a local directory"):
-        status_file.write("s3://bucket/state", "nyc", REPORT)
-
-
-def test_a_root_elsewhere_is_named_without_its_password() -> None:
-    with pytest.raises(StorageError) as caught:
-        status_file.write("s3://me:hush@bucket/state", "nyc", REPORT)
+def test_a_store_of_an_unknown_kind_is_refused_without_telling_the_password() -> None:
+    with pytest.raises(StorageError, match="gopher") as caught:
+        status_file.write("gopher://me:hush@bucket/state", "nyc", REPORT)
     assert "hush" not in str(caught.value)
+
+
+def test_a_damaged_report_in_a_store_names_the_file(s3_root: str) -> None:
+    SmallFiles(s3_root).write("nyc/status.json", b'{"service": 1}')
+    with pytest.raises(CorruptFileError, match=r"state/nyc/status\.json"):
+        status_file.read(s3_root, "nyc")
+
+
+def test_the_process_of_another_machine_is_not_looked_for_here() -> None:
+    child = subprocess.Popen([sys.executable, "-c", ""])
+    child.wait()
+    there = replace(REPORT, pid=child.pid, host="elsewhere")
+    here = replace(REPORT, pid=child.pid, host=socket.gethostname())
+    assert status_file.is_running(there, REPORT.written_ms)
+    assert not status_file.is_running(here, REPORT.written_ms)
+    assert not status_file.is_running(there, REPORT.written_ms + status_file.SILENT_AFTER_MS)
 
 
 def test_a_root_that_cannot_be_a_directory_is_refused(tmp_path: Path) -> None:

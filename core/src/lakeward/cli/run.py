@@ -8,7 +8,6 @@ import click
 
 from lakeward.cli.invocation import Invocation, pass_invocation, with_common_options
 from lakeward.container import serve
-from lakeward.local_files import is_local
 from lakeward.observe import status_file
 
 if TYPE_CHECKING:
@@ -39,5 +38,4 @@ def run(invocation: Invocation, *, once: bool, final: bool, progress: bool) -> i
 
 
 def _last_report(loaded: Loaded) -> ServiceReport | None:
-    root = loaded.settings.checkpoint.root
-    return status_file.read(root, loaded.settings.service.name) if is_local(root) else None
+    return status_file.read(loaded.settings.checkpoint.address, loaded.settings.service.name)

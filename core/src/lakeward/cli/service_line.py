@@ -6,7 +6,6 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from lakeward.clock import SystemClock
-from lakeward.local_files import is_local
 from lakeward.model.status import ServiceReport
 from lakeward.observe import status_file
 from lakeward.observe.format import date_time
@@ -51,8 +50,8 @@ def see_service(loaded: Loaded) -> ServiceSeen:
     Raises:
         CorruptFileError: the status file is damaged.
     """
-    name, root = loaded.settings.service.name, loaded.settings.checkpoint.root
-    report = status_file.read(root, name) if is_local(root) else None
+    name = loaded.settings.service.name
+    report = status_file.read(loaded.settings.checkpoint.address, name)
     if report is None:
         return ServiceSeen(name, False, "has never run here", None)
     running = status_file.is_running(report, SystemClock().wall_ms())
@@ -66,6 +65,8 @@ def _message(report: ServiceReport, *, running: bool) -> str:
         return f"{report.state}, process {report.pid}{ui}"
     if report.state == "stopped":
         return f"stopped at {when}"
+    if status_file.is_elsewhere(report):
+        return f"silent since {when}: process {report.pid} on {report.host} hangs, or is gone"
     if status_file.process_lives(report.pid):
         return f"silent since {when}: process {report.pid} hangs, or is another program by now"
     return f"died: process {report.pid} is gone; it last reported at {when}"

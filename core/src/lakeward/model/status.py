@@ -87,6 +87,8 @@ class ServiceReport:
     """Those of `leased` that a checkpoint has still to read, with or without a round."""
     snapshots_gone: int = 0
     """Snapshots that were needed and found to be gone, since the start."""
+    host: str = ""
+    """The machine that the service runs on; `pid` is a process of it."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,4 +1,9 @@
-"""The control file: the requests of commands to a running service, which reads it every second."""
+"""The control files: the requests of commands to a running service, which reads them again and again.
+
+In a directory it is one file, `control.json`, and a lock lets one command at a time change it. A store has no locks
+and no conditional PUT that `pyarrow.fs` knows, so there each table has a file of its own, `control/DB.TABLE.json`: two
+commands that speak of two tables never write the same file.
+"""
 
 from __future__ import annotations
 
@@ -6,20 +11,23 @@ import fcntl
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
+from urllib.parse import quote
 
 import msgspec
 import structlog
 
 from lakeward.errors import CorruptFileError, LakewardError, StorageError
-from lakeward.observe.files import replace_file, service_folder
+from lakeward.local_files import is_local
+from lakeward.observe.files import file_at, read_small, replace_file, replace_small, service_folder, store_at
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Iterable, Iterator, Mapping
     from pathlib import Path
 
     from lakeward.model.tables import TablePath
 
 CONTROL_FILE = "control.json"
+CONTROL_FOLDER = "control"
 VERSION = 1
 _log = structlog.get_logger("lakeward.control")
 
@@ -42,6 +50,13 @@ class _Document(msgspec.Struct, forbid_unknown_fields=True, omit_defaults=True):
     resumed: dict[str, int] = msgspec.field(default_factory=dict)
 
 
+class _TableDocument(msgspec.Struct, forbid_unknown_fields=True):
+    version: int
+    table: str
+    paused: bool
+    resumed: int
+
+
 class ControlReader:
     """Reads the control file of a running service. A file that cannot be read never ends the service."""
 
@@ -49,7 +64,7 @@ class ControlReader:
         """Start without requests; nothing is read yet.
 
         Args:
-            root: the state root, on this machine.
+            root: the state root.
             service: the service's name.
         """
         self._root = root
@@ -76,7 +91,7 @@ def read_control(root: str, service: str) -> Control:
     """Read the requests to a service.
 
     Args:
-        root: the state root, on this machine.
+        root: the state root.
         service: the service's name.
 
     Returns:
@@ -84,28 +99,57 @@ def read_control(root: str, service: str) -> Control:
 
     Raises:
         CorruptFileError: the file is damaged or of another version.
-        StorageError: it cannot be read, or the root is not on this machine.
+        StorageError: it cannot be read.
     """
-    path = service_folder(root, service) / CONTROL_FILE
-    try:
-        document = msgspec.json.decode(path.read_bytes(), type=_Document)
-    except FileNotFoundError:
+    if not is_local(root):
+        return _of_tables(_table_documents(root, service))
+    file = file_at(root, service, CONTROL_FILE)
+    data = read_small(root, service, CONTROL_FILE)
+    if data is None:
         return Control()
-    except OSError as error:
-        message = f"{path}: cannot be read ({error.strerror or error})"
-        raise StorageError(message) from error
+    try:
+        document = msgspec.json.decode(data, type=_Document)
     except msgspec.MsgspecError as error:
-        raise CorruptFileError(str(path), "a control file", str(error)) from error
-    if document.version != VERSION:
-        raise CorruptFileError(str(path), f"version {VERSION}", document.version)
+        raise CorruptFileError(file, "a control file", str(error)) from error
+    _check_version(document.version, file)
     return Control(frozenset(document.paused), document.resumed)
+
+
+def _of_tables(documents: Iterable[_TableDocument]) -> Control:
+    known = list(documents)
+    paused = frozenset(each.table for each in known if each.paused)
+    return Control(paused, {each.table: each.resumed for each in known if each.resumed})
+
+
+def _table_documents(root: str, service: str) -> Iterator[_TableDocument]:
+    for entry in store_at(root).entries(f"{service}/{CONTROL_FOLDER}"):
+        document = _table_document(root, service, entry.name.removeprefix(f"{service}/"))
+        if document is not None:
+            yield document
+
+
+def _table_document(root: str, service: str, name: str) -> _TableDocument | None:
+    data, file = read_small(root, service, name), file_at(root, service, name)
+    if data is None:
+        return None
+    try:
+        document = msgspec.json.decode(data, type=_TableDocument)
+    except msgspec.MsgspecError as error:
+        raise CorruptFileError(file, "a control file", str(error)) from error
+    _check_version(document.version, file)
+    return document
+
+
+def _check_version(version: int, file: str) -> None:
+    if version != VERSION:
+        raise CorruptFileError(file, f"version {VERSION}", version)
 
 
 def pause(root: str, service: str, table: TablePath) -> bool:
     """Request that no round is started on a table until `resume`, also after a restart.
 
     Args:
-        root: the state root, on this machine.
+        root: the state root.
         service: the service's name.
         table: which one.
 
@@ -127,6 +171,8 @@ def resume(root: str, service: str, table: TablePath) -> bool:
 
 
 def _change(root: str, service: str, table: TablePath, *, paused: bool) -> bool:
+    if not is_local(root):
+        return _change_table(root, service, str(table), paused=paused)
     folder = service_folder(root, service)
     with _locked(folder):
         control = read_control(root, service)
@@ -138,6 +184,16 @@ def _change(root: str, service: str, table: TablePath, *, paused: bool) -> bool:
             return False
         replace_file(folder / CONTROL_FILE, msgspec.json.encode(_Document(VERSION, sorted(after), resumed)))
         return after != before
+
+
+def _change_table(root: str, service: str, table: str, *, paused: bool) -> bool:
+    name = f"{CONTROL_FOLDER}/{quote(table, safe='')}.json"
+    before = _table_document(root, service, name) or _TableDocument(VERSION, table, False, 0)
+    if before.paused and paused:
+        return False
+    after = _TableDocument(VERSION, table, paused, before.resumed + (not paused))
+    replace_small(root, service, name, msgspec.json.encode(after))
+    return before.paused != paused
 
 
 @contextmanager

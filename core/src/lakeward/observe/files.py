@@ -1,15 +1,17 @@
-"""The folder with the small files that a service and the commands of its machine exchange (status, control)."""
+"""The folder with the small files that a service and its commands exchange (status, control): of a disk or a store."""
 
 from __future__ import annotations
 
 import os
 import secrets
+from functools import lru_cache
 from pathlib import Path
 from urllib.parse import unquote, urlsplit
 
 from lakeward.errors import StorageError
 from lakeward.local_files import is_local, replacing
 from lakeward.model.secrets import mask_uri
+from lakeward.storage.small_files import SmallFiles
 
 
 def service_folder(root: str, service: str) -> Path:
@@ -31,6 +33,61 @@ def service_folder(root: str, service: str) -> Path:
         raise StorageError(message)
     plain = unquote(urlsplit(root).path) if "://" in root else root
     return Path(plain) / service
+
+
+@lru_cache(maxsize=4)
+def store_at(root: str) -> SmallFiles:
+    """Open the store of a state root that is not on this machine; one client for each root.
+
+    Raises:
+        StorageError: no such kind of filesystem.
+    """
+    return SmallFiles(root)
+
+
+def file_at(root: str, service: str, name: str) -> str:
+    """Return the full path of a service's small file, for messages."""
+    return str(service_folder(root, service) / name) if is_local(root) else store_at(root).path(f"{service}/{name}")
+
+
+def read_small(root: str, service: str, name: str) -> bytes | None:
+    """Read a small file of a service.
+
+    Args:
+        root: the state root: a directory, or the address of a store.
+        service: the service's name.
+        name: the file's name in the service's folder.
+
+    Returns:
+        Its bytes, None where there is no such file.
+
+    Raises:
+        StorageError: it cannot be read.
+    """
+    if not is_local(root):
+        return store_at(root).read(f"{service}/{name}")
+    path = service_folder(root, service) / name
+    try:
+        return path.read_bytes()
+    except FileNotFoundError:
+        return None
+    except OSError as error:
+        message = f"{path}: cannot be read ({error.strerror or error})"
+        raise StorageError(message) from error
+
+
+def replace_small(root: str, service: str, name: str, content: bytes) -> None:
+    """Replace a small file of a service as a whole: a reader sees the old one or the new one.
+
+    Arguments as `read_small`; `content` is all of it.
+
+    Raises:
+        StorageError: the disk or the store refused.
+    """
+    if is_local(root):
+        replace_file(service_folder(root, service) / name, content)
+    else:
+        store_at(root).write(f"{service}/{name}", content)
 
 
 def writable(place: str) -> tuple[bool, str]:

@@ -8,7 +8,7 @@ from prometheus_client import CollectorRegistry, ProcessCollector, disable_creat
 from prometheus_client.metrics_core import CounterMetricFamily, GaugeMetricFamily
 from prometheus_client.registry import Collector
 
-from lakeward.observe.files import replace_file, service_folder
+from lakeward.observe.files import replace_small
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -69,13 +69,13 @@ class ServiceMetrics(Collector):
         """Replace the metrics file, in the Prometheus text format.
 
         Args:
-            root: the state root, on this machine.
+            root: the state root.
             service: the service's name.
 
         Raises:
-            StorageError: the disk refused.
+            StorageError: the disk or the store refused.
         """
-        replace_file(service_folder(root, service) / METRICS_FILE, generate_latest(self.registry))
+        replace_small(root, service, METRICS_FILE, generate_latest(self.registry))
 
 
 def _slots(report: ServiceReport) -> Iterable[Metric]:

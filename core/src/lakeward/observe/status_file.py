@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import os
+import socket
 from typing import TYPE_CHECKING
 
 import msgspec
 
-from lakeward.errors import CorruptFileError, StorageError
+from lakeward.errors import CorruptFileError
 from lakeward.model.status import ServiceReport
-from lakeward.observe.files import replace_file, service_folder
+from lakeward.observe.files import file_at, read_small, replace_small, service_folder
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -23,21 +24,21 @@ def write(root: str, service: str, report: ServiceReport) -> None:
     """Replace the status file.
 
     Args:
-        root: the state root, on this machine.
+        root: the state root.
         service: the service's name.
         report: the service as it is now.
 
     Raises:
-        StorageError: the disk refused, or the root is not on this machine.
+        StorageError: the disk or the store refused.
     """
-    replace_file(status_path(root, service), msgspec.json.format(msgspec.json.encode(report), indent=1))
+    replace_small(root, service, STATUS_FILE, msgspec.json.format(msgspec.json.encode(report), indent=1))
 
 
 def read(root: str, service: str) -> ServiceReport | None:
     """Read the status file.
 
     Args:
-        root: the state root, on this machine.
+        root: the state root.
         service: the service's name.
 
     Returns:
@@ -45,22 +46,19 @@ def read(root: str, service: str) -> ServiceReport | None:
 
     Raises:
         CorruptFileError: the file is not a report.
-        StorageError: it cannot be read, or the root is not on this machine.
+        StorageError: it cannot be read.
     """
-    path = status_path(root, service)
-    try:
-        return msgspec.json.decode(path.read_bytes(), type=ServiceReport)
-    except FileNotFoundError:
+    data = read_small(root, service, STATUS_FILE)
+    if data is None:
         return None
-    except OSError as error:
-        message = f"{path}: cannot be read ({error.strerror or error})"
-        raise StorageError(message) from error
+    try:
+        return msgspec.json.decode(data, type=ServiceReport)
     except msgspec.MsgspecError as error:
-        raise CorruptFileError(str(path), "a service's report", str(error)) from error
+        raise CorruptFileError(file_at(root, service, STATUS_FILE), "a service's report", str(error)) from error
 
 
 def status_path(root: str, service: str) -> Path:
-    """Return the status file of a service."""
+    """Return the status file of a service whose state root is on this machine."""
     return service_folder(root, service) / STATUS_FILE
 
 
@@ -72,9 +70,16 @@ def is_running(report: ServiceReport, now_ms: int) -> bool:
         now_ms: milliseconds since 1970.
 
     Returns:
-        False if it reported that it stopped, its process is gone, or its report is too old.
+        False if it reported that it stopped, its process is gone (as far as this machine can know), or its report is
+        too old.
     """
-    return report.state != "stopped" and now_ms - report.written_ms < SILENT_AFTER_MS and process_lives(report.pid)
+    fresh = now_ms - report.written_ms < SILENT_AFTER_MS
+    return report.state != "stopped" and fresh and (is_elsewhere(report) or process_lives(report.pid))
+
+
+def is_elsewhere(report: ServiceReport) -> bool:
+    """Return whether the service that wrote a report is on another machine: its process id says nothing here."""
+    return report.host not in {"", socket.gethostname()}
 
 
 def process_lives(pid: int) -> bool:

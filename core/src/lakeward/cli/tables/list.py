@@ -12,7 +12,6 @@ from lakeward.cli.output import Columns
 from lakeward.cli.service_line import ServiceSeen, see_service
 from lakeward.clock import SystemClock
 from lakeward.config.tables import table_rules
-from lakeward.local_files import is_local
 from lakeward.observe.control import read_control
 from lakeward.observe.format import count, date_time, seconds, size
 from lakeward.observe.progress import format_lag
@@ -48,9 +47,8 @@ def list_tables(invocation: Invocation, *, buckets: bool) -> None:
 
 
 def _look(loaded: Loaded, service: ServiceSeen) -> list[TableLine]:
-    root = loaded.settings.checkpoint.root
     reports = {table.path: table for table in service.report.tables} if service.report else {}
-    paused = read_control(root, service.name).paused if is_local(root) else frozenset[str]()
+    paused = read_control(loaded.settings.checkpoint.address, service.name).paused
     committed = {record.table_id: record for record in open_records(loaded).list()}
     context = StatusContext(service.running, reports, paused, SystemClock().wall_ms(), committed)
     with opened_source(loaded) as source, opened_lake(loaded) as lake:

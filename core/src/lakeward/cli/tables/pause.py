@@ -24,7 +24,7 @@ def pause(invocation: Invocation, *, table: str) -> None:
     path = TablePath.parse(table)
     with opened_source(loaded) as source:
         source.table(path)
-    changed = control.pause(loaded.settings.checkpoint.root, loaded.settings.service.name, path)
+    changed = control.pause(loaded.settings.checkpoint.address, loaded.settings.service.name, path)
     when = "" if see_service(loaded).running else " No service is running; the next start keeps the pause."
     message = f"{path} is paused.{when}" if changed else f"{path} was paused already."
     invocation.output.show({"table": str(path), "paused": True, "changed": changed}, message)
@@ -41,7 +41,7 @@ def resume(invocation: Invocation, *, table: str) -> None:
     service = see_service(loaded)
     reports = service.report.tables if service.running and service.report is not None else ()
     suspended = any(report.path == str(path) and report.status == "suspended" for report in reports)
-    paused = control.resume(loaded.settings.checkpoint.root, loaded.settings.service.name, path)
+    paused = control.resume(loaded.settings.checkpoint.address, loaded.settings.service.name, path)
     if paused:
         message = f"{path} is resumed."
     else:

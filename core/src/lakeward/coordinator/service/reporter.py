@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import socket
 from collections import deque
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
@@ -178,6 +179,7 @@ class Reporter:
             service=self._incarnation.service,
             incarnation=str(self._incarnation),
             pid=os.getpid(),
+            host=socket.gethostname(),
             state=self.state,
             written_ms=self._clock.wall_ms(),
             spark_ui=self._spark_ui if self.state != "stopped" else None,
