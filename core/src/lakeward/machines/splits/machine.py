@@ -7,9 +7,9 @@ Rules
 * A round that finishes early assigns no more splits. Log splits stop where they are, started snapshot splits run to
   their end; a log split that stopped is finished at the offset it reached. A split that is returned later is skipped.
 * A bucket's offset after the round is the end of its contiguous finished prefix.
-* An attempt whose connection closed may reconnect. After `reconnect_s` it is given up: its job takes over what it did and
-  reports it as lost. The connections of one executor's subtasks close one after the other, so those that closed within
-  a moment of one another are given up together.
+* An attempt whose connection closed may reconnect. After `reconnect_s` it is given up: its job takes over what it did
+  and reports it as lost. The connections of one executor's subtasks close one after the other, so those that closed
+  within a moment of one another are given up together.
 * After a restore, a finished split whose result had not reached the coordinator is withheld: it is not read again, an
   attempt sends its result once more. If that attempt is lost before, the next one to register sends it.
 * `transitions.TRANSITIONS` gives the next state; every state is looked up there.
