@@ -24,7 +24,7 @@ from lakeward_simulator.scenario import run_seed
 SEEDS = 2000
 GOAL = 0.8
 """Share of the mutants of what surrounds the machines that seeds alone have to kill, of those that do harm."""
-_BY_TESTS = ("Gateway", "Checkpoints", "Splits", "Rounds", "Leases")
+_BY_TESTS = ("Gateway", "Checkpoints", "Splits", "Rounds", "Leases", "LinkMachine")
 
 
 def main() -> int:

@@ -11,9 +11,11 @@ from lakeward.coordinator.jobs import job
 from lakeward.coordinator.jobs import progress as books
 from lakeward.machines.checkpoints import CheckpointCoordinator
 from lakeward.machines.checkpoints.gateway import Gateway
+from lakeward.machines.link import LinkMachine
 from lakeward.machines.splits import Splits
 from lakeward.subtask import checkpointing as subtasks
-from lakeward_mutants import checkpoints, gateways, rounds, seams, shells, splits
+from lakeward.subtask import link
+from lakeward_mutants import checkpoints, gateways, links, rounds, seams, shells, splits
 from lakeward_mutants.killers import COST_TIME, KILLERS
 from lakeward_mutants.leases import LEASES
 
@@ -27,14 +29,22 @@ _PLACES: Mapping[type, tuple[ModuleType, ...]] = {
     Gateway: (job, subtasks),
     CheckpointCoordinator: (checkpointing,),
     Splits: (books, contents),
+    LinkMachine: (link,),
 }
 """Who makes a machine."""
+_MACHINES: Mapping[ModuleType, type] = {
+    gateways: Gateway,
+    checkpoints: CheckpointCoordinator,
+    splits: Splits,
+    links: LinkMachine,
+}
+"""By module of mutants: the machine that they change."""
 
 
 def mutants() -> Mapping[str, Callable[[pytest.MonkeyPatch], None]]:
     """Return every mutant, in words, and what puts it in the machine's place."""
     found: dict[str, Callable[[pytest.MonkeyPatch], None]] = {}
-    for module, machine in ((gateways, Gateway), (checkpoints, CheckpointCoordinator), (splits, Splits)):
+    for module, machine in _MACHINES.items():
         for kind in _kinds(module, machine):
             found[f"{machine.__name__}: {kind.__name__}"] = partial(_replace, machine, kind)
     for change in (rounds.commits_on_any_heartbeat, rounds.forgets_to_renew_what_rests, rounds.keeps_what_is_refused,
