@@ -46,6 +46,12 @@ class AttemptState:
         self.newest_part: tuple[int, object] | None = None
         """The newest completed checkpoint that it is part of, and its snapshot there."""
 
+    def copy(self) -> AttemptState:
+        """Return a copy that can be changed without changing this."""
+        copied = AttemptState.__new__(AttemptState)
+        vars(copied).update(vars(self))
+        return copied
+
     @property
     def phase(self) -> ParticipantPhase:
         """The attempt's phase; only `move` changes it."""
@@ -89,6 +95,12 @@ class AttemptStates:
     def __iter__(self) -> Iterator[AttemptState]:
         """Iterate over all of them, by subtask."""
         return iter([state for _, state in sorted(self._newest.items())])
+
+    def copy(self) -> AttemptStates:
+        """Return a copy that can be changed without changing this."""
+        copied = AttemptStates()
+        copied._newest = {subtask: state.copy() for subtask, state in self._newest.items()}
+        return copied
 
     def alive(self) -> list[AttemptState]:
         """Return the attempts that are alive, by subtask."""

@@ -157,6 +157,27 @@ class CheckpointCoordinator:
             IllegalEventError: the table does not allow this event here; nothing was changed.
         """
         guard = self._check(event)
+        if self._phase is CheckpointPhase.IDLE and isinstance(event, DataReceived | DataAcked):
+            return tuple(self._take(event, guard))  # one number changes, no state: most events by far are like this
+        before = self._copied()
+        try:
+            return tuple(self._take(event, guard))
+        except BaseException:
+            vars(self).update(before)
+            raise
+
+    def _copied(self) -> dict[str, object]:
+        """Return everything that a step changes, as it is now."""
+        return {
+            **vars(self),
+            "_schedule": self._schedule.copy(),
+            "_attempts": self._attempts.copy(),
+            "_completed": set(self._completed),
+            "_parts": dict(self._parts),
+        }
+
+    def _take(self, event: CheckpointsEvent, guard: CheckpointGuard) -> Commands:
+        """Do what an event that is legal asks for."""
         match event:
             case TimePassed():
                 commands = self._time_passed(event, guard)
@@ -176,7 +197,7 @@ class CheckpointCoordinator:
                 commands = self._end_round(event, guard)
             case _:
                 commands = self._subtask_event(event, guard)
-        return tuple(commands)
+        return commands
 
     # --- which events are legal -----------------------------------------------------------------------------
 

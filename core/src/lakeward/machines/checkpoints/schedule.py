@@ -31,6 +31,12 @@ class Schedule:
         self._due = now + settings.interval_s if settings.interval_s else None
         self._failures = 0
 
+    def copy(self) -> Schedule:
+        """Return a copy that can be changed without changing this."""
+        copied = Schedule.__new__(Schedule)
+        vars(copied).update(vars(self))
+        return copied
+
     @property
     def due(self) -> float | None:
         """When the next one starts, in seconds; None: never."""

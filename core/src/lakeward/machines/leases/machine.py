@@ -95,8 +95,19 @@ class Leases:
         state, before = self._state, self._state.call_state
         if (before, type(event)) not in TRANSITIONS or not self._fits(event):
             raise IllegalEventError(_MACHINE, before.value, event)
-        state.commands, state.changed = [], False
+        unchanged = state.copy()
+        try:
+            self._change(event, before)
+        except BaseException:
+            self._state = unchanged
+            raise
         self._held_leases = self._next_due = None
+        return (Persist(), *state.commands) if state.changed else tuple(state.commands)
+
+    def _change(self, event: LeasesEvent, before: CallState) -> None:
+        """Do what an event that is legal asks for, and what is due after it."""
+        state = self._state
+        state.commands, state.changed = [], False
         if before is not CallState.STOPPED:
             self._take(event)
             state.expire(event.now)
@@ -104,7 +115,6 @@ class Leases:
         state.call_state = next_state(_MACHINE, TRANSITIONS, before, event, state.guard())
         if state.call_state is CallState.STOPPED and before is not CallState.STOPPED:
             state.commands.append(LeaseStopped())
-        return (Persist(), *state.commands) if state.changed else tuple(state.commands)
 
     @property
     def state(self) -> CallState:

@@ -87,6 +87,17 @@ class LeaseState:
         self.commands: list[LeasesCommand] = []
         self.changed = False
 
+    def copy(self) -> LeaseState:
+        """Return a copy that can be changed without changing this."""
+        copied = LeaseState.__new__(LeaseState)
+        vars(copied).update(vars(self))
+        copied.tables = {table_id: table.copy() for table_id, table in self.tables.items()}
+        copied.retired = {lease_id: replace(retired) for lease_id, retired in self.retired.items()}
+        copied.calls = dict(self.calls)
+        copied.unknown = dict(self.unknown)
+        copied.tried_while_stopping = set(self.tried_while_stopping)
+        return copied
+
     @property
     def held_leases(self) -> HeldLeases:
         """The snapshots that are held now."""

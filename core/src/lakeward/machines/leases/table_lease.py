@@ -79,6 +79,10 @@ class BucketLease:
     status: LeaseStatus = LeaseStatus.WANTED
     covered_until: float = NOT_COVERED
 
+    def copy(self) -> BucketLease:
+        """Return a copy that can be changed without changing this."""
+        return BucketLease(self.snapshot, set(self.needs), self.status, self.covered_until)
+
     def move(self, event: LeasesEvent, guard: StatusGuard) -> None:
         """Go to the next status."""
         machine = "leases"
@@ -105,6 +109,21 @@ class TableLease:
     failures: int = 0
     release_at: float = NOT_COVERED
     release_failures: int = 0
+
+    def copy(self) -> TableLease:
+        """Return a copy that can be changed without changing this."""
+        return TableLease(
+            table_id=self.table_id,
+            leases={bucket: lease.copy() for bucket, lease in self.leases.items()},
+            deferred=dict(self.deferred),
+            granted=set(self.granted),
+            requested=self.requested,
+            on_server=set(self.on_server),
+            retry_at=self.retry_at,
+            failures=self.failures,
+            release_at=self.release_at,
+            release_failures=self.release_failures,
+        )
 
     @property
     def releasing(self) -> frozenset[TableBucket]:

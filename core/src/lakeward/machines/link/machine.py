@@ -103,35 +103,43 @@ class LinkMachine:
         Raises:
             IllegalEventError: no row for this event; nothing was changed.
         """
-        guard, found = self._look_at(event)
+        guard = self._guard(event)
         before = self._phase
         self._phase = next_state("link", TRANSITIONS, before, event, guard)
-        return () if before is _CLOSED else self._answer(event, before, found)
+        return () if before is _CLOSED else self._answer(event, before, self._take(event, before, guard))
 
     # --- where an event leads -------------------------------------------------------------------------------
 
-    def _look_at(self, event: LinkEvent) -> tuple[LinkGuard, AnyEvent | None]:
-        """Return the guard of an event, and what is new in it: None for an envelope that was received before."""
+    def _guard(self, event: LinkEvent) -> LinkGuard:
+        """Return the guard of an event; nothing is changed."""
         if self._phase in {_NEW, _CLOSED}:
-            return LinkGuard.ALWAYS, None
+            return LinkGuard.ALWAYS
         if isinstance(event, EnvelopeReceived):
-            return self._look_into(event.envelope)
+            return self._guard_of(event.envelope)
         registers = self._phase is _REGISTERING and isinstance(event, PeerRejected)
         if isinstance(event, ConnectionLost | PeerRejected) and not registers:
             silent = self.silent_s(event.now) > self._fence_s
-            return (LinkGuard.SILENT if silent else LinkGuard.IN_TIME), None
-        return LinkGuard.ALWAYS, None
+            return LinkGuard.SILENT if silent else LinkGuard.IN_TIME
+        return LinkGuard.ALWAYS
 
-    def _look_into(self, envelope: Envelope) -> tuple[LinkGuard, AnyEvent | None]:
-        found: AnyEvent | None = envelope.event
+    def _guard_of(self, envelope: Envelope) -> LinkGuard:
         if self._phase is _CONNECTED:
             try:
-                found = self._open_channel().receive(envelope)
+                self._open_channel().check(envelope)
             except ProtocolError:
-                return LinkGuard.REFUSED, None
-            return LinkGuard.ACCEPTED, found
-        accepted = isinstance(found, Deploy) if self._phase is _REGISTERING else not isinstance(found, Cancel)
-        return (LinkGuard.ACCEPTED if accepted else LinkGuard.REFUSED), found
+                return LinkGuard.REFUSED
+            return LinkGuard.ACCEPTED
+        answer = envelope.event
+        accepted = isinstance(answer, Deploy) if self._phase is _REGISTERING else not isinstance(answer, Cancel)
+        return LinkGuard.ACCEPTED if accepted else LinkGuard.REFUSED
+
+    def _take(self, event: LinkEvent, before: LinkPhase, guard: LinkGuard) -> AnyEvent | None:
+        """Return what is new in an event: None for an envelope that was received before."""
+        if not isinstance(event, EnvelopeReceived):
+            return None
+        if before is not _CONNECTED:
+            return event.envelope.event
+        return self._open_channel().take(event.envelope) if guard is LinkGuard.ACCEPTED else None
 
     # --- what is to be done -----------------------------------------------------------------------------------
 

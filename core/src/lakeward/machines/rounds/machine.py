@@ -108,13 +108,13 @@ class Rounds:
             IllegalEventError: no row for this event; nothing was changed.
         """
         self._admit(event)
-        before = self._state
-        self._state, self._commands, self._event = before.copy(), [], event
+        before = dict(vars(self))
+        self._state, self._commands, self._event = self._state.copy(), [], event
         try:
             self._take(event)
             self._take_what_follows()
         except BaseException:
-            self._state = before
+            vars(self).update(before)
             raise
         self._next_due = None
         return tuple(self._commands)

@@ -140,6 +140,31 @@ class Splits:
             IllegalEventError: the table does not allow this event here; nothing was changed.
         """
         guard = self._check(event)
+        before = self._copied()
+        try:
+            return self._take(event, guard)
+        except BaseException:
+            vars(self).update(before)
+            raise
+
+    def _copied(self) -> dict[str, object]:
+        """Return everything that a step changes, as it is now."""
+        return {
+            **vars(self),
+            "_phases": dict(self._phases),
+            "_queue": list(self._queue),
+            "_finishes": dict(self._finishes),
+            "_attempts": dict(self._attempts),
+            "_newest": dict(self._newest),
+            "_held": {attempt: set(held) for attempt, held in self._held.items()},
+            "_holders": dict(self._holders),
+            "_waiting": dict(self._waiting),
+            "_connections": dict(self._connections),
+            "_disconnected_at": dict(self._disconnected_at),
+        }
+
+    def _take(self, event: SplitsEvent, guard: SplitGuard) -> tuple[SplitsCommand, ...]:
+        """Do what an event that is legal asks for."""
         match event:
             case AttemptRegistered():
                 commands = self._registered(event, guard)

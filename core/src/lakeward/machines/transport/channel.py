@@ -78,13 +78,27 @@ class Channel:
         Raises:
             ProtocolError: another attempt's, the wrong direction, or a gap in the numbers.
         """
-        self._check(envelope)
+        self.check(envelope)
+        return self.take(envelope)
+
+    def check(self, envelope: Envelope) -> None:
+        """Raise `ProtocolError` where `receive` would; nothing is changed."""
+        found = ChannelKey(envelope.round, envelope.job_attempt, envelope.subtask, envelope.task_attempt)
+        if found != self._key or envelope.direction == self._direction:
+            message = f"expected an event for {self._key}, found one for {found} going {envelope.direction}"
+            raise ProtocolError(message)
+        if envelope.sequence > self._received + 1:
+            message = f"{self._key}: expected data event {self._received + 1}, found {envelope.sequence}"
+            raise ProtocolError(message)
+        if isinstance(envelope.event, Heartbeat) and envelope.event.acked > self._sent:
+            message = f"{self._key}: expected an acknowledgement of at most {self._sent}, found {envelope.event.acked}"
+            raise ProtocolError(message)
+
+    def take(self, envelope: Envelope) -> AnyEvent | None:
+        """Take an envelope that `check` has let pass; return its event, or None for a duplicate."""
         if envelope.sequence:
             if envelope.sequence <= self._received:
                 return None
-            if envelope.sequence != self._received + 1:
-                message = f"{self._key}: expected data event {self._received + 1}, found {envelope.sequence}"
-                raise ProtocolError(message)
             self._received = envelope.sequence
         if isinstance(envelope.event, Heartbeat):
             self._acknowledge(envelope.event.acked)
@@ -95,17 +109,8 @@ class Channel:
         return tuple(self._unacked)
 
     def _acknowledge(self, number: int) -> None:
-        if number > self._sent:
-            message = f"{self._key}: expected an acknowledgement of at most {self._sent}, found {number}"
-            raise ProtocolError(message)
         while self._unacked and self._unacked[0].sequence <= number:
             self._unacked.popleft()
-
-    def _check(self, envelope: Envelope) -> None:
-        found = ChannelKey(envelope.round, envelope.job_attempt, envelope.subtask, envelope.task_attempt)
-        if found != self._key or envelope.direction == self._direction:
-            message = f"expected an event for {self._key}, found one for {found} going {envelope.direction}"
-            raise ProtocolError(message)
 
     def _wrap(self, event: AnyEvent, sequence: int) -> Envelope:
         key = self._key
