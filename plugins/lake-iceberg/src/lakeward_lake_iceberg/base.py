@@ -22,7 +22,12 @@ if TYPE_CHECKING:
     from lakeward_lake_iceberg.storage import Storage
     from lakeward_lake_iceberg.task import WriterTask
 
-_BATCH_ROWS = 1 << 17
+_LEAST_ROWS = 1 << 17
+_MOST_ROWS = 1 << 20
+"""Rows of a file that are looked at in one step: as many as there are keys, within these bounds.
+
+Each step makes a hash table of all keys: in steps of 131,072 rows that took most of the time where keys are many.
+"""
 
 
 class KeyScan:
@@ -64,7 +69,8 @@ class KeyScan:
         with storage_errors(path), self._storage.open(path) as source:
             file = pq.ParquetFile(source)
             names = [field.name for field in self._fields]
-            for batch in file.iter_batches(batch_size=_BATCH_ROWS, columns=names):
+            step = min(max(_LEAST_ROWS, index.size), _MOST_ROWS)
+            for batch in file.iter_batches(batch_size=step, columns=names):
                 flags = index.contains(self._columns(batch))
                 found.append(np.flatnonzero(flags) + start)
                 start += batch.num_rows
