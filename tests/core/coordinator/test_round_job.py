@@ -6,11 +6,13 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import pytest
+from structlog.testing import capture_logs
 
 from lakeward.coordinator.checkpoints.contents import CheckpointContents
 from lakeward.coordinator.checkpoints.round_checkpoints import CheckpointPlan
 from lakeward.coordinator.jobs.job import RoundJob
 from lakeward.coordinator.jobs.plan import JobPlan
+from lakeward.machines.checkpoints.events import TimePassed
 from lakeward.machines.transport.channel import Channel, ChannelKey
 from lakeward.model.events import AnyEvent, AssignSplits, Deploy, Register, RequestSplit, SplitFinished
 from lakeward.model.jobs import JobSpec
@@ -27,6 +29,7 @@ if TYPE_CHECKING:
 
     from lakeward.model.checkpoints import BlockedEvent
 
+PART = replace(round_snapshot(reference()), finished=())
 WORD = subtask_snapshot(subtask=1, attempt=7).blocked[0]
 
 
@@ -48,18 +51,28 @@ def spec(launch: int, subtasks: int) -> JobSpec:
 
 
 @pytest.fixture
-def restored(tmp_path: Path) -> RoundJob:
+def clock() -> FakeClock:
+    """The service's clock."""
+    return FakeClock()
+
+
+@pytest.fixture
+def listener() -> SilentRound:
+    """The job's round."""
+    return SilentRound(PART)
+
+
+@pytest.fixture
+def restored(tmp_path: Path, clock: FakeClock, listener: SilentRound) -> RoundJob:
     """A job of a round that goes on from a checkpoint, with a finish that is to be sent again; launched."""
-    clock = FakeClock()
-    part = replace(round_snapshot(reference()), finished=())
-    state = CheckpointContents.of(part, [subtask_snapshot(subtask=1, attempt=7)])
+    state = CheckpointContents.of(PART, [subtask_snapshot(subtask=1, attempt=7)])
     store = CheckpointFiles(SmallFiles(str(tmp_path)), clock)
     checkpoints = CheckpointPlan(
         CheckpointSettings(interval_s=30.0), store, reference(), 1, lambda _what, _work, _done: None
     )
     enumeration = state.enumeration()
     plan = JobPlan("svc/7-3-2", enumeration, deploy, spec, 2, 3, 60.0, 5.0, checkpoints, restored=state)
-    job = RoundJob(plan, IdleJobs(), clock, SilentRound(part))
+    job = RoundJob(plan, IdleJobs(), clock, listener)
     job.launch(lambda work: work())
     return job
 
@@ -120,3 +133,33 @@ def test_what_a_replaced_attempt_has_finished_counts_neither_before_nor_after_it
     new.say(SplitFinished(result=counts))
     old.say(SplitFinished(result=late))
     assert restored.progress.results[split.split_id].files == counts.files
+
+
+def with_checkpoint(job: RoundJob, clock: FakeClock) -> Talker:
+    """Start a checkpoint that one subtask takes part in; return this subtask."""
+    talker = Talker(job)
+    clock.advance(31.0)
+    job.tick()
+    assert job.checkpoints.running is not None
+    return talker
+
+
+def test_a_checkpoint_that_the_end_of_its_round_aborts_is_no_warning_and_does_not_count(
+    restored: RoundJob, clock: FakeClock, listener: SilentRound
+) -> None:
+    with_checkpoint(restored, clock)
+    with capture_logs() as logs:
+        restored.checkpoints.end()
+    assert [one["log_level"] for one in logs if one["event"] == "checkpoint aborted"] == ["info"]
+    assert not [event for event in listener.events if "aborted" in event]
+
+
+def test_a_checkpoint_that_is_aborted_within_its_round_is_a_warning_and_counts(
+    restored: RoundJob, clock: FakeClock, listener: SilentRound
+) -> None:
+    with_checkpoint(restored, clock)
+    with capture_logs() as logs:
+        clock.advance(121.0)
+        restored.checkpoints.step(TimePassed(now=clock.now()))
+    assert [one["log_level"] for one in logs if one["event"] == "checkpoint aborted"] == ["warning"]
+    assert [event for event in listener.events if "aborted" in event]

@@ -330,10 +330,13 @@ class RoundCheckpoints:
                     "retain checkpoints", partial(plan.store.retain, ours, plan.ref.table_id, plan.settings.retained)
                 )
             case Abort():
-                _log.warning("checkpoint aborted", checkpoint=str(self._ref(command.checkpoint)), reason=command.reason)
+                # The end of a round leaves a checkpoint out that nobody needs any more: nothing went wrong then.
+                log = _log.info if self.ended else _log.warning
+                log("checkpoint aborted", checkpoint=str(self._ref(command.checkpoint)), reason=command.reason)
                 self._aborted_at_end = command.checkpoint if self.ended else None
                 self._delete(command.checkpoint)
-                self._owner.checkpoint_aborted(command.checkpoint, command.reason)
+                if not self.ended:
+                    self._owner.checkpoint_aborted(command.checkpoint, command.reason)
             case DiscardPart() if command.checkpoint == self._machine.running:
                 _log.info("a part that is not counted goes with its checkpoint", part=command.part)
             case DiscardPart() | DiscardCheckpoint():
