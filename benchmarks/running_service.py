@@ -12,7 +12,9 @@ from queue import SimpleQueue
 from typing import TYPE_CHECKING, Any, cast
 
 from lakeward import container as containers
+from lakeward.clock import SystemClock
 from lakeward.config.loader import load_config
+from lakeward.observe.progress import show_progress
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterator, Mapping
@@ -98,7 +100,8 @@ class RunningService:
         loaded = load_config(file, {})
         self.container = containers.build(loaded)
         self.rounds: SimpleQueue[tuple[str, RoundReport]] = SimpleQueue()
-        options = containers._options(self.container, loaded, None, once=False, final=False)  # noqa: SLF001 - as `serve` does
+        silent = show_progress(loaded.settings, SystemClock(), on=False)
+        options = containers._options(self.container, loaded, silent, once=False, final=False)  # noqa: SLF001 - as `serve` does
         options = replace(
             options,
             on_round=lambda table, report: self.rounds.put((table, report)),

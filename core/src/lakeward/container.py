@@ -500,14 +500,16 @@ def _look(what: str, look: Any) -> Check:  # noqa: ANN401 - a callable that give
         return what, False, f"[{error.code}] {error}"
 
 
-def serve(loaded: Loaded, *, once: bool, final: bool, progress: bool, until: Callable[[], bool] | None = None) -> int:
+def serve(
+    loaded: Loaded, *, once: bool, final: bool, progress: ProgressDisplay, until: Callable[[], bool] | None = None
+) -> int:
     """Run the service of a configuration until it is stopped.
 
     Args:
         loaded: the configuration.
         once: end when each table stands at the end offsets seen at the start.
         final: drop the lease at the end.
-        progress: show progress on standard output.
+        progress: shows what the service does.
         until: asked about twice a second, on a thread of its own; the service stops once it says yes. None = never.
 
     Returns:
@@ -517,26 +519,35 @@ def serve(loaded: Loaded, *, once: bool, final: bool, progress: bool, until: Cal
         LakewardError: it could not start, or `until` raised it.
     """
     container = build(loaded)
-    console = Console(soft_wrap=True)
-    shown = ProgressDisplay(console) if progress else None
+    service = loaded.settings.service
 
     def make() -> Service:
-        check_addresses(loaded.settings.service)
-        load_tls(loaded.settings.service, loaded.settings.service.host)  # before Spark is waited for
-        options = _options(container, loaded, shown, once=once, final=final)
+        check_addresses(service)
+        load_tls(service, service.host)  # before Spark is waited for
+        options = _options(container, loaded, progress, once=once, final=final)
         return service_container(container.components(), options).service()
 
-    try:
-        end = asyncio.run(_serve(make, container.resources(), until))
-    finally:
-        if shown is not None:
-            shown.close()
+    def on_stop(name: str) -> None:
+        progress.stopping(name, service.stop_timeout_s)
+
+    with progress.standard_error():
+        try:
+            end = asyncio.run(_serve(make, container.resources(), on_stop, until))
+        finally:
+            progress.close()
+    if end.started:
+        progress.ended("a later start took over" if end.superseded_by else "stopped")
     return _print_end(Console(stderr=True, soft_wrap=True), end, once=once)
 
 
-async def _serve(make: Callable[[], Service], resources: OpenResources, until: Callable[[], bool] | None) -> ServiceEnd:
+async def _serve(
+    make: Callable[[], Service],
+    resources: OpenResources,
+    on_stop: Callable[[str], None],
+    until: Callable[[], bool] | None,
+) -> ServiceEnd:
     """Make a service and run it; a signal is listened to from here on, and everything is closed in the end."""
-    stopping = _Stopping(asyncio.get_running_loop())
+    stopping = _Stopping(asyncio.get_running_loop(), on_stop)
     try:
         service = await _made(make, stopping)
         return ServiceEnd(started=False) if service is None else await _run(service, stopping, until)
@@ -547,9 +558,10 @@ async def _serve(make: Callable[[], Service], resources: OpenResources, until: C
 class _Stopping:
     """SIGINT and SIGTERM: the first one asks for a stop, the second one ends the process."""
 
-    def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
+    def __init__(self, loop: asyncio.AbstractEventLoop, on_stop: Callable[[str], None]) -> None:
         self.asked = asyncio.Event()
         self.service: Service | None = None
+        self._on_stop = on_stop
         for number in (signal.SIGINT, signal.SIGTERM):
             loop.add_signal_handler(number, self._on_signal, number)
 
@@ -557,6 +569,7 @@ class _Stopping:
         if self.asked.is_set():
             os._exit(128 + number)
         self.asked.set()
+        self._on_stop(signal.Signals(number).name)
         if self.service is not None:
             self.service.stop()
 
@@ -614,9 +627,10 @@ def _exchange(settings: Settings, metrics: ServiceMetrics) -> Exchange:
 
 
 def _options(
-    container: Container, loaded: Loaded, shown: ProgressDisplay | None, *, once: bool, final: bool
+    container: Container, loaded: Loaded, progress: ProgressDisplay, *, once: bool, final: bool
 ) -> ServiceOptions:
     settings, handle = loaded.settings, container.spark()
+    progress.spark_started(str(handle.session.version), handle.ui_url)
     service = settings.service
     host = service.host or handle.driver_host
     metrics, tls = container.metrics(), container.tls()
@@ -626,8 +640,7 @@ def _options(
     def on_report(report: ServiceReport) -> None:
         metrics.update(report)
         exchange.publish(report)
-        if shown is not None:
-            shown.update(report)
+        progress.update(report)
 
     return ServiceOptions(
         settings=settings,
@@ -635,7 +648,7 @@ def _options(
         paused=lambda: exchange.control().paused,
         resumed=lambda: exchange.control().resumed,
         on_report=on_report,
-        on_round=shown.round_ended if shown is not None else (lambda _table, _report: None),
+        on_round=progress.round_ended,
         host=host,
         bind=bind_address(service, local=handle.local),
         spark_ui=handle.ui_url,

@@ -7,8 +7,9 @@ from typing import TYPE_CHECKING
 import click
 
 from lakeward.cli.invocation import Invocation, pass_invocation, with_common_options
-from lakeward.container import serve
+from lakeward.clock import SystemClock
 from lakeward.observe import status_file
+from lakeward.observe.progress import show_progress
 
 if TYPE_CHECKING:
     from lakeward.config.loaded import Loaded
@@ -31,7 +32,11 @@ def run(invocation: Invocation, *, once: bool, final: bool, progress: bool) -> i
     """
     loaded = invocation.load()
     as_json = invocation.form == "json"
-    code = serve(loaded, once=once, final=final, progress=progress and not as_json)
+    shown = show_progress(loaded.settings, SystemClock(), on=progress and not as_json)
+    # Only now, as it takes seconds to import Spark, the source and the lake: the first line is there before.
+    from lakeward.container import serve  # noqa: PLC0415 - see above
+
+    code = serve(loaded, once=once, final=final, progress=shown)
     if as_json:
         invocation.output.show({"exit_code": code, "report": _last_report(loaded)})
     return code

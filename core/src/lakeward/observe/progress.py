@@ -1,47 +1,110 @@
-"""Progress of a running service: a live table on a terminal, else one line for each finished round."""
+"""Progress of a running service: a live table on a terminal, else one line for each finished round.
+
+Start, Spark's page, waiting, stop and end are lines in both.
+"""
 
 from __future__ import annotations
 
+from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
+from rich.console import Console, Group
 from rich.live import Live
 from rich.table import Table
 from rich.text import Text
 
 from lakeward.observe.format import clock_time, count, rate, seconds
+from lakeward.observe.standard_error import lines_of_standard_error
 
 if TYPE_CHECKING:
-    from rich.console import Console
+    from collections.abc import Iterator, Sequence
 
+    from lakeward.model.settings import Settings
     from lakeward.model.status import RoundReport, ServiceReport, TableReport
+    from lakeward.ports import Clock
 
 _QUIET_OUTCOMES = frozenset({"idle", "running"})
 """Rounds without new rows are frequent: a line for each would hide the others."""
+_COLUMNS = ("table", "status", "rows", "lag", "rows/s", "last commit", "splits")
+"""The most important first: a narrow terminal shows as many as it has room for."""
+_TEXTS = 2
+"""So many of the columns are texts, which may be shortened. A number is whole, or its column is left out."""
+_NAME_LEAST = 12
+_GAP = 2
 
 
 class ProgressDisplay:
-    """Shows what a service does. All calls come from one thread."""
+    """Shows what a service does. All calls come from one thread at a time."""
 
-    def __init__(self, console: Console) -> None:
+    def __init__(self, console: Console, clock: Clock) -> None:
         """Start showing.
 
         Args:
             console: where it prints; on a terminal, the live table appears with the first report.
+            clock: for the time of day of a line.
         """
         self._console = console
+        self._clock = clock
         self._live: Live | None = None
+        self._service = ""
+        self._served = False
         self._lag: dict[str, int] = {}
         self._commits: dict[str, RoundReport] = {}
+        self._messages: dict[str, str] = {}
+        self._rounds = {"committed": 0, "failed": 0}
+        self._rows = 0
+
+    def starting(self, service: str, master: str) -> None:
+        """Print that the service starts.
+
+        Args:
+            service: its name.
+            master: Spark's master.
+        """
+        self._service = service
+        self._announce(f"starting, Spark master {master}")
+
+    def spark_started(self, version: str, page: str | None) -> None:
+        """Print that Spark runs.
+
+        Args:
+            version: of Spark.
+            page: the URL of its UI, None where it has none.
+        """
+        self._announce(f"Spark {version} has started" + (f", its page is {page}" if page else ""))
+
+    def stopping(self, signal: str, limit_s: float) -> None:
+        """Print that a stop was asked for.
+
+        Args:
+            signal: its name.
+            limit_s: how long running rounds may take to commit.
+        """
+        within = f"rounds finish early and commit within {seconds(float(round(limit_s)))}"
+        self._announce(f"{signal}, stopping: {within}; a second signal stops at once")
+
+    def ended(self, outcome: str) -> None:
+        """Print that the service has ended, and what it did.
+
+        Args:
+            outcome: in words.
+        """
+        self.close()
+        done = f"{count(self._rounds['committed'], 'round')} committed {count(self._rows, 'row')}"
+        failed = f", {count(self._rounds['failed'], 'round')} failed" if self._rounds["failed"] else ""
+        self._announce(f"{outcome}; {done}{failed}")
 
     def update(self, report: ServiceReport) -> None:
         """Take the service's newest report."""
         self._lag = {table.path: table.lag_rows for table in report.tables if table.lag_rows is not None}
-        if not self._console.is_terminal or not report.tables:
-            return
-        if self._live is None:
-            self._live = Live(console=self._console, auto_refresh=False)
-            self._live.start()
-        self._live.update(self._table(report), refresh=True)
+        self._service = report.service
+        if report.state == "serving" and not self._served:
+            self._served = True
+            self._announce("serving" if report.tables else "serving, waiting for a table that is due")
+        if not self._console.is_terminal:
+            self._print_messages(report)
+        elif report.tables:
+            self._show(report)
 
     def round_ended(self, table: str, report: RoundReport) -> None:
         """Take the end of a round.
@@ -50,12 +113,23 @@ class ProgressDisplay:
             table: `db.table`.
             report: the round, with its outcome.
         """
+        if report.outcome in self._rounds:
+            self._rounds[report.outcome] += 1
         if report.outcome == "committed":
             self._commits[table] = report
+            self._rows += report.rows
         bad = report.outcome != "committed"
         if report.outcome not in _QUIET_OUTCOMES and (bad or not self._console.is_terminal):
-            line = round_line(table, report, self._lag.get(table))
-            self._console.print(line, markup=False, highlight=False, soft_wrap=True)
+            self._print(round_line(table, report, self._lag.get(table)))
+
+    @contextmanager
+    def standard_error(self) -> Iterator[None]:
+        """Print what this process and its children write to standard error above the live table, line by line."""
+        if not self._console.is_terminal or self._console.quiet:
+            yield
+            return
+        with lines_of_standard_error(self._print):
+            yield
 
     def close(self) -> None:
         """Stop showing; the last live table stays on the screen. Calling it twice is harmless."""
@@ -63,14 +137,45 @@ class ProgressDisplay:
             self._live.stop()
             self._live = None
 
+    def _announce(self, text: str) -> None:
+        self._print(f"{clock_time(self._clock.wall_ms())} service {self._service}: {text}")
+
+    def _print(self, line: str) -> None:
+        self._console.print(Text.from_ansi(line), highlight=False, soft_wrap=True)
+
+    def _print_messages(self, report: ServiceReport) -> None:
+        """Print what is the matter with a table, once for each time that it changes."""
+        now = {table.path: table.message for table in report.tables if table.message}
+        for path, message in now.items():
+            if self._messages.get(path) != message:
+                self._print(f"{clock_time(report.written_ms)} {path}: {message}")
+        self._messages = now
+
+    def _show(self, report: ServiceReport) -> None:
+        if self._live is None:
+            self._live = Live(console=self._console, auto_refresh=False)
+            self._live.start()
+        self._live.update(self._picture(report), refresh=True)
+
+    def _picture(self, report: ServiceReport) -> Group:
+        messages = [Text(f"{table.path}: {table.message}") for table in report.tables if table.message]
+        return Group(Text(_title(report), overflow="fold"), self._table(report), *messages)
+
     def _table(self, report: ServiceReport) -> Table:
-        table = Table(box=None, pad_edge=False, title=_title(report), title_justify="left", title_style="")
-        for name in ("table", "status"):
-            table.add_column(name, no_wrap=True, overflow="ellipsis")
-        for name in ("rows", "rows/s", "splits", "lag", "last commit"):
-            table.add_column(name, justify="right", no_wrap=True)
-        for each in report.tables:
-            table.add_row(each.path, Text(_status(each)), *self._figures(each))
+        rows = [(each.path, each.status, *self._figures(each)) for each in report.tables]
+        shown, widths = _fitted(rows, self._console.width)
+        table = Table(box=None, pad_edge=False)
+        for number in shown:
+            figure = number >= _TEXTS
+            table.add_column(
+                _COLUMNS[number],
+                justify="right" if figure else "left",
+                no_wrap=True,
+                overflow="ellipsis",
+                width=widths[number],
+            )
+        for row in rows:
+            table.add_row(*(Text(row[number]) for number in shown))
         return table
 
     def _figures(self, table: TableReport) -> tuple[str, str, str, str, str]:
@@ -80,11 +185,43 @@ class ProgressDisplay:
             commit = running
         return (
             count(running.rows if running else table.rows),
-            rate(running.rows_per_s) if running else "",
-            f"{running.splits_done}/{running.splits}" if running else "",
             format_lag(table.lag_rows, table.lag_s),
+            rate(running.rows_per_s) if running else "",
             clock_time(commit.ended_ms) if commit and commit.ended_ms is not None else "",
+            f"{running.splits_done}/{running.splits}" if running else "",
         )
+
+
+def show_progress(settings: Settings, clock: Clock, *, on: bool) -> ProgressDisplay:
+    """Print on standard output that a service starts, and return what shows its progress there.
+
+    Args:
+        settings: its configuration.
+        clock: its clock.
+        on: whether anything is to be shown.
+    """
+    display = ProgressDisplay(Console(soft_wrap=True, quiet=not on), clock)
+    display.starting(settings.service.name, settings.spark.master)
+    return display
+
+
+def _fitted(rows: Sequence[Sequence[str]], width: int) -> tuple[list[int], list[int]]:
+    """Return the numbers of the columns that fit, and the width of each column."""
+    widths = [max(len(name), *(len(row[number]) for row in rows)) for number, name in enumerate(_COLUMNS)]
+    shown = list(range(len(_COLUMNS)))
+    least = [min(one, _NAME_LEAST) if number < _TEXTS else one for number, one in enumerate(widths)]
+    while len(shown) > 1 and sum(least[number] for number in shown) + _GAP * (len(shown) - 1) > width:
+        # The status is the last to go: beside a name, a count of rows says more.
+        shown.remove(shown[-1] if len(shown) > _TEXTS + 2 else 1 if 1 in shown else shown[-1])
+    room = width - sum(least[number] for number in shown) - _GAP * (len(shown) - 1)
+    for number in (one for one in (1, 0) if one in shown):
+        widths[number], room = _grown(least[number], widths[number], room)
+    return shown, widths
+
+
+def _grown(least: int, wanted: int, room: int) -> tuple[int, int]:
+    more = max(0, min(wanted - least, room))
+    return least + more, room - more
 
 
 def round_line(table: str, report: RoundReport, lag_rows: int | None) -> str:
@@ -126,7 +263,3 @@ def _title(report: ServiceReport) -> str:
     lease = f", {count(report.leased, 'snapshot')} leased" if report.lease_id else ""
     ui = f", Spark UI {report.spark_ui}" if report.spark_ui else ""
     return f"service {report.service}: {report.state}{lease}{ui}"
-
-
-def _status(table: TableReport) -> str:
-    return f"{table.status}: {table.message}" if table.message else table.status

@@ -13,6 +13,7 @@ from lakeward.observe import status_file
 from lakeward.observe.format import clock_time, seconds
 from lakeward.observe.format import count as number
 from lakeward.observe.logs import setup_logs
+from lakeward.observe.progress import show_progress
 from lakeward_demo.all_tiered import all_tiered
 from lakeward_demo.feed import EVENTS, FIRST_LIVE_DAY, FLIGHTS, Fed, changes_of, count, days_between, live_end
 from lakeward_demo.feeder_process import FeederProcess
@@ -143,7 +144,8 @@ class _Story:
                 done = feeding.is_complete() and all_tiered(self._stage, self._loaded, self._clock)
                 return done
 
-            code = serve(self._loaded, once=False, final=False, progress=self._text, until=until)
+            shown = show_progress(self._loaded.settings, self._clock, on=self._text)
+            code = serve(self._loaded, once=False, final=False, progress=shown, until=until)
             if code:
                 message = "demo: the service ended before everything was tiered"
                 raise LakewardError(message)
