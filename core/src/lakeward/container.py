@@ -253,7 +253,7 @@ class ServiceContainer(containers.DeclarativeContainer):
         incarnation=incarnation,
         source=source,
         lake=lake,
-        slots=components.provided.jobs.slots,
+        jobs=components.provided.jobs,
         checkpoints=components.provided.checkpoints,
         address=address,
         background=loop,

@@ -34,3 +34,19 @@ def test_a_job_whose_java_process_dies_while_its_error_is_read_is_over_all_the_s
     jobs = SparkJobs(cast("SparkHandle", handle), lambda _place: "done")
     jobs._run(SPEC, ends.append)
     assert ends == ["JavaError, whose text the Java process could not give any more"]
+
+
+class LateSession(DyingSession):
+    """A session whose executors joined after it had started."""
+
+    @property
+    def sparkContext(self) -> object:  # noqa: N802 - Spark's own name
+        return SimpleNamespace()
+
+
+def test_the_next_round_is_planned_with_the_slots_that_there_are_when_a_job_starts() -> None:
+    handle = SimpleNamespace(session=LateSession(), slots=2, count_slots=lambda: 6)
+    jobs = SparkJobs(cast("SparkHandle", handle), lambda _place: "done")
+    assert jobs.slots == 2
+    jobs._run(SPEC, lambda _reason: None)
+    assert jobs.slots == 6

@@ -81,6 +81,8 @@ class SparkJobs:
     def _collect(self, spec: JobSpec) -> None:
         session = self._handle.session
         context = session.sparkContext
+        # Executors come and go: the next round is planned with the slots that there are now.
+        self.slots = self._handle.count_slots()
         context.setJobGroup(spec.group, spec.title, interruptOnCancel=True)
         context.setLocalProperty("spark.scheduler.pool", spec.pool)
         context.addJobTag(spec.tag)

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+import structlog
 from pyspark.sql import SparkSession
 
 from lakeward.errors import SparkError
@@ -22,8 +23,11 @@ if TYPE_CHECKING:
 
     from lakeward.model.settings import SparkSettings
 
+_log = structlog.get_logger("lakeward.session")
 TASK_ATTEMPTS = 4
 """Tries of one task; `local[N]` alone never retries (spark.md, "Tasks that fail")."""
+_SPECULATION = "spark.speculation"
+"""A copy of a running subtask registers as its next attempt and takes its splits away (spark.md, "Tasks that fail")."""
 STOP_S = 10.0
 """Seconds after which a Spark that does not stop is killed."""
 _DYING_S = 5.0
@@ -32,16 +36,22 @@ _LOCAL = re.compile(r"local(?:\[(\*|\d+)\])?")
 
 @dataclass(frozen=True, slots=True)
 class SparkHandle:
-    """A running session. `slots` is how many subtasks may run at once, over all rounds."""
+    """A running session. `slots` is how many subtasks may run at once, over all rounds, as it started."""
 
     session: SparkSession
     slots: int
+    configured_slots: int
+    """0 where Spark's executors decide."""
     local: bool
     driver_host: str
     ui_url: str | None
     java: JavaHome
     launcher: TemporaryDirectory[str]
     """The JAVA_HOME that Spark was started with; it is deleted with the session."""
+
+    def count_slots(self) -> int:
+        """Return how many subtasks may run at once now: as configured, else what Spark's executors offer."""
+        return self.configured_slots or int(self.session.sparkContext.defaultParallelism)
 
     def gone(self) -> str | None:
         """Return a message if the session's Java process has ended, else None; an ended session never comes back."""
@@ -136,7 +146,7 @@ def start_session(settings: SparkSettings, service: str, rounds: int, directory:
     os.environ["JAVA_HOME"] = launcher.name
     os.environ.update(chosen_pythons(settings.conf, os.environ))
     builder = SparkSession.builder.master(retrying_master(settings.master, rounds)).appName(f"lakeward {service}")
-    for key, value in (_defaults(settings, directory) | dict(settings.conf)).items():
+    for key, value in spark_options(settings, directory).items():
         builder = builder.config(key, value)
     try:
         session = builder.getOrCreate()
@@ -152,6 +162,7 @@ def start_session(settings: SparkSettings, service: str, rounds: int, directory:
     return SparkHandle(
         session=session,
         slots=settings.slots or int(context.defaultParallelism),
+        configured_slots=settings.slots,
         local=_is_local(settings.master),
         driver_host=str(context.getConf().get("spark.driver.host")),
         ui_url=context.uiWebUrl if settings.ui else None,
@@ -164,6 +175,20 @@ def _is_local(master: str) -> bool:
     return _LOCAL.fullmatch(master.strip()) is not None
 
 
+def spark_options(settings: SparkSettings, directory: Path) -> dict[str, str]:
+    """Return Spark's configuration: our defaults, the keys of the configuration file over them, and what must be.
+
+    Args:
+        settings: the section `[spark]`.
+        directory: where Spark may put its own files.
+    """
+    if settings.conf.get(_SPECULATION, "false").strip().lower() != "false":
+        _log.warning(
+            "speculation is switched off: a copy of a running subtask would take its splits away", key=_SPECULATION
+        )
+    return _defaults(settings, directory) | dict(settings.conf) | {_SPECULATION: "false"}
+
+
 def _defaults(settings: SparkSettings, directory: Path) -> dict[str, str]:
     local = _is_local(settings.master)
     loopback = {"spark.driver.host": "127.0.0.1", "spark.driver.bindAddress": "127.0.0.1"}
@@ -171,8 +196,6 @@ def _defaults(settings: SparkSettings, directory: Path) -> dict[str, str]:
         "spark.ui.enabled": str(settings.ui).lower(),
         "spark.ui.showConsoleProgress": "false",
         "spark.scheduler.mode": "FAIR",
-        # A duplicate of a running subtask would only be fenced; do not start one (spark.md, "Tasks that fail").
-        "spark.speculation": "false",
         "spark.task.maxFailures": str(TASK_ATTEMPTS),
         # Cancelled workers die in 0.3 s, not in 2-4 s (spark.md, "Cancelling").
         "spark.python.task.killTimeout": "100ms",

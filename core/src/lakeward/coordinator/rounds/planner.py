@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from lakeward.model.identity import Incarnation, RoundId
     from lakeward.model.settings import Settings
     from lakeward.model.tiering import TableAssignment
-    from lakeward.ports import CheckpointStore, Lake, Source
+    from lakeward.ports import CheckpointStore, Jobs, Lake, Source
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,7 +49,7 @@ class JobPlanner:
         incarnation: Incarnation,
         source: Source,
         lake: Lake,
-        slots: int,
+        jobs: Jobs,
         checkpoints: CheckpointStore,
         address: SubtaskAddress,
         background: Background,
@@ -61,7 +61,7 @@ class JobPlanner:
             incarnation: of this start of the service.
             source: makes the task that reads its records.
             lake: makes the task that writes them.
-            slots: subtasks at once, over all rounds.
+            jobs: where jobs run; it knows how many subtasks may run at once, over all rounds.
             checkpoints: where checkpoints are stored.
             address: where subtasks connect.
             background: where the store's calls run.
@@ -73,7 +73,7 @@ class JobPlanner:
         self._checkpoints = checkpoints
         self._address = address
         self._background = background
-        self._slots = slots
+        self._jobs = jobs
         self.settings = settings
 
     def plan(self, planned: PlannedRound) -> JobPlan:
@@ -151,5 +151,5 @@ class JobPlanner:
 
     def _free_slots(self, used: int) -> int:
         """Return a round's slots: all free ones, except one for each further round that may start."""
-        total, spare = self._slots, self.settings.service.rounds - 1
+        total, spare = self._jobs.slots, self.settings.service.rounds - 1
         return max(1, min(total - spare, total - used))
