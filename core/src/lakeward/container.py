@@ -70,12 +70,14 @@ from lakeward.spark.java import find_java
 from lakeward.spark.jobs import SparkJobs
 from lakeward.spark.probe import ExecutorReport, probe
 from lakeward.spark.session import SparkHandle, start_session
+from lakeward.spark.starting import StartingSpark
 from lakeward.storage.checkpoint_store import CheckpointFiles
 from lakeward.storage.commit_records import CommitRecords
 from lakeward.storage.round_journal import JournalStore
 from lakeward.storage.service_state import ServiceStateStore
 from lakeward.storage.small_files import SmallFiles
 from lakeward.subtask.run import run_subtask
+from lakeward.threads import ThreadExecutor
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -123,7 +125,7 @@ def _lake(name: str, options: Any, clock: Clock, resources: OpenResources) -> La
     return lake
 
 
-def _spark(settings: Settings, resources: OpenResources) -> SparkHandle:
+def _start_spark(settings: Settings, resources: OpenResources) -> SparkHandle:
     if is_local(settings.checkpoint.root):
         directory = service_folder(settings.checkpoint.root, settings.service.name) / "spark"
     else:  # Spark's own files are for this machine and this start
@@ -133,6 +135,14 @@ def _spark(settings: Settings, resources: OpenResources) -> SparkHandle:
     handle = start_session(settings.spark, settings.service.name, settings.service.rounds, directory)
     resources.add("spark", handle.stop)
     return handle
+
+
+def _starting_spark(settings: Settings, resources: OpenResources) -> StartingSpark:
+    return StartingSpark(partial(_start_spark, settings, resources), ThreadExecutor())
+
+
+def _spark(starting: StartingSpark) -> SparkHandle:
+    return starting.wait()
 
 
 def _tls(settings: Settings, handle: SparkHandle) -> ServerTls | None:
@@ -335,7 +345,8 @@ class Container(containers.DeclarativeContainer):
     incarnation = providers.Singleton(_incarnation, loaded, clock, states, source, lake)
     metrics = providers.Singleton(ServiceMetrics)
     backend = providers.Singleton(_backend, loaded, resources, metrics)
-    spark = providers.Singleton(_spark, settings, resources)
+    starting_spark = providers.Singleton(_starting_spark, settings, resources)
+    spark = providers.Singleton(_spark, starting_spark)
     tls = providers.Singleton(_tls, settings, spark)
     jobs = providers.Singleton(SparkJobs, spark, providers.Object(run_subtask))
     state = providers.Singleton(ServiceStateWriter, states, incarnation, settings.lease.backend, clock)
@@ -524,6 +535,9 @@ def serve(
     def make() -> Service:
         check_addresses(service)
         load_tls(service, service.host)  # before Spark is waited for
+        container.starting_spark()  # what follows is opened beside it
+        container.incarnation()  # opens source and lake
+        container.backend()
         options = _options(container, loaded, progress, once=once, final=final)
         return service_container(container.components(), options).service()
 

@@ -73,6 +73,16 @@ def test_the_launcher_starts_that_java_without_the_incubator_module(temporary: P
     assert done.stdout.splitlines() == ['version "21.0.1"', "-cp a b"]
 
 
+def test_the_launcher_has_the_libraries_of_that_java(temporary: Path, java: Path) -> None:
+    """Others of this process look for them while Spark starts; they outlive the launcher."""
+    library = java / "lib" / "server" / "libjvm.so"
+    library.parent.mkdir(parents=True)
+    library.touch()
+    with launcher_home(find_java(ENVIRON | {"JAVA_HOME": str(java)})) as home:
+        assert Path(home, "lib", "server", "libjvm.so").samefile(library)
+    assert library.exists()
+
+
 def test_no_directory_for_temporary_files_is_an_error_that_says_so(
     tmp_path: Path, java: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -76,7 +76,9 @@ def find_java(environ: dict[str, str] | None = None) -> JavaHome:
 
 
 def launcher_home(java: JavaHome) -> TemporaryDirectory[str]:
-    """Make a JAVA_HOME for Spark's launcher, whose `bin/java` is the shim.
+    """Make a JAVA_HOME for Spark's launcher, whose `bin/java` is the shim; all else of the Java is linked.
+
+    While Spark starts, other threads may look for the library of a Java there, as Hadoop's file system does.
 
     Args:
         java: the Java that the shim starts.
@@ -94,6 +96,9 @@ def launcher_home(java: JavaHome) -> TemporaryDirectory[str]:
         launcher.parent.mkdir(mode=0o700)
         launcher.write_text(_SHIM.format(java=shlex.quote(str(java.path / "bin" / "java"))), encoding="utf-8")
         launcher.chmod(0o700)
+        for part in java.path.iterdir():
+            if part.name != "bin":
+                Path(home.name, part.name).symlink_to(part)
     except OSError as error:
         message = f"java: a directory for temporary files was expected, which can be written: {error}"
         raise JavaError(message) from error

@@ -1,0 +1,81 @@
+"""A service while Spark starts, on a Java that does what the test wants: no session is ever there."""
+
+from __future__ import annotations
+
+import signal
+from typing import TYPE_CHECKING
+
+import pytest
+
+from lakeward_e2e.process import until
+from lakeward_source_fluss.wire.apis import ApiKey
+from lakeward_source_fluss_kit.server import Answer, Call, FakeServer
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from lakeward_e2e.world import World
+
+pytestmark = [pytest.mark.spark, pytest.mark.crash]
+JAVA = """#!/bin/sh
+case "$1" in
+  -version) echo 'openjdk version "17.0.1"' >&2 ;;
+  *) {does} ;;
+esac
+"""
+CONFIG = """
+[service]
+name = "tier"
+[source]
+type = "fluss"
+bootstrap = "{server}"
+[lake]
+type = "iceberg"
+warehouse = "{root}/warehouse"
+[checkpoint]
+root = "{root}/state"
+[spark]
+master = "local[1]"
+ui = false
+"""
+
+
+def java_that(does: str, home: Path) -> str:
+    """Make a JAVA_HOME whose Java knows its version and else does this."""
+    program = home / "bin" / "java"
+    program.parent.mkdir(parents=True)
+    program.write_text(JAVA.format(does=does), encoding="utf-8")
+    program.chmod(0o755)
+    return str(home)
+
+
+def silence(call: Call) -> Answer:
+    """Take a connection, and say nothing: not even what the server can do."""
+    return b"" if call.api == ApiKey.API_VERSIONS else None
+
+
+def test_a_service_says_what_it_does_and_opens_its_source_while_spark_starts(world: World, tmp_path: Path) -> None:
+    """It stops in order all the same."""
+    java = java_that("exec sleep 600", tmp_path / "hanging")
+    config = tmp_path / "fluss.toml"
+    with FakeServer(silence) as server:
+        config.write_text(CONFIG.format(root=tmp_path, server=server.endpoint), encoding="utf-8")
+        service = world.start(config, "--progress", JAVA_HOME=java)
+        until(lambda: server.asked(ApiKey.API_VERSIONS), "the source to be opened")
+        [first] = service.words().splitlines()
+        assert "starting, Spark master local[1]" in first
+        service.send(signal.SIGTERM)
+        assert service.ended(75) == 0
+    assert "error[" not in service.words()
+    assert "Traceback" not in service.words()
+
+
+def test_a_spark_that_does_not_start_is_one_error(world: World, tmp_path: Path) -> None:
+    java = java_that("exit 1", tmp_path / "broken")
+    service = world.start(world.configure(), JAVA_HOME=java)
+    assert service.ended() == 1
+    errors = [line for line in service.words().splitlines() if line.startswith("error[")]
+    assert len(errors) == 1
+    assert "spark: master 'local[" in errors[0]
+    assert "did not start on Java 17 (JAVA_HOME)" in errors[0]
+    assert "Traceback" not in service.words()
