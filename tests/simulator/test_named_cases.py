@@ -310,3 +310,22 @@ def test_a_step_that_is_due_while_no_heartbeat_is_answered_waits_for_a_renewal(c
     case.rest()
     rounds = {one.request.round_id for one in case.world.lake.tables[TABLE].log if one.request is not None}
     assert len(rounds) == 1
+
+
+@pytest.mark.parametrize("retried", [True, False])
+def test_a_round_outlives_an_executor_whose_tasks_are_tried_again_or_not(case: Case, *, retried: bool) -> None:
+    """The other subtask reads what came back, in the same launch; a silent subtask would end that after 12 s."""
+    case.world.slots, case.world.read_s, case.world.max_split_rows = 3, 1.6, 5
+    case.table(rows=60)
+    first = case.world.start()
+    case.until(lambda: case.step(first) == "read" and sum(one.work is not None for one in first.jobs.running()) == 2)
+    (job,) = first.jobs.jobs
+    lost = first.jobs.running()[0]
+    lost_at = case.world.scheduler.now
+    job.lose([lost], retried=retried)
+    case.until(lambda: bool(case.commits()))
+    launches = [one for one in first.jobs.jobs if one.spec.round_name == job.spec.round_name]
+    assert launches == [job]
+    assert (job.tasks[lost.place.subtask] is not lost) == retried, "without a slot it waits until the other one ends"
+    assert case.world.scheduler.now - lost_at < 60.0
+    case.rest()
