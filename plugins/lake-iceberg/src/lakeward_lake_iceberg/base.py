@@ -1,4 +1,4 @@
-"""Looks for older versions of keys in data files, by their key columns alone."""
+"""Finds older versions of keys in data files, by reading only their key columns."""
 
 from __future__ import annotations
 
@@ -42,13 +42,13 @@ class KeyScan:
         self._kind = task.types.get(self._key, "")
 
     def describe(self, file: LakeFile) -> BaseFile:
-        """Return a data file of this split as what it is to later rows: one more file to look into."""
+        """Return a data file of this split as a file in which later rows look for older versions."""
         detail = unpack_detail(file.detail)
         lower, upper = detail.lower.get(self._key, b""), detail.upper.get(self._key, b"")
         return BaseFile(file.path, file.rows, lower, upper)
 
     def may_hold(self, file: BaseFile, index: KeyIndex) -> bool:
-        """Return False where the file's bounds show that it holds none of the keys."""
+        """Return False if the file's bounds show that it contains none of the keys."""
         if not (file.lower and file.upper):
             return True
         lower, upper = value_of(self._kind, file.lower), value_of(self._kind, file.upper)

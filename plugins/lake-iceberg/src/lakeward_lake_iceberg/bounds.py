@@ -49,7 +49,7 @@ def lower_bound(kind: str, raw: Any) -> bytes | None:  # noqa: ANN401 - whatever
 
 
 def upper_bound(kind: str, raw: Any) -> bytes | None:  # noqa: ANN401 - whatever the footer holds
-    """Encode a largest value; as `lower_bound`. None also where a cut value cannot be raised."""
+    """Encode a largest value; as `lower_bound`. None also if a truncated value cannot be raised."""
     if kind == "string":
         return _raised_text(raw.decode("utf-8"))
     if kind == "binary":
@@ -58,7 +58,7 @@ def upper_bound(kind: str, raw: Any) -> bytes | None:  # noqa: ANN401 - whatever
 
 
 def value_of(kind: str, bound: bytes) -> Any:  # noqa: ANN401 - depends on `kind`
-    """Decode a bound for comparing, None where values of this type are not compared here."""
+    """Decode a bound for comparison, None if values of this type are not compared here."""
     if kind == "string":
         return bound.decode("utf-8")
     if kind in {"int", "long", "date", "time", "timestamp", "timestamptz"}:
@@ -169,7 +169,7 @@ def _decoded_max(kind: str, raws: list[Any]) -> Any:  # noqa: ANN401 - whatever 
 
 
 def _order(kind: str, raw: Any) -> Any:  # noqa: ANN401 - whatever the footer holds
-    """Decimals of a fixed length are two's complement: bytes would sort the negative ones last."""
+    """Return a sort key: decimals of a fixed length are two's complement, and bytes would sort negative ones last."""
     return int.from_bytes(raw, "big", signed=True) if kind.startswith("decimal") and isinstance(raw, bytes) else raw
 
 

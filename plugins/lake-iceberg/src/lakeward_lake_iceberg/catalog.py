@@ -1,6 +1,6 @@
-"""Opens the catalog, and sends commits: once, with our own requirements, without the library's retries.
+"""Opens the catalog, and sends commits: once, with Lakeward's own requirements, without the library's retries.
 
-`Transaction.commit` retries and cleans up, and can so delete the manifest list of a commit that landed after all
+`Transaction.commit` retries and cleans up, and may thereby delete the manifest list of a commit that landed after all
 (measured; iceberg.md, "Fencing a commit"). `Catalog.commit_table` does neither.
 """
 
@@ -48,10 +48,10 @@ _REACHED_BY_URI = ("rest", "hive")
 
 
 class Sent(Enum):
-    """What a catalog said to a commit; an unknown outcome is an error.
+    """A catalog's answer to a commit; an unknown outcome is an error instead.
 
-    A conflict is not yet a commit that did not land: a gateway may have sent the request twice, and the answer is
-    that of the second one (`fate`).
+    A conflict does not prove that the commit did not land: a proxy may have sent the request twice, and the answer may
+    be the second one's (see `fate`).
     """
 
     LANDED = "landed"
@@ -59,19 +59,19 @@ class Sent(Enum):
 
 
 class Fate(Enum):
-    """What a look at the table says of a snapshot that was sent before."""
+    """What became of a snapshot that was sent, as the table shows it."""
 
     LANDED = "landed"
     LOST = "lost"
-    """It is not there and cannot land any more: main has left the snapshot that it was built on."""
+    """It is not there and can no longer land: main has moved on from the snapshot that it was built on."""
     OPEN = "open"
-    """It is not there; a request that is still under way could land."""
+    """It is not there; a request that is still in transit could land."""
 
 
 class CatalogClient:
     """One pyiceberg catalog, usable from several threads and beside other processes.
 
-    A SQL catalog that is not there yet is made when something is to be written to it: whoever only looks makes nothing.
+    A SQL catalog that does not exist is created when it is first written to, not when it is only read.
     """
 
     def __init__(self, options: IcebergOptions) -> None:
@@ -107,7 +107,7 @@ class CatalogClient:
             return self._opened
 
     def _is_missing(self) -> bool:
-        """Say whether this is a SQL catalog without its tables: opening it would create them."""
+        """Return whether this is a SQL catalog without its tables: opening it would create them."""
         if self._opened is not None or self.properties.get("type") != "sql":
             return False
         file = _sqlite_file(self.properties)
@@ -124,7 +124,7 @@ class CatalogClient:
 
     @property
     def is_local(self) -> bool:
-        """Whether the catalog's code runs in this process, once for each call: no copy can be under way."""
+        """True if the catalog's code runs in this process, once for each call: no copy of a request can come later."""
         return isinstance(self.catalog, SqlCatalog)
 
     def load(self, path: TablePath) -> Table | None:
@@ -173,7 +173,7 @@ class CatalogClient:
         """Rename a table.
 
         Raises:
-            LakeError: refused, or nobody knows: a look says whether it happened.
+            LakeError: refused, or of unknown outcome: load the table to see whether it happened.
         """
         try:
             self.catalog.rename_table((path.database, path.table), (target.database, target.table))
@@ -182,7 +182,7 @@ class CatalogClient:
             raise LakeError(message) from failed
 
     def fate(self, path: TablePath, base: Table, snapshot_id: int) -> Fate:
-        """Look what became of a snapshot that was sent; what it names may be deleted where it is lost alone.
+        """Return what became of a snapshot that was sent; its files may be deleted only if it is LOST.
 
         Args:
             path: the table.
@@ -195,7 +195,7 @@ class CatalogClient:
         now = self.load(path)
         if now is None or now.metadata.table_uuid != base.metadata.table_uuid:
             return Fate.OPEN
-        # The copied offsets outlive the snapshot, should somebody have expired it since.
+        # If the snapshot was expired since, its offsets are still in the table properties.
         copied = now.metadata.properties.get(COPIED_SNAPSHOT)
         if now.metadata.snapshot_by_id(snapshot_id) is not None or copied == str(snapshot_id):
             return Fate.LANDED
@@ -222,7 +222,7 @@ class CatalogClient:
 
 
 def warehouse_uri(options: IcebergOptions) -> str:
-    """Return the warehouse as a URI; what is no local path stays as it is.
+    """Return the warehouse as a URI; anything but a local path is unchanged.
 
     Raises:
         ConfigError: it is empty.
@@ -263,14 +263,14 @@ def _catalog_uri(options: IcebergOptions, warehouse: str) -> str:
 
 
 def _sqlite_file(properties: Mapping[str, str]) -> Path | None:
-    """Return the file of a SQLite catalog, None where it is another database."""
+    """Return the file of a SQLite catalog, None for another database."""
     uri = properties.get("uri", "")
     place = uri.removeprefix(_SQLITE).partition("?")[0]
     return Path(place) if uri.startswith(_SQLITE) and place and place != ":memory:" else None
 
 
 def _check_can_be_made(file: Path | None, warehouse: str) -> None:
-    """Say at once what would be said when the first table is created.
+    """Raise the error now that would otherwise come when the first table is created.
 
     Raises:
         StorageError: the directory of a catalog that is not there yet cannot be written.

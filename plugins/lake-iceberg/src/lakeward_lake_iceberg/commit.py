@@ -63,10 +63,10 @@ class SnapshotBuilder:
     """Writes one snapshot on a table as it was loaded, under ids that were chosen before."""
 
     def __init__(self, table: Table, ids: CommitIds, wall_ms: int) -> None:
-        """Write nothing yet.
+        """Prepare the builder; nothing is written yet.
 
         Args:
-            table: what the snapshot is built on.
+            table: the state that the snapshot is built on.
             ids: the commit's uuid and snapshot id.
             wall_ms: the time of the commit, in ms since 1970.
         """
@@ -86,7 +86,7 @@ class SnapshotBuilder:
         """Build the commit of a round.
 
         Raises:
-            FencedError: a file that the round's deletes name or replace is gone.
+            FencedError: a file that the round's deletes reference or replace is gone.
             StorageError: the storage refused; nothing was sent.
         """
         details = [unpack_detail(file.detail) for file in request.files]
@@ -237,12 +237,12 @@ class SnapshotBuilder:
 
 
 def check_targets(table: Table, request: CommitRequest, details: Collection[FileDetail]) -> None:
-    """Check that every data file that a delete of the round names is still there.
+    """Check that every data file that a delete of the round references is still in the table.
 
-    Manifests are read only where somebody removed data files since the snapshot that the round is pinned to.
+    Manifests are read only if data files were removed since the snapshot that the round is pinned to.
 
     Raises:
-        FencedError: one is gone (somebody compacted): the round is to be enumerated afresh.
+        FencedError: one is gone (the table was compacted): the round must be enumerated again.
     """
     own = {file.path for file in request.files}
     named = {detail.references for detail in details if detail.references is not None} - own
@@ -261,7 +261,7 @@ def check_targets(table: Table, request: CommitRequest, details: Collection[File
 
 
 def _only_grew(table: Table, pin: int | None) -> bool:
-    """Return whether no snapshot after the pinned one removed data files, as far as summaries tell."""
+    """Return whether no snapshot after the pinned one removed data files, according to their summaries."""
     current = table.metadata.current_snapshot()
     while current is not None and current.snapshot_id != pin:
         summary = current.summary
@@ -288,7 +288,7 @@ def main_is(snapshot_id: int | None) -> TableRequirement:
 
 
 def _retention(table: Table) -> dict[str, int]:
-    """Keep what somebody configured on the branch."""
+    """Keep the branch's configured retention."""
     reference = table.metadata.refs.get(MAIN_BRANCH)
     if reference is None:
         return {}

@@ -24,16 +24,16 @@ if TYPE_CHECKING:
 _GLANCE_ROWS = 16_384
 _SAMPLE_ROWS = 131_072
 _LOW_CARDINALITY = 0.2
-"""Share of distinct values up to which a dictionary is built; beyond it, it costs time and is given up anyway."""
+"""Share of distinct values up to which a dictionary is built; with more, building one only costs time."""
 _HIGH_CARDINALITY = 0.8
-"""Share of distinct values at a glance from which a longer look is not worth its time."""
+"""Share of distinct values in a small sample from which a larger sample is not worth its time."""
 _DICTIONARY_BYTES = 1 << 20
-"""What Parquet writers let a dictionary grow to before they give it up (pyarrow's `dictionary_pagesize_limit`)."""
+"""Size at which Parquet writers stop using a dictionary (pyarrow's `dictionary_pagesize_limit`)."""
 FIELD_ID = b"PARQUET:field_id"
 
 
 class FileNames:
-    """Names that no other try, and no other writer of the same try, can choose."""
+    """File names that are unique among all tries, and among all writers of the same try."""
 
     def __init__(self, task: WriterTask, split_id: str, attempt: int, count: int = 0) -> None:
         """Fix what all names of one writer share; `count` files of the split were named before."""
@@ -93,7 +93,7 @@ class ParquetFile:
         return self._writer.writer.metadata, size
 
     def drop(self) -> None:
-        """Let go of the file without a footer; it is deleted next, so what the storage says is of no interest."""
+        """Close the file without a footer; it is deleted next, so errors of the storage are ignored."""
         # pyarrow would write the footer when the writer is collected, and complain that the file is closed.
         self._writer.is_open = False
         try:
@@ -142,7 +142,7 @@ class DataFiles:
         return self._open is not None
 
     def amounts_to_half(self, pending_bytes: int) -> bool:
-        """Say whether a file that is closed now would have half the target size.
+        """Return whether a file that is closed now would have half the target size.
 
         Args:
             pending_bytes: bytes of Arrow that would be written first; what they shrink to is judged by what others
@@ -181,7 +181,7 @@ class DataFiles:
             self.closed.append(self._describe(current, footer, size))
 
     def abort(self, kept: frozenset[str]) -> None:
-        """Delete the files of this writer but those to be kept."""
+        """Delete this writer's files, except those that must be kept."""
         if self._open is not None:
             self._open.drop()
             self._open = None
@@ -243,10 +243,10 @@ def parquet_options(task: WriterTask, sample: pa.Table) -> dict[str, Any]:
 
 
 def repeats(column: pa.ChunkedArray) -> bool:
-    """Say whether a dictionary is worth it: few distinct values, which fit into one.
+    """Return whether a dictionary is worth it: few distinct values, which fit into one.
 
-    10,000 texts of 60 characters are half of the values at a glance, and a thirteenth in a longer look: with a
-    dictionary they take 2.5 times less time to write, and 2.4 times less room.
+    10,000 different texts of 60 characters are half of the values in a small sample, and a thirteenth in a larger one:
+    with a dictionary they take 2.5 times less time to write, and 2.4 times less space.
 
     Args:
         column: the first rows of it.
@@ -270,5 +270,5 @@ def _is_integer(kind: pa.DataType) -> bool:
 
 
 def _plain(text: str) -> str:
-    """Keep a split's id readable in a file name, without what a path or a URI could stumble over."""
+    """Make a split's id usable in a file name: replace characters that are special in a path or a URI."""
     return "".join(letter if letter.isalnum() or letter in "-_." else "_" for letter in text)

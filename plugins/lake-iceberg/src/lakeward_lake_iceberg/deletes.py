@@ -1,7 +1,7 @@
 """The older versions of keys: which files may hold them, and the position deletes that were written of them.
 
-Files are those that the round is pinned to, and those that the split's own rows went to, before an interruption or
-after it. They are all looked into alike, by their key columns.
+These are the files that the round is pinned to, and those with the split's own rows from before and after an
+interruption. All are searched in the same way, by their key columns.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from lakeward_lake_iceberg.task import WriterTask
 
 MERGED_DELETES = 4
-"""From so many pinned delete files of one data file on, the next one contains their positions, in their place."""
+"""With this many pinned delete files of one data file, the next one contains their positions and replaces them."""
 
 
 class Deletes:
@@ -33,7 +33,7 @@ class Deletes:
     def __init__(
         self, storage: Storage, task: WriterTask, partition: tuple[str | int, ...], new_path: Callable[[str], str]
     ) -> None:
-        """Know the pinned files of one lake partition.
+        """Start with the pinned files of one lake partition.
 
         Args:
             storage: where files go.
@@ -55,14 +55,13 @@ class Deletes:
 
     @property
     def knows_rows(self) -> bool:
-        """Whether any file is known that an older version of a key may be in."""
+        """True if any known file may contain an older version of a key."""
         return bool(self._files)
 
     def adopt(self, files: Collection[LakeFile]) -> None:
-        """Know the split's files from before an interruption.
+        """Add the split's files from before an interruption.
 
-        A step of the round may have committed them, and the round may have been pinned again since: then they are
-        known already.
+        If a step of the round has committed them and the round was pinned again since, they are known already.
         """
         for file in files:
             if file.kind == "data":
@@ -77,7 +76,7 @@ class Deletes:
             self._files[file.path] = self._scan.describe(file)
 
     def search(self, index: KeyIndex) -> None:
-        """Delete all versions of some keys that are in known files.
+        """Delete all versions of the given keys in known files.
 
         Raises:
             StorageError: a file cannot be read or written.
@@ -87,7 +86,7 @@ class Deletes:
                 self._delete_found(file, self._scan.positions(file.path, index))
 
     def delete(self, target: str, positions: Codes) -> None:
-        """Delete rows of one data file that no earlier delete names.
+        """Delete rows of one data file that no earlier delete contains.
 
         Args:
             target: the data file.
@@ -96,7 +95,7 @@ class Deletes:
         self._write(target, positions)
 
     def abort(self, kept: frozenset[str]) -> None:
-        """Delete the files that were written here but those to be kept."""
+        """Delete the files that this writer wrote, except those that must be kept."""
         for file in self.closed:
             if file.path not in kept:
                 self._storage.delete(file.path)
@@ -112,7 +111,7 @@ class Deletes:
         self._own[target.path] = (*self._own.get(target.path, ()), file.path)
 
     def _delete_found(self, file: BaseFile, positions: Codes) -> None:
-        """Name only rows that still live: else the deletes of a hot key would grow with the square of its updates."""
+        """Delete only rows that still live: else the deletes of a hot key would grow with the square of its updates."""
         if not len(positions):
             return
         shared = self._shared if file.path in self._pinned else ()

@@ -1,4 +1,4 @@
-"""What the worker says of a file beyond path, rows and size: `LakeFile.detail`."""
+"""What a worker reports about a file besides path, rows and size: `LakeFile.detail`."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import msgspec
 class FileDetail(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """Iceberg's metrics of one file, by field id, and its place in the table.
 
-    `bounds` are Iceberg single values. `references` is the one data file that a delete file names. `replaces` are
+    `bounds` are Iceberg single values. `references` is the one data file that a delete file is about. `replaces` are
     the older delete files whose positions it contains as well, so that they leave the table with the same commit.
     `base_snapshot` is the snapshot that a primary-key round is pinned to.
     """

@@ -1,9 +1,9 @@
-"""Expires old snapshots, and deletes what only they named.
+"""Expires old snapshots, and deletes the files that only they referenced.
 
 A contiguous piece of main's history is kept, from the head down to the oldest that is still needed: the configured
-number, the newest commit, the stamp, the commit whose offsets are copied. So whether main descends from our newest
-commit can always be read off the retained snapshots. Single older ones are spared where a reference or the caller
-names them.
+number, the newest commit, the stamp, the commit whose offsets are copied. So the
+retained snapshots always show whether main descends from Lakeward's newest commit. Single older snapshots are kept if a
+branch, a tag or the caller needs them.
 """
 
 from __future__ import annotations
@@ -29,16 +29,16 @@ if TYPE_CHECKING:
     from pyiceberg.table.update import TableRequirement, TableUpdate
 
 _EXPIRED = "lakeward.expired"
-"""Table property: the ids of the snapshots that our last expiry took out."""
+"""Table property: the ids of the snapshots that Lakeward's last expiry removed."""
 
 
 def expirable(metadata: TableMetadata, keep: Collection[int], count: int) -> list[int]:
-    """Return the ids of snapshots that nobody needs.
+    """Return the ids of snapshots that are no longer needed.
 
     Args:
         metadata: the table.
-        keep: ids to spare.
-        count: so many of the newest are kept.
+        keep: ids to keep.
+        count: how many of the newest are kept.
     """
     history = Ancestry.of(metadata).snapshots
     spared = set(keep) | _referenced(metadata)
@@ -54,7 +54,7 @@ def removal(table: Table, ids: list[int]) -> tuple[tuple[TableRequirement, ...],
 
 
 def landed(metadata: TableMetadata, ids: Collection[int]) -> bool:
-    """Return whether it was an expiry of ours that took these snapshots out: what others leave lying is theirs."""
+    """Return whether an expiry of Lakeward removed these snapshots; others must delete their own files."""
     return metadata.properties.get(_EXPIRED) == _note(ids)
 
 
@@ -65,14 +65,14 @@ def unreachable(
     io: FileIO,
     deleted: Callable[[str], bool],
 ) -> list[str]:
-    """Return the files that only the expired snapshots named, in an order that is safe to delete in.
+    """Return the files that only the expired snapshots referenced, in a safe order for deletion.
 
     Args:
         kept: the table's snapshots.
         gone: the expired ones, whose manifest lists are still there.
         properties: the table's properties.
         io: reads manifests.
-        deleted: says whether a manifest is gone already; then so are the files that it names.
+        deleted: returns whether a manifest is gone already; then its files are gone, too.
 
     Returns:
         Data and delete files first, then manifests, offsets files, and lists.
@@ -89,11 +89,11 @@ def unreachable(
 def _dead_files(
     snapshots: Iterable[Snapshot], dead: dict[str, ManifestFile], kept: dict[str, ManifestFile], io: FileIO
 ) -> list[str]:
-    """Return files of dead manifests that no kept manifest names.
+    """Return files of dead manifests that no kept manifest references.
 
-    A file disappears from a table only by a commit that removes it and counts that in its summary; where no snapshot
-    does, nothing has to be read. Appending and merging of manifests remove no file. A kept manifest that names a file
-    as removed keeps it too, until that manifest is dead itself.
+    A file leaves a table only by a commit that removes it and counts that in its summary; if no snapshot does, nothing
+    has to be read. Appending and merging of manifests remove no file. A kept manifest that lists a file as removed
+    keeps it too, until that manifest is dead itself.
     """
     if not any(_removes(one) for one in snapshots):
         return []
@@ -104,7 +104,7 @@ def _dead_files(
 
 
 def _paths(manifest: ManifestFile, io: FileIO) -> Iterator[str]:
-    """Yield every file that a manifest names, also those that it names as removed."""
+    """Yield every file in a manifest, also those that it lists as removed."""
     return (entry.data_file.file_path for entry in manifest.fetch_manifest_entry(io, discard_deleted=False))
 
 
@@ -115,13 +115,13 @@ def _note(ids: Collection[int]) -> str:
 def _removes(snapshot: Snapshot) -> bool:
     summary = summary_of(snapshot)
     counts = (summary.get("deleted-data-files", "0"), summary.get("removed-delete-files", "0"))
-    # Somebody else's summary may lack the counts: only ours and plain appends are taken at their word.
+    # Other writers' summaries may lack the counts: only Lakeward's and plain appends are trusted.
     unsaid = INCARNATION not in summary and (snapshot.summary is None or snapshot.summary.operation.value != "append")
     return unsaid or any(int(count) > 0 for count in counts)
 
 
 def _kept(metadata: TableMetadata, history: tuple[Snapshot, ...], count: int) -> int:
-    """Return how many of the newest are needed."""
+    """Return how many of the newest snapshots are needed."""
     copied = metadata.properties.get(COPIED_SNAPSHOT)
     commit = next((place for place, one in enumerate(history) if carries_offsets(summary_of(one))), -1)
     stamp = next((place for place, one in enumerate(history) if INCARNATION in summary_of(one)), -1)
@@ -130,7 +130,7 @@ def _kept(metadata: TableMetadata, history: tuple[Snapshot, ...], count: int) ->
 
 
 def _referenced(metadata: TableMetadata) -> set[int]:
-    """Return the snapshots that tags name and that other branches descend from."""
+    """Return the snapshots of tags, and those that other branches descend from."""
     known = {one.snapshot_id: one for one in metadata.snapshots}
     found: set[int] = set()
     for name, reference in metadata.refs.items():

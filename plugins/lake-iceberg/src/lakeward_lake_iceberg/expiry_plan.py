@@ -1,7 +1,7 @@
-"""What an expiry is about to take out of a table, written down before it is sent.
+"""Plans of expiries: the snapshots that an expiry removes, written to a file before the expiry is sent.
 
-An expiry whose answer was lost, or whose process died, has freed files that no metadata names any more. The plan lies
-beside the metadata, says which snapshots they were of, and goes when their files are gone. Version 1 is JSON:
+An expiry whose answer was lost, or whose process died, has freed files that no metadata references any more. The plan
+is beside the metadata, lists their snapshots, and is deleted when their files are deleted. Version 1 is JSON:
 `{"version":1,"head":<main when it was written>,"snapshots":[<as in the table's metadata>,...]}`.
 """
 
@@ -35,7 +35,7 @@ class Expiry(Enum):
     LANDED = "landed"
     """The snapshots are out, and their files are deleted."""
     LOST = "lost"
-    """It did not land and cannot any more: main has moved on."""
+    """It did not land and can no longer land: main has moved on."""
     OPEN = "open"
     """It may still land."""
 
@@ -50,12 +50,12 @@ class ExpiryPlans:
     """The plans of one table, as it was loaded now."""
 
     def __init__(self, table: Table, storage: Storage) -> None:
-        """Look at nothing yet."""
+        """Prepare; nothing is read yet."""
         self._table = table
         self._storage = storage
 
     def write(self, uuid: str, ids: Sequence[int]) -> str:
-        """Write down what is about to be expired.
+        """Write the plan of an expiry.
 
         Args:
             uuid: makes the name.
@@ -76,7 +76,7 @@ class ExpiryPlans:
         return path
 
     def settle(self) -> None:
-        """Settle all that can be settled.
+        """Settle all plans whose expiry has a known outcome.
 
         Raises:
             StorageError: the storage refused.
@@ -92,14 +92,14 @@ class ExpiryPlans:
         Args:
             path: the plan.
             files: those in the metadata directory; None asks for them.
-            may_land: False where it is known that no copy of the request is under way.
+            may_land: False if it is known that no copy of the request is in transit.
 
         Raises:
             StorageError: the storage refused.
         """
         plan = self._read(path)
         if plan is None:
-            # Nothing is sent before its plan is whole.
+            # An expiry is sent only after its plan is complete.
             self._storage.delete(path)
             return Expiry.LOST
         metadata = self._table.metadata
@@ -116,7 +116,7 @@ class ExpiryPlans:
     def _delete(self, metadata: TableMetadata, gone: list[Snapshot], files: Sequence[str] | None) -> None:
         listed = self._storage.list(metadata_root(metadata)) if files is None else files
         known = {local_path(file) for file in listed}
-        # A manifest list goes last: where it is gone, so is everything that it named.
+        # A manifest list is deleted last: if it is gone, so is everything that it referenced.
         left = [one for one in gone if local_path(one.manifest_list) in known]
         to_delete = expire.unreachable(
             metadata.snapshots,

@@ -1,4 +1,4 @@
-"""Which files of a table are named by what, and the deletion of files."""
+"""Finds which of a table's files are referenced, and deletes files."""
 
 from __future__ import annotations
 
@@ -37,10 +37,10 @@ def metadata_root(metadata: TableMetadata) -> str:
 
 
 def referenced(table: Table, files: Collection[str]) -> frozenset[str]:
-    """Return those of `files` that any retained snapshot, or the metadata itself, names.
+    """Return those of `files` that a retained snapshot, or the metadata itself, references.
 
-    Newest manifests first, and no further than until all are found: the files of a round that landed are named
-    by one manifest.
+    Reads the newest manifests first, and stops when all are found: the files of a round that landed are in one
+    manifest.
     """
     wanted = {_plain(file): file for file in files}
     found: set[str] = set()
@@ -56,8 +56,8 @@ def referenced(table: Table, files: Collection[str]) -> frozenset[str]:
 def leftovers(table: Table, storage: Storage, ids: CommitIds) -> tuple[str, ...]:
     """Return what a commit with these ids wrote: manifests, list, offsets file, and metadata files that hold it.
 
-    A metadata file's name says nothing of the commit that wrote it, so the ones that neither are current nor in the
-    table's own log are looked into.
+    A metadata file's name does not show which commit wrote it, so those that are neither current nor in the table's own
+    log are read.
     """
     root = metadata_root(table.metadata)
     everything = storage.list(root)
@@ -71,7 +71,7 @@ def leftovers(table: Table, storage: Storage, ids: CommitIds) -> tuple[str, ...]
 def dead_metadata(table: Table, storage: Storage, *, swaps_in_order: bool) -> list[str]:
     """Return metadata files that are neither current nor in the table's log, and cannot become so.
 
-    None where the table keeps the files that fall out of its log, or where the catalog does not number them.
+    None if the table keeps the files that fall out of its log, or if the catalog does not number them.
 
     Args:
         table: as it is now.
@@ -93,7 +93,7 @@ def dead_metadata(table: Table, storage: Storage, *, swaps_in_order: bool) -> li
 
 
 def stamp_name(incarnation: Incarnation) -> str:
-    """Return the part of a stamp's file name that says whose it is, for `dead_stamps`."""
+    """Return the part of a stamp's file name that identifies its start, for `dead_stamps`."""
     return f"{incarnation}-stamp"
 
 
@@ -125,7 +125,7 @@ def trim_metadata(base: TableMetadata, new: TableMetadata, storage: Storage) -> 
 
 
 def offsets_files(snapshots: Iterable[Snapshot], properties: Mapping[str, str]) -> set[str]:
-    """Return the offsets files that snapshots and table properties name."""
+    """Return the offsets files that snapshots and table properties reference."""
     named = {summary_of(snapshot).get(OFFSETS_FILE) for snapshot in snapshots} | {properties.get(OFFSETS_FILE)}
     return {path for path in named if path is not None}
 
@@ -161,7 +161,7 @@ def _named(table: Table) -> Iterator[str]:
     manifests = manifests_of(snapshots, table.io)
     yield from manifests
     for manifest in sorted(manifests.values(), key=lambda one: one.sequence_number, reverse=True):
-        # Entries that say "deleted" count too: a doubt keeps a file.
+        # Entries that are marked as deleted count too: if in doubt, a file is kept.
         yield from (
             entry.data_file.file_path for entry in manifest.fetch_manifest_entry(table.io, discard_deleted=False)
         )
@@ -178,5 +178,5 @@ def _content(storage: Storage, path: str) -> bytes:
 
 
 def _plain(path: str) -> str:
-    """Make the spellings of one local path alike: `/a`, `file:/a`, `file:///a`."""
+    """Normalise the forms of a local path: `/a`, `file:/a`, `file:///a`."""
     return local_path(path)

@@ -1,4 +1,4 @@
-"""What stands on main: the stamp, the newest commit with offsets, and whether somebody rolled back."""
+"""Reads the state of main: the stamp, the newest commit with offsets, and whether it was rolled back."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ class Ancestry:
 
     @classmethod
     def of(cls, metadata: TableMetadata) -> Ancestry:
-        """Walk the parents; Iceberg's first snapshot ever has sequence number 1, so any other end is a cut."""
+        """Follow the parents. The first snapshot has sequence number 1, so a chain that ends elsewhere is truncated."""
         known = {snapshot.snapshot_id: snapshot for snapshot in metadata.snapshots}
         chain: list[Snapshot] = []
         current = known.get(metadata.current_snapshot_id or 0)
@@ -102,7 +102,7 @@ def newest_commit(ancestry: Ancestry, io: FileIO) -> OffsetCommit | None:
 
 
 def _own_commit(metadata: TableMetadata, ancestry: Ancestry, io: FileIO) -> OffsetCommit | None:
-    """Return the newest commit with offsets that is ours, below another service's; its copy outlives an expiry."""
+    """Return this service's newest commit with offsets, below another service's; from the properties if expired."""
     for snapshot in ancestry.snapshots:
         summary = summary_of(snapshot)
         if INCARNATION in summary and carries_offsets(summary):
@@ -121,7 +121,7 @@ def read_bytes(io: FileIO, path: str) -> bytes:
     """Return a file's bytes.
 
     Raises:
-        CorruptFileError: it is not there.
+        CorruptFileError: it does not exist.
     """
     try:
         with io.new_input(path).open() as stream:
@@ -135,10 +135,10 @@ def _carrying(ancestry: Ancestry, key: str) -> Iterator[Snapshot]:
 
 
 def _check_copy(path: TablePath, metadata: TableMetadata, ancestry: Ancestry) -> bool:
-    """Return whether the snapshot of the copied offsets lies below a cut (somebody else's expiry).
+    """Return whether the snapshot of the copied offsets is below the retained chain (expired by another program).
 
-    Not in the ancestry is an alarm only where it can be told apart from expired: the retained chain reaches down to
-    older snapshots, or to the first one, without meeting it.
+    A missing snapshot means a rollback only if it cannot have been expired: the retained chain reaches older snapshots,
+    or the first one, without containing it.
     """
     copied = metadata.properties.get(COPIED_SNAPSHOT)
     if copied is None or int(copied) in ancestry.ids:

@@ -1,4 +1,4 @@
-"""Primary keys as small whole numbers, so that folding and looking up are a few vector operations."""
+"""Maps primary keys to small integers, so that folding and lookups are a few vector operations."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ class KeyIndex:
         self.size = len(self._levels[-1]) if self._levels else len(self._columns[0])
 
     def last_rows(self) -> Codes:
-        """Return the row at which each key stands last, ascending."""
+        """Return the last row of each key, ascending."""
         last = np.full(self.size, ABSENT, dtype=np.int64)
         np.maximum.at(last, self.codes, np.arange(len(self.codes), dtype=np.int64))
         return np.sort(last)

@@ -1,4 +1,4 @@
-"""The port: a warehouse of Iceberg tables, on the driver."""
+"""Implements the port `Lake` on the driver: a warehouse of Iceberg tables."""
 
 from __future__ import annotations
 
@@ -107,7 +107,7 @@ class IcebergLake:
         """See `lakeward.ports.Lake.commit`.
 
         `FencedError` with an empty `by` also says that files which the round's deletes name are gone (somebody
-        compacted the table): the round is to be enumerated afresh.
+        compacted the table): the round must be enumerated again.
         """
         table = self._load(request.path)
         check_format(table)
@@ -123,15 +123,15 @@ class IcebergLake:
         if outcome is Sent.CONFLICT or metadata is None:
             return self._settled(request, table)
         with suppress(StorageError):
-            # It has landed whatever happens now; a metadata file that stays is found again by the next expiry.
+            # The commit has landed, whatever happens now; the next expiry finds a metadata file that stays.
             files.trim_metadata(table.metadata, metadata, self._storage(table))
         return CommitOutcome.LANDED
 
     def _settled(self, request: CommitRequest, base: Table) -> CommitOutcome:
-        """Say what a conflict comes to.
+        """Return the outcome of a conflict.
 
         Raises:
-            OutcomeUnknownError: nobody's commit came before it as far as can be seen.
+            OutcomeUnknownError: no other commit is visible that could have caused the conflict.
         """
         try:
             fate = self._client.fate(request.path, base, request.ids.snapshot_id)
@@ -213,7 +213,7 @@ class IcebergLake:
         self._client.close()
 
     def _settled_expiry(self, path: TablePath, base: Table, plan: str, *, may_land: bool) -> Expiry | None:
-        """Look whether an expiry landed, and delete what it freed; None where nothing is deleted at all."""
+        """Check whether an expiry landed, and delete what it freed; None if files must not be deleted at all."""
         now = self._load(path)
         storage = self._storage(now)
         settled = ExpiryPlans(now, storage).settle_one(plan, may_land=may_land) if plan else None
@@ -221,14 +221,14 @@ class IcebergLake:
         return settled
 
     def _plans(self, table: Table) -> ExpiryPlans | None:
-        """Return the table's plans; None where it forbids that files are deleted (`gc.enabled`)."""
+        """Return the table's plans; None if the table forbids deleting files (`gc.enabled`)."""
         allowed = table.metadata.properties.get("gc.enabled", "true").lower() == "true"
         return ExpiryPlans(table, self._storage(table)) if allowed else None
 
     def _clean_up_start(self, table: Table, incarnation: Incarnation) -> None:
-        """Delete what a start left that died in the middle of a swap or of an expiry: no journal knows of it."""
+        """Delete what an earlier start left that died during a commit or an expiry: no journal lists that."""
         storage = self._storage(table)
-        # The next start finds them again; whoever was overtaken in the middle of an expiry may be deleting them too.
+        # The next start finds them again; an earlier start may be deleting them too, at the end of its expiry.
         with suppress(StorageError, OSError):
             for path in [*files.dead_stamps(table, storage, incarnation), *self._dead_metadata(table)]:
                 storage.delete(path)
@@ -239,7 +239,7 @@ class IcebergLake:
         return files.dead_metadata(table, self._storage(table), swaps_in_order=self._client.is_local)
 
     def _send_stamp(self, path: TablePath, table: Table, incarnation: Incarnation) -> None:
-        """Try once; whether it landed is read off the head."""
+        """Try once; the head shows whether it landed."""
         check_format(table)
         ids = replace(self.new_ids(), uuid=files.stamp_name(incarnation))
         summary = {INCARNATION: str(incarnation)}
@@ -249,7 +249,7 @@ class IcebergLake:
         try:
             outcome, metadata = self._client.send(table, prepared.requirements, prepared.updates)
         except OutcomeUnknownError:
-            # A stamp may be sent again: one that lands late finds main moved on, or is ours anyway.
+            # A stamp may be sent again: a late one conflicts because main has moved on, or it is this start's anyway.
             return
         if outcome is Sent.CONFLICT and self._client.fate(path, table, ids.snapshot_id) is Fate.LOST:
             self.delete([update.snapshot.manifest_list for update in prepared.updates if hasattr(update, "snapshot")])
@@ -265,7 +265,7 @@ class IcebergLake:
         return table
 
     def _load_own(self, path: TablePath, table_id: int) -> Table:
-        """Load the lake table of a table id: whoever was paused may find that of a later one under the name."""
+        """Load the lake table of a table id; after a pause, the name may belong to a later table's lake table."""
         table = self._load(path)
         owner = table.metadata.properties.get(TABLE_ID)
         if owner is not None and int(owner) != table_id:

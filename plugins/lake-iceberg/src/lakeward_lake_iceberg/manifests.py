@@ -35,9 +35,9 @@ if TYPE_CHECKING:
     from lakeward.model.results import LakeFile
 
 MERGED_MANIFESTS = 10
-"""So many manifests of one size class become one."""
+"""This many manifests of one size class are merged into one."""
 _LARGEST_BYTES = 8 * 1024 * 1024
-"""Manifests of this size are left alone (Iceberg's own target size)."""
+"""Manifests of this size are not merged (Iceberg's own target size)."""
 
 
 class _Writer(ManifestWriterV2):
@@ -85,7 +85,7 @@ class ManifestSet:
     """The manifests of one snapshot that is being built."""
 
     def __init__(self, metadata: TableMetadata, io: FileIO, snapshot_id: int, new_path: Callable[[], str]) -> None:
-        """Write nothing yet.
+        """Prepare; nothing is written yet.
 
         Args:
             metadata: what the snapshot is built on.
@@ -134,7 +134,7 @@ class ManifestSet:
         return kept, found
 
     def _living(self, manifest: ManifestFile) -> list[ManifestFile]:
-        """Leave out what the base's own commit removed: carried on, it would be named for as long as the manifest."""
+        """Leave out entries that the base's own commit removed: else they would stay as long as the manifest."""
         if manifest.content is not ManifestContent.DELETES or not manifest.deleted_files_count:
             return [manifest]
         entries = self._read(manifest)
@@ -214,7 +214,7 @@ def live_entries(manifests: Iterable[ManifestFile], io: FileIO, content: Manifes
 
 
 def named_data_file(delete: DataFile) -> str | None:
-    """Return the one data file that a position-delete file names, None where it may name several."""
+    """Return the one data file that a position-delete file is about, None if it may be about several."""
     lower, upper = (delete.lower_bounds or {}).get(PATH_ID), (delete.upper_bounds or {}).get(PATH_ID)
     return None if lower is None or lower != upper else bytes(lower).decode("utf-8")
 
@@ -235,7 +235,7 @@ def _added(file: DataFile, snapshot_id: int) -> ManifestEntry:
 
 
 def _restated(entry: ManifestEntry, snapshot_id: int, *, removed: bool) -> ManifestEntry:
-    """Carry an entry over with its own sequence numbers; a removed one names the snapshot that removed it."""
+    """Copy an entry with its own sequence numbers; a removed one keeps the id of the snapshot that removed it."""
     return ManifestEntry.from_args(
         status=ManifestEntryStatus.DELETED if removed else ManifestEntryStatus.EXISTING,
         snapshot_id=snapshot_id if removed else entry.snapshot_id,

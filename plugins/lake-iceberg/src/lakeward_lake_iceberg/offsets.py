@@ -1,4 +1,4 @@
-"""Where offsets stand in a lake table: snapshot summary, table properties, or a file beside the metadata.
+"""Offsets in a lake table: in the snapshot summary, in table properties, or in a file beside the metadata.
 
 Version 1 of the text form: `{"version":1,"table_id":T,"offsets":[[partition id or null, bucket, offset],...]}`.
 """
@@ -22,9 +22,9 @@ INLINE_BYTES = 64 * 1024
 INCARNATION = "lakeward.incarnation"
 TABLE_ID = "lakeward.table-id"
 OPENED_BY = "lakeward.opened-by"
-"""Table property: the start that created the table. It fences earlier starts until there is a stamp."""
+"""Table property: the start that created the table. It fences earlier starts until the table has a stamp."""
 SET_ASIDE_BY = "lakeward.set-aside-by"
-"""Table property: the start that was about to rename the table, since its table was dropped and created anew."""
+"""Table property: the start that was about to rename the table, after the source's table was re-created."""
 ROUND = "lakeward.round"
 STEP = "lakeward.step"
 OFFSETS = "lakeward.offsets"
@@ -40,7 +40,7 @@ COPIED_INCARNATION = "lakeward.offsets-incarnation"
 COPIED_ROUND = "lakeward.offsets-round"
 COPIED_SOURCE = "lakeward.fluss-offsets"
 COPIED_STEP = "lakeward.offsets-step"
-"""The newest commit's offsets once more, as table properties: they outlive an expiry that somebody else runs."""
+"""Table properties with a copy of the newest commit's offsets: they survive an expiry by another program."""
 
 
 class _Text(msgspec.Struct, frozen=True):

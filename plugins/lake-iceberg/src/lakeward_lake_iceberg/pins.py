@@ -1,4 +1,4 @@
-"""What a round's writers are told: layout, and for primary-key tables the files that the round is pinned to."""
+"""Builds the task of a round's writers: layout, and for primary-key tables the files that the round is pinned to."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the core finds under the entry point `iceberg` of group `lakeward.lake`."""
+"""The entry point `iceberg` of group `lakeward.lake`."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Position-delete files: which rows of which data file are no more (Iceberg spec, "Position Delete Files")."""
+"""Writes and reads position-delete files: the deleted rows of data files (Iceberg spec, "Position Delete Files")."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ SCHEMA = pa.schema(
     ]
 )
 GROUP_BYTES = 64 * 1024 * 1024
-"""A row group has paths of so many bytes at most: Arrow's texts end at 2 GiB, and each row repeats the path."""
+"""Most bytes of paths in a row group: Arrow's text arrays are limited to 2 GiB, and each row repeats the path."""
 
 
 def write_positions(
@@ -89,7 +89,7 @@ def write_positions(
 
 
 def read_positions(storage: Storage, files: Iterable[str], target: str) -> Codes:
-    """Return the positions of one data file that existing delete files name, ascending."""
+    """Return the deleted positions of one data file from existing delete files, ascending."""
     found = [np.empty(0, dtype=np.int64)]
     for path in files:
         with storage_errors(path), storage.open(path) as source:

@@ -98,7 +98,7 @@ class RestCatalogServer:
 
 
 class _Calls:
-    """What the catalog answers; one call at a time, as SQLite's transactions are ours to keep apart."""
+    """What the catalog answers; one call at a time, as transactions of one SQLite connection must not mix."""
 
     def __init__(self, catalog: SqlCatalog) -> None:
         self._catalog = catalog

@@ -1,4 +1,4 @@
-"""From a source's batch to the columns of the lake table."""
+"""Converts a source's batches to the columns of the lake table."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 class RowConverter:
-    """Makes lake batches out of source batches of one bucket: names, types, system columns, missing columns."""
+    """Converts source batches of one bucket to lake batches: names, types, system columns, missing columns."""
 
     def __init__(self, table: TableSpec, schema: pa.Schema, bucket: TableBucket) -> None:
         """Remember the target.
@@ -69,7 +69,7 @@ class RowConverter:
 
 
 def cast_column(array: pa.Array, target: pa.DataType) -> pa.Array:
-    """Cast without loss, but for times finer than a microsecond, which are cut towards the past.
+    """Cast without loss, except for times finer than a microsecond, which are rounded down.
 
     Raises:
         pa.ArrowInvalid: a value does not fit.

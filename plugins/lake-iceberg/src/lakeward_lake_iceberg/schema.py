@@ -87,7 +87,7 @@ def _user_field(table: TableSpec, field: pa.Field, ids: Iterator[int]) -> Nested
 
 
 def _check_key(table: TableSpec, field: NestedField) -> None:
-    """Refuse what the specification forbids in an identifier field: readers compare keys, and NaN equals nothing."""
+    """Refuse key types that the Iceberg specification forbids: readers compare keys, and NaN equals nothing."""
     kind = field.field_type
     if isinstance(kind, PrimitiveType) and not isinstance(kind, FloatType | DoubleType):
         return
@@ -213,7 +213,7 @@ def table_properties(table: TableSpec) -> dict[str, str]:
 def arrow_schema(schema: Schema) -> pa.Schema:
     """Return the Arrow schema of data files, with Iceberg's field ids.
 
-    What is nested is nullable in the files whatever the table says: readers accept that, and a source need not
+    Nested fields are nullable in the files even if the table says otherwise: readers accept that, and a source need not
     repeat the nullability of every level in its batches.
     """
     return pa.schema([_arrow_field(field, nullable=field.optional) for field in schema.fields])
@@ -256,7 +256,7 @@ _ARROW: dict[str, pa.DataType] = {
 def bounded_types(schema: Schema) -> dict[int, str]:
     """Return the type names of all primitive fields outside lists and maps, by field id.
 
-    Floating-point fields inside structs are left out: nobody counts their NaN, which would make bounds wrong.
+    Floating-point fields inside structs are left out: their NaN values are not counted, which would make bounds wrong.
     """
     found: dict[int, str] = {}
     for field in schema.fields:

@@ -26,12 +26,12 @@ _S3_OPTIONS = {
     "client.session-token": "session_token",
     "client.region": "region",
 }
-"""pyiceberg's names of what an S3 file system is told, and pyarrow's."""
+"""Options of an S3 file system: pyiceberg's names, and pyarrow's."""
 
 
 @contextmanager
 def storage_errors(path: str) -> Iterator[None]:
-    """Turn what the operating system says into an error that names the path.
+    """Turn an error of the operating system into one that names the path.
 
     Raises:
         StorageError: the disk or the store refused.
@@ -114,7 +114,7 @@ class Storage:
 
 
 def local_path(uri: str) -> str:
-    """Return the path of a `file:` URI in any of its spellings, or the path itself."""
+    """Return the path of a `file:` URI in any of its forms, or the path itself."""
     for start in ("file://", "file:"):
         if uri.startswith(start):
             return uri.removeprefix(start)

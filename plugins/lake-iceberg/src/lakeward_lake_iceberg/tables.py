@@ -1,4 +1,4 @@
-"""Creates lake tables, adopts and evolves existing ones, and sets aside those of a table that was dropped."""
+"""Creates lake tables, adopts and evolves existing ones, and renames those of a table that was dropped."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ def open_table(client: CatalogClient, spec: TableSpec, incarnation: Incarnation)
         FencedError: a later start of the same service has created or stamped the table.
         SchemaMismatchError: they do not fit; says what differs.
         StorageError: the warehouse cannot be written.
-        CommitConflictError: somebody else changes the table all the time.
+        CommitConflictError: another program keeps changing the table.
     """
     for _ in range(_TRIES):
         table = client.load(spec.path)
@@ -82,7 +82,7 @@ def open_table(client: CatalogClient, spec: TableSpec, incarnation: Incarnation)
 
 
 def _refuse_overtaken(table: Table, spec: TableSpec, incarnation: Incarnation) -> None:
-    """Refuse a start that a later one of the same service has overtaken on this very table."""
+    """Refuse if a later start of the same service has created or stamped this table."""
     opened_by = table.metadata.properties.get(OPENED_BY)
     for found in (newest_stamp(Ancestry.of(table.metadata)), parse_incarnation(opened_by) if opened_by else None):
         if found is not None and found.succeeds(incarnation):
@@ -106,7 +106,7 @@ def _create(client: CatalogClient, spec: TableSpec, incarnation: Incarnation) ->
 
 
 class _Creating:
-    """Turns what the catalog says while a table is created into our errors; a race that was lost is none."""
+    """Turns the catalog's errors while a table is created into Lakeward's; a lost race is not an error."""
 
     def __init__(self, spec: TableSpec) -> None:
         self._spec = spec
@@ -128,15 +128,15 @@ def _create_namespace(client: CatalogClient, database: str) -> None:
     try:
         client.catalog.create_namespace_if_not_exists((database,))
     except Exception:
-        # Another thread or process may have made it since the catalog looked; each catalog says so differently.
+        # Another thread or process may have created it meanwhile; each catalog reports that differently.
         if not client.catalog.namespace_exists((database,)):
             raise
 
 
 def _location(client: CatalogClient, spec: TableSpec) -> str | None:
-    """Keep a new table out of the directories of those that were set aside; else the catalog decides.
+    """Choose a directory that no renamed table uses; if there is none, the catalog decides.
 
-    Never one that another table of the same id may have: a start that was paused can create an old table again.
+    Never one that another table of the same id may use: a start that was paused can create an old table again.
     """
     aside = re.compile(re.escape(f"{spec.path.table}{_ASIDE}") + r"\d+(_[0-9a-f]+)?")
     for identifier in client.catalog.list_tables((spec.path.database,)):
@@ -149,9 +149,9 @@ def _location(client: CatalogClient, spec: TableSpec) -> str | None:
 def _set_aside(client: CatalogClient, table: Table, spec: TableSpec, incarnation: Incarnation) -> None:
     """Rename the table of an earlier table id; its data stays. A race that was lost is no error.
 
-    A rename cannot be compared and swapped, so a mark is, first: it lands only where nobody has stamped the table since
-    it was looked at. A rename that is late or repeated then finds its target taken, since that is named after the old
-    table's id; one that took another table all the same is undone.
+    A rename cannot be made conditional. So a table property is committed first, which fails if the table was stamped
+    since it was read. A rename that is late or repeated then finds its target name taken, because that contains the old
+    table's id. A rename that hit another table nevertheless is undone.
 
     Raises:
         LakeError: the table there belongs to a later table id, or it cannot be renamed.
@@ -170,7 +170,7 @@ def _set_aside(client: CatalogClient, table: Table, spec: TableSpec, incarnation
         return
     aside = replace(spec.path, table=f"{spec.path.table}{_ASIDE}{owner}")
     if client.load(aside) is not None:
-        # A start that was paused has created the old table once more.
+        # A start that was paused has created the old table again.
         aside = replace(aside, table=f"{aside.table}_{table.metadata.table_uuid.hex[:8]}")
     try:
         client.rename(spec.path, aside)
@@ -208,7 +208,7 @@ def _evolve(client: CatalogClient, table: Table, spec: TableSpec) -> bool:
 
 
 def _adopt(client: CatalogClient, table: Table, spec: TableSpec) -> bool:
-    """Write the table id on a table that another service made."""
+    """Write the table id to a table that another service created."""
     if TABLE_ID in table.metadata.properties:
         return True
     update = SetPropertiesUpdate(updates={TABLE_ID: str(spec.table_id)})
@@ -217,7 +217,7 @@ def _adopt(client: CatalogClient, table: Table, spec: TableSpec) -> bool:
 
 
 class _Changes:
-    """What has to change in the lake's schema, or why it cannot be made to fit."""
+    """The necessary changes of the lake's schema, or why it cannot be made to fit."""
 
     def __init__(self, table: Table, spec: TableSpec, wanted: Schema) -> None:
         """Compare.
@@ -275,7 +275,7 @@ class _Changes:
         self._added.append(wanted)
 
     def _tolerate(self, extra: NestedField) -> None:
-        """A column that the source has not is written as null."""
+        """Accept a column that the source does not have: it is written as null."""
         if extra.required:
             self._refuse("no further column that is not nullable", f"column {extra.name!r}")
 

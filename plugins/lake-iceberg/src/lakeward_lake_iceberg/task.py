@@ -1,4 +1,4 @@
-"""What a round's writers are told: the bytes of `Lake.writer_task`."""
+"""The task of a round's writers: the bytes of `Lake.writer_task`."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ class BaseFile(msgspec.Struct, frozen=True, array_like=True):
     """A data file that a primary-key round is pinned to.
 
     `lower` and `upper` bound the first key column, as Iceberg single values (empty: unknown). `deletes` are the
-    position-delete files that name this file alone.
+    position-delete files of this file only.
     """
 
     path: str
@@ -21,7 +21,7 @@ class BaseFile(msgspec.Struct, frozen=True, array_like=True):
 
 
 class BaseBucket(msgspec.Struct, frozen=True, array_like=True):
-    """The pinned files of one lake partition. `shared_deletes` are delete files that name several data files."""
+    """The pinned files of one lake partition. `shared_deletes` are delete files of several data files."""
 
     files: tuple[BaseFile, ...]
     shared_deletes: tuple[str, ...] = ()

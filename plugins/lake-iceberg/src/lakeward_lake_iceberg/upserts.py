@@ -42,7 +42,7 @@ WINDOW_BYTES = 256 * 1024 * 1024
 
 @dataclass(slots=True)
 class _Limits:
-    """How much is gathered before work is done; tests make them small."""
+    """Sizes of chunk and window; tests make them small."""
 
     chunk_rows: int = GROUP_ROWS
     chunk_bytes: int = GROUP_BYTES
@@ -174,7 +174,7 @@ class UpsertWriter:
         return (*self._before, *self._files.closed, *self._deletes.closed)
 
     def _amounts_to_half(self) -> bool:
-        """Where no file is open there are deletes alone since the mark: they count like the rows they could be."""
+        """Return whether enough was taken since the mark; without an open file these are deletes, which count as rows."""
         return self._files.amounts_to_half(self._bytes if self._files.is_open else self._since_bytes)
 
     def _take_chunk(self) -> None:
@@ -229,7 +229,7 @@ class UpsertWriter:
         self._mark()
 
     def _mark(self) -> None:
-        """Remember that all rows taken so far lie in closed files."""
+        """Record that all rows taken so far are in closed files."""
         self._marked = len(self._window.keys)
         self._since_rows = self._since_bytes = 0
 
@@ -243,7 +243,7 @@ class UpsertWriter:
         self._marked = 0
         started = time.perf_counter()
         if window.count:
-            # What was deleted and inserted anew in one chunk is folded; across chunks the later one stands later here.
+            # A delete and a new insert in one chunk are folded; across chunks, the later one is later in this order.
             index = KeyIndex(pa.concat_tables(window.keys))
             self._delete_own(index, np.concatenate(window.files), np.concatenate(window.positions))
             self._deletes.search(index)

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 GROUP_ROWS = 1 << 19
 GROUP_BYTES = 32 * 1024 * 1024
-"""A row group is written at so many rows or bytes of Arrow; this bounds a writer's memory."""
+"""A row group is written at this many rows or bytes of Arrow; this bounds a writer's memory."""
 
 
 class AppendWriter:
