@@ -1,14 +1,14 @@
 from __future__ import annotations
 
 import ast
-from typing import TYPE_CHECKING
+from pathlib import Path
+
+import pytest
 
 from lakeward.model.batches import SYSTEM_FIELDS
-from lakeward.model.tables import CHANGE_COLUMN, OFFSET_COLUMN, RESERVED_COLUMNS, TIMESTAMP_COLUMN
+from lakeward.model.tables import CHANGE_COLUMN, NO_OFFSET, OFFSET_COLUMN, RESERVED_COLUMNS, TIMESTAMP_COLUMN
 
-if TYPE_CHECKING:
-    from pathlib import Path
-
+ROOT = Path(__file__).parents[2]
 NAMES = {"CHANGE_COLUMN", "OFFSET_COLUMN", "TIMESTAMP_COLUMN"}
 
 
@@ -31,3 +31,11 @@ def test_the_system_columns_are_named_and_declared_in_one_place_each(tracked: li
     assert named == {"model/tables.py"}
     assert declared == {"model/batches.py"}
     assert [field.name for field in SYSTEM_FIELDS] == [CHANGE_COLUMN, OFFSET_COLUMN, TIMESTAMP_COLUMN]
+
+
+@pytest.mark.parametrize(
+    "page", ["docs/how-to/choose-a-mode.md", "docs/tutorial/first-table.md", "docs/reference/formats.md"]
+)
+def test_pages_that_show_the_columns_explain_the_offset_of_a_row_from_a_kv_snapshot(page: str) -> None:
+    text = " ".join((ROOT / page).read_text(encoding="utf-8").split())
+    assert f"`__offset` {NO_OFFSET}" in text

@@ -416,10 +416,6 @@ def check(loaded: Loaded, *, write: bool = False) -> tuple[Check, ...]:
     container = build(loaded)
     settings = loaded.settings
 
-    def java() -> str:
-        home = find_java()
-        return f"version {home.version}, {home.origin}"
-
     def root() -> str:
         place, name = mask_uri(settings.checkpoint.root), f"{settings.service.name}/.check"
         if write:
@@ -429,10 +425,7 @@ def check(loaded: Loaded, *, write: bool = False) -> tuple[Check, ...]:
         if not is_local(settings.checkpoint.root):
             container.files().folders(settings.service.name)
             return f"{place} can be listed; whether it can be written was not tried (--write)"
-        well, found = writable(settings.checkpoint.root)
-        if not well:
-            raise StorageError(found)
-        return f"{found}, by its permissions"
+        return f"{_writable_root(settings)}, by its permissions"
 
     def driver() -> str:
         service = settings.service
@@ -445,7 +438,7 @@ def check(loaded: Loaded, *, write: bool = False) -> tuple[Check, ...]:
         "lake": lambda: f"{settings.lake.type}, opened as {container.lake().name}",
         "lease": lambda: f"{settings.lease.backend}, {_duration(settings, container.backend()):.0f} s",
         "state": root,
-        "java": java,
+        "java": lambda: str(find_java()),
         "driver": driver,
     }
     try:
@@ -504,6 +497,19 @@ class _Nobody:
         """See `lakeward.ports.Receiver`."""
 
 
+def _writable_root(settings: Settings) -> str:
+    """Return in words that permissions allow to write the state directory of this machine.
+
+    Raises:
+        StorageError: they do not.
+    """
+    well, found = writable(settings.checkpoint.root)
+    if not well:
+        message = f"checkpoint.root: {found}"
+        raise StorageError(message)
+    return found
+
+
 def _look(what: str, look: Any) -> Check:  # noqa: ANN401 - a callable that gives one sentence
     try:
         return what, True, look()
@@ -535,6 +541,8 @@ def serve(
     def make() -> Service:
         check_addresses(service)
         load_tls(service, service.host)  # before Spark is waited for
+        if is_local(loaded.settings.checkpoint.root):
+            _writable_root(loaded.settings)
         container.starting_spark()  # what follows is opened beside it
         container.incarnation()  # opens source and lake
         container.backend()

@@ -265,3 +265,14 @@ def test_check_fails_where_a_part_does_not_fit(flights: Lakeward) -> None:
     said = flights("config", "check", "--set", "lease.backend=nowhere")
     assert said.code == 1
     assert any(line.startswith("FAILED  lease") and "nowhere" in line for line in said.out.splitlines())
+
+
+def test_a_state_directory_that_is_a_file_is_refused_before_spark_starts(configured: Lakeward, tmp_path: Path) -> None:
+    (tmp_path / "taken").touch()
+    said = configured("run", "--once", "--set", f"checkpoint.root={tmp_path / 'taken'}")
+    assert said.code == 1
+    assert (
+        said.err
+        == f"error[LW-302]: checkpoint.root: {tmp_path}/taken: expected a directory, but {tmp_path}/taken is a file\n"
+    )
+    assert "Spark" not in said.out.partition("\n")[2]

@@ -90,3 +90,21 @@ def test_no_directory_for_temporary_files_is_an_error_that_says_so(
     found = find_java(ENVIRON | {"JAVA_HOME": str(java)})
     with pytest.raises(JavaError, match="directory for temporary files"):
         launcher_home(found)
+
+
+@pytest.mark.parametrize(("home", "why"), [("/nowhere/jdk", "not runnable"), ("old", "version 11")])
+def test_a_java_home_that_is_passed_over_is_named_with_the_reason(
+    java: Path, tmp_path: Path, home: str, why: str
+) -> None:
+    program = tmp_path / "old" / "bin" / "java"
+    program.parent.mkdir(parents=True)
+    program.write_text("#!/bin/sh\necho 'version \"11.0.2\"'\n", encoding="utf-8")
+    program.chmod(0o755)
+    place = tmp_path / home if home == "old" else Path(home)
+    found = find_java({"JAVA_HOME": str(place), "PATH": str(java / "bin")})
+    assert found.passed_over == (f"JAVA_HOME ({place}): {why}",)
+    assert str(found) == f"version 21, java on PATH ({java}); passed over: JAVA_HOME ({place}): {why}"
+
+
+def test_a_java_home_that_is_used_is_all_that_is_said(java: Path) -> None:
+    assert str(find_java(ENVIRON | {"JAVA_HOME": str(java)})) == f"version 21, JAVA_HOME ({java})"

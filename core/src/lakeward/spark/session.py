@@ -142,6 +142,8 @@ def start_session(settings: SparkSettings, service: str, rounds: int, directory:
         SparkError: Spark did not start.
     """
     java = find_java()
+    if java.passed_over:
+        _log.warning("another Java is used than the first one found", java=str(java))
     launcher = launcher_home(java)
     os.environ["JAVA_HOME"] = launcher.name
     os.environ.update(chosen_pythons(settings.conf, os.environ))
