@@ -174,7 +174,7 @@ class UpsertWriter:
         return (*self._before, *self._files.closed, *self._deletes.closed)
 
     def _amounts_to_half(self) -> bool:
-        """Return whether enough was taken since the mark; without an open file these are deletes, which count as rows."""
+        """Return whether enough was taken since the mark; without an open file it is deletes, counted as rows."""
         return self._files.amounts_to_half(self._bytes if self._files.is_open else self._since_bytes)
 
     def _take_chunk(self) -> None:

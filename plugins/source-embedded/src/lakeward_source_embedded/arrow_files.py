@@ -1,6 +1,6 @@
-"""Arrow IPC files with checksums: still Arrow files for everybody else, and no byte is read that was not checked.
+"""Arrow IPC files with checksums: any Arrow reader can read them, and this one checks every byte that it reads.
 
-The checksums lie between the last batch and Arrow's footer, where Arrow's readers do not look: CRC-32 of each MiB of
+The checksums are between the last batch and Arrow's footer, which Arrow's readers skip: CRC-32 of each MiB of
 the head and of each batch, of what follows the batches, and of the checksums themselves. A file whose name ends in
 `CHECKED` has them; those of earlier releases do not and are read as they are.
 """
@@ -23,25 +23,25 @@ if TYPE_CHECKING:
 CHECKED = ".checked.arrow"
 _CHUNK = 1 << 20
 _CHECKED_MOST = 100_000
-"""So many batches are remembered as checked."""
+"""Most batches that are remembered as checked."""
 _VERSION = 1
 _HEAD = struct.Struct(">4sHxxII")  # magic, version, bytes of a chunk, number of ranges
 _TRAILER = struct.Struct(">IIII4s4x")  # CRC of the end, of this table up to here, its length, CRC of those, magic
 _MAGIC = b"LKCK"
 _EOS = 8
-"""Bytes that mark the end of the batches; Arrow's readers of streams look for them."""
+"""Bytes that mark the end of the batches for Arrow's stream readers."""
 _TAIL = struct.Struct("<i6s")  # length of Arrow's footer, Arrow's magic
 _ALIGNED = 8
 
 
 def write_arrow(path: Path, schema: pa.Schema, batches: Iterable[pa.RecordBatch], *, sync: bool = True) -> None:
-    """Write a whole Arrow IPC file with checksums, or none.
+    """Write an Arrow IPC file with checksums atomically.
 
     Args:
         path: the final name; ends in `CHECKED`.
         schema: of the batches.
         batches: written one after another, uncompressed, so that they can be mapped.
-        sync: False where the caller calls `sync_files` before it names the file anywhere.
+        sync: False if the caller calls `sync_files` before it references the file anywhere.
 
     Raises:
         StorageError: the disk refused; nothing is left.
@@ -57,7 +57,7 @@ def write_arrow(path: Path, schema: pa.Schema, batches: Iterable[pa.RecordBatch]
 
 
 class _Sink:
-    """Writes through to a file, sums up each chunk of each part, and holds back what follows the batches."""
+    """Writes to a file, computes a checksum of each chunk, and holds back what follows the batches."""
 
     closed = False
 
@@ -67,7 +67,7 @@ class _Sink:
         self._ends: list[int] = []
         self._sums: list[int] = []
         self._room = 0
-        """Bytes that the chunk which was begun last has room for."""
+        """Remaining bytes of the current chunk."""
         self._held: list[bytes] | None = None
 
     def write(self, data: bytes | memoryview) -> int:
@@ -100,7 +100,7 @@ class _Sink:
         """Write what was held back, with the checksums in the middle of it."""
         after = b"".join(self._held or ())
         footer = len(after) - _TAIL.size - _TAIL.unpack_from(after, len(after) - _TAIL.size)[0]
-        # Where there is no batch, Arrow writes the head with the footer.
+        # If there is no batch, Arrow writes the head with the footer.
         head = after[: footer - _EOS]
         self._sum(memoryview(head))
         self._ends.append(self._position)
@@ -130,7 +130,7 @@ class ArrowFile:
 
         Raises:
             FileNotFoundError: it is gone; the caller knows what that means.
-            CorruptFileError: it is no whole Arrow IPC file, or a checksum is wrong.
+            CorruptFileError: it is not a complete Arrow IPC file, or a checksum is wrong.
         """
         self.path = path
         self._checked = set() if checked is None else checked
@@ -157,7 +157,7 @@ class ArrowFile:
 
         Args:
             number: below `batches`.
-            check: False where nothing but its length is of interest.
+            check: False if only its length is needed.
 
         Raises:
             CorruptFileError: the file lacks it, or it is damaged; names the offset of the damage.
@@ -201,7 +201,7 @@ def _chunks(start: int, end: int) -> int:
 
 
 def _table(ends: list[int], sums: list[int], after: bytes) -> bytes:
-    """Return the checksums as they lie in the file; `after` is what else follows the batches."""
+    """Return the checksums as they are in the file; `after` are the other bytes behind the batches."""
     table = _HEAD.pack(_MAGIC, _VERSION, _CHUNK, len(ends)) + struct.pack(f">{len(ends)}Q{len(sums)}I", *ends, *sums)
     # Arrow wants its footer as aligned as it was.
     table += bytes(-(len(table) + _TRAILER.size) % _ALIGNED)
@@ -210,7 +210,7 @@ def _table(ends: list[int], sums: list[int], after: bytes) -> bytes:
 
 
 def _ends(path: Path, data: memoryview) -> _Ends:
-    """Read the checksums; all that is no batch is checked here."""
+    """Read the checksums, and check everything except the batches."""
     size = len(data)
     if size < _TAIL.size + _TRAILER.size:
         raise CorruptFileError(str(path), "an Arrow IPC file with checksums", f"{size} bytes")

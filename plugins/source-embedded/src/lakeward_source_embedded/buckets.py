@@ -1,4 +1,4 @@
-"""Which bucket a row belongs to: Iceberg's own bucket function, so that pruning on the lake table is right."""
+"""Assigns rows to buckets by Iceberg's bucket function, so that readers can prune the lake table's partitions."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ def bucket_of(values: pa.Array, buckets: int) -> npt.NDArray[np.int64]:
 
 
 def int64_of(values: pa.Array) -> npt.NDArray[np.int64]:
-    """Look at a fixed-width column of up to 64 bits as integers (booleans as 0 and 1, times in their own unit)."""
+    """View a fixed-width column of up to 64 bits as integers (booleans as 0 and 1, times in their own unit)."""
     if pa.types.is_boolean(values.type):
         values = values.cast(pa.int8())
     width = values.type.bit_width // 8
@@ -93,7 +93,7 @@ def _hashes(values: pa.Array) -> npt.NDArray[np.uint32]:
 
 
 def _minimal(rows: npt.NDArray[np.uint8]) -> Slices:
-    """Strip sign bytes that say nothing: the shortest two's complement, at least one byte."""
+    """Strip redundant sign bytes: the shortest two's complement, at least one byte."""
     count = len(rows)
     skip = np.zeros(count, dtype=np.int64)
     sign = np.where(rows[:, 0] >= _SIGN, _ONES, 0).astype(np.uint8)

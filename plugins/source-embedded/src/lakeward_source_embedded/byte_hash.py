@@ -29,10 +29,10 @@ class Slices:
 
 
 def slices_of(values: pa.Array) -> Slices:
-    """Look at a string, binary or fixed-size binary array as byte strings.
+    """View a string, binary or fixed-size binary array as byte strings.
 
     Args:
-        values: no nulls that matter (a null is any bytes).
+        values: the array; a null gives arbitrary bytes.
 
     Returns:
         The byte strings, copied once for the spare bytes.

@@ -187,7 +187,7 @@ class Catalog:
         return [known[text] for text in texts]
 
     def buckets(self, table: TableSpec) -> tuple[BucketState, ...]:
-        """Return the state of all buckets, in one look."""
+        """Return the state of all buckets at one moment."""
         with self._database.read() as sql:
             check_exists(sql, table)
             rows = sql.execute(_BUCKETS, (table.table_id,)).fetchall()
@@ -208,10 +208,10 @@ def read_spec(sql: sqlite3.Connection, path: TablePath) -> TableSpec:
 
 
 def check_exists(sql: sqlite3.Connection, table: TableSpec) -> None:
-    """Make sure that this very table is still there.
+    """Check that the table with this id still exists.
 
     Raises:
-        TableGoneError: it was dropped, or dropped and created anew.
+        TableGoneError: it was dropped, or dropped and re-created.
     """
     if sql.execute("SELECT 1 FROM tables WHERE table_id = ?", (table.table_id,)).fetchone() is None:
         message = f"table {table.path} (id {table.table_id}): it was dropped"
@@ -219,7 +219,7 @@ def check_exists(sql: sqlite3.Connection, table: TableSpec) -> None:
 
 
 def delete_table(sql: sqlite3.Connection, table_id: int) -> None:
-    """Delete every row of a table, leased snapshots too (fluss.md, "Leases on KV snapshots": a drop asks no lease)."""
+    """Delete every row of a table, leased snapshots too (fluss.md, "Leases on KV snapshots": a drop ignores leases)."""
     for name in _TABLE_ROWS:
         sql.execute(f"DELETE FROM {name} WHERE table_id = ?", (table_id,))  # noqa: S608 - constant names
 

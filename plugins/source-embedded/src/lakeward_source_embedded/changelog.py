@@ -1,8 +1,8 @@
-"""Changes merged against the current values, as a Fluss primary-key table does it; all at once, by arrays.
+"""Merges changes with the current values as a Fluss primary-key table does, all at once, by array operations.
 
-An upsert of a key that is there gives -U with the old row and +U with the new one, also where they are equal; of one
-that is not there, +I. A delete of a key that is there gives -D with the old row; of one that is not there, nothing.
-Changes of one key within one load follow each other.
+An upsert of an existing key gives -U with the old row and +U with the new one, even if they are equal; of a new key,
++I. A delete of an existing key gives -D with the old row; of an unknown key, nothing. Changes of one key within one
+load are applied in order.
 """
 
 from __future__ import annotations
@@ -40,9 +40,9 @@ class Chains:
 class Changelog:
     """Log records, bucket group after bucket group, in order.
 
-    `rows` says where each record's values are: below the number of changes, a row of the load; from there on, an old
-    row. `counts` is the number of records of each group. `places` is, for each change that is an upsert, its
-    record's position within its group, -1 for others.
+    `rows` is where each record's values are: below the number of changes, a row of the load; from there on, an old row.
+    `counts` is the number of records of each group. `places` is, for each change that is an upsert, its record's
+    position within its group, -1 for others.
     """
 
     rows: Ints
@@ -102,7 +102,7 @@ def merge_changes(
 
 
 def _before(operations: npt.NDArray[np.int8], chains: Chains, found: Flags) -> Ints:
-    """Return where the row before each change is, -1 where the key was not there."""
+    """Return the index of the row before each change, -1 if the key did not exist."""
     count = len(operations)
     before = chains.previous.copy()
     chained = before >= 0

@@ -1,4 +1,4 @@
-"""What a table may look like: checks of a new table before anything is stored."""
+"""Checks a new table's names, columns and keys before anything is stored."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _BUCKETS_MOST = 100_000
 
 
 def check_path(path: TablePath) -> None:
-    """Refuse names that no lake could use as namespace, table or directory.
+    """Refuse names that a lake could not use as namespace, table or directory.
 
     Raises:
         UsageError: names the piece.
@@ -45,7 +45,7 @@ def check_field(field: pa.Field) -> None:
 
 
 def checked_schema(schema: pa.Schema, required: Sequence[str]) -> pa.Schema:
-    """Return the schema with `required` columns made NOT NULL and metadata of other programs taken off.
+    """Return the schema with `required` columns made NOT NULL and without metadata of other programs.
 
     Raises:
         UsageError: a column is reserved, doubled, missing or of a type that cannot be stored.

@@ -1,7 +1,7 @@
-"""The SQLite file of a store: its tables, its transactions, and what its errors mean.
+"""The SQLite file of a store: its tables, its transactions, and the translation of its errors.
 
-Everything that is true of a store is in here; a data file counts only once a row names it. WAL and a busy timeout
-let several processes and threads work at once; `synchronous=FULL` because a lake commit may already rely on it.
+The database is the truth about a store; a data file counts only if a row references it. WAL and a busy timeout let
+several processes and threads work at once; `synchronous=FULL` because a lake commit may already depend on the data.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 FORMAT = "1"
 DATABASE_FILE = "store.db"
 BUSY_TIMEOUT_S = 30.0
-"""Longer than any of our transactions: the merge and all file writing happen outside of them."""
+"""Longer than any transaction: merging and writing files happen outside of transactions."""
 NO_PARTITION = -1
 """`partition_id` of the buckets of an unpartitioned table."""
 _IDLE_MOST = 8
@@ -97,7 +97,7 @@ class Database:
 
     @classmethod
     def create(cls, root: Path) -> Database:
-        """Make the file of a new store; a store that is there already is opened.
+        """Create the file of a new store; open it if the store exists already.
 
         Args:
             root: the store's directory; it exists.
@@ -119,7 +119,7 @@ class Database:
 
     @contextmanager
     def write(self) -> Iterator[sqlite3.Connection]:
-        """Run a write transaction: all of it or nothing.
+        """Run an atomic write transaction.
 
         Raises:
             SourceError: another process held the file for too long; no effect.
@@ -131,12 +131,12 @@ class Database:
 
     @contextmanager
     def read(self) -> Iterator[sqlite3.Connection]:
-        """Look at one consistent state. Raises as `write`."""
+        """Run a read transaction. Raises as `write`."""
         with self._transaction("BEGIN") as sql:
             yield sql
 
     def close(self) -> None:
-        """Close idle connections; one that is in use is closed at its end."""
+        """Close idle connections; one that is in use is closed when it is released."""
         self._closed = True
         while self._idle:
             self._idle.pop().close()
@@ -178,7 +178,7 @@ class Database:
 
 @contextmanager
 def _translated(file: Path) -> Iterator[None]:
-    """Turn SQLite's errors into ours. OperationalError is a DatabaseError: the order matters."""
+    """Translate SQLite's errors. OperationalError is a DatabaseError: the order matters."""
     try:
         yield
     except sqlite3.OperationalError as error:

@@ -1,7 +1,7 @@
-"""The data files of a store: where they lie, and how they are written whole.
+"""The data files of a store: their paths, and how they are written atomically.
 
-A file is written under a temporary name, synced, renamed, its directory is synced; only then may a row of the
-database name it. What a crash leaves behind is named by no row and is swept.
+A file is written under a temporary name, synced, renamed, and its directory is synced; only then may a row of the
+database reference it. After a crash, files that no row references are deleted.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 TEMPORARY = ".tmp"
 _SYNC_ALL_FROM = 32
-"""From so many files on, one sync of everything is cheaper than one for each."""
+"""From this many files on, one sync of the whole system is cheaper than one for each file."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,7 +31,7 @@ class Layout:
 
     root: Path
     checked: set[tuple[str, int]] = field(default_factory=set, compare=False)
-    """Batches of data files that were found whole, by file and number: a file never changes."""
+    """Batches of data files whose checksum was verified, by file and number: a file never changes."""
 
     def table_folders(self, table_id: int) -> tuple[Path, ...]:
         """Return the folders of one table: log, snapshots, index, lake offsets."""
@@ -55,7 +55,7 @@ class Layout:
         return f"{kind}/{table_id}/{label}-{uuid.uuid4().hex[:12]}{suffix}"
 
     def remove_lock(self, table_id: int) -> None:
-        """Remove the lock of a dropped table, whose id never comes back; who holds it or waits for it keeps it."""
+        """Remove the lock of a dropped table, whose id is never used again; holders and waiters keep it."""
         remove((self._lock_file(table_id),))
 
     def _lock_file(self, table_id: int) -> Path:
@@ -63,7 +63,7 @@ class Layout:
 
     @contextmanager
     def lock(self, table_id: int) -> Iterator[None]:
-        """Be the only writer of a table, among all processes and threads; the end of a process frees it."""
+        """Hold the write lock of a table, across processes and threads; the end of a process frees it."""
         file = self._lock_file(table_id)
         with disk(file):
             file.parent.mkdir(exist_ok=True)
@@ -78,7 +78,7 @@ class Layout:
 
 @contextmanager
 def disk(path: Path) -> Iterator[None]:
-    """Turn what the operating system refuses into a StorageError that names the path."""
+    """Turn errors of the operating system into a StorageError that names the path."""
     try:
         yield
     except OSError as error:
@@ -87,7 +87,7 @@ def disk(path: Path) -> Iterator[None]:
 
 
 def write_bytes(path: Path, data: bytes) -> None:
-    """Write a whole small file, or none.
+    """Write a small file atomically.
 
     Raises:
         StorageError: the disk refused; nothing is left.
@@ -117,7 +117,7 @@ def remove(paths: Iterable[Path]) -> None:
 
 @contextmanager
 def whole_file(path: Path, *, durable: bool) -> Iterator[Path]:
-    """Let the caller write a file under a temporary name, then give it its own; on any failure nothing is left.
+    """Let the caller write a file under a temporary name, then rename it; on a failure nothing is left.
 
     Args:
         path: the final name.

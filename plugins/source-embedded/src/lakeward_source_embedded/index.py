@@ -1,8 +1,8 @@
-"""The key index of a primary-key table: where the current row of each key lies.
+"""The key index of a primary-key table: the location of the current row of each key.
 
-A log-structured merge of sorted runs: each load adds one run (key hash, location), newer runs win, runs of like size
-are merged, so there are few. All steps are array operations on mapped files; there is no server and no row-at-a-time
-work. A location is `piece << 32 | row`; a piece is a log segment or a KV snapshot.
+A log-structured merge of sorted runs: each load adds one run (key hash, location), newer runs win, and runs of similar
+size are merged, so there are few. All steps are array operations on mapped files; there is no server and no
+row-at-a-time work. A location is `piece << 32 | row`; a piece is a log segment or a KV snapshot.
 """
 
 from __future__ import annotations
@@ -103,7 +103,7 @@ class KeyIndex:
         return found
 
     def entries(self) -> tuple[Hashes, Locations]:
-        """Return all live keys, sorted by hash, and their locations."""
+        """Return all existing keys, sorted by hash, and their locations."""
         return _merge(self._runs, bottom=True)
 
     def add(self, hashes: Hashes, locations: Locations) -> IndexChange:
@@ -125,7 +125,7 @@ class KeyIndex:
         return IndexChange(self._write(hashes, locations), tuple(merged[:-1]))
 
     def replace(self, hashes: Hashes, locations: Locations) -> IndexChange:
-        """Write a run that takes the place of all. Arguments as `add`."""
+        """Write a run that replaces all others. Arguments as `add`."""
         return IndexChange(self._write(hashes, locations), self._runs)
 
     def discard(self, change: IndexChange) -> None:
@@ -140,7 +140,7 @@ class KeyIndex:
 
 
 def register_run(sql: sqlite3.Connection, table_id: int, change: IndexChange) -> None:
-    """Make a change of the index true, within the caller's transaction; `remove_replaced` comes afterwards."""
+    """Register a change of the index, within the caller's transaction; call `remove_replaced` afterwards."""
     sql.executemany("DELETE FROM runs WHERE run_id = ?", [(run.run_id,) for run in change.replaced])
     added = change.added
     sql.execute(
@@ -165,7 +165,7 @@ def _map(layout: Layout, run_id: int, file: str, entries: int) -> Run:
 
 
 def _merge(runs: Sequence[Run], *, bottom: bool) -> tuple[Hashes, Locations]:
-    """Merge runs, oldest first; the newest entry of a hash wins. At the bottom tombstones have done their work."""
+    """Merge runs, oldest first; the newest entry of a hash wins. In the oldest run tombstones are dropped."""
     if not runs:
         return np.zeros(0, dtype=np.uint64), np.zeros(0, dtype=np.int64)
     hashes = np.concatenate([run.hashes for run in runs])

@@ -1,4 +1,4 @@
-"""Rows in whatever form they come: Arrow objects and files, as a stream of tables of a bounded size."""
+"""Reads rows from Arrow objects and files, as a stream of tables of a bounded size."""
 
 from __future__ import annotations
 
@@ -18,13 +18,13 @@ if TYPE_CHECKING:
 ROWS_MOST = 1_000_000
 """Rows of one atomic step of a load: large enough to be fast, small enough to be held in memory a few times over."""
 _BYTES_MOST = 256 << 20
-"""Bytes of one step; it is merged with as many old ones in batches that must stay below 2 GiB."""
+"""Bytes of one step: it is merged with as many old bytes in batches that must stay below 2 GiB."""
 _ROW_BYTES_MOST = 512 << 20
 """An update of such a row, its old and its new values, still fits one batch."""
 
 
 def steps_of(rows: object) -> Iterator[pa.Table]:
-    """Cut and gather rows into steps of up to `ROWS_MOST` rows and, down to one row, `_BYTES_MOST` bytes.
+    """Split and gather rows into steps of up to `ROWS_MOST` rows and, down to one row, `_BYTES_MOST` bytes.
 
     Args:
         rows: a table, a batch, a reader, or an iterable of tables and batches.
@@ -57,7 +57,7 @@ def open_file(spec: TableSpec, path: Path, change: str | None) -> Iterator[pa.Re
         change: the name of the column that says insert, update or delete.
 
     Raises:
-        UsageError: no such file, or an ending that says nothing.
+        UsageError: no such file, or an unknown file extension.
         RowError: the file's content does not fit.
     """
     readers = {

@@ -1,4 +1,4 @@
-"""Primary keys as 64-bit hashes, and the check that two rows really have the same key."""
+"""Hashes primary keys to 64 bits, and checks that two rows with one hash have the same key."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def key_hashes(records: pa.RecordBatch, primary_key: tuple[str, ...]) -> Words:
 
 
 def check_same_keys(left: pa.RecordBatch, right: pa.RecordBatch, primary_key: tuple[str, ...]) -> None:
-    """Make sure that rows with equal hashes have equal keys.
+    """Check that rows with equal hashes have equal keys.
 
     Args:
         left: rows.

@@ -28,7 +28,7 @@ _LEASED = "SELECT lease_id, table_id, partition_id, bucket, snapshot_id FROM lea
 
 @dataclass(frozen=True, slots=True)
 class LeaseStatus:
-    """One lease as the store has it; `expires_ms` is wall clock, `held` maps buckets to snapshot ids."""
+    """One lease in the store; `expires_ms` is wall-clock time, `held` maps buckets to snapshot ids."""
 
     lease_id: str
     expires_ms: int
@@ -49,7 +49,7 @@ class EmbeddedLeases:
         self._clock = clock
 
     def acquire(self, lease_id: str, duration_s: float, snapshots: Mapping[TableBucket, int]) -> Protection:
-        """See Protocol. Whether the snapshots still exist is not looked at, as Fluss does not."""
+        """See Protocol. Like Fluss, this does not check that the snapshots still exist."""
         if not _ID.fullmatch(lease_id) or lease_id in {".", ".."}:
             message = f"lease id: expected 1 to 199 characters without '/', found {lease_id!r}"
             raise UsageError(message)
@@ -94,7 +94,7 @@ class EmbeddedLeases:
             sql.execute("DELETE FROM leases WHERE lease_id = ?", (lease_id,))
 
     def list_leases(self) -> tuple[LeaseStatus, ...]:
-        """Return all leases that are stored, run out or not, by id."""
+        """Return all stored leases, expired or not, by id."""
         with self._database.read() as sql:
             leases = sql.execute("SELECT lease_id, expires_ms FROM leases ORDER BY lease_id").fetchall()
             leased = sql.execute(_LEASED).fetchall()
@@ -104,7 +104,7 @@ class EmbeddedLeases:
         return tuple(LeaseStatus(lease_id, expires_ms, held[lease_id]) for lease_id, expires_ms in leases)
 
     def reap(self) -> int:
-        """Delete leases that have run out; returns how many."""
+        """Delete expired leases; return how many."""
         with self._database.write() as sql:
             now = self._clock.wall_ms()
             sql.execute(
@@ -115,7 +115,7 @@ class EmbeddedLeases:
 
 
 def check_lease_api(sql: sqlite3.Connection) -> None:
-    """Refuse where the store plays an old server.
+    """Refuse if the store is set to behave like an old server.
 
     Raises:
         LeaseApiMissingError: the setting `lease-api` is false.

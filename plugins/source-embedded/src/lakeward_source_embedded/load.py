@@ -1,4 +1,4 @@
-"""One batch of rows into one table: fitted, bucketed, merged, written as one file, registered in one transaction."""
+"""Loads a batch of rows into a table: fits, buckets and merges them, writes one file, registers it atomically."""
 
 from __future__ import annotations
 
@@ -117,7 +117,7 @@ class Loader:
         return len(records)
 
     def skip(self, spec: TableSpec, bucket: tuple[int, int], count: int) -> None:
-        """Let a bucket's log go on by `count` offsets (> 0) without a record."""
+        """Advance a bucket's log by `count` offsets (> 0) without a record."""
         grouped = _Grouped(pa.RecordBatch.from_arrays([], names=[]), np.array([count]), [bucket])
         with self._database.read() as sql:
             piece, ends = self._positions(sql, spec, grouped)
@@ -146,7 +146,7 @@ class Loader:
     def _numbers(self, spec: TableSpec, records: pa.RecordBatch) -> Ints:
         if spec.bucket_key:
             return bucket_of(records.column(spec.bucket_key[0]), spec.buckets)
-        # Without a bucket key rows may lie anywhere: even, contiguous slices, and the next load begins elsewhere.
+        # Without a bucket key any bucket will do: even, contiguous slices, and the next load begins at another bucket.
         with self._database.read() as sql:
             row = sql.execute("SELECT next_piece FROM tables WHERE table_id = ?", (spec.table_id,)).fetchone()
         shift = 0 if row is None else int(row[0])
@@ -248,7 +248,7 @@ class _Entries:
     places: Ints
 
     def located(self, pieces: dict[int, int]) -> tuple[npt.NDArray[np.uint64], Ints]:
-        """Return the entries, sorted by hash: the new location, or a tombstone where a key is gone."""
+        """Return the entries, sorted by hash: the new location, or a tombstone if the key was deleted."""
         lasts = self.chains.lasts
         piece_of = np.zeros(int(self.groups.max(initial=0)) + 1, dtype=np.int64)
         for group, piece in pieces.items():

@@ -1,7 +1,7 @@
-"""What the store knows of the lake: offsets prepared for a lake commit, and the lake snapshot on record.
+"""The store's record of the lake: offsets prepared for a lake commit, and the registered lake snapshot.
 
 As Fluss's PREPARE and COMMIT (fluss.md, "Lake snapshots"), but idempotent: registering never deletes the file that it
-registers, and the record holds the offsets itself, so no file can take them away.
+registers, and the record holds the offsets itself, so it does not depend on a file.
 """
 
 from __future__ import annotations
@@ -62,7 +62,7 @@ class LakeOffsets:
             )
         path = Path(prepared)
         if self._ours(table, path) and not path.exists():
-            # It was cleaned away since: another lake commit was registered in between.
+            # The file was deleted since, because another lake commit was registered meanwhile.
             self._layout.new_file("lake", table.table_id, "folder")
             write_bytes(path, offsets_text(table, offsets).encode())
         if before is not None and before[1] != prepared and self._ours(table, Path(before[1])):
@@ -78,7 +78,7 @@ class LakeOffsets:
 
         Raises:
             SourceError: there is no such file.
-            CorruptFileError: it is no offsets file of this table.
+            CorruptFileError: it is not an offsets file of this table.
         """
         file = Path(path)
         if not file.is_file():
@@ -92,7 +92,7 @@ class LakeOffsets:
             raise CorruptFileError(path, f"offsets of table id {table.table_id}", text[:60]) from error
 
     def _ours(self, table: TableSpec, path: Path) -> bool:
-        """True for a path among this table's own offsets files: nothing else is ever written or deleted."""
+        """Return whether a path is one of this table's offsets files: no other file is ever written or deleted."""
         return path.parent == (self._layout.root / "lake" / str(table.table_id)).absolute()
 
 

@@ -33,7 +33,7 @@ class TableOptions:
 
 @dataclass(frozen=True, slots=True)
 class Setting:
-    """One key: its default as text, its description, its type with bounds, and what to expect in words."""
+    """One key: its default as text, its description, its type with bounds, and a description of the expected value."""
 
     default: str
     description: str

@@ -1,4 +1,4 @@
-"""Rows by location: pieces are log segments and KV snapshots, and a location says piece and row."""
+"""Reads rows by location: pieces are log segments and KV snapshots, and a location is a piece and a row."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ SELECT piece, file, batch FROM segments WHERE table_id = :table AND piece IN (SE
 UNION ALL
 SELECT piece, file, NULL FROM snapshots WHERE table_id = :table AND piece IN (SELECT value FROM json_each(:pieces))"""
 TAKE_BYTES_MOST = 256 << 20
-"""Rows taken at once have no more bytes: they are joined with as many new ones, twice, in one batch below 2 GiB."""
+"""Most bytes of rows taken at once: they are joined twice with as many new bytes, in one batch below 2 GiB."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,14 +43,14 @@ class _Piece:
 
 
 class TooManyBytes(Exception):  # noqa: N818 - no error: who asked for these rows asks for fewer at a time
-    """Rows that were asked for at once are more than one batch may hold."""
+    """The rows requested at once are larger than one batch may be."""
 
 
 class Pieces:
     """The rows of one table, by location; files stay mapped as long as this object lives."""
 
     def __init__(self, layout: Layout, database: Database, spec: TableSpec) -> None:
-        """Map nothing yet.
+        """Prepare; no file is mapped yet.
 
         Args:
             layout: of the store.
@@ -73,7 +73,7 @@ class Pieces:
 
         Raises:
             CorruptFileError: a file is damaged or missing.
-            TooManyBytes: several rows have more than `TAKE_BYTES_MOST` bytes; nothing of them was kept.
+            TooManyBytes: several rows have more than `TAKE_BYTES_MOST` bytes.
         """
         order = np.argsort(locations, kind="stable")
         parts: list[pa.RecordBatch] = []
@@ -91,7 +91,7 @@ class Pieces:
         return gathered.take(pa.array(back))
 
     def ordered(self, locations: Ints) -> Iterator[pa.RecordBatch]:
-        """Give rows part by part, however many bytes they have together.
+        """Yield rows part by part, of any total size.
 
         Args:
             locations: ascending.
@@ -145,7 +145,7 @@ class Pieces:
 
 
 def widen(batch: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
-    """Give a batch the columns of `schema`, in its order; those that an older batch lacks are null."""
+    """Return a batch with the columns of `schema`, in its order; columns that an older batch lacks are null."""
     there = batch.schema.names
     arrays = [
         batch.column(there.index(field.name)) if field.name in there else pa.nulls(len(batch), field.type)

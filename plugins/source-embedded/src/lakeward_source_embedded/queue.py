@@ -1,6 +1,6 @@
-"""The tiering queue, shared by all processes of a store (fluss.md, "The tiering queue"); it knows no tiering service.
+"""The tiering queue of a store, shared by all its processes, for any service (fluss.md, "The tiering queue").
 
-There is no thread behind it: what time has done since the last call is worked out at the next one. States:
+There is no background thread: each call first applies what has become due since the last one. States:
 `scheduled` (`due_ms`: when it becomes pending), `pending` (`place`: first in, first out), `tiering` (`due_ms`: when
 it becomes pending unless it is renewed). Each step to `pending` raises the epoch. The coordinator epoch is the constant
 0.
@@ -45,7 +45,7 @@ class TieringQueue:
         self._clock = clock
 
     def heartbeat(self, heartbeat: HeartbeatRequest) -> HeartbeatResponse:
-        """Take one heartbeat. See `lakeward.ports.Source.heartbeat`."""
+        """Handle one heartbeat. See `lakeward.ports.Source.heartbeat`."""
         with self._database.write() as sql:
             view = _View(sql, self._clock.wall_ms(), _timeout_ms(sql))
             view.advance()
@@ -60,7 +60,7 @@ class TieringQueue:
         return HeartbeatResponse(COORDINATOR_EPOCH, assignment, view.refused)
 
     def make_due(self, paths: Collection[TablePath]) -> None:
-        """Let scheduled tables be pending at once; others are untouched."""
+        """Make scheduled tables pending at once; others are unchanged."""
         with self._database.write() as sql:
             for path in sorted(paths):
                 row = sql.execute(
@@ -82,13 +82,13 @@ class _View:
         self.refused: dict[int, Refusal] = {}
 
     def advance(self) -> None:
-        """Apply what time has done, in its order: freshness that ran out, heartbeats that did not come."""
+        """Apply what has become due, in order of time: passed freshness, and missing heartbeats."""
         query = "SELECT table_id FROM tiering WHERE state <> 'pending' AND due_ms <= ? ORDER BY due_ms, table_id"
         for row in self._sql.execute(query, (self._now_ms,)).fetchall():
             self._sql.execute(_PENDING, row)
 
     def fail(self, table: TableEpoch) -> None:
-        """Take a failure: pending at once, without a pause."""
+        """Handle a failure: the table is pending at once, without a pause."""
         state = self._state(table)
         if state in {"tiering", "scheduled"}:
             self._sql.execute(_PENDING, (table.table_id,))
@@ -102,7 +102,7 @@ class _View:
             self.refused[table.table_id] = Refusal.NOT_TIERING
 
     def finish(self, table: TableEpoch, *, again: bool) -> None:
-        """Take a success; the same report twice is accepted."""
+        """Handle a success; a repeated report is accepted."""
         state = self._state(table)
         if state is None or state == "pending":
             return
@@ -123,7 +123,7 @@ class _View:
         return TableAssignment(TablePath(database, name), table_id, epoch, COORDINATOR_EPOCH, freshness_s)
 
     def _state(self, table: TableEpoch) -> str | None:
-        """Return the table's state, or None where it is refused."""
+        """Return the table's state, or None if it is refused."""
         query = "SELECT state, epoch FROM tiering WHERE table_id = ?"
         row = self._sql.execute(query, (table.table_id,)).fetchone()
         if table.coordinator_epoch != COORDINATOR_EPOCH:

@@ -1,4 +1,4 @@
-"""The embedded store in a subtask: log ranges and KV snapshots as Arrow batches, straight from mapped files."""
+"""Reads the embedded store in a subtask: log ranges and KV snapshots as Arrow batches of mapped files."""
 
 from __future__ import annotations
 
@@ -81,7 +81,7 @@ class EmbeddedReader:
         return self._log_batches(split, segments)
 
     def read_snapshot(self, split: SnapshotSplit, skip_rows: int = 0) -> Iterator[SourceBatch]:
-        """See Protocol. The file is mapped at once: what is deleted afterwards can still be read."""
+        """See Protocol. The file is mapped at once, so it can still be read after it was deleted."""
         with self._database.read() as sql:
             self._bucket(sql, split.bucket)
             row = sql.execute(_SNAPSHOT, (*key_of(split.bucket), split.snapshot_id)).fetchone()
@@ -99,7 +99,7 @@ class EmbeddedReader:
         self._database.close()
 
     def _log_batches(self, split: LogSplit, segments: list[_Segment]) -> Iterator[SourceBatch]:
-        """Gather each segment's share of the split; the last batch ends where the split ends."""
+        """Yield each segment's part of the split; the last batch ends at the split's end."""
         gatherer = BatchGatherer(self._schema, self._where(split.bucket), split.start)
         for base, stop, rows, timestamp_ms, file, number in segments:
             first, end = max(base, split.start), min(stop, split.stop)

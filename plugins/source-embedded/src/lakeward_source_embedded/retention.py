@@ -1,4 +1,4 @@
-"""What may go: log records by age or by order, files that no row names, leftovers of crashes."""
+"""Deletes log records by age or on request, files that no row references, and leftovers of crashes."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from lakeward_source_embedded.database import Database
 
 _UNPREPARED_S = 24 * 3600
-"""Offsets files that were never registered are kept for a day: a lake commit of unknown outcome may name one."""
+"""Unregistered offsets files are kept for a day: a lake commit of unknown outcome may reference one."""
 _EXPIRED = """
 SELECT partition_id, bucket, MAX(stop) FROM segments
 WHERE table_id = ? AND timestamp_ms < ? GROUP BY partition_id, bucket"""
@@ -47,12 +47,12 @@ class Retention:
         self._clock = clock
 
     def trim(self, spec: TableSpec, bucket: tuple[int, int], before: int) -> None:
-        """Forget log records below an offset, tiered or not; current rows of a primary-key table stay.
+        """Delete log records below an offset, tiered or not; current rows of a primary-key table stay.
 
         Args:
             spec: the table.
             bucket: partition id (-1 for none) and number.
-            before: the log then begins here (or where it began, or at its end).
+            before: the log then begins at this offset (at its old start or its end, if this is outside of it).
         """
         with self._database.write() as sql:
             check_exists(sql, spec)
@@ -81,7 +81,7 @@ class Retention:
         self.drop_segments(spec)
 
     def drop_segments(self, spec: TableSpec) -> None:
-        """Delete trimmed segments that hold no current row any more, and files that have no segment left."""
+        """Delete trimmed segments without current rows, and files without segments."""
         arguments = {"table": spec.table_id, "log": not spec.has_primary_key}
         with self._database.read() as sql:
             if not sql.execute(_TRIMMABLE, arguments).fetchone():
@@ -97,7 +97,7 @@ class Retention:
         remove(self._layout.root / file for file in unused)
 
     def sweep(self, spec: TableSpec) -> int:
-        """Delete files of a table that no row names: leftovers of crashes. Returns how many."""
+        """Delete files of a table that no row references, left by crashes; return how many."""
         with self._database.read() as sql:
             named = {row[0] for row in sql.execute(_NAMED, {"table": spec.table_id})}
             lake = sql.execute("SELECT file FROM lake WHERE table_id = ?", (spec.table_id,)).fetchone()
@@ -111,10 +111,10 @@ class Retention:
         return len(left)
 
     def sweep_dropped(self) -> None:
-        """Delete the folders of tables that are no more."""
+        """Delete the folders of dropped tables."""
         folders = [path for kind in ("log", "kv", "index", "lake") for path in _files(self._layout.root / kind)]
         with self._database.read() as sql:
-            # Asked after the look at the disk: a folder is made only once its table is there.
+            # The database is read after the disk: a folder is created only after its table.
             existing = {str(row[0]) for row in sql.execute("SELECT table_id FROM tables")}
         for folder in folders:
             if folder.name not in existing:
@@ -122,7 +122,7 @@ class Retention:
 
 
 def remove_folder(folder: Path) -> None:
-    """Delete a folder with all files in it; one that is not there is no error."""
+    """Delete a folder with all its files; a missing folder is no error."""
     with disk(folder):
         try:
             shutil.rmtree(folder)

@@ -1,4 +1,4 @@
-"""Rows from outside, fitted to a table's schema: cast, completed, checked; a misfit names column, row and value."""
+"""Fits rows to a table's schema: casts, completes and checks them; an error names column, row and value."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ _FAMILIES: tuple[tuple[Callable[[pa.DataType], bool], Callable[[pa.DataType], bo
 class Rows:
     """Rows in the table's schema, and per row what to do (UPSERT or DELETE); `operations` is None for a log table.
 
-    Columns of a DELETE row that are no key may be anything.
+    Columns of a DELETE row that are not keys may have any value.
     """
 
     records: pa.RecordBatch
@@ -66,7 +66,7 @@ def fit_rows(spec: TableSpec, rows: pa.Table, change: str | None, first_row: int
     Args:
         spec: the table.
         rows: columns by name; a missing nullable column is null.
-        change: the column that says insert, update or delete (words, `+I`, `-D`, or numbers of `Change`); None =
+        change: the column that says insert, update or delete (names, `+I`, `-D`, or numbers of `Change`); None =
             all are upserts (or appends).
         first_row: the number of the first row, for messages.
 
@@ -174,7 +174,7 @@ def _same_family(found: pa.DataType, wanted: pa.DataType) -> bool:
 
 
 def _is_valid(field: pa.Field, values: pa.Array) -> bool:
-    """True if no null stands where a nested field forbids it."""
+    """Return whether no nested field is null that must not be."""
     if pa.types.is_struct(field.type):
         there = values.filter(values.is_valid())
         return all(

@@ -1,7 +1,7 @@
-"""KV snapshots of a primary-key table: taken when due, cleaned away when superseded and not leased.
+"""KV snapshots of a primary-key table: taken when due, deleted when superseded and not leased.
 
-A snapshot is one file per bucket with every live row once. The key index then points into the snapshot, so the log
-before it is needed by no merge. Taking, deleting and merging all happen under the table's lock.
+A snapshot is one file per bucket with the current row of every key. The key index then points into the snapshot, so no
+merge needs the log before it. Taking, deleting and merging all happen under the table's lock.
 """
 
 from __future__ import annotations
@@ -102,7 +102,7 @@ class Snapshots:
         return self._take(spec, [_Due(*row[:4]) for row in rows])
 
     def clean_up(self, spec: TableSpec) -> int:
-        """Delete snapshots beyond the retained number that no lease in force holds; returns how many."""
+        """Delete snapshots beyond the retained number that no unexpired lease holds; return how many."""
         arguments = {
             "table": spec.table_id,
             "retained": table_options(spec.properties).snapshots_retained,
@@ -112,7 +112,7 @@ class Snapshots:
             if not sql.execute(_SUPERSEDED, arguments).fetchone():
                 return 0
         with self._database.write() as sql:
-            # Asked again within the write: a lease taken meanwhile counts.
+            # Checked again within the write transaction: a lease that was acquired meanwhile counts.
             gone = sql.execute(_SUPERSEDED, arguments).fetchall()
             sql.executemany(
                 "DELETE FROM snapshots WHERE table_id = ? AND piece = ?", [(spec.table_id, piece) for piece, _ in gone]
@@ -121,7 +121,7 @@ class Snapshots:
         return len(gone)
 
     def without(self, spec: TableSpec, partition_id: int) -> IndexChange:
-        """Prepare the index without the keys of a partition; the caller registers it with the partition's end."""
+        """Prepare the index without the keys of a partition; the caller registers it when it drops the partition."""
         with self._database.read() as sql:
             index = KeyIndex.read(self._layout, sql, spec.table_id)
             owners = _Owners.read(sql, spec.table_id)
@@ -192,7 +192,7 @@ class Snapshots:
 
 
 class _Counted:
-    """Batches that are counted while they are written."""
+    """Iterates over batches and counts their rows."""
 
     def __init__(self, batches: Iterator[pa.RecordBatch]) -> None:
         self._batches = batches
@@ -206,7 +206,7 @@ class _Counted:
 
 @dataclass(frozen=True, slots=True)
 class _Owners:
-    """Which bucket each piece belongs to; three arrays, ordered by piece."""
+    """The bucket of each piece: three arrays, ordered by piece."""
 
     pieces: Ints
     partitions: Ints
@@ -218,7 +218,7 @@ class _Owners:
         return cls(rows[:, 0], rows[:, 1], rows[:, 2])
 
     def of(self, locations: Ints) -> Ints:
-        """Return the place in these arrays of each location's piece."""
+        """Return the index in these arrays of each location's piece."""
         return np.searchsorted(self.pieces, locations >> ROW_BITS)
 
     def members(self, locations: Ints) -> dict[tuple[int, int], Ints]:

@@ -1,4 +1,4 @@
-"""The embedded store as a source of tables: the driver's half."""
+"""The embedded store as a source: the driver side."""
 
 from __future__ import annotations
 
@@ -73,7 +73,7 @@ class EmbeddedSource:
         return self.store.catalog.buckets(table)
 
     def missing_snapshots(self, snapshots: Collection[KvSnapshot]) -> frozenset[KvSnapshot]:
-        """See Protocol. A snapshot is there if it is registered and its file exists."""
+        """See Protocol. A snapshot exists if it is registered and its file exists."""
         keys = {(*key_of(snapshot.bucket), snapshot.snapshot_id): snapshot for snapshot in snapshots}
         with self.store.database.read() as sql:
             rows = sql.execute(_EXISTING, (json.dumps(list(keys)),)).fetchall()
@@ -100,7 +100,7 @@ class EmbeddedSource:
         return self.store.queue.heartbeat(heartbeat)
 
     def make_due(self, paths: Collection[TablePath]) -> bool:
-        """See Protocol. Tables that are being tiered, or wait in the queue already, are untouched."""
+        """See Protocol. Tables that are being tiered, or are pending already, are unchanged."""
         self.store.queue.make_due(paths)
         return True
 

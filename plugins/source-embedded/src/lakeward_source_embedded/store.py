@@ -52,7 +52,7 @@ class EmbeddedStore:
 
     @classmethod
     def create(cls, directory: str | Path, *, clock: Clock | None = None) -> Self:
-        """Create a store; one that is there already is opened.
+        """Create a store, or open it if it exists already.
 
         Args:
             directory: made if it is missing.
@@ -179,13 +179,13 @@ class EmbeddedStore:
     def load(self, path: TablePath, rows: object, change: str | None = None) -> int:
         """Load rows: append to a log table, upsert (or what `change` says) into a primary-key table.
 
-        Each step of up to a million rows and 256 MiB (of a primary-key table with the rows that it replaces) happens
-        as a whole or not at all; snapshots that are due and clean-up follow.
+        Each step of up to a million rows and 256 MiB (for a primary-key table including the rows that it replaces) is
+        atomic; due snapshots and clean-up follow.
 
         Args:
             path: the table.
             rows: a pyarrow Table, RecordBatch, RecordBatchReader, or an iterable of tables and batches.
-            change: the column that says insert, update or delete (words, `+I`, `-D`, or numbers of `Change`).
+            change: the column that says insert, update or delete (names, `+I`, `-D`, or numbers of `Change`).
 
         Returns:
             The number of log records written.
@@ -224,12 +224,12 @@ class EmbeddedStore:
             raise RowError(message) from error
 
     def append_empty(self, path: TablePath, bucket: int, count: int, partition: Sequence[str] = ()) -> None:
-        """Let a bucket's log go on by `count` offsets without a record, as an empty batch of Fluss does."""
+        """Advance a bucket's log by `count` offsets without a record, as an empty batch of Fluss does."""
         with self._locked(path) as spec:
             self._loader.skip(spec, self._bucket(spec, bucket, partition), count)
 
     def trim_log(self, path: TablePath, bucket: int, before: int, partition: Sequence[str] = ()) -> None:
-        """Clean log records below an offset away, tiered or not."""
+        """Delete log records below an offset, tiered or not."""
         with self._locked(path) as spec:
             self._retention.trim(spec, self._bucket(spec, bucket, partition), before)
 
@@ -248,7 +248,7 @@ class EmbeddedStore:
             return taken
 
     def maintain(self) -> None:
-        """Do all upkeep: due snapshots, clean-up, log retention, leases that ran out, leftovers of crashes."""
+        """Do all upkeep: due snapshots, clean-up, log retention, expired leases, leftovers of crashes."""
         self.lease_table.reap()
         for spec in self.catalog.tables():
             with self.layout.lock(spec.table_id):
@@ -290,7 +290,7 @@ class EmbeddedStore:
         return self.lease_table.list_leases()
 
     def close(self) -> None:
-        """Free what is held; calling it twice is harmless."""
+        """Free all resources; calling it twice is harmless."""
         self.database.close()
 
     def __enter__(self) -> Self:
@@ -306,7 +306,7 @@ class EmbeddedStore:
         return written
 
     def _load_rows(self, spec: TableSpec, rows: Rows) -> int:
-        """Load a step; in halves where the rows that it replaces are too many bytes at once."""
+        """Load a step; in halves if the rows that it replaces are too large for one batch."""
         if not spec.has_primary_key:
             return self._loader.append(spec, rows)
         try:
@@ -316,7 +316,7 @@ class EmbeddedStore:
         return self._load_rows(spec, first) + self._load_rows(spec, second)
 
     def _keep_house(self, spec: TableSpec) -> None:
-        """Do what is due after a change: snapshots, clean-up, retention."""
+        """Do due upkeep after a change: snapshots, clean-up, retention."""
         if spec.has_primary_key:
             self._snapshots.take_due(spec)
             self._snapshots.clean_up(spec)
@@ -324,7 +324,7 @@ class EmbeddedStore:
 
     @contextmanager
     def _locked(self, path: TablePath) -> Iterator[TableSpec]:
-        """Be the only writer of a table; the spec is read again under the lock."""
+        """Hold the write lock of a table; the spec is read again under the lock."""
         table_id = self.catalog.table(path).table_id
         with self.layout.lock(table_id):
             with self.database.read() as sql:

@@ -1,4 +1,4 @@
-"""The columns of a file, as a table of the embedded store can have them."""
+"""Derives a table's columns from a file."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which store a command works on: `--store`, else the one that the configuration names."""
+"""Opens the store of a command: `--store`, or else the configured one."""
 
 from __future__ import annotations
 
@@ -26,8 +26,8 @@ def open_store(invocation: Invocation, store: Path | None, *, create: bool = Fal
 
     Args:
         invocation: for the configuration.
-        store: what `--store` says.
-        create: make the store where there is none.
+        store: the value of `--store`.
+        create: create the store if there is none.
 
     Returns:
         The store; the caller closes it.
