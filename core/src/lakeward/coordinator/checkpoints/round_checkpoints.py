@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Protocol, cast
 import structlog
 
 from lakeward.coordinator.checkpoints.contents import CheckpointContents
+from lakeward.coordinator.workers.step_log import step_log
 from lakeward.errors import LakewardError
 from lakeward.machines.checkpoints import CheckpointCoordinator, CheckpointPhase
 from lakeward.machines.checkpoints.commands import (
@@ -42,7 +43,7 @@ from lakeward.machines.checkpoints.events import (
     SnapshotTaken,
     StoreFailed,
 )
-from lakeward.machines.driver import MachineDriver, Step
+from lakeward.machines.driver import MachineDriver
 from lakeward.model.events import CheckpointAborted, CheckpointComplete, Close, TriggerCheckpoint
 from lakeward.model.identity import Incarnation
 
@@ -185,7 +186,9 @@ class RoundCheckpoints:
         self._owner = owner
         self._attempts = attempts
         self._machine = CheckpointCoordinator(plan.settings, now=clock.now(), latest=plan.latest)
-        self._driver = MachineDriver(self._machine, self._execute, on_step=_log_step)
+        self._driver = MachineDriver(
+            self._machine, self._execute, on_step=step_log("lakeward.checkpoints", "checkpoints")
+        )
         self._executing = False
         self._end_posted = False
         self._to_fail: deque[tuple[int, int, str]] = deque()
@@ -386,7 +389,3 @@ class RoundCheckpoints:
 
     def _ref(self, checkpoint: int) -> CheckpointRef:
         return replace(self._plan.ref, number=checkpoint)
-
-
-def _log_step(step: Step[CheckpointsEvent, CheckpointsCommand]) -> None:
-    _log.debug("checkpoints stepped", event_taken=step.event, commands=step.commands)

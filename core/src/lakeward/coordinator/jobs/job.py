@@ -12,6 +12,7 @@ from lakeward.coordinator.jobs.checkpoint_messages import to_checkpoint_event
 from lakeward.coordinator.jobs.progress import RoundProgress
 from lakeward.coordinator.jobs.slots import SlotWatch
 from lakeward.coordinator.jobs.task_attempt import TaskAttempt
+from lakeward.coordinator.workers.step_log import step_log
 from lakeward.errors import IllegalEventError, SnapshotGoneError, TableGoneError, UsageError
 from lakeward.machines.checkpoints.commands import Admit
 from lakeward.machines.checkpoints.events import (
@@ -24,7 +25,7 @@ from lakeward.machines.checkpoints.events import (
     TimePassed,
 )
 from lakeward.machines.checkpoints.gateway import Gateway
-from lakeward.machines.driver import MachineDriver, Step
+from lakeward.machines.driver import MachineDriver
 from lakeward.machines.splits import (
     Accept,
     AllDone,
@@ -95,7 +96,7 @@ class RoundJob:
         """
         self.plan = plan
         self.progress = RoundProgress(plan.enumeration, plan.restored, reconnect_within_s=plan.reconnect_within_s)
-        self._driver = MachineDriver(self.progress.splits, self._execute, on_step=_log_step)
+        self._driver = MachineDriver(self.progress.splits, self._execute, on_step=step_log("lakeward.job", "splits"))
         self._results: dict[SplitsEvent, WriteResult] = {}
         """By event: the result that a subtask sent, until the machine accepts or rejects it."""
         self.launched: JobSpec | None = None
@@ -463,10 +464,6 @@ class RoundJob:
         attempt = self._attempts.get(subtask)
         if attempt is not None and attempt.number == number:
             attempt.send(event)
-
-
-def _log_step(step: Step[SplitsEvent, SplitsCommand]) -> None:
-    _log.debug("splits stepped", event_taken=step.event, commands=step.commands)
 
 
 def _not_launched(work: Callable[[], None]) -> None:

@@ -13,8 +13,9 @@ from typing import TYPE_CHECKING, Protocol
 import structlog
 
 from lakeward.coordinator.workers.calls import call
+from lakeward.coordinator.workers.step_log import step_log
 from lakeward.errors import LakewardError, LeaseError, OutcomeUnknownError
-from lakeward.machines.driver import MachineDriver, Step
+from lakeward.machines.driver import MachineDriver
 from lakeward.machines.leases import (
     Acquired,
     CallAcquire,
@@ -100,7 +101,7 @@ class LeaseDriver:
         self._clock = clock
         self.duration_s = duration_s
         self._settings = settings
-        self._driver = MachineDriver(machine, self._enqueue, on_step=_log_step)
+        self._driver = MachineDriver(machine, self._enqueue, on_step=step_log("lakeward.leases", "leases"))
         self._commands: asyncio.Queue[tuple[LeasesCommand, LeasesEvent]] = asyncio.Queue()
         self._not_persisted: tuple[LeasesEvent, str] | None = None
         """The event after which the state could not be written, and why: its calls are not made."""
@@ -280,7 +281,3 @@ async def _try(persist: Callable[[], Awaitable[None]]) -> str | None:
         _log.error("the lease's state could not be written", reason=str(error))
         return f"the service's state could not be written: {error}"
     return None
-
-
-def _log_step(step: Step[LeasesEvent, LeasesCommand]) -> None:
-    _log.debug("leases stepped", event_taken=step.event, commands=step.commands)

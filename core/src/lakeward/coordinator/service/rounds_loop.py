@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 import structlog
 
+from lakeward.coordinator.workers.step_log import step_log
 from lakeward.machines.driver import MachineDriver, Step
 
 if TYPE_CHECKING:
@@ -32,6 +33,7 @@ class ServiceLoop:
         """The later start of this service that took over, empty while there is none."""
         self._rounds = rounds
         self._fence = fence
+        self._log_step = step_log("lakeward.service", "rounds")
         self._driver = MachineDriver(rounds, self._execute, on_step=self._on_step)
         self._executes: Callable[[RoundsCommand], None] = _nobody
         self._on_failure: Callable[[BaseException], None] = _nobody
@@ -122,7 +124,7 @@ class ServiceLoop:
         self._executes(command)
 
     def _on_step(self, step: Step[RoundsEvent, RoundsCommand]) -> None:
-        _log.debug("rounds stepped", event_taken=step.event, commands=step.commands)
+        self._log_step(step)
         self._fence.publish({status.assignment: status.renewed_at for status in self._rounds.tables})
 
 

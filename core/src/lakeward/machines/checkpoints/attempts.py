@@ -94,7 +94,7 @@ class AttemptStates:
 
     def __iter__(self) -> Iterator[AttemptState]:
         """Iterate over all of them, by subtask."""
-        return iter([state for _, state in sorted(self._newest.items())])
+        return iter([*self._newest.values()])
 
     def copy(self) -> AttemptStates:
         """Return a copy that can be changed without changing this."""
@@ -117,7 +117,10 @@ class AttemptStates:
     def add(self, event: SubtaskRegistered) -> AttemptState:
         """Add a new attempt, which replaces the older one of its subtask."""
         state = AttemptState(event.subtask, event.attempt)
+        known = event.subtask in self._newest
         self._newest[event.subtask] = state
+        if not known:
+            self._newest = dict(sorted(self._newest.items()))  # here and not in each look: they are far more
         return state
 
     def sender(self, event: SubtaskEvent) -> AttemptState | None:

@@ -205,12 +205,13 @@ class CheckpointCoordinator:
         """Return the guard of an event; raise before anything is changed if the table does not allow the event."""
         guard = self._guard(event)
         row = TRANSITIONS.get((self._phase, type(event)), {})
-        state = f"{self._phase.value}, checkpoint {self._latest}"
+        phase = None
         if isinstance(event, SubtaskRegistered | SubtaskEvent):
             phase = self.phase_of((event.subtask, event.attempt))
             row = TRANSITIONS.get((phase, type(event)), {}) if row else row
-            state = f"{state}, attempt {phase.value}"
         if guard not in row:
+            attempt = "" if phase is None else f", attempt {phase.value}"
+            state = f"{self._phase.value}, checkpoint {self._latest}{attempt}"
             raise IllegalEventError(MACHINE, f"{state} ({guard.value})", event)
         return guard
 
