@@ -66,6 +66,14 @@ def reached(point: str) -> str:
     return ""
 
 
+def note(name: str, text: str) -> None:
+    """Append a line to `noted/<name>`, where the test made the folder `noted`."""
+    folder = _folder()
+    if folder is not None and (folder / "noted").is_dir():
+        with (folder / "noted" / name).open("a", encoding="utf-8") as lines:
+            lines.write(f"{text}\n")
+
+
 def name_driver() -> None:
     """Say that this process is the driver."""
     folder = _folder()

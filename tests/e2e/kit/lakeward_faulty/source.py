@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from lakeward.model.tables import OFFSET_COLUMN
 from lakeward.ports import SourceBatch
-from lakeward_faulty.points import name_driver, reached
+from lakeward_faulty.points import name_driver, note, reached
 from lakeward_source_embedded.plugin import EmbeddedOptions, EmbeddedSourcePlugin
 
 if TYPE_CHECKING:
@@ -66,6 +66,7 @@ class FaultyReader:
             rows = batch.records.num_rows
             for start in range(0, max(rows, 1), self._rows):
                 part = batch.records.slice(start, self._rows)
+                note(f"rows-read.{self._at}", str(part.num_rows))
                 last = start + self._rows >= rows
                 offset = batch.next_offset if last else part.column(OFFSET_COLUMN)[-1].as_py() + 1
                 yield SourceBatch(part, batch.next_offset if offset <= 0 else offset)
