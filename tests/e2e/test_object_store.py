@@ -98,11 +98,11 @@ def store_world(world: World) -> Iterator[StoreWorld]:
 
 def done_rows(checkpoint: Checkpoint) -> int:
     """Return how many rows the closed files of a checkpoint hold."""
-    held = [event.result for part in checkpoint.subtasks for event in part.blocked]
+    held = [one.event.result for part in checkpoint.subtasks for one in part.blocked]
     progress = [one for part in checkpoint.subtasks for one in part.progress]
     round_ = checkpoint.coordinator
-    finished = [*round_.finished, *held]
-    return sum(one.rows for one in (*finished, *progress, *round_.progress))
+    results = sum(one.rows for one in (*round_.finished, *held))
+    return results + sum(one.rows for one in (*progress, *round_.progress))
 
 
 def test_a_killed_service_goes_on_from_its_checkpoint_in_the_store(store_world: StoreWorld) -> None:
