@@ -81,6 +81,29 @@ def test_the_first_job_of_a_session_is_no_query_and_says_whose_it_is(spark: Spar
     assert (job["description"], job["jobTags"], job["numTasks"]) == (TITLE, ["orders"], SUBTASKS)
 
 
+def test_the_stage_of_a_job_is_named_after_its_table_and_round_also_beside_another_job(
+    spark: SparkHandle, tmp_path: Path
+) -> None:
+    """PySpark would name it after a line of this program, and a second one at the same time after a line of py4j."""
+    folders = [tmp_path / "first", tmp_path / "second"]
+    for folder in folders:
+        folder.mkdir()
+    ends = [launch(spark, folder, tasks.note)[1] for folder in folders]
+    assert [end.get(timeout=120) for end in ends] == [None, None]
+    names = {stage["name"] for stage in page(spark, "stages")}
+    assert {f"tier shop.orders: round {folder}, launch 1" for folder in folders} <= names
+
+
+def test_spark_counts_no_input_or_output_of_a_task_that_reads_and_writes_in_python(
+    spark: SparkHandle, tmp_path: Path
+) -> None:
+    """So its page cannot show rows and bytes: this test is to fail where a new Spark can (spark.md)."""
+    _, ends = launch(spark, tmp_path, tasks.note)
+    assert ends.get(timeout=120) is None
+    [stage] = [each for each in page(spark, "stages") if each["name"].endswith(f"round {tmp_path}, launch 1")]
+    assert {stage[key] for key in ("inputBytes", "inputRecords", "outputBytes", "outputRecords")} == {0}
+
+
 def test_a_task_that_fails_is_tried_again_and_the_job_ends_with_its_error(spark: SparkHandle, tmp_path: Path) -> None:
     _, ends = launch(spark, tmp_path, tasks.fail)
     assert ends.get(timeout=120) == "OSError: the disk is full"

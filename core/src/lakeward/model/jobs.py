@@ -29,6 +29,11 @@ class JobSpec:
         """The job group: the round and the launch."""
         return f"lakeward {self.round_name} launch {self.job_attempt}"
 
+    @property
+    def call_site(self) -> str:
+        """The name of its stage on Spark's pages; `pool` is named after the table."""
+        return f"tier {self.pool}: round {self.round_name}, launch {self.job_attempt}"
+
 
 @dataclass(frozen=True, slots=True)
 class SubtaskPlace:

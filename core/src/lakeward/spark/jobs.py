@@ -11,6 +11,7 @@ from pyspark.errors import PySparkException
 
 from lakeward.errors import SparkError
 from lakeward.model.jobs import JobSpec, SubtaskPlace
+from lakeward.spark.call_site import call_site
 from lakeward.spark.tasks import run_tasks
 
 if TYPE_CHECKING:
@@ -87,7 +88,8 @@ class SparkJobs:
         context.setLocalProperty("spark.scheduler.pool", spec.pool)
         context.addJobTag(spec.tag)
         try:
-            outcomes = run_tasks(session, spec.subtasks, _Subtask(spec, self._run_task))
+            with call_site(context, spec.call_site):
+                outcomes = run_tasks(session, spec.subtasks, _Subtask(spec, self._run_task))
         finally:
             context.removeJobTag(spec.tag)
         if len(outcomes) != spec.subtasks:

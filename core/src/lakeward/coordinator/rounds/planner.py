@@ -11,6 +11,7 @@ from lakeward.coordinator.workers.calls import call
 from lakeward.model.checkpoints import CheckpointRef
 from lakeward.model.events import Deploy
 from lakeward.model.jobs import JobSpec
+from lakeward.model.splits import LogSplit, SnapshotSplit
 from lakeward.model.wire import pack_table
 
 if TYPE_CHECKING:
@@ -139,7 +140,7 @@ class JobPlanner:
             round_name=str(planned.round_id),
             job_attempt=launch,
             subtasks=subtasks,
-            title=f"lakeward: {path}, epoch {epoch}, {subtasks} subtask{'' if subtasks == 1 else 's'}",
+            title=_title(planned, launch, subtasks),
             tag=f"lakeward-{path.database}-{path.table}-{epoch}",
             pool=str(path),
             host=address.host,
@@ -153,3 +154,21 @@ class JobPlanner:
         """Return a round's slots: all free ones, except one for each further round that may start."""
         total, spare = self._jobs.slots, self.settings.service.rounds - 1
         return max(1, min(total - spare, total - used))
+
+
+def _title(planned: PlannedRound, launch: int, subtasks: int) -> str:
+    """Return the description of a job on Spark's page: the table, what is read, the round."""
+    splits = planned.context.enumeration.splits
+    rows = sum(split.stop - split.start for split in splits if isinstance(split, LogSplit))
+    snapshots = sum(isinstance(split, SnapshotSplit) for split in splits)
+    reading = [
+        *([_many(snapshots, "KV snapshot")] if snapshots else []),
+        *([f"{rows:,} log records in {_many(len(splits) - snapshots, 'split')}"] if snapshots < len(splits) else []),
+    ]
+    again = "" if launch == 1 else f", launch {launch}"
+    who = f"round {planned.round_id}, epoch {planned.assignment.epoch}{again}"
+    return f"lakeward: tier {planned.assignment.path}, {' and '.join(reading)}, {_many(subtasks, 'subtask')}; {who}"
+
+
+def _many(count: int, what: str) -> str:
+    return f"{count:,} {what}{'' if count == 1 else 's'}"
