@@ -3,7 +3,7 @@
 Both are whole processes, one after the other, so that both meet the same load; the seconds until the first line that
 `lakeward` prints are told apart.
 
-python benchmarks/cold_start.py [--rows 1000] [--repetitions 3] [--conf spark.key=value ...]
+python benchmarks/cold_start.py [--rows 1000] [--repetitions 3] [--archive]
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ warehouse = "{name}"
 root = "state"
 [spark]
 master = "{master}"
-conf = {{ {conf} }}
+{archive}
 """
 BARE = f"""
 from pyspark.sql import SparkSession
@@ -84,14 +84,22 @@ def prepare(directory: Path, rows: int) -> None:
     store.load(TABLE, [data])
 
 
-def lakeward(directory: Path, number: int, conf: Sequence[str]) -> Taken:
+def lakeward(directory: Path, name: str, classes: Path | None) -> Taken:
     """Run a service that has never run before, on a warehouse of its own."""
-    pairs = ", ".join('"{}" = "{}"'.format(*each.split("=", 1)) for each in conf)
-    name = f"cold{number}"
+    archive = "" if classes is None else f'class_archive = "{classes}"'
     file = directory / f"{name}.toml"
-    file.write_text(CONFIG.format(name=name, master=MASTER, conf=pairs), encoding="utf-8")
+    file.write_text(CONFIG.format(name=name, master=MASTER, archive=archive), encoding="utf-8")
     program = str(Path(sys.executable).with_name("lakeward"))
     return run([program, "run", "--once", "--config", str(file)], directory)
+
+
+def make_archive(directory: Path) -> Path:
+    """Let a service write the archive of classes, and wait until its Java has ended."""
+    classes = directory / "classes"
+    lakeward(directory, "first", classes)
+    while not any(part.read_bytes()[:4].strip(b"\0") for part in classes.glob("*.part")):
+        time.sleep(0.5)
+    return classes
 
 
 def main() -> None:
@@ -99,7 +107,7 @@ def main() -> None:
     parser = argparse.ArgumentParser()
     parser.add_argument("--rows", type=int, default=1000)
     parser.add_argument("--repetitions", type=int, default=3)
-    parser.add_argument("--conf", action="append", default=[], help="a key of Spark for the service")
+    parser.add_argument("--archive", action="store_true", help="with an archive of classes (spark.class_archive)")
     arguments = parser.parse_args()
     pairs: list[tuple[float, float]] = []
     with tempfile.TemporaryDirectory() as folder:
@@ -107,9 +115,10 @@ def main() -> None:
             directory = Path(folder, str(number))
             directory.mkdir()
             prepare(directory, arguments.rows)
+            classes = make_archive(directory) if arguments.archive else None
             load = psutil.getloadavg()[0]
             bare = run([sys.executable, "-c", BARE], directory)
-            ours = lakeward(directory, number, arguments.conf)
+            ours = lakeward(directory, "cold", classes)
             pairs.append((bare.seconds, ours.seconds))
             first = float("nan") if ours.first_line is None else ours.first_line
             print(

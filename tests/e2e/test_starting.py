@@ -79,3 +79,19 @@ def test_a_spark_that_does_not_start_is_one_error(world: World, tmp_path: Path) 
     assert "spark: master 'local[" in errors[0]
     assert "did not start on Java 17 (JAVA_HOME)" in errors[0]
     assert "Traceback" not in service.words()
+
+
+@pytest.mark.parametrize("own", ["", "-Dmine=1"], ids=["no options of the user's", "options of the user's"])
+def test_an_archive_of_classes_is_used_unless_java_has_options_of_the_users(
+    world: World, tmp_path: Path, own: str
+) -> None:
+    heard = tmp_path / "heard"
+    java = java_that(f'echo "$@" >> {heard}; exit 1', tmp_path / "telling")
+    keys = {"class_archive": f'"{tmp_path / "classes"}"'}
+    if own:
+        keys["conf"] = f'{{ "spark.driver.extraJavaOptions" = "{own}" }}'
+    config = world.configure(spark_keys=keys)
+    assert world.start(config, JAVA_HOME=java).ended() == 1
+    told = heard.read_text(encoding="utf-8")
+    assert ("-XX:ArchiveClassesAtExit=" in told) == (not own)
+    assert own in told

@@ -14,6 +14,7 @@ import structlog
 from pyspark.sql import SparkSession
 
 from lakeward.errors import SparkError
+from lakeward.spark.class_archive import archive_options
 from lakeward.spark.java import JavaHome, find_java, launcher_home
 from lakeward.spark.python import chosen_pythons
 from lakeward.spark.quiet import quiet_accumulators, quiet_options
@@ -31,6 +32,7 @@ _SPECULATION = "spark.speculation"
 STOP_S = 10.0
 """Seconds after which a Spark that does not stop is killed."""
 _DYING_S = 5.0
+_JAVA_OPTIONS = "spark.driver.extraJavaOptions"
 _LOCAL = re.compile(r"local(?:\[(\*|\d+)\])?")
 
 
@@ -140,15 +142,19 @@ def start_session(settings: SparkSettings, service: str, rounds: int, directory:
     Raises:
         JavaError: no usable Java.
         SparkError: Spark did not start.
+        StorageError: the directory for archives of classes cannot be used.
     """
     java = find_java()
     if java.passed_over:
         _log.warning("another Java is used than the first one found", java=str(java))
+    options = spark_options(settings, directory)
+    if settings.class_archive and _JAVA_OPTIONS not in settings.conf:
+        options[_JAVA_OPTIONS] += f" {archive_options(Path(settings.class_archive), java)}"
     launcher = launcher_home(java)
     os.environ["JAVA_HOME"] = launcher.name
     os.environ.update(chosen_pythons(settings.conf, os.environ))
     builder = SparkSession.builder.master(retrying_master(settings.master, rounds)).appName(f"lakeward {service}")
-    for key, value in spark_options(settings, directory).items():
+    for key, value in options.items():
         builder = builder.config(key, value)
     try:
         session = builder.getOrCreate()
@@ -204,5 +210,5 @@ def _defaults(settings: SparkSettings, directory: Path) -> dict[str, str]:
         "spark.python.worker.reuse": "true",
         "spark.sql.warehouse.dir": (directory / "spark-warehouse").as_uri(),
         "spark.sql.execution.arrow.maxRecordsPerBatch": "1000",
-        "spark.driver.extraJavaOptions": quiet_options(directory, local=local),
+        _JAVA_OPTIONS: quiet_options(directory, local=local),
     }
