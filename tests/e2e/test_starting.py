@@ -76,8 +76,8 @@ def test_a_spark_that_does_not_start_is_one_error(world: World, tmp_path: Path) 
     assert service.ended() == 1
     errors = [line for line in service.words().splitlines() if line.startswith("error[")]
     assert len(errors) == 1
-    assert "spark: master 'local[" in errors[0]
-    assert "did not start on Java 17 (JAVA_HOME)" in errors[0]
+    assert "spark.master: expected a Spark that starts with master 'local[" in errors[0]
+    assert "on Java version 17, JAVA_HOME (" in errors[0]
     assert "Traceback" not in service.words()
 
 

@@ -173,6 +173,9 @@ class SparkSettings(Options, frozen=True, kw_only=True):
     slots: Annotated[
         int, Meta(ge=0, description="Subtasks of all rounds together; 0: the default parallelism of Spark.")
     ] = 0
+    connect_timeout_s: Annotated[
+        float, Meta(gt=0, description="Seconds in which a master on other machines has to answer when Spark starts.")
+    ] = 60.0
     ui: Annotated[bool, Meta(description="Serve Spark's own UI.")] = True
     job_attempts: Annotated[
         int, Meta(ge=1, description="Times that a round's job is launched before the round fails.")

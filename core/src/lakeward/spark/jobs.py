@@ -12,6 +12,7 @@ from pyspark.errors import PySparkException
 from lakeward.errors import SparkError
 from lakeward.model.jobs import JobSpec, SubtaskPlace
 from lakeward.spark.call_site import call_site
+from lakeward.spark.reason import reason_of
 from lakeward.spark.tasks import run_tasks
 
 if TYPE_CHECKING:
@@ -20,7 +21,6 @@ if TYPE_CHECKING:
     from lakeward.spark.session import SparkHandle
 
 _log = structlog.get_logger("lakeward.jobs")
-_CALL_FAILED = "An error occurred while calling "
 """How py4j begins the text of each error of Java's; what went wrong stands in the next line."""
 
 
@@ -48,7 +48,7 @@ class SparkJobs:
         try:
             InheritableThread(target=self._run, args=(spec, on_done), name=f"job-{spec.tag}", daemon=True).start()
         except Exception as error:  # noqa: BLE001 - py4j's own: the thread asks the JVM for its local properties
-            on_done(_message(error))
+            on_done(reason_of(error))
 
     def cancel(self, spec: JobSpec) -> None:
         """Cancel a job; a job that has ended is no error. Returns at once: a JVM that hangs would never answer.
@@ -67,15 +67,15 @@ class SparkJobs:
             if self.gone() is None:
                 self._handle.session.sparkContext.cancelJobGroup(spec.group)
         except Exception as error:  # noqa: BLE001 - py4j's own: a JVM that is dying cancels its jobs by that
-            _log.warning("a job was not cancelled", job=spec.group, reason=_message(error))
+            _log.warning("a job was not cancelled", job=spec.group, reason=reason_of(error))
 
     def _run(self, spec: JobSpec, on_done: Callable[[str | None], None]) -> None:
         try:
             self._collect(spec)
         except PySparkException as error:
-            on_done(_message(error))
+            on_done(reason_of(error))
         except Exception as error:  # noqa: BLE001 - py4j raises its own; whatever ended the job is its reason
-            on_done(_message(error))
+            on_done(reason_of(error))
         else:
             on_done(None)
 
@@ -106,21 +106,3 @@ class _Subtask:
 
     def __call__(self, number: int, attempt: int) -> str:
         return self._run_task(SubtaskPlace(self._spec, number, attempt))
-
-
-def _message(error: BaseException) -> str:
-    """Return the most useful line of a Spark error: the last line of the Python traceback, if there is one.
-
-    py4j asks the Java process for the text of an error, which fails if that process is ending.
-    """
-    try:
-        text = str(error)
-    except Exception:  # noqa: BLE001 - py4j's own; the job's end has to be told all the same
-        return f"{type(error).__name__}, whose text the Java process could not give any more"
-    lines = [line.strip() for line in text.splitlines() if line.strip()]
-    for line in reversed(lines):
-        if line.startswith(("lakeward.errors.", "pyarrow.lib.", "OSError", "MemoryError")):
-            return line
-    if lines and lines[0].startswith(_CALL_FAILED):
-        del lines[0]
-    return lines[0].removeprefix(": ") if lines else type(error).__name__

@@ -32,6 +32,8 @@ logger.sets.name = org.apache.spark.scheduler.TaskSetManager
 logger.sets.level = off
 logger.workers.name = org.apache.spark.api.python
 logger.workers.level = off
+logger.context.name = org.apache.spark.SparkContext
+logger.context.level = off
 logger.gateway.name = org.apache.spark.api.python.PythonGatewayServer
 logger.gateway.level = error
 """

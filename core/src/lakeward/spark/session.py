@@ -15,9 +15,11 @@ from pyspark.sql import SparkSession
 
 from lakeward.errors import SparkError
 from lakeward.spark.class_archive import archive_options
+from lakeward.spark.connecting import limited_connecting
 from lakeward.spark.java import JavaHome, find_java, launcher_home
 from lakeward.spark.python import chosen_pythons
 from lakeward.spark.quiet import quiet_accumulators, quiet_options
+from lakeward.spark.reason import reason_of
 
 if TYPE_CHECKING:
     from tempfile import TemporaryDirectory
@@ -156,15 +158,19 @@ def start_session(settings: SparkSettings, service: str, rounds: int, directory:
     builder = SparkSession.builder.master(retrying_master(settings.master, rounds)).appName(f"lakeward {service}")
     for key, value in options.items():
         builder = builder.config(key, value)
-    try:
-        session = builder.getOrCreate()
-    except Exception as error:
-        launcher.cleanup()
-        message = f"spark: master {settings.master!r} did not start on Java {java.version} ({java.origin}): {error}"
-        raise SparkError(message) from error
-    finally:
-        # Other programs that this process starts (for example a Hadoop file system) need the complete Java.
-        os.environ["JAVA_HOME"] = str(java.path)
+    with limited_connecting(settings) as late:
+        try:
+            session = builder.getOrCreate()
+        except Exception as error:
+            launcher.cleanup()
+            expected = f"a Spark that starts with master {settings.master!r} on Java {java}"
+            if late.is_set():
+                expected = f"a master at {settings.master!r} that answers within {settings.connect_timeout_s:g} s"
+            message = f"spark.master: expected {expected}, found {'none' if late.is_set() else reason_of(error)}"
+            raise SparkError(message) from error
+        finally:
+            # Other programs that this process starts (for example a Hadoop file system) need the complete Java.
+            os.environ["JAVA_HOME"] = str(java.path)
     context = session.sparkContext
     quiet_accumulators(context)
     return SparkHandle(
