@@ -95,8 +95,10 @@ def lakeward(directory: Path, name: str, classes: Path | None) -> Taken:
 
 def make_archive(directory: Path) -> Path:
     """Let a service write the archive of classes, and wait until its Java has ended."""
-    classes = directory / "classes"
-    lakeward(directory, "first", classes)
+    classes, own = directory / "classes", directory / "first"
+    own.mkdir()
+    prepare(own, 1)
+    lakeward(own, "first", classes)
     while not any(part.read_bytes()[:4].strip(b"\0") for part in classes.glob("*.part")):
         time.sleep(0.5)
     return classes
