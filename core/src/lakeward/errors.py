@@ -146,7 +146,7 @@ class TableError(LakewardError):
 
 
 class TableGoneError(TableError):
-    """The table was dropped, or dropped and created anew, while a round was on it."""
+    """The table was dropped, or dropped and re-created, during a round."""
 
     code = "LW-401"
 
@@ -237,7 +237,7 @@ class OffsetsBeyondLogError(TableError):
 
 
 class LakeTableGoneError(TableError):
-    """The lake table with our commits is gone, or replaced by an empty one; bring it back or accept it."""
+    """The lake table with this service's commits is gone, or replaced by an empty one; restore it or accept that."""
 
     code = "LW-410"
 

@@ -59,7 +59,7 @@ flowchart TD
     ask(["a round asks for its snapshots"]) --> persist
     persist["serialize_state: id and buckets are on disk"] --> acquire
     acquire["acquire"] --> verify["do the snapshots still exist?"]
-    verify -->|yes| held(["protected: splits are handed out"])
+    verify -->|yes| held(["protected: splits are assigned"])
     verify -->|gone| again(["enumerate again"])
     acquire -->|refused| failed(["that round fails"])
     held -->|"every third of the duration, or five minutes"| renew["acquire, the whole list"]

@@ -32,7 +32,7 @@ class LeaseSpec:
     def acquire(self, lease: Lease, snapshots: Mapping[TableBucket, int]) -> Protection | None:
         """Protect snapshots, or renew.
 
-        Called before any split of a round is handed out, and again every third of the duration, every five minutes
+        Called before any split of a round is assigned, and again every third of the duration, every five minutes
         at least, then with the whole list. The id and the held buckets are already persisted when it is called.
 
         Args:

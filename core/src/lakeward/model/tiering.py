@@ -52,7 +52,7 @@ class HeartbeatRequest:
     renewed: tuple[TableEpoch, ...] = ()
     finished: tuple[TableEpoch, ...] = ()
     forced: frozenset[int] = frozenset()
-    """Table ids among `finished` that are to be handed out again at once."""
+    """Table ids among `finished` that must be assigned again at once."""
     failed: tuple[TableEpoch, ...] = ()
     request: bool = False
 

@@ -101,7 +101,7 @@ class RoundFailed:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TableGone:
-    """The table was dropped, or dropped and created anew under another id."""
+    """The table was dropped, or dropped and re-created under another id."""
 
     now: float
     table_id: int

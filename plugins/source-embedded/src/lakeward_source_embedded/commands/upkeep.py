@@ -29,7 +29,7 @@ def snapshot(invocation: Invocation, *, table: str, store: Path | None) -> None:
 @with_common_options
 @pass_invocation
 def maintain(invocation: Invocation, *, store: Path | None) -> None:
-    """Take due snapshots, clean old ones up, cut the log, forget expired leases, sweep leftovers of crashes."""
+    """Take due snapshots, delete old ones, trim the log, and delete expired leases and leftovers of crashes."""
     with open_store(invocation, store) as opened:
         opened.maintain()
         root = str(opened.root)

@@ -85,7 +85,7 @@ class PbLakeTieringStats(Message):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PbHeartbeatReqForTable(Message):
-    """A table in hand and the epochs under which it was handed out."""
+    """An assigned table and the epochs under which it was assigned."""
 
     table_id: Annotated[int, Field(1, INT64)]
     coordinator_epoch: Annotated[int, Field(2, INT32)]
@@ -95,7 +95,7 @@ class PbHeartbeatReqForTable(Message):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PbLakeTieringTableInfo(Message):
-    """A table handed out."""
+    """A table that the coordinator assigns."""
 
     table_id: Annotated[int, Field(1, INT64)]
     table_path: Annotated[PbTablePath, Field(2)]
