@@ -128,7 +128,7 @@ def test_a_round_whose_readers_hang_commits_what_they_had_read_once_its_time_is_
 ) -> None:
     monkeypatch.setattr(SplitReading, "stop_s", 0.05)
     world, log = held.world, held.world.table("log")
-    world.store.set_option("tiering-timeout-s", "5")  # the next service waits for it: its table was just given to this one
+    world.store.set_option("tiering-timeout-s", "5")  # else the next service waits two minutes for it
     fill(world, log)
     held.until(lambda: "committed" in world.outcomes(log), max_round_s=0.5)
     assert 0 < len(all_ids(world, log)) < 120
