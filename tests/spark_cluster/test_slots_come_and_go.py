@@ -1,0 +1,79 @@
+"""A service asks for 8 slots while its cluster has none, then 2, and loses them in the middle of a round."""
+
+from __future__ import annotations
+
+import time
+from typing import TYPE_CHECKING
+
+import pytest
+
+from lakeward_cluster.cluster import HOST
+from lakeward_cluster.world import ClusterWorld
+from lakeward_e2e.process import until
+from lakeward_e2e.tables import KeyTable, LogTable
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+    from lakeward_e2e.process import ServiceProcess
+
+pytestmark = pytest.mark.spark_cluster
+
+WAITING = "waiting for Spark: 0 of 8 slots"
+SLOTS = 9
+"""One of them is kept free for another round."""
+SECONDS = 90
+"""For a worker to start, join, and start an executor, on a busy machine."""
+
+
+@pytest.fixture(scope="module")
+def world(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ClusterWorld]:
+    """A world whose cluster has no workers at first."""
+    world = ClusterWorld(tmp_path_factory.mktemp("world"))
+    yield world
+    world.destroy()
+
+
+def serve(world: ClusterWorld) -> ServiceProcess:
+    return world.serve(world.configure_cluster(slots=SLOTS))
+
+
+def metrics(root: Path) -> str:
+    return (root / "state" / "tier" / "metrics.prom").read_text(encoding="utf-8")
+
+
+def test_a_round_waits_for_a_cluster_without_workers_and_says_so_until_a_late_one_comes(world: ClusterWorld) -> None:
+    log = LogTable(world.store, "events", buckets=10)
+    log.load()
+    service = serve(world)
+    until(lambda: world.table_status(log).get("message") == WAITING, WAITING)
+    until(lambda: WAITING in service.words(), "the warning")
+    assert 'lakeward_slots{table="shop.events"} 0.0' in metrics(world.root)
+    assert 'lakeward_slots_asked{table="shop.events"} 8.0' in metrics(world.root)
+    assert world.warehouse.rows(log) == []
+    late_at = time.monotonic()
+    world.cluster.add_workers(HOST, cores=2)
+    world.until_same(log)
+    assert time.monotonic() - late_at < SECONDS
+    world.until_clean(log)
+    assert service.words().count(WAITING) == 1
+
+
+def test_a_worker_that_is_killed_in_the_middle_of_a_round_and_comes_back_costs_no_row(world: ClusterWorld) -> None:
+    if not world.cluster.workers:
+        world.cluster.add_workers(HOST, cores=2)
+    log, keyed = LogTable(world.store, "clicks", buckets=10), KeyTable(world.store, "orders", buckets=3)
+    service = serve(world)
+    keyed.load()
+    world.arm("writing.clicks", "wait")
+    log.load(3000)
+    world.wait_for("writing.clicks")
+    world.cluster.remove(world.cluster.workers)
+    killed_at = time.monotonic()
+    world.cluster.add_workers(HOST, cores=2)
+    world.until_same(log, keyed)
+    assert time.monotonic() - killed_at < SECONDS
+    world.until_clean(log, keyed)
+    assert service.alive
+    assert "subtask silent" not in service.words()
