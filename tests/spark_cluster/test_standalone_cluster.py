@@ -41,3 +41,47 @@ def test_an_executor_that_is_killed_in_the_middle_of_a_round_costs_seconds(
     assert "subtask silent" not in service.words()
     assert service.words().count(LOST) <= 1
     assert ("launching the job again" in service.words()) == (failures == "1")
+
+
+SPECULATION = {
+    "spark.speculation": "true",
+    "spark.speculation.interval": "100ms",
+    "spark.speculation.quantile": "0.1",
+    "spark.speculation.multiplier": "1.1",
+    "spark.speculation.task.duration.threshold": "1s",
+}
+
+
+def test_tier_and_mirror_are_right_where_speculation_is_asked_for(shared_world: ClusterWorld) -> None:
+    """A copy of a slow subtask would take its splits away: none is started."""
+    world = shared_world
+    world.end_services()
+    tiered, mirrored = LogTable(world.store, "slow", buckets=4), LogTable(world.store, "mirrored", buckets=2)
+    for table in (tiered, mirrored):
+        world.arm(f"writing.{table.path.table}", "sleep 6")
+        table.load()
+    config = world.configure_cluster(slots=5, conf=SPECULATION)
+    with config.open("a", encoding="utf-8") as file:
+        file.write('[tables."shop.mirrored"]\nmode = "mirror"\n')
+    service = world.start(config)
+    world.until_same(tiered, mirrored)
+    world.until_clean(tiered, mirrored)
+    assert "speculation is switched off" in service.words()
+    assert "launching the job again" not in service.words()
+    assert LOST not in service.words()
+
+
+def test_two_services_share_one_master(shared_world: ClusterWorld) -> None:
+    world = shared_world
+    world.end_services()
+    tables = [LogTable(world.store, f"shared_{number}", buckets=3) for number in range(4)]
+    for table in tables:
+        table.load()
+    conf = {"spark.cores.max": "2"}
+    services = [world.start(world.configure_cluster(name, slots=2, conf=conf)) for name in ("one", "two")]
+    world.until_same(*tables)
+    for table in tables:
+        table.load()
+    world.until_same(*tables)
+    world.until_clean(*tables)
+    assert [service.words() for service in services if not service.alive] == []
