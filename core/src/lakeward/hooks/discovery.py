@@ -35,12 +35,19 @@ _KINDS = {
     WRAPPER_GROUP: "lease wrapper",
     COMMAND_GROUP: "command",
 }
+_FOLDERS = {SOURCE_GROUP: "source", LAKE_GROUP: "lake", LEASE_GROUP: "lease"}
+
+
+def _distributions(group: str, *names: str) -> Mapping[str, str]:
+    return {name: f"{CORE_DISTRIBUTION}-{_FOLDERS[group]}-{name}" for name in names}
+
+
 DISTRIBUTIONS: Mapping[str, Mapping[str, str]] = {
-    SOURCE_GROUP: {"embedded": "lakeward-source-embedded", "fluss": "lakeward-source-fluss"},
-    LAKE_GROUP: {"iceberg": "lakeward-lake-iceberg"},
-    LEASE_GROUP: {"fluss": "lakeward-lease-fluss", "ttl": "lakeward-lease-ttl", "noop": "lakeward-lease-noop"},
+    SOURCE_GROUP: _distributions(SOURCE_GROUP, "embedded", "fluss"),
+    LAKE_GROUP: _distributions(LAKE_GROUP, "iceberg"),
+    LEASE_GROUP: _distributions(LEASE_GROUP, "fluss", "ttl", "noop"),
     WRAPPER_GROUP: {"metrics": CORE_DISTRIBUTION, "audit": CORE_DISTRIBUTION},
-    COMMAND_GROUP: {"embedded": "lakeward-source-embedded", "demo": "lakeward-demo"},
+    COMMAND_GROUP: {**_distributions(SOURCE_GROUP, "embedded"), "demo": "lakeward-demo"},
 }
 """The plugins of this project and the distribution of each: no message names another one, which could be anybody's."""
 
