@@ -1,0 +1,60 @@
+"""Tables of results as text; on a terminal that is too narrow, a line for each column."""
+
+from __future__ import annotations
+
+import io
+import sys
+from typing import TYPE_CHECKING
+
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
+_UNWRAPPED = 10_000
+"""Columns of a table that is not for a terminal: nothing is ever wrapped or cut."""
+
+_GAP = 2
+_LAST_LEAST = 24
+
+
+def text_table(names: Sequence[str], rows: Iterable[Sequence[object]]) -> str:
+    """Return a table as text: as wide as the terminal, and as wide as it needs to be for anything else.
+
+    Args:
+        names: of the columns; those that end in `#` are figures, aligned to the right.
+        rows: a cell for each column; None is an empty one.
+    """
+    buffer = io.StringIO()
+    width = None if sys.stdout.isatty() else _UNWRAPPED
+    console = Console(file=buffer, width=width, force_terminal=sys.stdout.isatty(), highlight=False)
+    cells = [["" if cell is None else str(cell) for cell in row] for row in rows]
+    if sys.stdout.isatty() and not _fits(names, cells, console.width):
+        return "\n\n".join(_record(names, row) for row in cells)
+    console.print(_table(names, cells))
+    return "\n".join(line.rstrip() for line in buffer.getvalue().splitlines())
+
+
+def _fits(names: Sequence[str], rows: Sequence[Sequence[str]], width: int) -> bool:
+    """Return whether a table has room for all columns but the last, and for `_LAST_LEAST` characters of the last."""
+    widths = [max(len(name.rstrip("#")), *(len(row[at]) for row in rows), 0) for at, name in enumerate(names)]
+    last = widths[-1] if names[-1].endswith("#") else min(widths[-1], _LAST_LEAST)
+    return sum(widths[:-1]) + last + _GAP * (len(widths) - 1) <= width
+
+
+def _record(names: Sequence[str], row: Sequence[str]) -> str:
+    """Write one row as a line for each column: a terminal too narrow for the table would cut its numbers."""
+    width = max(len(name.rstrip("#")) for name in names)
+    return "\n".join(f"{name.rstrip('#'):<{width}}  {cell}".rstrip() for name, cell in zip(names, row, strict=True))
+
+
+def _table(names: Sequence[str], rows: Sequence[Sequence[str]]) -> Table:
+    table = Table(box=None, pad_edge=False, header_style="bold")
+    for name in names:
+        right = name.endswith("#")
+        table.add_column(name.rstrip("#"), justify="right" if right else "left", overflow="fold", no_wrap=right)
+    for row in rows:
+        table.add_row(*(Text(cell) for cell in row))
+    return table
