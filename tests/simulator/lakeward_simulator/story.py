@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import dataclasses
+from collections.abc import Mapping
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
@@ -53,6 +55,27 @@ class Story:
         del logger
         what = event.pop("event", "")
         error = event.pop("exc_info", None)
-        rest = " ".join(f"{key}={value}" for key, value in event.items())
+        rest = " ".join(f"{key}={_text(value)}" for key, value in event.items())
         self.note("log", f"{method}: {what} {rest}{f' {error!r}' if error else ''}".rstrip())
         raise structlog.DropEvent
+
+
+def _text(value: object) -> str:
+    """Return a value as text in which sets have one order: a seed's story is the same in every process."""
+    return value if isinstance(value, str) else _repr(value)
+
+
+def _repr(value: object) -> str:
+    match value:
+        case set() | frozenset():
+            return f"{type(value).__name__}({{{', '.join(sorted(map(_repr, value)))}}})"
+        case Mapping():
+            return f"{{{', '.join(f'{_repr(key)}: {_repr(one)}' for key, one in value.items())}}}"
+        case tuple() if not hasattr(value, "_fields"):
+            return f"({', '.join(map(_repr, value))})"
+        case list():
+            return f"[{', '.join(map(_repr, value))}]"
+    if dataclasses.is_dataclass(value) and not isinstance(value, type):
+        shown = [field.name for field in dataclasses.fields(value) if field.repr]
+        return f"{type(value).__name__}({', '.join(f'{name}={_repr(getattr(value, name))}' for name in shown)})"
+    return repr(value)
