@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 
-@pytest.fixture(scope="package", autouse=True)
+@pytest.fixture(scope="module", autouse=True)  # a package's fixtures outlive it where files run in turn with others'
 def folder_lake_is_installed(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
     """Publish the folder lake under its entry point, as an installed package would."""
     place = tmp_path_factory.mktemp("site")
