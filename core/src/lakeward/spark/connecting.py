@@ -28,21 +28,21 @@ def limited_connecting(settings: SparkSettings) -> Iterator[threading.Event]:
     Yields:
         An event that is set where the time was over.
     """
-    over, late = threading.Event(), threading.Event()
-    watch = threading.Thread(target=_watch, args=(settings.connect_timeout_s, over, late), daemon=True)
+    connected, late = threading.Event(), threading.Event()
+    watch = threading.Thread(target=_watch, args=(settings.connect_timeout_s, connected, late), daemon=True)
     watch.name = "spark-connecting"
     if not settings.on_this_machine:
         watch.start()
     try:
         yield late
     finally:
-        over.set()
+        connected.set()
 
 
-def _watch(limit_s: float, over: threading.Event, late: threading.Event) -> None:
+def _watch(limit_s: float, connected: threading.Event, late: threading.Event) -> None:
     while SparkContext._gateway is None:  # noqa: SLF001 - pyspark keeps it nowhere else
-        if over.wait(_LOOK_S):
+        if connected.wait(_LOOK_S):
             return
-    if not over.wait(limit_s):
+    if not connected.wait(limit_s):
         late.set()
         SparkContext._gateway.proc.kill()  # noqa: SLF001 - as above
