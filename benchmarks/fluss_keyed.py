@@ -1,6 +1,6 @@
 """A primary-key table of a real Fluss cluster to Iceberg: the first round from KV snapshots, then one of changes.
 
-python benchmarks/fluss_keyed.py [--rows 2000000] [--updates 200000] [--deletes 100000] [--level 3]
+python benchmarks/fluss_keyed.py [--rows 2000000] [--updates 200000] [--deletes 100000] [--level 1]
 
 8 columns, 4 buckets, zstd, `local[2]`, one warm service; written with pyfluss. Compared with two plain pyarrow
 processes that write the same rows from memory, no lake, no commit. Printed: seconds from hand-out to lake commit,
@@ -25,7 +25,7 @@ def main() -> None:
     parser.add_argument("--rows", type=int, default=2_000_000)
     parser.add_argument("--updates", type=int, default=200_000)
     parser.add_argument("--deletes", type=int, default=100_000)
-    parser.add_argument("--level", type=int, default=3)
+    parser.add_argument("--level", type=int, default=1)
     options = parser.parse_args()
     with stage(level=options.level) as on:
         plain = write(options.rows, on.directory / "plain", options.level)

@@ -1,6 +1,6 @@
 """A log table of a real Fluss cluster to Iceberg, against plain pyfluss -> pyarrow in two processes.
 
-python benchmarks/fluss_log.py [--rows 8000000] [--runs 2] [--level 3]
+python benchmarks/fluss_log.py [--rows 8000000] [--runs 2] [--level 1]
 
 8 columns, 4 buckets, zstd, `local[2]`, one warm service; written with pyfluss. In turn: two processes scan two
 buckets each with pyfluss and write Parquet (no lake, no commit), then the service tiers the same table, from hand-out
@@ -24,7 +24,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("--rows", type=int, default=8_000_000)
     parser.add_argument("--runs", type=int, default=2)
-    parser.add_argument("--level", type=int, default=3)
+    parser.add_argument("--level", type=int, default=1)
     options = parser.parse_args()
     with stage(level=options.level) as on:
         ratios = [once(on, f"bench.log{run}", options.rows, options.level) for run in range(options.runs)]

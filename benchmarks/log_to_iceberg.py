@@ -1,6 +1,6 @@
 """A log table from the embedded source to Iceberg, against two plain pyarrow processes, and against Spark itself.
 
-python benchmarks/log_to_iceberg.py [--rows 5000000] [--runs 3] [--level 3] [--spark]
+python benchmarks/log_to_iceberg.py [--rows 5000000] [--runs 3] [--level 1] [--spark]
 
 In turn, several times, in one run: (a) a warm service tiers N new rows of a log table of 8 columns in 4 buckets, from
 the start of its round to its commit; (b) two processes write the same rows with pyarrow, same codec, level, encodings
@@ -112,7 +112,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--rows", type=int, default=5_000_000)
     parser.add_argument("--runs", type=int, default=3)
-    parser.add_argument("--level", type=int, default=3)
+    parser.add_argument("--level", type=int, default=1)
     parser.add_argument("--spark", action="store_true")
     options = parser.parse_args()
     directory = Path(tempfile.mkdtemp(prefix="lakeward-bench-"))
