@@ -1,11 +1,13 @@
 """What every lease backend has to do. A backend's tests subclass it: one fixture, and what the backend can do.
 
-class TestMine(LeaseBackendConformance):
-__test__ = True
+    class TestMine(LeaseBackendConformance):
+        __test__ = True
 
-@pytest.fixture
-def backend(self) -> object:
-return MyBackend()
+        @pytest.fixture
+        def backend(self) -> object:
+            return MyBackend()
+
+The class says with attributes what its backend promises: `protects`, `releases`, `stateful` and others.
 """
 
 # ruff: noqa: S101 - a conformance suite asserts
