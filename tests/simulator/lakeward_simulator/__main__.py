@@ -140,7 +140,7 @@ def _tell(outcome: Outcome, *, story: bool) -> None:
             _say(line)
     _say(f"seed {outcome.seed} FAILED: {outcome.failures[0]}")
     aim = "" if outcome.aim is None else f" --aim '{'@'.join(outcome.aim)}'"
-    _say(f"    python -m lakeward_simulator --seed {outcome.seed}{aim} --story")
+    _say(f"    cd tests/simulator && python -m lakeward_simulator --seed {outcome.seed}{aim} --story")
 
 
 def _say(line: str) -> None:
