@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from lakeward.model.secrets import MASK, is_secret_name, mask_uri
+from lakeward.model.secrets import MASK, is_secret_name, mask_text, mask_uri
 
 
 @pytest.mark.parametrize(
@@ -27,3 +27,17 @@ def test_the_query_of_a_uri_is_hidden_where_it_is_asked_for() -> None:
 @pytest.mark.parametrize(("name", "secret"), [("s3.secret-access-key", True), ("PASSWORD", True), ("region", False)])
 def test_a_name_that_sounds_secret_is_one(name: str, secret: bool) -> None:
     assert is_secret_name(name) is secret
+
+
+@pytest.mark.parametrize(
+    ("text", "shown"),
+    [
+        ("no bucket of token", "no bucket of token"),
+        ("password=a b", f"password={MASK} b"),
+        ("{'access_key': 'a b', 'x': 1}", f"{{'access_key': {MASK}, 'x': 1}}"),
+        ("Token: Bearer abc, next", f"Token: Bearer {MASK}, next"),
+        ("at http://a:b@c", f"at http://{MASK}@c"),
+    ],
+)
+def test_values_after_secret_names_are_hidden_in_any_text(text: str, shown: str) -> None:
+    assert mask_text(text) == shown

@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 from enum import Enum
 from typing import TYPE_CHECKING
 
+from lakeward.model.exchange import ExchangeState
 from lakeward.model.finishes import Origin, SplitFinished
 from lakeward.model.identity import RoundId
 from lakeward.model.results import LakeFile, WriteResult
@@ -58,6 +59,11 @@ class SplitProgress:
     left_out: int | None = None
     empty_offsets: int | None = None
 
+    @property
+    def is_half_snapshot(self) -> bool:
+        """Whether it is of a snapshot whose reading has begun: rows of it have no offset before its end."""
+        return isinstance(self.split, SnapshotSplit) and self.position > 0
+
     @classmethod
     def done(cls, split: Split, result: WriteResult) -> SplitProgress:
         """Return a finish as progress: a reader of the split reads nothing more and reports the same result."""
@@ -68,12 +74,17 @@ class SplitProgress:
 
 @dataclass(frozen=True, slots=True)
 class SubtaskSnapshot:
-    """One subtask's part: its splits (also those that it has not begun), and the events that its gateway held."""
+    """One subtask's part: its splits (also those that it has not begun), and the events that its gateway held.
+
+    `exchange` is None where there is no exchange. With one, the `position` of a split is where its reader stood: up to
+    there its rows were sent into the channels, and its `files` are empty.
+    """
 
     subtask: int
     task_attempt: int
     progress: tuple[SplitProgress, ...]
     blocked: tuple[BlockedEvent, ...]
+    exchange: ExchangeState | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,7 +104,8 @@ class RoundSnapshot:
     is based on now: the one that it was enumerated from, or after `commit_every` its own last step. `step` is the
     number of its next commit. `before` holds the tiered offsets that the round's splits start from (all buckets).
     `finished` holds accepted results; their files that a step has committed are in `committed`. `progress` holds
-    splits in progress that no subtask of this checkpoint has.
+    splits in progress that no subtask of this checkpoint has. `layout` is the table's `lake_partition` in its text
+    form.
     """
 
     round_id: RoundId
@@ -110,6 +122,7 @@ class RoundSnapshot:
     finished: tuple[WriteResult, ...]
     committed: frozenset[str]
     progress: tuple[SplitProgress, ...]
+    layout: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,17 +6,20 @@ numbered and can be held back while a checkpoint is cut; control events always p
 
 from __future__ import annotations
 
+import math
 from typing import Literal
 
 import msgspec
 
 from lakeward.model.checkpoints import BlockedEvent, CheckpointRef, PartFile, SplitProgress, SubtaskSnapshot
+from lakeward.model.exchange import ExchangeFigures, ExchangeState
 from lakeward.model.finishes import Event, SplitFinished
 from lakeward.model.results import LakeFile
 from lakeward.model.splits import LogSplit, SnapshotSplit, Split
 
 __all__ = [
     "DATA_EVENTS",
+    "NOT_READY",
     "AckCheckpoint",
     "AckClose",
     "AnyEvent",
@@ -25,8 +28,11 @@ __all__ = [
     "CheckpointAborted",
     "CheckpointComplete",
     "Close",
+    "Connected",
     "DeclineCheckpoint",
     "Deploy",
+    "DeployExchange",
+    "DeployRecovery",
     "Direction",
     "Envelope",
     "Event",
@@ -45,6 +51,7 @@ __all__ = [
     "WireLogSplit",
     "WireSnapshotSplit",
     "WireSplit",
+    "WriterFinished",
     "wire_split",
 ]
 
@@ -134,6 +141,8 @@ class Register(Event, frozen=True, kw_only=True):
     host: str
     pid: int
     attempt: int | None = None
+    data_address: str = ""
+    """Where it is reached for the exchange's data; empty: it has no part in one."""
 
 
 class Heartbeat(Event, frozen=True, kw_only=True):
@@ -143,12 +152,16 @@ class Heartbeat(Event, frozen=True, kw_only=True):
 
 
 class Progress(Event, frozen=True, kw_only=True):
-    """Up, control: how far a split is; for people, nothing depends on it."""
+    """Up, control: how far a split is; for people, nothing depends on it.
+
+    A subtask of an exchange that reads no split at the moment reports an empty `split_id` and zeros.
+    """
 
     split_id: str
     rows: int
     size_bytes: int
     offset: int
+    exchange: ExchangeFigures | None = None
 
 
 class Failed(Event, frozen=True, kw_only=True):
@@ -157,6 +170,29 @@ class Failed(Event, frozen=True, kw_only=True):
     code: str
     message: str
     permanent: bool = False
+
+
+class DeployRecovery(msgspec.Struct, frozen=True, kw_only=True):
+    """How a subtask takes checkpoints while it writes what was restored."""
+
+    spill_dirs: list[str]
+    spill_quota_bytes: int
+    memory_bytes: int
+
+
+class DeployExchange(msgspec.Struct, frozen=True, kw_only=True):
+    """The exchange of one launch: where all its subtasks are, and what a checkpoint holds of an earlier launch."""
+
+    addresses: list[str]
+    """Of all subtasks, by number."""
+    restore: list[ExchangeState] = msgspec.field(default_factory=list)
+    """States of all subtasks of the restored checkpoint, which may have had more or fewer; empty: a fresh round."""
+    open_files: int
+    open_rows_bytes: int
+    aligned_timeout_s: float
+    unaligned: bool
+    recovery: DeployRecovery | None = None
+    """None: everything that was restored is written before anything else."""
 
 
 class Deploy(Event, frozen=True, kw_only=True):
@@ -171,6 +207,8 @@ class Deploy(Event, frozen=True, kw_only=True):
     lake_task: bytes
     fence_s: float
     progress_s: float
+    read_timeout_s: float = math.inf
+    """Seconds without a batch after which a read counts as hung."""
     checkpoint_root: str = ""
     """Where the checkpoint store lies; empty: no checkpoint is taken."""
     checkpoint_ref: CheckpointRef | None = None
@@ -179,6 +217,14 @@ class Deploy(Event, frozen=True, kw_only=True):
     """The checkpoint in the middle of which it registered: both gateways start closed for it."""
     restored: list[BlockedEvent] = msgspec.field(default_factory=list)
     """Data events of a restored checkpoint: to be sent again before anything new."""
+    open_files: int = 0
+    """Partitions that it has an open file for, at most, where the table has a `lake_partition`."""
+    open_rows_bytes: int = 0
+    """Rows in open files that a checkpoint leaves open, at most, there."""
+    write_memory_bytes: int = 128 << 20
+    """Rows that it holds, at most, until they are enough for a row group, there."""
+    exchange: DeployExchange | None = None
+    """What it needs for the exchange; None: the subtask writes what it reads."""
 
     def __repr__(self) -> str:
         """Show what may be shown: the tasks' bytes and the root may hold passwords."""
@@ -209,9 +255,14 @@ class AckClose(Event, frozen=True, kw_only=True):
 
 
 class TriggerCheckpoint(Event, frozen=True, kw_only=True):
-    """Down, control: take a snapshot of your state."""
+    """Down, control: take a snapshot of your state.
+
+    `close_files`: a commit will be made of this checkpoint. It is aligned, however long that takes, and every file is
+    closed at its cut.
+    """
 
     checkpoint: int
+    close_files: bool = False
 
 
 class AckCheckpoint(Event, frozen=True, kw_only=True):
@@ -221,6 +272,7 @@ class AckCheckpoint(Event, frozen=True, kw_only=True):
     part: PartFile
     splits: list[WireSplit]
     blocked: list[BlockedEvent]
+    exchange: ExchangeState | None = None
 
     @classmethod
     def of(cls, checkpoint: int, part: PartFile, snapshot: SubtaskSnapshot) -> AckCheckpoint:
@@ -232,13 +284,19 @@ class AckCheckpoint(Event, frozen=True, kw_only=True):
             snapshot: what it holds.
         """
         splits = [wire_split(progress.split, progress) for progress in snapshot.progress]
-        return cls(checkpoint=checkpoint, part=part, splits=splits, blocked=list(snapshot.blocked))
+        blocked = list(snapshot.blocked)
+        return cls(checkpoint=checkpoint, part=part, splits=splits, blocked=blocked, exchange=snapshot.exchange)
 
     @property
     def snapshot(self) -> SubtaskSnapshot:
         """The snapshot as the subtask took it."""
         progress = tuple(found for wire in self.splits if (found := wire.progress) is not None)
-        return SubtaskSnapshot(self.part.subtask, self.part.task_attempt, progress, tuple(self.blocked))
+        part = self.part
+        return SubtaskSnapshot(part.subtask, part.task_attempt, progress, tuple(self.blocked), self.exchange)
+
+
+NOT_READY = "not ready"
+"""The reason of a subtask that has not connected to all others yet: that is not counted as a failure."""
 
 
 class DeclineCheckpoint(Event, frozen=True, kw_only=True):
@@ -260,17 +318,30 @@ class CheckpointAborted(Event, frozen=True, kw_only=True):
     checkpoint: int
 
 
+class Connected(Event, frozen=True, kw_only=True):
+    """Up, control: all channels are open, and what was restored is written: the subtask takes checkpoints now."""
+
+
+class WriterFinished(Event, frozen=True, kw_only=True):
+    """Up, data: every channel has ended and all files of the subtask are closed; `state` holds no row outside them."""
+
+    state: ExchangeState
+    max_timestamp_ms: int = -1
+
+
 class Open(Event, frozen=True, kw_only=True):
     """Up, control: the snapshot is taken and the gateway open again; the coordinator opens its own."""
 
     checkpoint: int
 
 
-DATA_EVENTS = (RequestSplit, SplitFinished, AssignSplits, NoMoreSplits, FinishEarly)
+DATA_EVENTS = (RequestSplit, SplitFinished, WriterFinished, AssignSplits, NoMoreSplits, FinishEarly)
 
 AnyEvent = (
     RequestSplit
     | SplitFinished
+    | WriterFinished
+    | Connected
     | AssignSplits
     | NoMoreSplits
     | FinishEarly

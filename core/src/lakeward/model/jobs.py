@@ -23,6 +23,15 @@ class JobSpec:
     secret: bytes
     fence_s: float
     trusted: str = ""
+    exchange: bool = False
+    """Whether its subtasks exchange rows: they run all at once, and end together."""
+    exchange_host: str = ""
+    """What other executors reach a subtask's machine at; empty: the address that its connection to the driver has."""
+    log: str = "text"
+    """Form of the log lines of its tasks, see `[observe] log`."""
+    log_level: str = "warning"
+    traced: bool = False
+    """Whether the log lines of its tasks have the id of the round's trace."""
 
     @property
     def group(self) -> str:

@@ -20,7 +20,7 @@ from msgspec import Meta
 
 from lakeward.model.secrets import MASK
 
-__all__ = ["Duration", "LocalPath", "Meta", "Options", "Secret", "extra_of"]
+__all__ = ["ByteSize", "Duration", "LocalPath", "Meta", "Options", "Secret", "extra_of"]
 
 Secret = Annotated[str, Meta(extra={"secret": True})]
 """A text that is never shown. For another type: `Meta(extra={"secret": True})`."""
@@ -31,6 +31,8 @@ Where that depends on other keys, `Meta(extra={"path": function})` asks a functi
 """
 Duration = Annotated[float, Meta(ge=0, extra={"duration": True})]
 """Seconds; may be written as a text with a unit, such as `"10m"`."""
+ByteSize = Annotated[int, Meta(ge=0, extra={"size": True})]
+"""Bytes; may be written as a text with a unit, such as `"64 MiB"`."""
 
 
 class Options(msgspec.Struct, frozen=True, kw_only=True):

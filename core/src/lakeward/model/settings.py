@@ -13,10 +13,12 @@ from typing import Annotated, Any, Literal
 import msgspec
 
 from lakeward.model.object_store import address_of
-from lakeward.model.options import Duration, LocalPath, Meta, Options
+from lakeward.model.options import ByteSize, Duration, LocalPath, Meta, Options
 
 TableMode = Literal["tier", "mirror"]
+ExchangeChoice = Literal["auto", "none", "hash"]
 _THIS_MACHINE = re.compile(r"local(-cluster)?(\[.*\])?")
+DYNAMIC_ALLOCATION = "spark.dynamicAllocation.enabled"
 COMMIT_TIMEOUT_S = 60.0
 """Default of `lake.commit_timeout_s`, for lakes that declare this key too."""
 
@@ -28,7 +30,17 @@ class ServiceSettings(Options, frozen=True, kw_only=True):
         str,
         Meta(description="Name of the service; letters, digits, `.` and `_`. A restart under the same name continues."),
     ] = "lakeward"
-    rounds: Annotated[int, Meta(ge=1, description="Rounds (tables) at the same time.")] = 2
+    tables: Annotated[
+        tuple[str, ...],
+        Meta(
+            description="Tables that only this service tiers, as names or patterns (`sales.*`), where several services "
+            "share a source and a `checkpoint.root`. The most specific pattern of all services wins."
+        ),
+    ] = ()
+    shared: Annotated[bool, Meta(description="Tier the tables too that no service has in its `tables`.")] = True
+    rounds: Annotated[
+        int, Meta(ge=1, description="Rounds (tables) at the same time; one that commits does not count.")
+    ] = 2
     poll_s: Annotated[
         float, Meta(gt=0, description="Seconds between two polls of the source while no table is due.")
     ] = 1.0
@@ -46,6 +58,30 @@ class ServiceSettings(Options, frozen=True, kw_only=True):
         float, Meta(gt=0, description="Seconds that a failed table waits the first time; doubles each time.")
     ] = 1.0
     backoff_most_s: Annotated[float, Meta(gt=0, description="Longest wait of a failed table in seconds.")] = 300.0
+    max_tables: Annotated[
+        int,
+        Meta(
+            ge=1,
+            description="Tables that the service takes from the source to choose from, the one nearest to missing its "
+            "promised freshness first. Fewer leave more to other services that share the source.",
+        ),
+    ] = 500
+    yield_s: Annotated[
+        float,
+        Meta(
+            gt=0,
+            description="Seconds after which a round finishes early, and goes on in another one, if a table waits "
+            "whose promised freshness is missed.",
+        ),
+    ] = 60.0
+    suspend_after: Annotated[
+        int,
+        Meta(
+            ge=1,
+            description="Rounds of a table that may fail in a row before it is suspended. Only those count before "
+            "which other tables were served: while none is, as when a catalog is down, all are tried again.",
+        ),
+    ] = 20
     stop_timeout_s: Annotated[
         float, Meta(gt=0, description="Seconds that a stop waits for rounds to end and commit.")
     ] = 30.0
@@ -85,6 +121,14 @@ class SourceSettings(Options, frozen=True, kw_only=True):
     heartbeat_timeout_s: Annotated[
         float, Meta(gt=0, description="The source's own timeout in seconds for a table without heartbeat.")
     ] = 120.0
+    read_timeout_s: Annotated[
+        float,
+        Meta(
+            gt=0,
+            description="Seconds without a record of a split after which its reader counts as hung; the round is "
+            "given up, and its table waits out its back-off.",
+        ),
+    ] = 300.0
     options: Mapping[str, Any] = msgspec.field(default_factory=dict)
 
 
@@ -98,6 +142,21 @@ class LakeSettings(Options, frozen=True, kw_only=True):
     expire_every: Annotated[
         int, Meta(ge=1, description="Commits to one table between two expiries of old snapshots.")
     ] = 10
+    open_files: Annotated[
+        int,
+        Meta(
+            ge=1,
+            description="Partitions that a subtask has an open file for, at most, where a table has a "
+            "`lake_partition`; for one more, the largest file is closed.",
+        ),
+    ] = 64
+    write_memory: Annotated[
+        ByteSize,
+        Meta(
+            description="Rows that a subtask holds until a partition has enough of them for a row group, at most, "
+            "where a table has a `lake_partition`. With less memory row groups are smaller."
+        ),
+    ] = 128 << 20
     options: Mapping[str, Any] = msgspec.field(default_factory=dict)
 
 
@@ -157,6 +216,58 @@ class CheckpointSettings(Options, frozen=True, kw_only=True):
         int, Meta(ge=0, description="Checkpoints in a row that may fail; one more fails the round.")
     ] = 5
     retained: Annotated[int, Meta(ge=1, description="Completed checkpoints of a table that are kept.")] = 2
+    unaligned: Annotated[
+        bool,
+        Meta(
+            description="With an exchange: whether a barrier may overtake records that wait, which the checkpoint then "
+            "holds."
+        ),
+    ] = True
+    aligned_timeout_s: Annotated[
+        Duration,
+        Meta(
+            description="With an exchange: how long a barrier waits for the records before it, before it overtakes "
+            "them; 0: not at all."
+        ),
+    ] = 1.0
+    open_rows: Annotated[
+        ByteSize,
+        Meta(
+            description="Rows in open files of a subtask that a checkpoint leaves open, at most, where a table has a "
+            "`lake_partition`; beyond that, files are closed early. With an exchange the checkpoint holds these rows "
+            "and memory those that no checkpoint has yet; without one they are read again after a failure."
+        ),
+    ] = 256 << 20
+
+    during_recovery: Annotated[
+        bool,
+        Meta(
+            description="With an exchange: whether checkpoints are taken while the rows of a restored one are still "
+            "written. Needs `unaligned` and `spill_dirs`; without it, checkpoints wait until all of them are."
+        ),
+    ] = False
+    spill_dirs: Annotated[
+        tuple[str, ...],
+        Meta(
+            description="With `during_recovery`: directories of each executor's machine, absolute and there already, "
+            "that restored rows are spilled to. Nothing is ever spilled elsewhere."
+        ),
+    ] = ()
+    spill_quota: Annotated[
+        int,
+        Meta(
+            ge=1, extra={"size": True}, description="With `during_recovery`: bytes that a subtask may spill, at most."
+        ),
+    ] = 16 << 30
+    memory: Annotated[
+        int,
+        Meta(
+            ge=1,
+            extra={"size": True},
+            description="With `during_recovery`: bytes of spilled rows that a subtask reads ahead of its writer; one "
+            "batch may go beyond.",
+        ),
+    ] = 32 << 20
 
     @property
     def address(self) -> str:
@@ -191,6 +302,13 @@ class SparkSettings(Options, frozen=True, kw_only=True):
             "by others.",
         ),
     ] = 5.0
+    exchange_host: Annotated[
+        str,
+        Meta(
+            description="Name or address at which executors reach each other when their subtasks exchange rows, the "
+            "same for all of them. Empty: of each executor, the address of its route to the driver."
+        ),
+    ] = ""
     class_archive: Annotated[
         LocalPath,
         Meta(
@@ -208,6 +326,11 @@ class SparkSettings(Options, frozen=True, kw_only=True):
         """True where the master is `local...` or `local-cluster...`: all executors see the files of this machine."""
         return _THIS_MACHINE.fullmatch(self.master.strip()) is not None
 
+    @property
+    def dynamic_allocation(self) -> bool:
+        """True where `conf` lets Spark add and remove executors: it runs no barrier stage then, so no exchange."""
+        return self.conf.get(DYNAMIC_ALLOCATION, "false").strip().lower() == "true"
+
 
 class ObserveSettings(Options, frozen=True, kw_only=True):
     """`[observe]`: what is shown."""
@@ -217,6 +340,39 @@ class ObserveSettings(Options, frozen=True, kw_only=True):
     ] = "text"
     level: Annotated[Literal["debug", "info", "warning", "error"], Meta(description="Log level.")] = "warning"
     progress_s: Annotated[float, Meta(gt=0, description="Seconds between two reports of a subtask.")] = 0.5
+    status_port: (
+        Annotated[
+            int,
+            Meta(
+                ge=0,
+                le=65535,
+                description="Port of the status page, which also has `/metrics`, `/healthz`, `/readyz` and "
+                "`/status.json`; 0: any free one; unset: no page. Needs `pip install 'lakeward[page]'`.",
+            ),
+        ]
+        | None
+    ) = None
+    status_host: Annotated[
+        str,
+        Meta(
+            description="Address that the status page listens at. Whoever reaches it can read it: it has no password "
+            "and no TLS."
+        ),
+    ] = "127.0.0.1"
+    telemetry: Annotated[
+        bool,
+        Meta(
+            description="Export traces of rounds, and the metrics, by OpenTelemetry. Needs "
+            "`pip install 'lakeward[telemetry]'`."
+        ),
+    ] = False
+    telemetry_endpoint: Annotated[
+        str,
+        Meta(
+            description="Base URL of a collector that speaks OTLP over HTTP; empty: as the environment says "
+            "(`OTEL_EXPORTER_OTLP_ENDPOINT`), else `http://localhost:4318`."
+        ),
+    ] = ""
 
 
 class TableSettings(Options, frozen=True, kw_only=True):
@@ -227,9 +383,23 @@ class TableSettings(Options, frozen=True, kw_only=True):
         TableMode,
         Meta(
             description="`tier`: the source knows, its clients read table and lake as one. "
-            "`mirror`: a lake table of our own."
+            "`mirror`: a lake table of our own, always so with `lake_partition`."
         ),
     ] = "tier"
+    lake_partition: Annotated[
+        tuple[str, ...],
+        Meta(
+            description="How the lake table is partitioned: columns, or transforms such as `day(ts)` and "
+            "`bucket(16, id)` (year, month, day, hour, bucket, truncate). Empty: as in the source."
+        ),
+    ] = ()
+    exchange: Annotated[
+        ExchangeChoice,
+        Meta(
+            description="With `lake_partition`, how rows get from readers to writers. `none`: the subtask that reads "
+            "a row writes it. `hash`: one subtask writes a partition (and bucket). `auto`: what fits the table."
+        ),
+    ] = "auto"
     freshness_s: (
         Annotated[float, Meta(gt=0, description="Promised freshness in seconds; unset: the source's own.")] | None
     ) = None

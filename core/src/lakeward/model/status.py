@@ -22,15 +22,71 @@ class CheckpointReport:
     size_bytes: int = 0
     aborted: int = 0
     reason: str = ""
+    kind: str = ""
+    """`aligned` or `unaligned`, empty without an exchange."""
+    channel_bytes: int = 0
+    """Of an exchange: rows that were in channels at the cut."""
+    open_row_bytes: int = 0
+    """Of an exchange: rows that were in open files at the cut."""
+    blocked_s: float = 0.0
+    """Of an exchange: seconds for which the alignment blocked channels, of the subtask that waited longest."""
+
+
+@dataclass(frozen=True, slots=True)
+class ExchangeReport:
+    """What the exchange of a running launch has moved, all subtasks together.
+
+    `credit_wait_s` are seconds in which readers stood still because channels were full. `skew` is what the busiest
+    writer received, as a multiple of the mean: 1.0 means evenly spread.
+
+    `recovery` is how far the subtask is that is least far with what was restored: `not_ready`, `draining` or `none`;
+    empty where nothing is spilled. `recovered_bytes` of `recovery_bytes` are written; `spill_bytes` are on disks now;
+    `kept_spill_bytes` are what checkpoints hold of it by reference. `markers_missing` are checkpoints that failed by a
+    bug.
+    """
+
+    sent_bytes: int = 0
+    received_bytes: int = 0
+    queued_bytes: int = 0
+    credit_wait_s: float = 0.0
+    skew: float = 1.0
+    recovery: str = ""
+    recovery_bytes: int = 0
+    recovered_bytes: int = 0
+    spill_bytes: int = 0
+    kept_spill_bytes: int = 0
+    markers_missing: int = 0
+    first_checkpoint_s: float | None = None
+    """From the moment in which checkpoints could be taken to the completion of the launch's first one."""
+
+
+@dataclass(frozen=True, slots=True)
+class SubtaskReport:
+    """One subtask of a running round.
+
+    `state` is `reading`, `waiting` (it reads no split at the moment), `finished` or `disconnected`. `split` is what it
+    reads; `rows` and `size_bytes` are what it has read of the round since it started. `seen_s` is how long ago, in
+    seconds, it was heard of.
+    """
+
+    subtask: int
+    attempt: int
+    host: str
+    state: str
+    split: str
+    splits_done: int
+    rows: int
+    size_bytes: int
+    seen_s: float
 
 
 @dataclass(frozen=True, slots=True)
 class RoundReport:
     """One round, running or over.
 
-    `outcome` is `running`, `committed`, `idle`, `failed`, `dropped`, `fenced`, `stopped` or `stale`. Times are
-    milliseconds since 1970. `timings_s` says where the time went: enumerate, lease, job, read, decode, encode, upload,
-    keys, commit, source, wait.
+    `outcome` is `running`, `committed`, `idle`, `failed`, `dropped`, `fenced`, `stopped` or `stale`; who reads it after
+    the service died shows `interrupted` for `running`. Times are milliseconds since 1970. `timings_s` says where the
+    time went: enumerate, lease, job, read, decode, encode, upload, keys, commit, source, wait.
     """
 
     round_name: str
@@ -50,11 +106,32 @@ class RoundReport:
     slots: int = 0
     """Of a running round: subtasks that Spark gave it a slot for, out of `slots_asked`."""
     slots_asked: int = 0
+    exchange: ExchangeReport | None = None
+    """None where each subtask writes what it reads."""
+    subtasks: tuple[SubtaskReport, ...] = ()
+    """Of a running round: its subtasks, ordered by number."""
+
+
+@dataclass(frozen=True, slots=True)
+class TableCondition:
+    """How a table is, for an operator: one status, its cause, what to do, and since when.
+
+    `lakeward.observe.condition` decides it and lists every `status`. `action` is empty where nothing is to be done.
+    `since_ms` is in milliseconds since 1970, None where nobody noted it.
+    """
+
+    status: str
+    message: str
+    action: str = ""
+    since_ms: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class TableReport:
-    """One table as the service sees it. `status` is its phase, `message` says what is wrong, if anything."""
+    """One table as the service sees it. `status` is its phase, `message` says what is wrong, if anything.
+
+    Times are milliseconds since 1970, None where unknown.
+    """
 
     path: str
     table_id: int
@@ -65,6 +142,26 @@ class TableReport:
     rounds: int
     rows: int
     round: RoundReport | None
+    condition: TableCondition | None = None
+    """What an operator is shown; None in the report of a service before it is published."""
+    due_ms: int | None = None
+    """When the promised freshness is missed; None while the table is not assigned."""
+    failing_since_ms: int | None = None
+    """When the first round failed since the last one that succeeded."""
+    never_tiered: bool = False
+    """The service found no commit of it in the lake, and has made none."""
+    failure: str = ""
+    """Why the last of these rounds failed."""
+    freshness_s: float | None = None
+    """The freshness that was promised for it."""
+    complete_ms: int | None = None
+    """The lake has every row that the source had at this moment."""
+    committed_ms: int | None = None
+    """When a round of it was committed last, since the service started."""
+    queue_position: int | None = None
+    """1 for the table whose round starts next, None where it does not wait."""
+    lake_files: int | None = None
+    """Data and delete files of the lake table after its last round."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,6 +186,9 @@ class ServiceReport:
     """Snapshots that were needed and found to be gone, since the start."""
     host: str = ""
     """The machine that the service runs on; `pid` is a process of it."""
+    started_ms: int = 0
+    lease_expires_ms: int | None = None
+    """When the lease ends unless it is renewed, None where that is unknown or never."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,9 +8,11 @@ from typing import TYPE_CHECKING
 from lakeward.errors import UsageError
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterable, Mapping
 
     import pyarrow as pa
+
+    from lakeward.model.partitioning import PartitionField
 
 CHANGE_COLUMN = "__change"
 """uint8 column of every batch read from a source: see `Change`."""
@@ -86,7 +88,10 @@ class TableSpec:
     """What a source says of one table at one moment.
 
     `schema` holds the user's columns in the source's order, with nullability. `partition_keys` are string columns.
-    `bucket_key` is empty (log table without one: rows are spread freely) or one column.
+    `bucket_key` is empty (log table without one: rows are spread freely) or one column. `lake_partition` is what the
+    configuration wants of the lake table; empty: the source's own layout. `before_images`: in the log, the row from
+    before each update stands right before it (-U). `union_read`: the source's clients read lake table and log as one,
+    so each file of the lake table must lie as the source has it.
     """
 
     path: TablePath
@@ -99,11 +104,23 @@ class TableSpec:
     buckets: int
     freshness_s: float
     properties: Mapping[str, str] = field(default_factory=dict)
+    lake_partition: tuple[PartitionField, ...] = ()
+    before_images: bool = True
+    union_read: bool = False
 
     @property
     def has_primary_key(self) -> bool:
         """True for a primary-key table, False for a log (append-only) table."""
         return bool(self.primary_key)
+
+    def outside_key(self, fields: Iterable[PartitionField]) -> tuple[str, ...]:
+        """Return the columns of a partitioning that an update of a key can change; none without a primary key.
+
+        Args:
+            fields: such as `lake_partition`.
+        """
+        outside = (field.column for field in fields if field.column not in self.primary_key)
+        return tuple(outside) if self.has_primary_key else ()
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import msgspec
 import pyarrow as pa
 
+from lakeward.model.partitioning import PartitionField
 from lakeward.model.tables import TablePath, TableSpec
 
 
@@ -19,6 +20,13 @@ class _WireTable(msgspec.Struct, frozen=True):
     buckets: int
     freshness_s: float
     properties: dict[str, str]
+    lake_partition: tuple[PartitionField, ...] = ()
+    before_images: bool = True
+    union_read: bool = False
+
+
+_TABLES = msgspec.msgpack.Decoder(_WireTable)
+"""Made while this is imported: threads that learn a type at the same time crash the process."""
 
 
 def pack_table(table: TableSpec) -> bytes:
@@ -42,6 +50,9 @@ def pack_table(table: TableSpec) -> bytes:
             table.buckets,
             table.freshness_s,
             dict(table.properties),
+            table.lake_partition,
+            table.before_images,
+            table.union_read,
         )
     )
 
@@ -55,7 +66,7 @@ def unpack_table(data: bytes) -> TableSpec:
     Returns:
         The spec.
     """
-    wire = msgspec.msgpack.decode(data, type=_WireTable)
+    wire = _TABLES.decode(data)
     return TableSpec(
         path=wire.path,
         table_id=wire.table_id,
@@ -67,4 +78,7 @@ def unpack_table(data: bytes) -> TableSpec:
         buckets=wire.buckets,
         freshness_s=wire.freshness_s,
         properties=wire.properties,
+        lake_partition=wire.lake_partition,
+        before_images=wire.before_images,
+        union_read=wire.union_read,
     )
