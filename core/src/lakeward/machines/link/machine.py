@@ -2,6 +2,7 @@
 
 Rules
 * The first envelope on a connection answers the registration: `Deploy` the first time, anything but `Cancel` later.
+* A `Heartbeat` before the `Deploy` says that the coordinator waits for other subtasks: a sign of life, nothing else.
 * While the connection is down a data event waits and a control event is dropped. After a reconnect all data events
   that are not acknowledged are sent again in order, before anything new.
 * `SubtaskDone` is a control event and would be lost with its connection: it is sent again as well.
@@ -71,7 +72,8 @@ class LinkMachine:
         self._last_received = 0.0
         """When something was received last, in seconds."""
         self._asked: float | None = None
-        """When the first heartbeat was sent that is not answered yet."""
+        """When the first heartbeat was sent that is not answered yet; before the deployment, when the coordinator last
+        said that it waits for others."""
 
     @property
     def phase(self) -> LinkPhase:
@@ -88,7 +90,10 @@ class LinkMachine:
         return now - self._last_received
 
     def unanswered_s(self, now: float) -> float:
-        """Return for how many seconds heartbeats have gone unanswered; 0 if none has."""
+        """Return for how many seconds heartbeats have gone unanswered; 0 if none has.
+
+        Before the deployment, seconds since the coordinator said that it waits for others; 0 where it did not.
+        """
         return 0.0 if self._asked is None else now - self._asked
 
     def step(self, event: LinkEvent) -> tuple[LinkCommand, ...]:
@@ -130,6 +135,8 @@ class LinkMachine:
                 return LinkGuard.REFUSED
             return LinkGuard.ACCEPTED
         answer = envelope.event
+        if self._phase is _REGISTERING and isinstance(answer, Heartbeat):
+            return LinkGuard.AWAITED
         accepted = isinstance(answer, Deploy) if self._phase is _REGISTERING else not isinstance(answer, Cancel)
         return LinkGuard.ACCEPTED if accepted else LinkGuard.REFUSED
 
@@ -169,10 +176,8 @@ class LinkMachine:
             return (Disconnect(), _refusal(event.envelope.event))
         if self._phase is _RECONNECTING:
             return (Disconnect(), *self._connect(0.0))
-        if before is _REGISTERING and isinstance(found, Deploy):
-            self._register = msgspec.structs.replace(self._register, attempt=found.attempt)
-            self._channel = Channel(self._key(found.attempt), "up")
-            return (Deliver(found),)
+        if before is _REGISTERING:
+            return self._admitted(event.now, found)
         if before is _RECONNECTING:
             unacked = self._open_channel().unacked()
             again = unacked if self._done is None else (*unacked, self._done)
@@ -183,7 +188,17 @@ class LinkMachine:
             return (*answers, *self._settled())
         return answers if found is None else (*answers, Deliver(found))
 
+    def _admitted(self, now: float, found: AnyEvent | None) -> tuple[LinkCommand, ...]:
+        if not isinstance(found, Deploy):
+            self._asked = now  # the coordinator says so again and again, until the deployment
+            return ()
+        self._register = msgspec.structs.replace(self._register, attempt=found.attempt)
+        self._channel = Channel(self._key(found.attempt), "up")
+        return (Deliver(found),)
+
     def _lost(self, event: ConnectionLost | PeerRejected, before: LinkPhase) -> tuple[LinkCommand, ...]:
+        if before is _REGISTERING:
+            self._asked = None
         if self._phase is not _CLOSED:
             return self._connect(0.0 if before is _CONNECTED else RECONNECT_S)
         if before is _REGISTERING and isinstance(event, PeerRejected):

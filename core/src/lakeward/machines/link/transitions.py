@@ -31,7 +31,7 @@ class LinkPhase(MachineState):
     NEW = "new"
     """Nothing was connected yet."""
     REGISTERING = "registering"
-    """The first connection is being opened; the coordinator has not answered yet."""
+    """The first connection is being opened, or the coordinator waits for other subtasks; there is no deployment yet."""
     CONNECTED = "connected"
     """Envelopes go both ways."""
     RECONNECTING = "reconnecting"
@@ -46,6 +46,8 @@ class LinkGuard(MachineState):
     ALWAYS = "always"
     ACCEPTED = "accepted"
     """An envelope is what is expected: a deployment, a readmission, or the next one of the channel."""
+    AWAITED = "awaited"
+    """The coordinator has taken the registration; it deploys this subtask once the others have registered too."""
     REFUSED = "refused"
     """An envelope refuses this attempt, or is not what is expected."""
     IN_TIME = "in time"
@@ -63,7 +65,11 @@ TRANSITIONS: Mapping[tuple[LinkPhase, type[LinkEvent]], Mapping[LinkGuard, LinkP
     {
         (_NEW, StartRequested): {_ALWAYS: _REGISTERING},
         (_NEW, CloseRequested): {_ALWAYS: _CLOSED},
-        (_REGISTERING, EnvelopeReceived): {_ACCEPTED: _CONNECTED, _REFUSED: _CLOSED},
+        (_REGISTERING, EnvelopeReceived): {
+            _ACCEPTED: _CONNECTED,
+            LinkGuard.AWAITED: _REGISTERING,
+            _REFUSED: _CLOSED,
+        },
         (_REGISTERING, ConnectionLost): {_IN_TIME: _REGISTERING, _SILENT: _CLOSED},
         (_REGISTERING, PeerRejected): {_ALWAYS: _CLOSED},  # another process listens at the address
         (_REGISTERING, CloseRequested): {_ALWAYS: _CLOSED},
