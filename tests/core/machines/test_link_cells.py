@@ -81,6 +81,7 @@ STORIES: tuple[tuple[LinkEvent, ...], ...] = (
     (),
     (START,),
     (START, lost()),
+    (START, received(Heartbeat(acked=0))),
     DEPLOYED,
     (*DEPLOYED, sends(RequestSplit())),
     (*DEPLOYED, sends(SubtaskDone())),
@@ -224,6 +225,21 @@ def test_heartbeats_are_unanswered_from_the_first_one_that_nothing_followed() ->
 def test_whoever_proves_no_secret_is_no_coordinator_to_register_with() -> None:
     assert after(START).step(REJECTED) == (ReportRejected("no proof"),)
     assert after(*DEPLOYED).step(REJECTED) == (registers(3, 0.0),)
+
+
+def test_a_heartbeat_before_the_deployment_is_a_sign_of_life_and_nothing_else() -> None:
+    machine = after(START)
+    assert machine.step(received(Heartbeat(acked=0), now=FENCE_S)) == ()
+    assert machine.phase is LinkPhase.REGISTERING
+    assert machine.silent_s(FENCE_S + 2.0) == machine.unanswered_s(FENCE_S + 2.0) == 2.0
+    assert machine.step(lost(2 * FENCE_S)) == (registers(None, RECONNECT_S),)
+    assert machine.unanswered_s(2 * FENCE_S) == 0.0
+    assert machine.step(received(DEPLOY)) == (Deliver(DEPLOY),)
+
+
+def test_a_subtask_that_was_waited_for_gives_up_once_its_coordinator_is_gone() -> None:
+    machine = after(START, received(Heartbeat(acked=0), now=5.0))
+    assert machine.step(lost(6.0 + FENCE_S)) == (ReportLost(FENCE_S + 1.0, "reset"),)
 
 
 def test_an_answer_that_is_none_ends_the_registration() -> None:

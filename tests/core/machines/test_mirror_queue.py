@@ -74,6 +74,36 @@ def test_a_table_that_is_gone_is_refused_as_gone() -> None:
     assert made.heartbeat(1.0, HeartbeatRequest(renewed=(epoch(first),))).refused == {0: Refusal.GONE}
 
 
+def test_a_table_that_another_service_tiers_now_is_refused_as_not_ours_until_nobody_names_it() -> None:
+    made = queue()
+    first = epoch(made.heartbeat(0.0, ASK).assignment)
+    made.update(1.0, {1: (B, 10.0)}, elsewhere={0})
+    for now in (2.0, SILENT_S + 1, 2 * SILENT_S):
+        assert made.table_ids == {0, 1}, "the source must not be asked about an epoch of this queue"
+        assert made.heartbeat(now, HeartbeatRequest(renewed=(first,))).refused == {0: Refusal.NOT_TIERING}
+        made.update(now, {1: (B, 10.0)}, elsewhere={0})
+    made.update(3 * SILENT_S + 1, {1: (B, 10.0)}, elsewhere={0})
+    assert made.table_ids == {1}
+
+
+def test_a_table_that_left_in_its_round_and_comes_back_is_due_under_a_new_epoch() -> None:
+    made = queue()
+    first = epoch(made.heartbeat(0.0, ASK).assignment)
+    made.update(1.0, {1: (B, 10.0)}, elsewhere={0})
+    made.update(2.0, {0: (A, 10.0), 1: (B, 10.0)})
+    assert made.heartbeat(2.0, HeartbeatRequest(renewed=(first,))).refused == {0: Refusal.NOT_TIERING}
+    made.heartbeat(2.0, ASK)
+    again = epoch(made.heartbeat(2.0, ASK).assignment)
+    assert (again.table_id, again.epoch) == (0, 2)
+
+
+def test_a_table_that_left_is_not_assigned() -> None:
+    made = queue()
+    made.update(1.0, {}, elsewhere={0, 1})
+    assert made.heartbeat(1.0, ASK).assignment is None
+    assert made.table_ids == frozenset()
+
+
 def test_a_table_that_was_due_first_comes_first() -> None:
     made = queue(a=10.0, b=3.0)
     for _ in range(2):

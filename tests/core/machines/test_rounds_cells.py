@@ -79,7 +79,10 @@ EVENTS: dict[type[RoundsEvent], tuple[RoundsEvent, ...]] = {
     SnapshotsGone: (SnapshotsGone(now=NOW, table_id=7, reason="gone"),),
     Drained: (Drained(now=NOW, table_id=7, finished_early=False), Drained(now=NOW, table_id=7, finished_early=True)),
     Committed: (Committed(now=NOW, table_id=7, caught_up=True), Committed(now=NOW, table_id=7, caught_up=False)),
-    RoundFailed: tuple(RoundFailed(now=NOW, table_id=7, reason="x", permanent=final) for final in (False, True)),
+    RoundFailed: (
+        *(RoundFailed(now=NOW, table_id=7, reason="x", permanent=final) for final in (False, True)),
+        RoundFailed(now=NOW, table_id=7, reason="x", permanent=False, checkpoint_lost=True),
+    ),
     TableGone: (TableGone(now=NOW, table_id=7),),
     RoundFenced: tuple(RoundFenced(now=NOW, table_id=7, reason="x", lost=lost) for lost in (False, True)),
     TargetReached: (TargetReached(now=NOW, path=PATH),),
@@ -99,7 +102,7 @@ def state_of(
     if phase is not Phase.ABSENT:
         state.tables[7] = TieringTable(ASSIGNED, phase, deadline=200.0, renewed_at=90.0, attempt=1)
     if service in (ServicePhase.SERVING, ServicePhase.STOPPING):
-        state.tables[8] = TieringTable(BUSY, Phase.COMMITTING, deadline=20.0, renewed_at=90.0, attempt=1)
+        state.tables[8] = TieringTable(BUSY, Phase.RUNNING, deadline=20.0, renewed_at=90.0, attempt=1)
     if phase is Phase.PAUSED:
         state.paused.add(PATH)
     if heartbeat is HeartbeatPhase.UNDER_WAY:

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import pytest
 
 from lakeward.machines.rounds import (
     AcquireLeases,
@@ -38,9 +40,14 @@ from lakeward.machines.rounds import (
     Targets,
     Tick,
 )
+from lakeward.machines.rounds.machine import COMMITS_MOST
 from lakeward.model.settings import ServiceSettings
 from lakeward.model.tables import TablePath
 from lakeward.model.tiering import HeartbeatRequest, HeartbeatResponse, Refusal, TableAssignment, TableEpoch
+from lakeward_mutants import rounds as mutants
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
 
 Kind = TypeVar("Kind", bound=RoundsCommand)
 
@@ -138,8 +145,8 @@ def test_the_next_table_is_asked_for_at_once_until_the_queue_is_empty() -> None:
 
 
 def test_no_table_is_asked_for_where_enough_are_assigned() -> None:
-    """Twice as many as may run are assigned, to choose from."""
-    drive = Drive(ServiceSettings(rounds=1)).take(assigned(1), assigned(2))
+    """More than may run are assigned, to choose from."""
+    drive = Drive(ServiceSettings(rounds=1, max_tables=2)).take(assigned(1), assigned(2))
     assert drive.wait(5) == ()
     assert drive.wait(25) == (SendHeartbeat(HeartbeatRequest(renewed=(epoch_of(1), epoch_of(2)))),)
 
@@ -198,8 +205,10 @@ def test_the_earliest_deadline_is_opened_first() -> None:
         Phase.WAITING,
         Phase.WAITING,
     ]
+    assert list(drive.rounds.queue) == [4, 3]
     drive(Opened(now=drive.now, table_id=1, splits=0, leases=False))
     assert drive.all(OpenRound) == [OpenRound(assigned(4, freshness_s=10), 1)]
+    assert list(drive.rounds.queue) == [3]
 
 
 def test_a_table_that_has_waited_at_its_source_is_opened_before_one_that_has_not() -> None:
@@ -249,6 +258,114 @@ def test_a_permanent_failure_suspends_until_a_person_resumes() -> None:
     assert (drive.phase(1), drive.rounds.tables[0].reason) == (Phase.SUSPENDED, "schema")
     assert drive.wait(10_000) == ()
     assert drive(ResumeRequested(now=drive.now, path=assigned(1).path)) == (OpenRound(assigned(1), 2),)
+
+
+def fail_in_turn(drive: Drive, failing: int, served: int | None, times: int) -> None:
+    """Let a table fail so often; before each time, let another one succeed, if one is named."""
+    for _ in range(times):
+        if served is not None:
+            drive(Opened(now=drive.now, table_id=served, splits=0, leases=False))
+            drive.take(assigned(served))
+        drive(RoundFailed(now=drive.now, table_id=failing, reason="no", permanent=False))
+        drive.wait(2)
+
+
+def test_a_table_that_keeps_failing_while_others_are_served_is_suspended() -> None:
+    """Its reason says how often, and a person who resumes it grants it as many tries again."""
+    settings = ServiceSettings(suspend_after=3, backoff_most_s=1, renew_s=1e6, poll_s=1e6)
+    drive = Drive(settings).take(assigned(1), assigned(2))
+    fail_in_turn(drive, 1, 2, 2)
+    assert drive.phase(1) is Phase.OPENING
+    fail_in_turn(drive, 1, 2, 1)
+    assert drive.phase(1) is Phase.SUSPENDED
+    assert drive.rounds.tables[0].reason == "no (3 rounds in a row failed while other tables were served)"
+    drive(ResumeRequested(now=drive.now, path=assigned(1).path))
+    fail_in_turn(drive, 1, 2, 2)
+    assert drive.phase(1) is Phase.OPENING
+
+
+def test_no_table_is_suspended_for_failing_while_no_other_is_served() -> None:
+    """Then the lake or the source is down, and all of them go on once it is back."""
+    drive = Drive(ServiceSettings(suspend_after=3, backoff_most_s=1)).take(assigned(1), assigned(2))
+    fail_in_turn(drive, 1, None, 50)
+    assert drive.phase(1) is Phase.OPENING
+
+
+def test_a_success_resets_the_failures_that_suspend() -> None:
+    """Only failures in a row count."""
+    settings = ServiceSettings(suspend_after=3, backoff_most_s=1, renew_s=1e6, poll_s=1e6)
+    drive = Drive(settings).take(assigned(1), assigned(2))
+    fail_in_turn(drive, 1, 2, 2)
+    drive(Opened(now=drive.now, table_id=1, splits=0, leases=False))
+    drive.take(assigned(1, epoch=2))
+    fail_in_turn(drive, 1, 2, 2)
+    assert drive.phase(1) is Phase.OPENING
+
+
+def test_a_success_resets_them_also_where_the_table_is_assigned_again_before_it_is_reported() -> None:
+    """The heartbeat that brings it was under way already."""
+    settings = ServiceSettings(suspend_after=3, backoff_most_s=1, renew_s=1e6, poll_s=1e6)
+    drive = Drive(settings).take(assigned(1), assigned(2))
+    fail_in_turn(drive, 1, 2, 2)
+    drive.wait(1e6)
+    drive(Opened(now=drive.now, table_id=1, splits=0, leases=False))
+    assert drive.phase(1) is Phase.REPORTING
+    drive.take(assigned(1, epoch=2))
+    fail_in_turn(drive, 1, 2, 2)
+    assert drive.phase(1) is Phase.OPENING
+
+
+def test_a_round_that_commits_leaves_its_place_to_another_one() -> None:
+    """A slow commit keeps nobody waiting; nor does a round that waits to be renewed before it commits."""
+    drive = Drive(ServiceSettings(rounds=1, max_tables=2)).take(assigned(1), assigned(2))
+    assert drive.phase(2) is Phase.WAITING
+    drive.commit(1)
+    assert drive.all(OpenRound) == [OpenRound(assigned(2), 1)]
+    assert drive.all(SendHeartbeat)[0].request.request, "there is room for one more"
+    assert drive.phase(1) is Phase.COMMITTING
+
+
+def test_a_long_round_finishes_early_for_a_table_that_waits_and_is_late() -> None:
+    """Not before it has run for `yield_s`, not before the other one is late, and not twice for one table."""
+    settings = ServiceSettings(rounds=2, yield_s=20, renew_s=1e6, poll_s=1e6)
+    drive = Drive(settings).take(assigned(1), assigned(2), assigned(3, freshness_s=30)).run(1).run(2)
+    assert drive.wait(25) == ()
+    assert drive.rounds.next_due == 1030.0
+    assert drive.wait(5) == (FinishRoundEarly(1, "a table that is late waits"),)
+    assert drive.wait(100) == ()
+    drive(Drained(now=drive.now, table_id=1, finished_early=True))
+    assert drive.phase(3) is Phase.OPENING
+
+
+def test_a_round_that_made_room_for_another_table_goes_on_at_once_when_it_is_its_turn() -> None:
+    """Its report is forced: more rows of it are waiting."""
+    settings = ServiceSettings(rounds=1, yield_s=20, fence_s=1e6, renew_s=1e6)
+    drive = Drive(settings).take(assigned(1), assigned(2, freshness_s=5)).run(1)
+    drive.wait(19)
+    assert drive.all(FinishRoundEarly) == []
+    drive.wait(1)
+    assert drive.all(FinishRoundEarly) == [FinishRoundEarly(1, "a table that is late waits")]
+    drive(Drained(now=drive.now, table_id=1, finished_early=True))
+    drive(Committed(now=drive.now, table_id=1, caught_up=True))
+    assert drive.request is not None
+    drive.answer()
+    assert drive.request is not None
+    assert drive.request.forced == {1}
+
+
+def test_commits_that_all_are_slow_hold_new_rounds_back_in_the_end() -> None:
+    """Otherwise a lake that is down would have a round of every table at once."""
+    tables = [assigned(number) for number in range(1, COMMITS_MOST + 4)]
+    drive = Drive(ServiceSettings(rounds=1, renew_s=1e6, fence_s=1e7))
+    for table in tables:
+        drive.answer(table)
+        if drive.phase(table.table_id) is Phase.OPENING:
+            drive.commit(table.table_id)
+    phases = [drive.phase(table.table_id) for table in tables]
+    assert phases.count(Phase.COMMITTING) == COMMITS_MOST + 1
+    assert set(phases[COMMITS_MOST + 1 :]) == {Phase.WAITING}
+    drive(Committed(now=drive.now, table_id=1, caught_up=True))
+    assert len(drive.all(OpenRound)) == 1
 
 
 def test_a_commit_waits_for_a_heartbeat_that_is_fresh() -> None:
@@ -355,7 +472,8 @@ def test_a_pause_of_a_table_that_is_not_assigned_is_remembered() -> None:
 
 def test_a_stop_gives_everything_back_and_lets_commits_end() -> None:
     """Reported as failed, so that somebody else can have them at once."""
-    drive = Drive(ServiceSettings(rounds=3)).take(assigned(1), assigned(2), assigned(3), assigned(4)).commit(1).run(2)
+    settings = ServiceSettings(rounds=2, max_tables=3)
+    drive = Drive(settings).take(assigned(1), assigned(2), assigned(3)).commit(1).take(assigned(4)).run(2)
     assert drive(StopRequested(now=drive.now)) == (
         FinishRoundEarly(2, "the service stops"),
         EndRound(3, "stopped", "the service stops"),
@@ -396,6 +514,20 @@ def test_an_offer_that_comes_after_the_stop_is_given_back() -> None:
     assert drive(StopRequested(now=drive.now)) == ()
     assert drive.answer(assigned(1)) == (SendHeartbeat(HeartbeatRequest(failed=(epoch_of(1),))),)
     assert drive.answer() == (Forget(1, "returned"), Stopped())
+
+
+def test_a_lost_checkpoint_is_no_try_of_once_and_is_followed_by_another_round_soon() -> None:
+    drive = Drive(ServiceSettings(rounds=1, backoff_first_s=1.0), started=False, once=True, once_attempts=2)
+    drive(Targets(now=drive.now, paths=frozenset({assigned(1).path})))
+    drive.wait(0)
+    drive.take(assigned(1))
+    for _ in range(5):
+        drive(RoundFailed(now=drive.now, table_id=1, reason="damaged", permanent=False, checkpoint_lost=True))
+        assert not drive.rounds.stopping
+        drive.wait(1)
+        assert drive.phase(1) is Phase.OPENING
+    drive(RoundFailed(now=drive.now, table_id=1, reason="no", permanent=False))
+    assert drive.rounds.stopping
 
 
 def test_once_stops_when_every_target_is_reached_or_failed_for_good() -> None:
@@ -441,3 +573,44 @@ def test_a_late_answer_about_a_table_not_assigned_is_harmless() -> None:
         RoundFenced(now=drive.now, table_id=9, reason="x", lost=True),
     ):
         assert drive(event) == ()
+
+
+# --- what kills mutants of deadlines and suspension ---------------------------------------------------------------
+
+KILLERS: Mapping[Callable[[pytest.MonkeyPatch], None], Callable[[], None]] = {
+    mutants.suspends_while_no_other_table_is_served: (test_no_table_is_suspended_for_failing_while_no_other_is_served),
+    mutants.never_suspends_what_keeps_failing: test_a_table_that_keeps_failing_while_others_are_served_is_suspended,
+    mutants.counts_failures_before_a_success: (
+        test_a_success_resets_them_also_where_the_table_is_assigned_again_before_it_is_reported
+    ),
+    mutants.counts_failures_before_a_person_resumed: (
+        test_a_table_that_keeps_failing_while_others_are_served_is_suspended
+    ),
+    mutants.keeps_its_place_while_it_commits: test_a_round_that_commits_leaves_its_place_to_another_one,
+    mutants.opens_rounds_without_end_beside_slow_commits: (
+        test_commits_that_all_are_slow_hold_new_rounds_back_in_the_end
+    ),
+    mutants.makes_room_for_nobody: test_a_long_round_finishes_early_for_a_table_that_waits_and_is_late,
+    mutants.makes_room_before_a_round_has_done_anything: (
+        test_a_round_that_made_room_for_another_table_goes_on_at_once_when_it_is_its_turn
+    ),
+    mutants.makes_room_for_a_table_that_is_not_late: (
+        test_a_long_round_finishes_early_for_a_table_that_waits_and_is_late
+    ),
+    mutants.makes_room_twice_for_one_table: test_a_long_round_finishes_early_for_a_table_that_waits_and_is_late,
+    mutants.lets_the_youngest_round_make_room: test_a_long_round_finishes_early_for_a_table_that_waits_and_is_late,
+    mutants.takes_a_round_that_made_room_for_a_whole_one: (
+        test_a_round_that_made_room_for_another_table_goes_on_at_once_when_it_is_its_turn
+    ),
+}
+
+
+@pytest.mark.parametrize("mutate", mutants.OF_DEADLINES, ids=lambda mutate: mutate.__name__)
+def test_a_mutant_of_deadlines_dies(
+    mutate: Callable[[pytest.MonkeyPatch], None], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The scenario of the rule that it breaks finds it, by an assertion."""
+    KILLERS[mutate]()
+    mutate(monkeypatch)
+    with pytest.raises(AssertionError):
+        KILLERS[mutate]()

@@ -12,10 +12,14 @@ from lakeward.machines.splits import (
     Accept,
     AllDone,
     Assign,
+    AttemptDisconnected,
     AttemptLost,
+    AttemptReconnected,
     AttemptRegistered,
+    ConnectionsChecked,
     Enumeration,
     FinishEarlyRequested,
+    GiveUp,
     JobEnded,
     NoMore,
     Reject,
@@ -30,9 +34,19 @@ from lakeward.machines.splits import (
 )
 from lakeward.model.splits import LogSplit, Split
 from lakeward.model.tables import BucketState, KvSnapshot, TableBucket
-from lakeward_mutants.splits import AcceptsLateFinishes, HandsOutAgain, HandsOutWhileFinishingEarly, JumpsOverGaps
+from lakeward_mutants.splits import (
+    AcceptsLateFinishes,
+    AllowsNoTimeToReconnect,
+    GivesUpWhoReconnected,
+    HandsOutAgain,
+    HandsOutWhileFinishingEarly,
+    JumpsOverGaps,
+    KeepsWhoDoesNotReconnect,
+)
 
 Attempt = tuple[int, int]
+RECONNECT_S, MOMENT_S = 5.0, 1.0
+"""In which an attempt may reconnect; in which the connections of one executor close."""
 subtasks = st.integers(0, 2)
 BUCKETS = [TableBucket(1, None, number) for number in range(3)]
 
@@ -52,7 +66,9 @@ class Subtasks(RuleBasedStateMachine):
     def start(self, primary_key: bool) -> None:
         """Start a round, with two attempts ready."""
         self.enumeration = some_round(primary_key=primary_key)
-        self.splits = self.machine(self.enumeration)
+        self.splits = self.machine(self.enumeration, reconnect_s=RECONNECT_S)
+        self.now = 0.0
+        self.closed: dict[Attempt, float] = {}
         self.numbers = dict.fromkeys(range(3), 0)
         self.given: dict[Attempt, dict[str, Split]] = {}
         self.once_given: dict[Attempt, set[str]] = {}
@@ -82,7 +98,7 @@ class Subtasks(RuleBasedStateMachine):
                     self.waiting.discard((command.subtask, command.attempt))
                 case SendFinishEarly():
                     assert self.given[command.subtask, command.attempt]
-                case Accept() | Reject():
+                case Accept() | Reject() | GiveUp():
                     pass
         return commands
 
@@ -150,6 +166,33 @@ class Subtasks(RuleBasedStateMachine):
         self.given.pop(attempt, None)
         self.waiting.discard(attempt)
         self.feed(AttemptLost(now=0, subtask=subtask, attempt=attempt[1]))
+
+    @rule(subtask=subtasks, closes=st.booleans())
+    def connection_closes_or_comes_back(self, subtask: int, closes: bool) -> None:
+        """That of a living attempt; the attempt may go on meanwhile."""
+        attempt = (subtask, self.numbers[subtask])
+        if attempt not in self.given:
+            return
+        if closes:
+            self.closed.setdefault(attempt, self.now)
+            self.feed(AttemptDisconnected(now=self.now, subtask=subtask, attempt=attempt[1]))
+        else:
+            self.closed.pop(attempt, None)
+            self.feed(AttemptReconnected(now=self.now, subtask=subtask, attempt=attempt[1]))
+
+    @rule(seconds=st.sampled_from((0.5, 2.0, RECONNECT_S)))
+    def time_passes(self, seconds: float) -> None:
+        """Who did not reconnect in time is given up, with those that closed within a moment of it, and nobody else."""
+        self.now += seconds
+        self.closed = {attempt: at for attempt, at in self.closed.items() if attempt in self.given}
+        overdue = {attempt for attempt, at in self.closed.items() if self.now - at >= RECONNECT_S}
+        commands = self.feed(ConnectionsChecked(now=self.now))
+        given_up = [attempt for command in commands if isinstance(command, GiveUp) for attempt in command.attempts]
+        assert overdue <= {*given_up}, "one that is overdue is kept"
+        assert overdue or not given_up, "one is given up before its time"
+        for attempt in given_up:
+            assert self.now - self.closed[attempt] >= RECONNECT_S - MOMENT_S
+            self.lost(attempt[0])
 
     @rule(choice=st.integers(0, 99), again=st.booleans())
     def a_late_event(self, choice: int, again: bool) -> None:
@@ -252,7 +295,18 @@ def test_the_machine_holds_every_invariant() -> None:
     play(Subtasks, settings=QUICK)
 
 
-@pytest.mark.parametrize("mutant", [HandsOutAgain, HandsOutWhileFinishingEarly, JumpsOverGaps, AcceptsLateFinishes])
+@pytest.mark.parametrize(
+    "mutant",
+    [
+        HandsOutAgain,
+        HandsOutWhileFinishingEarly,
+        JumpsOverGaps,
+        AcceptsLateFinishes,
+        KeepsWhoDoesNotReconnect,
+        AllowsNoTimeToReconnect,
+        GivesUpWhoReconnected,
+    ],
+)
 def test_a_mutant_dies(mutant: type[Splits]) -> None:
     """The same game finds it."""
     game = type(f"{mutant.__name__}Game", (Subtasks,), {"machine": mutant})

@@ -1,4 +1,4 @@
-"""No line of the machines `checkpoints`, `gateway` and `splits` sets a state but from its transition table."""
+"""No line of these machines sets a state but from its transition table."""
 
 from __future__ import annotations
 
@@ -7,10 +7,14 @@ from pathlib import Path
 
 import pytest
 
-from lakeward.machines import checkpoints, splits
+from lakeward.machines import checkpoints, exchange, splits
 
-CHECKPOINTS, SPLITS = (Path(package.__path__[0]) for package in (checkpoints, splits))
-FILES = [SPLITS / "machine.py", *(CHECKPOINTS / f"{name}.py" for name in ("machine", "attempts", "gateway"))]
+CHECKPOINTS, EXCHANGE, SPLITS = (Path(package.__path__[0]) for package in (checkpoints, exchange, splits))
+FILES = [
+    SPLITS / "machine.py",
+    *(CHECKPOINTS / f"{name}.py" for name in ("machine", "attempts", "gateway")),
+    *(EXCHANGE / f"{name}.py" for name in ("alignment", "output_queue")),
+]
 STATES = {"_phase", "_phases", "_attempts"}
 """The attributes that hold states."""
 

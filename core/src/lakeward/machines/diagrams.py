@@ -13,12 +13,20 @@ from lakeward.machines.checkpoints import gateway
 from lakeward.machines.checkpoints import transitions as checkpoints
 from lakeward.machines.checkpoints.gateway import GatewayPhase
 from lakeward.machines.checkpoints.transitions import CheckpointPhase, ParticipantPhase
+from lakeward.machines.exchange import output_queue
+from lakeward.machines.exchange import transitions as alignment
+from lakeward.machines.exchange.output_queue import OutputPhase
+from lakeward.machines.exchange.transitions import AlignmentPhase
+from lakeward.machines.gang import transitions as gang
+from lakeward.machines.gang.transitions import GangPhase
 from lakeward.machines.leases import table_lease
 from lakeward.machines.leases import transitions as leases
 from lakeward.machines.leases.table_lease import LeaseStatus
 from lakeward.machines.leases.transitions import CallState
 from lakeward.machines.link import transitions as link
 from lakeward.machines.link.transitions import LinkPhase
+from lakeward.machines.recovery import transitions as recovery
+from lakeward.machines.recovery.transitions import RecoveryPhase
 from lakeward.machines.rounds import transitions as rounds
 from lakeward.machines.rounds.transitions import HeartbeatPhase, Phase, ServicePhase
 from lakeward.machines.splits import transitions as splits
@@ -37,10 +45,14 @@ _TABLES: dict[str, tuple[type[Enum], Mapping[Any, Mapping[Any, Enum]]]] = {
     "splits": (SplitPhase, splits.TRANSITIONS),
     "split_attempts": (AttemptPhase, splits.TRANSITIONS),
     "split_connections": (ConnectionPhase, splits.TRANSITIONS),
+    "gang": (GangPhase, gang.TRANSITIONS),
     "link": (LinkPhase, link.TRANSITIONS),
     "gateway": (GatewayPhase, gateway.TRANSITIONS),
     "checkpoints": (CheckpointPhase, checkpoints.TRANSITIONS),
     "attempts": (ParticipantPhase, checkpoints.TRANSITIONS),
+    "alignment": (AlignmentPhase, alignment.TRANSITIONS),
+    "output": (OutputPhase, output_queue.TRANSITIONS),
+    "recovery": (RecoveryPhase, recovery.TRANSITIONS),
 }
 NAMES = tuple(_TABLES)
 """The tables that can be drawn."""

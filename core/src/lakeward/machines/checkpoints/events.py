@@ -15,9 +15,13 @@ Attempt = tuple[int, int]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TimePassed:
-    """Time passed: it is `next_due`, or any other time."""
+    """Time passed: it is `next_due`, or any other time.
+
+    `at_once`: if none runs, a checkpoint starts now, whatever the schedule says; not where none are taken at all.
+    """
 
     now: float
+    at_once: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -130,13 +134,14 @@ class PartStored:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Declined:
-    """An attempt took no snapshot, or could not store it."""
+    """An attempt took no snapshot, or could not store it. `counts`: as a failure."""
 
     now: float
     subtask: int
     attempt: int
     checkpoint: int
     reason: str
+    counts: bool = True
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

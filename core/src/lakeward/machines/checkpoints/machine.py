@@ -220,7 +220,7 @@ class CheckpointCoordinator:
             case TimePassed():
                 start = self._phase is CheckpointPhase.IDLE
                 at_due = CheckpointGuard.DUE if start else CheckpointGuard.CHECKPOINT_ENDS
-                passed = self.next_due is not None and event.now >= self.next_due
+                passed = self.next_due is not None and (event.now >= self.next_due or (start and event.at_once))
                 guard = at_due if passed else CheckpointGuard.UNCHANGED
             case LaunchEnded() | RoundEnded():
                 other = CheckpointGuard.UNCHANGED if isinstance(event, LaunchEnded) else CheckpointGuard.ALWAYS
@@ -312,7 +312,8 @@ class CheckpointCoordinator:
             case PartStored():
                 return self._part_stored(state, event)
             case Declined():
-                return self._fail(event, f"subtask {event.subtask} declined: {event.reason}")
+                reason = f"subtask {event.subtask} declined: {event.reason}"
+                return self._fail(event, reason) if event.counts else self._abort(event, reason)
             case _:
                 assert_never(event)
 

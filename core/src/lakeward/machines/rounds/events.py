@@ -97,6 +97,8 @@ class RoundFailed:
     table_id: int
     reason: str
     permanent: bool
+    checkpoint_lost: bool = False
+    """Its checkpoint is damaged and given up: the next round goes on from another one, or from none."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -34,7 +34,7 @@ def due_at(state: RoundsState, settings: ServiceSettings) -> float | None:
     if state.sent is not None or state.service is ServicePhase.STOPPED:
         return None
     due = [0.0 if _is_urgent(table) else table.renewed_at + settings.renew_s for table in state.tables.values()]
-    if state.wants_table(settings.rounds):
+    if state.wants_table(settings.max_tables):
         due.append(state.poll_at)
     return max(state.no_heartbeat_before, min(due)) if due else None
 
@@ -44,7 +44,7 @@ def compose(state: RoundsState, settings: ServiceSettings) -> HeartbeatRequest:
 
     Args:
         state: what the machine knows.
-        settings: how many tables may run.
+        settings: how many tables may be in hand.
 
     Returns:
         The heartbeat.
@@ -56,14 +56,17 @@ def compose(state: RoundsState, settings: ServiceSettings) -> HeartbeatRequest:
         finished=tuple(table.epoch for table in finished),
         forced=frozenset(table.assignment.table_id for table in finished if table.forced and not state.stopping),
         failed=tuple(table.epoch for table in tables if table.phase is Phase.RETURNING),
-        request=state.wants_table(settings.rounds),
+        request=state.wants_table(settings.max_tables),
     )
 
 
 def assigned_under(state: RoundsState, epoch: TableEpoch) -> TieringTable | None:
     """Return the table of an epoch in a heartbeat, None if it is assigned under another epoch by now."""
     table = state.tables.get(epoch.table_id)
-    return table if table is not None and table.epoch == epoch else None
+    if table is None:
+        return None
+    known = table.assignment
+    return table if (known.epoch, known.coordinator_epoch) == (epoch.epoch, epoch.coordinator_epoch) else None
 
 
 def _is_urgent(table: TieringTable) -> bool:

@@ -5,17 +5,21 @@ Rules
   event and looks the next state up; an event without a row raises and changes nothing.
 * One heartbeat is open at a time. It renews every assigned table, whatever its phase: a table that failed or is
   paused stays assigned and waits out its back-off, for the source assigns one reported as failed again at once.
-* Of the waiting tables, the one nearest to breaking its promised freshness is opened first.
+* Of the waiting tables, the one nearest to breaking its promised freshness is opened first. While one waits that has
+  broken it, a round that has run for `yield_s` finishes early: no table waits behind the long round of another one.
 * A commit needs a renewal younger than the fence time; otherwise the table waits (SETTLING) for the next heartbeat.
   A renewal counts from when its heartbeat was sent.
 * A table that the source refuses is forgotten at once and never reported.
-* A failing table never affects another one.
+* A failing table never affects another one. One that keeps failing while others are served is suspended; as long as
+  no other table is served either, the cause is not the table, and it is tried again for as long as that lasts.
+* A round that commits, or waits to, leaves its place to another one, up to `COMMITS_MOST` of them.
 * Each step ends with what a `Tick` would do, so that nothing that is already due waits for the next tick.
 """
 
 from __future__ import annotations
 
 from dataclasses import replace
+from heapq import nsmallest
 from typing import TYPE_CHECKING
 
 from lakeward.errors import IllegalEventError
@@ -66,6 +70,8 @@ if TYPE_CHECKING:
 
 STALE_MOST = 5
 """This many rounds in a row without their snapshots are a failure: the source deletes them before they are leased."""
+COMMITS_MOST = 32
+"""So many rounds commit, or wait to, beside those that work: more slow commits are the trouble of the whole lake."""
 ONCE_ATTEMPTS = 3
 """So often a table is tried while the service serves until its targets are reached."""
 _MACHINE = "rounds"
@@ -123,6 +129,11 @@ class Rounds:
     def tables(self) -> tuple[TableStatus, ...]:
         """All assigned tables, ordered by table id."""
         return tuple(self._state.tables[table_id].status() for table_id in sorted(self._state.tables))
+
+    @property
+    def queue(self) -> tuple[int, ...]:
+        """The ids of the tables that wait for a round, the one that is opened next first."""
+        return tuple(table.assignment.table_id for table in self._waiting())
 
     @property
     def next_due(self) -> float | None:
@@ -219,7 +230,8 @@ class Rounds:
             case SnapshotsGone() if table.phase in (Phase.LEASING, Phase.RUNNING):
                 self._snapshots_gone(table, event.reason)
             case RoundFailed() if table.active:
-                self._fail(table, event.reason, permanent=event.permanent)
+                lost = event.checkpoint_lost
+                self._fail(table, event.reason, permanent=event.permanent, again_soon=lost, is_try=not lost)
             case TableGone():
                 self._abandon(table, RoundsGuard.ALWAYS, "dropped", "the table was dropped", "dropped")
             case RoundFenced() if event.lost:
@@ -304,7 +316,7 @@ class Rounds:
         if refusal is not None:
             self._refused(table, refusal)
             return
-        table = self._put(replace(table, renewed_at=max(table.renewed_at, sent_at)))
+        table = self._put(table.renewed(sent_at))
         if table.phase is Phase.SETTLING and self._may_commit(table):
             self._commit(table, RoundsGuard.RENEWED)
 
@@ -320,7 +332,7 @@ class Rounds:
         deadline = self._event.now - assignment.waited_s + assignment.freshness_s
         if table is None:
             phase = self._next(Phase.ABSENT, self._unless_held_back(assignment.path, RoundsGuard.ASSIGNED))
-            self._put(TieringTable(assignment, phase, deadline, renewed_at))
+            self._put(TieringTable(assignment, phase, deadline, renewed_at, served_before=self._state.served))
             return
         known = table.assignment
         if (assignment.coordinator_epoch, assignment.epoch) <= (known.coordinator_epoch, known.epoch):
@@ -368,18 +380,48 @@ class Rounds:
         """Report the table as finished, or keep it if it is paused."""
         paused = table.assignment.path in self._state.paused and not self._state.stopping
         table = self._move_without_round(table, RoundsGuard.PAUSED if paused else guard)
-        self._put(replace(table, attempt=0, stale_rounds=0, forced=forced, report_failures=0))
+        self._state.served += 1
+        table = replace(table, attempt=0, stale_rounds=0, failures=0, served_before=self._state.served)
+        self._put(replace(table, forced=forced, report_failures=0))
 
-    def _fail(self, table: TieringTable, reason: str, *, permanent: bool = False, again_soon: bool = False) -> None:
-        """End the round; retry after a pause that grows with each try, or wait for a person."""
+    def _fail(
+        self,
+        table: TieringTable,
+        reason: str,
+        *,
+        permanent: bool = False,
+        again_soon: bool = False,
+        is_try: bool = True,
+    ) -> None:
+        """End the round; retry after a pause that grows with each try, or wait for a person.
+
+        Args:
+            table: whose.
+            reason: why.
+            permanent: wait for a person.
+            again_soon: retry after the shortest pause.
+            is_try: `once` gives up after so many of them; a lost checkpoint is none, as there are only so many.
+        """
         path = table.assignment.path
         self._end_round(table, "failed", reason)
+        if is_try and not again_soon:
+            table = self._count_failure(table)
+        if table.failures >= self._settings.suspend_after and not permanent:
+            permanent = True
+            reason = f"{reason} ({table.failures} rounds in a row failed while other tables were served)"
         tries = 1 if again_soon else max(table.attempt, 1)
         pause = backoff_s(tries, self._settings.backoff_first_s, self._settings.backoff_most_s)
         guard = self._unless_held_back(path, RoundsGuard.PERMANENT if permanent else RoundsGuard.RETRY_LATER)
         retry_at = self._event.now + pause if guard is RoundsGuard.RETRY_LATER else None
         self._move_without_round(replace(table, stale_rounds=0), guard, reason=reason, retry_at=retry_at)
-        self._miss_target(path, reason, final=permanent or table.attempt >= self._once_attempts)
+        self._miss_target(path, reason, final=permanent or (is_try and table.attempt >= self._once_attempts))
+
+    def _count_failure(self, table: TieringTable) -> TieringTable:
+        """Count a failure if another table was served since the last one that was counted."""
+        served = self._state.served
+        if served == table.served_before:
+            return table
+        return replace(table, failures=table.failures + 1, served_before=served)
 
     def _snapshots_gone(self, table: TieringTable, reason: str) -> None:
         """Enumerate the splits again without counting a failure; after too many times it is a failure."""
@@ -441,7 +483,7 @@ class Rounds:
         self._state.paused.discard(path)
         for table in self._state.of_path(path):
             if table.phase in (Phase.PAUSED, Phase.SUSPENDED):
-                self._move_without_round(table, RoundsGuard.ALWAYS, reason=table.reason)
+                self._move_without_round(replace(table, failures=0), RoundsGuard.ALWAYS, reason=table.reason)
                 targets = self._state.targets or {}
                 if path in targets:
                     targets[path] = replace(targets[path], failed=False)
@@ -482,6 +524,8 @@ class Rounds:
             elif table.retry_at is not None and table.retry_at <= now:
                 self._move_without_round(table, RoundsGuard.RETRY_DUE, reason=table.reason)
         self._open_waiting_tables()
+        while (at := self._next_yield()) is not None and at <= now:
+            self._finish_early(self._longest_running(), "a table that is late waits", overran=True)
         if heartbeats.is_due(state, self._settings, now):
             self._move_heartbeat(RoundsGuard.DUE)
             state.sent = SentHeartbeat(heartbeats.compose(state, self._settings), now)
@@ -491,20 +535,53 @@ class Rounds:
             self._commands.append(Stopped(self._missed_targets()))
 
     def _open_waiting_tables(self) -> None:
-        """Open as many rounds as may run, the earliest deadline first."""
-        tables = self._state.tables.values()
-        free = self._settings.rounds - sum(table.active for table in tables)
-        waiting = [table for table in tables if table.phase is Phase.WAITING]
-        waiting.sort(key=lambda table: (table.deadline, table.assignment.table_id))
-        for table in waiting[: max(free, 0)]:
+        """Open as many rounds as may work, the earliest deadline first."""
+        tables, most = self._state.tables.values(), self._settings.rounds
+        free = min(most - sum(table.working for table in tables), most + COMMITS_MOST - sum(t.active for t in tables))
+        for table in self._first_waiting(free) if free > 0 else ():
             opened = self._move(replace(table, attempt=table.attempt + 1), RoundsGuard.MAY_OPEN)
             self._commands.append(OpenRound(opened.assignment, opened.attempt))
+
+    def _next_yield(self) -> float | None:
+        """Return when a round has to make room for a waiting table, None if none has to.
+
+        Each round that finishes early already makes room for one of them.
+        """
+        if not any(table.finish_by is not None for table in self._state.tables.values()):
+            return None
+        coming = sum(table.finishing_early for table in self._state.tables.values() if table.working)
+        waiting = self._first_waiting(coming + 1)
+        if len(waiting) <= coming:
+            return None
+        launched_at = (self._longest_running().finish_by or 0.0) - self._settings.max_round_s
+        return max(waiting[coming].deadline, launched_at + self._settings.yield_s)
+
+    def _longest_running(self) -> TieringTable:
+        """Return the running round that was launched first and does not finish early yet."""
+        running = [table for table in self._state.tables.values() if table.finish_by is not None]
+        return min(running, key=lambda table: (table.finish_by or 0.0, table.assignment.table_id))
+
+    def _waiting(self) -> list[TieringTable]:
+        """Return the tables that wait for a round, the one that is opened next first."""
+        return self._first_waiting(len(self._state.tables))
+
+    def _first_waiting(self, most: int) -> list[TieringTable]:
+        """Return at most so many of the tables that wait for a round, the earliest deadline first."""
+        waiting = [table for table in self._state.tables.values() if table.phase is Phase.WAITING]
+        return nsmallest(most, waiting, key=self._order)
+
+    def _order(self, table: TieringTable) -> tuple[float, int]:
+        """Return what waiting tables are ordered by."""
+        return table.deadline, table.assignment.table_id
 
     def _compute_next_due(self) -> float | None:
         state = self._state
         if state.service is ServicePhase.STARTING:
             return 0.0
         due = [at for table in state.tables.values() for at in (table.retry_at, table.finish_by) if at is not None]
+        next_yield = self._next_yield()
+        if next_yield is not None:
+            due.append(next_yield)
         heartbeat = heartbeats.due_at(state, self._settings)
         return min(due if heartbeat is None else [*due, heartbeat], default=None)
 

@@ -30,6 +30,8 @@ class _Entry:
     taken: bool = False
     named_at: float = 0.0
     """When it was last in a heartbeat, or assigned."""
+    withdrawn: Refusal | None = None
+    """Why it is not ours any more, though a round of it is open."""
 
 
 class MirrorQueue:
@@ -55,19 +57,31 @@ class MirrorQueue:
         """The tables that this queue knows."""
         return frozenset(self._entries)
 
-    def update(self, now: float, tables: Mapping[int, tuple[TablePath, float]]) -> None:
+    def update(
+        self, now: float, tables: Mapping[int, tuple[TablePath, float]], elsewhere: Collection[int] = ()
+    ) -> None:
         """Update the set of tables: new ones are due at once, missing ones are forgotten.
+
+        A missing one that has a round is refused until no heartbeat names it any more: its epoch is this queue's, and
+        would mean another service's round at the source.
 
         Args:
             now: seconds on the holder's clock.
             tables: table id to its path and promised freshness in seconds.
+            elsewhere: ids of tables that exist, and are not ours.
         """
         known = self._entries
-        self._entries = {}
+        self._entries = {
+            table_id: replace(entry, withdrawn=Refusal.NOT_TIERING if table_id in elsewhere else Refusal.GONE)
+            for table_id, entry in known.items()
+            if entry.taken and now - entry.named_at <= SILENT_S and table_id not in tables
+        }
         for table_id, (path, freshness_s) in tables.items():
             entry = known.get(table_id) or _Entry(
                 TableAssignment(path, table_id, 0, self._coordinator_epoch, freshness_s), now
             )
+            if entry.withdrawn is not None:
+                entry = replace(entry, withdrawn=None, taken=False, due=now)
             self._entries[table_id] = replace(entry, assignment=replace(entry.assignment, freshness_s=freshness_s))
 
     def make_due(self, now: float, paths: Collection[TablePath]) -> None:
@@ -90,7 +104,7 @@ class MirrorQueue:
         for epoch in request.failed:
             self._return(epoch, now, refused)
         for epoch in request.renewed:
-            if self._check(epoch, refused):
+            if self._check(epoch, refused) or self._is_withdrawn(epoch):
                 self._entries[epoch.table_id] = replace(self._entries[epoch.table_id], named_at=now)
         for epoch in request.finished:
             forced = epoch.table_id in request.forced
@@ -100,7 +114,7 @@ class MirrorQueue:
 
     def _take_back(self, now: float) -> None:
         for table_id, entry in self._entries.items():
-            if entry.taken and now - entry.named_at > SILENT_S:
+            if entry.taken and entry.withdrawn is None and now - entry.named_at > SILENT_S:
                 self._entries[table_id] = replace(entry, taken=False, due=now)
 
     def _return(self, epoch: TableEpoch, due: float | None, refused: dict[int, Refusal], now: float = 0.0) -> None:
@@ -113,6 +127,8 @@ class MirrorQueue:
         entry = self._entries.get(epoch.table_id)
         if entry is None:
             refused[epoch.table_id] = Refusal.GONE
+        elif entry.withdrawn is not None:
+            refused[epoch.table_id] = entry.withdrawn
         elif not entry.taken:
             refused[epoch.table_id] = Refusal.NOT_TIERING
         elif entry.assignment.epoch != epoch.epoch:
@@ -120,6 +136,10 @@ class MirrorQueue:
         else:
             return True
         return False
+
+    def _is_withdrawn(self, epoch: TableEpoch) -> bool:
+        entry = self._entries.get(epoch.table_id)
+        return entry is not None and entry.withdrawn is not None
 
     def _next(self, now: float) -> TableAssignment | None:
         due = [entry for entry in self._entries.values() if not entry.taken and entry.due <= now]

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
 
-from lakeward.machines.rounds.transitions import ACTIVE, HeartbeatPhase, Phase, ServicePhase, State
+from lakeward.machines.rounds.transitions import ACTIVE, WORKING, HeartbeatPhase, Phase, ServicePhase, State
 from lakeward.model.tables import TablePath
 from lakeward.model.tiering import HeartbeatRequest, TableAssignment, TableEpoch
 
@@ -39,6 +39,10 @@ class TieringTable:
     """Tries since the last success."""
     stale_rounds: int = 0
     """Rounds in a row that lost their snapshots."""
+    failures: int = 0
+    """Failures in a row, each with a success of another table since the one before it."""
+    served_before: int = 0
+    """`RoundsState.served` when it was assigned, succeeded last, or when its last failure was counted."""
     retry_at: float | None = None
     finish_by: float | None = None
     """When the round's maximum duration is over."""
@@ -60,6 +64,33 @@ class TieringTable:
     def active(self) -> bool:
         """True while a round is open."""
         return self.phase in ACTIVE
+
+    @property
+    def working(self) -> bool:
+        """True while an open round counts for `service.rounds`."""
+        return self.phase in WORKING
+
+    def renewed(self, at: float) -> TieringTable:
+        """Return the table, renewed by a heartbeat that was sent at a time; an earlier one changes nothing."""
+        if at <= self.renewed_at:
+            return self
+        return TieringTable(  # of hundreds of tables at each heartbeat; `replace` takes three times as long
+            self.assignment,
+            self.phase,
+            self.deadline,
+            at,
+            self.attempt,
+            self.stale_rounds,
+            self.failures,
+            self.served_before,
+            self.retry_at,
+            self.finish_by,
+            self.finishing_early,
+            self.overran,
+            self.forced,
+            self.report_failures,
+            self.reason,
+        )
 
     def without_round(self, phase: Phase, *, reason: str = "", retry_at: float | None = None) -> TieringTable:
         """Return the table in a phase, with everything of its round reset."""
@@ -112,6 +143,8 @@ class RoundsState:
     no_heartbeat_before: float = 0.0
     """Set after a heartbeat that failed."""
     heartbeat_failures: int = 0
+    served: int = 0
+    """Rounds that succeeded so far, of all tables."""
     paused: set[TablePath] = field(default_factory=set)
     targets: dict[TablePath, Target] | None = None
     timed_out: bool = False
@@ -127,6 +160,7 @@ class RoundsState:
             poll_at=self.poll_at,
             no_heartbeat_before=self.no_heartbeat_before,
             heartbeat_failures=self.heartbeat_failures,
+            served=self.served,
             paused=set(self.paused),
             targets=targets,
             timed_out=self.timed_out,
@@ -151,7 +185,8 @@ class RoundsState:
         """True if the open heartbeat reports this table: the report cannot be undone."""
         return self.sent is not None and table.epoch in (*self.sent.request.finished, *self.sent.request.failed)
 
-    def wants_table(self, max_concurrent_rounds: int) -> bool:
-        """True while fewer tables wait or run than twice the rounds that may run: there are some to choose from."""
-        taken = sum(table.active or table.phase is Phase.WAITING for table in self.tables.values())
-        return not self.stopping and taken < 2 * max_concurrent_rounds
+    def wants_table(self, max_tables: int) -> bool:
+        """True while fewer tables wait or work than may be in hand."""
+        if self.stopping:
+            return False
+        return sum(table.working or table.phase is Phase.WAITING for table in self.tables.values()) < max_tables

@@ -132,6 +132,8 @@ _Rows = dict[tuple[State, type[RoundsEvent]], Row]
 
 ACTIVE = frozenset({Phase.OPENING, Phase.LEASING, Phase.RUNNING, Phase.SETTLING, Phase.COMMITTING})
 """The phases of an open round."""
+WORKING = frozenset({Phase.OPENING, Phase.LEASING, Phase.RUNNING})
+"""The phases in which a round counts for `service.rounds`; one that commits, or waits to, needs none of Spark."""
 REPORTED = frozenset({Phase.REPORTING, Phase.RETURNING})
 """The phases that end with the answer of a heartbeat."""
 _RESTING = frozenset(Phase) - ACTIVE

@@ -6,6 +6,7 @@ Rules
   afterwards is rejected.
 * A round that finishes early assigns no more splits. Log splits stop where they are, started snapshot splits run to
   their end; a log split that stopped is finished at the offset it reached. A split that is returned later is skipped.
+  A restored split of `begun` is neither skipped nor returned: it is assigned as before.
 * A bucket's offset after the round is the end of its contiguous finished prefix.
 * An attempt whose connection closed may reconnect. After `reconnect_s` it is given up: its job takes over what it did
   and reports it as lost. The connections of one executor's subtasks close one after the other, so those that closed
@@ -81,6 +82,7 @@ class Splits:
         finished: Mapping[str, int] = MappingProxyType({}),
         withheld: Collection[str] = (),
         *,
+        begun: Collection[str] = (),
         reconnect_s: float = inf,
     ) -> None:
         """Start with every split unassigned, or restored from a checkpoint.
@@ -89,6 +91,8 @@ class Splits:
             enumeration: from `enumerate_splits`, its snapshots leased; at least one split.
             finished: restored splits whose result was accepted, each with the offset that it ended at.
             withheld: restored splits whose result was held back by the gateway of their subtask.
+            begun: restored splits that are read to their end even if the round finishes early: with an exchange, some
+                of their rows are already among those of other splits.
             reconnect_s: seconds in which an attempt whose connection closed may reconnect, > 0; infinite: no limit.
 
         Raises:
@@ -122,6 +126,7 @@ class Splits:
         self._held: dict[Attempt, set[str]] = {}
         self._holders: dict[str, Attempt] = {}
         self._waiting: dict[Attempt, None] = {}  # requested a split and not served yet, in that order
+        self._begun = frozenset(begun)
         self._finishing_early = False
         self._incomplete = False
         """True once a split was skipped, or stopped before its end."""
@@ -236,6 +241,16 @@ class Splits:
     def done(self) -> bool:
         """True once `AllDone` was sent."""
         return self._done
+
+    @property
+    def finishing_early(self) -> bool:
+        """True once the round was asked to finish early."""
+        return self._finishing_early
+
+    @property
+    def incomplete(self) -> bool:
+        """True once a split was skipped, or stopped before its end."""
+        return self._incomplete
 
     def held_by(self, subtask: int, attempt: int) -> tuple[Split, ...]:
         """Return the splits that an attempt is reading."""
@@ -357,10 +372,11 @@ class Splits:
         if self._finishing_early:
             return []
         self._finishing_early = True
-        for rank in self._queue:
+        skipped = [rank for rank in self._queue if self._order[rank] not in self._begun]
+        for rank in skipped:
             self._end(self._order[rank], SplitGuard.ALWAYS, event)
-        self._incomplete = self._incomplete or bool(self._queue)
-        self._queue = []
+        self._incomplete = self._incomplete or bool(skipped)
+        self._queue = [rank for rank in self._queue if self._order[rank] in self._begun]
         return [SendFinishEarly(*attempt) for attempt, held in self._held.items() if held]
 
     def _note_connection(self, event: AttemptDisconnected | AttemptReconnected) -> list[SplitsCommand]:

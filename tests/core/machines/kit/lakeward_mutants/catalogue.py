@@ -7,15 +7,31 @@ from typing import TYPE_CHECKING
 
 from lakeward.coordinator.checkpoints import contents
 from lakeward.coordinator.checkpoints import round_checkpoints as checkpointing
-from lakeward.coordinator.jobs import job
+from lakeward.coordinator.jobs import gang, job
 from lakeward.coordinator.jobs import progress as books
 from lakeward.machines.checkpoints import CheckpointCoordinator
 from lakeward.machines.checkpoints.gateway import Gateway
+from lakeward.machines.exchange import BarrierAlignment, OutputQueue
+from lakeward.machines.gang import GangMachine
 from lakeward.machines.link import LinkMachine
+from lakeward.machines.recovery import Recovery
 from lakeward.machines.splits import Splits
 from lakeward.subtask import checkpointing as subtasks
 from lakeward.subtask import link
-from lakeward_mutants import checkpoints, gateways, links, rounds, seams, shells, splits
+from lakeward.subtask.exchange import inputs, outputs, recovering
+from lakeward_mutants import (
+    checkpoints,
+    exchange,
+    gangs,
+    gateways,
+    links,
+    recovery,
+    recovery_shells,
+    rounds,
+    seams,
+    shells,
+    splits,
+)
 from lakeward_mutants.killers import COST_TIME, KILLERS
 from lakeward_mutants.leases import LEASES
 
@@ -30,28 +46,38 @@ _PLACES: Mapping[type, tuple[ModuleType, ...]] = {
     CheckpointCoordinator: (checkpointing,),
     Splits: (books, contents),
     LinkMachine: (link,),
+    BarrierAlignment: (inputs,),
+    OutputQueue: (outputs,),
+    GangMachine: (gang,),
+    Recovery: (recovering,),
 }
 """Who makes a machine."""
-_MACHINES: Mapping[ModuleType, type] = {
-    gateways: Gateway,
-    checkpoints: CheckpointCoordinator,
-    splits: Splits,
-    links: LinkMachine,
-}
-"""By module of mutants: the machine that they change."""
+_MACHINES: tuple[tuple[ModuleType, type], ...] = (
+    (gateways, Gateway),
+    (checkpoints, CheckpointCoordinator),
+    (splits, Splits),
+    (links, LinkMachine),
+    (exchange, BarrierAlignment),
+    (exchange, OutputQueue),
+    (gangs, GangMachine),
+    (recovery, Recovery),
+)
+"""Modules of mutants, and the machine that they change."""
 
 
 def mutants() -> Mapping[str, Callable[[pytest.MonkeyPatch], None]]:
     """Return every mutant, in words, and what puts it in the machine's place."""
     found: dict[str, Callable[[pytest.MonkeyPatch], None]] = {}
-    for module, machine in _MACHINES.items():
+    for module, machine in _MACHINES:
         for kind in _kinds(module, machine):
             found[f"{machine.__name__}: {kind.__name__}"] = partial(_replace, machine, kind)
     for change in (rounds.commits_on_any_heartbeat, rounds.forgets_to_renew_what_rests, rounds.keeps_what_is_refused,
-                   rounds.opens_the_latest_deadline_first, rounds.counts_a_renewal_from_its_answer):  # fmt: skip
+                   rounds.opens_the_latest_deadline_first, rounds.counts_a_renewal_from_its_answer,
+                   *rounds.OF_DEADLINES):  # fmt: skip
         found[f"Rounds: {change.__name__}"] = change
     for name, (target, member, wrong) in LEASES.items():
         found[f"Leases: {name}"] = partial(_set, target, member, wrong)
+    found |= {f"recovery: {change.__name__}": change for change in recovery_shells.SHELLS}
     found |= {f"shell: {change.__name__}": change for change in shells.SHELLS}
     return found | {f"seam: {change.__name__}": change for change in seams.SEAMS}
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from lakeward_mutants import seams, shells
+from lakeward_mutants import recovery_shells, seams, shells
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -21,6 +21,12 @@ _OVERTAKEN = "tests/core/coordinator/test_overtaken.py::test_"
 _ONE = "tests/core/coordinator/test_one_round_a_table.py::test_"
 _WORDS = "tests/core/subtask/test_checkpoint_messages.py::test_"
 _WORK = "tests/core/subtask/test_split_work.py::test_"
+_RECOVERY = "tests/core/subtask/test_exchange_recovery.py::test_"
+_SPILLED = "tests/core/subtask/test_spilled_rows.py::test_"
+_DRAINED = f"{_RECOVERY}84_what_is_checkpointed_while_it_recovers_is_restored_whole[live rows-7-2-3-append]"
+_SHARED = (
+    f"{_RECOVERY}84_rows_that_are_restored_through_rescales_each_in_a_recovery_have_one_owner[on-15-counts1-append]"
+)
 _FENCED = f"{_CASES}a_fenced_committer_that_wakes_up_commits_nothing"
 _ZOMBIE = f"{_CASES}a_committer_that_wakes_up_before_its_successor_has_committed_commits_nothing_either"
 _STEP = f"{_CASES}what_a_step_committed_is_not_read_again"
@@ -102,6 +108,41 @@ KILLERS: Mapping[Callable[[pytest.MonkeyPatch], None], str] = {
     seams.forgets_what_steps_have_committed: _TWICE,
     seams.acquires_nothing_for_a_restored_round: _CURRENT,
     seams.tells_no_finish_again: f"{_WORDS}a_finish_that_was_held_back_is_in_the_part_as_blocked",
+    recovery_shells.bug_1_commits_nothing: _DRAINED,
+    recovery_shells.bug_1_commits_what_is_read: _DRAINED,
+    recovery_shells.bug_7_sends_before_it_has_credit: (
+        f"{_RECOVERY}35_nobody_sends_to_a_consumer_that_recovers_before_it_gives_credit"
+    ),
+    recovery_shells.bug_12_swallows_what_cannot_be_spilled: (
+        f"{_RECOVERY}61_what_cannot_be_spilled_ends_the_subtask_with_that_cause_and_leaves_nothing"
+    ),
+    recovery_shells.bug_12_takes_an_error_for_the_end: (
+        f"{_RECOVERY}76_a_spill_that_is_damaged_while_it_is_drained_ends_the_subtask_with_that_cause"
+    ),
+    recovery_shells.bug_14_hears_no_mark_while_it_recovers: (
+        f"{_RECOVERY}15_a_checkpoint_completes_though_the_drain_stands_still"
+    ),
+    recovery_shells.bug_15_keeps_the_spill_of_what_has_ended: (
+        f"{_RECOVERY}the_spill_goes_with_the_recovery_though_a_checkpoint_of_it_waits_to_be_stored"
+    ),
+    recovery_shells.bug_18_cuts_a_batch_where_a_segment_ends: (
+        f"{_SPILLED}40_41_a_batch_that_lies_over_segments_comes_back_whole"
+    ),
+    recovery_shells.bug_19_ends_with_its_input: (
+        f"{_RECOVERY}36_an_input_that_ends_before_the_recovery_finishes_nothing_early"
+    ),
+    recovery_shells.bug_22_knows_one_kind_of_state: _DRAINED,
+    recovery_shells.bug_11_spills_though_it_is_off: (
+        f"{_RECOVERY}without_the_feature_no_directory_is_touched_and_nobody_waits_for_credit"
+    ),
+    recovery_shells.bug_21_needs_no_unaligned_checkpoints: (
+        f"{_RECOVERY}88_the_feature_is_off_where_no_checkpoint_may_be_unaligned"
+    ),
+    recovery_shells.restores_whole_segments: _SHARED,
+    recovery_shells.counts_own_rows_alone: _SHARED,
+    recovery_shells.stores_live_rows_first: (
+        f"{_SPILLED}a_part_lists_what_is_left_of_restored_rows_behind_what_is_written_and_before_what_came_later"
+    ),
 }
 
 COST_TIME = {

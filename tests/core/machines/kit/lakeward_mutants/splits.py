@@ -5,12 +5,12 @@ from __future__ import annotations
 import heapq
 from typing import TYPE_CHECKING
 
-from lakeward.machines.splits import SplitDone, SplitPhase, Splits
+from lakeward.machines.splits import AttemptReconnected, ConnectionsChecked, SplitDone, SplitPhase, Splits
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
-    from lakeward.machines.splits import SplitsCommand, SplitsEvent
+    from lakeward.machines.splits import AttemptDisconnected, SplitsCommand, SplitsEvent
     from lakeward.machines.splits.machine import Attempt
     from lakeward.machines.splits.transitions import SplitGuard
     from lakeward.model.splits import Split
@@ -69,3 +69,28 @@ class AcceptsLateFinishes(Splits):
                 end_offset=event.end_offset,
             )
         return super().step(event)
+
+
+class KeepsWhoDoesNotReconnect(Splits):
+    """Mutant: the splits of a lost executor wait until the whole job is given up."""
+
+    def _give_up(self, event: ConnectionsChecked) -> list[SplitsCommand]:
+        """Wait on."""
+        del event
+        return []
+
+
+class AllowsNoTimeToReconnect(Splits):
+    """Mutant: an attempt whose connection closed has no time to reconnect."""
+
+    def _give_up(self, event: ConnectionsChecked) -> list[SplitsCommand]:
+        """As if the time were over."""
+        return super()._give_up(ConnectionsChecked(now=event.now + self._reconnect_s))
+
+
+class GivesUpWhoReconnected(Splits):
+    """Mutant: a connection that came back does not count."""
+
+    def _note_connection(self, event: AttemptDisconnected | AttemptReconnected) -> list[SplitsCommand]:
+        """Note what closes alone."""
+        return [] if isinstance(event, AttemptReconnected) else super()._note_connection(event)
