@@ -5,7 +5,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Protocol
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Sequence
+    from collections.abc import Collection, Iterable, Iterator, Sequence
+
+    import pyarrow as pa
 
     from lakeward.model.checkpoints import (
         Checkpoint,
@@ -16,6 +18,7 @@ if TYPE_CHECKING:
         RoundSnapshot,
         SubtaskSnapshot,
     )
+    from lakeward.model.exchange import Segment
     from lakeward.model.identity import Incarnation
 
 
@@ -27,6 +30,28 @@ class CheckpointStore(Protocol):
 
         Raises:
             StorageError: the store refused; it may be called again.
+        """
+        ...
+
+    def write_segment(self, ref: CheckpointRef, name: str, batches: Iterable[pa.RecordBatch]) -> Segment:
+        """Write rows durably beside a checkpoint, a batch at a time, with a checksum of each.
+
+        Args:
+            ref: the checkpoint that they belong to first; later ones of its epoch may refer to them too.
+            name: `<checkpoint>-<subtask>-<attempt>-<n>.arrow`; each name is written once.
+            batches: of one schema, at least one.
+
+        Raises:
+            StorageError: the store refused.
+        """
+        ...
+
+    def read_segment(self, segment: Segment) -> Iterator[pa.RecordBatch]:
+        """Read rows back, a batch at a time; no batch is given out whose bytes are not those that were written.
+
+        Raises:
+            CorruptFileError: the file is missing, cut off or damaged; names it.
+            StorageError: the store refused.
         """
         ...
 
@@ -64,6 +89,15 @@ class CheckpointStore(Protocol):
         """
         ...
 
+    def check_segments(self, checkpoint: Checkpoint) -> None:
+        """Look whether all files of rows that a checkpoint refers to are there with their sizes; none is read.
+
+        Raises:
+            CorruptFileError: one is not; names it.
+            StorageError: the store refused.
+        """
+        ...
+
     def list(self, service: str) -> tuple[CheckpointInfo, ...]:
         """Return all checkpoints of a service, those of one table together, its newest last.
 
@@ -78,8 +112,26 @@ class CheckpointStore(Protocol):
         """
         ...
 
-    def delete(self, ref: CheckpointRef) -> None:
+    def delete(self, ref: CheckpointRef, *, keep_segments: bool = False) -> None:
         """Delete a checkpoint, `_metadata` first; one that is not there is no error.
+
+        Args:
+            ref: the checkpoint.
+            keep_segments: leave all files of rows: its round runs, and its next checkpoints may refer to them.
+                `retain` and `sweep` delete what nothing refers to in the end.
+
+        Raises:
+            StorageError: the store refused; call again.
+        """
+        ...
+
+    def delete_rows(self, ref: CheckpointRef) -> None:
+        """Delete the segments of a round that is over, but those that a completed checkpoint of its epoch refers to.
+
+        Nothing is deleted while a checkpoint of the table is damaged.
+
+        Args:
+            ref: the newest checkpoint of the round: none up to it is under way any more. Segments of later ones stay.
 
         Raises:
             StorageError: the store refused; call again.
@@ -104,7 +156,8 @@ class CheckpointStore(Protocol):
     def retain(self, incarnation: Incarnation, table_id: int, count: int) -> tuple[CheckpointRef, ...]:
         """Delete a table's completed checkpoints but the newest `count` whole ones; damaged ones older than these go.
 
-        Where a later start has checkpoints, of whatever table, nothing is deleted: it judges them all.
+        Where a later start has written anything, its state for one, nothing is deleted: it judges them all, and may be
+        going on from one of them.
 
         Args:
             incarnation: ours.

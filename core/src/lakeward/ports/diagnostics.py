@@ -1,27 +1,103 @@
-"""The port of a source that can say what it is able to do."""
+"""The ports of a source and a lake that can be examined by `lakeward doctor`. A plugin that has none is only opened."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol, runtime_checkable
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from lakeward.model.tables import TablePath
+
+CLOCK_SKEW_MS = 5_000
+"""Two clocks that differ by more are a problem: stores keep times in whole seconds, and answers take their time."""
+_MS = 1000
+
 
 @dataclass(frozen=True, slots=True)
 class CheckResult:
-    """One thing that `lakeward doctor` says of a source: what, whether it is well, and a message."""
+    """One thing that `lakeward doctor` says: what, whether it is well, a message, and what to do if anything."""
 
     what: str
     ok: bool
     message: str
+    action: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class ServerLake:
+    """The lake that a source's server has for some tables: its format, and the settings of its catalog.
+
+    Settings may be secrets: only the lake's plugin looks at them, and shows none that it does not know.
+    """
+
+    tables: tuple[TablePath, ...]
+    lake_format: str
+    settings: Mapping[str, str]
 
 
 @runtime_checkable
 class DescribedSource(Protocol):
-    """A source that can say what it is and what it can do; one that cannot is only opened by the doctor."""
+    """A source that can say what it is and what it can do."""
 
     def describe(self) -> Sequence[CheckResult]:
         """Return what is there, without secrets. Raises as `Source.tables`."""
         ...
+
+
+@runtime_checkable
+class LakeNamingSource(Protocol):
+    """A source whose server reads the lake as well, and knows which one."""
+
+    def server_lakes(self) -> Sequence[ServerLake]:
+        """Return each lake that lake-enabled tables have at the server. Raises as `Source.tables`."""
+        ...
+
+
+@runtime_checkable
+class CheckedLake(Protocol):
+    """A lake that can say whether its catalog and its files can be used."""
+
+    def check(self, *, write: bool) -> Sequence[CheckResult]:
+        """Try what a service does, with tables and files of its own that are gone afterwards.
+
+        Args:
+            write: try to write and delete; False: read only, nothing is created.
+
+        Returns:
+            What was found; a refusal is a result, not an error.
+        """
+        ...
+
+
+@runtime_checkable
+class ComparedLake(Protocol):
+    """A lake that can compare its catalog with the one that a source's server is configured with."""
+
+    def compare(self, server: ServerLake) -> CheckResult:
+        """Say whether both are the same catalog. No secret is in the answer."""
+        ...
+
+
+def compare_clocks(what: str, theirs_ms: int, asked_ms: int, answered_ms: int) -> CheckResult:
+    """Compare the clock of somebody else with ours. Times are milliseconds since 1970.
+
+    Args:
+        what: whose clock it is.
+        theirs_ms: what it showed, at some moment between the next two.
+        asked_ms: our clock before.
+        answered_ms: our clock after.
+
+    Returns:
+        A problem if they differ by more than `CLOCK_SKEW_MS`.
+    """
+    if theirs_ms > answered_ms:
+        skew, how = theirs_ms - answered_ms, "ahead of"
+    else:
+        skew, how = max(0, asked_ms - theirs_ms), "behind"
+    if skew <= CLOCK_SKEW_MS:
+        return CheckResult(what, ok=True, message=f"within {CLOCK_SKEW_MS // _MS} s of this machine's clock")
+    message = f"{skew / _MS:.0f} s {how} this machine's clock"
+    return CheckResult(what, ok=False, message=message, action="let both machines keep their time by NTP")

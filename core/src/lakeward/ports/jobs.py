@@ -13,8 +13,15 @@ if TYPE_CHECKING:
 class Jobs(Protocol):
     """Where a round's job runs: Spark, or a fake in tests."""
 
-    slots: int
-    """How many subtasks may run at once, over all rounds."""
+    @property
+    def slots(self) -> int:
+        """How many subtasks may run at once now, over all rounds. May block."""
+        ...
+
+    @property
+    def slots_there(self) -> int:
+        """How many tasks that have to start all at once can run on what is there now; at most `slots`. May block."""
+        ...
 
     def gone(self) -> str | None:
         """Return why no job can run any more, None while jobs can run. It is asked often, and must cost little."""

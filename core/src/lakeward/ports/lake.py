@@ -6,10 +6,13 @@ Threads: the driver calls a `Lake` from several worker threads at once, but neve
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, runtime_checkable
 
 if TYPE_CHECKING:
-    from collections.abc import Collection
+    from collections.abc import Collection, Iterator
+
+    import numpy as np
+    import pyarrow as pa
 
     from lakeward.model.batches import SourceBatch
     from lakeward.model.identity import Incarnation, RoundId
@@ -121,6 +124,32 @@ class Lake(Protocol):
         ...
 
 
+@runtime_checkable
+class ReadableLake(Protocol):
+    """What a lake may offer besides `Lake`: its rows, for `lakeward verify`.
+
+    They are read as any other program would read them. Code that the writers use may not be used: an error in it would
+    hide itself.
+    """
+
+    def read_rows(self, path: TablePath, snapshot_id: int) -> Iterator[pa.RecordBatch]:
+        """Yield all live rows of one snapshot of a table, in any order; at least one batch, so that columns are known.
+
+        A commit that lands meanwhile changes nothing. The memory that is held may not grow with the table.
+
+        Args:
+            path: the table.
+            snapshot_id: `LakeHead.snapshot_id`.
+
+        Returns:
+            Batches with the table's columns by name, `__bucket`, `__offset` and `__timestamp` among them.
+
+        Raises:
+            LakeError: the snapshot, or a file of it, is gone or cannot be read.
+        """
+        ...
+
+
 class LakeWriter(Protocol):
     """Writes one split's records to files of the lake, in a subtask. It commits nothing."""
 
@@ -184,4 +213,38 @@ class LakeWriter(Protocol):
     @property
     def timings_s(self) -> dict[str, float]:
         """Seconds spent so far, by phase: encode, upload, keys."""
+        ...
+
+
+class PartitionedRows(NamedTuple):
+    """Which lake partition each row of a batch is in.
+
+    `codes` has one int32 for each row: a place in `partitions`. A key of a partition is bytes that mean the same in
+    every process.
+    """
+
+    codes: np.ndarray[Any, np.dtype[np.int32]]
+    partitions: tuple[bytes, ...]
+
+
+class Partitioner(Protocol):
+    """Says which partition of the lake table a row belongs to. Lives in one subtask, called by one thread."""
+
+    def partition(self, records: pa.RecordBatch) -> PartitionedRows:
+        """Compute the partition of each row, for a whole batch at once.
+
+        Args:
+            records: rows of the source's table, with `__bucket`; at least one.
+
+        Raises:
+            RowError: a value does not fit the lake's column.
+        """
+        ...
+
+    def partition_of(self, file: LakeFile) -> bytes:
+        """Return the partition that a file of this table's present layout lies in.
+
+        Raises:
+            LakeError: it has another layout.
+        """
         ...
