@@ -52,6 +52,12 @@ class MarshPlugin:
     options = MarshOptions
 
 
+class RiverPlugin(MarshPlugin):
+    def partitioner(self, task, table): ...
+
+    def partition_writer(self, task, table, partition, name, attempt, before, memory_bytes): ...
+
+
 class PierOptions(Options, frozen=True, kw_only=True):
     required: bool = False
 
@@ -74,13 +80,17 @@ type = "marsh"
 
 @pytest.fixture
 def pond(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    """Install a source `pond`, a lake `marsh`, and the lease backends `pier`, with options, and `raft`, without."""
+    """Install a source `pond`, the lakes `marsh` and `river`, which can partition, and two lease backends.
+
+    `pier` has options, `raft` has none.
+    """
     site = tmp_path / "site"
     info = site / "pond_of_tests-1.2.dist-info"
     info.mkdir(parents=True)
     (site / "pond_of_tests.py").write_text(_MODULE, encoding="utf-8")
     (info / "METADATA").write_text("Metadata-Version: 2.1\nName: pond-of-tests\nVersion: 1.2\n", encoding="utf-8")
     points = "[lakeward.source]\npond = pond_of_tests:PondPlugin\n[lakeward.lake]\nmarsh = pond_of_tests:MarshPlugin\n"
+    points += "river = pond_of_tests:RiverPlugin\n"
     points += "[lakeward.lease]\npier = pond_of_tests:PierLeases\nraft = pond_of_tests:RaftLeases\n"
     (info / "entry_points.txt").write_text(points, encoding="utf-8")
     monkeypatch.syspath_prepend(str(site))

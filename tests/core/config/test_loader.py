@@ -258,3 +258,8 @@ def test_a_port_that_cannot_be_is_refused(load: Load) -> None:
         ConfigError, match=r"service\.port: expected a whole number at least 0 at most 65535, found 65536"
     ):
         load("[service]\nport = 65536")
+
+
+def test_a_subtask_that_may_have_no_open_file_is_refused(load: Load) -> None:
+    with pytest.raises(ConfigError, match=r"lake\.open_files: expected a whole number at least 1, found 0"):
+        load("", flags={"lake.open_files": "0"})

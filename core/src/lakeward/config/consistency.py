@@ -2,21 +2,26 @@
 
 from __future__ import annotations
 
+from pathlib import PurePath
 from typing import TYPE_CHECKING
 
 from lakeward.config.entries import place
 from lakeward.config.keys import nearest
-from lakeward.config.tables import table_section
+from lakeward.config.tables import table_rules, table_section
 from lakeward.errors import ConfigError
 from lakeward.local_files import is_local
 from lakeward.model.identity import SERVICE_NAME
 from lakeward.model.object_store import OPTIONS, SCHEME
+from lakeward.model.patterns import is_pattern
 from lakeward.model.secrets import mask_uri
+from lakeward.model.settings import DYNAMIC_ALLOCATION
+from lakeward.model.tables import TablePath
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from lakeward.model.settings import Settings
+    from lakeward.config.loaded import Loaded
+    from lakeward.model.settings import Settings, TableSettings
 
 
 def check_consistency(settings: Settings, file: Path) -> None:
@@ -30,18 +35,70 @@ def check_consistency(settings: Settings, file: Path) -> None:
         ConfigError: a relation does not hold; names the key to change.
     """
     _check_name(settings, file)
+    _check_bound_tables(settings, file)
     _check_fence(settings, file)
     _check_renewal(settings, file)
     _check_backoff(settings, file)
     _check_commits(settings, file)
     _check_state_root(settings, file)
     _check_storage(settings, file)
+    _check_spill(settings, file)
+
+
+def check_partitioned_tables(loaded: Loaded, *, can_partition: bool) -> None:
+    """Check what a `lake_partition` needs: its mode, and a lake that can do it.
+
+    Args:
+        loaded: the configuration.
+        can_partition: whether the lake's plugin can partition its tables.
+
+    Raises:
+        ConfigError: names the key to change.
+    """
+    for pattern in loaded.settings.tables:
+        # A pattern matches its own text, and so do all wider ones.
+        rules = table_rules(loaded, TablePath.parse(pattern)).settings
+        if not rules.lake_partition:
+            continue
+        section = table_section(pattern)
+        if not can_partition:
+            found = f"lake.type = {loaded.settings.lake.type!r}, which cannot"
+            key = place(loaded.file, f"{section}.lake_partition")
+            raise ConfigError(key, "a lake that partitions tables by the configuration", found)
+        if rules.mode == "tier":
+            hint = "Readers of the source could not read such a lake table together with it: leave `mode` out."
+            key = place(loaded.file, f"{section}.mode")
+            raise ConfigError(key, "`mirror`, because the table has a `lake_partition`", "tier", hint)
+        _check_allocation(loaded, rules, section)
+
+
+def _check_allocation(loaded: Loaded, rules: TableSettings, section: str) -> None:
+    """Refuse a wanted exchange where Spark may add and remove executors: it runs no barrier stage there.
+
+    Whether `auto` means one is known once the table is (`resolve_layout`).
+    """
+    if rules.exchange == "hash" and loaded.settings.spark.dynamic_allocation:
+        expected = f"false, because the rows of {section} are exchanged"
+        hint = f'Spark runs no barrier stage with dynamic allocation; or set exchange = "none" in {section}.'
+        raise ConfigError(place(loaded.file, f"spark.conf.{DYNAMIC_ALLOCATION}"), expected, "true", hint)
 
 
 def _check_name(settings: Settings, file: Path) -> None:
     if not SERVICE_NAME.fullmatch(settings.service.name):
         expected = "letters, digits, `.` and `_`, 64 at the most, a letter or digit first"
         raise ConfigError(place(file, "service.name"), expected, settings.service.name)
+
+
+def _check_bound_tables(settings: Settings, file: Path) -> None:
+    """Check the form of what the service binds, and that it has something to tier."""
+    service = settings.service
+    for pattern in service.tables:
+        if not is_pattern(pattern):
+            expected = "names or patterns of tables, `DATABASE.TABLE`, `*` stands for any name"
+            raise ConfigError(place(file, "service.tables"), expected, pattern)
+    if not service.tables and not service.shared:
+        expected = "true where `service.tables` is empty: the service would tier nothing"
+        raise ConfigError(place(file, "service.shared"), expected, "false")
 
 
 def _check_fence(settings: Settings, file: Path) -> None:
@@ -82,6 +139,18 @@ def _check_state_root(settings: Settings, file: Path) -> None:
         expected = f"a URI that every executor reaches (s3://...), because spark.master is {spark.master!r}"
         hint = "Where the directory is a mount that every machine has at this path, set checkpoint.shared = true."
         raise ConfigError(place(file, "checkpoint.root"), expected, mask_uri(root), hint)
+
+
+def _check_spill(settings: Settings, file: Path) -> None:
+    """Refuse to spill nowhere, or to a place that depends on where an executor was started."""
+    checkpoint = settings.checkpoint
+    key = place(file, "checkpoint.spill_dirs")
+    if checkpoint.during_recovery and checkpoint.unaligned and not checkpoint.spill_dirs:
+        expected = "at least one directory, because checkpoint.during_recovery is true"
+        raise ConfigError(key, expected, [*checkpoint.spill_dirs])
+    for directory in checkpoint.spill_dirs:
+        if not PurePath(directory).is_absolute():
+            raise ConfigError(key, "absolute paths of directories on the executors' machines", directory)
 
 
 def _check_storage(settings: Settings, file: Path) -> None:

@@ -11,7 +11,7 @@ import msgspec
 from msgspec import inspect
 
 from lakeward.errors import PluginError
-from lakeward.model import durations
+from lakeward.model import durations, sizes
 from lakeward.model.options import Options
 
 if typing.TYPE_CHECKING:
@@ -57,6 +57,11 @@ class Key:
         return bool(self.extra.get("duration"))
 
     @property
+    def size(self) -> bool:
+        """True where a text such as `64 MiB` is bytes."""
+        return bool(self.extra.get("size"))
+
+    @property
     def table(self) -> bool:
         """True where the value is a table of further names."""
         return isinstance(self.shape, inspect.DictType)
@@ -66,6 +71,8 @@ class Key:
         """The type and the bounds as text, for messages and the reference."""
         if self.duration:
             return durations.EXPECTED
+        if self.size:
+            return sizes.EXPECTED
         if isinstance(self.shape, inspect.LiteralType):
             return "one of " + ", ".join(repr(value) for value in _literals(self.plain))
         return _describe(self.shape)

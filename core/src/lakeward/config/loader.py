@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from lakeward.config.consistency import check_consistency
+from lakeward.config.consistency import check_consistency, check_partitioned_tables
 from lakeward.config.entries import (
     CONFIG_VARIABLE,
     ConfigEntry,
@@ -18,7 +18,7 @@ from lakeward.config.entries import (
 from lakeward.config.keys import Key, keys_of
 from lakeward.config.loaded import Loaded
 from lakeward.config.sections import Missing, fill
-from lakeward.config.tables import check_pattern, table_section
+from lakeward.config.tables import check_partition, check_pattern, table_section
 from lakeward.errors import LakewardError
 from lakeward.hooks.discovery import published
 from lakeward.hooks.plugins import LAKE_GROUP, LEASE_GROUP, SOURCE_GROUP
@@ -87,7 +87,9 @@ def _build(path: Path, entries: Sequence[ConfigEntry], tables: Mapping[str, Any]
     sections["tables"] = _tables(path, tables, provenance)
     settings = Settings(**sections)
     check_consistency(settings, path)
-    return Loaded(settings, options["source"], options["lake"], provenance, path, options["lease"])
+    loaded = Loaded(settings, options["source"], options["lake"], provenance, path, options["lease"])
+    check_partitioned_tables(loaded, can_partition=_can_partition(settings))
+    return loaded
 
 
 def section_type(name: str) -> type[Any]:
@@ -139,6 +141,14 @@ def _declared(section: str, entries: Sequence[ConfigEntry], base: Path) -> type[
         return None
 
 
+def _can_partition(settings: Settings) -> bool:
+    """Return whether the lake offers what `PartitioningLakePlugin` adds; not asked where no table needs it."""
+    if not any(rules.lake_partition for rules in settings.tables.values()):
+        return True
+    lake = published(LAKE_GROUP, settings.lake.type)
+    return all(callable(getattr(lake, name, None)) for name in ("partitioner", "partition_writer"))
+
+
 def _tables(path: Path, tables: Mapping[str, Any], provenance: dict[str, str]) -> dict[str, TableSettings]:
     rules: dict[str, TableSettings] = {}
     for pattern, body in tables.items():
@@ -152,4 +162,5 @@ def _tables(path: Path, tables: Mapping[str, Any], provenance: dict[str, str]) -
         filled = fill(section, keys_of(TableSettings), entries, path.parent)
         provenance.update({key: origin for key, origin in filled.origins.items() if origin != "default"})
         rules[pattern] = TableSettings(**filled.values)
+        check_partition(where, rules[pattern])
     return rules

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -50,6 +50,31 @@ def shown(loaded: Loaded) -> tuple[ShownKey, ...]:
             own = {name: key for name, key in keys_of(type(options)).items() if name not in core}
             lines += _section(section, own, options, loaded)
     return (*lines, *_tables(loaded))
+
+
+def secret_values(loaded: Loaded) -> frozenset[str]:
+    """Return the texts that `shown` masks: values of secret keys, and of properties named like secrets.
+
+    Args:
+        loaded: the configuration.
+    """
+    found: set[str] = set()
+    options = (loaded.source_options, loaded.lake_options, loaded.lease_options)
+    for values in (*(getattr(loaded.settings, section) for section in SECTIONS), *options):
+        for name, key in keys_of(type(values)).items() if values is not None else ():
+            found.update(_secrets(getattr(values, name), secret=key.secret))
+    return frozenset(found)
+
+
+def _secrets(value: object, *, secret: bool) -> Iterator[str]:
+    if isinstance(value, Mapping):
+        for name, item in value.items():
+            yield from _secrets(item, secret=secret or is_secret_name(str(name)))
+    elif isinstance(value, tuple | list):
+        for item in value:
+            yield from _secrets(item, secret=secret)
+    elif secret and isinstance(value, str | Path) and str(value):
+        yield str(value)
 
 
 def _section(section: str, keys: Mapping[str, Key], values: Any, loaded: Loaded) -> list[ShownKey]:  # noqa: ANN401 - any section

@@ -4,19 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from fnmatch import fnmatchcase
 from typing import TYPE_CHECKING
 
 import msgspec
 
-from lakeward.errors import ConfigError
+from lakeward.errors import ConfigError, UsageError
+from lakeward.model.partitioning import PartitionField
+from lakeward.model.patterns import is_pattern, matches, specificity
 from lakeward.model.settings import TableSettings
 
 if TYPE_CHECKING:
     from lakeward.config.loaded import Loaded
+    from lakeward.model.settings import Settings, TableMode
     from lakeward.model.tables import TablePath
-
-_WILDCARDS = frozenset("*?[]")
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,12 +38,36 @@ def check_pattern(where: str, pattern: str, body: object) -> None:
     Raises:
         ConfigError: not of that form, or its body is no table of keys.
     """
-    database, dot, table = pattern.partition(".")
-    if not (database and dot and table) or "." in table:
+    if not is_pattern(pattern):
         hint = 'The pattern stands in quotes: [tables."db.*"].'
         raise ConfigError(where, 'a section [tables."DATABASE.TABLE"], `*` stands for any name', pattern, hint)
     if not isinstance(body, Mapping):
         raise ConfigError(where, "a section", body)
+
+
+def check_partition(where: str, rules: TableSettings) -> None:
+    """Check each field of a `lake_partition`; whether it fits the table is known once the table is (`resolve_layout`).
+
+    Args:
+        where: the section's place, for errors.
+        rules: of the section.
+
+    Raises:
+        ConfigError: a field has another form.
+    """
+    for text in rules.lake_partition:
+        try:
+            PartitionField.parse(text)
+        except UsageError as error:
+            expected = "columns and transforms such as `day(ts)` or `bucket(16, id)`"
+            key = f"{where}.lake_partition"
+            raise ConfigError(key, expected, text, f"In {text!r}: {error}.") from error
+
+
+def modes_of(settings: Settings) -> frozenset[TableMode]:
+    """Return every mode that some table may have: a `lake_partition` means `mirror`."""
+    rules = settings.tables.values()
+    return frozenset({rule.mode for rule in rules} | {"mirror" for rule in rules if rule.lake_partition})
 
 
 def table_rules(loaded: Loaded, path: TablePath) -> TableRules:
@@ -54,25 +78,18 @@ def table_rules(loaded: Loaded, path: TablePath) -> TableRules:
         path: the table.
 
     Returns:
-        Each key from the most specific pattern that gives it, defaults for the rest.
+        Each key from the most specific pattern that gives it, defaults for the rest. The mode of a table with a
+        `lake_partition` is `mirror` unless a pattern states another one.
     """
     rules = loaded.settings.tables
-    matching = sorted((pattern for pattern in rules if _matches(pattern, path)), key=_specificity)
+    # Patterns that are equally specific keep the order of the file.
+    matching = sorted((pattern for pattern in rules if matches(pattern, path)), key=specificity)
     merged: dict[str, object] = {}
     for pattern in matching:
         merged.update(_given(rules[pattern], pattern, loaded.provenance))
+    if merged.get("lake_partition"):
+        merged.setdefault("mode", "mirror")
     return TableRules(msgspec.structs.replace(TableSettings(), **merged), matching[-1] if matching else None)
-
-
-def _matches(pattern: str, path: TablePath) -> bool:
-    database, _, table = pattern.partition(".")
-    return fnmatchcase(path.database, database) and fnmatchcase(path.table, table)
-
-
-def _specificity(pattern: str) -> tuple[int, int]:
-    """Order patterns, the least specific first: by literal characters, a full name above all; ties keep file order."""
-    wild = sum(1 for character in pattern if character in _WILDCARDS)
-    return (1 if wild == 0 else 0, len(pattern) - wild)
 
 
 def _given(rule: TableSettings, pattern: str, provenance: Mapping[str, str]) -> dict[str, object]:

@@ -13,6 +13,7 @@ from msgspec import inspect
 
 from lakeward.errors import ConfigError
 from lakeward.model.durations import parse_duration
+from lakeward.model.sizes import parse_size
 
 if TYPE_CHECKING:
     from lakeward.config.keys import Key
@@ -65,10 +66,13 @@ def _from_text(key: Key, text: str) -> object:
 
 
 def _prepared(key: Key, value: object) -> object:
-    """Turn a duration into seconds, and the values of a table of texts into texts."""
+    """Turn a duration into seconds, a size into bytes, and the values of a table of texts into texts."""
     if key.duration and isinstance(value, str):
         seconds = parse_duration(value)
         return value if seconds is None else seconds
+    if key.size and isinstance(value, str):
+        size_bytes = parse_size(value)
+        return value if size_bytes is None else size_bytes
     if isinstance(value, Mapping) and isinstance(key.shape, inspect.DictType):
         return _texts(value) if isinstance(key.shape.value_type, inspect.StrType) else value
     return value

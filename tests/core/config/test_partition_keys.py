@@ -1,0 +1,117 @@
+from __future__ import annotations
+
+from functools import partial
+from typing import TYPE_CHECKING
+
+import pytest
+
+from lakeward.config.tables import modes_of, table_rules
+from lakeward.errors import ConfigError
+from lakeward.model.settings import TableSettings
+from lakeward.model.tables import TablePath
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from lakeward.config.loaded import Loaded
+
+    Load = Callable[..., Loaded]
+
+FLIGHTS = TablePath("nyc", "flights")
+PARTITIONED = 'lake_partition = ["day(at)", "bucket(4, id)"]'
+
+
+@pytest.fixture
+def load(load: Load) -> Load:
+    """As the other tests' `load`, with a lake that can partition."""
+    return partial(load, flags={"lake.type": "river"})
+
+
+def rules(loaded: Loaded) -> TableSettings:
+    return table_rules(loaded, FLIGHTS).settings
+
+
+def test_a_table_without_a_partitioning_is_tiered_as_before(load: Load) -> None:
+    assert rules(load()) == TableSettings(mode="tier", lake_partition=(), exchange="auto")
+
+
+def test_a_partitioned_table_is_mirrored(load: Load) -> None:
+    loaded = load(f'[tables."nyc.flights"]\n{PARTITIONED}')
+    assert (rules(loaded).mode, rules(loaded).lake_partition) == ("mirror", ("day(at)", "bucket(4, id)"))
+    assert modes_of(loaded.settings) == {"tier", "mirror"}
+
+
+def test_a_narrower_pattern_can_take_the_partitioning_away(load: Load) -> None:
+    loaded = load(f'[tables."nyc.*"]\n{PARTITIONED}\n[tables."nyc.flights"]\nlake_partition = []')
+    assert (rules(loaded).mode, rules(loaded).lake_partition) == ("tier", ())
+
+
+@pytest.mark.parametrize(
+    "field", ["", "day()", "weekly(at)", "bucket(id)", "bucket(0, id)", "bucket(2147483648, id)", "day(at))"]
+)
+def test_a_field_of_another_form_is_refused_by_its_key(load: Load, field: str) -> None:
+    with pytest.raises(ConfigError) as caught:
+        load(f'[tables."nyc.*"]\nlake_partition = ["id", "{field}"]')
+
+    error = caught.value
+    assert error.key == 'lakeward.toml: tables."nyc.*".lake_partition'
+    assert error.found == field
+    assert "`day(ts)`" in error.expected
+
+
+@pytest.mark.parametrize(
+    ("text", "key"),
+    [
+        (f'[tables."nyc.*"]\nmode = "tier"\n{PARTITIONED}', 'tables."nyc.*".mode'),
+        (f'[tables."nyc.*"]\nmode = "tier"\n[tables."nyc.flights"]\n{PARTITIONED}', 'tables."nyc.flights".mode'),
+        (f'[tables."nyc.*"]\n{PARTITIONED}\n[tables."nyc.flights"]\nmode = "tier"', 'tables."nyc.flights".mode'),
+    ],
+)
+def test_a_partitioned_table_cannot_be_tiered(load: Load, text: str, key: str) -> None:
+    with pytest.raises(ConfigError, match="expected `mirror`, because the table has a `lake_partition`") as caught:
+        load(text)
+    assert caught.value.key == f"lakeward.toml: {key}"
+
+
+def test_a_recovery_that_may_spill_needs_to_know_where_to(load: Load) -> None:
+    with pytest.raises(ConfigError, match=r"at least one directory, because checkpoint\.during_recovery") as caught:
+        load("[checkpoint]\nduring_recovery = true")
+    assert caught.value.key == "lakeward.toml: checkpoint.spill_dirs"
+    with pytest.raises(ConfigError, match="absolute paths") as caught:
+        load('[checkpoint]\nduring_recovery = true\nspill_dirs = ["/data/spill", "spill"]')
+    assert (caught.value.key, caught.value.found) == ("lakeward.toml: checkpoint.spill_dirs", "spill")
+
+
+def test_where_no_recovery_spills_nothing_about_it_has_to_be_said(load: Load) -> None:
+    load("[checkpoint]\nduring_recovery = false")
+    load("[checkpoint]\nduring_recovery = true\nunaligned = false")
+    found = load(
+        '[checkpoint]\nduring_recovery = true\nspill_dirs = ["/data"]\nspill_quota = "2 GiB"\nmemory = "1 MiB"'
+    )
+    checkpoint = found.settings.checkpoint
+    assert (checkpoint.spill_dirs, checkpoint.spill_quota, checkpoint.memory) == (("/data",), 2 << 30, 1 << 20)
+
+
+def test_rows_are_not_exchanged_where_spark_allocates_executors_as_it_likes(load: Load) -> None:
+    spark = '[spark.conf]\n"spark.dynamicAllocation.enabled" = "True "\n'
+    table = f'[tables."nyc.flights"]\n{PARTITIONED}\n'
+    wanted = f'{table}exchange = "hash"\n'
+    with pytest.raises(ConfigError, match=r"expected false, because the rows of .* are exchanged, found") as caught:
+        load(wanted + spark)
+    assert caught.value.key == "lakeward.toml: spark.conf.spark.dynamicAllocation.enabled"
+    load(f'{table}exchange = "none"\n{spark}')
+    assert load(table + spark).settings.spark.dynamic_allocation, "only the table says whether `auto` needs a gang"
+    assert not load(wanted).settings.spark.dynamic_allocation
+
+
+@pytest.mark.parametrize(
+    ("written", "size"), [("1024", 1024), ('"64 MiB"', 64 << 20), ('"2GB"', 2 * 10**9), ('"0"', 0)]
+)
+def test_a_size_is_bytes_or_a_text_with_a_unit(load: Load, written: str, size: int) -> None:
+    assert load(f"[checkpoint]\nopen_rows = {written}").settings.checkpoint.open_rows == size
+
+
+@pytest.mark.parametrize("written", ['"64 moons"', '""', '"-5 MiB"', "true", "-1", "1.5"])
+def test_what_is_no_size_is_refused(load: Load, written: str) -> None:
+    with pytest.raises(ConfigError, match=r"checkpoint\.open_rows: expected a number of bytes, or a text such as"):
+        load(f"[checkpoint]\nopen_rows = {written}")
