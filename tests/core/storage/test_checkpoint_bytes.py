@@ -1,12 +1,15 @@
 from __future__ import annotations
 
+import zlib
 from dataclasses import fields, replace
+from pathlib import Path
 from typing import Any
 
 import msgspec
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from msgspec import structs
 
 from lakeward.errors import CorruptFileError
 from lakeward.model.checkpoints import (
@@ -19,6 +22,7 @@ from lakeward.model.checkpoints import (
     SplitProgress,
     SubtaskSnapshot,
 )
+from lakeward.model.exchange import ChannelState, ExchangeState, KeptRows, OpenRows, Segment, Side
 from lakeward.model.finishes import SplitFinished
 from lakeward.model.identity import Incarnation, RoundId
 from lakeward.model.results import LakeFile, WriteResult
@@ -34,8 +38,20 @@ from lakeward.storage.checkpoint_format import (
     encode_metadata,
     encode_part,
 )
+from lakeward.storage.checkpoint_store import CheckpointFiles
 from lakeward.storage.records import is_torn, pack, unpack
-from lakeward.testing.checkpoint_values import LEASE, PATH, reference, round_snapshot, subtask_snapshot
+from lakeward.storage.small_files import SmallFiles
+from lakeward.testing.checkpoint_values import (
+    FIRST,
+    LEASE,
+    PATH,
+    batches,
+    exchange_snapshot,
+    reference,
+    round_snapshot,
+    subtask_snapshot,
+)
+from lakeward.testing.clock import FakeClock
 
 LONG = st.integers(-(2**63), 2**63 - 1)
 COUNT = st.integers(0, 2**63 - 1)
@@ -59,7 +75,22 @@ def some(one: st.SearchStrategy[Any]) -> st.SearchStrategy[tuple[Any, ...]]:
     return st.lists(one, max_size=3).map(tuple)
 
 
-SUBTASKS = st.builds(SubtaskSnapshot, SMALL, SMALL, some(PROGRESS), some(BLOCKED))
+KEPT = st.none() | st.builds(KeptRows, SMALL, SMALL, COUNT, COUNT)
+SEGMENTS = st.builds(Segment, TEXT, COUNT, COUNT, st.integers(0, 2**32 - 1), KEPT)
+CHANNELS = some(st.builds(ChannelState, SMALL, SMALL, st.sampled_from(Side), SEGMENTS))
+EXCHANGES = st.builds(
+    ExchangeState,
+    subtask=SMALL,
+    subtasks=SMALL,
+    files=FILES,
+    rows=COUNT,
+    left_out=COUNT,
+    open_rows=some(st.builds(OpenRows, st.binary(max_size=12), some(SEGMENTS))),
+    channels=CHANNELS,
+    unaligned=st.booleans(),
+    blocked_s=st.floats(0, allow_infinity=False),
+)
+SUBTASKS = st.builds(SubtaskSnapshot, SMALL, SMALL, some(PROGRESS), some(BLOCKED), st.none() | EXCHANGES)
 LEASES = st.builds(LeaseCopy, TEXT, TEXT, st.none() | st.binary(max_size=40))
 PARTS = some(st.builds(PartFile, SMALL, SMALL, TEXT, COUNT, st.integers(0, 2**32 - 1)))
 STARTS = st.builds(Incarnation, st.just("svc"), COUNT, st.from_regex(r"[0-9a-f]{16}", fullmatch=True))
@@ -118,16 +149,25 @@ SMALL_ROUND = replace(round_snapshot(REF), splits=(), finished=(), progress=(), 
 WITH = Metadata(Head(REF, PATH, 5, (PartFile(0, 1, "part-0-1", 9, 7),)), SMALL_ROUND, LEASE)
 METADATA = {2: encode_metadata(WITH), 1: encode_metadata(replace(WITH, lease=None))}
 PART_DATA, PART = encode_part(REF, replace(subtask_snapshot(), blocked=()), "part-0-1")
+BESIDE = tuple(Segment(f"svc/{FIRST}/7-3/segments/1-0-1-{n}.arrow", 5, 1352, 3060327600) for n in (0, 1))
+EXCHANGE_DATA, EXCHANGE_PART = encode_part(REF, exchange_snapshot(*BESIDE), "part-0-1")
+SHARES = (structs.replace(BESIDE[0], kept=KeptRows(32, 64, 2, 3)), BESIDE[1])
+SHARES_DATA, SHARES_PART = encode_part(REF, exchange_snapshot(*SHARES), "part-0-1")
 
 
 def read(kind: str, data: bytes) -> object:
+    if kind == "shares":
+        return decode_part(data, "/chk/file", REF, SHARES_PART)
     if kind == "part":
         return decode_part(data, "/chk/file", REF, PART)
+    if kind == "exchange":
+        return decode_part(data, "/chk/file", REF, EXCHANGE_PART)
     return decode_metadata(data, "/chk/file", REF)
 
 
-WHOLE = [("metadata", METADATA[1]), ("metadata", METADATA[2]), ("part", PART_DATA)]
-BY_KIND = pytest.mark.parametrize(("kind", "whole"), WHOLE, ids=["1", "2", "part"])
+WHOLE = [("metadata", METADATA[1]), ("metadata", METADATA[2]), ("part", PART_DATA), ("exchange", EXCHANGE_DATA)]
+WHOLE.append(("shares", SHARES_DATA))
+BY_KIND = pytest.mark.parametrize(("kind", "whole"), WHOLE, ids=["1", "2", "part", "exchange", "shares"])
 
 
 @BY_KIND
@@ -231,7 +271,7 @@ def test_no_field_of_the_model_is_forgotten(stored: Any, model: Any, differ: set
 
 
 def test_nothing_of_it_is_pickle() -> None:
-    for data in (*METADATA.values(), PART_DATA):
+    for data in (*METADATA.values(), PART_DATA, EXCHANGE_DATA):
         _, parts = unpack(data, "f", {1: 2, 2: 3})
         assert all(isinstance(msgspec.msgpack.decode(part), dict) for part in parts)
 
@@ -273,6 +313,49 @@ GOLDEN_PART = (
     "a7626c6f636b656490"
 )
 
+GOLDEN_EXCHANGE = (
+    "4c4b5744000100020000004c14d4645885a773657276696365a3737663ab696e6361726e6174696f6eb97376632d31303030"
+    "2d30303030303030303030303030306161a87461626c655f696407a565706f636803a66e756d62657201000001dcea3550d6"
+    "85a77375627461736b00ac7461736b5f617474656d707401a870726f677265737390a7626c6f636b656490a865786368616e"
+    "676589a77375627461736b00a87375627461736b7302a566696c65739185a470617468b9772f646174612f706172742d3030"
+    "3030302e70617271756574a46b696e64a464617461a4726f7773cd0269aa73697a655f6279746573ce00015f90a664657461"
+    "696cc40493010203a4726f77730ca86c6566745f6f757401a96f70656e5f726f77739182a9706172746974696f6ec4050165"
+    "6d6561a87365676d656e74739184a46e616d65d9387376632f7376632d313030302d30303030303030303030303030306161"
+    "2f372d332f7365676d656e74732f312d302d312d302e6172726f77a4726f777305aa73697a655f6279746573cd0548a36372"
+    "63ceb668e4b0a86368616e6e656c739184a870726f647563657201a8636f6e73756d657200a473696465a2696ea77365676d"
+    "656e7484a46e616d65d9387376632f7376632d313030302d303030303030303030303030303061612f372d332f7365676d65"
+    "6e74732f312d302d312d312e6172726f77a4726f777305aa73697a655f6279746573cd0548a3637263ceb668e4b0a9756e61"
+    "6c69676e6564c3a9626c6f636b65645f73cb3fe0000000000000"
+)
+GOLDEN_SHARES = (
+    "4c4b5744000200020000004c14d4645885a773657276696365a3737663ab696e6361726e6174696f6eb97376632d31303030"
+    "2d30303030303030303030303030306161a87461626c655f696407a565706f636803a66e756d626572010000020bc4328313"
+    "85a77375627461736b00ac7461736b5f617474656d707401a870726f677265737390a7626c6f636b656490a865786368616e"
+    "676589a77375627461736b00a87375627461736b7302a566696c65739185a470617468b9772f646174612f706172742d3030"
+    "3030302e70617271756574a46b696e64a464617461a4726f7773cd0269aa73697a655f6279746573ce00015f90a664657461"
+    "696cc40493010203a4726f77730ca86c6566745f6f757401a96f70656e5f726f77739182a9706172746974696f6ec4050165"
+    "6d6561a87365676d656e74739185a46e616d65d9387376632f7376632d313030302d30303030303030303030303030306161"
+    "2f372d332f7365676d656e74732f312d302d312d302e6172726f77a4726f777305aa73697a655f6279746573cd0548a36372"
+    "63ceb668e4b0a46b65707484ab66697273745f67726f757020a9656e645f67726f757040a966697273745f726f7702a4726f"
+    "777303a86368616e6e656c739184a870726f647563657201a8636f6e73756d657200a473696465a2696ea77365676d656e74"
+    "84a46e616d65d9387376632f7376632d313030302d303030303030303030303030303061612f372d332f7365676d656e7473"
+    "2f312d302d312d312e6172726f77a4726f777305aa73697a655f6279746573cd0548a3637263ceb668e4b0a9756e616c6967"
+    "6e6564c3a9626c6f636b65645f73cb3fe0000000000000"
+)
+GOLDEN_ROWS = (
+    "ffffffffa80000001000000000000a000c000600050008000a000000000104000c0000000800080000000400080000000400"
+    "0000020000004400000004000000d4ffffff00000105100000001c0000000400000000000000040000006e616d6500000000"
+    "0400040004000000100014000800060007000c00000010001000000000000102100000001c00000004000000000000000200"
+    "00006964000008000c0008000700080000000000000140000000ffffffff08010000180000000000000000000e001c000600"
+    "0500080010000c000e000000000304005400000010000000300000000000000000000000010000000c00000008000c000400"
+    "080008000000180000000400000008000000633761366265656300000000030000006372630000000a0018000c0004000800"
+    "0a0000006c000000100000000200000000000000000000000500000000000000000000000000000000000000000000000000"
+    "000010000000000000001000000000000000000000000000000010000000000000000c000000000000002000000000000000"
+    "0c00000000000000000000000200000002000000000000000000000000000000020000000000000000000000000000000000"
+    "000000000000010000000000000000000000060000000c000000000000006e616d6520306e616d65203000000000ffffffff"
+    "00000000"
+)
+
 
 @pytest.mark.parametrize("version", [1, 2])
 def test_metadata_has_these_bytes(version: int) -> None:
@@ -284,3 +367,74 @@ def test_metadata_has_these_bytes(version: int) -> None:
 def test_a_part_has_these_bytes() -> None:
     assert PART_DATA.hex() == GOLDEN_PART
     assert read("part", bytes.fromhex(GOLDEN_PART)) == replace(subtask_snapshot(), blocked=())
+
+
+def test_a_part_of_an_exchange_has_these_bytes() -> None:
+    assert EXCHANGE_DATA.hex() == GOLDEN_EXCHANGE
+    assert read("exchange", bytes.fromhex(GOLDEN_EXCHANGE)) == exchange_snapshot(*BESIDE)
+
+
+def test_a_part_that_names_a_share_of_a_segment_has_these_bytes() -> None:
+    """Version 2: a release that knows only whole segments must not restore it."""
+    assert SHARES_DATA.hex() == GOLDEN_SHARES
+    assert read("shares", bytes.fromhex(GOLDEN_SHARES)) == exchange_snapshot(*SHARES)
+    with pytest.raises(CorruptFileError, match=r"format version among .*1.*, found 2"):
+        unpack(SHARES_DATA, "/chk/file", {1: 2})
+
+
+def test_rows_beside_a_checkpoint_of_these_bytes_are_read(tmp_path: Path) -> None:
+    """Another release of Arrow may write the same rows differently."""
+    data, files = bytes.fromhex(GOLDEN_ROWS), SmallFiles(str(tmp_path))
+    files.write(BESIDE[0].name, data)
+    segment = structs.replace(BESIDE[0], rows=2, size_bytes=len(data), crc=zlib.crc32(data))
+    assert tuple(CheckpointFiles(files, FakeClock()).read_segment(segment)) == batches(2)
+
+
+def recovered_snapshot() -> SubtaskSnapshot:
+    """Make the part of a subtask in its recovery: rows it has written, a restored channel, and what came meanwhile."""
+    memory, rest, restored, live = (
+        structs.replace(BESIDE[0], name=f"svc/{FIRST}/7-3/segments/1-0-1-{number}.arrow", rows=2) for number in range(4)
+    )
+    state = ExchangeState(
+        subtask=0,
+        subtasks=2,
+        rows=12,
+        open_rows=(OpenRows(b"\x01emea", (memory, rest)),),
+        channels=(
+            ChannelState(5 % 2, 0, Side.IN, restored),
+            ChannelState(1, 0, Side.IN, live),
+            ChannelState(0, 1, Side.OUT, live),
+        ),
+        unaligned=True,
+        blocked_s=0.5,
+    )
+    return SubtaskSnapshot(0, 1, (), (), state)
+
+
+GOLDEN_RECOVERED = (
+    "4c4b5744000100020000004c14d4645885a773657276696365a3737663ab696e6361726e6174696f6eb97376632d31303030"
+    "2d30303030303030303030303030306161a87461626c655f696407a565706f636803a66e756d62657201000002efa86e9b07"
+    "85a77375627461736b00ac7461736b5f617474656d707401a870726f677265737390a7626c6f636b656490a865786368616e"
+    "676589a77375627461736b00a87375627461736b7302a566696c657390a4726f77730ca86c6566745f6f757400a96f70656e"
+    "5f726f77739182a9706172746974696f6ec40501656d6561a87365676d656e74739284a46e616d65d9387376632f7376632d"
+    "313030302d303030303030303030303030303061612f372d332f7365676d656e74732f312d302d312d302e6172726f77a472"
+    "6f777302aa73697a655f6279746573cd0548a3637263ceb668e4b084a46e616d65d9387376632f7376632d313030302d3030"
+    "30303030303030303030303061612f372d332f7365676d656e74732f312d302d312d312e6172726f77a4726f777302aa7369"
+    "7a655f6279746573cd0548a3637263ceb668e4b0a86368616e6e656c739384a870726f647563657201a8636f6e73756d6572"
+    "00a473696465a2696ea77365676d656e7484a46e616d65d9387376632f7376632d313030302d303030303030303030303030"
+    "303061612f372d332f7365676d656e74732f312d302d312d322e6172726f77a4726f777302aa73697a655f6279746573cd05"
+    "48a3637263ceb668e4b084a870726f647563657201a8636f6e73756d657200a473696465a2696ea77365676d656e7484a46e"
+    "616d65d9387376632f7376632d313030302d303030303030303030303030303061612f372d332f7365676d656e74732f312d"
+    "302d312d332e6172726f77a4726f777302aa73697a655f6279746573cd0548a3637263ceb668e4b084a870726f6475636572"
+    "00a8636f6e73756d657201a473696465a36f7574a77365676d656e7484a46e616d65d9387376632f7376632d313030302d30"
+    "3030303030303030303030303061612f372d332f7365676d656e74732f312d302d312d332e6172726f77a4726f777302aa73"
+    "697a655f6279746573cd0548a3637263ceb668e4b0a9756e616c69676e6564c3a9626c6f636b65645f73cb3fe00000000000"
+    "00"
+)
+
+
+def test_a_part_that_a_recovery_writes_has_these_bytes() -> None:
+    """Two segments of one open file, and two of one channel: first what was restored, then what came meanwhile."""
+    data, part = encode_part(REF, recovered_snapshot(), "part-0-1")
+    assert data.hex() == GOLDEN_RECOVERED
+    assert decode_part(bytes.fromhex(GOLDEN_RECOVERED), "f", REF, part) == recovered_snapshot()

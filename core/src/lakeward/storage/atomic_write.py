@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, BinaryIO
 
 from lakeward.local_files import replacing, sync
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
     from pathlib import Path
 
 
@@ -31,6 +33,22 @@ def write_local(target: Path, data: bytes, tries: int = 3) -> None:
         if tries == 1:
             raise
         write_local(target, data, tries - 1)
+
+
+@contextmanager
+def writing_local(target: Path) -> Iterator[BinaryIO]:
+    """Let the caller write a new file piece by piece: under a temporary name, then as `write_local`.
+
+    Yields:
+        The open file.
+
+    Raises:
+        OSError: the disk refused.
+    """
+    _make_folders(target.parent)
+    fresh = target.with_name(f".{target.name}.new")
+    with replacing(target, fresh, durable=True), fresh.open("wb") as out:
+        yield out
 
 
 def prune(folder: Path, base: Path) -> None:

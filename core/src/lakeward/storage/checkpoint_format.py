@@ -1,14 +1,17 @@
 """The bytes of a checkpoint's files: `_metadata` and the subtasks' parts, each a record (see `records`).
 
 `_metadata` version 1 has two parts: the list of its files, and the coordinator's snapshot. Version 2 adds the lease.
-A subtask's file is version 1: the checkpoint that it belongs to, and its snapshot.
+A subtask's file has two parts: the checkpoint that it belongs to, and its snapshot. Version 2 names segments of which
+the checkpoint holds a share; one that does not is written as version 1, which has the same form.
 """
 
 from __future__ import annotations
 
 import zlib
+from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import TypeVar
+from types import MappingProxyType
+from typing import Any, TypeVar
 
 import msgspec
 
@@ -28,7 +31,10 @@ from lakeward.storage.snapshot_records import (
 WITHOUT_LEASE = 1
 WITH_LEASE = 2
 PART = 1
-_METADATA_PARTS = {WITHOUT_LEASE: 2, WITH_LEASE: 3}
+PART_WITH_SHARES = 2
+PART_VERSIONS = {PART: 2, PART_WITH_SHARES: 2}
+METADATA_VERSIONS = {WITHOUT_LEASE: 2, WITH_LEASE: 3}
+"""The number of parts of each version that this release reads, both."""
 T = TypeVar("T")
 
 
@@ -70,7 +76,7 @@ def decode_metadata(data: bytes, file: str, ref: CheckpointRef) -> Metadata:
     Raises:
         CorruptFileError: damaged, of an unknown version, or another checkpoint's; names the file.
     """
-    version, parts = unpack(data, file, _METADATA_PARTS)
+    version, parts = unpack(data, file, METADATA_VERSIONS)
     head = _decode_head(parts[0], file, ref)
     try:
         coordinator = read_round(_decode(parts[1], StoredRound, file))
@@ -85,11 +91,11 @@ def decode_metadata(data: bytes, file: str, ref: CheckpointRef) -> Metadata:
 
 def decode_head(data: bytes, file: str, ref: CheckpointRef) -> Head:
     """Decode only the part of `_metadata` that a list of checkpoints needs. Like `decode_metadata` otherwise."""
-    return _decode_head(unpack(data, file, _METADATA_PARTS)[1][0], file, ref)
+    return _decode_head(unpack(data, file, METADATA_VERSIONS)[1][0], file, ref)
 
 
 def encode_part(ref: CheckpointRef, snapshot: SubtaskSnapshot, name: str) -> tuple[bytes, PartFile]:
-    """Encode a subtask's part.
+    """Encode a subtask's part, in the oldest version that can hold it: an older release would restore whole segments.
 
     Args:
         ref: the checkpoint.
@@ -100,7 +106,8 @@ def encode_part(ref: CheckpointRef, snapshot: SubtaskSnapshot, name: str) -> tup
         The bytes, and their entry in `_metadata`.
     """
     parts = (msgspec.msgpack.encode(ref), msgspec.msgpack.encode(store_subtask(snapshot)))
-    data = pack(PART, parts)
+    shares = snapshot.exchange is not None and any(one.kept is not None for one in snapshot.exchange.segments())
+    data = pack(PART_WITH_SHARES if shares else PART, parts)
     return data, PartFile(snapshot.subtask, snapshot.task_attempt, name, len(data), zlib.crc32(data))
 
 
@@ -116,7 +123,7 @@ def decode_part(data: bytes, file: str, ref: CheckpointRef, part: PartFile) -> S
     Raises:
         CorruptFileError: not the bytes that were written, of an unknown version, or another's; names the file.
     """
-    _, parts = unpack(data, file, {PART: 2})
+    _, parts = unpack(data, file, PART_VERSIONS)
     if zlib.crc32(data) != part.crc:
         raise CorruptFileError(file, f"checksum {part.crc:08x}, as `_metadata` says", f"{zlib.crc32(data):08x}")
     belongs = _decode(parts[0], CheckpointRef, file)
@@ -136,8 +143,15 @@ def _decode_head(data: bytes, file: str, ref: CheckpointRef) -> Head:
     return head
 
 
+_DECODERS: Mapping[type, msgspec.msgpack.Decoder[Any]] = MappingProxyType(
+    {kind: msgspec.msgpack.Decoder(kind) for kind in (Head, StoredRound, StoredSubtask, CheckpointRef, LeaseCopy)}
+)
+"""Made while this is imported: threads that use a type for the first time at once would crash the process."""
+
+
 def _decode(data: bytes, kind: type[T], file: str) -> T:
     try:
-        return msgspec.msgpack.decode(data, type=kind)
+        found: T = _DECODERS[kind].decode(data)
     except msgspec.MsgspecError as error:
         raise CorruptFileError(file, f"a stored {kind.__name__}", str(error)) from error
+    return found

@@ -28,6 +28,11 @@ def folder(ref: CheckpointRef) -> str:
     return f"{ref.service}/{ref}"
 
 
+def epoch_folder(ref: CheckpointRef) -> str:
+    """Return the folder of the epoch that a checkpoint belongs to, relative to the root."""
+    return folder(ref).rpartition("/")[0]
+
+
 def place(ref: CheckpointRef, name: str) -> str:
     """Return a file's name, relative to the root."""
     return f"{folder(ref)}/{name}"
@@ -42,7 +47,7 @@ def part_name(subtask: int, task_attempt: int) -> str:
 def parse_folder(name: str) -> CheckpointRef | None:
     """Parse a folder's name; None if it is not a checkpoint's. Cached: every listing has the same few folders."""
     match = _FOLDER.fullmatch(name)
-    if match is None or not _is_start(match["start"], match["service"]):
+    if match is None or _start(match["start"], match["service"]) is None:
         return None
     return CheckpointRef(
         match["service"], match["start"], int(match["table"]), int(match["epoch"]), int(match["number"])
@@ -52,6 +57,13 @@ def parse_folder(name: str) -> CheckpointRef | None:
 def start_of(ref: CheckpointRef) -> Incarnation:
     """Return the start that a checkpoint belongs to."""
     return Incarnation.parse(ref.incarnation)
+
+
+def parse_start(name: str) -> Incarnation | None:
+    """Return the start whose folder a file is in, whatever file it is; None if it is in none."""
+    service, _, below = name.partition("/")
+    start, found, _ = below.partition("/")
+    return _start(start, service) if found else None
 
 
 def by_checkpoint(entries: Iterable[FileEntry]) -> Mapping[CheckpointRef, dict[str, FileEntry]]:
@@ -72,8 +84,10 @@ def by_checkpoint(entries: Iterable[FileEntry]) -> Mapping[CheckpointRef, dict[s
     return found
 
 
-def _is_start(text: str, service: str) -> bool:
+@lru_cache(maxsize=1024)
+def _start(text: str, service: str) -> Incarnation | None:
     try:
-        return Incarnation.parse(text).service == service
+        start = Incarnation.parse(text)
     except UsageError:
-        return False
+        return None
+    return start if start.service == service else None

@@ -8,6 +8,7 @@ finds no `_abandoned`, may go on; of the two at the most one does. So a sweep an
 from __future__ import annotations
 
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from typing import TYPE_CHECKING
 
 from lakeward.errors import CorruptFileError, OutcomeUnknownError, StorageError, UsageError
@@ -30,11 +31,33 @@ from lakeward.storage.checkpoint_format import (
     encode_part,
 )
 from lakeward.storage.checkpoint_inspection import check_parts, in_order, look, stand
-from lakeward.storage.checkpoint_layout import ABANDONED, METADATA, by_checkpoint, folder, part_name, place, start_of
+from lakeward.storage.checkpoint_layout import (
+    ABANDONED,
+    METADATA,
+    by_checkpoint,
+    epoch_folder,
+    folder,
+    parse_start,
+    part_name,
+    place,
+    start_of,
+)
+from lakeward.storage.segments import (
+    check_segments,
+    parse_segment,
+    read_segment,
+    segment_name,
+    segments_of,
+    without_checkpoint,
+    write_segment,
+)
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Mapping, Sequence
+    from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 
+    import pyarrow as pa
+
+    from lakeward.model.exchange import Segment
     from lakeward.model.identity import Incarnation
     from lakeward.ports import Clock
     from lakeward.storage.small_files import FileEntry, SmallFiles
@@ -63,6 +86,14 @@ class CheckpointFiles:
         data, part = encode_part(ref, snapshot, part_name(snapshot.subtask, snapshot.task_attempt))
         self._files.write(place(ref, part.name), data)
         return part
+
+    def write_segment(self, ref: CheckpointRef, name: str, batches: Iterable[pa.RecordBatch]) -> Segment:
+        """Write rows beside a checkpoint."""
+        return write_segment(self._files, segment_name(ref, name), batches)
+
+    def read_segment(self, segment: Segment) -> Iterator[pa.RecordBatch]:
+        """Read rows back."""
+        return read_segment(self._files, segment)
 
     def complete(
         self, ref: CheckpointRef, coordinator: RoundSnapshot, parts: Sequence[PartFile], lease: LeaseCopy | None
@@ -129,6 +160,10 @@ class CheckpointFiles:
         size = len(data) + sum(part.size_bytes for part in parts)
         return Checkpoint(ref, metadata.head.completed_ms, metadata.coordinator, subtasks, metadata.lease, size)
 
+    def check_segments(self, checkpoint: Checkpoint) -> None:
+        """Look whether the files of rows are there."""
+        check_segments(self._files, segments_of(checkpoint))
+
     def _read_parts(self, ref: CheckpointRef, parts: Sequence[PartFile]) -> tuple[SubtaskSnapshot, ...]:
         if self._readers == 1:
             return tuple(self._read_part(ref, part) for part in parts)
@@ -150,17 +185,51 @@ class CheckpointFiles:
         """Find a table's newest checkpoint that completed."""
         return next(iter(reversed(self._happened(self._scan(service), table_id))), None)
 
-    def delete(self, ref: CheckpointRef) -> None:
+    def delete(self, ref: CheckpointRef, *, keep_segments: bool = False) -> None:
         """Delete `_metadata`, then the rest."""
+        counted = stand(self._files, ref, self._listed(ref)).state is not CheckpointState.UNFINISHED
+        # Of one that was aborted they stay as well: the next one of its epoch may refer to them.
+        with_segments = counted and not keep_segments
+        named = self._named_elsewhere((ref,), self._files.entries(ref.service)) if with_segments else set()
+        self._delete(ref)
+        if with_segments:
+            self._delete_segments(ref.service, ref.table_id, (ref,), named)
+
+    def _delete(self, ref: CheckpointRef) -> None:
         self._files.delete(place(ref, METADATA))
         self._files.delete_folder(folder(ref))
 
+    def delete_rows(self, ref: CheckpointRef) -> None:
+        """Delete the segments of a round that is over."""
+        entries = self._files.entries(ref.service)
+        epoch = epoch_folder(ref)
+        segments = {entry.name: found for entry in entries if (found := parse_segment(entry.name)) is not None}
+        mine = [name for name, (where, _, number) in segments.items() if where == epoch and number <= ref.number]
+        if not mine:
+            return
+        used = self._segments_of(self._happened(by_checkpoint(entries), ref.table_id))
+        if used is None:
+            return
+        for name in mine:
+            if name not in used:
+                self._files.delete(name)
+
     def sweep(self, incarnation: Incarnation, keep: Collection[CheckpointRef]) -> tuple[CheckpointRef, ...]:
         """Delete what never completed."""
-        found = self._scan(incarnation.service)
+        entries = self._files.entries(incarnation.service)
+        found = by_checkpoint(entries)
         spared = {*keep, *_highest(found, incarnation)}
         to_delete = [ref for ref in found if ref not in spared and not start_of(ref).succeeds(incarnation)]
-        return tuple(ref for ref in to_delete if self._sweep(ref, found[ref]))
+        swept = tuple(ref for ref in to_delete if self._sweep(ref, found[ref]))
+        left = {ref: listed for ref, listed in found.items() if ref not in swept}
+        used: dict[int, set[str] | None] = {}
+        for name, table_id in without_checkpoint(entries, left, incarnation):
+            if table_id not in used:
+                used[table_id] = self._segments_of(self._happened(left, table_id))
+            names = used[table_id]
+            if names is not None and name not in names:
+                self._files.delete(name)
+        return swept
 
     def _sweep(self, ref: CheckpointRef, listed: Mapping[str, FileEntry]) -> bool:
         if stand(self._files, ref, listed).state is not CheckpointState.UNFINISHED:
@@ -170,7 +239,7 @@ class CheckpointFiles:
             if self._completed_meanwhile(ref):
                 self._files.delete(place(ref, ABANDONED))
                 return False
-        self.delete(ref)
+        self._delete(ref)
         return True
 
     def _completed_meanwhile(self, ref: CheckpointRef) -> bool:
@@ -182,18 +251,85 @@ class CheckpointFiles:
         if count < 1:
             message = f"expected 1 or more checkpoints to retain, found {count}"
             raise UsageError(message)
-        found = self._scan(incarnation.service)
-        if any(start_of(ref).succeeds(incarnation) for ref in found):
+        entries = self._files.entries(incarnation.service)
+        starts = filter(None, {parse_start(entry.name) for entry in entries})
+        if any(start.succeeds(incarnation) for start in starts):
             return ()  # a later start has taken over: it decides what is deleted
-        happened = self._happened(found, table_id)
+        happened = self._happened(by_checkpoint(entries), table_id)
         completed = [info.ref for info in happened if info.state is CheckpointState.COMPLETE]
         if len(completed) <= count:
             return ()
         refs = [info.ref for info in happened]
         older = refs[: refs.index(completed[-count])]
+        named = self._named_elsewhere(older, entries)
         for ref in older:
-            self.delete(ref)
+            self._delete(ref)
+        self._delete_segments(incarnation.service, table_id, older, named)
         return tuple(older)
+
+    def _named_elsewhere(self, refs: Iterable[CheckpointRef], entries: Iterable[FileEntry]) -> set[str]:
+        """Return the names of the segments of other epochs that checkpoints of a table refer to.
+
+        Those that a damaged one refers to are not known: they stay until the sweep.
+        """
+        parsed = (parse_segment(entry.name) for entry in entries)
+        epochs = {(table, epoch) for epoch, table, _ in filter(None, parsed)}
+        found: set[str] = set()
+        for ref in refs:
+            mine = epoch_folder(ref)
+            if any(table == ref.table_id and epoch != mine for table, epoch in epochs):
+                with suppress(CorruptFileError):
+                    names = (one.name for one in segments_of(self.load(ref)))
+                    found |= {name for name in names if not name.startswith(f"{mine}/")}
+        return found
+
+    def _delete_segments(
+        self, service: str, table_id: int, deleted: Iterable[CheckpointRef], named: Collection[str]
+    ) -> None:
+        """Delete the segments of a table that nothing refers to, nor will.
+
+        What refers to a segment is a checkpoint of its epoch, or a later one; all that are complete are read, without
+        their rows. A checkpoint that is under way has a higher number than the newest complete one, and refers to
+        segments of its own, or to those that the newest one refers to as well, or that are newer. One that is taken
+        during a recovery refers to those of the checkpoint that was restored: that is the newest one, or the newest one
+        was taken in the same recovery, and refers to what was not written then.
+
+        Args:
+            service: whose.
+            table_id: of the table.
+            deleted: checkpoints that had completed and were deleted just now. An epoch that had one of them and has
+                none any more is over.
+            named: segments of other epochs that these referred to.
+        """
+        entries = self._files.entries(service)
+        segments = {entry.name: found for entry in entries if (found := parse_segment(entry.name)) is not None}
+        mine = {name: (epoch, number) for name, (epoch, table, number) in segments.items() if table == table_id}
+        if not mine:
+            return
+        happened = self._happened(by_checkpoint(entries), table_id)
+        used = self._segments_of(happened)
+        if used is None:
+            return
+        newest: dict[str, int] = {}
+        for info in happened:
+            epoch = epoch_folder(info.ref)
+            newest[epoch] = max(newest.get(epoch, 0), info.ref.number)
+        without = {epoch_folder(ref) for ref in deleted} - newest.keys()
+        for name, (epoch, number) in mine.items():
+            if name not in used and (name in named or epoch in without or number < newest.get(epoch, 0)):
+                self._files.delete(name)
+
+    def _segments_of(self, infos: Collection[CheckpointInfo]) -> set[str] | None:
+        """Return the names of the segments that checkpoints refer to; None if one of these is damaged.
+
+        A person may want to look at that one.
+        """
+        if any(info.state is not CheckpointState.COMPLETE for info in infos):
+            return None
+        try:
+            return {segment.name for info in infos for segment in segments_of(self.load(info.ref))}
+        except CorruptFileError:
+            return None
 
     def _happened(
         self, found: Mapping[CheckpointRef, dict[str, FileEntry]], table_id: int

@@ -56,6 +56,10 @@ class _Body(msgspec.Struct, frozen=True):
     accepted: bool = False
 
 
+_BODIES = msgspec.msgpack.Decoder(_Body)
+"""Made while this is imported: threads that learn a type at the same time crash the process."""
+
+
 class CommitRecords:
     """The records of one service. Blocking; thread-safe, one call per table at a time."""
 
@@ -164,7 +168,7 @@ def decode(data: bytes, file: str) -> CommitRecord:
     """
     _, (data,) = unpack(data, file, {_VERSION: 1})
     try:
-        body = msgspec.msgpack.decode(data, type=_Body)
+        body = _BODIES.decode(data)
     except msgspec.MsgspecError as error:
         raise CorruptFileError(file, "a record of a table's newest commit", str(error)) from error
     offsets = {TableBucket(body.table_id, partition, bucket): offset for partition, bucket, offset in body.offsets}

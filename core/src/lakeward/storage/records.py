@@ -34,6 +34,14 @@ def pack(version: int, parts: tuple[bytes, ...]) -> bytes:
     return head + b"".join(_PART.pack(len(part), zlib.crc32(part)) + part for part in parts)
 
 
+def version_of(data: bytes) -> int | None:
+    """Return the format version that a record says it has, None if the bytes are no record."""
+    if len(data) < _HEAD.size:
+        return None
+    magic, version, _ = _HEAD.unpack_from(data)
+    return int(version) if magic == MAGIC else None
+
+
 def unpack(data: bytes, file: str, versions: Mapping[int, int]) -> tuple[int, tuple[bytes, ...]]:
     """Decode a record.
 

@@ -18,6 +18,8 @@ from lakeward.storage.small_files import SmallFiles
 
 FILE = "journal"
 _VERSION = 1
+VERSIONS = {_VERSION: 1}
+"""The number of parts of each version that this release reads."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,6 +53,10 @@ class _Body(msgspec.Struct, frozen=True, omit_defaults=True):
     commits: tuple[tuple[str, int], ...]
     swept_ms: int | None
     missing_ms: int | None = None
+
+
+_BODIES = msgspec.msgpack.Decoder(_Body)
+"""Made while this is imported: threads that learn a type at the same time crash the process."""
 
 
 class JournalStore:
@@ -126,9 +132,9 @@ def decode(data: bytes, file: str) -> RoundJournal:
     Raises:
         CorruptFileError: damaged, or of an unknown version; names the file.
     """
-    _, (data,) = unpack(data, file, {_VERSION: 1})
+    _, (data,) = unpack(data, file, VERSIONS)
     try:
-        body = msgspec.msgpack.decode(data, type=_Body)
+        body = _BODIES.decode(data)
         incarnation = Incarnation.parse(body.incarnation)
     except (msgspec.MsgspecError, UsageError) as error:
         raise CorruptFileError(file, "a round's journal", str(error)) from error

@@ -25,7 +25,8 @@ if TYPE_CHECKING:
 FILE = "service.state"
 WITHOUT_LEASE = 1
 WITH_LEASE = 2
-_PARTS = {WITHOUT_LEASE: 1, WITH_LEASE: 3}
+VERSIONS = {WITHOUT_LEASE: 1, WITH_LEASE: 3}
+"""The number of parts of each version that this release reads."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,12 +64,21 @@ class _Body(msgspec.Struct, frozen=True, omit_defaults=True):
     invalidated: dict[int, str] = msgspec.field(default_factory=dict)
 
 
+_BODIES = msgspec.msgpack.Decoder(_Body)
+"""Made while this is imported: threads that learn a type at the same time crash the process."""
+
+
 class ServiceStateStore:
     """Reads and writes state files. Blocking."""
 
     def __init__(self, files: SmallFiles) -> None:
         """Keep the store."""
         self._files = files
+
+    @property
+    def files(self) -> SmallFiles:
+        """Where the state files are."""
+        return self._files
 
     def load(self, service: str) -> ServiceState | None:
         """Read a service's state.
@@ -179,9 +189,9 @@ def decode(data: bytes, file: str) -> ServiceState:
     Raises:
         CorruptFileError: damaged, or of an unknown version.
     """
-    version, parts = unpack(data, file, _PARTS)
+    version, parts = unpack(data, file, VERSIONS)
     try:
-        body = msgspec.msgpack.decode(parts[0], type=_Body)
+        body = _BODIES.decode(parts[0])
         incarnation = Incarnation.parse(body.incarnation)
         backend, lease = (parts[1].decode(), parts[2]) if version == WITH_LEASE else (None, None)
     except (msgspec.MsgspecError, UsageError, UnicodeDecodeError) as error:

@@ -6,17 +6,21 @@ the old or the new file whole; elsewhere it is one PUT.
 
 from __future__ import annotations
 
+from contextlib import contextmanager
 from pathlib import Path
-from typing import NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import pyarrow.fs as pafs
 
 from lakeward.errors import StorageError
 from lakeward.model.object_store import SCHEME
 from lakeward.model.secrets import mask_uri
-from lakeward.storage.atomic_write import prune, write_local
+from lakeward.storage.atomic_write import prune, write_local, writing_local
 from lakeward.storage.keyed_lock import KeyedLock
 from lakeward.storage.object_store import open_s3, reason
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
 
 _TRIES = 5
 """How often a folder is listed or deleted again because others changed it meanwhile."""
@@ -56,7 +60,7 @@ class SmallFiles:
 
     def path(self, name: str) -> str:
         """Return the full path of a file, for messages."""
-        return f"{self._base}/{name}"
+        return f"{self._base}/{name}" if name else self._base
 
     def write(self, name: str, data: bytes) -> None:
         """Write a file durably, atomically replacing an older one.
@@ -125,6 +129,58 @@ class SmallFiles:
             message = f"{self._base}: there is no such bucket: {bucket}"
             raise StorageError(message)
         self._bucket_seen = True
+
+    @contextmanager
+    def writing(self, name: str) -> Iterator[Any]:
+        """Write a file durably, piece by piece; it has its name once all of it is written.
+
+        Args:
+            name: relative name; a file of this name is not there yet.
+
+        Yields:
+            What takes the bytes.
+
+        Raises:
+            StorageError: the disk or store refused.
+        """
+        try:
+            if self._local:
+                with writing_local(Path(self.path(name))) as out:
+                    yield out
+            else:
+                with self._filesystem.open_output_stream(self.path(name)) as out:
+                    yield out
+        except OSError as error:
+            message = f"{self.path(name)}: cannot be written: {reason(error)}"
+            raise StorageError(message) from error
+
+    @contextmanager
+    def reading(self, name: str) -> Iterator[Any]:
+        """Read a file piece by piece.
+
+        Yields:
+            What gives the bytes, None if there is no such file.
+
+        Raises:
+            StorageError: the disk or store refused.
+        """
+        try:
+            stream = self._open(name)
+            if stream is None:
+                yield None
+                return
+            with stream:
+                yield stream
+        except OSError as error:
+            message = f"{self.path(name)}: cannot be read: {reason(error)}"
+            raise StorageError(message) from error
+
+    def _open(self, name: str) -> Any:  # noqa: ANN401 - a file of Arrow
+        try:
+            return self._filesystem.open_input_stream(self.path(name))
+        except FileNotFoundError:
+            self._look_for_bucket()
+            return None
 
     def names(self, under: str, last: str) -> tuple[str, ...]:
         """Return the names of all files below a folder that are called `last`, sorted.

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from lakeward.model.checkpoints import BlockedEvent, RoundSnapshot, SplitProgress, SubtaskSnapshot
+from lakeward.model.exchange import ExchangeState
 from lakeward.model.finishes import Origin, SplitFinished
 from lakeward.model.identity import Incarnation, RoundId
 from lakeward.model.results import LakeFile, WriteResult
@@ -82,17 +83,18 @@ class StoredEvent(msgspec.Struct, frozen=True):
     event_origin: Origin | None
 
 
-class StoredSubtask(msgspec.Struct, frozen=True):
+class StoredSubtask(msgspec.Struct, frozen=True, omit_defaults=True):
     """A `SubtaskSnapshot`."""
 
     subtask: int
     task_attempt: int
     progress: tuple[StoredProgress, ...]
     blocked: tuple[StoredEvent, ...]
+    exchange: ExchangeState | None = None
 
 
-class StoredRound(msgspec.Struct, frozen=True):
-    """A `RoundSnapshot`; maps and sets are sorted lists, so that the same round has the same bytes."""
+class StoredPlainRound(msgspec.Struct, frozen=True):
+    """A `RoundSnapshot` without a layout; maps and sets are sorted lists, so that the same round has the same bytes."""
 
     incarnation: str
     number: int
@@ -111,24 +113,30 @@ class StoredRound(msgspec.Struct, frozen=True):
     progress: tuple[StoredProgress, ...]
 
 
+class StoredRound(StoredPlainRound, frozen=True):
+    """A `RoundSnapshot`: its bytes have the layout only where the table has one."""
+
+    layout: tuple[str, ...] = ()
+
+
 def store_subtask(snapshot: SubtaskSnapshot) -> StoredSubtask:
     """Turn a subtask's part into its stored form."""
     progress = tuple(map(_store_progress, snapshot.progress))
     blocked = tuple(_store_event(blocked) for blocked in snapshot.blocked)
-    return StoredSubtask(snapshot.subtask, snapshot.task_attempt, progress, blocked)
+    return StoredSubtask(snapshot.subtask, snapshot.task_attempt, progress, blocked, snapshot.exchange)
 
 
 def read_subtask(stored: StoredSubtask) -> SubtaskSnapshot:
     """Turn the stored form back."""
     progress = tuple(map(_read_progress, stored.progress))
     blocked = tuple(_read_event(event) for event in stored.blocked)
-    return SubtaskSnapshot(stored.subtask, stored.task_attempt, progress, blocked)
+    return SubtaskSnapshot(stored.subtask, stored.task_attempt, progress, blocked, stored.exchange)
 
 
-def store_round(snapshot: RoundSnapshot) -> StoredRound:
+def store_round(snapshot: RoundSnapshot) -> StoredPlainRound:
     """Turn the coordinator's part into its stored form."""
     before = sorted(snapshot.before.items(), key=lambda item: item[0].sort_key())
-    return StoredRound(
+    plain = StoredPlainRound(
         incarnation=str(snapshot.round_id.incarnation),
         number=snapshot.round_id.number,
         path=snapshot.path,
@@ -145,6 +153,7 @@ def store_round(snapshot: RoundSnapshot) -> StoredRound:
         committed=tuple(sorted(snapshot.committed)),
         progress=tuple(map(_store_progress, snapshot.progress)),
     )
+    return StoredRound(**msgspec.structs.asdict(plain), layout=snapshot.layout) if snapshot.layout else plain
 
 
 def read_round(stored: StoredRound) -> RoundSnapshot:
@@ -169,6 +178,7 @@ def read_round(stored: StoredRound) -> RoundSnapshot:
         finished=tuple(map(_read_result, stored.finished)),
         committed=frozenset(stored.committed),
         progress=tuple(map(_read_progress, stored.progress)),
+        layout=stored.layout,
     )
 
 

@@ -1,0 +1,164 @@
+"""The rounds that have ended: a line of JSON for each, in `<service>/rounds.jsonl` below the state root.
+
+A service appends to the file in a directory; in an object store, where nothing can be appended, it writes it anew.
+Only the newest rounds of each table are kept. A line that cannot be read, such as one that a crash cut off, is skipped.
+"""
+
+from __future__ import annotations
+
+import os
+import threading
+from collections import deque
+from pathlib import Path
+from queue import SimpleQueue
+from typing import TYPE_CHECKING
+
+import msgspec
+import structlog
+
+from lakeward.errors import LakewardError, StorageError
+from lakeward.local_files import is_local
+from lakeward.model.round_record import RoundRecord
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from lakeward.storage.small_files import SmallFiles
+
+HISTORY_FILE = "rounds.jsonl"
+KEPT = 100
+"""So many of the newest rounds of each table are kept."""
+VERSION = 1
+_SLACK = 2
+"""The file is written anew once it has so many times the lines that are kept."""
+_log = structlog.get_logger("lakeward.history")
+
+
+class _Line(msgspec.Struct, frozen=True):
+    version: int
+    round: RoundRecord
+
+
+_LINES = msgspec.json.Decoder(_Line)
+"""Made while this is imported: threads that learn a type at the same time crash the process."""
+
+
+class RoundHistory:
+    """The ended rounds of one service. Its methods block on disk or store; not thread-safe."""
+
+    def __init__(self, files: SmallFiles, service: str) -> None:
+        """Read nothing yet.
+
+        Args:
+            files: the state root.
+            service: the service's name.
+        """
+        self._files = files
+        self._name = f"{service}/{HISTORY_FILE}"
+        self._lines = -1
+        """In the file; below 0 before it was read."""
+        self._kept: dict[int, deque[RoundRecord]] = {}
+
+    def read(self) -> list[RoundRecord]:
+        """Return the rounds that are kept, the newest first.
+
+        Raises:
+            StorageError: the file cannot be read.
+        """
+        lines = (self._files.read(self._name) or b"").split(b"\n")
+        found = [record for line in lines if (record := _record(line)) is not None]
+        kept: dict[int, deque[RoundRecord]] = {}
+        for record in found:
+            kept.setdefault(record.table_id, deque(maxlen=KEPT)).append(record)
+        return sorted((one for each in kept.values() for one in each), key=lambda one: one.ended_ms, reverse=True)
+
+    def add(self, record: RoundRecord) -> None:
+        """Append a round.
+
+        Raises:
+            StorageError: the disk or the store refused.
+        """
+        if self._lines < 0:
+            earlier = self.read()
+            self._kept = {}
+            for one in reversed(earlier):
+                self._keep(one)
+            self._lines = len(earlier)
+        self._keep(record)
+        held = sum(map(len, self._kept.values()))
+        if is_local(self._files.root) and self._lines < held * _SLACK + KEPT:
+            self._append(_encoded(record))
+            self._lines += 1
+        else:
+            ordered = sorted((one for each in self._kept.values() for one in each), key=lambda one: one.ended_ms)
+            self._files.write(self._name, b"".join(map(_encoded, ordered)))
+            self._lines = held
+
+    def _keep(self, record: RoundRecord) -> None:
+        self._kept.setdefault(record.table_id, deque(maxlen=KEPT)).append(record)
+
+    def _append(self, line: bytes) -> None:
+        path = Path(self._files.path(self._name))
+        try:
+            path.parent.mkdir(parents=True, exist_ok=True)
+            with path.open("ab+") as file:
+                # A line that a crash cut off must not take the next one with it.
+                end = file.seek(0, os.SEEK_END)
+                torn = bool(end) and os.pread(file.fileno(), 1, end - 1) != b"\n"
+                file.write(b"\n" + line if torn else line)
+        except OSError as error:
+            message = f"{path}: cannot be written: {error.strerror or error}"
+            raise StorageError(message) from error
+
+
+class HistoryWriter:
+    """Writes rounds on a thread of its own: a disk or store that is slow keeps nobody from tiering."""
+
+    def __init__(self, history: RoundHistory) -> None:
+        """Start the thread."""
+        self._history = history
+        self._queue: SimpleQueue[RoundRecord | None] = SimpleQueue()
+        self._trouble = ""
+        self._thread = threading.Thread(target=self._run, name="history", daemon=True)
+        self._thread.start()
+
+    def add(self, record: RoundRecord) -> None:
+        """Take a round that has ended; returns at once."""
+        self._queue.put(record)
+
+    def close(self) -> None:
+        """Write what was taken, and end the thread."""
+        self._queue.put(None)
+        self._thread.join()
+
+    def _run(self) -> None:
+        while (record := self._queue.get()) is not None:
+            try:
+                self._history.add(record)
+            except LakewardError as error:
+                if str(error) != self._trouble:
+                    _log.warning("a round that ended could not be recorded", round=record.round, reason=str(error))
+                self._trouble = str(error)
+
+
+def find_rounds(records: Iterable[RoundRecord], name: str) -> list[RoundRecord]:
+    """Return the rounds of a name: the full one, or its last part `TABLE_ID-EPOCH-NUMBER`.
+
+    Args:
+        records: all that are kept.
+        name: as a person gave it.
+    """
+    return [one for one in records if name in {one.round, one.round.rpartition("/")[2]}]
+
+
+def _encoded(record: RoundRecord) -> bytes:
+    return msgspec.json.encode(_Line(VERSION, record)) + b"\n"
+
+
+def _record(line: bytes) -> RoundRecord | None:
+    """Return a line's round; None for one that is cut off, damaged, or of a later version."""
+    try:
+        decoded = _LINES.decode(line) if line.strip() else None
+    except msgspec.MsgspecError:
+        return None
+    return decoded.round if decoded is not None and decoded.version == VERSION else None

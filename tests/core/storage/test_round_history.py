@@ -1,0 +1,98 @@
+from __future__ import annotations
+
+import threading
+from dataclasses import replace
+from pathlib import Path
+
+from structlog.testing import capture_logs
+
+from lakeward.errors import StorageError
+from lakeward.model.round_record import RoundRecord
+from lakeward.storage.round_history import HISTORY_FILE, KEPT, HistoryWriter, RoundHistory, find_rounds
+from lakeward.storage.small_files import SmallFiles
+
+RECORD = RoundRecord(
+    "t.log", 1, "svc-1-00/1-1-1", "committed", "log", 1, 2, 5, 1, 1, 1, 100, 55, {"job": 0.5}, {"1/0": 5}, 5
+)
+NAME = f"svc/{HISTORY_FILE}"
+
+
+def numbered(number: int, table_id: int = 1) -> RoundRecord:
+    return replace(RECORD, table_id=table_id, round=f"svc-1-00/{table_id}-1-{number}", ended_ms=number)
+
+
+def test_rounds_outlive_the_service_and_come_the_newest_first(root: str) -> None:
+    RoundHistory(SmallFiles(root), "svc").add(numbered(1))
+    later = RoundHistory(SmallFiles(root), "svc")
+    later.add(replace(numbered(2), outcome="failed", reason="disk full", code="LW-302"))
+    first, second = RoundHistory(SmallFiles(root), "svc").read()
+    assert (first.ended_ms, first.code, second) == (2, "LW-302", numbered(1))
+
+
+def test_there_are_none_before_the_first(root: str) -> None:
+    assert RoundHistory(SmallFiles(root), "svc").read() == []
+
+
+def test_a_line_that_a_crash_cut_off_takes_no_other_with_it(tmp_path: Path) -> None:
+    files = SmallFiles(str(tmp_path))
+    RoundHistory(files, "svc").add(numbered(1))
+    file = tmp_path / NAME
+    file.write_bytes(file.read_bytes() + b'{"version":1,"round":{"table":"t.l')
+    history = RoundHistory(files, "svc")
+    assert history.read() == [numbered(1)]
+    history.add(numbered(2))
+    assert history.read() == [numbered(2), numbered(1)]
+
+
+def test_a_line_of_another_version_is_skipped(tmp_path: Path) -> None:
+    files = SmallFiles(str(tmp_path))
+    history = RoundHistory(files, "svc")
+    history.add(numbered(1))
+    file = tmp_path / NAME
+    file.write_bytes(file.read_bytes() * 2 + file.read_bytes().replace(b'"version":1', b'"version":2'))
+    assert history.read() == [numbered(1), numbered(1)]
+
+
+def test_of_each_table_only_the_newest_are_kept(tmp_path: Path) -> None:
+    files = SmallFiles(str(tmp_path))
+    history = RoundHistory(files, "svc")
+    history.add(numbered(0, table_id=2))
+    for number in range(1, 5 * KEPT):
+        history.add(numbered(number))
+    kept = RoundHistory(files, "svc").read()
+    assert [one.ended_ms for one in kept] == [*range(5 * KEPT - 1, 4 * KEPT - 1, -1), 0]
+    assert len((tmp_path / NAME).read_bytes().splitlines()) <= 3 * (KEPT + 1) + KEPT
+
+
+def test_a_round_is_found_by_its_full_and_by_its_short_name() -> None:
+    records = [replace(RECORD, round="svc-2-00/1-1-1"), RECORD]
+    assert find_rounds(records, "1-1-1") == records
+    assert find_rounds(records, "svc-1-00/1-1-1") == [RECORD]
+    assert find_rounds(records, "1-1-2") == []
+
+
+class SlowHistory(RoundHistory):
+    """A history on a disk that hangs, then refuses."""
+
+    def __init__(self) -> None:
+        self.go_on = threading.Event()
+        self.tried: list[RoundRecord] = []
+
+    def add(self, record: RoundRecord) -> None:
+        self.go_on.wait(30)
+        self.tried.append(record)
+        message = "disk full"
+        raise StorageError(message)
+
+
+def test_a_disk_that_hangs_or_refuses_keeps_nobody_from_tiering() -> None:
+    history = SlowHistory()
+    writer = HistoryWriter(history)
+    with capture_logs() as logs:
+        writer.add(numbered(1))
+        writer.add(numbered(2))
+        assert history.tried == []
+        history.go_on.set()
+        writer.close()
+    assert history.tried == [numbered(1), numbered(2)]
+    assert [line["reason"] for line in logs] == ["disk full"]
