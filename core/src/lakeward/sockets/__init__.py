@@ -5,12 +5,17 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from lakeward.sockets.client import ClientConnection
-from lakeward.sockets.server import HANDSHAKE_S, UNPROVED, SocketListener
 
 if TYPE_CHECKING:
     from lakeward.model.events import Envelope
     from lakeward.ports import Address, Clock, Receiver
     from lakeward.sockets.certificates import ServerTls
+    from lakeward.sockets.server import SocketListener
+
+HANDSHAKE_S = 10.0
+"""Seconds that a peer has to prove the secret and to send its first envelope."""
+UNPROVED = 256
+"""Connections at once whose peers have not proved the secret."""
 
 
 class SocketTransport:
@@ -39,6 +44,8 @@ class SocketTransport:
 
     async def listen(self, address: Address, receiver: Receiver) -> SocketListener:
         """See `lakeward.ports.Transport`."""
+        from lakeward.sockets.server import SocketListener  # noqa: PLC0415 - subtasks only connect
+
         listener = SocketListener(
             address, receiver, tls=self._tls, handshake_s=self._handshake_s, unproved=self._unproved
         )

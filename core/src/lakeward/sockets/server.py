@@ -1,7 +1,7 @@
 """The coordinator's end of connections: accepts peers, checks that they know the secret, and passes envelopes on.
 
 Anyone who can reach the port can connect. Until a peer has proved the secret it may send one frame of a proof's size,
-within `HANDSHAKE_S` seconds, and there are at most `UNPROVED` such connections: a new one replaces the oldest. Subtasks
+within `handshake_s` seconds, and there are at most `unproved` such connections: a new one replaces the oldest. Subtasks
 need milliseconds for their proof, and one whose connection is replaced connects again.
 """
 
@@ -24,10 +24,6 @@ if TYPE_CHECKING:
     from lakeward.ports import Address, Receiver
     from lakeward.sockets.certificates import ServerTls
 
-HANDSHAKE_S = 10.0
-"""Seconds that a peer has to prove the secret and to send its first envelope."""
-UNPROVED = 256
-"""Connections at once whose peers have not proved the secret."""
 _CLOSE_S = 2.0
 _log = structlog.get_logger("lakeward.server")
 
@@ -76,6 +72,7 @@ class SocketListener:
         self._tls = tls
         self._server: asyncio.Server | None = None
         self._serving: dict[asyncio.Task[None], asyncio.StreamWriter] = {}
+        self._closing = False
         self._handshake_s = handshake_s
         self._unproved_limit = unproved
         self._unproved: dict[asyncio.StreamWriter, None] = {}
@@ -85,14 +82,16 @@ class SocketListener:
         """Listen. Raises as `lakeward.ports.Transport.listen`."""
         host, port = self._address.host, self._address.port
         try:
-            self._server = await asyncio.start_server(self._serve, host, port)
+            self._server = await asyncio.start_server(self._accept, host, port)
         except (OSError, UnicodeError) as error:
             raise _cannot_listen(host, port, error) from error
         self.port = int(self._server.sockets[0].getsockname()[1])
 
     async def close(self) -> None:
         """See `lakeward.ports.Listener`."""
+        self._closing = True
         if self._server is not None:
+            await _stop_accepting(self._server)
             self._server.close()
         serving = dict(self._serving)
         for writer in serving.values():
@@ -104,11 +103,20 @@ class SocketListener:
             writer.transport.abort()
         await asyncio.gather(*serving, return_exceptions=True)
 
+    def _accept(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        if self._closing:
+            writer.transport.abort()
+            return
+        task = asyncio.get_running_loop().create_task(self._serve(reader, writer))
+        self._serving[task] = writer
+        task.add_done_callback(self._served)
+
+    def _served(self, task: asyncio.Task[None]) -> None:
+        # A task that is cancelled before its first step closes nothing itself.
+        self._serving.pop(task).close()
+
     async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        task, peer = asyncio.current_task(), writer.get_extra_info("peername")
-        if task is not None:
-            self._serving[task] = writer
-            task.add_done_callback(lambda done: self._serving.pop(done, None))
+        peer = writer.get_extra_info("peername")
         try:
             self._take_place(writer)
             async with asyncio.timeout(self._handshake_s):
@@ -123,7 +131,6 @@ class SocketListener:
             _log.debug("connection ended", peer=peer)
         finally:
             self._unproved.pop(writer, None)
-            writer.close()
 
     async def _receive(self, first: Envelope, stream: PlainStream | TlsStream) -> None:
         envelope, connection = first, ServerConnection(stream)
@@ -171,9 +178,19 @@ class SocketListener:
         stream.write(frame(proof(secret, "server", ours, theirs)))
 
 
+async def _stop_accepting(server: asyncio.Server) -> None:
+    # A connection that asyncio has just accepted is never closed if its server closes before it is set up: two steps.
+    loop = asyncio.get_running_loop()
+    for listening in server.sockets:
+        loop.remove_reader(listening)
+    for _ in range(2):
+        await asyncio.sleep(0)
+
+
 def _cannot_listen(host: str, port: int, error: OSError | UnicodeError) -> ConfigError:
     reason = getattr(error, "strerror", None) or str(error)
-    if isinstance(error, socket.gaierror | UnicodeError) or error.errno == errno.EADDRNOTAVAIL:
+    # From Python 3.13 on, asyncio says that no address is this machine's by an error without a number.
+    if isinstance(error, socket.gaierror | UnicodeError) or error.errno in {errno.EADDRNOTAVAIL, None}:
         return ConfigError("service.bind", "an address of this machine", host, reason)
     return ConfigError("service.port", "a free port", f"{host}:{port}", reason)
 
