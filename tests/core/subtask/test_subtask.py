@@ -126,6 +126,26 @@ def test_a_subtask_that_reaches_nobody_stops_with_the_reason() -> None:
     assert "not reached for 16 s: nobody listens" in str(attempt.subtask.error)
 
 
+def test_a_subtask_that_is_waited_for_waits_for_longer_than_its_fence_time() -> None:
+    attempt = Attempt()
+    for _ in range(4):
+        attempt.coordinator.answer(Heartbeat(acked=0))
+        attempt.clock.advance(FENCE_S - 1)
+        attempt.turns()
+    assert attempt.subtask.error is None
+    assert attempt.deploy().said() == [RequestSplit()]
+
+
+def test_a_subtask_that_was_waited_for_stops_when_its_coordinator_says_nothing_any_more() -> None:
+    """A paused coordinator, and one whose machine is gone, leave the connection open."""
+    attempt = Attempt()
+    attempt.coordinator.answer(Heartbeat(acked=0))
+    attempt.clock.advance(FENCE_S + 1)
+    attempt.turns()
+    assert isinstance(attempt.subtask.error, FencedError)
+    assert "silent for 17 s" in str(attempt.subtask.error)
+
+
 def test_a_subtask_stops_whose_coordinator_answers_no_heartbeat() -> None:
     """A paused coordinator keeps its connections; its successor sweeps what is written from now on."""
     attempt = Attempt().deploy()

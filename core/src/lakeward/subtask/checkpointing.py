@@ -13,6 +13,7 @@ from __future__ import annotations
 import threading
 from dataclasses import dataclass, replace
 from functools import partial
+from itertools import count
 from typing import TYPE_CHECKING, Protocol
 
 from lakeward.errors import LakewardError
@@ -43,10 +44,13 @@ from lakeward.model.events import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator
+
+    import pyarrow as pa
 
     from lakeward.machines.checkpoints.gateway import GatewayEvent, GatewayPhase
     from lakeward.model.checkpoints import BlockedEvent, CheckpointRef
+    from lakeward.model.exchange import Segment
     from lakeward.model.jobs import SubtaskPlace
     from lakeward.ports import CheckpointStore, Running
     from lakeward.subtask.mailbox import Mailbox
@@ -78,6 +82,26 @@ class Uplink(Protocol):
         ...
 
 
+class PartWithRows(Protocol):
+    """A part that has rows to be stored beside it."""
+
+    @property
+    def checkpoint(self) -> int:
+        """The checkpoint's number."""
+        ...
+
+    @property
+    def ended(self) -> bool:
+        """Whether the checkpoint has ended meanwhile."""
+        ...
+
+    def store(
+        self, subtask: int, task_attempt: int, write: Callable[[Iterator[pa.RecordBatch]], Segment]
+    ) -> SubtaskSnapshot:
+        """Store the rows by `write`, and return what the part holds."""
+        ...
+
+
 _CLOSE_S = 5.0
 """Seconds that the end of a task waits for the store; the next start deletes what is written later."""
 
@@ -88,6 +112,21 @@ class MakePart:
 
     checkpoint: int
     blocked: tuple[BlockedEvent, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class MakeExchangePart:
+    """Posted to the mailbox of a subtask with an exchange: a checkpoint was triggered; the gateway is still closed."""
+
+    checkpoint: int
+    close_files: bool
+
+
+@dataclass(frozen=True, slots=True)
+class CheckpointEnded:
+    """Posted to the mailbox of a subtask with an exchange: a checkpoint is complete, or was aborted."""
+
+    checkpoint: int
 
 
 class Checkpointing:
@@ -111,6 +150,8 @@ class Checkpointing:
         self._link = link
         self._parts = parts
         self._mailbox = mailbox
+        self._exchange = deploy.exchange is not None
+        """With an exchange the gateway opens after the subtask's own snapshot, which the mailbox thread takes."""
         self._gateway = Gateway(closed_for=deploy.gateway_closed, restored=deploy.restored)
         self._store: CheckpointStore | None = None
         self._lock = threading.RLock()
@@ -126,6 +167,12 @@ class Checkpointing:
     def gateway(self) -> GatewayPhase:
         """The state of the gateway."""
         return self._gateway.phase
+
+    @property
+    def holds_events(self) -> bool:
+        """Whether the gateway holds events back."""
+        with self._lock:
+            return bool(self._gateway.held)
 
     def start(self) -> None:
         """Send restored events again, before anything new."""
@@ -170,15 +217,32 @@ class Checkpointing:
                 case Close():
                     self._step(CloseFor(message.checkpoint))
                 case TriggerCheckpoint():
-                    self._trigger(message.checkpoint)
+                    self._trigger(message)
                 case CheckpointComplete() | CheckpointAborted():
                     self._step(AbortFor(message.checkpoint))
+                    if self._exchange:
+                        self._mailbox.put_message(CheckpointEnded(message.checkpoint))
 
     def part_written(self, written: PartWritten) -> None:
         """Send whether a part was stored."""
         with self._lock:
             self._answer = written
         self.send(written.answer)
+
+    def blocked(self) -> tuple[BlockedEvent, ...]:
+        """Return the events that the gateway holds back: they belong to the checkpoint that it is closed for."""
+        with self._lock:
+            return self._gateway.held_as(replace(self._origin, sequence=self._link.sent))
+
+    def open(self, checkpoint: int) -> None:
+        """Open the gateway: the state that belongs to the checkpoint is recorded."""
+        with self._lock:
+            self._step(OpenFor(checkpoint))
+            self.send(Open(checkpoint=checkpoint))
+
+    def decline(self, checkpoint: int, reason: str) -> None:
+        """Say that there is no part of a checkpoint here."""
+        self.part_written(PartWritten(checkpoint, DeclineCheckpoint(checkpoint=checkpoint, reason=reason)))
 
     def make_part(self, order: MakePart, roll: Callable[[], tuple[SplitProgress, ...]]) -> None:
         """Store this subtask's part of a checkpoint.
@@ -203,22 +267,52 @@ class Checkpointing:
         if self._writing is not None:
             self._writing.join(_CLOSE_S)
 
-    def _trigger(self, checkpoint: int) -> None:
+    def _trigger(self, message: TriggerCheckpoint) -> None:
+        checkpoint = message.checkpoint
         if checkpoint <= self._taken:
             if self._answer is not None and self._answer.checkpoint == checkpoint:
                 self.send(self._answer.answer)
             return
-        blocked = self._gateway.held_as(replace(self._origin, sequence=self._link.sent))
-        self._step(OpenFor(checkpoint))
-        self._taken, self._ended[checkpoint] = checkpoint, []
-        self.send(Open(checkpoint=checkpoint))
+        self._taken = checkpoint
+        if self._exchange:
+            self._mailbox.put_message(MakeExchangePart(checkpoint, message.close_files))
+            return
+        blocked = self.blocked()
+        self._ended[checkpoint] = []
+        self.open(checkpoint)
         self._mailbox.put_message(MakePart(checkpoint, blocked))
 
+    def store_part(self, part: PartWithRows) -> None:
+        """Store a part with its rows, and post whether it is stored. Blocking; called on a worker."""
+        if part.ended:
+            return
+        if self._ref is None or not self._root:
+            reason = "no place for checkpoints was named"
+            answer = DeclineCheckpoint(checkpoint=part.checkpoint, reason=reason)
+            self._mailbox.put(PartWritten(part.checkpoint, answer))
+            return
+        ref = replace(self._ref, number=part.checkpoint)
+        numbers = count()
+
+        def write(records: Iterator[pa.RecordBatch]) -> Segment:
+            name = f"{part.checkpoint}-{self._origin.subtask}-{self._origin.task_attempt}-{next(numbers)}.arrow"
+            return self._open_store().write_segment(ref, name, records)
+
+        self._answer_with(ref, lambda: part.store(self._origin.subtask, self._origin.task_attempt, write))
+
+    def _open_store(self) -> CheckpointStore:
+        if self._store is None:
+            self._store = self._parts.checkpoints(self._root)
+        return self._store
+
     def _write(self, ref: CheckpointRef, snapshot: SubtaskSnapshot) -> None:
+        self._answer_with(ref, lambda: snapshot)
+
+    def _answer_with(self, ref: CheckpointRef, make: Callable[[], SubtaskSnapshot]) -> None:
+        """Store what a part holds, and post whether it is stored."""
         try:
-            if self._store is None:
-                self._store = self._parts.checkpoints(self._root)
-            part = self._store.write_part(ref, snapshot)
+            snapshot = make()
+            part = self._open_store().write_part(ref, snapshot)
             answer: AckCheckpoint | DeclineCheckpoint = AckCheckpoint.of(ref.number, part, snapshot)
         except LakewardError as error:
             answer = DeclineCheckpoint(checkpoint=ref.number, reason=str(error))

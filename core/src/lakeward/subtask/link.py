@@ -58,7 +58,12 @@ class Link:
     """One subtask's link. Any thread may send; a caller that needs a stable `sent` must use a lock of its own."""
 
     def __init__(
-        self, place: SubtaskPlace, transport: Transport, clock: Clock, on_event: Callable[[Delivered], None]
+        self,
+        place: SubtaskPlace,
+        transport: Transport,
+        clock: Clock,
+        on_event: Callable[[Delivered], None],
+        data_address: str = "",
     ) -> None:
         """Prepare the link; `start` connects.
 
@@ -67,6 +72,7 @@ class Link:
             transport: makes connections.
             clock: the machine's clock.
             on_event: called with each event, in order, on the receiving thread; must return quickly.
+            data_address: where this subtask is reached for the data of others, empty where there is no exchange.
         """
         job = place.job
         self._address = Address(job.host, job.port, job.secret, job.trusted)
@@ -76,7 +82,8 @@ class Link:
         self._connection: Connection | None = None
         self._lock = threading.Lock()
         """Guards the machine, and keeps sent events in order."""
-        register = Register(subtask=place.subtask, host=socket.gethostname(), pid=os.getpid())
+        host = socket.gethostname()
+        register = Register(subtask=place.subtask, host=host, pid=os.getpid(), data_address=data_address)
         self._machine = LinkMachine(job.round_name, job.job_attempt, register, job.fence_s)
 
     def start(self) -> None:
@@ -112,7 +119,7 @@ class Link:
 
     @property
     def unanswered_s(self) -> float:
-        """Seconds without an answer of the coordinator: it is gone, or hangs while its connections stay open."""
+        """Seconds without an expected word of the coordinator: it is gone, or hangs while its connections stay open."""
         return self._machine.unanswered_s(self._clock.now())
 
     def on_message(self, connection: Connection, envelope: Envelope) -> None:

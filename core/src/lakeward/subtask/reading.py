@@ -6,9 +6,8 @@ import threading
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, ClassVar
 
-import structlog
-
 from lakeward.model.splits import LogSplit, Split
+from lakeward.subtask.task_log import task_log
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -16,9 +15,9 @@ if TYPE_CHECKING:
     from lakeward.ports import Clock, Executor, SourceBatch, SourceReader
     from lakeward.subtask.mailbox import Mailbox
 
+_LOGGER = "lakeward.subtask"
 AHEAD = 4
 """Batches read ahead of the writer: enough to hide a read, few enough to bound memory."""
-_log = structlog.get_logger("lakeward.subtask")
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,6 +66,8 @@ class SplitReading:
         """Guards the fields below: both threads change them."""
         self._credits = AHEAD
         self._reading = False
+        self._asked_at = 0.0
+        """When the read that is in progress began."""
         self._stopped = False
         self._read_next()
 
@@ -75,6 +76,12 @@ class SplitReading:
         with self._lock:
             self._credits += 1
         self._read_next()
+
+    @property
+    def waited_s(self) -> float:
+        """For how many seconds the read in progress has given nothing; 0 if none is in progress."""
+        with self._lock:
+            return self._clock.now() - self._asked_at if self._reading else 0.0
 
     def stop(self) -> None:
         """Stop reading; the receiver must drop batches that were already posted.
@@ -85,14 +92,14 @@ class SplitReading:
         with self._lock:
             self._stopped = True
         if not self._worker.stop(self.stop_s):
-            _log.warning("the source does not answer; its read is left behind", split=self.split.split_id)
+            task_log(_LOGGER).warning("the source does not answer; its read is left behind", split=self.split.split_id)
 
     def _read_next(self) -> None:
         with self._lock:
             if self._reading or self._stopped or not self._credits:
                 return
             self._credits -= 1
-            self._reading = True
+            self._reading, self._asked_at = True, self._clock.now()
         self._worker.submit(self._read)
 
     def _read(self) -> None:
@@ -103,7 +110,9 @@ class SplitReading:
             batch = next(self._batches, None)
         except Exception as error:  # noqa: BLE001 - handed over whole to the mailbox thread, which raises it
             if not self._post(None, error, self._clock.now() - started):
-                _log.info("a read that was stopped has failed", split=self.split.split_id, reason=str(error))
+                task_log(_LOGGER).info(
+                    "a read that was stopped has failed", split=self.split.split_id, reason=str(error)
+                )
             return
         if self._post(batch, None, self._clock.now() - started):
             self._read_next()

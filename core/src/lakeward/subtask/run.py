@@ -8,14 +8,22 @@ from lakeward.clock import SystemClock
 from lakeward.hooks.discovery import load
 from lakeward.hooks.plugins import LAKE_GROUP, SOURCE_GROUP, LakePlugin, SourcePlugin
 from lakeward.sockets import SocketTransport
+from lakeward.sockets.flight.transport import FlightExchange
 from lakeward.storage.checkpoint_store import CheckpointFiles
 from lakeward.storage.small_files import SmallFiles
 from lakeward.subtask.parts import SubtaskParts
 from lakeward.subtask.subtask import Subtask
+from lakeward.subtask.task_log import begin_task_log
 from lakeward.threads import ThreadExecutor
 
 if TYPE_CHECKING:
     from lakeward.model.jobs import SubtaskPlace
+
+
+def run_task(place: SubtaskPlace) -> str:
+    """Do the work of one task in a worker of Spark's, whose log lines are all this task's. See `run_subtask`."""
+    begin_task_log(place)
+    return run_subtask(place)
 
 
 def run_subtask(place: SubtaskPlace) -> str:
@@ -31,11 +39,15 @@ def run_subtask(place: SubtaskPlace) -> str:
     Raises:
         LakewardError: it could not continue; the coordinator was told first if it could be reached.
     """
-    return Subtask(place, real_parts()).run()
+    return Subtask(place, real_parts(place)).run()
 
 
-def real_parts() -> SubtaskParts:
-    """Return the parts of a subtask in a Spark executor."""
+def real_parts(place: SubtaskPlace | None = None) -> SubtaskParts:
+    """Return the parts of a subtask in a Spark executor.
+
+    Args:
+        place: which task it is; None: one that exchanges no rows.
+    """
     clock = SystemClock()
     return SubtaskParts(
         transport=SocketTransport(clock),
@@ -44,4 +56,5 @@ def real_parts() -> SubtaskParts:
         source=lambda name: cast("SourcePlugin", load(SOURCE_GROUP, name)),
         lake=lambda name: cast("LakePlugin", load(LAKE_GROUP, name)),
         checkpoints=lambda root: CheckpointFiles(SmallFiles(root), clock),
+        exchange=FlightExchange(clock, coordinator=("", 0) if place is None else (place.job.host, place.job.port)),
     )

@@ -5,10 +5,11 @@ One mailbox thread owns all state but the gateway, whose messages are handled as
 
 from __future__ import annotations
 
+from dataclasses import replace
 from enum import Enum
 from typing import TYPE_CHECKING
 
-from lakeward.errors import FencedError, LakewardError, TableError
+from lakeward.errors import FencedError, LakewardError, ReadTimeoutError, TableError
 from lakeward.model.events import (
     AnyEvent,
     AssignSplits,
@@ -23,11 +24,21 @@ from lakeward.model.events import (
 )
 from lakeward.model.splits import LogSplit
 from lakeward.model.wire import unpack_table
-from lakeward.subtask.checkpointing import Checkpointing, CheckpointMessage, MakePart, PartWritten
+from lakeward.subtask.checkpointing import (
+    CheckpointEnded,
+    Checkpointing,
+    CheckpointMessage,
+    MakeExchangePart,
+    MakePart,
+    PartWritten,
+)
+from lakeward.subtask.exchange.exchange_work import ExchangeWork
+from lakeward.subtask.exchange.items import ExchangeItem
 from lakeward.subtask.link import Link, LostCoordinator, Settled
 from lakeward.subtask.mailbox import Mailbox
 from lakeward.subtask.reading import Read
 from lakeward.subtask.work import SplitWork, at_its_beginning
+from lakeward.subtask.writers import split_writer
 
 if TYPE_CHECKING:
     from lakeward.machines.checkpoints.gateway import GatewayPhase
@@ -69,7 +80,9 @@ class Subtask:
         self._parts = parts
         self._clock = parts.clock
         self._mailbox = Mailbox() if mailbox is None else mailbox
-        self._link = Link(place, parts.transport, parts.clock, self.on_event)
+        self._exchange = ExchangeWork(place, parts, self._mailbox) if place.job.exchange else None
+        address = "" if self._exchange is None else self._exchange.address
+        self._link = Link(place, parts.transport, parts.clock, self.on_event, address)
         self._phase = _Phase.REGISTERING
         self._deploy: Deploy | None = None
         self._table: TableSpec | None = None
@@ -77,6 +90,10 @@ class Subtask:
         self._reader: SourceReader | None = None
         self._waiting: list[SplitProgress] = []
         self._work: SplitWork | None = None
+        self._requested = False
+        """The first split was requested."""
+        self._written = False
+        """Its writer's last figures were reported."""
         self._last_heartbeat = self._last_progress = parts.clock.now()
         self._cancel_by = 0.0
         self.outcome = ""
@@ -117,6 +134,8 @@ class Subtask:
         """
         try:
             self._take(item)
+            if self._exchange is not None and self._phase is _Phase.WORKING:
+                self._exchange_on(self._exchange, idle=item is None)
             self._show_life()
         except Exception as error:  # noqa: BLE001 - kept, and raised by `run`
             self._fail(error)
@@ -129,6 +148,8 @@ class Subtask:
                 self._checkpointing.close()
             if reader is not None:
                 reader.close()
+            if self._exchange is not None:
+                self._exchange.close()
         finally:
             self._link.close()
 
@@ -155,12 +176,20 @@ class Subtask:
         """Longest wait for the mailbox, in seconds: heartbeats go out in between."""
         if self._phase is _Phase.FAILED:
             return _CANCEL_TURN_S
-        return _FINISH_TURN_S if self._phase is _Phase.FINISHING else self._parts.heartbeat_s
+        if self._phase is _Phase.FINISHING:
+            return _FINISH_TURN_S
+        due, longest = None if self._exchange is None else self._exchange.due, self._parts.heartbeat_s
+        return longest if due is None else min(longest, max(0.0, due - self._clock.now()))
 
     @property
     def work(self) -> SplitWork | None:
         """The split that it reads, None if it reads none."""
         return self._work
+
+    @property
+    def is_restoring(self) -> bool:
+        """Whether rows of a checkpoint are still read back or written."""
+        return self._exchange is not None and self._exchange.is_restoring
 
     @property
     def gateway(self) -> GatewayPhase | None:
@@ -182,6 +211,8 @@ class Subtask:
                 self._end("done")
             case Deploy():
                 self._begin(item)
+            case _ if isinstance(item, ExchangeItem) and self._phase in {_Phase.REGISTERING, _Phase.WORKING}:
+                self._exchanged().take(item)
             case _ if self._phase is _Phase.WORKING:
                 self._take_work(item)
             case _:
@@ -194,13 +225,18 @@ class Subtask:
             case AssignSplits():
                 self._waiting.extend(wire.progress or at_its_beginning(wire.split) for wire in item.splits)
                 self._start_next()
+            case NoMoreSplits() if self._exchange is not None:
+                self._exchange.end_output()
             case NoMoreSplits():
-                self._phase = _Phase.FINISHING
-                self._deployed().send_done()
+                self._done()
             case FinishEarly():
                 self._finish_early()
             case MakePart():
                 self._deployed().make_part(item, self._roll)
+            case MakeExchangePart():
+                self._exchanged().trigger(item.checkpoint, close_files=item.close_files, progress=self._roll)
+            case CheckpointEnded():
+                self._exchanged().end_checkpoint(item.checkpoint)
             case PartWritten():
                 self._deployed().part_written(item)
             case _:
@@ -212,7 +248,40 @@ class Subtask:
         self._table = unpack_table(deploy.table)
         self._reader = self._parts.source(deploy.source).reader(deploy.source_task, self._table)
         self._deployed().start()
-        self._send(RequestSplit())
+        if self._exchange is not None:
+            self._exchange.begin(deploy, self._table, self._deployed())
+        else:
+            self._send(RequestSplit())
+
+    def _exchange_on(self, exchange: ExchangeWork, *, idle: bool) -> None:
+        """Do what follows from a change of the exchange: ask for splits, read on, or finish."""
+        exchange.check_time()
+        if exchange.is_ready and not self._requested:
+            self._requested = True
+            self._send(RequestSplit())
+        if self._work is None or idle:
+            exchange.flush()
+        if self._work is not None and not exchange.is_full:
+            self._work.read_on()
+        if exchange.has_written and not self._written:
+            # A round is often shorter than the time between two reports, and how uneven it was is seen at its end.
+            self._written = True
+            self._send_progress()
+        # `SubtaskDone` passes a closed gateway, and from then on no message about checkpoints opens it any more.
+        if exchange.is_done and not self._deployed().holds_events:
+            self._done()
+
+    def _done(self) -> None:
+        if self._exchange is not None:
+            self._send_progress()
+        self._phase = _Phase.FINISHING
+        self._deployed().send_done()
+
+    def _exchanged(self) -> ExchangeWork:
+        if self._exchange is None:
+            message = "a subtask without an exchange got a message about one"
+            raise LakewardError(message)
+        return self._exchange
 
     def _take_read(self, item: Read) -> None:
         work = self._work
@@ -221,7 +290,7 @@ class Subtask:
         if item.error is not None:
             raise work.unreadable(item.error)
         if item.batch is not None:
-            work.write(item.batch, item.read_s)
+            work.write(item.batch, item.read_s, read_on=self._exchange is None)
             return
         self._finish(work)
 
@@ -230,8 +299,12 @@ class Subtask:
         if self._work is not None or not self._waiting or deploy is None or table is None or reader is None:
             return
         progress = self._waiting.pop(0)
-        lake, parts = self._parts.lake(deploy.lake), self._parts
-        writer = lake.writer(deploy.lake_task, table, progress.split, deploy.attempt, progress)
+        parts = self._parts
+        if self._exchange is None:
+            writer = split_writer(parts.lake(deploy.lake), deploy, table, progress, parts.clock)
+        else:
+            progress = replace(progress, left_out=None)  # the writers count what they leave out
+            writer = self._exchange.output(progress.split.bucket.bucket)
         self._work = SplitWork(table, progress, reader, writer, parts.clock, parts.executor, self._mailbox)
 
     def _finish(self, work: SplitWork, *, ended: bool = True) -> None:
@@ -265,9 +338,12 @@ class Subtask:
     # --- heartbeats and ends --------------------------------------------------------------------------------------
 
     def _show_life(self) -> None:
-        if self._phase in {_Phase.REGISTERING, _Phase.ENDED}:
+        if self._phase is _Phase.ENDED:
             return
         now, fence_s = self._clock.now(), self._place.job.fence_s
+        if self._phase is _Phase.REGISTERING:
+            self._check_answers(fence_s)
+            return
         if self._phase is not _Phase.WORKING or now - self._last_heartbeat >= min(
             self._parts.heartbeat_s, fence_s / 10
         ):
@@ -277,19 +353,32 @@ class Subtask:
             if now >= self._cancel_by:
                 self._end("failed")
             return
+        self._check_answers(fence_s)
+        if self._work is not None and self._deploy is not None:
+            self._work.check_read(self._deploy.read_timeout_s)
+        self._report_progress(now)
+
+    def _check_answers(self, fence_s: float) -> None:
         if self._link.unanswered_s > fence_s:
             # A paused coordinator keeps its connections; a later start deletes what is written from now on.
             message = f"coordinator silent for {self._link.unanswered_s:.0f} s: stopping, nothing more is written"
             raise FencedError(message)
-        self._report_progress(now)
 
     def _report_progress(self, now: float) -> None:
-        work, deploy = self._work, self._deploy
-        if work is None or deploy is None or now - self._last_progress < deploy.progress_s:
+        deploy, idle = self._deploy, self._work is None and self._exchange is None
+        if deploy is not None and now - self._last_progress >= deploy.progress_s and not idle:
+            self._last_progress = now
+            self._send_progress()
+
+    def _send_progress(self) -> None:
+        work, exchange = self._work, self._exchange
+        figures = None if exchange is None else exchange.figures
+        if work is None:
+            self._link.send(Progress(split_id="", rows=0, size_bytes=0, offset=0, exchange=figures))
             return
-        self._last_progress = now
         split_id, offset = work.split.split_id, work.next_offset
-        self._link.send(Progress(split_id=split_id, rows=work.rows, size_bytes=work.size_bytes, offset=offset))
+        size = work.size_bytes
+        self._link.send(Progress(split_id=split_id, rows=work.rows, size_bytes=size, offset=offset, exchange=figures))
 
     def _lost(self, lost: LostCoordinator) -> None:
         if self._phase is _Phase.FAILED:
@@ -303,7 +392,7 @@ class Subtask:
         raise FencedError(message)
 
     def _fail(self, error: Exception) -> None:
-        """Tell the coordinator of an error; if every retry would fail as well, wait for it to end the round.
+        """Tell the coordinator of an error; if a retry is of no use now, wait for it to end the round.
 
         Otherwise Spark would retry a task that ends with an error, in vain, and the coordinator would launch a job
         again that ends before the round.
@@ -313,7 +402,7 @@ class Subtask:
         if self._deploy is not None:
             code = error.code if isinstance(error, LakewardError) else LakewardError.code
             self._link.send(Failed(code=code, message=f"{type(error).__name__}: {error}", permanent=permanent))
-        if permanent:
+        if permanent or isinstance(error, ReadTimeoutError):
             self._phase = _Phase.FAILED
             self._cancel_by = self._clock.now() + _CANCEL_S
         else:
@@ -324,6 +413,8 @@ class Subtask:
         work, self._work = self._work, None
         if work is not None:
             work.abort()
+        if self._exchange is not None:
+            self._exchange.abort()
 
     def _end(self, outcome: str) -> None:
         self._phase = _Phase.ENDED

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from lakeward.errors import ReadTimeoutError
 from lakeward.model.checkpoints import SplitProgress
 from lakeward.model.results import WriteResult
 from lakeward.model.splits import LogSplit, SnapshotSplit, Split
@@ -67,17 +68,36 @@ class SplitWork:
         self._writer = writer
         self._clock = clock
         self._started = clock.now()
+        self._not_read = 0
+        """Batches that were written, and in whose place nothing was read yet."""
         self._read_s = 0.0
         self._decode_s = 0.0
         self._max_timestamp_ms = progress.max_timestamp_ms
         self._reading = SplitReading(self.split, reader, clock, executor, mailbox, progress.position)
 
-    def write(self, batch: SourceBatch, read_s: float) -> None:
+    def check_read(self, timeout_s: float) -> None:
+        """Raise if the source has not answered for too long.
+
+        Args:
+            timeout_s: seconds that one batch may take.
+
+        Raises:
+            ReadTimeoutError: names the split.
+        """
+        if self._reading.waited_s > timeout_s:
+            message = (
+                f"table {self._table.path}, bucket {self.split.bucket}, split {self.split.split_id}: the source has "
+                f"given no record for {timeout_s:g} s (source.read_timeout_s)"
+            )
+            raise ReadTimeoutError(message)
+
+    def write(self, batch: SourceBatch, read_s: float, *, read_on: bool = True) -> None:
         """Write one batch.
 
         Args:
             batch: the next records.
             read_s: seconds that reading it took, with its decoding.
+            read_on: whether another batch may be read in its place; else `read_on` is to be called later.
 
         Raises:
             LogGapError: offsets are missing.
@@ -97,7 +117,15 @@ class SplitWork:
         self._read_s += read_s - batch.decode_s
         self._decode_s += batch.decode_s
         self._note_flushed()
-        self._reading.taken()
+        self._not_read += 1
+        if read_on:
+            self.read_on()
+
+    def read_on(self) -> None:
+        """Let as many batches be read as were written."""
+        while self._not_read:
+            self._not_read -= 1
+            self._reading.taken()
 
     def unreadable(self, error: Exception) -> Exception:
         """Translate an exception of the reader: a value that cannot be decoded becomes an error of its row."""

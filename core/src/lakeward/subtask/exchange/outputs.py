@@ -1,0 +1,161 @@
+"""A subtask's rows on their way to all consumers: gathered, queued, and sent within each consumer's credit."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+import numpy as np
+import pyarrow as pa
+
+from lakeward.machines.exchange.events import BarrierAborted
+from lakeward.machines.exchange.output_queue import (
+    BarrierRequested,
+    BatchesWritten,
+    BatchQueued,
+    EndRequested,
+    KeepBatches,
+    OutputPhase,
+    OutputQueue,
+    OvertakeRequested,
+    SendBatches,
+    SendMark,
+)
+from lakeward.model.exchange import BarrierCancelled
+from lakeward.model.tables import BUCKET_COLUMN
+from lakeward.subtask.parts import LIMITS
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from lakeward.machines.exchange.output_queue import OutputEvent
+    from lakeward.ports import ChannelSender
+    from lakeward.subtask.exchange.routing import Routing
+    from lakeward.subtask.parts import OutputLimits
+
+
+@dataclass(slots=True)
+class _Output:
+    sender: ChannelSender
+    queue: OutputQueue
+    gathered: list[pa.RecordBatch] = field(default_factory=list)
+    gathered_bytes: int = 0
+    gathered_rows: int = 0
+    waiting: dict[int, pa.RecordBatch] = field(default_factory=dict)
+    """By sequence: what the queue has not sent."""
+
+
+class Outputs:
+    """All channels of one producer. Called by the mailbox thread alone."""
+
+    def __init__(
+        self, senders: Sequence[ChannelSender], routing: Routing, limits: OutputLimits = LIMITS, *, granted: bool = True
+    ) -> None:
+        """Start with nothing to send.
+
+        Args:
+            senders: the channels, by consumer.
+            routing: says which consumer gets a row.
+            limits: of what is held here and under way.
+            granted: whether batches may be sent before a consumer gives credit.
+        """
+        self._routing = routing
+        self._limits = limits
+        queues = [OutputQueue(window_bytes=limits.window_bytes, granted=granted) for _ in senders]
+        self._outputs = [_Output(sender, queue) for sender, queue in zip(senders, queues, strict=True)]
+        self.sent_bytes = 0
+
+    def put(self, records: pa.RecordBatch, bucket: int) -> None:
+        """Take rows of one bucket."""
+        column = pa.array(np.full(records.num_rows, bucket, dtype=np.int32))
+        records = records.append_column(pa.field(BUCKET_COLUMN, pa.int32(), nullable=False), column)
+        bytes_per_row = records.nbytes / records.num_rows
+        limits = self._limits
+        for consumer, rows in self._routing.divide(records):
+            output = self._outputs[consumer]
+            output.gathered.append(rows)
+            output.gathered_rows += rows.num_rows
+            output.gathered_bytes += int(rows.num_rows * bytes_per_row)
+            if output.gathered_rows >= limits.gathered_rows or output.gathered_bytes >= limits.gathered_bytes:
+                self._flush(consumer)
+
+    def flush(self) -> None:
+        """Queue what is gathered."""
+        for consumer in range(len(self._outputs)):
+            self._flush(consumer)
+
+    @property
+    def queued_bytes(self) -> int:
+        """Bytes that wait here."""
+        return sum(output.queue.waiting_bytes + output.gathered_bytes for output in self._outputs)
+
+    @property
+    def full(self) -> bool:
+        """Whether nothing more is to be read for now."""
+        most = max(output.queue.waiting_bytes for output in self._outputs)
+        return most >= self._limits.channel_bytes or self.queued_bytes >= self._limits.subtask_bytes
+
+    @property
+    def written(self) -> bool:
+        """Whether all channels have ended, and their consumers have written everything."""
+        return all(output.queue.phase is OutputPhase.WRITTEN for output in self._outputs)
+
+    def credit(self, consumer: int, end: int) -> None:
+        """Note that a consumer has written all batches before `end`."""
+        self._step(consumer, BatchesWritten(end))
+
+    def barrier(self, checkpoint: int) -> None:
+        """Send a checkpoint's barrier into all channels, behind everything that was put in."""
+        self.flush()
+        for consumer in range(len(self._outputs)):
+            self._step(consumer, BarrierRequested(checkpoint))
+
+    def overtake(self, checkpoint: int) -> dict[int, list[pa.RecordBatch]]:
+        """Let a checkpoint's barrier overtake what waits here; return, by consumer, the batches to be kept for it."""
+        kept = {consumer: self._step(consumer, OvertakeRequested(checkpoint)) for consumer in range(len(self._outputs))}
+        return {consumer: batches for consumer, batches in kept.items() if batches}
+
+    def abort(self, checkpoint: int) -> None:
+        """Note that a checkpoint will not be."""
+        for consumer in range(len(self._outputs)):
+            self._step(consumer, BarrierAborted(checkpoint))
+
+    def cancel(self, checkpoint: int) -> None:
+        """Tell all consumers that a checkpoint will not be."""
+        for output in self._outputs:
+            output.sender.mark(BarrierCancelled(checkpoint))
+
+    def end(self) -> None:
+        """Say that nothing more comes."""
+        self.flush()
+        for consumer in range(len(self._outputs)):
+            self._step(consumer, EndRequested())
+
+    def _flush(self, consumer: int) -> None:
+        output = self._outputs[consumer]
+        if not output.gathered_rows:
+            return
+        batch = output.gathered[0] if len(output.gathered) == 1 else pa.concat_batches(output.gathered)
+        output.gathered, output.gathered_rows, output.gathered_bytes = [], 0, 0
+        rows = self._limits.gathered_rows
+        for start in range(0, batch.num_rows, rows):
+            piece = batch.slice(start, rows)
+            output.waiting[output.queue.queued] = piece
+            self._step(consumer, BatchQueued(piece.nbytes))
+
+    def _step(self, consumer: int, event: OutputEvent) -> list[pa.RecordBatch]:
+        """Step a channel's queue; return what is to be kept for a checkpoint."""
+        output = self._outputs[consumer]
+        kept: list[pa.RecordBatch] = []
+        for command in output.queue.step(event):
+            match command:
+                case SendBatches():
+                    for sequence in range(command.first, command.end):
+                        records = output.waiting.pop(sequence)
+                        self.sent_bytes += records.nbytes
+                        output.sender.send(sequence, records)
+                case SendMark():
+                    output.sender.mark(command.mark)
+                case KeepBatches():
+                    kept += [output.waiting[sequence] for sequence in range(command.first, command.end)]
+        return kept
