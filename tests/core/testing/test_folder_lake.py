@@ -8,6 +8,7 @@ import pyarrow as pa
 import pytest
 
 from lakeward.testing.folder_lake import FolderLake, FolderLakePlugin, FolderOptions
+from lakeward.testing.lake_partitions import LakePartitionConformance
 from lakeward.testing.lake_resume import LakeResumeConformance
 from lakeward.testing.lake_tables import COLUMNS
 
@@ -18,7 +19,7 @@ if TYPE_CHECKING:
     from lakeward.model.tables import TablePath
 
 
-class TestFolderLake(LakeResumeConformance):
+class TestFolderLake(LakeResumeConformance, LakePartitionConformance):
     __test__ = True
 
     @pytest.fixture
@@ -35,5 +36,14 @@ class TestFolderLake(LakeResumeConformance):
             keyed = not path.table.startswith("appends")
             rows = FolderLake(tmp_path).read(path, "id" if keyed else None)
             return pa.Table.from_pylist([{"id": row["id"], "name": row["name"]} for row in rows], COLUMNS)
+
+        return read
+
+    @pytest.fixture
+    def read_partitioned(self, tmp_path: Path) -> Callable[[TablePath], pa.Table]:
+        def read(path: TablePath) -> pa.Table:
+            rows = FolderLake(tmp_path).read(path, "id")
+            names = ("id", "region", "at", "__bucket")
+            return pa.Table.from_pylist([{name: row[name] for name in names} for row in rows])
 
         return read

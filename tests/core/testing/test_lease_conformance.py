@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import inspect
-import itertools
-from typing import TYPE_CHECKING, Any
+import re
+from typing import TYPE_CHECKING
 
 import pytest
 
@@ -14,9 +13,10 @@ from lakeward.hooks.markers import hookimpl
 from lakeward.model.leases import Failover, FailoverAction, FailoverAnswer, FailoverKind, Lease, Protection
 from lakeward.testing.lease_conformance import LeaseBackendConformance
 from lakeward.testing.lease_server import MemoryLeaseServer
+from lakeward_service_kit.suites import failures
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Mapping
 
     from lakeward.model.tables import TableBucket
 
@@ -180,41 +180,45 @@ class _Suite(LeaseBackendConformance):
     survives_old_server = False
 
 
-def _parameters(test: Any) -> Iterator[dict[str, object]]:  # noqa: ANN401 - a test function with its marks
-    """Yield the arguments of each case of a test, as pytest would."""
-    marks = [mark for mark in getattr(test, "pytestmark", ()) if mark.name == "parametrize"]
-    for values in itertools.product(*(mark.args[1] for mark in marks)):
-        yield dict(zip((mark.args[0] for mark in marks), values, strict=True))
+# Which test of the suite finds the mistake, and what it then says.
+WRONG: list[tuple[type, str, str]] = [
+    (ChoosesItsOwnId, "test_acquire_protects_every_snapshot_under_the_id_it_was_given", "'mine'.*'svc-1-a-1'"),
+    (TakesItsOwnDuration, "test_acquire_takes_the_duration_of_the_lease", "svc-1-a-1.* == {}"),
+    (RenewsNothing, "test_acquire_again_renews", "{} == {'svc-1-a-1'"),
+    (SwallowsErrors, "test_a_refused_acquire_is_an_error", "DID NOT RAISE.*SourceError"),
+    (SwallowsErrors, "test_an_acquire_without_an_answer_is_unknown", "DID NOT RAISE.*OutcomeUnknownError"),
+    (RetriesByItself, "test_a_refused_acquire_is_an_error", "DID NOT RAISE.*SourceError"),
+    (PromisesMoreThanTheServer, "test_acquire_says_until_when", "600.0 <= 60.0"),
+    (AnswersNothing, "test_acquire_protects_every_snapshot", "acquire: expected a Protection, found None"),
+    (AcquiresAllThatIsHeld, "test_acquire_takes_only_what_is_asked_for", "svc-1-a-1.* == {'svc-1-a-1'"),
+    (ReleasesTheWholeLease, "test_release_gives_back_these_buckets_and_no_other", "{} == {'svc-1-a-1'"),
+    (NeverReleases, "test_a_backend_that_never_releases_calls_the_server_for_nothing_else", "'release'"),
+    (SwallowsFailedReleases, "test_a_refused_release_is_an_error", "DID NOT RAISE.*SourceError"),
+    (DropsByReleasingWhatIsHeld, "test_drop_removes_the_whole_lease_even_if_its_books_are_empty", "svc-1-a-1.* == {}"),
+    (DropsTheGenerationBefore, "test_acquire_under_a_new_generation_leaves_the_old_one_alone", "svc-1-a-1"),
+    (CallsTheServerToSerialize, "test_serialize_state_calls_nothing", "'acquire', 'svc-1-a-1'"),
+    (KeepsStateThatItDidNotDeclare, "test_serialize_state_calls_nothing", "is not None"),
+    (RestoresAfterAReader, "test_a_failed_reader_or_job_restores_nothing", "on_failover changed the lease by itself"),
+]
 
 
-def _verdicts(backend: type) -> list[str]:
-    """Run every test of the suite and return the names of those that failed."""
-    failed = []
-    for name, test in inspect.getmembers(_Suite, inspect.isfunction):
-        if not name.startswith("test_"):
-            continue
-        for case in _parameters(test):
-            arguments: dict[str, object] = {
-                "hooks": LeaseBackend("wrong", backend),
-                "server": MemoryLeaseServer(),
-                **case,
-            }
-            wanted = inspect.signature(test).parameters
-            try:
-                test(_Suite(), **{key: value for key, value in arguments.items() if key in wanted})
-            except pytest.skip.Exception:
-                continue
-            except (AssertionError, LakewardError, pytest.fail.Exception):
-                failed.append(name)
-    return failed
+def verdicts(backend: type, wanted: str = "") -> dict[str, str]:
+    """Run the suite on a backend; return the names of the tests that failed, and their messages."""
+    return failures(_Suite, lambda: {"hooks": LeaseBackend("wrong", backend), "server": MemoryLeaseServer()}, wanted)
 
 
 def test_the_suite_finds_nothing_wrong_with_a_right_backend() -> None:
     """Otherwise what it finds would say nothing."""
-    assert _verdicts(Right) == []
+    assert verdicts(Right) == {}
 
 
-@pytest.mark.parametrize("wrong", Right.__subclasses__(), ids=lambda backend: backend.__name__)
-def test_the_suite_catches_a_backend_that(wrong: type) -> None:
+@pytest.mark.parametrize(("wrong", "test", "message"), WRONG, ids=lambda value: getattr(value, "__name__", ""))
+def test_the_suite_says_what_is_wrong_with_a_backend_that(wrong: type, test: str, message: str) -> None:
     """Each of these breaks one rule of the contract."""
-    assert _verdicts(wrong) != []
+    (said,) = verdicts(wrong, test).values()
+    assert re.search(message, said, re.DOTALL), said
+
+
+def test_there_is_a_mistake_for_each_wrong_backend() -> None:
+    """No wrong backend is left out."""
+    assert {wrong for wrong, _, _ in WRONG} == set(Right.__subclasses__())

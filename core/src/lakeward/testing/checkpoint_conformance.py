@@ -16,10 +16,12 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
+import msgspec
 import pytest
 
 from lakeward.errors import CorruptFileError, StorageError
 from lakeward.model.checkpoints import CheckpointState, LeaseCopy
+from lakeward.model.exchange import KeptRows
 from lakeward.storage.checkpoint_store import CheckpointFiles
 from lakeward.testing.checkpoint_values import (
     FIRST,
@@ -28,7 +30,9 @@ from lakeward.testing.checkpoint_values import (
     SECOND,
     SERVICE,
     THIRD,
+    batches,
     change_file,
+    exchange_snapshot,
     file_name,
     newest_of,
     reference,
@@ -36,7 +40,9 @@ from lakeward.testing.checkpoint_values import (
     state_of,
     subtask_snapshot,
     write_checkpoint,
+    write_exchange,
     write_parts,
+    write_segment,
 )
 from lakeward.testing.clock import FakeClock
 
@@ -408,3 +414,280 @@ class CheckpointStoreConformance:
         assert store.retain(FIRST, 7, 1) == ()
         assert [info.ref for info in store.list(SERVICE)] == refs
         assert store.retain(SECOND, 7, 1) == tuple(refs[:-1])
+
+    def test_retaining_deletes_nothing_once_a_later_start_has_written_its_state(
+        self, store: CheckpointStore, files: SmallFiles
+    ) -> None:
+        """It may have read one back, and name the rows of that one in a checkpoint of its own."""
+        refs = [reference(number, FIRST) for number in (1, 2)]
+        for ref in refs:
+            write_checkpoint(store, ref)
+        files.write(f"{SERVICE}/{SECOND}/service.state", b"any")
+
+        assert store.retain(FIRST, 7, 1) == ()
+        assert [info.ref for info in store.list(SERVICE)] == refs
+
+    # --- rows beside checkpoints ----------------------------------------------------------------------------------
+
+    def test_rows_are_read_back_as_they_were_written(
+        self, store: CheckpointStore, elsewhere: CheckpointStore, files: SmallFiles
+    ) -> None:
+        """A subtask writes them, another one reads them; where they lie is a format."""
+        segment = elsewhere.write_segment(reference(12), "12-0-1-7.arrow", iter(batches(3, 0, 2)))
+
+        assert list(store.read_segment(segment)) == list(batches(3, 0, 2))
+        (entry,) = files.entries(SERVICE)
+        assert entry.name == segment.name == f"svc/{FIRST}/7-3/segments/12-0-1-7.arrow"
+        assert (segment.rows, segment.size_bytes) == (5, entry.size_bytes)
+
+    def test_what_a_subtask_of_an_exchange_holds_is_read_back(self, store: CheckpointStore) -> None:
+        """Files, counts, open rows and channels."""
+        ref = reference()
+        segments = (write_segment(store, ref, 1), write_segment(store, ref, 2))
+        write_exchange(store, ref, *segments)
+
+        (found,) = store.load(ref).subtasks
+
+        assert found == exchange_snapshot(*segments)
+        assert found.exchange is not None
+        assert found.exchange.segments() == segments
+
+    @pytest.mark.parametrize(
+        "damage",
+        [
+            lambda data: data[: len(data) // 2],
+            lambda data: data[:-1],
+            lambda data: data[:-8],
+            lambda _: b"",
+            lambda data: data.replace(b"name 1", b"name 2", 1),
+            lambda data: data + b"\x00",
+            lambda _: b"x" * 100,
+        ],
+        ids=["half", "a byte less", "no end", "empty", "flipped", "trailing", "another"],
+    )
+    def test_damaged_rows_are_an_error_that_names_the_file(
+        self, store: CheckpointStore, files: SmallFiles, damage: Callable[[bytes], bytes]
+    ) -> None:
+        """Batches before the damage may be given out; none that is not as it was written."""
+        segment = write_segment(store, reference())
+        change_file(files, segment.name, damage)
+        found: list[object] = []
+
+        with pytest.raises(CorruptFileError) as caught:
+            found.extend(store.read_segment(segment))
+
+        assert caught.value.file.endswith(segment.name)
+        assert found == list(batches(3, 2))[: len(found)]
+
+    def test_missing_rows_are_an_error_that_names_the_file(self, store: CheckpointStore, files: SmallFiles) -> None:
+        """Somebody deleted them."""
+        segment = write_segment(store, reference())
+        files.delete(segment.name)
+
+        with pytest.raises(CorruptFileError, match=r"segments/1-0-1-1\.arrow: expected .* bytes, found 'no such"):
+            list(store.read_segment(segment))
+
+    def test_a_checkpoint_whose_rows_are_gone_or_cut_off_is_found_out_without_reading_them(
+        self, store: CheckpointStore, files: SmallFiles
+    ) -> None:
+        """See the name."""
+        ref = reference()
+        write_exchange(store, ref, write_segment(store, ref, 1), write_segment(store, ref, 2))
+        checkpoint = store.load(ref)
+        store.check_segments(checkpoint)
+        name = f"svc/{FIRST}/7-3/segments/1-0-1-2.arrow"
+        size = len(files.read(name) or b"")
+        files.write(name, b"too short")
+        with pytest.raises(CorruptFileError, match=rf"segments/1-0-1-2\.arrow: expected {size} bytes, found '9 bytes'"):
+            store.check_segments(checkpoint)
+        files.delete(name)
+        with pytest.raises(CorruptFileError, match=r"segments/1-0-1-2\.arrow: expected .*, found 'no such file'"):
+            store.check_segments(checkpoint)
+
+    def test_retaining_keeps_rows_that_a_checkpoint_refers_to_or_may_refer_to(
+        self, store: CheckpointStore, files: SmallFiles
+    ) -> None:
+        """Rows of a file that is still open are stored once, and later checkpoints refer to them."""
+        shared, closed = write_segment(store, reference(1), 1), write_segment(store, reference(1), 2)
+        write_exchange(store, reference(1), shared, closed)
+        second = write_segment(store, reference(2))
+        write_exchange(store, reference(2), shared, second)
+        running = write_segment(store, reference(3))
+        other = write_segment(store, reference(1, table_id=8))
+
+        assert store.retain(FIRST, 7, 1) == (reference(1),)
+
+        assert _segments(files) == {shared.name, second.name, running.name, other.name}
+
+    def test_rows_of_an_earlier_start_go_with_its_last_checkpoint(
+        self, store: CheckpointStore, files: SmallFiles
+    ) -> None:
+        """They were written anew by the start that went on from them."""
+        old = write_segment(store, reference(5, FIRST))
+        write_exchange(store, reference(5, FIRST), old)
+        new = write_segment(store, reference(1, SECOND))
+        write_exchange(store, reference(1, SECOND), new)
+
+        store.retain(SECOND, 7, 2)
+        assert _segments(files) == {old.name, new.name}
+
+        store.retain(SECOND, 7, 1)
+        assert _segments(files) == {new.name}
+
+    def test_rows_of_an_earlier_start_stay_while_a_later_checkpoint_names_a_share_of_them(
+        self, store: CheckpointStore, files: SmallFiles
+    ) -> None:
+        """One that is taken during a recovery does; they go with the last one that does."""
+        old, written = write_segment(store, reference(5, FIRST), 1), write_segment(store, reference(5, FIRST), 2)
+        write_exchange(store, reference(5, FIRST), old, written)
+        share = msgspec.structs.replace(old, kept=KeptRows(0, 64, 2, 3))
+        write_exchange(store, reference(1, SECOND), share)
+
+        assert store.retain(SECOND, 7, 1) == (reference(5, FIRST),)
+        assert _segments(files) == {old.name}
+        store.check_segments(store.load(reference(1, SECOND)))
+        store.sweep(SECOND, ())
+        store.sweep(THIRD, ())
+        store.delete_rows(reference(1, SECOND))
+        assert _segments(files) == {old.name}
+
+        write_exchange(store, reference(2, SECOND))
+        assert store.retain(SECOND, 7, 1) == (reference(1, SECOND),)
+        assert _segments(files) == set()
+
+    def test_deleting_the_last_checkpoint_that_names_a_share_deletes_rows_of_earlier_starts(
+        self, store: CheckpointStore, files: SmallFiles
+    ) -> None:
+        """Also if both are of one table, and the earlier one is deleted first."""
+        old = write_segment(store, reference(5, FIRST))
+        write_exchange(store, reference(5, FIRST), old)
+        write_exchange(store, reference(1, SECOND), msgspec.structs.replace(old, kept=KeptRows(0, 64, 0, 5)))
+
+        store.delete(reference(5, FIRST))
+        assert _segments(files) == {old.name}
+        store.delete(reference(1, SECOND))
+        assert _segments(files) == set()
+
+    def test_rows_of_an_earlier_start_stay_while_a_later_checkpoint_is_damaged_and_go_with_a_sweep(
+        self, store: CheckpointStore, files: SmallFiles
+    ) -> None:
+        """What a damaged checkpoint names is not known."""
+        old = write_segment(store, reference(5, FIRST))
+        write_exchange(store, reference(1, SECOND), msgspec.structs.replace(old, kept=KeptRows(0, 64, 0, 5)))
+        data = files.read(file_name(reference(1, SECOND), "part-0-1")) or b""
+        files.write(file_name(reference(1, SECOND), "part-0-1"), data[:-1] + b"x")
+        store.sweep(SECOND, ())
+        assert _segments(files) == {old.name}
+
+        store.delete(reference(1, SECOND))
+        store.sweep(SECOND, ())
+        assert _segments(files) == set()
+
+    def test_deleting_a_tables_only_checkpoint_deletes_its_rows(
+        self, store: CheckpointStore, files: SmallFiles
+    ) -> None:
+        """Its round is over."""
+        write_exchange(store, reference(2), write_segment(store, reference(1)), write_segment(store, reference(2)))
+
+        store.delete(reference(2))
+
+        assert files.entries(SERVICE) == ()
+
+    def test_deleting_a_running_rounds_only_checkpoint_leaves_rows_that_the_next_one_refers_to(
+        self, store: CheckpointStore, files: SmallFiles
+    ) -> None:
+        """A person deletes it; the subtasks do not know, and store the rows of their open files once."""
+        shared = write_segment(store, reference(1))
+        write_exchange(store, reference(1), shared, write_segment(store, reference(1), 2))
+        store.delete(reference(1), keep_segments=True)
+        assert {info.ref for info in store.list(SERVICE)} == set()
+
+        write_exchange(store, reference(2), shared)
+        write_exchange(store, reference(3), shared)
+        store.retain(FIRST, 7, 1)
+
+        assert list(store.read_segment(shared)) == list(batches(3, 2))
+        assert _segments(files) == {shared.name}, "what nothing refers to any more goes as always"
+
+    def test_deleting_an_aborted_checkpoint_leaves_rows_that_the_next_one_refers_to(
+        self, store: CheckpointStore, files: SmallFiles
+    ) -> None:
+        """Also where none has completed yet: what a subtask has stored of an open file it does not store again."""
+        shared = write_segment(store, reference(1))
+        store.write_part(reference(1), exchange_snapshot(shared))
+        store.delete(reference(1))
+        assert _segments(files) == {shared.name}
+
+        write_exchange(store, reference(2), shared)
+
+        assert list(store.read_segment(shared)) == list(batches(3, 2))
+
+    def test_a_sweep_takes_rows_of_earlier_starts_that_no_checkpoint_can_refer_to(
+        self, store: CheckpointStore, files: SmallFiles
+    ) -> None:
+        """Those of a start with a whole checkpoint, of this start and of a later one stay."""
+        write_segment(store, reference(1, FIRST))
+        store.write_part(reference(2, FIRST), exchange_snapshot(write_segment(store, reference(2, FIRST))))
+        kept = write_segment(store, reference(2, FIRST, epoch=2))
+        write_exchange(store, reference(2, FIRST, epoch=2), kept)
+        ours, later = write_segment(store, reference(1, SECOND)), write_segment(store, reference(1, THIRD))
+
+        assert store.sweep(SECOND, ()) == (reference(2, FIRST),)
+
+        assert _segments(files) == {kept.name, ours.name, later.name}
+
+    def test_a_sweep_leaves_the_rows_of_a_checkpoint_that_is_under_way(
+        self, store: CheckpointStore, files: SmallFiles
+    ) -> None:
+        """An aborted one before it is swept."""
+        shared, fresh = write_segment(store, reference(1)), write_segment(store, reference(2))
+        store.write_part(reference(1), exchange_snapshot(shared))
+        store.write_part(reference(2), exchange_snapshot(shared, fresh))
+
+        assert store.sweep(FIRST, ()) == (reference(1),)
+
+        assert _segments(files) == {shared.name, fresh.name}
+
+    def test_when_a_round_is_over_rows_go_that_no_whole_checkpoint_refers_to(
+        self, store: CheckpointStore, files: SmallFiles
+    ) -> None:
+        """Those of its own checkpoints: the next round of the epoch may have stored some already."""
+        kept, aborted = write_segment(store, reference(1)), write_segment(store, reference(2))
+        write_exchange(store, reference(1), kept)
+        store.write_part(reference(2), exchange_snapshot(aborted))
+        late, following = write_segment(store, reference(3)), write_segment(store, reference(4))
+        others = write_segment(store, reference(1, table_id=8)), write_segment(store, reference(1, SECOND))
+
+        store.delete_rows(reference(3))
+
+        assert _segments(files) == {kept.name, following.name, *(other.name for other in others)}
+        assert late.name not in _segments(files)
+
+    def test_rows_of_a_round_without_a_whole_checkpoint_go_with_it(
+        self, store: CheckpointStore, files: SmallFiles
+    ) -> None:
+        """Also if there are none."""
+        write_segment(store, reference(1))
+
+        store.delete_rows(reference(1))
+        store.delete_rows(reference(1))
+
+        assert _segments(files) == set()
+
+    def test_no_rows_are_deleted_while_a_checkpoint_is_damaged(self, store: CheckpointStore, files: SmallFiles) -> None:
+        """A person may want to look at it."""
+        kept = {write_segment(store, reference(1)).name, write_segment(store, reference(2)).name}
+        for number in (1, 2, 3):
+            write_exchange(store, reference(number))
+        files.delete(file_name(reference(2), "part-0-1"))
+        write_exchange(store, reference(4))
+
+        assert store.retain(FIRST, 7, 3) == ()
+        store.delete_rows(reference(4))
+        store.delete(reference(1))
+
+        assert _segments(files) == kept
+
+
+def _segments(files: SmallFiles) -> set[str]:
+    return {entry.name for entry in files.entries(SERVICE) if "/segments/" in entry.name}

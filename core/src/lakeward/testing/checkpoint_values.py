@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+import pyarrow as pa
+
 from lakeward.model.checkpoints import (
     BlockedEvent,
     CheckpointRef,
@@ -15,6 +17,7 @@ from lakeward.model.checkpoints import (
     SplitProgress,
     SubtaskSnapshot,
 )
+from lakeward.model.exchange import ChannelState, ExchangeState, OpenRows, Segment, Side
 from lakeward.model.finishes import SplitFinished
 from lakeward.model.identity import Incarnation, RoundId
 from lakeward.model.results import LakeFile, WriteResult
@@ -92,6 +95,43 @@ def write_checkpoint(
     """Write a whole checkpoint."""
     parts = write_parts(store, ref, subtasks)
     return Written(ref, parts, store.complete(ref, round_snapshot(ref), parts, lease))
+
+
+def batches(*counts: int) -> tuple[pa.RecordBatch, ...]:
+    """Make batches of so many rows each."""
+    return tuple(
+        pa.record_batch(
+            {"id": pa.array(range(count), pa.int64()), "name": pa.array([f"name {number}"] * count, pa.string())}
+        )
+        for number, count in enumerate(counts)
+    )
+
+
+def write_segment(store: CheckpointStore, ref: CheckpointRef, n: int = 1) -> Segment:
+    """Write rows beside a checkpoint, as its subtask 0 does."""
+    return store.write_segment(ref, f"{ref.number}-0-1-{n}.arrow", batches(3, 2))
+
+
+def exchange_snapshot(*segments: Segment) -> SubtaskSnapshot:
+    """Make the part of a subtask of an exchange: the first segment is of an open file, the others of a channel."""
+    state = ExchangeState(
+        subtask=0,
+        subtasks=2,
+        files=(_file(),),
+        rows=12,
+        left_out=1,
+        open_rows=tuple(OpenRows(b"\x01emea", (segment,)) for segment in segments[:1]),
+        channels=tuple(ChannelState(1, 0, Side.IN, segment) for segment in segments[1:]),
+        unaligned=True,
+        blocked_s=0.5,
+    )
+    return SubtaskSnapshot(0, 1, (), (), state)
+
+
+def write_exchange(store: CheckpointStore, ref: CheckpointRef, *segments: Segment) -> None:
+    """Write a whole checkpoint of one subtask that refers to segments."""
+    part = store.write_part(ref, exchange_snapshot(*segments))
+    store.complete(ref, round_snapshot(ref), (part,), None)
 
 
 def _file() -> LakeFile:

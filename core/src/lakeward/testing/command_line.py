@@ -52,6 +52,12 @@ class PuddlePlugin:
 
     def open(self, options, clock):
         return Puddle()
+
+    def partitioner(self, task, table):
+        raise NotImplementedError("it has no rows")
+
+    def partition_writer(self, *args):
+        raise NotImplementedError("it has no rows")
 '''
 _CONFIG = """
 [service]

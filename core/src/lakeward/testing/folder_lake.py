@@ -10,22 +10,28 @@ from __future__ import annotations
 import json
 import secrets
 import threading
+import zlib
 from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from datetime import date, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from lakeward.errors import FencedError, LakeError, TableGoneError
 from lakeward.model.identity import Incarnation, RoundId
 from lakeward.model.options import Options
 from lakeward.model.results import CommitIds, CommitOutcome, CommitRequest, LakeFile, LakeHead, OffsetCommit
 from lakeward.model.tables import CHANGE_COLUMN, Change, TableBucket, TablePath, TableSpec
+from lakeward.ports import PartitionedRows
 
 if TYPE_CHECKING:
     from lakeward.model.checkpoints import SplitProgress
+    from lakeward.model.partitioning import PartitionField
     from lakeward.model.splits import Split
     from lakeward.ports import Clock, SourceBatch
 
@@ -56,6 +62,79 @@ class FolderLakePlugin:
         folder, target_bytes = json.loads(task)
         before = () if progress is None else progress.files
         return FolderWriter(Path(folder), f"{split.split_id}-{attempt}", target_bytes, before)
+
+    def partitioner(self, task: bytes, table: TableSpec) -> FolderPartitioner:
+        """See `lakeward.hooks.plugins.PartitioningLakePlugin`."""
+        return FolderPartitioner(table.lake_partition)
+
+    def partition_writer(  # noqa: PLR0917 - as the Protocol
+        self,
+        task: bytes,
+        table: TableSpec,
+        partition: bytes,
+        name: str,
+        attempt: int,
+        before: tuple[LakeFile, ...],
+        memory_bytes: int,
+    ) -> FolderWriter:
+        """See `lakeward.hooks.plugins.PartitioningLakePlugin`."""
+        folder, target_bytes = json.loads(task)
+        detail = json.dumps([_layout(table.lake_partition), json.loads(partition)]).encode()
+        return FolderWriter(Path(folder), f"{name}-{attempt}", target_bytes, before, detail)
+
+
+class FolderPartitioner:
+    """See `lakeward.ports.Partitioner`. A partition's key is the JSON of its values; `bucket` is a CRC of the value."""
+
+    def __init__(self, fields: tuple[PartitionField, ...]) -> None:
+        """Keep the layout."""
+        self._fields = fields
+
+    def partition(self, records: pa.RecordBatch) -> PartitionedRows:
+        """See Protocol."""
+        rows = np.zeros(records.num_rows, dtype=np.int64)
+        keys: list[list[object]] = [[]]
+        for one in self._fields:
+            column = pc.dictionary_encode(records.column(one.column), null_encoding="encode")
+            values = [_transformed(one, value) for value in column.dictionary.to_pylist()]
+            pairs, rows = np.unique(rows * len(values) + column.indices.to_numpy(), return_inverse=True)
+            keys = [[*keys[pair // len(values)], values[pair % len(values)]] for pair in pairs.tolist()]
+        # Different values of a column may have the same transformed value.
+        names = [json.dumps(key).encode() for key in keys]
+        partitions = tuple(dict.fromkeys(names))
+        place = {name: number for number, name in enumerate(partitions)}
+        return PartitionedRows(np.array([place[name] for name in names], dtype=np.int32)[rows], partitions)
+
+    def partition_of(self, file: LakeFile) -> bytes:
+        """See Protocol."""
+        layout, values = json.loads(file.detail)
+        if layout != _layout(self._fields):
+            message = f"{file.path}: expected a file of layout {_layout(self._fields)}, found {layout}"
+            raise LakeError(message)
+        return json.dumps(values).encode()
+
+
+def _layout_of(detail: str) -> object:
+    return json.loads(detail)[0] if detail else None
+
+
+def _layout(fields: tuple[PartitionField, ...]) -> list[str]:
+    return [str(field) for field in fields]
+
+
+def _transformed(field: PartitionField, value: Any) -> object:  # noqa: ANN401 - of any column
+    """Return a value's place in one field of the layout, as JSON can hold it."""
+    if value is None:
+        return None
+    if isinstance(value, date | datetime):
+        lengths = {"year": 4, "month": 7, "day": 10, "hour": 13}
+        value = value.isoformat()[: lengths.get(field.transform)]
+    if field.transform == "bucket":
+        return zlib.crc32(str(value).encode()) % (field.argument or 1)
+    if field.transform == "truncate":
+        width = field.argument or 1
+        return value - value % width if isinstance(value, int) else value[:width]
+    return value if isinstance(value, str | int | bool) else str(value)
 
 
 @dataclass
@@ -173,14 +252,24 @@ class FolderLake:
         return snapshot_id
 
     def read(self, path: TablePath, key: str | None = None) -> list[dict[str, Any]]:
-        """Return the table's rows; with `key`, folded to the last change of each key."""
+        """Return the table's rows; with `key`, folded to the last change of each key in each partition."""
         with self._state(path) as state:
-            files = [file for entry in state["log"] for file in entry.get("files", ())]
-        rows = [row for file in files for row in pa.ipc.open_file(file).read_all().to_pylist()]
+            files = [
+                (file, entry.get("details", {}).get(file, ""))
+                for entry in state["log"]
+                for file in entry.get("files", ())
+            ]
+        rows = [(detail, row) for file, detail in files for row in pa.ipc.open_file(file).read_all().to_pylist()]
         if key is None:
-            return rows
-        last = {row[key]: row for row in rows if row[CHANGE_COLUMN] != Change.UPDATE_BEFORE}
-        return [row for row in last.values() if row[CHANGE_COLUMN] != Change.DELETE]
+            return [row for _, row in rows]
+        live: dict[Any, dict[str, dict[str, Any]]] = {}
+        for detail, row in rows:
+            if row[CHANGE_COLUMN] != Change.UPDATE_BEFORE:
+                # A writer of one layout replaces rows of its own partition, and those of all earlier layouts.
+                same = {at: one for at, one in live.get(row[key], {}).items() if _layout_of(at) == _layout_of(detail)}
+                live[row[key]] = same | {detail: row}
+        folded = (row for found in live.values() for row in found.values())
+        return [row for row in folded if row[CHANGE_COLUMN] != Change.DELETE]
 
     def files_on_disk(self, path: TablePath) -> set[str]:
         """Return every data file of a table, committed or not."""
@@ -192,7 +281,8 @@ class FolderLake:
             commit = next((_commit(entry) for entry in reversed(log) if "offsets" in entry), None)
             own = next((_commit(entry) for entry in reversed(log) if "round" in entry), None)
             last = log[-1]["id"] if log else None
-            return LakeHead(path, state["table_id"], str(self.root), last, _stamp(state), commit, own)
+            files = sum(len(entry.get("files", ())) for entry in log)
+            return LakeHead(path, state["table_id"], str(self.root), last, _stamp(state), commit, own, files)
 
     def _file(self, path: TablePath) -> Path:
         return self.root / f"{path}.json"
@@ -213,8 +303,11 @@ class FolderLake:
 class FolderWriter:
     """See `lakeward.ports.LakeWriter`."""
 
-    def __init__(self, folder: Path, stem: str, target_bytes: int, before: tuple[LakeFile, ...]) -> None:
+    def __init__(
+        self, folder: Path, stem: str, target_bytes: int, before: tuple[LakeFile, ...], detail: bytes = b""
+    ) -> None:
         """Keep where to write, and what another writer had closed before."""
+        self._detail = detail
         self._folder = folder
         self._stem = stem.replace("/", "_")
         self._target_bytes = target_bytes
@@ -265,7 +358,7 @@ class FolderWriter:
             for batch in self._batches:
                 out.write_batch(batch)
         rows = sum(batch.num_rows for batch in self._batches)
-        self._closed.append(LakeFile(str(file), "data", rows, file.stat().st_size))
+        self._closed.append(LakeFile(str(file), "data", rows, file.stat().st_size, self._detail))
         self._batches.clear()
 
     @property
@@ -311,6 +404,7 @@ def _entry(request: CommitRequest) -> dict[str, Any]:
         "offsets": _plain(request.offsets),
         "path": request.source_path,
         "files": [file.path for file in request.files],
+        "details": {file.path: file.detail.decode() for file in request.files if file.detail},
     }
 
 

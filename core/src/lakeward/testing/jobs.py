@@ -23,14 +23,24 @@ class ThreadJobs:
             attempts: tries of one task.
         """
         self.slots = slots
+        self.missing = 0
+        """So many of the slots are not there: tasks that have to start all at once do not start then."""
         self._entry = entry
         self._attempts = attempts
         self.launched: list[JobSpec] = []
         self.cancelled: list[JobSpec] = []
 
+    @property
+    def slots_there(self) -> int:
+        """See `lakeward.ports.Jobs`."""
+        return self.slots - self.missing
+
     def launch(self, job: JobSpec, on_done: Callable[[str | None], None]) -> None:
         """See `lakeward.ports.Jobs`."""
         self.launched.append(job)
+        if job.exchange and job.subtasks > self.slots_there:
+            on_done("it requires more slots than the total number of slots in the cluster currently")
+            return
         threading.Thread(target=self._run, args=(job, on_done), name=job.tag, daemon=True).start()
 
     def gone(self) -> str | None:

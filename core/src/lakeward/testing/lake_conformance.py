@@ -33,6 +33,7 @@ from lakeward.testing.lake_tables import (
     snapshot_split,
     source_batch,
 )
+from lakeward.testing.levels import chaos, upsert
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -49,6 +50,7 @@ class LakeConformance(LakeFencingConformance, LakeResumeConformance):
 
     __test__ = False
 
+    @chaos
     def test_a_table_that_was_rolled_back_says_so(
         self, lake: Lake, begin: Callable[..., TieringRound], roll_back: RollBack
     ) -> None:
@@ -106,15 +108,18 @@ class LakeConformance(LakeFencingConformance, LakeResumeConformance):
         one, ten = begin(log_table(), number=1), begin(log_table(), number=10)
         for tiering in (one, ten):
             tiering.write(log_split(tiering.table), [source_batch(COLUMNS, [{"id": 1}])])
+        for tiering in (one, ten):
             prefix = lake.file_prefix(PATH, tiering.round_id)
             assert lake.list_prefix(PATH, prefix) == tuple(file.path for file in tiering.files)
 
+    @chaos
     def test_two_tries_of_a_split_write_different_files(self, begin: Callable[..., TieringRound]) -> None:
         tiering = begin(log_table())
         for _ in range(2):
             tiering.write(log_split(tiering.table), [source_batch(COLUMNS, [{"id": 1}])])
         assert len({file.path for file in tiering.files}) == 2
 
+    @chaos
     def test_an_aborted_writer_leaves_nothing(
         self, lake: Lake, plugin: LakePlugin, begin: Callable[..., TieringRound]
     ) -> None:
@@ -152,6 +157,7 @@ class LakeConformance(LakeFencingConformance, LakeResumeConformance):
         written = lake.commit_leftovers(PATH, request.ids)
         assert lake.referenced(PATH, written) == frozenset(written)
 
+    @chaos
     def test_what_lost_commits_wrote_can_be_deleted(
         self, lake: Lake, begin: Callable[..., TieringRound], read_table: ReadTable
     ) -> None:
@@ -191,6 +197,7 @@ class LakeConformance(LakeFencingConformance, LakeResumeConformance):
         assert lake.find(PATH, requests[-1].round_id, 0) == newest
         assert sorted(read_table(PATH).column("id").to_pylist()) == list(range(1, 41))
 
+    @chaos
     def test_expiry_never_takes_the_newest_commit_nor_raises_a_false_alarm(
         self, lake: Lake, begin: Callable[..., TieringRound]
     ) -> None:
@@ -205,6 +212,7 @@ class LakeConformance(LakeFencingConformance, LakeResumeConformance):
         assert head.commit.snapshot_id == request.ids.snapshot_id
         assert head.stamp == incarnation(1030)
 
+    @chaos
     def test_a_table_that_was_dropped_and_made_anew_starts_empty(
         self, lake: Lake, begin: Callable[..., TieringRound], read_table: ReadTable
     ) -> None:
@@ -221,6 +229,7 @@ class LakeConformance(LakeFencingConformance, LakeResumeConformance):
         lake.commit(fresh.request())
         assert read_table(PATH).column("id").to_pylist() == [2]
 
+    @upsert
     def test_a_kv_snapshot_becomes_rows(
         self, lake: Lake, begin: Callable[..., TieringRound], read_table: ReadTable
     ) -> None:
@@ -231,6 +240,7 @@ class LakeConformance(LakeFencingConformance, LakeResumeConformance):
         assert rows_of(read_table(PATH)) == [(number, "s") for number in range(5)]
 
     @pytest.mark.parametrize("seed", range(3))
+    @upsert
     def test_changes_of_keys_leave_the_rows_of_a_model(
         self, lake: Lake, begin: Callable[..., TieringRound], read_table: ReadTable, seed: int
     ) -> None:
@@ -243,6 +253,7 @@ class LakeConformance(LakeFencingConformance, LakeResumeConformance):
             assert lake.commit(tiering.request()) is CommitOutcome.LANDED
             assert rows_of(read_table(PATH)) == sorted(model.items(), key=repr)
 
+    @upsert
     def test_a_round_that_deletes_unknown_keys_changes_no_row(
         self, lake: Lake, begin: Callable[..., TieringRound], read_table: ReadTable
     ) -> None:
@@ -251,6 +262,7 @@ class LakeConformance(LakeFencingConformance, LakeResumeConformance):
         assert lake.commit(tiering.request()) is CommitOutcome.LANDED
         assert read_table(PATH).num_rows == 0
 
+    @chaos
     def test_tables_commit_side_by_side(self, lake: Lake, plugin: LakePlugin, read_table: ReadTable) -> None:
         paths = [TablePath("shop", f"side{number}") for number in range(RACERS)]
 
@@ -268,6 +280,7 @@ class LakeConformance(LakeFencingConformance, LakeResumeConformance):
         lake.close()
         lake.close()
 
+    @chaos
     def test_a_round_on_a_table_that_is_gone_is_an_error_of_ours(self, lake: Lake) -> None:
         with pytest.raises(LakewardError):
             lake.stamp(TablePath("no", "table"), incarnation())

@@ -23,6 +23,7 @@ from lakeward.testing.lake_tables import (
     log_table,
     source_batch,
 )
+from lakeward.testing.levels import Conformance, chaos
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -57,7 +58,7 @@ def rows_of(table: pa.Table) -> list[tuple[object, object]]:
     return sorted(zip(table.column("id").to_pylist(), table.column("name").to_pylist(), strict=True), key=repr)
 
 
-class LakeFencingConformance:
+class LakeFencingConformance(Conformance):
     """The contract of `lakeward.ports.Lake` about who may commit, as tests."""
 
     __test__ = False
@@ -88,6 +89,7 @@ class LakeFencingConformance:
     def test_opening_twice_changes_nothing(self, lake: Lake) -> None:
         assert lake.open_table(log_table(), incarnation()) == lake.open_table(log_table(), incarnation())
 
+    @chaos
     def test_an_overtaken_start_sets_no_table_aside_that_its_successor_stamped(
         self, lake: Lake, begin: Callable[..., TieringRound], read_table: ReadTable
     ) -> None:
@@ -103,6 +105,7 @@ class LakeFencingConformance:
         assert head.table_id == live.table.table_id
         assert read_table(PATH).num_rows == 1
 
+    @chaos
     def test_an_overtaken_start_sets_no_table_aside_that_its_successor_has_only_created(self, lake: Lake) -> None:
         lake.open_table(log_table(table_id=8), incarnation(2000))
         with pytest.raises(FencedError) as fenced:
@@ -112,6 +115,7 @@ class LakeFencingConformance:
         assert head is not None
         assert (head.table_id, head.stamp) == (8, None)
 
+    @chaos
     def test_a_start_that_saw_an_earlier_table_sets_no_later_one_aside(
         self, lake: Lake, begin: Callable[..., TieringRound], read_table: ReadTable
     ) -> None:
@@ -156,6 +160,7 @@ class LakeFencingConformance:
         lake.open_table(log_table(), incarnation())
         assert lake.stamp(PATH, incarnation()).snapshot_id == lake.stamp(PATH, incarnation()).snapshot_id
 
+    @chaos
     def test_a_later_start_takes_the_stamp_and_an_earlier_one_cannot_take_it_back(self, lake: Lake) -> None:
         lake.open_table(log_table(), incarnation())
         lake.stamp(PATH, incarnation(1000))
@@ -164,11 +169,13 @@ class LakeFencingConformance:
             lake.stamp(PATH, incarnation(1000))
         assert fenced.value.by == str(incarnation(2000))
 
+    @chaos
     def test_another_service_takes_the_stamp_over(self, lake: Lake) -> None:
         lake.open_table(log_table(), incarnation())
         lake.stamp(PATH, incarnation(2000, "other"))
         assert lake.stamp(PATH, incarnation(1000)).stamp == incarnation(1000)
 
+    @chaos
     def test_of_threads_that_stamp_at_once_the_latest_start_holds_it(self, lake: Lake) -> None:
         lake.open_table(log_table(), incarnation())
 
@@ -184,6 +191,7 @@ class LakeFencingConformance:
         assert head is not None
         assert head.stamp == incarnation(999 + RACERS)
 
+    @chaos
     def test_of_processes_that_stamp_at_once_the_latest_start_holds_it(
         self,
         lake: Lake,
@@ -232,6 +240,7 @@ class LakeFencingConformance:
         """Sends each commit of a lake twice from now on, the second answer counting; None where nothing is sent."""
         return None
 
+    @chaos
     def test_a_commit_that_a_gateway_sends_twice_counts_once_and_keeps_its_files(
         self,
         lake: Lake,
@@ -240,7 +249,7 @@ class LakeFencingConformance:
         repeat_commits: Callable[[Lake], None] | None,
     ) -> None:
         if repeat_commits is None:
-            pytest.skip("this lake sends its commits to no server")
+            pytest.skip("declared: repeat_commits gives None; this lake sends its commits to no server")
         tiering = begin(log_table())
         tiering.write(log_split(tiering.table), [source_batch(COLUMNS, [{"id": 1}])])
         request = tiering.request()
@@ -253,6 +262,7 @@ class LakeFencingConformance:
         lake.delete(frozenset(written) - lake.referenced(PATH, written))
         assert read_table(PATH).column("id").to_pylist() == [1]
 
+    @chaos
     def test_the_same_request_cannot_land_twice(
         self, lake: Lake, begin: Callable[..., TieringRound], read_table: ReadTable
     ) -> None:
@@ -279,6 +289,7 @@ class LakeFencingConformance:
         assert head.commit is not None
         assert head.commit.offsets == offsets
 
+    @chaos
     def test_a_committer_is_fenced_by_a_successor_that_has_only_stamped(
         self, lake: Lake, begin: Callable[..., TieringRound], read_table: ReadTable
     ) -> None:
@@ -290,6 +301,7 @@ class LakeFencingConformance:
         assert fenced.value.by == str(incarnation(2000))
         assert read_table(PATH).num_rows == 0
 
+    @chaos
     def test_a_committer_is_fenced_by_a_successor_that_has_committed(
         self, lake: Lake, begin: Callable[..., TieringRound], read_table: ReadTable
     ) -> None:
@@ -300,6 +312,7 @@ class LakeFencingConformance:
             lake.commit(stale.request())
         assert read_table(PATH).num_rows == 0
 
+    @chaos
     def test_a_round_whose_base_commit_is_no_longer_the_newest_is_fenced(
         self, lake: Lake, begin: Callable[..., TieringRound]
     ) -> None:
@@ -308,6 +321,7 @@ class LakeFencingConformance:
         with pytest.raises(FencedError):
             lake.commit(late.request())
 
+    @chaos
     def test_of_commits_that_race_exactly_one_lands(
         self, lake: Lake, begin: Callable[..., TieringRound], read_table: ReadTable
     ) -> None:

@@ -27,6 +27,7 @@ from lakeward.testing.lake_tables import (
     log_table,
     snapshot_split,
 )
+from lakeward.testing.levels import Conformance, chaos
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -44,7 +45,7 @@ EACH, SOME, NONE = 1, 400, 1 << 24
 """Target sizes at which each checkpoint closes a file, some do, and none does (in bytes)."""
 
 
-class LakeResumeConformance:
+class LakeResumeConformance(Conformance):
     """The contract of `LakeWriter.roll`, `all_rows_flushed` and `LakePlugin.writer(..., progress)`, as tests."""
 
     __test__ = False
@@ -64,6 +65,7 @@ class LakeResumeConformance:
 
     @pytest.mark.parametrize("target_bytes", [EACH, SOME, NONE])
     @pytest.mark.parametrize("kind", ["appends", "inserts", "changes"])
+    @chaos
     def test_interruptions_anywhere_leave_the_table_as_it_is_without_them(
         self, plugin: LakePlugin, sized: Callable[[int], Lake], read_table: ReadTable, kind: str, target_bytes: int
     ) -> None:
@@ -73,6 +75,7 @@ class LakeResumeConformance:
             resumed += _Scenario(plugin, lake, kind, seed).check(read_table)
         assert resumed or target_bytes == NONE
 
+    @chaos
     def test_a_file_below_half_its_target_size_stays_open_at_a_checkpoint(
         self, plugin: LakePlugin, sized: Callable[[int], Lake]
     ) -> None:
@@ -86,6 +89,7 @@ class LakeResumeConformance:
             assert moments == [True, False]
             assert len(writer.close()) == 1
 
+    @chaos
     def test_a_checkpoint_closes_a_file_from_half_its_target_size_on(
         self, plugin: LakePlugin, sized: Callable[[int], Lake]
     ) -> None:
@@ -99,6 +103,7 @@ class LakeResumeConformance:
             assert writer.roll() == files
             assert writer.close() == files
 
+    @chaos
     def test_an_aborted_writer_leaves_what_a_checkpoint_may_name(
         self, plugin: LakePlugin, sized: Callable[[int], Lake]
     ) -> None:
@@ -119,6 +124,7 @@ class LakeResumeConformance:
             left = lake.list_prefix(table.path, lake.file_prefix(table.path, tiering.round_id))
             assert set(left) == {file.path for file in files}
 
+    @chaos
     def test_a_writer_that_takes_nothing_more_returns_what_was_there(
         self, plugin: LakePlugin, sized: Callable[[int], Lake]
     ) -> None:

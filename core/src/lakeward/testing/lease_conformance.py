@@ -7,7 +7,7 @@
         def backend(self) -> object:
             return MyBackend()
 
-The class says with attributes what its backend promises: `protects`, `releases`, `stateful` and others.
+The class says with attributes what its backend promises: `level`, `protects`, `releases`, `stateful` and others.
 """
 
 # ruff: noqa: S101 - a conformance suite asserts
@@ -23,6 +23,7 @@ from lakeward.model.leases import Failover, FailoverAction, FailoverKind, Lease
 from lakeward.model.tables import TableBucket
 from lakeward.testing.clock import FakeClock
 from lakeward.testing.lease_server import LOST_AFTER, LOST_BEFORE, REFUSED, MemoryLeaseServer
+from lakeward.testing.levels import Conformance, chaos, upsert
 
 DURATION_S = 60.0
 SHORTEST_S, LONGEST_S = 10.0, 7 * 86_400.0
@@ -30,7 +31,7 @@ BUCKETS = (TableBucket(7, None, 0), TableBucket(7, None, 1), TableBucket(8, 3, 0
 SNAPSHOTS = {bucket: number + 10 for number, bucket in enumerate(BUCKETS)}
 
 
-class LeaseBackendConformance:
+class LeaseBackendConformance(Conformance):
     """The suite. Every test runs the backend through the façade that the core uses, against a `MemoryLeaseServer`."""
 
     __test__ = False
@@ -96,6 +97,7 @@ class LeaseBackendConformance:
 
         assert server.leases == {}
 
+    @upsert
     def test_acquire_takes_only_what_is_asked_for(self, hooks: LeaseBackend, server: MemoryLeaseServer) -> None:
         """`lease.held` may hold more than this call is for."""
         one = {BUCKETS[0]: 10}
@@ -103,6 +105,7 @@ class LeaseBackendConformance:
 
         assert server.leases == ({"svc-1-a-1": one} if self.protects else {})
 
+    @upsert
     def test_acquire_again_renews(self, hooks: LeaseBackend, server: MemoryLeaseServer) -> None:
         """The whole list is sent every third of the duration; the lease must live on."""
         hooks.acquire(_lease(server), SNAPSHOTS)
@@ -112,6 +115,7 @@ class LeaseBackendConformance:
 
         assert server.leases == ({"svc-1-a-1": SNAPSHOTS} if self.protects else {})
 
+    @upsert
     def test_acquire_moves_a_bucket_to_another_snapshot(self, hooks: LeaseBackend, server: MemoryLeaseServer) -> None:
         """A lease holds one snapshot per bucket."""
         hooks.acquire(_lease(server), {BUCKETS[0]: 1})
@@ -119,6 +123,7 @@ class LeaseBackendConformance:
 
         assert server.leases == ({"svc-1-a-1": {BUCKETS[0]: 2}} if self.protects else {})
 
+    @upsert
     def test_acquire_under_a_new_generation_leaves_the_old_one_alone(
         self, hooks: LeaseBackend, server: MemoryLeaseServer
     ) -> None:
@@ -129,9 +134,10 @@ class LeaseBackendConformance:
         expected = {"svc-1-a-1": SNAPSHOTS, "svc-1-a-2": SNAPSHOTS} if self.protects else {}
         assert server.leases == expected
 
+    @chaos
     def test_a_refused_acquire_is_an_error(self, hooks: LeaseBackend, server: MemoryLeaseServer) -> None:
         """Retry and back-off are the core's; nothing is swallowed."""
-        self._needs("protects")
+        self.needs("protects")
         server.script(REFUSED)
 
         with pytest.raises(SourceError):
@@ -140,19 +146,21 @@ class LeaseBackendConformance:
         assert len(server.calls) == 1, "the backend retried by itself"
 
     @pytest.mark.parametrize("outcome", [LOST_BEFORE, LOST_AFTER])
+    @chaos
     def test_an_acquire_without_an_answer_is_unknown(
         self, hooks: LeaseBackend, server: MemoryLeaseServer, outcome: str
     ) -> None:
         """Unknown is not failed."""
-        self._needs("protects")
+        self.needs("protects")
         server.script(outcome)
 
         with pytest.raises(OutcomeUnknownError):
             hooks.acquire(_lease(server), SNAPSHOTS)
 
+    @chaos
     def test_an_old_server_never_counts_as_protection(self, hooks: LeaseBackend, server: MemoryLeaseServer) -> None:
         """Where there is no lease API the answer says so, or the error passes through."""
-        self._needs("protects")
+        self.needs("protects")
         server.old_server = True
         if not self.survives_old_server:
             with pytest.raises(SourceError):
@@ -179,6 +187,7 @@ class LeaseBackendConformance:
         left = {BUCKETS[2]: 12} if self.releases else SNAPSHOTS
         assert server.leases == ({"svc-1-a-1": left} if self.protects else {})
 
+    @upsert
     def test_releasing_twice_or_what_was_never_held_is_no_error(
         self, hooks: LeaseBackend, server: MemoryLeaseServer
     ) -> None:
@@ -190,15 +199,17 @@ class LeaseBackendConformance:
 
         assert not self.releases or not any(server.leases.values())
 
+    @chaos
     def test_a_refused_release_is_an_error(self, hooks: LeaseBackend, server: MemoryLeaseServer) -> None:
         """Otherwise the core would cross out what is still held."""
-        self._needs("protects", "releases")
+        self.needs("protects", "releases")
         hooks.acquire(_lease(server), SNAPSHOTS)
         server.script(REFUSED)
 
         with pytest.raises(SourceError):
             hooks.release(_lease(server), frozenset(BUCKETS))
 
+    @upsert
     def test_drop_removes_the_whole_lease_even_if_its_books_are_empty(
         self, hooks: LeaseBackend, server: MemoryLeaseServer
     ) -> None:
@@ -210,6 +221,7 @@ class LeaseBackendConformance:
 
         assert server.leases == ({"svc-1-a-1": SNAPSHOTS} if self.protects and not self.releases else {})
 
+    @upsert
     def test_drop_leaves_other_ids_alone(self, hooks: LeaseBackend, server: MemoryLeaseServer) -> None:
         """The new generation is being read under."""
         hooks.acquire(_lease(server), SNAPSHOTS)
@@ -239,6 +251,7 @@ class LeaseBackendConformance:
         assert server.calls == []
         assert (state is not None) is self.stateful
 
+    @chaos
     def test_a_restarted_service_gets_its_lease_back(self, hooks: LeaseBackend, server: MemoryLeaseServer) -> None:
         """Id, generation, every bucket, and the ids that were still to be dropped."""
         lease = _lease(server, generation=3, old_ids=(("svc-1-a-2", 2),))
@@ -256,9 +269,10 @@ class LeaseBackendConformance:
         assert restored.old_ids == (("svc-1-a-2", 2),)
         assert answer.action is FailoverAction.ACQUIRE
 
+    @chaos
     def test_state_of_many_buckets_survives(self, hooks: LeaseBackend, server: MemoryLeaseServer) -> None:
         """A lease may hold ten thousand snapshots."""
-        self._needs("stateful")
+        self.needs("stateful")
         held = {TableBucket(n % 3, None if n % 3 else n, n): n for n in range(10_000)}
         state = hooks.serialize_state(_lease(server, held=held))
 
@@ -267,6 +281,7 @@ class LeaseBackendConformance:
         assert answer.restored is not None
         assert dict(answer.restored.held) == held
 
+    @chaos
     def test_a_first_start_has_nothing_to_restore(self, hooks: LeaseBackend, server: MemoryLeaseServer) -> None:
         """No bytes, no lease."""
         answer = hooks.on_failover(_lease(server, held={}), Failover(FailoverKind.COORDINATOR, 0))
@@ -274,18 +289,20 @@ class LeaseBackendConformance:
         assert answer.restored is None
 
     @pytest.mark.parametrize("damage", [b"", b"\x00\xff not ours", b"{}"])
+    @chaos
     def test_foreign_state_is_an_error_and_never_guessed_at(
         self, hooks: LeaseBackend, server: MemoryLeaseServer, damage: bytes
     ) -> None:
         """A wrong guess would leak the lease, or drop somebody else's."""
-        self._needs("stateful")
+        self.needs("stateful")
 
         with pytest.raises(CorruptFileError):
             hooks.on_failover(_lease(server, held={}), Failover(FailoverKind.COORDINATOR, 0, state=damage))
 
+    @chaos
     def test_cut_state_is_an_error(self, hooks: LeaseBackend, server: MemoryLeaseServer) -> None:
         """Half of the bytes are not half of the lease."""
-        self._needs("stateful")
+        self.needs("stateful")
         state = hooks.serialize_state(_lease(server)) or b""
 
         for end in (1, len(state) // 2, len(state) - 1):
@@ -293,6 +310,7 @@ class LeaseBackendConformance:
                 hooks.on_failover(_lease(server, held={}), Failover(FailoverKind.COORDINATOR, 0, state=state[:end]))
 
     @pytest.mark.parametrize("kind", [FailoverKind.READER, FailoverKind.JOB])
+    @chaos
     def test_a_failed_reader_or_job_restores_nothing(
         self, hooks: LeaseBackend, server: MemoryLeaseServer, kind: FailoverKind
     ) -> None:
@@ -305,6 +323,7 @@ class LeaseBackendConformance:
         assert answer.restored is None
         assert server.leases == before, "on_failover changed the lease by itself"
 
+    @chaos
     def test_each_kind_of_failover_is_answered_as_declared(
         self, hooks: LeaseBackend, server: MemoryLeaseServer
     ) -> None:
@@ -322,11 +341,6 @@ class LeaseBackendConformance:
     def test_the_default_duration_is_a_sensible_period(self, hooks: LeaseBackend) -> None:
         """Seconds; a third of it is the pace of renewal."""
         assert SHORTEST_S <= hooks.default_duration_s <= LONGEST_S
-
-    def _needs(self, *capabilities: str) -> None:
-        missing = [name for name in capabilities if not getattr(self, name)]
-        if missing:
-            pytest.skip(f"declared: {', '.join(f'{name} = False' for name in missing)}")
 
 
 def _lease(

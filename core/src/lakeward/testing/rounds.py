@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 class IdleJobs:
     """A `lakeward.ports.Jobs` that runs nothing; what it was asked is in `launched` and `cancelled`."""
 
-    slots = 2
+    slots = slots_there = 2
 
     def __init__(self) -> None:
         """Start with nothing asked."""
@@ -90,6 +90,10 @@ class SilentRound:
         """See `JobListener`."""
         self.events.append("lost its table")
 
+    def job_lost_checkpoint(self, reason: str) -> None:
+        """See `JobListener`."""
+        self.events.append(f"lost its checkpoint: {reason}")
+
     def splits_returned(self, kind: FailoverKind, attempt: int, splits: tuple[Split, ...]) -> None:
         """See `JobListener`."""
         self.events.append(f"{len(splits)} splits back from attempt {attempt} ({kind.value})")
@@ -110,6 +114,10 @@ class SilentRound:
     def lease_copy(self) -> LeaseCopy | None:
         """See `JobListener`."""
         return None
+
+    def step_due(self) -> bool:
+        """See `JobListener`."""
+        return False
 
     def checkpoint_storing(self, state: CheckpointContents) -> None:
         """See `JobListener`."""

@@ -21,6 +21,7 @@ from lakeward.model.tables import (
     TIMESTAMP_COLUMN,
 )
 from lakeward.model.tiering import HeartbeatRequest, Refusal, TableEpoch
+from lakeward.testing.levels import chaos, upsert
 from lakeward.testing.source_reading import SourceReadingConformance
 from lakeward.testing.source_steps import (
     OTHER,
@@ -48,6 +49,7 @@ class SourceConformance(SourceReadingConformance):
     # --- leases --------------------------------------------------------------------------------------------------
 
     @pytest.mark.parametrize("end", ["release", "drop", "expiry", "moved"])
+    @upsert
     def test_snapshot_goes_once_its_lease_has_ended(self, world: SourceWorld, end: str) -> None:
         _, snapshot = snapshotted(world)
         leases = world.source.leases
@@ -64,6 +66,7 @@ class SourceConformance(SourceReadingConformance):
 
         assert world.source.missing_snapshots([snapshot]) == {snapshot}
 
+    @upsert
     def test_acquiring_again_renews(self, world: SourceWorld) -> None:
         _, snapshot = snapshotted(world)
         for _ in range(3):
@@ -73,6 +76,7 @@ class SourceConformance(SourceReadingConformance):
 
         assert world.source.missing_snapshots([snapshot]) == frozenset()
 
+    @upsert
     def test_one_lease_does_not_release_another_ones_snapshot(self, world: SourceWorld) -> None:
         _, snapshot = snapshotted(world)
         for lease_id in ("lease-a", "lease-b"):
@@ -82,6 +86,7 @@ class SourceConformance(SourceReadingConformance):
 
         assert world.source.missing_snapshots([snapshot]) == frozenset()
 
+    @upsert
     def test_releasing_and_dropping_what_is_not_there_is_no_error(self, world: SourceWorld) -> None:
         _, snapshot = snapshotted(world)
 
@@ -90,9 +95,9 @@ class SourceConformance(SourceReadingConformance):
 
         assert world.source.missing_snapshots([snapshot]) == frozenset()
 
+    @chaos
     def test_old_server_says_that_it_has_no_lease_api(self, world: SourceWorld) -> None:
-        if not self.can_be_old:
-            pytest.skip("this world has no old server")
+        self.needs("can_be_old")
         _, snapshot = snapshotted(world)
         world.set_lease_api(on=False)
 
@@ -127,10 +132,12 @@ class SourceConformance(SourceReadingConformance):
         assert sum(state.end for state in states) == 40
         assert {state.start for state in states} == {0}
 
+    @chaos
     def test_table_that_is_not_there_is_gone(self, world: SourceWorld) -> None:
         with pytest.raises(TableGoneError):
             world.source.table(PATH)
 
+    @chaos
     def test_dropped_and_recreated_table_is_another_one(self, world: SourceWorld) -> None:
         old = world.create(PATH, primary_key=True)
         world.write(PATH, [(UPSERT, 1, "a")])
@@ -144,6 +151,7 @@ class SourceConformance(SourceReadingConformance):
         with pytest.raises(TableGoneError):
             read_log(world, old, 0, 1)
 
+    @chaos
     def test_dropping_a_table_asks_no_lease(self, world: SourceWorld) -> None:
         _, snapshot = snapshotted(world)
         world.source.leases.acquire("lease-a", 600, {snapshot.bucket: snapshot.snapshot_id})
@@ -151,6 +159,7 @@ class SourceConformance(SourceReadingConformance):
 
         assert world.source.missing_snapshots([snapshot]) == {snapshot}
 
+    @upsert
     def test_added_column_raises_the_schema_id(self, world: SourceWorld) -> None:
         spec = world.create(PATH, primary_key=True)
         world.add_column(PATH, "note")
@@ -192,6 +201,7 @@ class SourceConformance(SourceReadingConformance):
             assert not world.source.heartbeat(HeartbeatRequest(renewed=(epoch_of(assignment),))).refused
         assert world.source.heartbeat(HeartbeatRequest(request=True)).assignment is None
 
+    @chaos
     def test_silent_holder_is_fenced_and_the_table_given_away_under_a_higher_epoch(self, world: SourceWorld) -> None:
         spec = world.create(PATH, primary_key=False)
         first = request_table(world)
@@ -228,6 +238,7 @@ class SourceConformance(SourceReadingConformance):
         assert after_failure is not None
         assert forced.epoch < again.epoch < after_failure.epoch
 
+    @chaos
     def test_finished_twice_is_accepted(self, world: SourceWorld) -> None:
         world.create(PATH, primary_key=False)
         held = epoch_of(request_table(world))
@@ -236,6 +247,7 @@ class SourceConformance(SourceReadingConformance):
         assert not world.source.heartbeat(HeartbeatRequest(finished=(held,))).refused
         assert world.source.heartbeat(HeartbeatRequest(request=True)).assignment is None
 
+    @chaos
     def test_renewing_a_finished_table_is_refused(self, world: SourceWorld) -> None:
         spec = world.create(PATH, primary_key=False)
         held = epoch_of(request_table(world))
@@ -243,6 +255,7 @@ class SourceConformance(SourceReadingConformance):
 
         assert world.source.heartbeat(HeartbeatRequest(renewed=(held,))).refused == {spec.table_id: Refusal.NOT_TIERING}
 
+    @chaos
     def test_dropped_table_and_another_coordinator_are_refused(self, world: SourceWorld) -> None:
         spec = world.create(PATH, primary_key=False)
         other = world.create(OTHER, primary_key=False)
@@ -263,8 +276,8 @@ class SourceConformance(SourceReadingConformance):
         world.create(PATH, primary_key=False, freshness_s=3600)
         world.source.heartbeat(HeartbeatRequest(finished=(epoch_of(request_table(world)),)))
 
-        if not world.source.make_due([PATH]):
-            pytest.skip("this source cannot be asked")
+        assert world.source.make_due([PATH]) is self.can_make_due
+        self.needs("can_make_due")
         assert request_table(world).path == PATH
 
     # --- lake offsets --------------------------------------------------------------------------------------------
@@ -289,9 +302,9 @@ class SourceConformance(SourceReadingConformance):
         assert record is not None
         assert (record.snapshot_id, dict(record.offsets)) == (17, {bucket: 2})
 
+    @chaos
     def test_same_commit_twice_is_one(self, world: SourceWorld) -> None:
-        if not self.commit_is_idempotent:
-            pytest.skip("this source's commit is not idempotent")
+        self.needs("commit_is_idempotent")
         spec, bucket = logged(world)
         prepared = world.source.prepare(spec, {bucket: 2})
         for _ in range(2):
@@ -302,6 +315,7 @@ class SourceConformance(SourceReadingConformance):
         assert (record.snapshot_id, dict(record.offsets)) == (900, {bucket: 2})
         assert dict(world.source.read_offsets(spec, prepared)) == {bucket: 2}
 
+    @chaos
     def test_commit_for_a_dropped_table_is_refused(self, world: SourceWorld) -> None:
         spec, bucket = logged(world)
         prepared = world.source.prepare(spec, {bucket: 2})

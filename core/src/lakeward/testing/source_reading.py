@@ -15,6 +15,7 @@ from lakeward.model.tables import (
     TIMESTAMP_COLUMN,
     Change,
 )
+from lakeward.testing.levels import Conformance, chaos, upsert
 from lakeward.testing.source_steps import (
     DELETE,
     PATH,
@@ -34,7 +35,7 @@ if TYPE_CHECKING:
     from lakeward.testing.source_world import SourceWorld
 
 
-class SourceReadingConformance:
+class SourceReadingConformance(Conformance):
     """The suite, for the ports `Source` and `SourceReader`."""
 
     __test__ = False
@@ -47,6 +48,8 @@ class SourceReadingConformance:
     """The world can switch the lease API off."""
     commit_is_idempotent = True
     """Registering a lake snapshot twice is one registration."""
+    can_make_due = True
+    """`make_due` hands a table out before it is due. False: it returns False."""
 
     @pytest.fixture
     def world(self) -> SourceWorld | Iterator[SourceWorld]:
@@ -93,9 +96,9 @@ class SourceReadingConformance:
             reached = batch.next_offset
         assert reached == end
 
+    @chaos
     def test_hole_in_the_log_is_an_error_that_names_both_offsets(self, world: SourceWorld) -> None:
-        if not self.can_lose_records:
-            pytest.skip("this world cannot make a hole in a log")
+        self.needs("can_lose_records")
         spec = world.create(PATH, primary_key=False)
         for ids in ((0, 1), (2, 3, 4), (5,)):
             world.write(PATH, [(UPSERT, number, "n") for number in ids])
@@ -135,6 +138,7 @@ class SourceReadingConformance:
 
         assert second - first >= 10_000_000
 
+    @upsert
     def test_changes_say_what_became_of_the_row(self, world: SourceWorld) -> None:
         spec = world.create(PATH, primary_key=True)
         world.write(PATH, [(UPSERT, 1, "a")])
@@ -152,6 +156,7 @@ class SourceReadingConformance:
             (Change.DELETE, "b"),
         ]
 
+    @upsert
     def test_older_records_read_null_in_a_column_that_came_later(self, world: SourceWorld) -> None:
         world.create(PATH, primary_key=False)
         world.write(PATH, [(UPSERT, 1, "a")])
@@ -164,8 +169,7 @@ class SourceReadingConformance:
         assert records.column("id").to_pylist() == [1, 2]
 
     def test_empty_batches_still_reach_the_stop(self, world: SourceWorld) -> None:
-        if not self.has_empty_batches:
-            pytest.skip("this source has no empty batches")
+        self.needs("has_empty_batches")
         spec = world.create(PATH, primary_key=False)
         world.append_empty(PATH, 0, 3)
         world.write(PATH, [(UPSERT, 1, "a")])
@@ -175,6 +179,7 @@ class SourceReadingConformance:
         assert read_log(world, spec, 0, 6)[-1].next_offset == 6
         assert [(batch.next_offset, len(batch.records)) for batch in read_log(world, spec, 4, 6)] == [(6, 0)]
 
+    @chaos
     def test_log_that_was_cleaned_away_is_an_error(self, world: SourceWorld) -> None:
         spec = world.create(PATH, primary_key=False)
         world.write(PATH, [(UPSERT, 1, "a"), (UPSERT, 2, "b")])
@@ -188,6 +193,7 @@ class SourceReadingConformance:
 
     # --- snapshots -----------------------------------------------------------------------------------------------
 
+    @upsert
     def test_snapshot_and_the_log_after_it_are_the_table(self, world: SourceWorld) -> None:
         spec = world.create(PATH, primary_key=True)
         world.write(PATH, [(UPSERT, number, "old") for number in range(10)])
@@ -204,6 +210,7 @@ class SourceReadingConformance:
         del expected[4]
         assert rows == expected | {3: "newest", 77: "late"}
 
+    @upsert
     def test_snapshot_rows_are_inserts_without_offset_and_time(self, world: SourceWorld) -> None:
         spec, snapshot = snapshotted(world)
 
@@ -216,6 +223,7 @@ class SourceReadingConformance:
         assert {batch.next_offset for batch in batches} == {snapshot.log_offset}
 
     @pytest.mark.parametrize("skipped", [0, 1, 6, 12, 13])
+    @upsert
     def test_snapshot_goes_on_after_the_rows_that_are_skipped(self, world: SourceWorld, skipped: int) -> None:
         spec = world.create(PATH, primary_key=True)
         world.write(PATH, [(UPSERT, number, f"n{number}") for number in range(8)])
@@ -233,12 +241,14 @@ class SourceReadingConformance:
         assert joined(rest).to_pylist() == everything.slice(skipped).to_pylist()
         assert {batch.next_offset for batch in rest} == {snapshot.log_offset}
 
+    @chaos
     def test_snapshot_with_fewer_rows_than_are_skipped_is_an_error(self, world: SourceWorld) -> None:
         spec, snapshot = snapshotted(world)
 
         with pytest.raises(CorruptFileError, match="at least 3 rows"):
             read_snapshot(world, spec, snapshot, 3)
 
+    @upsert
     def test_snapshot_reads_null_in_a_column_that_came_later(self, world: SourceWorld) -> None:
         _, snapshot = snapshotted(world)
         world.add_column(PATH, "note")
@@ -247,6 +257,7 @@ class SourceReadingConformance:
 
         assert records.column("note").to_pylist() == [None, None]
 
+    @chaos
     def test_snapshot_that_was_cleaned_away_is_reported_and_cannot_be_read(self, world: SourceWorld) -> None:
         spec, snapshot = snapshotted(world)
         supersede(world)
@@ -255,6 +266,7 @@ class SourceReadingConformance:
         with pytest.raises(SnapshotGoneError):
             read_snapshot(world, spec, snapshot)
 
+    @upsert
     def test_leased_snapshot_survives_clean_up(self, world: SourceWorld) -> None:
         spec, snapshot = snapshotted(world)
         protection = world.source.leases.acquire("lease-a", 600, {snapshot.bucket: snapshot.snapshot_id})
@@ -264,6 +276,7 @@ class SourceReadingConformance:
         assert world.source.missing_snapshots([snapshot]) == frozenset()
         assert table_of(read_snapshot(world, spec, snapshot)) == {1: "a", 2: "b"}
 
+    @upsert
     def test_newest_snapshot_is_never_missing(self, world: SourceWorld) -> None:
         spec, _ = snapshotted(world)
         supersede(world)

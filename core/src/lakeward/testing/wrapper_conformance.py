@@ -1,0 +1,307 @@
+"""What every lease wrapper has to do: see each call, and change none. A wrapper's tests subclass it, with one fixture.
+
+    class TestMine(LeaseWrapperConformance):
+        __test__ = True
+
+        @pytest.fixture
+        def make_wrapper(self) -> Callable[[], object]:
+            return MyWrapper
+
+The class says with attributes what the wrapper does beside: `shows_metrics`.
+"""
+
+# ruff: noqa: S101 - a conformance suite asserts
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Mapping
+
+import pytest
+from prometheus_client import CollectorRegistry
+
+from lakeward.errors import (
+    CorruptFileError,
+    LakewardError,
+    LeaseApiMissingError,
+    LeaseError,
+    OutcomeUnknownError,
+    SourceError,
+)
+from lakeward.hooks.backend import LeaseBackend
+from lakeward.hooks.markers import hookimpl
+from lakeward.model.leases import (
+    Failover,
+    FailoverAction,
+    FailoverAnswer,
+    FailoverKind,
+    Lease,
+    Protection,
+    RestoredLease,
+)
+from lakeward.model.tables import TableBucket
+from lakeward.testing.lease_server import MemoryLeaseServer
+from lakeward.testing.levels import Conformance, chaos, upsert
+
+BUCKETS = (TableBucket(7, None, 0), TableBucket(8, 3, 1))
+SNAPSHOTS = {bucket: number + 10 for number, bucket in enumerate(BUCKETS)}
+RESTART = Failover(FailoverKind.COORDINATOR, 0, state=b"persisted")
+HOOKS = ("acquire", "release", "drop", "on_failover", "serialize_state")
+OVERLAP_S = 2.0
+ERRORS = (
+    SourceError("refused"),
+    LeaseApiMissingError("too old"),
+    OutcomeUnknownError("no answer"),
+    CorruptFileError("state", "a lease", "noise"),
+)
+
+MakeWrapper = Callable[[], object]
+
+
+class ScriptedBackend:
+    """Notes each call, with a copy of its arguments, and answers what the test gave; raises it where it is an error."""
+
+    def __init__(self) -> None:
+        """Start without calls; until told otherwise each answer is that of a backend which works."""
+        self.calls: list[tuple[object, ...]] = []
+        self.answers: dict[str, object] = {
+            "acquire": Protection(42.0, {BUCKETS[0]: 10}),
+            "on_failover": FailoverAnswer(FailoverAction.ACQUIRE, RestoredLease("svc-0-a-1", 1, SNAPSHOTS)),
+            "serialize_state": b"\x00state",
+        }
+        self.during: Callable[[Lease], None] = lambda _: None
+
+    @hookimpl
+    def acquire(self, lease: Lease, snapshots: Mapping[TableBucket, int]) -> object:
+        """Note it."""
+        return self._answer("acquire", lease, dict(snapshots))
+
+    @hookimpl
+    def release(self, lease: Lease, buckets: frozenset[TableBucket]) -> object:
+        """Note it."""
+        return self._answer("release", lease, frozenset(buckets))
+
+    @hookimpl
+    def drop(self, lease: Lease) -> object:
+        """Note it."""
+        return self._answer("drop", lease)
+
+    @hookimpl
+    def on_failover(self, lease: Lease, failover: Failover) -> object:
+        """Note it."""
+        return self._answer("on_failover", lease, failover)
+
+    @hookimpl
+    def serialize_state(self, lease: Lease) -> object:
+        """Note it."""
+        return self._answer("serialize_state", lease)
+
+    def _answer(self, hook: str, lease: Lease, *arguments: object) -> object:
+        self.calls.append((hook, lease.lease_id, *arguments))
+        self.during(lease)
+        answer = self.answers.get(hook)
+        if isinstance(answer, BaseException):
+            raise answer
+        return answer
+
+
+class LeaseWrapperConformance(Conformance):
+    """The suite. Every test calls a backend through the wrapper, as the core does."""
+
+    __test__ = False
+
+    shows_metrics = True
+    """It has a method `register_metrics`. False: it shows none."""
+
+    @pytest.fixture
+    def make_wrapper(self) -> MakeWrapper:
+        """Return what makes a fresh wrapper: its class, or a function without arguments."""
+        raise NotImplementedError
+
+    @pytest.fixture
+    def backend(self) -> ScriptedBackend:
+        """Return the backend behind the wrapper."""
+        return ScriptedBackend()
+
+    @pytest.fixture
+    def hooks(self, make_wrapper: MakeWrapper, backend: ScriptedBackend) -> LeaseBackend:
+        """Return the backend as the core calls it, wrapped."""
+        return LeaseBackend("under-test", backend, [("wrapper", make_wrapper())])
+
+    # --- basic ---------------------------------------------------------------------------------------------------
+
+    def test_each_call_reaches_the_backend_once_with_its_arguments(
+        self, hooks: LeaseBackend, backend: ScriptedBackend
+    ) -> None:
+        """A wrapper neither calls for itself, nor twice, nor with something else."""
+        expected = []
+        for hook in HOOKS:
+            call(hooks, hook, _lease())
+            expected.append(hook)
+            assert [one[0] for one in backend.calls] == expected, f"{hook}: expected one call of the backend"
+
+        assert backend.calls == [
+            ("acquire", "svc-1-a-1", SNAPSHOTS),
+            ("release", "svc-1-a-1", frozenset(BUCKETS)),
+            ("drop", "svc-1-a-1"),
+            ("on_failover", "svc-1-a-1", RESTART),
+            ("serialize_state", "svc-1-a-1"),
+        ]
+
+    @pytest.mark.parametrize("hook", HOOKS)
+    def test_the_answer_of_the_backend_comes_back(
+        self, hooks: LeaseBackend, backend: ScriptedBackend, hook: str
+    ) -> None:
+        """What is protected until when is the backend's to say."""
+        assert call(hooks, hook, _lease()) == backend.answers.get(hook), f"{hook}: another answer than the backend's"
+
+    def test_what_is_not_protected_stays_unprotected(self, hooks: LeaseBackend, backend: ScriptedBackend) -> None:
+        """The operator is warned of it."""
+        backend.answers["acquire"] = Protection(None, protects=False)
+
+        assert not hooks.acquire(_lease(), SNAPSHOTS).protects
+
+    def test_the_arguments_are_left_as_they_are(self, hooks: LeaseBackend, backend: ScriptedBackend) -> None:
+        """The core goes on to use them."""
+        backend.answers["acquire"] = Protection(42.0)
+        snapshots, lease = dict(SNAPSHOTS), _lease()
+        hooks.acquire(lease, snapshots)
+
+        assert snapshots == SNAPSHOTS
+        assert dict(lease.held) == SNAPSHOTS
+
+    def test_the_server_is_called_by_the_backend_alone(self, hooks: LeaseBackend) -> None:
+        """A lease that a wrapper holds is one that nobody knows of."""
+        server = MemoryLeaseServer()
+        for hook in HOOKS:
+            call(hooks, hook, _lease(server))
+
+        assert server.calls == []
+
+    # --- upsert: the same call again -----------------------------------------------------------------------------
+
+    @upsert
+    def test_a_repeated_call_reaches_the_backend_again(self, hooks: LeaseBackend, backend: ScriptedBackend) -> None:
+        """A renewal that is answered from memory renews nothing."""
+        for hook in HOOKS:
+            backend.calls.clear()
+            for _ in range(3):
+                call(hooks, hook, _lease())
+            assert len(backend.calls) == 3, f"{hook}: {len(backend.calls)} of 3 calls reached the backend"  # noqa: PLR2004
+
+    @upsert
+    def test_each_lease_gets_its_own_answer(self, hooks: LeaseBackend, backend: ScriptedBackend) -> None:
+        """The old generation and the new one overlap."""
+        answers: list[float | None] = []
+        for generation in (1, 2, 1):
+            backend.answers["acquire"] = Protection(float(len(answers) + 1))
+            answers.append(hooks.acquire(_lease(generation=generation), SNAPSHOTS).until_s)
+
+        assert answers == [1.0, 2.0, 3.0]
+
+    # --- chaos ---------------------------------------------------------------------------------------------------
+
+    @chaos
+    @pytest.mark.parametrize("hook", HOOKS)
+    @pytest.mark.parametrize("error", ERRORS, ids=lambda error: type(error).__name__)
+    def test_an_error_passes_through_as_it_is(
+        self, hooks: LeaseBackend, backend: ScriptedBackend, hook: str, error: LakewardError
+    ) -> None:
+        """A refused call is tried again, an unknown one starts a new generation: the kind of error decides."""
+        backend.answers[hook] = error
+
+        with pytest.raises(LakewardError) as caught:
+            call(hooks, hook, _lease())
+
+        assert caught.value is error, f"{hook}: expected {error!r}, found {caught.value!r}"
+        assert len(backend.calls) == 1, f"{hook}: the wrapper tried again by itself"
+
+    @chaos
+    def test_a_backends_own_exception_is_still_its_own(self, hooks: LeaseBackend, backend: ScriptedBackend) -> None:
+        """The core names the backend for it."""
+        backend.answers["drop"] = KeyError("x")
+
+        with pytest.raises(LeaseError, match="KeyError"):
+            hooks.drop(_lease())
+
+    @chaos
+    @pytest.mark.parametrize("error", [KeyboardInterrupt, SystemExit])
+    def test_the_end_of_the_process_is_not_held_up(
+        self, hooks: LeaseBackend, backend: ScriptedBackend, error: type[BaseException]
+    ) -> None:
+        """A second signal ends a service at once."""
+        backend.answers["drop"] = error()
+
+        with pytest.raises(error):
+            hooks.drop(_lease())
+
+    @chaos
+    def test_the_call_after_an_error_works(self, hooks: LeaseBackend, backend: ScriptedBackend) -> None:
+        """Errors are the ordinary course of a long-lived service."""
+        backend.answers["drop"] = SourceError("refused")
+        with pytest.raises(SourceError):
+            hooks.drop(_lease())
+        backend.answers["drop"] = None
+
+        hooks.drop(_lease())
+
+        assert [one[0] for one in backend.calls] == ["drop", "drop"]
+
+    @chaos
+    def test_calls_of_two_leases_overlap(self, hooks: LeaseBackend, backend: ScriptedBackend) -> None:
+        """Hooks of different lease ids run on threads of their own; a hung one may hold up no other."""
+        both_inside = threading.Barrier(2)
+        troubles: list[BaseException] = []
+        backend.during = lambda _: _wait(both_inside)
+
+        def drop(generation: int) -> None:
+            try:
+                hooks.drop(_lease(generation=generation))
+            except BaseException as error:  # noqa: BLE001 - it is the thread's whole result
+                troubles.append(error)
+
+        threads = [threading.Thread(target=drop, args=(generation,)) for generation in (1, 2)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+
+        assert not troubles, f"expected both calls inside the backend at once, found {troubles}"
+
+    @chaos
+    def test_metrics_of_two_services_in_one_process_are_apart(self, make_wrapper: MakeWrapper) -> None:
+        """Each service gives its own registry; a metric in the global one would collide."""
+        self.needs("shows_metrics")
+        for _ in range(2):
+            registry = CollectorRegistry()
+            hooks = LeaseBackend("under-test", ScriptedBackend(), [("wrapper", make_wrapper())], registry=registry)
+            hooks.acquire(_lease(), SNAPSHOTS)
+
+            assert list(registry.collect()), "expected metrics in the registry that was given, found none"
+
+
+def call(hooks: LeaseBackend, hook: str, lease: Lease) -> object:
+    """Call a hook with arguments that fit it.
+
+    Args:
+        hooks: a backend with its wrappers.
+        hook: a name of `HOOKS`.
+        lease: whose lease it is.
+
+    Returns:
+        The answer.
+    """
+    arguments: dict[str, object] = {"acquire": SNAPSHOTS, "release": frozenset(BUCKETS), "on_failover": RESTART}
+    further = () if hook not in arguments else (arguments[hook],)
+    return getattr(hooks, hook)(lease, *further)
+
+
+def _lease(server: MemoryLeaseServer | None = None, generation: int = 1) -> Lease:
+    return Lease(f"svc-1-a-{generation}", generation, 60.0, dict(SNAPSHOTS), server or MemoryLeaseServer())
+
+
+def _wait(barrier: threading.Barrier) -> None:
+    try:
+        barrier.wait(OVERLAP_S)
+    except threading.BrokenBarrierError:
+        message = f"the other lease's call did not come within {OVERLAP_S} s"
+        raise SourceError(message) from None

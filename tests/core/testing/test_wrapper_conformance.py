@@ -1,0 +1,250 @@
+"""The suite for lease wrappers passes the shipped ones and says what is wrong with others."""
+
+from __future__ import annotations
+
+import re
+import threading
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from prometheus_client import CollectorRegistry, Counter
+
+from lakeward.errors import LakewardError, SourceError
+from lakeward.hooks.backend import LeaseBackend
+from lakeward.hooks.markers import hookimpl
+from lakeward.model.leases import Lease, Protection
+from lakeward.observe.lease_calls import LeaseAudit, LeaseMetrics
+from lakeward.testing.wrapper_conformance import LeaseWrapperConformance, ScriptedBackend
+from lakeward_service_kit.suites import failures
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Generator
+
+    from lakeward.model.tables import TableBucket
+
+    Around = Generator[None, Any, Any]
+
+
+class TestLeaseMetrics(LeaseWrapperConformance):
+    __test__ = True
+    published = LeaseMetrics
+
+    @pytest.fixture
+    def make_wrapper(self) -> Callable[[], object]:
+        return LeaseMetrics
+
+
+class TestLeaseAudit(LeaseWrapperConformance):
+    __test__ = True
+    published = LeaseAudit
+    shows_metrics = False
+
+    @pytest.fixture
+    def make_wrapper(self) -> Callable[[], object]:
+        return LeaseAudit
+
+
+class Right:
+    """Counts drops, and passes everything on."""
+
+    def __init__(self) -> None:
+        self.drops = Counter("drops", "Drops.", registry=None)
+
+    def register_metrics(self, registry: CollectorRegistry) -> None:
+        registry.register(self.drops)
+
+    @hookimpl(wrapper=True)
+    def acquire(self, lease: Lease, snapshots: dict[TableBucket, int]) -> Around:
+        return (yield)
+
+    @hookimpl(wrapper=True)
+    def drop(self, lease: Lease) -> Around:
+        self.drops.inc()
+        return (yield)
+
+
+class SwallowsErrors(Right):
+    @hookimpl(wrapper=True)
+    def drop(self, lease: Lease) -> Around:
+        try:
+            return (yield)
+        except LakewardError:
+            return None
+
+
+class TurnsUnknownIntoRefused(Right):
+    @hookimpl(wrapper=True)
+    def acquire(self, lease: Lease, snapshots: dict[TableBucket, int]) -> Around:
+        try:
+            return (yield)
+        except LakewardError as error:
+            message = f"acquire failed: {error}"
+            raise SourceError(message) from error
+
+
+class ForgetsTheAnswer(Right):
+    @hookimpl(wrapper=True)
+    def acquire(self, lease: Lease, snapshots: dict[TableBucket, int]) -> Around:
+        yield
+
+
+class ProlongsTheLease(Right):
+    @hookimpl(wrapper=True)
+    def acquire(self, lease: Lease, snapshots: dict[TableBucket, int]) -> Around:
+        answer = yield
+        return Protection(2 * (answer.until_s or 0.0), answer.unavailable, answer.protects)
+
+
+class HidesThatNothingIsProtected(Right):
+    @hookimpl(wrapper=True)
+    def acquire(self, lease: Lease, snapshots: dict[TableBucket, int]) -> Around:
+        answer = yield
+        return answer if answer.protects else Protection(60.0)
+
+
+class EmptiesItsArguments(Right):
+    @hookimpl(wrapper=True)
+    def acquire(self, lease: Lease, snapshots: dict[TableBucket, int]) -> Around:
+        answer = yield
+        snapshots.clear()
+        return answer
+
+
+class HoldsALeaseOfItsOwn(Right):
+    @hookimpl(wrapper=True)
+    def acquire(self, lease: Lease, snapshots: dict[TableBucket, int]) -> Around:
+        lease.server.acquire("spare", lease.duration_s, snapshots)
+        return (yield)
+
+
+class RemembersAnswers(Right):
+    def __init__(self) -> None:
+        super().__init__()
+        self.seen: dict[str, Protection] = {}
+
+    @hookimpl(wrapper=True)
+    def acquire(self, lease: Lease, snapshots: dict[TableBucket, int]) -> Around:
+        answer = yield
+        return self.seen.setdefault(lease.lease_id, answer)
+
+
+class NeverYields(Right):
+    @hookimpl(wrapper=True)
+    def drop(self, lease: Lease) -> Around:
+        if lease.lease_id:
+            return None
+        return (yield)
+
+
+class YieldsTwice(Right):
+    @hookimpl(wrapper=True)
+    def drop(self, lease: Lease) -> Around:
+        yield
+        return (yield)
+
+
+class StopsTheEndOfTheProcess(Right):
+    @hookimpl(wrapper=True)
+    def drop(self, lease: Lease) -> Around:
+        try:
+            return (yield)
+        except (KeyboardInterrupt, SystemExit):
+            return None
+
+
+class LetsOneLeaseWaitForAnother(Right):
+    def __init__(self) -> None:
+        super().__init__()
+        self.lock = threading.Lock()
+
+    @hookimpl(wrapper=True)
+    def drop(self, lease: Lease) -> Around:
+        with self.lock:
+            return (yield)
+
+
+class StaysBrokenAfterAnError(Right):
+    def __init__(self) -> None:
+        super().__init__()
+        self.broken: Exception | None = None
+
+    @hookimpl(wrapper=True)
+    def drop(self, lease: Lease) -> Around:
+        if self.broken is not None:
+            raise self.broken
+        try:
+            return (yield)
+        except LakewardError as error:
+            self.broken = error
+            raise
+
+
+class ShowsNoMetrics(Right):
+    def register_metrics(self, registry: CollectorRegistry) -> None:
+        return
+
+
+ONE_FOR_ALL = Counter("of_all_services", "Calls.", registry=None)
+
+
+class SharesItsMetricsWithOtherServices(Right):
+    def register_metrics(self, registry: CollectorRegistry) -> None:
+        GLOBAL.register(ONE_FOR_ALL)
+
+
+GLOBAL = CollectorRegistry()
+
+
+class WrapsNothing(Right):
+    @hookimpl
+    def drop(self, lease: Lease) -> None:  # type: ignore[override]  # wrong on purpose: no wrapper
+        return None
+
+
+WRONG: list[tuple[type, str, str]] = [
+    (SwallowsErrors, "test_an_error_passes_through_as_it_is", "DID NOT RAISE.*LakewardError"),
+    (TurnsUnknownIntoRefused, "test_an_error_passes_through_as_it_is", r"acquire: expected .*found SourceError"),
+    (ForgetsTheAnswer, "test_the_answer_of_the_backend_comes_back", "acquire: expected a Protection, found None"),
+    (ProlongsTheLease, "test_the_answer_of_the_backend_comes_back", "acquire: another answer than the backend's"),
+    (HidesThatNothingIsProtected, "test_what_is_not_protected_stays_unprotected", "protects=True"),
+    (EmptiesItsArguments, "test_the_arguments_are_left_as_they_are", "{} == {TableBucket"),
+    (HoldsALeaseOfItsOwn, "test_the_server_is_called_by_the_backend_alone", r"\('acquire', 'spare'\)"),
+    (RemembersAnswers, "test_each_lease_gets_its_own_answer", r"\[1.0, 2.0, 1.0\] == \[1.0, 2.0, 3.0\]"),
+    (NeverYields, "test_each_call_reaches_the_backend_once", "did not yield"),
+    (YieldsTwice, "test_each_call_reaches_the_backend_once", "second yield"),
+    (StopsTheEndOfTheProcess, "test_the_end_of_the_process_is_not_held_up", "DID NOT RAISE.*KeyboardInterrupt"),
+    (LetsOneLeaseWaitForAnother, "test_calls_of_two_leases_overlap", "expected both calls inside the backend at once"),
+    (StaysBrokenAfterAnError, "test_the_call_after_an_error_works", "SourceError: refused"),
+    (ShowsNoMetrics, "test_metrics_of_two_services", "expected metrics in the registry that was given, found none"),
+    (
+        SharesItsMetricsWithOtherServices,
+        "test_metrics_of_two_services",
+        "expected metrics in the registry that was given",
+    ),
+    (WrapsNothing, "test_each_call_reaches_the_backend_once", "expected hookimpl.* on drop, found a plain one"),
+]
+
+
+def verdicts(wrapper: type, wanted: str = "") -> dict[str, str]:
+    """Run the suite on a wrapper; return the names of the tests that failed, and their messages."""
+
+    def fixtures() -> dict[str, object]:
+        backend = ScriptedBackend()
+        hooks = LeaseBackend("under-test", backend, [("wrapper", wrapper())])
+        return {"make_wrapper": wrapper, "backend": backend, "hooks": hooks}
+
+    return failures(LeaseWrapperConformance, fixtures, wanted)
+
+
+def test_the_suite_finds_nothing_wrong_with_a_right_wrapper() -> None:
+    assert verdicts(Right) == {}
+
+
+@pytest.mark.parametrize(("wrong", "test", "message"), WRONG, ids=lambda value: getattr(value, "__name__", ""))
+def test_the_suite_says_what_is_wrong_with_a_wrapper_that(wrong: type, test: str, message: str) -> None:
+    (said,) = verdicts(wrong, test).values()
+    assert re.search(message, said, re.DOTALL), said
+
+
+def test_there_is_a_mistake_for_each_wrong_wrapper() -> None:
+    assert {wrong for wrong, _, _ in WRONG} == set(Right.__subclasses__())

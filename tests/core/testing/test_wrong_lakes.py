@@ -1,0 +1,279 @@
+"""The suite for lakes says what is wrong with a lake that breaks one promise of the port."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+import pytest
+
+from lakeward.errors import FencedError
+from lakeward.model.results import CommitOutcome, LakeHead
+from lakeward.model.tables import CHANGE_COLUMN, Change
+from lakeward.testing.clock import FakeClock
+from lakeward.testing.folder_lake import FolderLake, FolderLakePlugin, FolderOptions, FolderWriter
+from lakeward.testing.lake_conformance import LakeConformance
+from lakeward.testing.lake_tables import TieringRound, incarnation
+from lakeward_service_kit.suites import failures
+
+if TYPE_CHECKING:
+    from collections.abc import Collection
+
+    from lakeward.model.checkpoints import SplitProgress
+    from lakeward.model.identity import Incarnation, RoundId
+    from lakeward.model.results import CommitRequest, LakeFile
+    from lakeward.model.splits import Split
+    from lakeward.model.tables import TablePath, TableSpec
+    from lakeward.ports import Clock, SourceBatch
+
+
+class StampsLateStartsToo(FolderLake):
+    """An earlier start takes the table back from a later one."""
+
+    def stamp(self, path: TablePath, incarnation: Incarnation) -> LakeHead:
+        try:
+            return super().stamp(path, incarnation)
+        except FencedError:
+            return self._head(path)
+
+
+class StampsEachTime(FolderLake):
+    """Each stamp is a snapshot, also where the start has the table already."""
+
+    def stamp(self, path: TablePath, incarnation: Incarnation) -> LakeHead:
+        with self._state(path) as state:
+            state["log"].append({"id": len(state["log"]) + 1, "stamp": str(incarnation)})
+        return self._head(path)
+
+
+class CommitsWithoutALook(FolderLake):
+    """It does not ask who has the table before it commits."""
+
+    def commit(self, request: CommitRequest) -> CommitOutcome:
+        head = self.head(request.path)
+        assert head is not None
+        base = None if head.commit is None else head.commit.snapshot_id
+        return super().commit(replace(request, incarnation=head.stamp or request.incarnation, base_commit=base))
+
+
+class CallsAFenceAConflict(FolderLake):
+    """A conflict is built again, a fence never: the core must know which it was."""
+
+    def commit(self, request: CommitRequest) -> CommitOutcome:
+        try:
+            return super().commit(request)
+        except FencedError:
+            return CommitOutcome.CONFLICT
+
+
+class ForgetsOffsets(FolderLake):
+    """A commit without the offsets of the source."""
+
+    def commit(self, request: CommitRequest) -> CommitOutcome:
+        return super().commit(replace(request, offsets={}))
+
+
+class FindsNoCommit(FolderLake):
+    """A round whose answer was lost cannot find out that it landed."""
+
+    def find(self, path: TablePath, round_id: RoundId, step: int) -> int | None:
+        return None
+
+
+class FindsACommitOfAnotherRound(FolderLake):
+    """Any commit is taken for one's own."""
+
+    def find(self, path: TablePath, round_id: RoundId, step: int) -> int | None:
+        head = self.head(path)
+        return None if head is None or head.commit is None else head.commit.snapshot_id
+
+
+class InventsAHead(FolderLake):
+    """A table that is not there has a head."""
+
+    def head(self, path: TablePath) -> LakeHead | None:
+        return super().head(path) or LakeHead(path, 0, str(self.root), None, None, None, None)
+
+
+class FailsToDeleteTwice(FolderLake):
+    """A file that is gone already is an error."""
+
+    def delete(self, files: Collection[str]) -> None:
+        for file in files:
+            Path(file).unlink()
+
+
+class ReferencesWhateverItIsAskedFor(FolderLake):
+    """Files that no commit names are kept for ever."""
+
+    def referenced(self, path: TablePath, files: Collection[str]) -> frozenset[str]:
+        return frozenset(files)
+
+
+class ListsOtherRoundsToo(FolderLake):
+    """Round 1 is taken for round 10, whose files are then deleted with it."""
+
+    def list_prefix(self, path: TablePath, prefix: str) -> tuple[str, ...]:
+        found = sorted((self.root / str(path)).rglob("*.arrow"))
+        return tuple(str(file) for file in found if str(file).startswith(prefix))
+
+
+class _Writes(FolderLakePlugin):
+    """A right lake with a writer that is wrong."""
+
+    wrong: type[FolderWriter] = FolderWriter
+
+    def writer(
+        self, task: bytes, table: TableSpec, split: Split, attempt: int, progress: SplitProgress | None = None
+    ) -> FolderWriter:
+        writer = super().writer(task, table, split, attempt, progress)
+        writer.__class__ = self.wrong
+        return writer
+
+
+class _LosesARow(FolderWriter):
+    def write(self, batch: SourceBatch) -> None:
+        super().write(replace(batch, records=batch.records.slice(1)))
+
+
+class LosesARow(_Writes):
+    """The first record of each batch is lost."""
+
+    wrong = _LosesARow
+
+
+class _IgnoresDeletes(FolderWriter):
+    def write(self, batch: SourceBatch) -> None:
+        place = batch.records.schema.get_field_index(CHANGE_COLUMN)
+        kind = pa.repeat(pa.scalar(Change.INSERT, pa.uint8()), batch.records.num_rows)
+        super().write(replace(batch, records=batch.records.set_column(place, CHANGE_COLUMN, kind)))
+
+
+class IgnoresDeletes(_Writes):
+    """Deleted rows stay."""
+
+    wrong = _IgnoresDeletes
+
+
+class _LeavesFilesBehind(FolderWriter):
+    def abort(self) -> None:
+        return
+
+
+class LeavesFilesBehind(_Writes):
+    """An aborted writer leaves what it wrote."""
+
+    wrong = _LeavesFilesBehind
+
+
+class _ForgetsTheFilesBefore(FolderWriter):
+    def close(self) -> tuple[LakeFile, ...]:
+        return super().close()[len(self._before) :]
+
+
+class ForgetsTheFilesBefore(_Writes):
+    """A writer that goes on from a checkpoint returns its own files alone."""
+
+    wrong = _ForgetsTheFilesBefore
+
+
+class _SaysThatAllIsFlushed(FolderWriter):
+    @property
+    def all_rows_flushed(self) -> bool:
+        return True
+
+
+class SaysThatAllIsFlushed(_Writes):
+    """A checkpoint would then name rows that are in no file."""
+
+    wrong = _SaysThatAllIsFlushed
+
+
+class _Plugin(FolderLakePlugin):
+    def __init__(self, lake: type[FolderLake]) -> None:
+        self._lake = lake
+
+    def open(self, options: FolderOptions, clock: Clock) -> FolderLake:
+        return self._lake(Path(options.path), target_bytes=options.target_bytes)
+
+
+WRONG: list[tuple[type, str, str]] = [
+    (StampsLateStartsToo, "test_a_later_start_takes_the_stamp_and_an_earlier_one", "DID NOT RAISE.*FencedError"),
+    (StampsEachTime, "test_stamping_twice_makes_one_snapshot", "assert 1 == 2"),
+    (
+        CommitsWithoutALook,
+        "test_a_committer_is_fenced_by_a_successor_that_has_only",
+        "DID NOT RAISE.*FencedError",
+    ),
+    (
+        CallsAFenceAConflict,
+        "test_a_committer_is_fenced_by_a_successor_that_has_comm",
+        "DID NOT RAISE.*FencedError",
+    ),
+    (ForgetsOffsets, "test_a_commit_is_found_with_its_offsets_and_rows", "{} == {TableBucket"),
+    (FindsNoCommit, "test_a_round_finds_its_own_commit_and_no_other", "None == "),
+    (FindsACommitOfAnotherRound, "test_a_round_finds_its_own_commit_and_no_other", "is None"),
+    (InventsAHead, "test_a_table_that_is_not_there_has_no_head", "LakeHead.* is None"),
+    (FailsToDeleteTwice, "test_deleting_takes_a_file_away_and_a_missing_one_is_no_error", "No such file"),
+    (ReferencesWhateverItIsAskedFor, "test_only_committed_files_are_referenced", "frozenset.* == frozenset"),
+    (ListsOtherRoundsToo, "test_files_lie_under_the_prefix_of_their_round_alone", r"\.arrow"),
+    (LosesARow, "test_a_commit_is_found_with_its_offsets_and_rows", "records: . rows, 0 left out"),
+    (IgnoresDeletes, "test_a_round_that_deletes_unknown_keys_changes_no_row", "1 == 0"),
+    (LeavesFilesBehind, "test_an_aborted_writer_leaves_nothing", r"\.arrow.* == \(\)"),
+    (ForgetsTheFilesBefore, "test_a_writer_that_takes_nothing_more_returns_what_was_there", r"\(\) == \(LakeFile"),
+    (SaysThatAllIsFlushed, "test_a_file_below_half_its_target_size_stays_open_at_a_checkpoint", r"\[True, True\]"),
+]
+
+
+def verdicts(wrong: type, wanted: str, place: Path) -> dict[str, str]:
+    """Run tests of the suite on a lake, or on a plugin; each case in a folder of its own."""
+    made = 0
+
+    def fixtures() -> dict[str, Any]:
+        nonlocal made
+        made += 1
+        folder = place / str(made)
+        folder.mkdir()
+        plugin: Any = _Plugin(wrong) if issubclass(wrong, FolderLake) else wrong()
+
+        def opened(target_bytes: int) -> FolderLake:
+            lake: FolderLake = plugin.open(FolderOptions(path=str(folder), target_bytes=target_bytes), FakeClock())
+            return lake
+
+        lake = opened(1000)
+
+        def begin(table: TableSpec, started_ms: int = 1000, number: int = 1) -> TieringRound:
+            return TieringRound(plugin, lake, table, incarnation(started_ms), number)
+
+        def read(path: TablePath) -> pa.Table:
+            return pa.Table.from_pylist(lake.read(path, "id"))
+
+        return {
+            "plugin": plugin,
+            "lake": lake,
+            "begin": begin,
+            "read_table": read,
+            "sized": opened,
+            "options": FolderOptions(path=str(folder)),
+        }
+
+    return failures(LakeConformance, fixtures, wanted)
+
+
+@pytest.mark.parametrize("test", sorted({test for _, test, _ in WRONG}))
+def test_the_suite_finds_nothing_wrong_with_a_right_lake(test: str, tmp_path: Path) -> None:
+    assert verdicts(FolderLake, test, tmp_path) == {}
+
+
+@pytest.mark.parametrize(("wrong", "test", "message"), WRONG, ids=lambda value: getattr(value, "__name__", ""))
+def test_the_suite_says_what_is_wrong_with_a_lake_that(wrong: type, test: str, message: str, tmp_path: Path) -> None:
+    (said,) = verdicts(wrong, test, tmp_path).values()
+    assert re.search(message, said, re.DOTALL), said
+
+
+def test_there_is_a_mistake_for_each_wrong_lake() -> None:
+    known = {*FolderLake.__subclasses__(), *_Writes.__subclasses__()}
+    assert {wrong for wrong, _, _ in WRONG} == {one for one in known if one.__module__ == __name__}
