@@ -7,14 +7,14 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from lakeward.errors import MissingPluginError, PluginError
+from lakeward.errors import ConfigError, MissingPluginError, PluginError
 from lakeward.hooks import discovery
 from lakeward.hooks.backend import LeaseBackend
 from lakeward.hooks.discovery import installed, load
 from lakeward.hooks.plugins import LAKE_GROUP, LEASE_GROUP, SOURCE_GROUP, WRAPPER_GROUP
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Iterator, Sequence
     from pathlib import Path
 
     Install = Callable[..., None]
@@ -25,11 +25,13 @@ def install(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Install
     """Put a distribution on the path: its name, and its entry points."""
     monkeypatch.syspath_prepend(str(tmp_path))
 
-    def put(distribution: str, entries: str, group: str = LEASE_GROUP) -> None:
+    def put(distribution: str, entries: str, group: str = LEASE_GROUP, requires: Sequence[str] = ()) -> None:
         folder = tmp_path / f"{distribution.replace('-', '_')}-1.5.dist-info"
         folder.mkdir()
         (folder / "METADATA").write_text(
-            f"Metadata-Version: 2.1\nName: {distribution}\nVersion: 1.5\n", encoding="utf-8"
+            f"Metadata-Version: 2.1\nName: {distribution}\nVersion: 1.5\n"
+            + "".join(f"Requires-Dist: {one}\n" for one in requires),
+            encoding="utf-8",
         )
         (folder / "entry_points.txt").write_text(f"[{group}]\n{entries}\n", encoding="utf-8")
         discovery.forget()
@@ -121,18 +123,75 @@ def test_the_restriction_leaves_only_named_plugins_and_the_core(
     install: Install, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     install("some-leases", "one = a:B\ntwo = a:B\nmetrics = a:B", group=WRAPPER_GROUP)
-    monkeypatch.setenv("LAKEWARD_PLUGINS", "one, three")
+    monkeypatch.setenv("LAKEWARD_PLUGINS", "one, embedded")
 
     names = [(plugin.name, plugin.distribution) for plugin in installed(WRAPPER_GROUP)]
 
     assert names == [("audit", "lakeward"), ("metrics", "lakeward"), ("one", "some-leases")]
 
 
+@pytest.mark.parametrize(
+    ("text", "unknown", "hint"), [("one, three", "three", ""), ("some-lease", "some-lease", "'some-leases'")]
+)
+def test_an_unknown_name_in_the_restriction_is_named_with_those_that_are_known(
+    install: Install, monkeypatch: pytest.MonkeyPatch, text: str, unknown: str, hint: str
+) -> None:
+    install("some-leases", "one = a:B\ntwo = a:B")
+    monkeypatch.setenv("LAKEWARD_PLUGINS", text)
+
+    with pytest.raises(ConfigError, match=rf"LAKEWARD_PLUGINS: expected .*one, some-leases.*'{unknown}'") as caught:
+        installed(LEASE_GROUP)
+
+    assert hint in caught.value.hint
+
+
+def test_the_restriction_takes_a_distributions_name_for_all_that_it_offers(
+    install: Install, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    install("some-leases", "one = a:B\ntwo = a:B")
+    install("other-leases", "three = a:B")
+    monkeypatch.setenv("LAKEWARD_PLUGINS", "some-leases")
+
+    assert [plugin.name for plugin in installed(LEASE_GROUP)] == ["one", "two"]
+
+
+@pytest.mark.parametrize(
+    "needed", ["lakeward>=7,<8", "Lakeward==0.0.1", 'lakeward>=7; python_version >= "3"', "lakeward[java]>=7"]
+)
+def test_a_plugin_for_another_core_says_so_and_is_not_imported(install: Install, tmp_path: Path, needed: str) -> None:
+    (tmp_path / "lease_for_another_core.py").write_text("raise RuntimeError", encoding="utf-8")
+    install("some-leases", "spare = lease_for_another_core:Backend", requires=(needed, "pyarrow>=20"))
+
+    with pytest.raises(
+        PluginError,
+        match=r"lease backend 'spare' of some-leases 1\.5 is built for lakeward.*, found lakeward .*install a",
+    ):
+        LeaseBackend.load("spare")
+
+    assert "lease_for_another_core" not in sys.modules
+
+
+@pytest.mark.parametrize(
+    "needed", ["lakeward", "lakeward>=0.1", 'lakeward>=7; extra == "new"', 'lakeward>=7; python_version < "3"']
+)
+def test_a_plugin_for_this_core_is_loaded(install: Install, needed: str) -> None:
+    install("some-leases", "spare = lakeward.testing.clock:FakeClock", requires=(needed,))
+
+    load(LEASE_GROUP, "spare")
+
+
+def test_a_dependency_that_cannot_be_read_names_the_distribution(install: Install) -> None:
+    install("some-leases", "spare = lakeward.testing.clock:FakeClock", requires=("lakeward >>> 1",))
+
+    with pytest.raises(PluginError, match=r"some-leases 1\.5: its metadata names a dependency 'lakeward >>> 1'"):
+        load(LEASE_GROUP, "spare")
+
+
 def test_what_the_restriction_leaves_out_says_so(install: Install, monkeypatch: pytest.MonkeyPatch) -> None:
     install("some-leases", "spare = a:B")
-    monkeypatch.setenv("LAKEWARD_PLUGINS", "other")
+    monkeypatch.setenv("LAKEWARD_PLUGINS", "embedded")
 
-    with pytest.raises(MissingPluginError, match="LAKEWARD_PLUGINS=other leaves it out"):
+    with pytest.raises(MissingPluginError, match="LAKEWARD_PLUGINS=embedded leaves it out"):
         load(LEASE_GROUP, "spare")
 
 

@@ -235,19 +235,3 @@ def test_the_first_wrapper_is_the_outermost() -> None:
 def test_a_wrapper_that_is_none_is_refused() -> None:
     with pytest.raises(PluginError, match="lease wrapper 'w': expected hookimpl"):
         LeaseBackend("mine", Minimal, [("w", Scripted())])
-
-
-def test_hook_calls_are_traced_on_demand(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
-    monkeypatch.setenv("LAKEWARD_TRACE_HOOKS", "1")
-
-    LeaseBackend("mine", Minimal).acquire(LEASE, {BUCKET: 9})
-
-    lines = capsys.readouterr().err.splitlines()
-    assert lines[0] == "lease hook acquire(lease=svc-1-a-1 holding 1, snapshots=1 buckets)"
-    assert lines[1].startswith("lease hook acquire -> Protection(until_s=60.0")
-
-
-def test_nothing_is_traced_unasked(capsys: pytest.CaptureFixture[str]) -> None:
-    LeaseBackend("mine", Minimal).drop(LEASE)
-
-    assert capsys.readouterr().err == ""

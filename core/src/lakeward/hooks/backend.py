@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import os
-import sys
 from typing import TYPE_CHECKING, Any
 
 import pluggy
@@ -14,17 +12,17 @@ from lakeward.hooks.discovery import load, published
 from lakeward.hooks.markers import PROJECT
 from lakeward.hooks.plugins import LEASE_GROUP, WRAPPER_GROUP
 from lakeward.hooks.spec import LeaseSpec
-from lakeward.model.leases import FailoverAction, FailoverAnswer, Lease
+from lakeward.hooks.trace import HookTrace, is_wanted
+from lakeward.model.leases import FailoverAction, FailoverAnswer
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from prometheus_client import CollectorRegistry
 
-    from lakeward.model.leases import Failover, Protection
+    from lakeward.model.leases import Failover, Lease, Protection
     from lakeward.model.tables import TableBucket
 
-TRACE_VARIABLE = "LAKEWARD_TRACE_HOOKS"
 FALLBACK_DURATION_S = 600.0
 """Duration of a lease where neither the configuration nor the backend names one, in seconds."""
 
@@ -66,8 +64,8 @@ class LeaseBackend:
                 around.register_metrics(registry)
         self._check_hooks(made)
         self.default_duration_s = self._duration(made)
-        if os.environ.get(TRACE_VARIABLE, "") not in ("", "0"):
-            self._manager.add_hookcall_monitoring(_print_call, _print_result)
+        if is_wanted():
+            HookTrace(options).watch(self._manager)
 
     @classmethod
     def load(
@@ -223,19 +221,3 @@ class _Bound:
     def make(self) -> object:
         """Make the backend; without options, with their defaults."""
         return self._backend(self._declared() if self._options is None else self._options)
-
-
-def _print_call(hook: str, _impls: Sequence[Any], arguments: Mapping[str, Any]) -> None:
-    sys.stderr.write(f"lease hook {hook}({', '.join(_brief(n, v) for n, v in arguments.items())})\n")
-
-
-def _print_result(outcome: pluggy.Result[Any], hook: str, _impls: Sequence[Any], _arguments: Mapping[str, Any]) -> None:
-    text = f"raised {outcome.exception!r}" if outcome.exception else f"-> {outcome.get_result()!r}"
-    sys.stderr.write(f"lease hook {hook} {text}\n")
-
-
-def _brief(name: str, value: object) -> str:
-    """Show an argument without the server object, which may know secrets, and without thousands of buckets."""
-    if isinstance(value, Lease):
-        return f"{name}={value.lease_id} holding {len(value.held)}"
-    return f"{name}={len(value)} buckets" if isinstance(value, dict | frozenset) else f"{name}={value!r}"

@@ -1,7 +1,7 @@
 """Installed plugins: what the entry points of a group offer, and loading one by name.
 
 The metadata of installed distributions is read once per process. `LAKEWARD_PLUGINS=a,b` leaves only these names (of
-plugins or distributions) and what the core itself ships.
+plugins or distributions) and what the core itself ships; each of them must be installed.
 """
 
 from __future__ import annotations
@@ -12,14 +12,14 @@ from functools import cache
 from importlib.metadata import EntryPoint, entry_points
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from lakeward.errors import MissingPluginError, PluginError
+from lakeward.errors import ConfigError, MissingPluginError, PluginError
+from lakeward.hooks.compatibility import CORE_DISTRIBUTION, misfit
 from lakeward.hooks.plugins import COMMAND_GROUP, LAKE_GROUP, LEASE_GROUP, SOURCE_GROUP, WRAPPER_GROUP
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
 RESTRICT_VARIABLE = "LAKEWARD_PLUGINS"
-CORE_DISTRIBUTION = "lakeward"
 
 _KEYS = {
     SOURCE_GROUP: "source.type",
@@ -87,6 +87,9 @@ def installed(group: str) -> list[Installed]:
 
     Returns:
         Name, distribution, version and value of each; nothing is imported.
+
+    Raises:
+        ConfigError: `LAKEWARD_PLUGINS` names something that is not installed.
     """
     allowed = _allowed()
     return [plugin for plugin, _ in _scan(group) if _is_allowed(plugin, allowed)]
@@ -104,7 +107,9 @@ def load(group: str, name: str) -> Any:  # noqa: ANN401 - each group has objects
 
     Raises:
         MissingPluginError: no installed distribution offers it; says which package to install.
-        PluginError: two distributions claim the name, or it cannot be imported or made.
+        ConfigError: as `installed`.
+        PluginError: two distributions claim the name, its distribution is built for another core, or it cannot be
+            imported or made.
     """
     return _load(group, name, make=True)
 
@@ -123,6 +128,7 @@ def _load(group: str, name: str, *, make: bool) -> Any:  # noqa: ANN401 - as abo
         message = f"{_KINDS.get(group, group)} {name!r} is claimed by {owners}; uninstall all but one"
         raise PluginError(message)
     entry = next(entry for plugin, entry in _scan(group) if plugin == matches[0])
+    _check_version(group, matches[0], entry)
     try:
         found = entry.load()
         return found() if make and isinstance(found, type) else found
@@ -134,9 +140,29 @@ def _load(group: str, name: str, *, make: bool) -> Any:  # noqa: ANN401 - as abo
         raise PluginError(message) from error
 
 
+def _check_version(group: str, plugin: Installed, entry: EntryPoint) -> None:
+    """Refuse a plugin that is built for another core before any of its code runs."""
+    reason = "" if entry.dist is None else misfit(entry.dist)
+    if reason:
+        message = (
+            f"{_KINDS.get(group, group)} {plugin.name!r} of {plugin.distribution} {plugin.version} {reason}; "
+            f"install a release of {plugin.distribution} for this one"
+        )
+        raise PluginError(message)
+
+
 def _allowed() -> frozenset[str] | None:
     text = os.environ.get(RESTRICT_VARIABLE, "").strip()
-    return frozenset(part.strip() for part in text.split(",") if part.strip()) if text else None
+    if not text:
+        return None
+    names = [part.strip() for part in text.split(",") if part.strip()]
+    known = {name for group in _KINDS for plugin, _ in _scan(group) for name in plugin[:2]} - {CORE_DISTRIBUTION}
+    for name in names:
+        if name not in known and name != CORE_DISTRIBUTION:
+            near = difflib.get_close_matches(name, sorted(known), n=1)
+            hint = f"Did you mean {near[0]!r}?" if near else ""
+            raise ConfigError(RESTRICT_VARIABLE, f"installed plugins: {', '.join(sorted(known))}", name, hint)
+    return frozenset(names)
 
 
 def _is_allowed(plugin: Installed, allowed: frozenset[str] | None) -> bool:

@@ -11,9 +11,10 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 if TYPE_CHECKING:
     from lakeward.model.checkpoints import SplitProgress
+    from lakeward.model.results import LakeFile
     from lakeward.model.splits import Split
     from lakeward.model.tables import TableSpec
-    from lakeward.ports import Clock, Lake, LakeWriter, Source, SourceReader
+    from lakeward.ports import Clock, Lake, LakeWriter, Partitioner, Source, SourceReader
 
 SOURCE_GROUP = "lakeward.source"
 LAKE_GROUP = "lakeward.lake"
@@ -74,5 +75,45 @@ class LakePlugin(Protocol):
                 the progress's position, keys in the progress's files are known to it, those files are among what
                 it returns, and it neither writes to them nor reuses their names. They may lie under the prefix of
                 another round.
+        """
+        ...
+
+
+class PartitioningLakePlugin(LakePlugin, Protocol):
+    """A lake whose tables can have a partitioning of their own (`lake_partition`)."""
+
+    def partitioner(self, task: bytes, table: TableSpec) -> Partitioner:
+        """Open what says which partition of the lake table a row is in. Imports pyarrow and nothing heavier.
+
+        Args:
+            task: the bytes of `Lake.writer_task`.
+            table: the source's table, with its `lake_partition`.
+        """
+        ...
+
+    def partition_writer(  # noqa: PLR0917 - as `writer`, for one partition instead of one split
+        self,
+        task: bytes,
+        table: TableSpec,
+        partition: bytes,
+        name: str,
+        attempt: int,
+        before: tuple[LakeFile, ...],
+        memory_bytes: int,
+    ) -> LakeWriter:
+        """Open a writer for the rows of one partition of the lake table, of any buckets (`lake_partition` is set).
+
+        Rows come gathered: a batch has enough of them for a row group, or as many as there was memory for. Batches
+        have a column `__bucket`. All rows of a key come to one writer at a time, in order. Imports pyarrow and nothing
+        heavier.
+
+        Args:
+            task: the bytes of `Lake.writer_task`.
+            table: the source's table.
+            partition: the partition's key.
+            name: a part of each file's name, unique among the writers of one attempt.
+            attempt: the coordinator's number; it is part of each file's name too.
+            before: files of this partition that this round has closed so far; as of `writer`'s progress.
+            memory_bytes: about how many bytes of rows it may hold that are in no file yet.
         """
         ...

@@ -44,7 +44,7 @@ once, before the first hook.
 
 Hooks run on the driver, on threads of their own, one at a time per lease id, with a time limit. After a time-out the
 outcome is unknown and everything is acquired again under a new id. A backend never retries: the core does, with growing
-pauses. `LAKEWARD_TRACE_HOOKS=1` prints every call.
+pauses. `LAKEWARD_TRACE_HOOKS=1` logs every call with its arguments, its result and its duration.
 
 This page is generated from the code; `tests/meta/test_hooks_reference.py` keeps it so.
 See also: [write a lease backend](../how-to/write-a-lease-backend.md).
