@@ -10,7 +10,15 @@ from prometheus_client import generate_latest
 from lakeward.hooks.backend import LeaseBackend
 from lakeward.hooks.markers import hookimpl
 from lakeward.model.leases import Lease, Protection
-from lakeward.model.status import CheckpointReport, RoundReport, ServiceReport, TableReport
+from lakeward.model.status import (
+    CheckpointReport,
+    ExchangeReport,
+    RoundReport,
+    ServiceReport,
+    TableCondition,
+    TableReport,
+)
+from lakeward.observe.condition import STATUSES
 from lakeward.observe.lease_calls import LeaseMetrics
 from lakeward.observe.metrics import METRICS_FILE, ServiceMetrics
 from lakeward.testing.lease_server import MemoryLeaseServer
@@ -46,6 +54,37 @@ def report(checkpoint: CheckpointReport | None) -> ServiceReport:
     last = RoundReport("r", "running", 0, None, 1, 1, 0, 0, 0, 1.0, None, checkpoint=checkpoint)
     table = TableReport("shop.orders", 7, "reading", "", 5, 1.5, 0, 0, last)
     return ServiceReport("svc", "svc-1-0000000000000000", 1, "serving", 5_000, None, (table,), None, 0, 0)
+
+
+def test_an_exchange_and_what_its_checkpoints_hold_are_in_the_metrics() -> None:
+    cut = replace(SEEN, kind="unaligned", channel_bytes=512, open_row_bytes=4096, blocked_s=0.5)
+    running = report(cut)
+    (table,) = running.tables
+    assert table.round is not None
+    exchange = ExchangeReport(sent_bytes=90, received_bytes=80, queued_bytes=10, credit_wait_s=1.5, skew=2.0,
+                              recovery="draining", recovery_bytes=60, recovered_bytes=50, spill_bytes=40,
+                              kept_spill_bytes=30, markers_missing=20, first_checkpoint_s=0.5)  # fmt: skip
+    metrics = ServiceMetrics()
+    metrics.update(replace(running, tables=(replace(table, round=replace(table.round, exchange=exchange)),)))
+    names = ("sent_bytes", "received_bytes", "queued_bytes", "credit_wait_seconds", "skew_ratio")
+    assert [of_orders(metrics, f"exchange_{name}") for name in names] == [90, 80, 10, 1.5, 2.0]
+    of_recovery = ("recovering", "recovery_bytes", "recovered_bytes", "spill_bytes", "kept_spill_bytes")
+    assert [of_orders(metrics, f"exchange_{name}") for name in of_recovery] == [1, 60, 50, 40, 30]
+    assert of_orders(metrics, "exchange_markers_missing") == 20
+    assert of_orders(metrics, "exchange_first_checkpoint_seconds") == 0.5
+    held = ("unaligned", "channel_bytes", "open_row_bytes", "blocked_seconds")
+    assert [of_orders(metrics, f"checkpoint_{name}") for name in held] == [1, 512, 4096, 0.5]
+
+
+def test_a_round_without_an_exchange_has_no_figures_of_one() -> None:
+    metrics = ServiceMetrics()
+    metrics.update(report(SEEN))
+    assert of_orders(metrics, "exchange_sent_bytes") is None
+    assert of_orders(metrics, "checkpoint_unaligned") is None
+
+
+def of_orders(metrics: ServiceMetrics, name: str) -> float | None:
+    return metrics.registry.get_sample_value(f"lakeward_{name}", {"table": "shop.orders"})
 
 
 def test_the_last_checkpoint_is_in_the_metrics() -> None:
@@ -106,14 +145,46 @@ def test_the_file_names_each_metric_with_the_type_that_is_documented(tmp_path: P
         "lakeward_checkpoint_number": "gauge",
         "lakeward_checkpoint_size_bytes": "gauge",
         "lakeward_checkpoints_aborted": "gauge",
+        "lakeward_lease_buckets": "gauge",
         "lakeward_lease_call_seconds": "summary",
         "lakeward_lease_calls_total": "counter",
         "lakeward_lease_held_buckets": "gauge",
+        "lakeward_lease_releasing_buckets": "gauge",
         "lakeward_lease_retained_buckets": "gauge",
         "lakeward_lease_unavailable_total": "counter",
         "lakeward_lease_unprotected_total": "counter",
+        "lakeward_report_timestamp_seconds": "gauge",
+        "lakeward_rounds_running": "gauge",
+        "lakeward_service_state": "gauge",
         "lakeward_snapshots_gone_total": "counter",
+        "lakeward_table_complete_timestamp_seconds": "gauge",
+        "lakeward_table_lag_rows": "gauge",
         "lakeward_table_lag_seconds": "gauge",
+        "lakeward_table_lake_files": "gauge",
+        "lakeward_table_promised_freshness_seconds": "gauge",
+        "lakeward_table_queue_position": "gauge",
+        "lakeward_table_rounds_total": "counter",
+        "lakeward_table_rows_total": "counter",
+        "lakeward_table_status": "gauge",
     }
     assert 'lakeward_lease_calls_total{hook="acquire",outcome="ok"} 1.0' in text
     assert "process_resident_memory_bytes" in text
+
+
+def test_a_table_exports_status_lag_queue_and_files_and_nothing_that_is_not_known() -> None:
+    metrics, known = ServiceMetrics(), report(None)
+    (table,) = known.tables
+    late = TableCondition("late", "rows wait")
+    told = replace(table, condition=late, complete_ms=2_000, freshness_s=60.0, queue_position=2, lake_files=9, rounds=4)
+    metrics.update(replace(known, tables=(told,), leased=1, lease_expires_ms=7_500))
+    names = ("lag_rows", "complete_timestamp_seconds", "promised_freshness_seconds", "queue_position", "lake_files")
+    assert [of_orders(metrics, f"table_{name}") for name in names] == [5, 2, 60, 2, 9]
+    assert of_orders(metrics, "table_rounds_total") == 4
+    value = metrics.registry.get_sample_value
+    status = {name: value("lakeward_table_status", {"table": "shop.orders", "status": name}) for name in STATUSES}
+    assert [name for name, one in status.items() if one == 1] == ["late"]
+    assert value("lakeward_lease_expiry_timestamp_seconds") == 7.5
+    assert value("lakeward_service_state", {"state": "serving"}) == 1
+    metrics.update(known)
+    assert [of_orders(metrics, f"table_{name}") for name in names] == [5, None, None, 0, None]
+    assert value("lakeward_lease_expiry_timestamp_seconds") is None

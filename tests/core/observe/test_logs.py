@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 import pytest
 import structlog
 
+from lakeward.model.spans import trace_id_of
 from lakeward.observe.logs import setup_logs
 
 if TYPE_CHECKING:
@@ -98,3 +99,22 @@ def test_what_py4j_tells_the_root_logger_of_a_java_process_that_has_ended_is_dro
     told = capsys.readouterr().err
     assert "Exception while sending" not in told
     assert "ours" in told
+
+
+def test_a_line_with_a_round_has_the_id_of_its_trace_where_rounds_are_traced(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    setup_logs("json", "info", traced=True)
+    structlog.get_logger("lakeward.x").info("round over", round="svc-1-0123456789abcdef/7-3-2")
+    with structlog.contextvars.bound_contextvars(round="svc-1-0123456789abcdef/7-3-2"):
+        logging.getLogger("some.library").warning("slow")
+    structlog.get_logger("lakeward.x").info("heartbeat")
+    over, slow, heartbeat = (json.loads(line) for line in lines(capsys))
+    assert over["trace_id"] == slow["trace_id"] == trace_id_of("svc-1-0123456789abcdef/7-3-2")
+    assert "trace_id" not in heartbeat
+
+
+def test_no_line_has_a_trace_id_where_nothing_is_traced(capsys: pytest.CaptureFixture[str]) -> None:
+    setup_logs("json", "info")
+    structlog.get_logger("lakeward.x").info("round over", round="svc-1-0123456789abcdef/7-3-2")
+    assert "trace_id" not in json.loads(lines(capsys)[0])

@@ -12,8 +12,8 @@ from dataclasses import replace
 import pytest
 from rich.console import Console
 
-from lakeward.model.status import RoundReport, ServiceReport, TableReport
-from lakeward.observe.progress import ProgressDisplay
+from lakeward.model.status import CheckpointReport, ExchangeReport, RoundReport, ServiceReport, TableReport
+from lakeward.observe.progress import ProgressDisplay, format_exchange
 from lakeward.testing.clock import FakeClock
 
 ROUND = RoundReport("7-1-1", "committed", 0, 1800, 12345, 4, 4, 4, 1000, 6858.3, 99)
@@ -40,6 +40,47 @@ def test_without_a_terminal_a_round_is_one_line_that_is_not_wrapped() -> None:
     expected = r"\d\d:\d\d:\d\d nyc\.flights committed 12,345 rows in 1\.8 s \(6,858 rows/s\), 4 files, lag 0 rows"
     assert serving.endswith("service nyc: serving")
     assert re.fullmatch(expected, line)
+
+
+def test_what_an_exchange_moved_is_in_the_rounds_line() -> None:
+    progress, out = plain()
+    moved = ExchangeReport(sent_bytes=13 << 20, received_bytes=13 << 20, credit_wait_s=0.4, skew=1.33)
+    progress.round_ended("nyc.flights", replace(ROUND, exchange=moved))
+    assert out.getvalue().endswith(", 4 files, exchanged 13 MiB, skew 1.3, waited 0.4 s\n")
+
+
+def test_what_waits_in_an_exchange_is_told_while_something_does() -> None:
+    assert format_exchange(ExchangeReport(queued_bytes=2 << 20)) == "0 B, 2.0 MiB queued, skew 1.0, waited 0.0 s"
+
+
+def test_how_far_a_recovery_is_is_told_until_it_is_over() -> None:
+    reading = ExchangeReport(recovery="not_ready", spill_bytes=3 << 20)
+    assert format_exchange(reading).endswith("waited 0.0 s, recovering: reading back, 3.0 MiB spilled")
+    drained = replace(reading, recovery="draining", recovery_bytes=40 << 20, recovered_bytes=12 << 20)
+    assert format_exchange(drained).endswith("recovering: 12 MiB of 40 MiB written, 3.0 MiB spilled")
+    assert format_exchange(replace(drained, recovery="none")).endswith("waited 0.0 s")
+
+
+def test_a_terminal_shows_a_recovery_below_the_tables() -> None:
+    progress, out = terminal()
+    moved = ExchangeReport(recovery="draining", recovery_bytes=40 << 20, recovered_bytes=12 << 20, spill_bytes=28 << 20)
+    progress.update(replace(REPORT, tables=(replace(TABLE, round=replace(RUNNING, exchange=moved)),)))
+    progress.close()
+    assert "nyc.flights: recovering: 12 MiB of 40 MiB written, 28 MiB spilled" in out.getvalue()
+
+
+def test_a_terminal_has_columns_for_an_exchange_where_a_table_has_one() -> None:
+    cut = CheckpointReport("svc-1/7-1/chk-4", 0, 0.25, 10, kind="unaligned")
+    exchanged = replace(RUNNING, exchange=ExchangeReport(sent_bytes=5 << 20, skew=2.0, credit_wait_s=7), checkpoint=cut)
+    tables = (replace(TABLE, round=exchanged), replace(TABLE, path="nyc.plain"))
+    progress, out = terminal()
+    progress.update(replace(REPORT, tables=tables))
+    progress.close()
+    lines = out.getvalue().splitlines()
+    head, partitioned, plain_table = (next(line for line in lines if word in line) for word in ("status", ".fl", ".pl"))
+    assert head.split()[-4:] == ["exchanged", "skew", "waited", "checkpoint"]
+    assert partitioned.split()[-6:] == ["5.0", "MiB", "2.0", "7.0", "s", "unaligned"]
+    assert plain_table.split()[-1] == "1/4"
 
 
 def test_a_round_that_failed_says_why() -> None:

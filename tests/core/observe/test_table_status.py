@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
@@ -100,22 +101,22 @@ def test_a_table_that_the_service_suspended_says_so_though_the_lake_cannot_be_re
     assert (line.status, line.message) == ("suspended", "a person must decide")
 
 
-def test_a_table_that_was_suspended_and_caught_up_is_idle(place: Place) -> None:
+def test_a_table_that_was_suspended_and_caught_up_is_ok(place: Place) -> None:
     spec = place.table()
     place.load(10)
     place.commit(spec, 10)
     report = TableReport(str(PATH), spec.table_id, "suspended", "column 'id' does not fit", 10, None, 0, 0, None)
     (line,) = place.look(reports={str(PATH): report}, running=False)
-    assert line.status == "idle"
+    assert line.status == "ok"
 
 
-def test_a_table_whose_lake_has_everything_is_idle(place: Place) -> None:
+def test_a_table_whose_lake_has_everything_is_ok(place: Place) -> None:
     spec = place.table()
     place.load(10)
     place.commit(spec, 10)
     (line,) = place.look()
     assert (line.status, line.lag_rows, line.lag_s, line.message) == (
-        "idle",
+        "ok",
         0,
         0.0,
         "The lake has everything.",
@@ -123,7 +124,7 @@ def test_a_table_whose_lake_has_everything_is_idle(place: Place) -> None:
     assert (line.snapshot_id, line.committed_ms) == (55, 1234)
 
 
-def test_a_table_with_newer_rows_is_behind(place: Place) -> None:
+def test_a_table_with_newer_rows_is_late_once_they_are_older_than_promised(place: Place) -> None:
     spec = place.table()
     place.load(10)
     place.commit(spec, 10)
@@ -131,13 +132,17 @@ def test_a_table_with_newer_rows_is_behind(place: Place) -> None:
     place.load(5)
     place.clock.advance(2.0)
     (line,) = place.look()
-    assert (line.status, line.tiered, line.lag_rows, line.lag_s) == ("behind", 10, 5, 2.0)
+    assert (line.status, line.tiered, line.lag_rows, line.lag_s) == ("ok", 10, 5, 2.0)
+    place.clock.advance(spec.freshness_s)
+    (line,) = place.look()
+    assert (line.status, line.since_ms) == ("late", place.clock.wall_ms() - 2000)
+    assert line.action == "Start the service: `lakeward run`."
 
 
-def test_an_empty_table_is_idle(place: Place) -> None:
+def test_an_empty_table_is_ok(place: Place) -> None:
     place.table()
     (line,) = place.look()
-    assert (line.status, line.message) == ("idle", "Nothing to tier yet.")
+    assert (line.status, line.message) == ("ok", "Nothing to tier yet.")
 
 
 def test_a_lake_table_of_an_earlier_table_does_not_count(place: Place) -> None:
@@ -167,7 +172,16 @@ def test_the_word_of_a_service_that_is_gone_does_not_count_but_its_last_round_do
     last = RoundReport("1-1-1", "committed", 0, 1000, 5, 1, 1, 1, 100, 5.0, 55)
     report = TableReport("nyc.flights", spec.table_id, "reading", "", 10, 1.0, 0, 0, last)
     (line,) = place.look(reports={"nyc.flights": report}, running=False)
-    assert (line.status, line.last_round) == ("idle", last)
+    assert (line.status, line.last_round) == ("ok", last)
+
+
+@pytest.mark.parametrize(("running", "outcome"), [(True, "running"), (False, "interrupted")])
+def test_a_round_is_not_running_any_more_once_its_service_is_gone(place: Place, outcome: str, *, running: bool) -> None:
+    spec = place.table()
+    last = RoundReport("1-1-1", "running", 0, None, 5, 1, 0, 0, 0, 5.0, None)
+    report = TableReport("nyc.flights", spec.table_id, "reading", "", 10, 1.0, 0, 0, last)
+    (line,) = place.look(reports={"nyc.flights": report}, running=running)
+    assert line.last_round == replace(last, outcome=outcome)
 
 
 def test_a_table_that_cannot_be_looked_at_keeps_nobody_else_from_it(place: Place) -> None:
@@ -176,4 +190,4 @@ def test_a_table_that_cannot_be_looked_at_keeps_nobody_else_from_it(place: Place
     place.lake.heads[bad.path] = RolledBackError("table nyc.flights was rolled back")
     first, second = place.look()
     assert (first.status, first.message) == ("unreadable", "table nyc.flights was rolled back")
-    assert second.status == "idle"
+    assert second.status == "ok"

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from lakeward.model.exchange import Side
 from lakeward.model.splits import LogSplit
 
 if TYPE_CHECKING:
@@ -18,6 +19,7 @@ if TYPE_CHECKING:
         SplitProgress,
         SubtaskSnapshot,
     )
+    from lakeward.model.exchange import ExchangeState
     from lakeward.model.results import LakeFile
 
 COORDINATOR = "coordinator"
@@ -70,7 +72,10 @@ class BlockedLine:
 
 @dataclass(frozen=True, slots=True)
 class FileLine:
-    """A closed lake file that the checkpoint names. `committed`: a step of the round has committed it."""
+    """A closed lake file that the checkpoint names. `committed`: a step of the round has committed it.
+
+    `split` is empty with an exchange: the file holds rows of many splits.
+    """
 
     holder: str
     split: str
@@ -79,6 +84,26 @@ class FileLine:
     rows: int
     size_bytes: int
     committed: bool
+
+
+@dataclass(frozen=True, slots=True)
+class ExchangeLine:
+    """What a subtask of an exchange holds. `rows` were taken by its writer; `left_out` of them are in no data file.
+
+    `open_rows` are in files that were open, `in_rows` had been received, `out_rows` waited to be sent.
+    """
+
+    holder: str
+    kind: str
+    rows: int
+    left_out: int
+    files: int
+    open_partitions: int
+    open_rows: int
+    open_bytes: int
+    in_rows: int
+    out_rows: int
+    channel_bytes: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,6 +130,8 @@ class CheckpointContent:
     blocked: tuple[BlockedLine, ...]
     files: tuple[FileLine, ...]
     lease: CheckpointLease | None
+    layout: tuple[str, ...] = ()
+    exchange: tuple[ExchangeLine, ...] = ()
 
 
 def checkpoint_line(info: CheckpointInfo, now_ms: int) -> CheckpointLine:
@@ -154,6 +181,30 @@ def checkpoint_content(checkpoint: Checkpoint, now_ms: int) -> CheckpointContent
         blocked=tuple(_blocked(holder, event) for holder, event in blocked),
         files=tuple(_files(checkpoint, held, blocked)),
         lease=None if checkpoint.lease is None else _lease(checkpoint.lease),
+        layout=ours.layout,
+        exchange=tuple(
+            _exchange(_holder(subtask), subtask.exchange)
+            for subtask in sorted(checkpoint.subtasks, key=lambda one: one.subtask)
+            if subtask.exchange is not None
+        ),
+    )
+
+
+def _exchange(holder: str, state: ExchangeState) -> ExchangeLine:
+    opened = [segment for rows in state.open_rows for segment in rows.segments]
+    received, waiting = ([one.segment for one in state.channels if one.side is side] for side in (Side.IN, Side.OUT))
+    return ExchangeLine(
+        holder=holder,
+        kind="unaligned" if state.unaligned else "aligned",
+        rows=state.rows,
+        left_out=state.left_out,
+        files=len(state.files),
+        open_partitions=len(state.open_rows),
+        open_rows=sum(segment.held_rows for segment in opened),
+        open_bytes=sum(segment.held_bytes for segment in opened),
+        in_rows=sum(segment.held_rows for segment in received),
+        out_rows=sum(segment.held_rows for segment in waiting),
+        channel_bytes=sum(segment.held_bytes for segment in (*received, *waiting)),
     )
 
 
@@ -228,5 +279,8 @@ def _files(
         yield from lines(COORDINATOR, result.split_id, result.files)
     for holder, one in held:
         yield from lines(holder, one.split.split_id, one.files)
+    for subtask in checkpoint.subtasks:
+        if subtask.exchange is not None:
+            yield from lines(_holder(subtask), "", subtask.exchange.files)
     for holder, event in blocked:
         yield from lines(holder, event.event.result.split_id, event.event.result.files)

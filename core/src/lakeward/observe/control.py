@@ -57,6 +57,11 @@ class _TableDocument(msgspec.Struct, forbid_unknown_fields=True):
     resumed: int
 
 
+_DOCUMENTS = msgspec.json.Decoder(_Document)
+_TABLE_DOCUMENTS = msgspec.json.Decoder(_TableDocument)
+"""Made while this is imported, both: threads that learn a type at the same time crash the process."""
+
+
 class ControlReader:
     """Reads the control file of a running service. A file that cannot be read never ends the service."""
 
@@ -108,7 +113,7 @@ def read_control(root: str, service: str) -> Control:
     if data is None:
         return Control()
     try:
-        document = msgspec.json.decode(data, type=_Document)
+        document = _DOCUMENTS.decode(data)
     except msgspec.MsgspecError as error:
         raise CorruptFileError(file, "a control file", str(error)) from error
     _check_version(document.version, file)
@@ -133,7 +138,7 @@ def _table_document(root: str, service: str, name: str) -> _TableDocument | None
     if data is None:
         return None
     try:
-        document = msgspec.json.decode(data, type=_TableDocument)
+        document = _TABLE_DOCUMENTS.decode(data)
     except msgspec.MsgspecError as error:
         raise CorruptFileError(file, "a control file", str(error)) from error
     _check_version(document.version, file)

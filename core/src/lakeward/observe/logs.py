@@ -8,12 +8,14 @@ from typing import TYPE_CHECKING, Any
 
 import structlog
 
+from lakeward.model.spans import trace_id_of
+
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from structlog.typing import Processor
+    from structlog.typing import EventDict, Processor
 
-QUIETED = ("py4j", "pyspark", "fsspec", "sqlalchemy", "urllib3", "asyncio")
+QUIETED = ("py4j", "pyspark", "fsspec", "sqlalchemy", "urllib3", "asyncio", "uvicorn")
 """Libraries whose log lines below a warning are of no use to an operator."""
 
 
@@ -31,15 +33,16 @@ class _Handler(logging.StreamHandler[_StandardError]):
     """Our handler; `setup_logs` removes it before it adds another one."""
 
 
-def setup_logs(form: str, level: str) -> None:
+def setup_logs(form: str, level: str, *, traced: bool = False) -> None:
     """Send all logs of this process to standard error; calling it again replaces the earlier setting.
 
     Args:
         form: `text`, or `json` for one object on each line.
         level: `debug`, `info`, `warning` or `error`.
+        traced: whether a line that names its round also has the id of the round's trace.
     """
     handler = _Handler(_StandardError())
-    handler.setFormatter(_formatter(form))
+    handler.setFormatter(_formatter(form, traced=traced))
     handler.addFilter(_is_not_py4j)
     root = logging.getLogger()
     root.handlers = [kept for kept in root.handlers if not isinstance(kept, _Handler)]
@@ -49,7 +52,7 @@ def setup_logs(form: str, level: str) -> None:
     structlog.configure(
         processors=[
             structlog.stdlib.filter_by_level,
-            *_shared(),
+            *_shared(traced=traced),
             structlog.stdlib.PositionalArgumentsFormatter(),
             structlog.stdlib.ProcessorFormatter.wrap_for_formatter,
         ],
@@ -71,16 +74,22 @@ def _is_not_py4j(record: logging.LogRecord) -> bool:
     return not (record.name == "root" and record.module in {"clientserver", "java_gateway"})
 
 
-def _shared() -> Sequence[Processor]:
+def _add_trace_id(_logger: object, _method: str, line: EventDict) -> EventDict:
+    round_name = line.get("round")
+    return line if round_name is None else {**line, "trace_id": trace_id_of(str(round_name))}
+
+
+def _shared(*, traced: bool) -> Sequence[Processor]:
     return (
         structlog.contextvars.merge_contextvars,
+        *([_add_trace_id] if traced else []),
         structlog.stdlib.add_logger_name,
         structlog.stdlib.add_log_level,
         structlog.processors.TimeStamper(fmt="iso", utc=True, key="time"),
     )
 
 
-def _formatter(form: str) -> logging.Formatter:
+def _formatter(form: str, *, traced: bool) -> logging.Formatter:
     last: list[Any]
     if form == "json":
         last = [structlog.processors.format_exc_info, structlog.processors.JSONRenderer(default=str)]
@@ -92,4 +101,6 @@ def _formatter(form: str) -> logging.Formatter:
             )
         ]
     remove = structlog.stdlib.ProcessorFormatter.remove_processors_meta
-    return structlog.stdlib.ProcessorFormatter(foreign_pre_chain=list(_shared()), processors=[remove, *last])
+    return structlog.stdlib.ProcessorFormatter(
+        foreign_pre_chain=list(_shared(traced=traced)), processors=[remove, *last]
+    )

@@ -9,13 +9,14 @@ from prometheus_client.metrics_core import CounterMetricFamily, GaugeMetricFamil
 from prometheus_client.registry import Collector
 
 from lakeward.observe.files import replace_small
+from lakeward.observe.table_metrics import service_metrics, table_metrics
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Mapping
 
     from prometheus_client.metrics_core import Metric
 
-    from lakeward.model.status import CheckpointReport, ServiceReport
+    from lakeward.model.status import CheckpointReport, ExchangeReport, RoundReport, ServiceReport
 
 METRICS_FILE = "metrics.prom"
 
@@ -60,9 +61,13 @@ class ServiceMetrics(Collector):
         )
         lag = _of_tables("lakeward_table_lag_seconds", "How long the oldest row that is not tiered has waited.")
         for table in report.tables:
-            lag.add_metric([table.path], table.lag_s or 0.0)
+            if table.lag_s is not None:
+                lag.add_metric([table.path], table.lag_s)
         yield lag
+        yield from service_metrics(report)
+        yield from table_metrics(report)
         yield from _slots(report)
+        yield from _exchanges(report)
         yield from _checkpoints(report)
 
     def write(self, root: str, service: str) -> None:
@@ -79,49 +84,121 @@ class ServiceMetrics(Collector):
 
 
 def _slots(report: ServiceReport) -> Iterable[Metric]:
-    there = _of_tables("lakeward_slots", "Slots that Spark has given to the running round.")
-    asked = _of_tables("lakeward_slots_asked", "Slots that the running round asks Spark for.")
-    for table in report.tables:
-        if table.round is not None and table.round.slots_asked:
-            there.add_metric([table.path], table.round.slots)
-            asked.add_metric([table.path], table.round.slots_asked)
-    return [family for family in (there, asked) if family.samples]
+    running = {path: one for path, one in _rounds(report).items() if one.slots_asked}
+    return _families(
+        _SLOTS, {path: {"slots": one.slots, "slots_asked": one.slots_asked} for path, one in running.items()}
+    )
 
 
-def _checkpoints(report: ServiceReport) -> Iterable[Metric]:
-    seen = {
-        table.path: table.round.checkpoint
-        for table in report.tables
-        if table.round is not None and table.round.checkpoint is not None
-    }
-    aborted = _of_tables("lakeward_checkpoints_aborted", "Aborted checkpoints of the round.")
-    for path, checkpoint in seen.items():
-        aborted.add_metric([path], checkpoint.aborted)
-    families = [aborted]
-    completed = {path: checkpoint for path, checkpoint in seen.items() if checkpoint.name}
-    for name, meaning in _COMPLETED.items():
-        family = _of_tables(f"lakeward_checkpoint_{name}", meaning)
-        for path, checkpoint in completed.items():
-            family.add_metric([path], _figures(checkpoint, report.written_ms)[name])
-        families.append(family)
-    return [family for family in families if family.samples]
-
-
-_COMPLETED = {
-    "number": "Number of the last completed checkpoint.",
-    "age_seconds": "Time since the last completed checkpoint.",
-    "duration_seconds": "How long the last completed checkpoint took.",
-    "size_bytes": "Size of the last completed checkpoint.",
+_SLOTS = {
+    "slots": "Slots that Spark has given to the running round.",
+    "slots_asked": "Slots that the running round asks Spark for.",
 }
 
 
-def _figures(checkpoint: CheckpointReport, now_ms: int) -> dict[str, float]:
+def _exchanges(report: ServiceReport) -> Iterable[Metric]:
+    running = _rounds(report)
+    seen = {path: _exchanged(one.exchange) for path, one in running.items() if one.exchange is not None}
+    return _families(_EXCHANGED, seen)
+
+
+_EXCHANGED = {
+    "exchange_sent_bytes": "What the round's readers have sent to its writers, since its newest launch.",
+    "exchange_received_bytes": "What the round's writers have received, since its newest launch.",
+    "exchange_queued_bytes": "What waits in the queues of the round's exchange.",
+    "exchange_credit_wait_seconds": "How long readers of the round stood still because channels were full, summed.",
+    "exchange_skew_ratio": "What the busiest writer has received, as a multiple of the mean.",
+    "exchange_recovering": "1 while rows of a restored checkpoint are read back or written beside checkpoints, else 0.",
+    "exchange_recovery_bytes": "Rows of the restored checkpoint that are to be written, as they are spilled.",
+    "exchange_recovered_bytes": "Of those, what is written.",
+    "exchange_spill_bytes": "Spilled rows on the disks of the executors now.",
+    "exchange_kept_spill_bytes": "Spilled rows that checkpoints since the newest launch hold by reference.",
+    "exchange_first_checkpoint_seconds": "How long the newest launch took to its first completed checkpoint; -1: none.",
+    "exchange_markers_missing": "Checkpoints that failed because a recovery had no border for them: a bug, always 0.",
+}
+
+
+def _exchanged(exchange: ExchangeReport) -> dict[str, float]:
+    first = exchange.first_checkpoint_s
     return {
-        "number": float(checkpoint.name.rpartition("-")[2]),
-        "age_seconds": (now_ms - checkpoint.completed_ms) / 1000,
-        "duration_seconds": checkpoint.seconds,
-        "size_bytes": checkpoint.size_bytes,
+        "exchange_sent_bytes": exchange.sent_bytes,
+        "exchange_received_bytes": exchange.received_bytes,
+        "exchange_queued_bytes": exchange.queued_bytes,
+        "exchange_credit_wait_seconds": exchange.credit_wait_s,
+        "exchange_skew_ratio": exchange.skew,
+        "exchange_recovering": float(exchange.recovery in {"not_ready", "draining"}),
+        "exchange_recovery_bytes": exchange.recovery_bytes,
+        "exchange_recovered_bytes": exchange.recovered_bytes,
+        "exchange_spill_bytes": exchange.spill_bytes,
+        "exchange_kept_spill_bytes": exchange.kept_spill_bytes,
+        "exchange_first_checkpoint_seconds": -1.0 if first is None else first,
+        "exchange_markers_missing": exchange.markers_missing,
     }
+
+
+def _checkpoints(report: ServiceReport) -> Iterable[Metric]:
+    seen = {path: one.checkpoint for path, one in _rounds(report).items() if one.checkpoint is not None}
+    completed = {path: one for path, one in seen.items() if one.name}
+    now_ms = report.written_ms
+    yield from _families(_ABORTED, {path: {"checkpoints_aborted": one.aborted} for path, one in seen.items()})
+    yield from _families(_COMPLETED, {path: _completed(one, now_ms) for path, one in completed.items()})
+    yield from _families(_HELD, {path: _held(one) for path, one in completed.items() if one.kind})
+
+
+_ABORTED = {"checkpoints_aborted": "Aborted checkpoints of the round."}
+_HELD = {
+    "checkpoint_unaligned": "1 if the last completed checkpoint was unaligned, else 0.",
+    "checkpoint_channel_bytes": "Records in channels that the last completed checkpoint holds.",
+    "checkpoint_open_row_bytes": "Rows of open files that the last completed checkpoint holds.",
+    "checkpoint_blocked_seconds": "How long the last completed checkpoint blocked channels of the subtask that waited "
+    "longest.",
+}
+
+
+def _held(checkpoint: CheckpointReport) -> dict[str, float]:
+    return {
+        "checkpoint_unaligned": float(checkpoint.kind == "unaligned"),
+        "checkpoint_channel_bytes": checkpoint.channel_bytes,
+        "checkpoint_open_row_bytes": checkpoint.open_row_bytes,
+        "checkpoint_blocked_seconds": checkpoint.blocked_s,
+    }
+
+
+_COMPLETED = {
+    "checkpoint_number": "Number of the last completed checkpoint.",
+    "checkpoint_age_seconds": "Time since the last completed checkpoint.",
+    "checkpoint_duration_seconds": "How long the last completed checkpoint took.",
+    "checkpoint_size_bytes": "Size of the last completed checkpoint, without the records in channels and open files.",
+}
+
+
+def _completed(checkpoint: CheckpointReport, now_ms: int) -> dict[str, float]:
+    return {
+        "checkpoint_number": float(checkpoint.name.rpartition("-")[2]),
+        "checkpoint_age_seconds": (now_ms - checkpoint.completed_ms) / 1000,
+        "checkpoint_duration_seconds": checkpoint.seconds,
+        "checkpoint_size_bytes": checkpoint.size_bytes,
+    }
+
+
+def _rounds(report: ServiceReport) -> dict[str, RoundReport]:
+    """Return the last known round of each table that has one."""
+    return {table.path: table.round for table in report.tables if table.round is not None}
+
+
+def _families(meanings: Mapping[str, str], seen: Mapping[str, Mapping[str, float]]) -> Iterable[Metric]:
+    """Make a family of each name that has a value.
+
+    Args:
+        meanings: what each name means.
+        seen: values by table, then by name.
+    """
+    for name, meaning in meanings.items():
+        family = _of_tables(f"lakeward_{name}", meaning)
+        for path, values in seen.items():
+            family.add_metric([path], values[name])
+        if family.samples:
+            yield family
 
 
 def _of_tables(name: str, meaning: str) -> GaugeMetricFamily:

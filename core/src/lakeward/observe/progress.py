@@ -13,20 +13,22 @@ from rich.live import Live
 from rich.table import Table
 from rich.text import Text
 
-from lakeward.observe.format import clock_time, count, rate, seconds
+from lakeward.observe.format import clock_time, count, rate, seconds, size
 from lakeward.observe.standard_error import lines_of_standard_error
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
     from lakeward.model.settings import Settings
-    from lakeward.model.status import RoundReport, ServiceReport, TableReport
+    from lakeward.model.status import ExchangeReport, RoundReport, ServiceReport, TableReport
     from lakeward.ports import Clock
 
 _QUIET_OUTCOMES = frozenset({"idle", "running"})
 """Rounds without new rows are frequent: a line for each would hide the others."""
 _COLUMNS = ("table", "status", "rows", "lag", "rows/s", "last commit", "splits")
 """The most important first: a narrow terminal shows as many as it has room for."""
+_EXCHANGE_COLUMNS = ("exchanged", "skew", "waited", "checkpoint")
+"""Shown where the rows of a table are exchanged."""
 _TEXTS = 2
 """So many of the columns are texts, which may be shortened. A number is whole, or its column is left out."""
 _NAME_LEAST = 12
@@ -72,6 +74,14 @@ class ProgressDisplay:
             page: the URL of its UI, None where it has none.
         """
         self._announce(f"Spark {version} has started" + (f", its page is {page}" if page else ""))
+
+    def status_page(self, url: str) -> None:
+        """Print where the status page is.
+
+        Args:
+            url: its address.
+        """
+        self._announce(f"its status page is {url}")
 
     def stopping(self, signal: str, limit_s: float) -> None:
         """Print that a stop was asked for.
@@ -159,16 +169,22 @@ class ProgressDisplay:
 
     def _picture(self, report: ServiceReport) -> Group:
         messages = [Text(f"{table.path}: {table.message}") for table in report.tables if table.message]
+        running = [(each.path, each.round.exchange) for each in report.tables if each.round is not None]
+        recoveries = [(path, format_recovery(moved)) for path, moved in running if moved is not None]
+        messages += [Text(f"{path}: {recovery}") for path, recovery in recoveries if recovery]
         return Group(Text(_title(report), overflow="fold"), self._table(report), *messages)
 
     def _table(self, report: ServiceReport) -> Table:
-        rows = [(each.path, each.status, *self._figures(each)) for each in report.tables]
-        shown, widths = _fitted(rows, self._console.width)
+        exchanges = any(each.round is not None and each.round.exchange is not None for each in report.tables)
+        names = (*_COLUMNS, *_EXCHANGE_COLUMNS) if exchanges else _COLUMNS
+        figures = ((each, (*self._figures(each), *_exchanged(each.round))) for each in report.tables)
+        rows = [(each.path, each.status, *cells)[: len(names)] for each, cells in figures]
+        shown, widths = _fitted(names, rows, self._console.width)
         table = Table(box=None, pad_edge=False)
         for number in shown:
             figure = number >= _TEXTS
             table.add_column(
-                _COLUMNS[number],
+                names[number],
                 justify="right" if figure else "left",
                 no_wrap=True,
                 overflow="ellipsis",
@@ -205,10 +221,18 @@ def show_progress(settings: Settings, clock: Clock, *, on: bool) -> ProgressDisp
     return display
 
 
-def _fitted(rows: Sequence[Sequence[str]], width: int) -> tuple[list[int], list[int]]:
+def _exchanged(report: RoundReport | None) -> tuple[str, str, str, str]:
+    """Return what a round's exchange has moved, how evenly, how long readers waited, and the kind of checkpoint."""
+    if report is None or report.exchange is None:
+        return "", "", "", ""
+    moved, taken = report.exchange, report.checkpoint
+    return size(moved.sent_bytes), f"{moved.skew:.1f}", seconds(moved.credit_wait_s), taken.kind if taken else ""
+
+
+def _fitted(names: Sequence[str], rows: Sequence[Sequence[str]], width: int) -> tuple[list[int], list[int]]:
     """Return the numbers of the columns that fit, and the width of each column."""
-    widths = [max(len(name), *(len(row[number]) for row in rows)) for number, name in enumerate(_COLUMNS)]
-    shown = list(range(len(_COLUMNS)))
+    widths = [max(len(name), *(len(row[number]) for row in rows)) for number, name in enumerate(names)]
+    shown = list(range(len(names)))
     least = [min(one, _NAME_LEAST) if number < _TEXTS else one for number, one in enumerate(widths)]
     while len(shown) > 1 and sum(least[number] for number in shown) + _GAP * (len(shown) - 1) > width:
         # The status is the last to go: beside a name, a count of rows says more.
@@ -245,6 +269,8 @@ def round_line(table: str, report: RoundReport, lag_rows: int | None) -> str:
         f"{head} {count(report.rows, 'row')} in {taken} ({rate(report.rows_per_s)} rows/s)",
         count(report.files, "file"),
     ]
+    if report.exchange is not None:
+        parts.append(f"exchanged {format_exchange(report.exchange)}")
     if lag_rows is not None:
         parts.append(f"lag {count(lag_rows, 'row')}")
     return ", ".join(parts)
@@ -257,6 +283,28 @@ def format_lag(rows: int | None, lag_s: float | None) -> str:
     if rows == 0:
         return "none"
     return count(rows, "row") + (f", {seconds(lag_s)}" if lag_s is not None else "")
+
+
+def format_exchange(moved: ExchangeReport) -> str:
+    """Write what an exchange moved: `13 MiB, skew 1.3, waited 0.4 s`.
+
+    What is queued, and how far a recovery is, is added while there is something.
+    """
+    queued = f", {size(moved.queued_bytes)} queued" if moved.queued_bytes else ""
+    recovery = f", {found}" if (found := format_recovery(moved)) else ""
+    return f"{size(moved.sent_bytes)}{queued}, skew {moved.skew:.1f}, waited {seconds(moved.credit_wait_s)}{recovery}"
+
+
+def format_recovery(moved: ExchangeReport) -> str:
+    """Write how far a recovery is: `recovering: 12 MiB of 40 MiB written, 28 MiB spilled`; empty where none runs."""
+    match moved.recovery:
+        case "not_ready":
+            return f"recovering: reading back, {size(moved.spill_bytes)} spilled"
+        case "draining":
+            done, all_ = size(moved.recovered_bytes), size(moved.recovery_bytes)
+            return f"recovering: {done} of {all_} written, {size(moved.spill_bytes)} spilled"
+        case _:
+            return ""
 
 
 def _title(report: ServiceReport) -> str:

@@ -18,6 +18,8 @@ if TYPE_CHECKING:
 STATUS_FILE = "status.json"
 SILENT_AFTER_MS = 30_000
 """A service writes its report about every second; after this long its process id may be another process's."""
+_REPORTS = msgspec.json.Decoder(ServiceReport)
+"""Made while this is imported: threads that learn a type at the same time crash the process."""
 
 
 def write(root: str, service: str, report: ServiceReport) -> None:
@@ -52,7 +54,7 @@ def read(root: str, service: str) -> ServiceReport | None:
     if data is None:
         return None
     try:
-        return msgspec.json.decode(data, type=ServiceReport)
+        return _REPORTS.decode(data)
     except msgspec.MsgspecError as error:
         raise CorruptFileError(file_at(root, service, STATUS_FILE), "a service's report", str(error)) from error
 

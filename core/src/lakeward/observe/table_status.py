@@ -2,13 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 from lakeward.errors import LakewardError
 from lakeward.model.status import RoundReport, TableOffsets, TableReport
-from lakeward.observe.format import count, seconds
+from lakeward.observe.condition import (
+    LAKE_GONE,
+    OFFSETS_BACK,
+    UNREADABLE,
+    TableFacts,
+    facts_of,
+    table_condition,
+)
 from lakeward.storage.commit_records import CommitRecord, lost_commits
 from lakeward.storage.late_commits import is_accepted, went_back
 
@@ -16,19 +23,17 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from lakeward.model.results import LakeHead, OffsetCommit
-    from lakeward.model.tables import BucketState, TableBucket, TableSpec
+    from lakeward.model.tables import BucketState, TableBucket, TablePath, TableSpec
     from lakeward.ports import Lake, Source
-
-
-_STOPPED = frozenset({"suspended", "failed", "backoff"})
-"""Statuses of a table that is not tiered, with a message. They are shown after the service ended while rows wait."""
 
 
 @dataclass(frozen=True, slots=True)
 class TableLine:
     """One table. Offsets are sums over its buckets (None: unknown); times in milliseconds since 1970.
 
-    `status` is one word, `message` explains it. `last_round` is the round that the service reported last.
+    `status` is one of `lakeward.observe.condition.STATUSES`, `message` its cause, `action` what to do, `since_ms` since
+    when. `phase` is what a running service does with the table now, else empty. `last_round` is the round that the
+    service reported last, `interrupted` if the service died during it.
     """
 
     path: str
@@ -43,14 +48,26 @@ class TableLine:
     snapshot_id: int | None = None
     last_round: RoundReport | None = None
     buckets: tuple[TableOffsets, ...] = ()
+    lake_partition: tuple[str, ...] = ()
+    """As it is configured."""
+    exchange: str = "none"
+    """How its rows get to their writers: `none` or `hash`; `impossible` where it cannot have that layout."""
+    action: str = ""
+    since_ms: int | None = None
+    phase: str = ""
+    service: str = ""
+    """The service that tiers it, as far as is known."""
+    bound: bool = False
+    """No other service may tier it."""
 
 
 @dataclass(frozen=True, slots=True)
 class StatusContext:
     """What is known from elsewhere than source and lake.
 
-    `reports` are the tables as the service reported them last, by name; their status counts only while it runs.
-    `paused` are tables by name, `committed` what the service committed last by table id.
+    `reports` are the tables as the service reported them last, by name; their phase counts only while it runs.
+    `paused` are tables by name, `committed` what the service committed last by table id, `freshness` returns the
+    freshness that the configuration promises for a table in seconds, None where the source's own counts.
     """
 
     running: bool
@@ -58,6 +75,14 @@ class StatusContext:
     paused: frozenset[str]
     now_ms: int
     committed: Mapping[int, CommitRecord] = field(default_factory=dict)
+    freshness: Callable[[TablePath], float | None] | None = None
+    bound_to: str = ""
+    """The service that alone tiers these tables, empty where any may."""
+
+    def freshness_s(self, table: TableSpec) -> float:
+        """Return the freshness that is promised for a table, in seconds."""
+        promised = self.freshness(table.path) if self.freshness is not None else None
+        return table.freshness_s if promised is None else promised
 
 
 def table_status(source: Source, lake: Lake, tables: Sequence[TableSpec], context: StatusContext) -> list[TableLine]:
@@ -76,44 +101,90 @@ def table_status(source: Source, lake: Lake, tables: Sequence[TableSpec], contex
     return [_table_line(source, lake, table, context) for table in ordered]
 
 
+def tiered_now(
+    source: Source, table: TableSpec, head: LakeHead | None, record: CommitRecord | None
+) -> Mapping[TableBucket, int] | None:
+    """Return the offsets up to which a lake table has its source's rows, None where nothing was ever tiered.
+
+    Args:
+        source: open.
+        table: the table.
+        head: of the lake table, None where there is none.
+        record: what the service committed last, or what a person accepted.
+    """
+    commit = _newest_commit(head, table)
+    if commit is None or head is None:
+        return None
+    if record is not None and is_accepted(record, head):
+        return record.offsets
+    return _offsets(source, table, commit)
+
+
 def _table_line(source: Source, lake: Lake, table: TableSpec, context: StatusContext) -> TableLine:
-    report = context.reports.get(str(table.path))
-    last_round = None if report is None else report.round
+    path = str(table.path)
+    report = context.reports.get(path)
+    known = replace(
+        facts_of(report, now_ms=context.now_ms, running=context.running, path=path),
+        paused=path in context.paused,
+        bound_to=context.bound_to,
+    )
+    line = TableLine(
+        path,
+        table.table_id,
+        "",
+        "",
+        phase=known.phase if context.running else "",
+        last_round=None if report is None else _last_round(report, context),
+    )
     try:
         states = source.buckets(table)
         head = lake.head(table.path)
-        if lost := lost_commits(source, table, context.committed.get(table.table_id), head):
-            return TableLine(str(table.path), table.table_id, "lake-gone", lost, last_round=last_round)
+        record = context.committed.get(table.table_id)
+        if lost := lost_commits(source, table, record, head):
+            return _with_condition(line, replace(known, wrong=LAKE_GONE, why=lost))
         commit = _newest_commit(head, table)
         offsets = _offsets(source, table, commit)
-        record = context.committed.get(table.table_id)
         if wrong := went_back(table.path, record, head if commit is not None else None, offsets, states):
-            return TableLine(str(table.path), table.table_id, "offsets-back", wrong, last_round=last_round)
+            return _with_condition(line, replace(known, wrong=OFFSETS_BACK, why=wrong))
         if record is not None and head is not None and is_accepted(record, head):
             offsets = record.offsets
         since_ms = source.pending_since_ms(table, _next_offsets(states, offsets))
     except LakewardError as error:
-        status, message = "unreadable", str(error)
-        if context.running and report is not None and report.status in _STOPPED:
-            status, message = report.status, report.message
-        return TableLine(str(table.path), table.table_id, status, message, last_round=last_round)
+        return _with_condition(line, replace(known, wrong=UNREADABLE, why=str(error)))
     lag_rows = sum(_waiting(state, offsets) for state in states)
     lag_s = 0.0 if since_ms is None or not lag_rows else max(0.0, (context.now_ms - since_ms) / 1000)
-    status, message = _status(str(table.path), context, commit, lag_rows, lag_s)
-    return TableLine(
-        path=str(table.path),
-        table_id=table.table_id,
-        status=status,
-        message=message,
+    committed_ms = None if commit is None else commit.timestamp_ms
+    known = replace(
+        known,
+        never_tiered=commit is None,
+        committed_ms=committed_ms,
+        lag_rows=lag_rows,
+        lag_s=lag_s,
+        freshness_s=context.freshness_s(table),
+    )
+    line = replace(
+        line,
         tiered=sum(offsets.get(state.bucket, 0) for state in states),
         end=sum(state.end for state in states),
         lag_rows=lag_rows,
         lag_s=lag_s,
-        committed_ms=None if commit is None else commit.timestamp_ms,
+        committed_ms=committed_ms,
         snapshot_id=None if commit is None else commit.snapshot_id,
-        last_round=last_round,
         buckets=tuple(TableOffsets(state.bucket, offsets.get(state.bucket), state.end) for state in states),
     )
+    return _with_condition(line, known)
+
+
+def _with_condition(line: TableLine, known: TableFacts) -> TableLine:
+    found = table_condition(known)
+    return replace(line, status=found.status, message=found.message, action=found.action, since_ms=found.since_ms)
+
+
+def _last_round(report: TableReport, context: StatusContext) -> RoundReport | None:
+    """Return the round that was reported last; one that ran when its service died was interrupted."""
+    if report.round is None or report.round.outcome != "running" or context.running:
+        return report.round
+    return replace(report.round, outcome="interrupted")
 
 
 def _newest_commit(head: LakeHead | None, table: TableSpec) -> OffsetCommit | None:
@@ -137,33 +208,3 @@ def _next_offsets(states: Sequence[BucketState], offsets: Mapping[TableBucket, i
 
 def _waiting(state: BucketState, offsets: Mapping[TableBucket, int]) -> int:
     return max(0, state.end - offsets.get(state.bucket, state.start))
-
-
-def _status(
-    path: str, context: StatusContext, commit: OffsetCommit | None, lag_rows: int, lag_s: float
-) -> tuple[str, str]:
-    report = context.reports.get(path)
-    if path in context.paused:
-        return "paused", f"Paused by `lakeward tables pause`; {_waits(lag_rows, lag_s)}."
-    if report is not None and context.running:
-        return report.status, report.message or _lag_message(commit, lag_rows, lag_s)
-    no_service = "" if context.running else " No service is running."
-    if report is not None and report.status in _STOPPED and report.message and lag_rows:
-        return report.status, f"{report.message}. {_lag_message(commit, lag_rows, lag_s)}{no_service}"
-    status = "new" if commit is None and lag_rows else ("behind" if lag_rows else "idle")
-    return status, _lag_message(commit, lag_rows, lag_s) + (no_service if lag_rows else "")
-
-
-def _lag_message(commit: OffsetCommit | None, lag_rows: int, lag_s: float) -> str:
-    if not lag_rows:
-        return "The lake has everything." if commit is not None else "Nothing to tier yet."
-    never = "Never tiered; " if commit is None else ""
-    message = f"{never}{_waits(lag_rows, lag_s)}."
-    return message[:1].upper() + message[1:]
-
-
-def _waits(lag_rows: int, lag_s: float) -> str:
-    if not lag_rows:
-        return "nothing waits"
-    verb = "waits" if lag_rows == 1 else "wait"
-    return f"{count(lag_rows, 'row')} {verb}, the oldest for {seconds(lag_s)}"

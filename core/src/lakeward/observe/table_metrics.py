@@ -1,0 +1,108 @@
+"""The metrics of the service, its lease and its tables, from its newest report."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from prometheus_client.metrics_core import CounterMetricFamily, GaugeMetricFamily
+
+from lakeward.observe.condition import STATUSES
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable
+
+    from prometheus_client.metrics_core import Metric
+
+    from lakeward.model.status import ServiceReport, TableReport
+
+STATES = ("starting", "serving", "stopping", "stopped")
+
+
+def service_metrics(report: ServiceReport) -> Iterable[Metric]:
+    """Return the metrics of the service and its lease.
+
+    Args:
+        report: its newest one.
+    """
+    yield GaugeMetricFamily(
+        "lakeward_report_timestamp_seconds",
+        "When the service reported last, since 1970. It does so twice a second, or every 5 s at least.",
+        value=report.written_ms / 1000,
+    )
+    state = GaugeMetricFamily("lakeward_service_state", "1 for the state of the service, else 0.", labels=["state"])
+    for name in STATES:
+        state.add_metric([name], float(name == report.state))
+    yield state
+    running = sum(table.round is not None and table.round.outcome == "running" for table in report.tables)
+    yield GaugeMetricFamily("lakeward_rounds_running", "Rounds that run now.", value=running)
+    yield GaugeMetricFamily("lakeward_lease_buckets", "Buckets whose snapshot is leased.", value=report.leased)
+    yield GaugeMetricFamily(
+        "lakeward_lease_releasing_buckets", "Buckets whose lease is still to be released.", value=report.releasing
+    )
+    if report.leased and report.lease_expires_ms is not None:
+        yield GaugeMetricFamily(
+            "lakeward_lease_expiry_timestamp_seconds",
+            "When the lease ends unless it is renewed, since 1970. Only while snapshots are leased.",
+            value=report.lease_expires_ms / 1000,
+        )
+
+
+def table_metrics(report: ServiceReport) -> Iterable[Metric]:
+    """Return the metrics of each table; a value that is not known has no series.
+
+    Args:
+        report: the newest one of the service.
+    """
+    for name, meaning, value in _GAUGES:
+        gauge = GaugeMetricFamily(f"lakeward_table_{name}", meaning, labels=["table"])
+        _fill(gauge, report, value)
+        yield gauge
+    for name, meaning, value in _COUNTERS:
+        counter = CounterMetricFamily(f"lakeward_table_{name}", meaning, labels=["table"])
+        _fill(counter, report, value)
+        yield counter
+    status = GaugeMetricFamily(
+        "lakeward_table_status",
+        "1 for the status of a table, as on the status page, else 0.",
+        labels=["table", "status"],
+    )
+    for table in report.tables:
+        for name in STATUSES if table.condition is not None else ():
+            status.add_metric([table.path, name], float(table.condition is not None and table.condition.status == name))
+    yield status
+
+
+def _fill(
+    family: GaugeMetricFamily | CounterMetricFamily,
+    report: ServiceReport,
+    value_of: Callable[[TableReport], float | None],
+) -> None:
+    for table in report.tables:
+        value = value_of(table)
+        if value is not None:
+            family.add_metric([table.path], value)
+
+
+def _complete(table: TableReport) -> float | None:
+    return None if table.complete_ms is None else table.complete_ms / 1000
+
+
+_GAUGES: tuple[tuple[str, str, Callable[[TableReport], float | None]], ...] = (
+    ("lag_rows", "Rows that the source has and the lake lacks, as far as is known.", lambda table: table.lag_rows),
+    (
+        "complete_timestamp_seconds",
+        "The moment, since 1970, of which the lake has every row: its age is the freshness that is delivered.",
+        _complete,
+    ),
+    ("promised_freshness_seconds", "The freshness that was promised for the table.", lambda table: table.freshness_s),
+    (
+        "queue_position",
+        "1 for the table whose round starts next, 0 for one that does not wait.",
+        lambda table: table.queue_position or 0,
+    ),
+    ("lake_files", "Data and delete files of the lake table after its last round.", lambda table: table.lake_files),
+)
+_COUNTERS: tuple[tuple[str, str, Callable[[TableReport], float | None]], ...] = (
+    ("rounds", "Rounds that were committed since the service started.", lambda table: table.rounds),
+    ("rows", "Rows that they read.", lambda table: table.rows),
+)

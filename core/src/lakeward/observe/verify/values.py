@@ -1,0 +1,105 @@
+"""Values of the two sides in one form: how they are cast, when two are the same, and how one is shown.
+
+Two values are the same if they are of the same bits, with two exceptions: any NaN is the same as any other, and a map
+has no order. What Lakeward writes is rounded in one way only: times finer than the lake's are rounded down.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from lakeward.errors import short_repr
+
+if TYPE_CHECKING:
+    import numpy.typing as npt
+
+    Mask = npt.NDArray[np.bool_]
+
+types = pa.types
+
+
+def plain_type(kind: pa.DataType) -> pa.DataType:  # noqa: PLR0911 - an answer for each kind
+    """Return the type in which values of a type are compared: one form of text, bytes and lists, no dictionaries.
+
+    Args:
+        kind: the lake's.
+    """
+    if types.is_dictionary(kind):
+        return plain_type(kind.value_type)
+    if types.is_string(kind) or types.is_string_view(kind):
+        return pa.large_string()
+    if types.is_binary(kind) or types.is_binary_view(kind) or types.is_fixed_size_binary(kind):
+        return pa.large_binary()
+    if types.is_list(kind) or types.is_large_list(kind) or types.is_fixed_size_list(kind):
+        return pa.large_list(plain_type(kind.value_type))
+    if types.is_struct(kind):
+        return pa.struct([pa.field(child.name, plain_type(child.type)) for child in kind])
+    if types.is_map(kind):
+        return pa.map_(plain_type(kind.key_type), plain_type(kind.item_type))
+    return kind
+
+
+def cast_plain(column: pa.Array, kind: pa.DataType) -> pa.Array:
+    """Cast a column to the type in which it is compared.
+
+    Args:
+        column: of either side.
+        kind: what `plain_type` gave for the lake's column.
+
+    Raises:
+        pa.ArrowInvalid: a value does not fit.
+    """
+    if column.type.equals(kind):
+        return column
+    if types.is_timestamp(column.type) and column.type.unit == "ns":
+        column = pc.floor_temporal(column, unit="microsecond")
+    return pc.cast(column, options=pc.CastOptions(kind, allow_time_truncate=True))
+
+
+def same_values(one: pa.Array, other: pa.Array) -> Mask:
+    """Return row by row whether two columns of one type and length have the same values."""
+    if types.is_nested(one.type):
+        if one.equals(other):
+            return np.ones(len(one), dtype=np.bool_)
+        pairs = zip(one.to_pylist(), other.to_pylist(), strict=True)
+        return np.fromiter((_same(mine, theirs) for mine, theirs in pairs), dtype=np.bool_, count=len(one))
+    both_null = pc.and_(pc.is_null(one), pc.is_null(other))
+    if types.is_null(one.type):
+        return np.ones(len(one), dtype=np.bool_)
+    if types.is_floating(one.type):
+        bits = {64: pa.int64(), 32: pa.int32(), 16: pa.int16()}[one.type.bit_width]
+        equal = pc.or_kleene(pc.equal(one.view(bits), other.view(bits)), pc.and_(pc.is_nan(one), pc.is_nan(other)))
+    else:
+        equal = pc.equal(one, other)
+    return np.asarray(pc.or_(pc.fill_null(equal, False), both_null))
+
+
+def shown(value: pa.Scalar) -> str:
+    """Return a value as people read it, shortened where it is long."""
+    plain = value.as_py()
+    if plain is None:
+        return "null"
+    return short_repr(plain) if isinstance(plain, str | bytes | list | dict | tuple) else str(plain)
+
+
+def _same(one: Any, other: Any) -> bool:  # noqa: ANN401, PLR0911 - values of any type, and an answer for each kind
+    if one is None or other is None:
+        return one is other
+    if isinstance(one, float) and isinstance(other, float):
+        if math.isnan(one) or math.isnan(other):
+            return math.isnan(one) and math.isnan(other)
+        return one == other and math.copysign(1.0, one) == math.copysign(1.0, other)
+    if isinstance(one, dict) and isinstance(other, dict):
+        return one.keys() == other.keys() and all(_same(one[name], other[name]) for name in one)
+    if isinstance(one, list | tuple) and isinstance(other, list | tuple):
+        if len(one) != len(other):
+            return False
+        if all(isinstance(each, tuple) for each in (*one, *other)):  # entries of a map
+            one, other = sorted(one, key=repr), sorted(other, key=repr)
+        return all(_same(mine, theirs) for mine, theirs in zip(one, other, strict=True))
+    return bool(one == other)

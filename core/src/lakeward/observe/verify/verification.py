@@ -1,0 +1,136 @@
+"""Verifies one table: reads both sides, spills them, compares them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from itertools import chain
+from typing import TYPE_CHECKING
+
+import pyarrow as pa
+
+from lakeward.errors import LakeError
+from lakeward.model.batches import SYSTEM_FIELDS
+from lakeward.model.tables import BUCKET_COLUMN, OFFSET_COLUMN, TIMESTAMP_COLUMN
+from lakeward.observe.verify.comparison import Comparison, compare_spills
+from lakeward.observe.verify.lake_rows import ComparableRows
+from lakeward.observe.verify.row_spill import RowSpill
+from lakeward.observe.verify.source_rows import readable_splits, rows_gone, source_rows
+from lakeward.observe.verify.values import cast_plain, plain_type
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+    from pathlib import Path
+
+    from lakeward.model.results import LakeHead
+    from lakeward.model.tables import TableBucket, TableSpec
+    from lakeward.observe.verify.source_rows import Readable
+    from lakeward.ports import ReadableLake, Source, SourceReader
+
+_SYSTEM = (BUCKET_COLUMN, OFFSET_COLUMN, TIMESTAMP_COLUMN)
+
+
+@dataclass(frozen=True, slots=True)
+class Sides:
+    """What is compared: a table of the source, opened for reading, and one snapshot of the lake with its offsets."""
+
+    source: Source
+    reader: SourceReader
+    lake: ReadableLake
+    table: TableSpec
+    head: LakeHead
+    tiered: Mapping[TableBucket, int]
+
+
+@dataclass(frozen=True, slots=True)
+class VerifyOptions:
+    """How it is compared.
+
+    `available` compares what the source still has, and leaves the rest of the lake's rows out. `most` is the number of
+    differences that are kept, `memory_bytes` about how many bytes of rows are held at once.
+    """
+
+    folder: Path
+    available: bool
+    most: int
+    memory_bytes: int
+
+
+@dataclass(frozen=True, slots=True)
+class Verification:
+    """The result. `left_out` are lake rows that were not compared, `not_in_lake` columns that only the source has."""
+
+    comparison: Comparison
+    key: tuple[str, ...]
+    left_out: int
+    gone: tuple[str, ...]
+    not_in_lake: tuple[str, ...]
+
+
+def verify_table(sides: Sides, options: VerifyOptions) -> Verification:
+    """Compare a snapshot of a lake table with its source, up to the snapshot's offsets.
+
+    Args:
+        sides: what is compared.
+        options: how.
+
+    Raises:
+        RowsGoneError: the source no longer has rows that the lake has.
+        LakeError: the snapshot is gone, or its columns are not those that Lakeward writes.
+    """
+    table = sides.table
+    readable = readable_splits(table, sides.source.buckets(table), sides.tiered)
+    if readable.gone and table.has_primary_key and not options.available:
+        raise rows_gone(table, readable.gone)
+    key = table.primary_key or (*table.partition_keys, BUCKET_COLUMN, OFFSET_COLUMN)
+    batches = sides.lake.read_rows(table.path, sides.head.snapshot_id or 0)
+    first = next(batches)
+    schema, not_in_lake = _common_schema(table, first.schema)
+    lake = RowSpill(options.folder / "lake", schema, key, memory_bytes=options.memory_bytes, newest=False)
+    comparable = ComparableRows(table.partition_keys, readable.first, readable.dropped)
+    for batch in chain([first], batches):
+        lake.add(comparable.of(_plain(table, batch, schema)))
+        if comparable.left_out and not options.available:
+            raise rows_gone(table, readable.gone or ("all offsets of a bucket",))
+    lake.finish()
+    source = _spill_source(sides, readable, schema, key, options)
+    comparison = Comparison(options.most)
+    columns = [name for name in schema.names if name not in key]
+    compare_spills(source, lake, key, columns, comparison, keyed=table.has_primary_key)
+    return Verification(comparison, key, comparable.left_out, readable.gone, not_in_lake)
+
+
+def _spill_source(
+    sides: Sides, readable: Readable, schema: pa.Schema, key: Sequence[str], options: VerifyOptions
+) -> RowSpill:
+    keyed = sides.table.has_primary_key
+    if keyed:
+        schema = schema.append(SYSTEM_FIELDS[0])
+    folder = options.folder / "source"
+    spill = RowSpill(folder, schema, key, memory_bytes=options.memory_bytes, newest=keyed)
+    for records in source_rows(sides.table, sides.reader, readable.splits):
+        spill.add(_plain(sides.table, records, schema))
+    spill.finish()
+    return spill
+
+
+def _common_schema(table: TableSpec, lake: pa.Schema) -> tuple[pa.Schema, tuple[str, ...]]:
+    """Return the columns that are compared, in the types in which they are, and those that the lake does not have."""
+    needed = (*table.primary_key, *table.partition_keys, *_SYSTEM)
+    if missing := [name for name in needed if name not in lake.names]:
+        message = f"{table.path}: expected lake columns {', '.join(needed)}, found no {', '.join(missing)}"
+        raise LakeError(message)
+    names = [name for name in (*table.schema.names, *_SYSTEM) if name in lake.names]
+    schema = pa.schema([pa.field(name, plain_type(lake.field(name).type)) for name in names])
+    return schema, tuple(name for name in table.schema.names if name not in lake.names)
+
+
+def _plain(table: TableSpec, records: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
+    columns = []
+    for field in schema:
+        column = records.column(field.name)
+        try:
+            columns.append(cast_plain(column, field.type))
+        except (pa.ArrowInvalid, pa.ArrowNotImplementedError) as unfit:
+            message = f"{table.path}, column {field.name!r}: {column.type} cannot be compared as {field.type}: {unfit}"
+            raise LakeError(message) from unfit
+    return pa.RecordBatch.from_arrays(columns, schema=schema)

@@ -1,0 +1,186 @@
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from lakeward.model.status import RoundReport, ServiceReport, TableCondition, TableReport
+from lakeward.observe.condition import STATUSES, ConditionTracker, TableFacts, table_condition
+
+NOW = 1_000_000
+SERVED = TableFacts("nyc.flights", NOW, running=True, phase="waiting", lag_rows=0, lag_s=0.0, freshness_s=60.0)
+WAITING = replace(SERVED, lag_rows=5, lag_s=10.0)
+CASES: dict[str, list[tuple[TableFacts, str, str, int | None]]] = {
+    "ok": [
+        (replace(SERVED, committed_ms=7), "The lake has everything.", "", 7),
+        (replace(SERVED, never_tiered=True), "Nothing to tier yet.", "", None),
+        (WAITING, "5 rows wait, the oldest for 10 s.", "", None),
+        (replace(WAITING, reason="waits for a slot"), "waits for a slot", "", None),
+    ],
+    "new": [
+        (replace(WAITING, never_tiered=True), "Never tiered; 5 rows wait, the oldest for 10 s.", "", NOW - 10_000),
+    ],
+    "late": [
+        (
+            replace(WAITING, lag_s=90.0),
+            "5 rows wait, the oldest for 1 min 30 s.",
+            "If it stays late: more slots, fewer tables, or a longer freshness.",
+            NOW - 30_000,
+        ),
+        (
+            replace(WAITING, lag_s=90.0, running=False, never_tiered=True),
+            "Never tiered; 5 rows wait, the oldest for 1 min 30 s. No service is running.",
+            "Start the service: `lakeward run`.",
+            NOW - 30_000,
+        ),
+        (
+            replace(SERVED, phase="committed", lag_rows=None, lag_s=None, freshness_s=None, due_ms=NOW - 1),
+            "It is tiered.",
+            "If it stays late: more slots, fewer tables, or a longer freshness.",
+            NOW - 1,
+        ),
+        (
+            replace(SERVED, phase="waiting", lag_rows=None, lag_s=None, freshness_s=None, due_ms=NOW - 1),
+            "It waits for a round.",
+            "If it stays late: more slots, fewer tables, or a longer freshness.",
+            NOW - 1,
+        ),
+        (
+            replace(SERVED, phase="opening", lag_rows=None, lag_s=None, freshness_s=None, due_ms=NOW - 1),
+            "A round of it has begun.",
+            "If it stays late: more slots, fewer tables, or a longer freshness.",
+            NOW - 1,
+        ),
+        (
+            replace(WAITING, lag_s=None, due_ms=NOW - 1),
+            "5 rows wait.",
+            "If it stays late: more slots, fewer tables, or a longer freshness.",
+            NOW - 1,
+        ),
+    ],
+    "retrying": [
+        (
+            replace(WAITING, phase="backoff", reason="disk full (try 2, again in 9 s)", failing_since_ms=5),
+            "disk full (try 2, again in 9 s)",
+            "Nothing, unless it stays so; then the log has the details.",
+            5,
+        ),
+        (
+            replace(WAITING, phase="running", failure="disk full", failing_since_ms=5),
+            "disk full",
+            "Nothing, unless it stays so; then the log has the details.",
+            5,
+        ),
+        (
+            replace(WAITING, running=False, phase="failed", reason="disk full.", failing_since_ms=5),
+            "disk full. 5 rows wait, the oldest for 10 s. No service is running.",
+            "Start the service: `lakeward run`.",
+            5,
+        ),
+    ],
+    "suspended": [
+        (
+            replace(WAITING, phase="suspended", reason="column 'id' does not fit", failing_since_ms=5),
+            "column 'id' does not fit",
+            "Remove the cause, then `lakeward tables resume nyc.flights`.",
+            5,
+        ),
+        (
+            replace(WAITING, running=False, phase="suspended", reason="column 'id' does not fit"),
+            "column 'id' does not fit. 5 rows wait, the oldest for 10 s. No service is running.",
+            "Remove the cause, then start the service.",
+            None,
+        ),
+    ],
+    "paused": [
+        (
+            replace(WAITING, paused=True, phase="suspended", reason="is less important"),
+            "Paused by `lakeward tables pause`; 5 rows wait, the oldest for 10 s.",
+            "To tier it again: `lakeward tables resume nyc.flights`.",
+            None,
+        ),
+    ],
+    "lake-gone": [
+        (
+            replace(SERVED, wrong="lake-gone", why="it had commits"),
+            "it had commits",
+            "Restore the lake table, or run `lakeward tables accept nyc.flights`.",
+            None,
+        ),
+    ],
+    "offsets-back": [
+        (
+            replace(SERVED, wrong="offsets-back", why="went back", paused=True),
+            "went back",
+            "Roll the lake table back, or run `lakeward tables accept nyc.flights`.",
+            None,
+        ),
+    ],
+    "unreadable": [
+        (
+            replace(SERVED, wrong="unreadable", why="no answer", lag_rows=None),
+            "no answer",
+            "Look whether source and lake can be reached: `lakeward doctor`.",
+            None,
+        ),
+    ],
+}
+ROUND = RoundReport("1-1-1", "committed", 0, 1000, 5, 1, 1, 1, 100, 5.0, 55)
+TABLE = TableReport("nyc.flights", 7, "waiting", "", 0, 0.0, 1, 5, ROUND)
+REPORT = ServiceReport("nyc", "nyc-1-00", 1, "serving", NOW, None, (TABLE,), None, 0, 0)
+
+
+@pytest.mark.parametrize(
+    ("status", "number"), [(status, n) for status, cases in CASES.items() for n in range(len(cases))]
+)
+def test_each_status_has_its_cause_what_to_do_and_since_when(status: str, number: int) -> None:
+    known, message, action, since_ms = CASES[status][number]
+    assert table_condition(known) == TableCondition(status, message, action, since_ms)
+
+
+def test_no_status_is_without_a_case() -> None:
+    assert set(CASES) == set(STATUSES)
+
+
+def test_a_status_that_stays_keeps_its_beginning() -> None:
+    before = TableCondition("late", "3 rows wait", "", 11)
+    assert table_condition(replace(WAITING, lag_s=90.0, before=before)).since_ms == 11
+    assert table_condition(replace(WAITING, before=before)).since_ms is None
+
+
+def test_a_caught_up_table_is_not_failing_any_more_when_no_service_runs() -> None:
+    known = replace(SERVED, running=False, phase="backoff", reason="disk full", failing_since_ms=5)
+    assert table_condition(known).status == "ok"
+
+
+def test_the_report_of_a_service_says_since_when_a_table_is_as_it_is() -> None:
+    tracker = ConditionTracker(None)
+    first = tracker.describe(REPORT, frozenset()).tables[0].condition
+    later = replace(REPORT, written_ms=NOW + 9000)
+    second = tracker.describe(later, frozenset()).tables[0].condition
+    paused = tracker.describe(later, {"nyc.flights"}).tables[0].condition
+    assert first == second == TableCondition("ok", "The lake has everything.", "", NOW)
+    assert paused is not None
+    assert (paused.status, paused.since_ms) == ("paused", NOW + 9000)
+
+
+def test_a_start_that_found_nothing_new_does_not_call_the_table_never_tiered() -> None:
+    found = replace(TABLE, rounds=0, round=None)
+    report = ConditionTracker(None).describe(replace(REPORT, tables=(found,)), frozenset())
+    assert report.tables[0].condition == TableCondition("ok", "The lake has everything.", "", NOW)
+
+
+def test_the_report_of_a_service_calls_a_table_late_whose_rows_wait_for_longer_than_promised() -> None:
+    (table,) = REPORT.tables
+    waiting = replace(REPORT, tables=(replace(table, lag_rows=5, lag_s=12.0, freshness_s=2.0),))
+    found = ConditionTracker(None).describe(waiting, frozenset()).tables[0].condition
+    assert found is not None
+    assert (found.status, found.since_ms) == ("late", NOW - 10_000)
+
+
+def test_a_new_start_goes_on_from_the_last_report() -> None:
+    said = ConditionTracker(None).describe(REPORT, {"nyc.flights"})
+    tracker = ConditionTracker(said)
+    tracker.describe(replace(REPORT, tables=()), frozenset())  # it has not been assigned the table yet
+    again = tracker.describe(replace(REPORT, written_ms=NOW + 9000), {"nyc.flights"})
+    assert again.tables[0].condition == said.tables[0].condition
