@@ -1,0 +1,139 @@
+"""The page's addresses, as an ASGI application. Whatever fails in it is answered with 500 and harms no round."""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import dataclass
+from functools import lru_cache
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import msgspec
+import structlog
+from jinja2 import Environment, FileSystemLoader, StrictUndefined
+from prometheus_client import CONTENT_TYPE_LATEST, generate_latest
+from starlette.applications import Starlette
+from starlette.responses import PlainTextResponse, Response
+from starlette.routing import Route
+
+from lakeward.page.view import masked, status_view
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable
+
+    from starlette.requests import Request
+
+    from lakeward.model.status import ServiceReport
+    from lakeward.observe.live_status import LiveStatus
+    from lakeward.observe.metrics import ServiceMetrics
+    from lakeward.observe.recent_problems import RecentProblems
+
+_HERE = Path(__file__).parent
+_HEADERS = {
+    "Content-Security-Policy": "default-src 'none'; style-src 'self'; script-src 'self'; connect-src 'self'; "
+    "img-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'",
+    "X-Content-Type-Options": "nosniff",
+    "Referrer-Policy": "no-referrer",
+    "Cache-Control": "no-store",
+}
+_STATIC = {"page.css": "text/css", "page.js": "text/javascript", "icon.svg": "image/svg+xml"}
+_log = structlog.get_logger("lakeward.page")
+
+
+@dataclass(frozen=True, slots=True)
+class PageContent:
+    """What the page is made of."""
+
+    service: str
+    live: LiveStatus
+    metrics: ServiceMetrics
+    problems: RecentProblems
+
+
+class PageApp:
+    """The answers. Each is made on the page's own thread, from values that nobody changes any more."""
+
+    def __init__(self, content: PageContent) -> None:
+        """Read the template.
+
+        Args:
+            content: what is shown.
+        """
+        self._content = content
+        loader = FileSystemLoader(_HERE / "templates")
+        environment = Environment(
+            loader=loader, autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True
+        )
+        # Hundreds of tables have a handful of badges.
+        environment.globals["badge"] = lru_cache(maxsize=256)(
+            environment.get_template("badge.html").module.badge  # type: ignore[attr-defined]  # a macro of the template
+        )
+        self._template = environment.get_template("status.html")
+        self._static = {name: (_HERE / "static" / name).read_bytes() for name in _STATIC}
+        self._trouble = ""
+        self._masked: tuple[ServiceReport, ServiceReport] | None = None
+        """The last report that was shown, and the same without secrets."""
+
+    def asgi(self) -> Starlette:
+        """Return the application."""
+        answers: dict[str, Callable[[], Response]] = {
+            "/": self._page,
+            "/status.json": self._status,
+            "/metrics": self._metrics,
+            "/healthz": self._health,
+            "/readyz": self._ready,
+        }
+        routes = [Route(path, self._guarded(answer), methods=["GET"]) for path, answer in answers.items()]
+        routes += [Route(f"/{name}", self._guarded(self._file_of(name)), methods=["GET"]) for name in _STATIC]
+        return Starlette(routes=routes)
+
+    def _guarded(self, answer: Callable[[], Response]) -> Callable[[Request], Awaitable[Response]]:
+        """Return the endpoint of an answer; an error in it is logged once, and again only when it is another one."""
+
+        async def endpoint(request: Request) -> Response:
+            try:
+                response = await asyncio.to_thread(answer)
+            except Exception as error:  # noqa: BLE001 - whatever is wrong with the page, the service goes on
+                path, reason = request.url.path, f"{type(error).__name__}: {error}"
+                if reason != self._trouble:
+                    _log.warning("the status page cannot be shown", page=path, reason=reason, exc_info=error)
+                self._trouble = reason
+                text = "This page cannot be shown because of an error in it; the service's log has the reason.\n"
+                response = PlainTextResponse(text, status_code=500)
+            response.headers.update(_HEADERS)
+            return response
+
+        return endpoint
+
+    def _page(self) -> Response:
+        content = self._content
+        view = status_view(content.service, content.live, self._report(), content.problems.newest())
+        return Response(self._template.render(view=view), media_type="text/html")
+
+    def _report(self) -> ServiceReport | None:
+        report, last = self._content.live.report, self._masked
+        if report is None:
+            return None
+        if last is None or last[0] is not report:
+            last = self._masked = report, masked(report, self._content.problems.without_secrets)
+        return last[1]
+
+    def _status(self) -> Response:
+        report = self._report()
+        if report is None:
+            return PlainTextResponse("The service has not reported yet.\n", status_code=503)
+        return Response(msgspec.json.format(msgspec.json.encode(report), indent=1), media_type="application/json")
+
+    def _metrics(self) -> Response:
+        return Response(generate_latest(self._content.metrics.registry), media_type=CONTENT_TYPE_LATEST)
+
+    def _health(self) -> Response:
+        trouble = self._content.live.trouble()
+        return PlainTextResponse(f"{trouble or 'ok'}\n", status_code=503 if trouble else 200)
+
+    def _ready(self) -> Response:
+        missing = self._content.live.missing()
+        return PlainTextResponse("\n".join(missing or ("ok",)) + "\n", status_code=503 if missing else 200)
+
+    def _file_of(self, name: str) -> Callable[[], Response]:
+        return lambda: Response(self._static[name], media_type=_STATIC[name])

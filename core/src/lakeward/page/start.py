@@ -1,0 +1,81 @@
+"""Start the status page if the configuration asks for it."""
+
+from __future__ import annotations
+
+from importlib.util import find_spec
+from typing import TYPE_CHECKING, Protocol
+
+from lakeward.errors import ConfigError
+from lakeward.observe.recent_problems import RecentProblems
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from lakeward.model.settings import Settings
+    from lakeward.observe.live_status import LiveStatus
+    from lakeward.observe.metrics import ServiceMetrics
+
+_PORT = "observe.status_port"
+_NEEDED = ("jinja2", "starlette", "uvicorn")
+
+
+class _Server(Protocol):
+    @property
+    def url(self) -> str: ...
+
+    def close(self) -> None: ...
+
+
+class StatusPage:
+    """A page that is served."""
+
+    def __init__(self, server: _Server, problems: RecentProblems) -> None:
+        """Keep what has to be closed.
+
+        Args:
+            server: serves it.
+            problems: listens to the log.
+        """
+        self.url = server.url
+        self._server = server
+        self._problems = problems
+
+    def close(self) -> None:
+        """End it."""
+        self._problems.close()
+        self._server.close()
+
+
+def start_page(
+    settings: Settings, live: LiveStatus, metrics: ServiceMetrics, secrets: Iterable[str]
+) -> StatusPage | None:
+    """Serve the status page.
+
+    Args:
+        settings: the configuration.
+        live: what the process knows of the service.
+        metrics: the service's metrics.
+        secrets: texts that are never shown.
+
+    Returns:
+        The page; None where `observe.status_port` is unset.
+
+    Raises:
+        ConfigError: the extra is not installed, or host or port cannot be used.
+    """
+    port = settings.observe.status_port
+    if port is None:
+        return None
+    missing = [name for name in _NEEDED if find_spec(name) is None]
+    if missing:
+        expected = "the status page to be installed (pip install 'lakeward[page]')"
+        raise ConfigError(_PORT, expected, f"no {', no '.join(missing)}")
+    # Only now: without the extra these modules cannot be imported, and without a port they are not needed.
+    from lakeward.page.app import PageApp, PageContent  # noqa: PLC0415 - see above
+    from lakeward.page.server import PageServer  # noqa: PLC0415 - see above
+
+    problems = RecentProblems(secrets)
+    app = PageApp(PageContent(settings.service.name, live, metrics, problems))
+    server = PageServer(app.asgi(), settings.observe.status_host, port)
+    problems.listen()
+    return StatusPage(server, problems)

@@ -1,0 +1,214 @@
+"""What the status page says of a service as a whole: what needs a person, five figures, tables, rounds, problems."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+from lakeward.observe import condition
+from lakeward.observe.format import clock_time, count, date_time, seconds
+from lakeward.page.tables_view import Badge, RunningRound, TableRow, running_rounds, table_row
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Sequence
+
+    from lakeward.model.status import RoundReport, ServiceReport, TableReport
+    from lakeward.observe.live_status import LiveStatus
+    from lakeward.observe.recent_problems import Problem
+
+_STATES = {"starting": "busy", "serving": "good", "stopping": "busy", "stopped": "rest"}
+_LEASE_SHORT_S = 60.0
+_UNKNOWN = "\u2013"
+_TROUBLES_SHOWN = 20
+_ORDER = {"bad": 0, "warn": 1, "busy": 2}
+
+
+@dataclass(frozen=True, slots=True)
+class Figure:
+    """One figure of the summary: what it counts, its value, and a remark."""
+
+    name: str
+    value: str
+    remark: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Trouble:
+    """One thing that needs attention."""
+
+    what: str
+    why: str
+    kind: str
+    action: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class ProblemRow:
+    """One line of the log."""
+
+    at: str
+    level: Badge
+    logger: str
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class StatusView:
+    """Everything that the template needs."""
+
+    service: str
+    state: Badge
+    missing: tuple[str, ...]
+    written: str
+    facts: tuple[tuple[str, str], ...]
+    spark_ui: str
+    figures: tuple[Figure, ...]
+    troubles: tuple[Trouble, ...]
+    more_troubles: int
+    tables: tuple[TableRow, ...]
+    rounds: tuple[RunningRound, ...]
+    problems: tuple[ProblemRow, ...]
+
+
+def masked(report: ServiceReport, mask: Callable[[str], str]) -> ServiceReport:
+    """Return a report whose free texts contain no secret.
+
+    Args:
+        report: as the service made it.
+        mask: hides the secrets of a text.
+    """
+    tables = tuple(_masked_table(table, mask) for table in report.tables)
+    return replace(report, lease_message=mask(report.lease_message), tables=tables)
+
+
+def _masked_table(table: TableReport, mask: Callable[[str], str]) -> TableReport:
+    """Return a table whose texts contain no secret: itself, as hundreds of others, where they contain none."""
+    message, failure, condition = mask(table.message), mask(table.failure), table.condition
+    if condition is not None and (found := mask(condition.message)) != condition.message:
+        condition = replace(condition, message=found)
+    last = table.round and _masked_round(table.round, mask)
+    if (message, failure) == (table.message, table.failure) and condition is table.condition and last is table.round:
+        return table
+    return replace(table, message=message, failure=failure, condition=condition, round=last)
+
+
+def _masked_round(found: RoundReport, mask: Callable[[str], str]) -> RoundReport:
+    taken = found.checkpoint
+    if taken is not None and taken.reason:
+        found = replace(found, checkpoint=replace(taken, reason=mask(taken.reason)))
+    reason = mask(found.reason)
+    return replace(found, reason=reason) if reason != found.reason else found
+
+
+def status_view(
+    service: str, live: LiveStatus, report: ServiceReport | None, problems: Sequence[Problem]
+) -> StatusView:
+    """Describe a service.
+
+    Args:
+        service: its name.
+        live: what its process knows of it.
+        report: its newest report, without secrets.
+        problems: the newest lines of the log, without secrets.
+    """
+    trouble = live.trouble()
+    state = Badge("does not answer" if trouble else live.state, "bad" if trouble else _STATES[live.state])
+    now_ms = live.wall_ms
+    rows = () if report is None else tuple(table_row(table, now_ms) for table in report.tables)
+    rows = tuple(sorted(rows, key=_urgency))
+    troubles = tuple(_troubles(trouble, report, rows, now_ms))
+    return StatusView(
+        service=service,
+        state=state,
+        missing=live.missing() if report is None or report.state == "starting" else (),
+        written=clock_time(now_ms),
+        facts=() if report is None else tuple(_facts(report, now_ms)),
+        spark_ui="" if report is None else report.spark_ui or "",
+        figures=() if report is None else tuple(_figures(report, rows, now_ms)),
+        troubles=troubles[:_TROUBLES_SHOWN],
+        more_troubles=max(0, len(troubles) - _TROUBLES_SHOWN),
+        tables=rows,
+        rounds=() if report is None else running_rounds(report),
+        problems=tuple(_problem(one) for one in problems),
+    )
+
+
+def _urgency(row: TableRow) -> tuple[int, int, str]:
+    """Order what is wrong before what is late before what is at work before the rest, each by name."""
+    return _ORDER.get(row.status.kind, 3), _ORDER.get(row.phase.kind, 3), row.path
+
+
+def _troubles(trouble: str, report: ServiceReport | None, rows: Sequence[TableRow], now_ms: int) -> Iterator[Trouble]:
+    if trouble:
+        yield Trouble("Service", trouble, "bad")
+    if report is not None and report.lease_message:
+        yield Trouble("Lease", report.lease_message, "bad")
+    if report is not None and report.leased and report.lease_expires_ms is not None:
+        left_s = (report.lease_expires_ms - now_ms) / 1000
+        if left_s < _LEASE_SHORT_S:
+            ends = f"ends in {seconds(left_s)}" if left_s > 0 else "has ended"
+            yield Trouble("Lease", f"{ends} and was not renewed: the snapshots that are read may be deleted", "bad")
+    for row in rows:
+        if row.status.kind in {"bad", "warn"}:
+            since = f" for {row.since}" if row.since else ""
+            yield Trouble(row.path, f"{row.status.text}{since}: {row.message}", row.status.kind, row.action)
+
+
+def _facts(report: ServiceReport, now_ms: int) -> Iterator[tuple[str, str]]:
+    if report.started_ms:
+        running = seconds(max(0.0, (now_ms - report.started_ms) / 1000))
+        yield "Started", f"{date_time(report.started_ms)}, {running} ago"
+    yield "Process", f"{report.pid} on {report.host}" if report.host else str(report.pid)
+    yield "Incarnation", report.incarnation
+
+
+def _figures(report: ServiceReport, rows: Sequence[TableRow], now_ms: int) -> Iterator[Figure]:
+    late = sum(row.status.text == condition.LATE for row in rows)
+    wrong = sum(row.status.kind in {"bad", "warn"} for row in rows) - late
+    yield Figure("Tables that are well", f"{len(rows) - late - wrong:,} of {len(rows):,}", _not_well(late, wrong))
+    waiting = sum(table.queue_position is not None for table in report.tables)
+    running = sum(table.round is not None and table.round.outcome == "running" for table in report.tables)
+    yield Figure("Rounds running", count(running), "1 table waits" if waiting == 1 else f"{waiting:,} tables wait")
+    yield _held(report.tables)
+    yield Figure("Snapshots leased", count(report.leased), _lease(report, now_ms))
+    files = [table.lake_files for table in report.tables if table.lake_files is not None]
+    yield Figure("Files in the lake", count(sum(files)) if files else _UNKNOWN, _in_tables(len(files)))
+
+
+def _held(tables: Sequence[TableReport]) -> Figure:
+    """Count the rows that the source keeps until the lake has them."""
+    waiting = [table for table in tables if table.lag_rows]
+    held = [table.lag_rows or 0 for table in waiting]
+    unknown = sum(table.lag_rows is None for table in tables)
+    oldest_s = max((table.lag_s for table in waiting if table.lag_s), default=None)
+    remarks = [_in_tables(len(held))] if held else []
+    remarks += [] if oldest_s is None else [f"the oldest waits for {seconds(oldest_s)}"]
+    remarks += [f"not known of {count(unknown, 'table')}"] if unknown else []
+    rows = count(sum(held), "row") if held or not unknown else _UNKNOWN
+    return Figure("Held in the source's log for the lake", rows, ", ".join(remarks) or "the lake has everything")
+
+
+def _in_tables(tables: int) -> str:
+    return f"in {count(tables, 'table')}" if tables else "no round has ended yet"
+
+
+def _not_well(late: int, wrong: int) -> str:
+    if not late and not wrong:
+        return "none is late, none fails"
+    return ", ".join(f"{number:,} {what}" for number, what in ((late, "late"), (wrong, "with an error")) if number)
+
+
+def _lease(report: ServiceReport, now_ms: int) -> str:
+    if not report.leased:
+        return "no lease is needed now"
+    if report.lease_expires_ms is None:
+        return "no expiry is known"
+    left_s = (report.lease_expires_ms - now_ms) / 1000
+    ends = f"the lease ends in {seconds(left_s)} unless renewed" if left_s > 0 else "the lease has ended"
+    return f"{ends}; {count(report.releasing, 'release')} to come" if report.releasing else ends
+
+
+def _problem(one: Problem) -> ProblemRow:
+    times = f" ({one.times:,} times)" if one.times > 1 else ""
+    level = Badge(one.level, "warn" if one.level == "warning" else "bad")
+    return ProblemRow(date_time(one.at_ms), level, one.logger, one.text + times)

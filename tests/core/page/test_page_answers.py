@@ -1,0 +1,127 @@
+"""`/metrics`, `/healthz`, `/readyz` and `/status.json`, errors in the page, and its web server."""
+
+from __future__ import annotations
+
+import socket
+import threading
+import urllib.request
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+import msgspec
+import pytest
+from structlog.testing import capture_logs
+
+from lakeward.errors import ConfigError
+from lakeward.model.settings import ObserveSettings, Settings
+from lakeward.model.status import ServiceReport
+from lakeward.observe.live_status import REPORT_LATE_S, SILENT_AFTER_S, Part
+from lakeward.page.start import start_page
+from lakeward_service_kit.page_reports import REPORT, Page
+
+if TYPE_CHECKING:
+    from lakeward.page.start import StatusPage
+
+
+def started(page: Page, port: int | None = 0, host: str = "127.0.0.1") -> StatusPage | None:
+    settings = Settings(observe=ObserveSettings(status_port=port, status_host=host))
+    return start_page(settings, page.live, page.metrics, [])
+
+
+def test_the_status_document_is_the_report(page: Page) -> None:
+    assert page.client().get("/status.json").status_code == 503
+    page.show(REPORT)
+    answer = page.client().get("/status.json")
+    assert answer.headers["content-type"] == "application/json"
+    assert msgspec.json.decode(answer.content, type=ServiceReport) == REPORT
+
+
+def test_the_metrics_are_those_of_the_service(page: Page) -> None:
+    page.show(REPORT)
+    answer = page.client().get("/metrics")
+    assert answer.headers["content-type"].startswith("text/plain")
+    assert 'lakeward_table_lag_seconds{table="shop.orders"} 12.0' in answer.text
+
+
+def test_a_service_is_ready_once_everything_is_open_and_it_serves(page: Page) -> None:
+    client = page.client()
+    assert (client.get("/readyz").status_code, client.get("/healthz").text) == (503, "ok\n")
+    page.live.opened(Part.SOURCE, Part.LAKE)
+    assert client.get("/readyz").text == "Spark is not open yet\nthe service is starting\n"
+    page.show(REPORT)
+    assert (client.get("/readyz").status_code, client.get("/readyz").text) == (200, "ok\n")
+    page.show(replace(REPORT, state="stopping"))
+    assert client.get("/readyz").text == "the service is stopping\n"
+
+
+def test_a_service_whose_event_loop_hangs_is_not_alive(page: Page) -> None:
+    page.show(REPORT)
+    page.clock.advance(SILENT_AFTER_S + 1)
+    answer = page.client().get("/healthz")
+    assert (answer.status_code, answer.text) == (503, "the event loop has not stepped for 11 s\n")
+    assert "does not answer" in page.client().get("/").text
+
+
+@pytest.mark.parametrize(("state", "code"), [("serving", 503), ("stopping", 200)])
+def test_a_service_that_serves_and_does_not_report_is_not_alive(page: Page, state: str, code: int) -> None:
+    page.show(replace(REPORT, state=state))
+    page.clock.advance(REPORT_LATE_S + 1)
+    page.live.stepped()
+    assert page.client().get("/healthz").status_code == code
+
+
+def test_an_error_in_the_page_is_logged_once_and_answered_500(page: Page) -> None:
+    page.show(replace(REPORT, state="of no such kind"))
+    client = page.client()
+    with capture_logs() as lines:
+        assert [client.get("/").status_code for _ in range(3)] == [500, 500, 500]
+    assert [line["event"] for line in lines] == ["the status page cannot be shown"]
+    assert client.get("/metrics").status_code == 200
+
+
+def test_without_a_port_there_is_no_page(page: Page) -> None:
+    assert started(page, None) is None
+
+
+def test_the_page_is_served_until_it_is_closed(page: Page) -> None:
+    pytest.importorskip("uvicorn", reason="the extra `page` is not installed")
+    page.show(REPORT)
+    shown = started(page)
+    assert shown is not None
+    with urllib.request.urlopen(f"{shown.url}readyz", timeout=5) as answer:  # noqa: S310 - our own address
+        assert answer.read() == b"ok\n"
+    shown.close()
+    assert [thread.name for thread in threading.enumerate() if thread.name == "status page"] == []
+    with pytest.raises(OSError, match="refused"), urllib.request.urlopen(shown.url, timeout=5):  # noqa: S310 - as above
+        pass
+
+
+def test_a_client_that_says_nothing_does_not_hold_the_end_up(page: Page) -> None:
+    pytest.importorskip("uvicorn", reason="the extra `page` is not installed")
+    shown = started(page)
+    assert shown is not None
+    with socket.create_connection(("127.0.0.1", int(shown.url.rstrip("/").rpartition(":")[2])), timeout=5):
+        shown.close()
+    assert [thread.name for thread in threading.enumerate() if thread.name == "status page"] == []
+
+
+def test_a_port_in_use_is_an_error_of_configuration_that_names_key_and_port(page: Page) -> None:
+    pytest.importorskip("uvicorn", reason="the extra `page` is not installed")
+    with socket.create_server(("127.0.0.1", 0)) as other:
+        port = other.getsockname()[1]
+        with pytest.raises(ConfigError, match=rf"observe\.status_port: expected a port .*, found {port}\. .*in use"):
+            started(page, port)
+
+
+def test_an_address_of_another_machine_is_an_error_of_configuration(page: Page) -> None:
+    pytest.importorskip("uvicorn", reason="the extra `page` is not installed")
+    with pytest.raises(ConfigError, match=r"observe\.status_host: expected an address of this machine"):
+        started(page, 0, "192.0.2.1")
+
+
+def test_a_page_that_is_not_installed_is_an_error_that_says_how_to_install_it(
+    page: Page, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("lakeward.page.start.find_spec", lambda name: None)
+    with pytest.raises(ConfigError, match=r"pip install 'lakeward\[page\]'"):
+        started(page)
