@@ -7,9 +7,7 @@ resources are freed in the reverse order of their need. Tests override providers
 from __future__ import annotations
 
 import asyncio
-import os
 import secrets
-import signal
 from functools import partial
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -20,7 +18,9 @@ from dependency_injector import containers, providers
 from rich.console import Console
 
 from lakeward.clock import SystemClock
-from lakeward.config.tables import table_rules
+from lakeward.config.entries import place
+from lakeward.config.shown import secret_values
+from lakeward.config.tables import modes_of, table_rules
 from lakeward.coordinator.checkpoints.restorer import Restorer
 from lakeward.coordinator.commits.cleaner import Cleaner
 from lakeward.coordinator.commits.fence import CommitFence
@@ -32,6 +32,7 @@ from lakeward.coordinator.leases.driver import LeaseDriver
 from lakeward.coordinator.rounds.attempts import RoundAttempts
 from lakeward.coordinator.rounds.executor import RoundExecutor, RoundPolicy
 from lakeward.coordinator.rounds.planner import JobPlanner
+from lakeward.coordinator.service.bound_tables import BoundTables
 from lakeward.coordinator.service.closing import OpenResources
 from lakeward.coordinator.service.components import ServiceComponents, ServiceOptions
 from lakeward.coordinator.service.housekeeping import Housekeeping
@@ -43,6 +44,7 @@ from lakeward.coordinator.service.scheduling import scheduled
 from lakeward.coordinator.service.service import Service, ServiceEnd
 from lakeward.coordinator.service.start_order import started_ms
 from lakeward.coordinator.service.state_writer import ServiceStateWriter
+from lakeward.coordinator.service.stop_signals import StopSignals, unless_stopped
 from lakeward.coordinator.service.targets import TargetOffsets
 from lakeward.coordinator.workers.calls import call
 from lakeward.coordinator.workers.table_locks import TableLocks
@@ -54,44 +56,45 @@ from lakeward.local_files import is_local
 from lakeward.machines.leases import Leases, LeasesPolicy
 from lakeward.machines.rounds import Rounds
 from lakeward.model.identity import Incarnation
-from lakeward.model.secrets import mask_uri
 from lakeward.observe import status_file
+from lakeward.observe.condition import ConditionTracker
 from lakeward.observe.control import ControlReader
+from lakeward.observe.event_log import EventLog
 from lakeward.observe.exchange import BackgroundExchange, DirectExchange
 from lakeward.observe.files import service_folder, writable
-from lakeward.observe.format import count
+from lakeward.observe.live_status import LiveStatus, Part
 from lakeward.observe.metrics import ServiceMetrics
 from lakeward.observe.progress import ProgressDisplay
-from lakeward.ports.transport import Address
+from lakeward.page.start import start_page
 from lakeward.sockets import SocketTransport
 from lakeward.sockets.addresses import bind_address, check_addresses
 from lakeward.sockets.certificates import ServerTls, load_tls
-from lakeward.spark.java import find_java
 from lakeward.spark.jobs import SparkJobs
-from lakeward.spark.probe import ExecutorReport, probe
 from lakeward.spark.session import SparkHandle, start_session
 from lakeward.spark.starting import StartingSpark
+from lakeward.storage.binding_files import BindingFiles
 from lakeward.storage.checkpoint_store import CheckpointFiles
 from lakeward.storage.commit_records import CommitRecords
+from lakeward.storage.round_history import HistoryWriter, RoundHistory
 from lakeward.storage.round_journal import JournalStore
 from lakeward.storage.service_state import ServiceStateStore
 from lakeward.storage.small_files import SmallFiles
-from lakeward.subtask.run import run_subtask
+from lakeward.subtask.run import run_task
+from lakeward.telemetry.start import check_telemetry, start_telemetry
 from lakeward.threads import ThreadExecutor
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    import threading
+    from collections.abc import Callable
 
     from lakeward.config.loaded import Loaded
     from lakeward.hooks.plugins import LakePlugin, SourcePlugin
-    from lakeward.model.events import Envelope
-    from lakeward.model.settings import Settings
+    from lakeward.model.settings import Settings, TableSettings
     from lakeward.model.status import ServiceReport
     from lakeward.model.tables import TablePath
     from lakeward.observe.exchange import Exchange
-    from lakeward.ports import Clock, Connection, Lake, Source
+    from lakeward.ports import Clock, Lake, Source
 
-Check = tuple[str, bool, str]
 _LOOK_EVERY_S = 0.5
 _log = structlog.get_logger("lakeward.container")
 
@@ -99,6 +102,15 @@ _log = structlog.get_logger("lakeward.container")
 def _service_name(settings: Settings) -> str:
     # `settings.service.name` would be the provider's own attribute `name`.
     return settings.service.name
+
+
+def _bound_tables(loaded: Loaded, files: SmallFiles, clock: Clock) -> BoundTables:
+    where = place(loaded.file, "service.tables")
+    return BoundTables(BindingFiles(files), loaded.settings.service, clock, ThreadExecutor(), where)
+
+
+def _rules(loaded: Loaded, bound: BoundTables, path: TablePath) -> TableSettings:
+    return bound.rules(path, table_rules(loaded, path).settings)
 
 
 def _incarnation(loaded: Loaded, clock: Clock, states: ServiceStateStore, source: Source, lake: Lake) -> Incarnation:
@@ -112,11 +124,10 @@ def _is_included(loaded: Loaded, path: TablePath) -> bool:
     return table_rules(loaded, path).settings.include
 
 
-def _source(name: str, loaded: Loaded, clock: Clock, resources: OpenResources) -> Source:
+def _source(name: str, loaded: Loaded, bound: BoundTables, clock: Clock, resources: OpenResources) -> Source:
     source = cast("SourcePlugin", load(SOURCE_GROUP, name)).open(loaded.source_options, clock)
     resources.add("source", source.close)
-    modes = {rules.mode for rules in loaded.settings.tables.values()}
-    return scheduled(source, modes, lambda path: table_rules(loaded, path).settings, clock)
+    return scheduled(source, modes_of(loaded.settings), partial(_rules, loaded, bound), clock, bound.refresh)
 
 
 def _lake(name: str, options: Any, clock: Clock, resources: OpenResources) -> Lake:  # noqa: ANN401 - the plugin's own
@@ -125,20 +136,22 @@ def _lake(name: str, options: Any, clock: Clock, resources: OpenResources) -> La
     return lake
 
 
-def _start_spark(settings: Settings, resources: OpenResources) -> SparkHandle:
+def _start_spark(settings: Settings, resources: OpenResources, abandoned: threading.Event) -> SparkHandle:
     if is_local(settings.checkpoint.root):
         directory = service_folder(settings.checkpoint.root, settings.service.name) / "spark"
     else:  # Spark's own files are for this machine and this start
         temporary = TemporaryDirectory(prefix="lakeward-spark-")
         resources.add("directory of Spark", temporary.cleanup)
         directory = Path(temporary.name)
-    handle = start_session(settings.spark, settings.service.name, settings.service.rounds, directory)
+    handle = start_session(settings.spark, settings.service.name, settings.service.rounds, directory, abandoned)
     resources.add("spark", handle.stop)
     return handle
 
 
 def _starting_spark(settings: Settings, resources: OpenResources) -> StartingSpark:
-    return StartingSpark(partial(_start_spark, settings, resources), ThreadExecutor())
+    starting = StartingSpark(partial(_start_spark, settings, resources), ThreadExecutor())
+    resources.add("start of Spark", starting.abandon)
+    return starting
 
 
 def _spark(starting: StartingSpark) -> SparkHandle:
@@ -157,7 +170,8 @@ def _backend(loaded: Loaded, resources: OpenResources, metrics: ServiceMetrics) 
     return backend
 
 
-def _duration(settings: Settings, backend: LeaseBackend) -> float:
+def lease_duration_s(settings: Settings, backend: LeaseBackend) -> float:
+    """Return how long a lease lives without renewal, in seconds."""
     return settings.lease.duration_s or backend.default_duration_s
 
 
@@ -171,7 +185,7 @@ class ServiceContainer(containers.DeclarativeContainer):
     source = components.provided.source
     lake = components.provided.lake
     settings = options.provided.settings
-    lease_duration_s = providers.Callable(_duration, settings, components.provided.backend)
+    lease_duration_s = providers.Callable(lease_duration_s, settings, components.provided.backend)
     address = providers.Singleton(SubtaskAddress, options.provided.host, options.provided.trusted)
     attempts = providers.Singleton(RoundAttempts)
     locks = providers.Singleton(TableLocks)
@@ -211,7 +225,7 @@ class ServiceContainer(containers.DeclarativeContainer):
         attempts=attempts,
         loop=loop,
         persistence=persistence,
-        backend_name=components.provided.backend.name,
+        backend=components.provided.backend,
     )
     reporter = providers.Singleton(
         Reporter,
@@ -224,6 +238,7 @@ class ServiceContainer(containers.DeclarativeContainer):
         spark_ui=options.provided.spark_ui,
         on_report=options.provided.on_report,
         on_round=options.provided.on_round,
+        on_record=options.provided.on_record,
     )
     cleaner = providers.Singleton(
         Cleaner,
@@ -291,6 +306,7 @@ class ServiceContainer(containers.DeclarativeContainer):
         listener=reporter,
         targets=targets,
         policy=providers.Singleton(RoundPolicy, options.provided.rules, settings.lake, options.provided.once),
+        on_span=options.provided.on_span,
     )
     housekeeping = providers.Singleton(
         Housekeeping,
@@ -338,17 +354,21 @@ class Container(containers.DeclarativeContainer):
     resources = providers.Singleton(OpenResources)
     files = providers.Singleton(SmallFiles, settings.checkpoint.address)
     states = providers.Singleton(ServiceStateStore, files)
+    bound = providers.Singleton(_bound_tables, loaded, files, clock)
     journals = providers.Singleton(JournalStore, files, service_name)
     committed = providers.Singleton(CommitRecords, files, service_name)
     source: providers.Selector = providers.Selector(settings.source.type)
     lake: providers.Selector = providers.Selector(settings.lake.type)
     incarnation = providers.Singleton(_incarnation, loaded, clock, states, source, lake)
     metrics = providers.Singleton(ServiceMetrics)
+    live = providers.Singleton(LiveStatus, clock)
+    telemetry = providers.Singleton(start_telemetry, settings, incarnation, metrics)
+    page = providers.Singleton(start_page, settings, live, metrics, providers.Callable(secret_values, loaded))
     backend = providers.Singleton(_backend, loaded, resources, metrics)
     starting_spark = providers.Singleton(_starting_spark, settings, resources)
     spark = providers.Singleton(_spark, starting_spark)
     tls = providers.Singleton(_tls, settings, spark)
-    jobs = providers.Singleton(SparkJobs, spark, providers.Object(run_subtask))
+    jobs = providers.Singleton(SparkJobs, spark, providers.Object(run_task))
     state = providers.Singleton(ServiceStateWriter, states, incarnation, settings.lease.backend, clock)
     components = providers.Singleton(
         ServiceComponents,
@@ -378,7 +398,9 @@ def build(loaded: Loaded) -> Container:
     container = Container(loaded=loaded)
     container.source.set_providers(
         **{
-            plugin.name: providers.Singleton(_source, plugin.name, loaded, container.clock, container.resources)
+            plugin.name: providers.Singleton(
+                _source, plugin.name, loaded, container.bound, container.clock, container.resources
+            )
             for plugin in installed(SOURCE_GROUP)
         }
     )
@@ -403,101 +425,7 @@ def service_container(components: ServiceComponents, options: ServiceOptions) ->
     return ServiceContainer(components=providers.Object(components), options=providers.Object(options))
 
 
-def check(loaded: Loaded, *, write: bool = False) -> tuple[Check, ...]:
-    """Build everything that a configuration names, without starting it; nothing is created.
-
-    Args:
-        loaded: the configuration.
-        write: try whether state can be written, by writing a file and deleting it.
-
-    Returns:
-        For each part: its name, whether it is well, one sentence.
-    """
-    container = build(loaded)
-    settings = loaded.settings
-
-    def root() -> str:
-        place, name = mask_uri(settings.checkpoint.root), f"{settings.service.name}/.check"
-        if write:
-            container.files().write(name, b"")
-            container.files().delete(name)
-            return f"{place} can be written: a file was written and deleted"
-        if not is_local(settings.checkpoint.root):
-            container.files().folders(settings.service.name)
-            return f"{place} can be listed; whether it can be written was not tried (--write)"
-        return f"{_writable_root(settings)}, by its permissions"
-
-    def driver() -> str:
-        service = settings.service
-        check_addresses(service)
-        how = "with TLS" if load_tls(service, service.host) else "without TLS"
-        return f"executors reach it at {service.host or 'spark.driver.host'}, {how}"
-
-    looks = {
-        "source": lambda: f"{settings.source.type}, {count(len(container.source().tables()), 'table')} to tier",
-        "lake": lambda: f"{settings.lake.type}, opened as {container.lake().name}",
-        "lease": lambda: f"{settings.lease.backend}, {_duration(settings, container.backend()):.0f} s",
-        "state": root,
-        "java": lambda: str(find_java()),
-        "driver": driver,
-    }
-    try:
-        return tuple(_look(what, look) for what, look in looks.items())
-    finally:
-        asyncio.run(container.resources().close_all())
-
-
-def probe_executor(loaded: Loaded, distributions: Sequence[str], timeout_s: float) -> ExecutorReport:
-    """Start Spark as the service would, listen as the service would, and run one task that connects to us.
-
-    Args:
-        loaded: the configuration.
-        distributions: whose versions the executor is asked for.
-        timeout_s: seconds that the task may take, > 0.
-
-    Returns:
-        What the executor saw.
-
-    Raises:
-        LakewardError: Spark did not start, the port cannot be listened at, or no executor could run the task.
-    """
-    settings, clock = loaded.settings, SystemClock()
-    check_addresses(settings.service)
-    with TemporaryDirectory(prefix="lakeward-") as folder:
-        handle = start_session(settings.spark, settings.service.name, settings.service.rounds, Path(folder))
-        try:
-            return asyncio.run(_probe(settings, handle, distributions, clock, timeout_s))
-        finally:
-            handle.stop()
-
-
-async def _probe(
-    settings: Settings, handle: SparkHandle, distributions: Sequence[str], clock: Clock, timeout_s: float
-) -> ExecutorReport:
-    service, tls = settings.service, _tls(settings, handle)
-    secret, host = secrets.token_bytes(32), service.host or handle.driver_host
-    bind = Address(bind_address(service, local=handle.local), service.port, secret)
-    listener = await SocketTransport(clock, tls=tls).listen(bind, _Nobody())
-    address = Address(host, listener.port, secret, tls.trusted if tls is not None else "")
-    try:
-        return await asyncio.to_thread(probe, handle, address, distributions, clock, timeout_s)
-    finally:
-        await listener.close()
-
-
-class _Nobody:
-    """A receiver for connections on which nothing is said after the proof."""
-
-    def on_message(self, connection: Connection, envelope: Envelope) -> None:
-        """See `lakeward.ports.Receiver`; whoever says something is put out."""
-        del envelope
-        connection.close()
-
-    def on_disconnect(self, connection: Connection, error: Exception) -> None:
-        """See `lakeward.ports.Receiver`."""
-
-
-def _writable_root(settings: Settings) -> str:
+def writable_root(settings: Settings) -> str:
     """Return in words that permissions allow to write the state directory of this machine.
 
     Raises:
@@ -508,13 +436,6 @@ def _writable_root(settings: Settings) -> str:
         message = f"checkpoint.root: {found}"
         raise StorageError(message)
     return found
-
-
-def _look(what: str, look: Any) -> Check:  # noqa: ANN401 - a callable that gives one sentence
-    try:
-        return what, True, look()
-    except LakewardError as error:
-        return what, False, f"[{error.code}] {error}"
 
 
 def serve(
@@ -540,12 +461,17 @@ def serve(
 
     def make() -> Service:
         check_addresses(service)
+        check_telemetry(loaded.settings.observe)
         load_tls(service, service.host)  # before Spark is waited for
         if is_local(loaded.settings.checkpoint.root):
-            _writable_root(loaded.settings)
+            writable_root(loaded.settings)
+        _open_page(container, progress)
+        container.bound().bind()
         container.starting_spark()  # what follows is opened beside it
         container.incarnation()  # opens source and lake
+        container.live().opened(Part.SOURCE, Part.LAKE)
         container.backend()
+        _open_telemetry(container)
         options = _options(container, loaded, progress, once=once, final=final)
         return service_container(container.components(), options).service()
 
@@ -554,7 +480,7 @@ def serve(
 
     with progress.standard_error():
         try:
-            end = asyncio.run(_serve(make, container.resources(), on_stop, until))
+            end = asyncio.run(_serve(make, container.resources(), container.live(), on_stop, until))
         finally:
             progress.close()
     if end.started:
@@ -562,59 +488,41 @@ def serve(
     return _print_end(Console(stderr=True, soft_wrap=True), end, once=once)
 
 
+def _open_telemetry(container: Container) -> None:
+    """Export metrics from now on; what lease wrappers measure is registered by now."""
+    telemetry = container.telemetry()
+    if telemetry is not None:
+        container.resources().add("telemetry", telemetry.close)
+
+
+def _open_page(container: Container, progress: ProgressDisplay) -> None:
+    page = container.page()
+    if page is not None:
+        container.resources().add("status page", page.close)
+        progress.status_page(page.url)
+
+
 async def _serve(
     make: Callable[[], Service],
     resources: OpenResources,
+    live: LiveStatus,
     on_stop: Callable[[str], None],
     until: Callable[[], bool] | None,
 ) -> ServiceEnd:
     """Make a service and run it; a signal is listened to from here on, and everything is closed in the end."""
-    stopping = _Stopping(asyncio.get_running_loop(), on_stop)
+    signals = StopSignals(asyncio.get_running_loop(), on_stop)
+    watching_loop = asyncio.create_task(live.watch_loop())
     try:
-        service = await _made(make, stopping)
-        return ServiceEnd(started=False) if service is None else await _run(service, stopping, until)
+        # On a thread: a catalog or a Spark that does not answer must not make us deaf.
+        service = await unless_stopped(make, signals, what="open source, lake and Spark")
+        return ServiceEnd(started=False) if service is None else await _run(service, signals, until)
     finally:
         await resources.close_all()
+        watching_loop.cancel()
 
 
-class _Stopping:
-    """SIGINT and SIGTERM: the first one asks for a stop, the second one ends the process."""
-
-    def __init__(self, loop: asyncio.AbstractEventLoop, on_stop: Callable[[str], None]) -> None:
-        self.asked = asyncio.Event()
-        self.service: Service | None = None
-        self._on_stop = on_stop
-        for number in (signal.SIGINT, signal.SIGTERM):
-            loop.add_signal_handler(number, self._on_signal, number)
-
-    def _on_signal(self, number: int) -> None:
-        if self.asked.is_set():
-            os._exit(128 + number)
-        self.asked.set()
-        self._on_stop(signal.Signals(number).name)
-        if self.service is not None:
-            self.service.stop()
-
-
-async def _made(make: Callable[[], Service], stopping: _Stopping) -> Service | None:
-    """Open everything, on a thread: a catalog or a Spark that does not answer must not make us deaf.
-
-    Returns:
-        The service, or None where a stop was asked for meanwhile: nothing was begun then, so nobody waits.
-    """
-    making = asyncio.ensure_future(call(make, what="open source, lake and Spark"))
-    asked = asyncio.ensure_future(stopping.asked.wait())
-    await asyncio.wait({making, asked}, return_when=asyncio.FIRST_COMPLETED)
-    if not asked.done():
-        asked.cancel()
-        return await making
-    if not making.cancel() and (error := making.exception()) is not None:
-        _log.info("what was asked to stop could not be started", reason=f"{type(error).__name__}: {error}")
-    return None
-
-
-async def _run(service: Service, stopping: _Stopping, until: Callable[[], bool] | None) -> ServiceEnd:
-    stopping.service = service
+async def _run(service: Service, signals: StopSignals, until: Callable[[], bool] | None) -> ServiceEnd:
+    signals.then = service.stop
     watching = None if until is None else asyncio.get_running_loop().create_task(_stop_when(service, until))
     try:
         end = await service.serve()
@@ -648,6 +556,15 @@ def _exchange(settings: Settings, metrics: ServiceMetrics) -> Exchange:
     return DirectExchange(write, read) if is_local(address) else BackgroundExchange(write, read)
 
 
+def _last_report(settings: Settings) -> ServiceReport | None:
+    """Return what the last start reported last; a file that cannot be read is replaced by this start's first report."""
+    try:
+        return status_file.read(settings.checkpoint.address, settings.service.name)
+    except LakewardError as error:
+        _log.warning("the report of the last start cannot be read", reason=str(error))
+        return None
+
+
 def _options(
     container: Container, loaded: Loaded, progress: ProgressDisplay, *, once: bool, final: bool
 ) -> ServiceOptions:
@@ -655,22 +572,33 @@ def _options(
     progress.spark_started(str(handle.session.version), handle.ui_url)
     service = settings.service
     host = service.host or handle.driver_host
-    metrics, tls = container.metrics(), container.tls()
+    metrics, live, tls = container.metrics(), container.live(), container.tls()
+    telemetry = container.telemetry()
+    live.opened(Part.SPARK)
     exchange = _exchange(settings, metrics)
     container.resources().add("status", exchange.close)
 
+    history = HistoryWriter(RoundHistory(container.files(), service.name))
+    container.resources().add("history", history.close)
+    conditions, events = ConditionTracker(_last_report(settings)), EventLog()
+
     def on_report(report: ServiceReport) -> None:
+        report = conditions.describe(report, exchange.control().paused)
+        events.update(report)
+        live.update(report)
         metrics.update(report)
         exchange.publish(report)
         progress.update(report)
 
     return ServiceOptions(
         settings=settings,
-        rules=lambda path: table_rules(loaded, path).settings,
+        rules=partial(_rules, loaded, container.bound()),
         paused=lambda: exchange.control().paused,
         resumed=lambda: exchange.control().resumed,
         on_report=on_report,
         on_round=progress.round_ended,
+        on_record=history.add,
+        on_span=None if telemetry is None else telemetry.add_span,
         host=host,
         bind=bind_address(service, local=handle.local),
         spark_ui=handle.ui_url,

@@ -8,6 +8,11 @@ error into text and an exit code.
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Collection
+
 EXIT_FAILED = 1
 EXIT_USAGE = 2
 EXIT_UNKNOWN = 3
@@ -121,10 +126,34 @@ class CorruptFileError(LakewardError):
         super().__init__(f"{file}: expected {expected}, found {found!r}")
 
 
+class NewerFormatError(CorruptFileError):
+    """A newer release wrote this file, and nothing was changed; start that release again."""
+
+    code = "LW-303"
+
+    def __init__(self, file: str, known: Collection[int], found: int) -> None:
+        """Name the file.
+
+        Args:
+            file: its path.
+            known: the versions of its format that this release reads.
+            found: the version that it has.
+        """
+        super().__init__(file, f"a format version among {sorted(known)}", found)
+        hint = "A newer release of Lakeward wrote it. Nothing was changed: start that release again"
+        self.args = (f"{self.args[0]}. {hint}, or move the folder away to begin without its unfinished rounds.",)
+
+
 class StorageError(LakewardError):
     """A disk, directory or object store refused a write or read (full, read-only, no permission)."""
 
     code = "LW-302"
+
+
+class ReadTimeoutError(SourceError):
+    """The source gave no record of a split for `source.read_timeout_s`; the round is given up and tried again later."""
+
+    code = "LW-304"
 
 
 class LeaseApiMissingError(SourceError):
@@ -248,6 +277,13 @@ class OffsetsWentBackError(TableError):
     code = "LW-411"
 
 
+class RowsGoneError(TableError):
+    """The source no longer has rows that `lakeward verify` needs; compare what it still has with `--available`."""
+
+    code = "LW-412"
+    exit_code = EXIT_UNKNOWN
+
+
 class LeaseError(LakewardError):
     """A lease backend failed; the message names the backend."""
 
@@ -299,6 +335,12 @@ class ProtocolError(LakewardError):
     """A peer sent a message that the protocol does not allow."""
 
     code = "LW-700"
+
+
+class ExchangeLostError(LakewardError):
+    """A channel between two subtasks broke, or the other subtask was silent for too long; the launch is repeated."""
+
+    code = "LW-701"
 
 
 class OutcomeUnknownError(LakewardError):

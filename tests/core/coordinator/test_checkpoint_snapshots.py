@@ -160,13 +160,17 @@ async def _until(seen: Callable[[], object]) -> None:
             await asyncio.sleep(0.02)
 
 
-async def _killed_halfway(halfway: Halfway, **options: Any) -> None:  # noqa: ANN401 - fields of any type
+def _killed_halfway(halfway: Halfway, **options: Any) -> None:  # noqa: ANN401 - fields of any type
+    asyncio.run(_die_halfway(halfway, **options))
+    let_writes_end()
+
+
+async def _die_halfway(halfway: Halfway, **options: Any) -> None:  # noqa: ANN401 - fields of any type
     serving = asyncio.create_task(halfway.service(**options).serve())
     await _until(halfway.half_done)
     serving.cancel()
     with suppress(asyncio.CancelledError):
         await serving
-    await asyncio.to_thread(let_writes_end)
 
 
 @pytest.fixture
@@ -180,7 +184,7 @@ def halfway(tmp_path: Path) -> Iterator[Halfway]:
 def test_a_restart_reads_only_what_is_left_though_the_source_cleans_up_before_the_table_comes_again(
     halfway: Halfway, away_s: float
 ) -> None:
-    asyncio.run(_killed_halfway(halfway))
+    _killed_halfway(halfway)
     left, backend = halfway.left(), halfway.world.backend
     halfway.clock.shift_s += away_s
     backend.calls.clear()
@@ -213,7 +217,7 @@ def _restorer(halfway: Halfway) -> tuple[Restorer, int]:
 
 
 def test_a_lake_table_that_is_missing_at_one_look_lets_nothing_go(halfway: Halfway, tmp_path: Path) -> None:
-    asyncio.run(_killed_halfway(halfway))
+    _killed_halfway(halfway)
     restorer, table_id = _restorer(halfway)
     source = EmbeddedSource(halfway.world.store)
     for _ in range(2):  # a look that finds it in between: the next one that does not is the first again
@@ -226,7 +230,7 @@ def test_a_lake_table_that_is_missing_at_one_look_lets_nothing_go(halfway: Halfw
 
 
 def test_a_lake_table_that_is_missing_at_two_looks_in_a_row_is_gone(halfway: Halfway, tmp_path: Path) -> None:
-    asyncio.run(_killed_halfway(halfway))
+    _killed_halfway(halfway)
     restorer, table_id = _restorer(halfway)
     source = EmbeddedSource(halfway.world.store)
     shutil.move(halfway.world.lake.root, tmp_path / "away")
@@ -356,7 +360,7 @@ def test_an_outage_of_less_than_six_hours_is_what_a_lease_of_six_hours_promises(
 ) -> None:
     ours: dict[str, Any] = {"lease_duration_s": 6 * 3600.0}
 
-    asyncio.run(_killed_halfway(halfway, **ours))
+    _killed_halfway(halfway, **ours)
     left = halfway.left()
     halfway.clock.shift_s += away_h * 3600
     halfway.clean_up()
@@ -378,7 +382,7 @@ def test_a_final_stop_keeps_nothing(halfway: Halfway) -> None:
 
 
 def test_a_checkpoint_that_somebody_deleted_holds_nothing_after_the_next_start(halfway: Halfway) -> None:
-    asyncio.run(_killed_halfway(halfway))
+    _killed_halfway(halfway)
     files = CheckpointFiles(SmallFiles(str(halfway.world.directory / "state")), halfway.clock)
     for info in files.list("svc"):
         files.delete(info.ref)
@@ -410,7 +414,7 @@ def test_a_table_that_was_dropped_holds_nothing_any_more(halfway: Halfway) -> No
 
 
 def test_a_snapshot_that_is_gone_is_named_in_the_log_and_is_why_the_round_is_stale(halfway: Halfway) -> None:
-    asyncio.run(_killed_halfway(halfway))
+    _killed_halfway(halfway)
     bucket, number = next(iter(halfway.world.store.leases()[0].held.items()))
     halfway.clock.shift_s += 700.0  # longer than the lease
     halfway.clean_up()

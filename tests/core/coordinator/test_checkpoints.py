@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from structlog.testing import capture_logs
 
+from lakeward.coordinator.service.scheduling import ScheduledSource
 from lakeward.errors import CorruptFileError
 from lakeward.hooks.backend import LeaseBackend
 from lakeward.model.checkpoints import CheckpointState
@@ -69,6 +70,7 @@ class Held:
         """Run a service and kill it as soon as something is seen; its subtasks stand still meanwhile."""
         self.gate.touch()
         asyncio.run(_die_when(seen, self.service(**options)))
+        let_writes_end()
 
     def go_on(self, **options: Any) -> None:  # noqa: ANN401 - fields of any type
         """Open the gate and let a service run until every target is settled."""
@@ -88,7 +90,6 @@ async def _die_when(seen: Callable[[], bool], service: Service) -> None:
     serving.cancel()
     with suppress(asyncio.CancelledError):
         await serving
-    await asyncio.to_thread(let_writes_end)
 
 
 def _progress(checkpoint: Checkpoint) -> dict[str, int]:
@@ -123,6 +124,41 @@ def test_a_killed_service_goes_on_where_its_checkpoint_was(held: Held) -> None:
     assert kept <= set(world.lake.referenced(log, kept))
 
 
+def partitioned(held: Held, *fields: str) -> dict[str, Any]:
+    """Options of a service that gives each table a lake partitioning, and closes its files at each checkpoint."""
+    rules = TableSettings(mode="mirror", lake_partition=fields, exchange="none")
+    held.world.rules = lambda _: rules
+    source = HeldSource(EmbeddedStore.open(held.world.store.root), held.gate, 2)
+    scheduled = ScheduledSource(source, held.world.rules, held.world.clock)
+    return {"source": scheduled, "source_type": "held", "open_rows": 0}
+
+
+def test_a_partitioned_table_goes_on_where_its_checkpoint_was(held: Held) -> None:
+    world, log = held.world, held.world.table("log")
+    fill(world, log)
+    held.until(held.half_done, **partitioned(held, "bucket(3, id)"))
+    kept = {file.path for one in held.whole()[-1:] for part in one.subtasks for p in part.progress for file in p.files}
+    assert held.whole()[-1].coordinator.layout == ("bucket(3, id)",)
+
+    held.go_on(**partitioned(held, "bucket(3, id)"))
+
+    assert all_ids(world, log) == list(range(120))
+    assert kept <= set(world.lake.referenced(log, kept))
+
+
+def test_a_checkpoint_of_another_layout_is_dropped(held: Held) -> None:
+    world, log = held.world, held.world.table("log")
+    fill(world, log)
+    held.until(held.half_done, **partitioned(held, "bucket(3, id)"))
+
+    with capture_logs() as logs:
+        held.go_on(**partitioned(held, "name", "id"))
+
+    reasons = [entry["reason"] for entry in logs if entry["event"] == "checkpoint dropped"]
+    assert "its lake layout was bucket(3, id), now it is name, id" in reasons
+    assert all_ids(world, log) == list(range(120))
+
+
 def test_a_round_whose_readers_hang_commits_what_they_had_read_once_its_time_is_over(
     held: Held, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -155,6 +191,16 @@ def test_snapshots_half_read_go_on_under_a_lease_of_the_next_start(held: Held) -
     assert sorted(row["id"] for row in world.lake.read(keyed, key="id")) == list(range(120))
     assert len(all_ids(world, keyed)) == 120  # nothing was read twice
     assert [lease for lease in world.store.leases() if lease.held] == []
+
+
+def test_a_checkpoints_copy_of_the_lease_names_its_backend(held: Held) -> None:
+    world, keyed = held.world, held.world.table("keyed", key=True)
+    fill(world, keyed)
+    world.store.snapshot(keyed)
+    held.until(held.half_done)
+    lease = held.whole()[-1].lease
+    assert lease is not None
+    assert lease.backend == "plain", "a start without its state file takes the lease over only if it is its backend's"
 
 
 def test_a_checkpoint_under_another_backends_lease_goes_on_under_one_of_the_backend_that_is_configured_now(
@@ -277,6 +323,7 @@ def test_leases_are_released_when_a_checkpoint_holds_the_finished_split(held: He
     seen = lambda: "release" in released  # noqa: E731 - a name for the condition
     service = held.service(jobs=ThreadJobs(run_subtask, slots=1))
     asyncio.run(_die_when(seen, service))
+    let_writes_end()
     assert "drop" not in released
     held.go_on()
     assert sorted({row["id"] for row in world.lake.read(keyed, key="id")}) == list(range(100))

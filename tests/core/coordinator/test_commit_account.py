@@ -13,6 +13,7 @@ from lakeward.clock import SystemClock
 from lakeward.coordinator.commits.commit_account import CommitAccount, SplitShare
 from lakeward.errors import RowCountError
 from lakeward.model.events import SplitFinished
+from lakeward.model.exchange import ExchangeState
 from lakeward.model.results import LakeFile
 from lakeward.model.splits import LogSplit, SnapshotSplit
 from lakeward.model.tables import TableBucket, TablePath
@@ -38,6 +39,9 @@ SECOND = LogSplit("b0-110", BUCKET, (), 110, 120)
 SNAPSHOT = SnapshotSplit("b1-s3", OTHER, (), 3, 50)
 
 
+replace_state = structs.replace
+
+
 def a_file(name: str, rows: int, kind: str = "data") -> LakeFile:
     return LakeFile(name, kind, rows, 1)
 
@@ -58,6 +62,46 @@ def test_what_is_accounted_for_may_be_committed() -> None:
 
 def test_files_that_a_step_has_committed_count() -> None:
     replace(ACCOUNT, in_lake=frozenset({"a"})).check(OFFSETS, FILES[1:])
+
+
+WRITERS = (
+    ExchangeState(subtask=0, subtasks=2, rows=13, left_out=1, files=FILES[:2]),
+    ExchangeState(subtask=1, subtasks=2, rows=30, left_out=0, files=FILES[2:]),
+)
+EXCHANGED = replace(ACCOUNT, shares=tuple(replace(share, files=(), left_out=None) for share in SHARES), writers=WRITERS)
+"""Files that hold rows of many splits: only all of them together are the rows of all splits."""
+
+
+def test_the_rows_of_an_exchange_are_counted_over_the_round() -> None:
+    EXCHANGED.check(OFFSETS, FILES)
+    replace(EXCHANGED, in_lake=frozenset({"a", "d"})).check(OFFSETS, (FILES[1], FILES[2], FILES[4]))
+
+
+@pytest.mark.parametrize(
+    ("writers", "files"),
+    [
+        (WRITERS, FILES[1:]),
+        ((replace_state(WRITERS[0], left_out=0), WRITERS[1]), FILES),
+        ((replace_state(WRITERS[0], rows=12), WRITERS[1]), FILES),
+        (WRITERS[:1], FILES[:2]),
+        ((), ()),
+    ],
+    ids=["a file is missing", "a row is missing", "a row never arrived", "a writer is missing", "all are missing"],
+)
+def test_rows_that_an_exchange_lost_are_an_error_with_both_figures(
+    writers: tuple[ExchangeState, ...], files: tuple[LakeFile, ...]
+) -> None:
+    with pytest.raises(RowCountError, match=r"t.log: 43 records were read, \d+ came through the exchange; \d+ rows"):
+        replace(EXCHANGED, writers=writers).check(OFFSETS, files)
+
+
+def test_a_file_that_two_writers_name_or_none_is_an_error() -> None:
+    strange = replace(EXCHANGED, writers=(WRITERS[0], replace_state(WRITERS[1], files=FILES[2:4])))
+    with pytest.raises(RowCountError, match="no split's, e first"):
+        strange.check(OFFSETS, FILES)
+    twice = (*FILES[:2], FILES[4])
+    with pytest.raises(RowCountError, match="two splits' at once"):
+        replace(EXCHANGED, writers=(replace_state(WRITERS[0], files=twice), WRITERS[1])).check(OFFSETS, FILES)
 
 
 def test_an_offset_stays_where_an_earlier_step_took_it() -> None:

@@ -1,4 +1,4 @@
-"""What a round's job tells Spark's pages, and its subtasks of the driver's certificate."""
+"""What a round's job tells Spark's pages, and its subtasks of certificates and addresses."""
 
 from __future__ import annotations
 
@@ -34,6 +34,13 @@ def test_the_description_of_a_job_says_table_work_and_round(world: World) -> Non
     assert {job.call_site for job in jobs.launched} == {
         f"tier {job.pool}: round {job.round_name}, launch 1" for job in jobs.launched
     }
+
+
+def test_subtasks_are_told_where_executors_reach_each_other(world: World) -> None:
+    world.load(world.table("log"), 0, 10)
+    jobs = ThreadJobs(run_subtask)
+    world.once(jobs=jobs, exchange_host="10.0.0.7")
+    assert {job.exchange_host for job in jobs.launched} == {"10.0.0.7"}
 
 
 def test_tables_are_tiered_over_tls(world: World, tmp_path: Path) -> None:

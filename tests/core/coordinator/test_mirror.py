@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from structlog.testing import capture_logs
+
 from lakeward.coordinator.service.scheduling import ScheduledSource
 from lakeward.model.settings import TableSettings
 from lakeward_source_embedded.source import EmbeddedSource
@@ -40,6 +42,16 @@ def test_a_second_run_goes_on_from_the_offsets_in_the_lake(world: World) -> None
     world.load(log, 100, 50)
     mirror_once(world, log)
     assert sorted(row["id"] for row in world.lake.read(log)) == list(range(150))
+
+
+def test_a_mirrored_table_has_no_record_in_the_source_that_could_be_repaired(world: World) -> None:
+    log = world.table("log", properties=OFF)
+    world.load(log, 0, 100)
+    mirror_once(world, log)
+    world.load(log, 100, 50)
+    with capture_logs() as lines:
+        mirror_once(world, log)
+    assert [line["event"] for line in lines if "lake record" in line["event"]] == []
 
 
 def test_leases_protect_a_mirrored_tables_snapshots(world: World) -> None:

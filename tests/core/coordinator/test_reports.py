@@ -1,4 +1,4 @@
-"""What a service leaves in its status file when it has ended."""
+"""What a service reports while it runs, and leaves in its status file when it has ended."""
 
 from __future__ import annotations
 
@@ -8,7 +8,11 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from lakeward.coordinator.jobs.task_attempt import TaskAttempt
 from lakeward.errors import SchemaMismatchError
+from lakeward.machines.transport.channel import ChannelKey
+from lakeward.model.events import Progress
+from lakeward.testing.clock import FakeClock
 from lakeward.testing.folder_lake import FolderLake
 
 if TYPE_CHECKING:
@@ -23,6 +27,28 @@ def test_a_stopped_service_advertises_no_spark_page(world: World) -> None:
     world.once(spark_ui="http://spark:4040")
     assert {report.spark_ui for report in world.reports if report.state != "stopped"} <= {"http://spark:4040"}
     assert (world.reports[-1].state, world.reports[-1].spark_ui) == ("stopped", None)
+
+
+def test_a_report_that_takes_long_is_made_less_often(world: World) -> None:
+    """A report of hundreds of tables would otherwise be most of what an idle service does."""
+    world.clock = clock = FakeClock()
+    made: list[float] = []
+
+    def publish(_: ServiceReport) -> None:
+        clock.advance(takes_s[-1])
+        made.append(clock.now())
+
+    reporter = world.service_container(on_report=publish).reporter()
+    takes_s, reports = [0.0], []
+    for longer_s in (0.0, 0.04, 1.0):
+        takes_s.append(longer_s)
+        reporter.report(force=True)
+        made.clear()
+        for _ in range(120):
+            clock.advance(0.5)
+            reporter.report()
+        reports.append(len(made))
+    assert reports == [120, 30, 15]
 
 
 def test_a_suspended_table_keeps_its_message_after_the_service_has_ended(
@@ -47,6 +73,37 @@ def test_a_suspended_table_keeps_its_message_after_the_service_has_ended(
     (table,) = world.reports[-1].tables
     assert world.reports[-1].state == "stopped"
     assert (table.status, table.message) == ("suspended", "column 'id': expected bigint, found string")
+
+
+def test_the_lag_of_a_table_whose_round_failed_before_it_looked_is_unknown(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What the round before it left says nothing of the rows that have come since."""
+    path = world.table("log")
+    world.load(path, 0, 10)
+    lags: list[tuple[int | None, float | None]] = []
+
+    def refuse(*_: object) -> None:
+        message = "column 'id': expected bigint, found string"
+        raise SchemaMismatchError(message)
+
+    def alter_once_tiered(report: ServiceReport) -> None:
+        for table in report.tables:
+            if table.status == "suspended":
+                lags.append((table.lag_rows, table.lag_s))
+                service.stop()
+            elif table.lag_rows == 0 and table.lag_s == 0 and not lags:
+                lags.append((0, 0.0))
+                world.load(path, 10, 20)
+                monkeypatch.setattr(world.lake, "open_table", refuse)
+
+    async def soon() -> None:
+        async with asyncio.timeout(20):
+            await service.serve()
+
+    service = world.service(on_report=alter_once_tiered)
+    asyncio.run(soon())
+    assert lags[:2] == [(0, 0.0), (None, None)]
 
 
 def test_a_suspended_table_that_a_person_resumes_is_tried_again(world: World) -> None:
@@ -79,3 +136,55 @@ def test_a_suspended_table_that_a_person_resumes_is_tried_again(world: World) ->
     service = world.service(on_report=resume_once_suspended)
     asyncio.run(soon())
     assert world.outcomes(path)[:2] == ["failed", "committed"]
+
+
+def test_a_table_report_says_what_was_promised_what_was_delivered_and_how_many_files_the_lake_has(world: World) -> None:
+    path = world.table("log")
+    world.load(path, 0, 10)
+    began = world.clock.wall_ms()
+    world.once()
+    last = world.reports[-1]
+    (table,) = last.tables
+    assert table.freshness_s == 0.2
+    assert table.committed_ms is not None
+    assert table.complete_ms is not None
+    assert began <= table.committed_ms <= last.written_ms
+    assert began <= table.complete_ms <= last.written_ms
+    assert table.lake_files == len(world.lake.files_on_disk(path))
+    assert last.started_ms <= began + 1
+
+
+def test_a_running_round_reports_its_subtasks_and_an_ended_one_has_none(world: World) -> None:
+    path = world.table("log")
+    world.load(path, 0, 10)
+    world.once()
+    attempt = _attempt(rows=4)
+    seen = attempt.report(12.0)
+    assert (seen.subtask, seen.state, seen.split, seen.rows, seen.size_bytes, seen.seen_s) == (
+        3, "disconnected", "log-0", 4, 40, 2.0,
+    )  # fmt: skip
+    assert all(table.round is None or not table.round.subtasks for table in world.reports[-1].tables)
+
+
+def test_a_subtask_counts_the_rows_of_a_finished_split_once() -> None:
+    attempt = _attempt(rows=4)
+    attempt.finish_split("log-0", 5)
+    after = attempt.report(10.0)
+    assert (after.splits_done, after.rows, after.size_bytes, after.split) == (1, 5, 40, "")
+
+
+def test_the_lease_of_a_running_service_has_an_end(world: World) -> None:
+    path = world.table("keyed", key=True)
+    world.load(path, 0, 100)
+    world.store.snapshot(path)
+    world.load(path, 100, 10)
+    world.once()
+    leased = [report for report in world.reports if report.leased and report.lease_expires_ms is not None]
+    assert leased
+    assert all(report.lease_expires_ms > report.written_ms for report in leased if report.lease_expires_ms)
+
+
+def _attempt(rows: int) -> TaskAttempt:
+    """A subtask that was heard of at second 10 and is not connected any more."""
+    progress = Progress(split_id="log-0", rows=rows, size_bytes=rows * 10, offset=rows)
+    return TaskAttempt(ChannelKey("r", 1, 3, 7), None, 10.0, progress=progress)

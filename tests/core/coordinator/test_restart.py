@@ -12,6 +12,7 @@ import pytest
 
 from lakeward.coordinator.service.shutdown import drop_own_lease
 from lakeward.model.settings import TableSettings
+from lakeward_service_kit.service_world import LaterClock
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -115,7 +116,7 @@ def test_the_second_sweep_comes_at_a_start_even_if_there_is_nothing_to_tier(worl
     asyncio.run(_die_when(trap, world.service()))
     world.once()
     assert list((world.directory / "state").rglob("journal"))
-    world.once(fence_s=0.001)
+    world.once(clock=LaterClock())
     assert list((world.directory / "state").rglob("journal")) == []
     trap.released.set()
 

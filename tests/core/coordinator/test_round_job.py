@@ -25,6 +25,7 @@ from lakeward.testing.clock import FakeClock
 from lakeward.testing.rounds import IdleJobs, RecordingConnection, SilentRound
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
     from pathlib import Path
 
     from lakeward.model.checkpoints import BlockedEvent
@@ -65,16 +66,28 @@ def listener() -> SilentRound:
 @pytest.fixture
 def restored(tmp_path: Path, clock: FakeClock, listener: SilentRound) -> RoundJob:
     """A job of a round that goes on from a checkpoint, with a finish that is to be sent again; launched."""
+    job = job_of(tmp_path, clock, listener, IdleJobs())
+    job.launch(lambda work: work())
+    return job
+
+
+def job_of(
+    tmp_path: Path,
+    clock: FakeClock,
+    listener: SilentRound,
+    jobs: IdleJobs,
+    pause_s: Callable[[int], float] = lambda _: 0.0,
+) -> RoundJob:
     state = CheckpointContents.of(PART, [subtask_snapshot(subtask=1, attempt=7)])
     store = CheckpointFiles(SmallFiles(str(tmp_path)), clock)
     checkpoints = CheckpointPlan(
         CheckpointSettings(interval_s=30.0), store, reference(), 1, lambda _what, _work, _done: None
     )
     enumeration = state.enumeration()
-    plan = JobPlan("svc/7-3-2", enumeration, deploy, spec, 2, 3, 60.0, 5.0, checkpoints, restored=state)
-    job = RoundJob(plan, IdleJobs(), clock, listener)
-    job.launch(lambda work: work())
-    return job
+    plan = JobPlan(
+        "svc/7-3-2", enumeration, deploy, spec, 2, 3, 60.0, 5.0, checkpoints, state, relaunch_pause_s=pause_s
+    )
+    return RoundJob(plan, jobs, clock, listener)
 
 
 def told(job: RoundJob, subtask: int = 0) -> list[BlockedEvent]:
@@ -163,3 +176,41 @@ def test_a_checkpoint_that_is_aborted_within_its_round_is_a_warning_and_counts(
         restored.checkpoints.step(TimePassed(now=clock.now()))
     assert [one["log_level"] for one in logs if one["event"] == "checkpoint aborted"] == ["warning"]
     assert [event for event in listener.events if "aborted" in event]
+
+
+class EndingJobs(IdleJobs):
+    """Each launch fails as soon as it was made."""
+
+    def launch(self, job: JobSpec, on_done: Callable[[str | None], None]) -> None:
+        super().launch(job, on_done)
+        on_done("the task failed")
+
+
+def test_a_job_that_fails_again_is_launched_again_after_growing_pauses(
+    tmp_path: Path, clock: FakeClock, listener: SilentRound
+) -> None:
+    """The first time at once: a lost executor is nobody's fault."""
+    jobs = EndingJobs()
+    job = job_of(tmp_path, clock, listener, jobs, pause_s=lambda launches: 0.0 if launches < 2 else 10.0 * launches)
+    job.launch(lambda work: work())
+    assert len(jobs.launched) == 2
+    clock.advance(19.0)
+    job.tick()
+    assert len(jobs.launched) == 2
+    assert job.running
+    clock.advance(1.5)
+    job.tick()
+    assert len(jobs.launched) == 3
+    assert listener.events[-1] == "failed, permanent False: job launched 3 times, the last time: the task failed"
+
+
+def test_a_round_that_ends_while_its_job_waits_to_be_launched_leaves_nothing_running(
+    tmp_path: Path, clock: FakeClock, listener: SilentRound
+) -> None:
+    jobs = EndingJobs()
+    job = job_of(tmp_path, clock, listener, jobs, pause_s=lambda _: 10.0)
+    job.launch(lambda work: work())
+    job.cancel()
+    clock.advance(20.0)
+    job.tick()
+    assert (len(jobs.launched), job.running, listener.events[-1]) == (1, False, "over")

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, cast
 
 import pyarrow as pa
 import pytest
+from msgspec import structs
 
 from lakeward.coordinator.service.scheduling import ScheduledSource
 from lakeward.errors import SourceError
@@ -218,9 +219,32 @@ def test_a_mirrored_table_that_another_service_tiers_is_given_back_to_it() -> No
     assert source.heartbeat(HeartbeatRequest(renewed=(claim,), request=True)).refused == {}
 
 
+def test_a_mirrored_table_that_is_bound_elsewhere_in_its_round_is_lost_and_the_source_hears_nothing_of_its_epoch() -> (
+    None
+):
+    """The source may know the same epoch of that table from another service, whose round it would end."""
+    queue = Queue(FakeClock(), [spec(0, "m"), spec(1, "t")], frozenset({0, 1}))
+    bound_elsewhere: set[TablePath] = set()
+
+    def changing(path: TablePath) -> TableSettings:
+        return structs.replace(rules(path), include=path not in bound_elsewhere)
+
+    source = ScheduledSource(cast("Source", queue), changing, queue.clock)
+    offers = [source.heartbeat(HeartbeatRequest(request=True)).assignment for _ in range(2)]
+    mirror = next(assignment for assignment in offers if assignment is not None and assignment.table_id == 0)
+    claim = TableEpoch(0, mirror.epoch, mirror.coordinator_epoch)
+    bound_elsewhere.add(mirror.path)
+    queue.clock.advance(10)
+    queue.beats.clear()
+    for request in (HeartbeatRequest(renewed=(claim,)), HeartbeatRequest(finished=(claim,))):
+        assert source.heartbeat(request).refused == {0: Refusal.NOT_TIERING}
+    assert not any(beat.renewed or beat.finished or beat.failed for beat in queue.beats)
+
+
 def test_a_mirrored_table_has_no_bucket_key_for_the_lake_to_partition_by() -> None:
     source = scheduled(Queue(FakeClock(), [spec(0, "m"), spec(1, "t")], frozenset({1})))
     assert [one.bucket_key for one in source.all_tables()] == [(), ("id", "at")]
+    assert [one.union_read for one in source.all_tables()] == [False, True]
     assert [one.primary_key for one in source.tables()] == [("id", "at"), ("id", "at")]
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import queue
 import secrets
 import socket
@@ -232,6 +233,23 @@ def answer_of(port: int) -> object:
         return answers.get(timeout=10)
     finally:
         link.close()
+
+
+@pytest.mark.parametrize("steps", range(6))
+def test_a_connection_that_comes_while_the_server_closes_is_closed_too(steps: int) -> None:
+    """So many steps of the event loop lie between the connection and the end. What is left open warns."""
+    peer = socket.socket()
+
+    async def test() -> None:
+        server = SubtaskServer(SocketTransport(SystemClock()), SECRET, lambda _round, _launch: Job())
+        peer.connect(("127.0.0.1", await server.start("127.0.0.1", 0)))
+        for _ in range(steps):
+            await asyncio.sleep(0)
+        await server.close()
+
+    with peer:
+        run(test)
+        gc.collect()
 
 
 @pytest.mark.parametrize("length", [LIMIT, NONCE + 1, NONCE - 1])

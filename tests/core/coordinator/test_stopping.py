@@ -101,6 +101,20 @@ def test_a_stop_before_the_first_step_ends_the_service(world: World) -> None:
     assert service.state == "stopped"
 
 
+def test_a_stop_is_reported_at_once_however_soon_it_ends(world: World) -> None:
+    service = world.service()
+
+    async def run() -> str:
+        serving = asyncio.create_task(service.serve())
+        await until(lambda: service.state == "serving" and world.reports)
+        service.stop()
+        said = world.reports[-1].state
+        await serving
+        return said
+
+    assert asyncio.run(run()) == "stopping"
+
+
 class DyingJobs(ThreadJobs):
     """As Spark whose Java process gets the signal as well: it is gone, and its jobs fail."""
 

@@ -49,15 +49,24 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
     from lakeward.coordinator.service.service import Service, ServiceEnd
+    from lakeward.model.round_record import RoundRecord
     from lakeward.model.status import RoundReport, ServiceReport
+    from lakeward.ports import Clock
 
 SCHEMA = pa.schema([pa.field("id", pa.int64(), nullable=False), pa.field("name", pa.string())])
 
 
+_WRITES = ("complete ", "delete ", "retain checkpoints")
+"""Names of the threads on which a service writes and deletes checkpoints begin so."""
+
+
 def let_writes_end() -> None:
-    """Wait for checkpoints that a service was writing when it was killed: a process that dies writes no more."""
+    """Wait for checkpoints that a service was writing or deleting when it was killed: a dead process does neither.
+
+    Its event loop must have ended, as it would go on with the next one.
+    """
     for thread in threading.enumerate():
-        if thread.name.startswith("complete "):
+        if thread.name.startswith(_WRITES):
             thread.join(10)
 
 
@@ -111,6 +120,13 @@ class PlainBackend:
         self.calls.append((hook, lease.lease_id))
 
 
+class LaterClock(SystemClock):
+    """The real clock once the fence time has passed: with a shorter one, heartbeats would be given up early as well."""
+
+    def wall_ms(self) -> int:
+        return super().wall_ms() + 10_000
+
+
 @dataclass
 class World:
     """One source, one lake, and services that come and go."""
@@ -119,8 +135,9 @@ class World:
     store: EmbeddedStore
     lake: FolderLake
     backend: PlainBackend
-    clock: SystemClock = field(default_factory=SystemClock)
+    clock: Clock = field(default_factory=SystemClock)
     rounds: list[tuple[str, RoundReport]] = field(default_factory=list)
+    records: list[RoundRecord] = field(default_factory=list)
     reports: list[ServiceReport] = field(default_factory=list)
     rules: Callable[[TablePath], TableSettings] = lambda _path: TableSettings()
     paused: frozenset[str] = frozenset()
@@ -201,6 +218,7 @@ class World:
             resumed=lambda: self.resumed,
             on_report=self.reports.append,
             on_round=lambda name, report: self.rounds.append((name, report)),
+            on_record=self.records.append,
             host="127.0.0.1",
             bind="127.0.0.1",
             spark_ui=None,

@@ -203,6 +203,7 @@ class Soak:
             max_round_s=120.0,
             on_report=lambda _: None,
             on_round=self._on_round,
+            on_record=lambda _: None,  # the world keeps every record
             forget_every_s=2.0,
         )
 

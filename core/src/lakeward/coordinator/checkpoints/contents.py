@@ -9,6 +9,7 @@ from lakeward.coordinator.commits.commit_account import SplitShare, shares_of
 from lakeward.machines.splits import Splits
 from lakeward.machines.splits.enumeration import Enumeration
 from lakeward.model.checkpoints import BlockedEvent, RoundSnapshot, SplitProgress, SubtaskSnapshot
+from lakeward.model.exchange import ExchangeState, complete
 from lakeward.model.splits import SnapshotSplit, snapshots_of
 
 if TYPE_CHECKING:
@@ -30,10 +31,15 @@ class CheckpointContents:
     finished: Mapping[str, WriteResult]
     blocked: Mapping[str, BlockedEvent]
     progress: Mapping[str, SplitProgress]
+    exchange: tuple[ExchangeState, ...] = ()
+    """With an exchange: the states of all subtasks. No split has files then, and `blocked` is empty."""
 
     @classmethod
     def of(cls, coordinator: RoundSnapshot, subtasks: Iterable[SubtaskSnapshot]) -> CheckpointContents:
         """Merge the parts. For a split in several of them an accepted result wins, then a blocked one, then progress.
+
+        With an exchange a blocked result counts as accepted: it names no files, and the rows that it stands for are in
+        the states of the same checkpoint.
 
         Args:
             coordinator: the coordinator's part.
@@ -46,10 +52,14 @@ class CheckpointContents:
             for one in part.blocked:
                 if one.event.result.split_id not in finished:
                     blocked.setdefault(one.event.result.split_id, one)
+        exchange = tuple(part.exchange for part in parts if part.exchange is not None)
+        if exchange:
+            finished |= {split_id: one.event.result for split_id, one in blocked.items()}
+            blocked = {}
         done = finished.keys() | blocked.keys()
         every = (*coordinator.progress, *(one for part in parts for one in part.progress))
         progress = {one.split.split_id: one for one in every if one.split.split_id not in done}
-        return cls(coordinator, finished, blocked, progress)
+        return cls(coordinator, finished, blocked, progress, exchange)
 
     def results(self) -> Mapping[str, WriteResult]:
         """Return the results of all finished splits, whether the coordinator had accepted them or not."""
@@ -59,7 +69,26 @@ class CheckpointContents:
         """Return the paths of all files that the checkpoint needs."""
         results = (file.path for result in self.results().values() for file in result.files)
         half = (file.path for one in self.progress.values() for file in one.files)
-        return frozenset(results) | frozenset(half)
+        exchanged = (file.path for state in self.exchange for file in state.files)
+        return frozenset(results) | frozenset(half) | frozenset(exchanged)
+
+    @property
+    def committable(self) -> bool:
+        """Whether a commit may be made of it: with an exchange, every row before the cut has to be in a closed file.
+
+        A snapshot that is half read cannot be left out of such a commit, since files hold rows of many splits, and it
+        cannot be in it, since only its end has an offset.
+        """
+        half = self.exchange and any(one.is_half_snapshot for one in self.progress.values())
+        return complete(self.exchange) and not half
+
+    def why_not_whole(self) -> str:
+        """Return which states of an exchange are missing, in words; empty where none is."""
+        found = sorted(state.subtask for state in self.exchange)
+        expected = {state.subtasks for state in self.exchange}
+        if len(expected) == 1 and found == list(range(*expected)):
+            return ""
+        return f"expected the states of all subtasks of the exchange, found those of {found or 'none'}"
 
     def enumeration(self) -> Enumeration:
         """Return the round's splits, and the snapshots that are still to be read."""
@@ -77,7 +106,9 @@ class CheckpointContents:
         return self._splits().offsets(self._positions())
 
     def files(self) -> tuple[LakeFile, ...]:
-        """Return the files that belong to `offsets()`."""
+        """Return the files that belong to `offsets()`; with an exchange only where it is `committable`."""
+        if self.exchange:
+            return tuple(file for state in self.exchange for file in state.files)
         splits, results = self._splits(), self.results()
         complete = splits.committable()
         files = [file for split_id, result in results.items() if split_id in complete for file in result.files]

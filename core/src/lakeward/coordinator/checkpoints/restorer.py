@@ -19,6 +19,7 @@ import structlog
 from lakeward.coordinator.checkpoints.contents import CheckpointContents
 from lakeward.errors import CorruptFileError, LakewardError, SourceError, TableGoneError
 from lakeward.model.checkpoints import CheckpointState
+from lakeward.model.exchange import complete
 from lakeward.model.identity import Incarnation
 
 if TYPE_CHECKING:
@@ -63,6 +64,10 @@ class Restorer:
         """True once the store was read. Before that, any table may have a checkpoint that needs any snapshot."""
         self._invalidated: dict[int, str] = {}
         """Tables whose checkpoints must not be used, and why; persisted in the service's state for the next start."""
+        self._rejected: dict[CheckpointRef, str] = {}
+        """Checkpoints that a round could not go on from, and why: its subtasks found rows of it damaged."""
+        self._doubted: set[CheckpointRef] = set()
+        """Checkpoints whose rows are read before a round goes on from them."""
         self._needs: dict[int, tuple[KvSnapshot, ...]] = {}
         """By table: the snapshots that the checkpoint which its next round would resume from still has to read."""
         self._missing: set[int] = set()
@@ -216,6 +221,26 @@ class Restorer:
         if self.has(table_id):
             self._invalidated.setdefault(table_id, reason)
 
+    def reject(self, ref: CheckpointRef, reason: str) -> None:
+        """Make the table's next round leave one checkpoint out, and go on from an older one if there is one.
+
+        Args:
+            ref: the checkpoint.
+            reason: for the log.
+        """
+        self._rejected[ref] = reason
+
+    def doubt(self, ref: CheckpointRef) -> None:
+        """Make the table's next round read all rows of one checkpoint before it goes on from it.
+
+        A subtask that finds a damaged file says so, but it may die, or its connection break, before that is heard.
+        Without this the rounds of the table would go on from the same damaged file for ever.
+
+        Args:
+            ref: the checkpoint, which a job that failed went on from.
+        """
+        self._doubted.add(ref)
+
     @property
     def invalidated(self) -> Mapping[int, str]:
         """The tables whose checkpoints must not be used, and why."""
@@ -236,12 +261,13 @@ class Restorer:
         """Return whether a table may have checkpoints."""
         return table_id in self._tables or not self._listed
 
-    def find(self, table: TableSpec, head: LakeHead | None) -> RestoredRound | None:
+    def find(self, table: TableSpec, head: LakeHead | None, *, exchange: bool = False) -> RestoredRound | None:
         """Return the newest valid checkpoint of a table, and delete those that are not valid.
 
         Args:
             table: the table as it is now.
             head: the lake's head BEFORE this start stamped the table, None where there is no lake table.
+            exchange: whether the round will exchange rows: a checkpoint of the other way cannot be gone on from.
 
         Raises:
             StorageError: the store cannot be read, or a checkpoint that is not valid cannot be deleted.
@@ -251,7 +277,7 @@ class Restorer:
         for info in reversed(self._droppable(table.table_id)):
             if info.state is CheckpointState.UNFINISHED:
                 continue  # only `start` deletes these: it knows which ones may still be in progress
-            found = self._look(info, table, head)
+            found = self._rejected.get(info.ref) or self._look(info, table, head, exchange=exchange)
             found = self._invalidated.get(table.table_id, found)  # it may have been invalidated meanwhile
             if isinstance(found, RestoredRound):
                 self._need(table.table_id, found.state.enumeration().snapshots)
@@ -324,16 +350,37 @@ class Restorer:
     def _drop(self, ref: CheckpointRef, reason: str) -> None:
         _log.warning("checkpoint dropped", checkpoint=str(ref), reason=reason)
         self._store.delete(ref)
+        self._rejected.pop(ref, None)
+        self._doubted.discard(ref)
 
-    def _look(self, info: CheckpointInfo, table: TableSpec, head: LakeHead | None) -> RestoredRound | str:
+    def _check_rows(self, checkpoint: Checkpoint) -> None:
+        """Look at the sizes of all files of rows; read them where the checkpoint is doubted."""
+        self._store.check_segments(checkpoint)
+        if checkpoint.ref not in self._doubted:
+            return
+        for state in CheckpointContents.of(checkpoint.coordinator, checkpoint.subtasks).exchange:
+            for segment in state.segments():
+                for _ in self._store.read_segment(segment):
+                    pass
+        self._doubted.discard(checkpoint.ref)
+
+    def _look(
+        self, info: CheckpointInfo, table: TableSpec, head: LakeHead | None, *, exchange: bool
+    ) -> RestoredRound | str:
         """Return what to resume from, or why this checkpoint cannot be used."""
         if info.state is CheckpointState.DAMAGED:
             return info.message
         try:
             checkpoint = self._store.load(info.ref)
+            self._check_rows(checkpoint)
         except CorruptFileError as error:
             return str(error)
         state = CheckpointContents.of(checkpoint.coordinator, checkpoint.subtasks)
+        layout = tuple(map(str, table.lake_partition))
+        if checkpoint.coordinator.layout != layout:
+            return f"its lake layout was {_layout(checkpoint.coordinator.layout)}, now it is {_layout(layout)}"
+        if bool(state.exchange) is not exchange:
+            return f"its rows were written {_way(not exchange)}, now they are {_way(exchange)}"
         wrong = _why_not(checkpoint, state, table.path, head)
         if wrong:
             return wrong
@@ -354,6 +401,14 @@ class Restorer:
         folders = {file.rpartition("/")[0] for file in files}
         there = {file for folder in folders for file in self._lake.list_prefix(path, f"{folder}/")}
         return sorted(files - there)
+
+
+def _way(exchange: bool) -> str:
+    return "with an exchange" if exchange else "without an exchange"
+
+
+def _layout(names: tuple[str, ...]) -> str:
+    return ", ".join(names) or "the source's"
 
 
 def _why_not(checkpoint: Checkpoint, state: CheckpointContents, path: TablePath, head: LakeHead | None) -> str:
@@ -377,7 +432,14 @@ def _why_no_step(was: RoundSnapshot, state: CheckpointContents, newest: OffsetCo
         return f"newest commit with offsets: expected {was.base_commit}, found {found}"
     ours = state.offsets()
     beyond = [bucket for bucket, offset in newest.offsets.items() if offset > ours.get(bucket, 0)]
-    return f"step {newest.step} of its round holds more than it does, in {len(beyond)} buckets" if beyond else ""
+    if beyond:
+        return f"step {newest.step} of its round holds more than it does, in {len(beyond)} buckets"
+    ahead = any(offset > newest.offsets.get(bucket, 0) for bucket, offset in ours.items())
+    if not ahead and not complete(state.exchange):
+        # A commit has all of its rows in closed files: they were closed, under names of their own, after this
+        # checkpoint. A later one may look the same, with half a snapshot in its rows; that is read again.
+        return f"step {newest.step} of its round has the rows that it holds, in files that it does not name"
+    return ""
 
 
 def is_gone(source: Source, path: TablePath, table_id: int) -> bool:

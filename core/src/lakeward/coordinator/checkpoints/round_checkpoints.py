@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import TYPE_CHECKING, Protocol, cast
 
@@ -73,6 +73,10 @@ class CheckpointPlan:
     ref: CheckpointRef
     latest: int
     work: Callable[[str, Callable[[], object], Callable[[object], None]], None]
+    exchange: bool = False
+    """Whether each part has to have a state of the exchange."""
+    log_fields: Mapping[str, str] = field(default_factory=dict)
+    """What each log line has that belongs to the round."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,6 +107,10 @@ class CheckpointListener(Protocol):
 
     def checkpoint_aborted(self, number: int, reason: str) -> None:
         """A checkpoint was aborted."""
+        ...
+
+    def step_due(self) -> bool:
+        """Return whether a commit is to be made of the next checkpoint, while the round goes on."""
         ...
 
     def job_failed(self, reason: str, *, permanent: bool) -> None:
@@ -142,6 +150,11 @@ class CheckpointedAttempt(Protocol):
 
 class CheckpointedJob(Protocol):
     """The round's job: what checkpoints need of it."""
+
+    @property
+    def all_read(self) -> bool:
+        """Whether every split is finished: the round is about to end."""
+        ...
 
     def admit(self, admit: Admit) -> None:
         """Deploy the attempt that has just registered."""
@@ -185,6 +198,7 @@ class RoundCheckpoints:
         self._job = job
         self._owner = owner
         self._attempts = attempts
+        self._log = _log.bind(**plan.log_fields)
         self._machine = CheckpointCoordinator(plan.settings, now=clock.now(), latest=plan.latest)
         self._driver = MachineDriver(
             self._machine, self._execute, on_step=step_log("lakeward.checkpoints", "checkpoints")
@@ -199,6 +213,10 @@ class RoundCheckpoints:
         """Set unless a write of the store is still pending."""
         self._answered.set()
         self._aborted_at_end: int | None = None
+        self._close_files = (0, False)
+        """Number of the newest checkpoint that was triggered, and whether all files are closed at its cut."""
+        self.newest: CompletedCheckpoint | None = None
+        """The newest that completed since the round's job began."""
 
     @property
     def latest(self) -> int:
@@ -234,6 +252,12 @@ class RoundCheckpoints:
     def aborted_at_end(self) -> CheckpointRef | None:
         """The checkpoint that the round's end aborted, or None. Subtasks may have stored parts of it since."""
         return None if self._aborted_at_end is None else self._ref(self._aborted_at_end)
+
+    @property
+    def newest_with_rows(self) -> CheckpointRef | None:
+        """The newest checkpoint that was begun, where rows lie beside checkpoints; None if there is none."""
+        begun = self._machine.latest > self._plan.latest
+        return self._ref(self._machine.latest) if self._plan.exchange and begun else None
 
     async def settled(self) -> None:
         """Wait for the store's answer, if a write is pending."""
@@ -296,12 +320,19 @@ class RoundCheckpoints:
                     self._started = (command.checkpoint, self._clock.now())
                 attempt.send(Close(checkpoint=command.checkpoint))
             case SendTrigger():
-                attempt.send(TriggerCheckpoint(checkpoint=command.checkpoint))
+                close_files = self._closes_files(command.checkpoint)
+                attempt.send(TriggerCheckpoint(checkpoint=command.checkpoint, close_files=close_files))
             case SendComplete():
                 attempt.send(CheckpointComplete(checkpoint=command.checkpoint))
             case SendAborted():
                 attempt.end_checkpoint(command.checkpoint)
                 attempt.send(CheckpointAborted(checkpoint=command.checkpoint))
+
+    def _closes_files(self, checkpoint: int) -> bool:
+        """Return whether a checkpoint closes all files: the same for all subtasks, also if it is triggered again."""
+        if self._close_files[0] != checkpoint:
+            self._close_files = (checkpoint, self._plan.exchange and self._owner.step_due())
+        return self._close_files[1]
 
     def _turn(self, command: CloseDownGateways | OpenDownGateway) -> None:
         if isinstance(command, OpenDownGateway):
@@ -334,14 +365,15 @@ class RoundCheckpoints:
                 )
             case Abort():
                 # The end of a round leaves a checkpoint out that nobody needs any more: nothing went wrong then.
-                log = _log.info if self.ended else _log.warning
+                at_end = self.ended or self._job.all_read
+                log = self._log.info if at_end else self._log.warning
                 log("checkpoint aborted", checkpoint=str(self._ref(command.checkpoint)), reason=command.reason)
                 self._aborted_at_end = command.checkpoint if self.ended else None
                 self._delete(command.checkpoint)
-                if not self.ended:
+                if not at_end:
                     self._owner.checkpoint_aborted(command.checkpoint, command.reason)
             case DiscardPart() if command.checkpoint == self._machine.running:
-                _log.info("a part that is not counted goes with its checkpoint", part=command.part)
+                self._log.info("a part that is not counted goes with its checkpoint", part=command.part)
             case DiscardPart() | DiscardCheckpoint():
                 self._delete(command.checkpoint)
 
@@ -353,6 +385,10 @@ class RoundCheckpoints:
         lease = self._owner.lease_copy()
         store = self._plan.store
         state = CheckpointContents.of(coordinator, (part for _, part in pairs))
+        if self._plan.exchange and (wrong := state.why_not_whole()):
+            # A subtask ended in the midst of it, and its rows would be in no part.
+            self.step(StoreFailed(now=self._clock.now(), checkpoint=ref.number, reason=wrong))
+            return
         self._owner.checkpoint_storing(state)
         self._answered.clear()
 
@@ -369,10 +405,10 @@ class RoundCheckpoints:
             if isinstance(answer, BaseException):
                 self.step(StoreFailed(now=now, checkpoint=ref.number, reason=str(answer)))
                 return
+            seconds, size = now - self._started[1], cast("int", answer)
+            done = self.newest = CompletedCheckpoint(ref, state, seconds, size, self._clock.wall_ms())
             self.step(CheckpointStored(now=now, checkpoint=ref.number))
             if not self.ended:
-                seconds, size = now - self._started[1], cast("int", answer)
-                done = CompletedCheckpoint(ref, state, seconds, size, self._clock.wall_ms())
                 self._owner.checkpoint_done(done)
 
         self._plan.work(f"complete {ref}", write, then)
@@ -383,7 +419,7 @@ class RoundCheckpoints:
     def _later(self, what: str, work: Callable[[], object]) -> None:
         def then(answer: object) -> None:
             if isinstance(answer, BaseException):
-                _log.warning("left for the sweep", what=what, reason=str(answer))
+                self._log.warning("left for the sweep", what=what, reason=str(answer))
 
         self._plan.work(what, work, then)
 

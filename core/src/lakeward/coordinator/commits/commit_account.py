@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 
     from lakeward.machines.splits import Splits
     from lakeward.model.checkpoints import SplitProgress
+    from lakeward.model.exchange import ExchangeState
     from lakeward.model.results import LakeFile, WriteResult
     from lakeward.model.splits import Split
     from lakeward.model.tables import TableBucket, TablePath
@@ -88,6 +89,8 @@ class CommitAccount:
     in_lake: Collection[str]
     """Paths of the round's files that an earlier step has committed."""
     shares: Sequence[SplitShare]
+    writers: Sequence[ExchangeState] | None = None
+    """With an exchange: the states of all writers. Their files hold the rows of all splits together."""
 
     def check(self, offsets: Mapping[TableBucket, int], files: Collection[LakeFile]) -> None:
         """Compare the account with the commit that is about to be sent.
@@ -101,16 +104,20 @@ class CommitAccount:
         """
         rows = {file.path: file.rows for file in files}
         for share in self.shares:
-            self._check_rows(share, rows)
+            if self.writers is None:
+                self._check_rows(share, rows)
+            self._check_span(share)
+        if self.writers is not None:
+            self._check_round(self.writers, rows)
         self._check_files([file.path for file in files])
         self._check_offsets(offsets)
 
     def _check_rows(self, share: SplitShare, rows: Mapping[str, int]) -> None:
-        """Check that a split's files hold its records, and that its records are its offsets."""
+        """Check that a split's files hold its records."""
         where = self._where(share.split.bucket, share.split)
         there = [file for file in share.files if file.path in rows or file.path in self.in_lake]
         written = sum(rows.get(file.path, file.rows) for file in there if file.kind == _DATA)
-        left_out, empty = share.left_out or 0, share.empty_offsets or 0
+        left_out = share.left_out or 0
         counted = share.left_out is not None
         if len(there) < len(share.files) or not (
             written + left_out == share.rows if counted else written <= share.rows
@@ -120,8 +127,26 @@ class CommitAccount:
                 f"committed, of {len(share.files)}, and {left_out} records needed none"
             )
             raise RowCountError(message)
+
+    def _check_round(self, writers: Sequence[ExchangeState], rows: Mapping[str, int]) -> None:
+        """Check that the files of all writers hold the records of all splits."""
+        files = [file for state in writers for file in state.files]
+        there = [file for file in files if file.path in rows or file.path in self.in_lake]
+        written = sum(rows.get(file.path, file.rows) for file in there if file.kind == _DATA)
+        read = sum(share.rows for share in self.shares)
+        taken, left_out = sum(state.rows for state in writers), sum(state.left_out for state in writers)
+        if len(there) < len(files) or not written + left_out == taken == read:
+            message = (
+                f"table {self.path}: {read} records were read, {taken} came through the exchange; {written} rows are "
+                f"in the {len(there)} files to be committed, of {len(files)}, and {left_out} records needed none"
+            )
+            raise RowCountError(message)
+
+    def _check_span(self, share: SplitShare) -> None:
+        """Check that the records of a log split are its offsets."""
         if not isinstance(share.split, LogSplit):
             return
+        where, empty = self._where(share.split.bucket, share.split), share.empty_offsets or 0
         span, found = share.end - share.split.start, share.rows + empty
         if not (found == span if share.empty_offsets is not None else found <= span):
             message = (
@@ -131,8 +156,9 @@ class CommitAccount:
             raise RowCountError(message)
 
     def _check_files(self, paths: Sequence[str]) -> None:
-        """Check that each file belongs to a split, and is committed once."""
+        """Check that each file belongs to a split, or to a writer of the exchange, and is committed once."""
         of_splits = [file.path for share in self.shares for file in share.files]
+        of_splits += [file.path for state in self.writers or () for file in state.files]
         twice = sorted(path for path, times in Counter(paths).items() if times > 1 or path in self.in_lake)
         shared = sorted(path for path, times in Counter(of_splits).items() if times > 1)
         strange = sorted({*paths} - {*of_splits})

@@ -50,10 +50,14 @@ class CommitWork:
 
 @dataclass(frozen=True, slots=True)
 class CommitResult:
-    """The result of a commit. `timings_s` has the seconds of the phases commit (lake) and source."""
+    """The result of a commit. `timings_s` has the seconds of the phases commit (lake) and source.
+
+    `parts_s` has the start and the end of each part, in order, in seconds on the service's clock.
+    """
 
     snapshot_id: int
     timings_s: dict[str, float]
+    parts_s: dict[str, tuple[float, float]]
 
 
 class Committer:
@@ -87,7 +91,9 @@ class Committer:
         landed = self._clock.now()
         self._source.commit(table, snapshot_id, prepared, work.offsets)
         ended = self._clock.now()
-        return CommitResult(snapshot_id, {"commit": landed - between, "source": between - started + ended - landed})
+        timings = {"commit": landed - between, "source": between - started + ended - landed}
+        parts = {"prepare": (started, between), "commit to the lake": (between, landed), "register": (landed, ended)}
+        return CommitResult(snapshot_id, timings, parts)
 
     def _to_lake(self, work: CommitWork, prepared: str) -> int:
         """Send the commit until its outcome is known.

@@ -51,11 +51,12 @@ class RoundCommit:
 
 @dataclass(frozen=True, slots=True)
 class CommittedRound:
-    """A commit that landed. `journal` has its ids; seconds by phase."""
+    """A commit that landed. `journal` has its ids; seconds by phase; start and end of each part, see `CommitResult`."""
 
     snapshot_id: int
     journal: RoundJournal
     timings_s: Mapping[str, float]
+    parts_s: Mapping[str, tuple[float, float]]
 
 
 class RoundCommitter:
@@ -141,7 +142,7 @@ class RoundCommitter:
             )
         )
         self._remember(table, done.snapshot_id, commit.offsets)
-        return CommittedRound(done.snapshot_id, journal, done.timings_s)
+        return CommittedRound(done.snapshot_id, journal, done.timings_s, done.parts_s)
 
     def _journal(self, round_id: RoundId, path: TablePath, head: LakeHead) -> RoundJournal:
         base_commit = head.commit.snapshot_id if head.commit is not None else None

@@ -13,10 +13,11 @@ from typing import TYPE_CHECKING, Protocol
 import structlog
 
 from lakeward.coordinator.workers.calls import call
+from lakeward.coordinator.workers.log_fields import fields_of_round, with_log_fields
 from lakeward.errors import LakewardError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable, Coroutine, Mapping
 
     from lakeward.coordinator.commits.cleaner import Cleaner
     from lakeward.coordinator.workers.background import Background
@@ -156,9 +157,9 @@ class Upkeep:
         if landed:
             self._commits[table_id] = self._commits.get(table_id, 0) + 1
             expire = expire or self._commits[table_id] % self._lake_settings.expire_every == 0
-            self._background.spawn(partial(self._note_lag, table, table_id, offsets))
+            self._spawn(round_id, path, partial(self._note_lag, table, table_id, offsets))
         self._due[path] = due = _Due(path, round_id, snapshot_id, expire)
-        self._background.spawn(partial(self._try, due))
+        self._spawn(due.round_id, path, partial(self._try, due))
 
     def tick(self) -> None:
         """Retry failed upkeep after its pause, if the table has no round in progress."""
@@ -166,7 +167,10 @@ class Upkeep:
         for due in self._due.values():
             if due.again_at is not None and due.again_at <= now and not self._has_later_round(due):
                 due.again_at = None
-                self._background.spawn(partial(self._try, due))
+                self._spawn(due.round_id, due.path, partial(self._try, due))
+
+    def _spawn(self, round_id: RoundId, path: TablePath, work: Callable[[], Coroutine[None, None, None]]) -> None:
+        self._background.spawn(with_log_fields(fields_of_round(round_id, path), work))
 
     async def _try(self, due: _Due) -> None:
         limit = self._lake_settings.commit_timeout_s
@@ -213,7 +217,6 @@ class Upkeep:
         unexpected = None if isinstance(error, LakewardError) else error
         _log.warning(
             "upkeep after a commit failed; the rows are in the lake, and it is tried again",
-            table=str(due.path),
             reason=str(error),
             again_in_s=pause,
             exc_info=unexpected,
@@ -225,7 +228,7 @@ class Upkeep:
         try:
             since = await call(partial(self._source.pending_since_ms, table, offsets), what=what, timeout_s=limit)
         except Exception as error:  # noqa: BLE001 - as above; the next commit asks again
-            _log.warning("the lag after a commit is not known", table=str(table.path), reason=str(error))
+            _log.warning("the lag after a commit is not known", reason=str(error))
             return
         finally:
             self._running -= 1

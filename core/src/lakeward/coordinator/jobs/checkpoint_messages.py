@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from lakeward.machines.checkpoints.events import CloseAcked, Declined, GatewayOpened, PartStored, SubtaskFinished
-from lakeward.model.events import AckCheckpoint, AckClose, DeclineCheckpoint, Open, SubtaskDone
+from lakeward.model.events import NOT_READY, AckCheckpoint, AckClose, DeclineCheckpoint, Open, SubtaskDone
 
 if TYPE_CHECKING:
     from lakeward.machines.checkpoints.events import SubtaskEvent
@@ -36,6 +36,7 @@ def to_checkpoint_event(event: AnyEvent, *, now: float, subtask: int, attempt: i
             number, part, snapshot = event.checkpoint, event.part, event.snapshot
             return PartStored(now=now, checkpoint=number, part=part, snapshot=snapshot, **who)
         case DeclineCheckpoint():
-            return Declined(now=now, checkpoint=event.checkpoint, reason=event.reason, **who)
+            counts = event.reason != NOT_READY
+            return Declined(now=now, checkpoint=event.checkpoint, reason=event.reason, counts=counts, **who)
         case _:
             return None

@@ -9,11 +9,21 @@ import structlog
 
 from lakeward.coordinator.checkpoints.round_checkpoints import RoundCheckpoints
 from lakeward.coordinator.jobs.checkpoint_messages import to_checkpoint_event
+from lakeward.coordinator.jobs.first_checkpoint import FirstCheckpoint
+from lakeward.coordinator.jobs.gang import Gang
+from lakeward.coordinator.jobs.group import IndependentSubtasks, Registration, SubtaskGroup
 from lakeward.coordinator.jobs.progress import RoundProgress
 from lakeward.coordinator.jobs.slots import SlotWatch
 from lakeward.coordinator.jobs.task_attempt import TaskAttempt
 from lakeward.coordinator.workers.step_log import step_log
-from lakeward.errors import IllegalEventError, SnapshotGoneError, TableGoneError, UsageError
+from lakeward.errors import (
+    CorruptFileError,
+    IllegalEventError,
+    ReadTimeoutError,
+    SnapshotGoneError,
+    TableGoneError,
+    UsageError,
+)
 from lakeward.machines.checkpoints.commands import Admit
 from lakeward.machines.checkpoints.events import (
     DataAcked,
@@ -55,6 +65,7 @@ from lakeward.model.events import (
     AssignSplits,
     Cancel,
     CheckpointAborted,
+    Connected,
     Envelope,
     Failed,
     FinishEarly,
@@ -65,11 +76,14 @@ from lakeward.model.events import (
     RequestSplit,
     SplitFinished,
     SubtaskDone,
+    WriterFinished,
 )
+from lakeward.model.exchange import RECOVERY_PHASES
 from lakeward.model.jobs import JobSpec
 from lakeward.model.leases import FailoverKind
 from lakeward.model.results import LakeFile, WriteResult
 from lakeward.model.splits import snapshots_of
+from lakeward.model.status import ExchangeReport, SubtaskReport
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Mapping
@@ -95,8 +109,14 @@ class RoundJob:
             owner: its round.
         """
         self.plan = plan
-        self.progress = RoundProgress(plan.enumeration, plan.restored, reconnect_within_s=plan.reconnect_within_s)
-        self._driver = MachineDriver(self.progress.splits, self._execute, on_step=step_log("lakeward.job", "splits"))
+        within_s, exchange = plan.reconnect_within_s, plan.exchange
+        self._group: SubtaskGroup = (
+            IndependentSubtasks(plan.slots) if exchange is None else Gang(exchange, plan.restored, within_s)
+        )
+        self.progress = RoundProgress(
+            plan.enumeration, plan.restored, reconnect_within_s=within_s, exchange=exchange is not None
+        )
+        self._driver = self._drive(self.progress)
         self._results: dict[SplitsEvent, WriteResult] = {}
         """By event: the result that a subtask sent, until the machine accepts or rejects it."""
         self.launched: JobSpec | None = None
@@ -108,10 +128,21 @@ class RoundJob:
         self._attempts: dict[int, TaskAttempt] = {}
         self._slots = SlotWatch()
         self._checkpoints = RoundCheckpoints(plan.checkpoints, clock, self, owner, self._attempts)
-        self._registering: tuple[JobSpec, Connection, str] | None = None
-        """The launch, connection and host of the subtask that registers."""
+        self._first = FirstCheckpoint(self._checkpoints.newest)
+        self._deploying: Registration | None = None
+        """The subtask that is about to be deployed."""
         self._next_attempt = self.progress.first_attempt
-        self._launches = 0
+        self.launches = 0
+        """So often it was launched."""
+        self._launch_again = ""
+        """Why the last launch ended, until the next one: that may wait for a checkpoint which is being stored."""
+        self._preparing = False
+        """The next launch waits for its time, or for the number of slots."""
+        self._prepare_at: float | None = None
+        """When the next launch may be prepared, None while none waits for its time."""
+        self._ended_because = ""
+        """Why the present launch was cancelled; empty where Spark ended it."""
+        self._drained = False
         self._ended = False
         self._post: Callable[[Callable[[], None]], None] = _not_launched
 
@@ -124,11 +155,14 @@ class RoundJob:
             post: runs a callable on the event loop, from any thread.
         """
         self._post = post
-        self._launches += 1
+        self.launches += 1
+        self._ended_because = ""
         self._attempts.clear()
-        spec = self.plan.spec(self._launches, min(self.plan.slots, max(1, len(self.splits.unfinished))))
+        self._first = FirstCheckpoint(self._checkpoints.newest)
+        spec = self.plan.spec(self.launches, self._group.size(len(self.splits.unfinished)))
         self.launched = spec
-        self._slots.launched(spec.subtasks, self._clock.now())
+        self._group.begin(spec.subtasks, self.progress)
+        self._slots.launched(spec.subtasks, self._clock.now(), needed=self._group.needed)
         self._jobs.launch(spec, lambda reason: post(lambda: self._on_launch_ended(spec, reason)))
 
     def finish_early(self) -> None:
@@ -139,7 +173,7 @@ class RoundJob:
     def cancel(self) -> None:
         """Stop the job; ignore all messages that arrive later."""
         self._checkpoints.end()
-        self._ended = True
+        self._ended, self._launch_again, self._preparing, self._prepare_at = True, "", False, None
         if self.launched is not None:
             self._jobs.cancel(self.launched)
         else:
@@ -151,18 +185,28 @@ class RoundJob:
         One whose connection closed is given up alone. One that is connected and silent (hung, paused, unreachable)
         keeps its slot: the launch is cancelled.
         """
-        if self._ended or self.splits.done or self.launched is None:
+        if self._launch_again and not self._checkpoints.owed:
+            self._go_on()
+        if self._prepare_at is not None and self._prepare_at <= self._clock.now():
+            self._prepare()
+        if self._ended or self._drained or self.launched is None:
             return
         now = self._clock.now()
+        self._group.show_life(now, self.launched.fence_s / 10)
         if now >= self.splits.reconnect_by:
             self._step(ConnectionsChecked(now=now))
-        self._note(TimePassed(now=now))
+        if self._group.takes_checkpoints or self._checkpoints.running is not None:
+            self._note(TimePassed(now=now, at_once=self._first.begin(self._group, self._clock.wall_ms())))
+            self._first.look(self._checkpoints)
         self._watch_slots(now)
         for subtask, attempt in self._attempts.items():
             if not attempt.done and now - attempt.seen > self.plan.silence_s:
                 _log.warning("subtask silent, cancelling its job", round=self.plan.round_name, subtask=subtask)
                 self.may_have_orphans = True
-                self._jobs.cancel(self.launched)
+                reason = f"subtask {subtask} was silent for {self.plan.silence_s:g} s"
+                if not self._group.lost(self, attempt.key, reason):
+                    self._ended_because = reason
+                    self._jobs.cancel(self.launched)
                 return
 
     @property
@@ -171,9 +215,14 @@ class RoundJob:
         return self.progress.splits
 
     @property
+    def all_read(self) -> bool:
+        """See `CheckpointedJob`."""
+        return self.splits.done
+
+    @property
     def running(self) -> bool:
-        """True while a launch is under way."""
-        return self.launched is not None
+        """True while a launch is under way, or about to be made again: it has to be cancelled if its round ends."""
+        return self.launched is not None or bool(self._launch_again) or self._preparing
 
     @property
     def checkpoints(self) -> RoundCheckpoints:
@@ -188,12 +237,12 @@ class RoundJob:
     @property
     def slots(self) -> tuple[int, int]:
         """How many subtasks of this launch are there, and how many it asked Spark for."""
-        return len(self._attempts), self._slots.asked
+        return self._group.there(len(self._attempts)), self._slots.asked
 
     @property
     def waits_for(self) -> str:
-        """What it waits for, in words; empty while any subtask is there, and once nothing is left to read."""
-        waits = self.launched is not None and not self._ended and not self.splits.done and not self._attempts
+        """What it waits for, in words; empty while subtasks work, and once nothing is left to do."""
+        waits = self.launched is not None and not self._ended and not self._drained and not self._attempts
         return self._slots.message if waits else ""
 
     def counts(self) -> tuple[int, int, int]:
@@ -202,6 +251,34 @@ class RoundJob:
         rows = sum(result.rows for result in results.values())
         live = [a.progress for a in self._attempts.values() if a.progress and a.progress.split_id not in results]
         return rows + sum(p.rows for p in live), sum(p.size_bytes for p in live), len(results)
+
+    def subtasks(self) -> tuple[SubtaskReport, ...]:
+        """Return how far the subtasks of the present launch are."""
+        now = self._clock.now()
+        return tuple(self._attempts[subtask].report(now) for subtask in sorted(self._attempts))
+
+    def exchange(self) -> ExchangeReport | None:
+        """Return what the exchange of this launch has moved, None without one."""
+        if not self._group.ends_together:
+            return None
+        reports = (attempt.progress for attempt in self._attempts.values())
+        figures = [report.exchange for report in reports if report is not None and report.exchange is not None]
+        received = [one.received_bytes for one in figures]
+        total = sum(received)
+        return ExchangeReport(
+            sent_bytes=sum(one.sent_bytes for one in figures),
+            received_bytes=total,
+            queued_bytes=sum(one.queued_bytes for one in figures),
+            credit_wait_s=round(sum(one.credit_wait_s for one in figures), 3),
+            skew=round(max(received) * len(received) / total, 2) if total else 1.0,
+            first_checkpoint_s=self._first.seconds,
+            recovery=min((one.recovery for one in figures if one.recovery), key=RECOVERY_PHASES.index, default=""),
+            recovery_bytes=sum(one.recovery_bytes for one in figures),
+            recovered_bytes=sum(one.recovered_bytes for one in figures),
+            spill_bytes=sum(one.spill_bytes for one in figures),
+            kept_spill_bytes=sum(one.kept_spill_bytes for one in figures),
+            markers_missing=sum(one.markers_missing for one in figures),
+        )
 
     # --- called by the server -------------------------------------------------------------------------------
 
@@ -215,12 +292,9 @@ class RoundJob:
         self._next_attempt += 1
         if register.subtask in self._attempts:
             self.may_have_orphans = True
-        self._registering = (self.launched, connection, register.host)
-        if self._checkpoints.ended:
-            self.admit(Admit(register.subtask, number, latest=0, closed_for=None))
-        else:
-            self._note(SubtaskRegistered(now=self._clock.now(), subtask=register.subtask, attempt=number))
-        return self._attempts[register.subtask].key
+        key = ChannelKey(self.plan.round_name, self.launched.job_attempt, register.subtask, number)
+        registration = Registration(key, connection, register.host, register.data_address)
+        return key if self._group.register(self, registration) else None
 
     def on_message(self, key: ChannelKey, connection: Connection, envelope: Envelope) -> None:
         """See `ConnectionHandler`."""
@@ -245,29 +319,61 @@ class RoundJob:
         """See `ConnectionHandler`."""
         attempt = self._attempts.get(key.subtask)
         if attempt is None or attempt.connection is not connection:
+            if attempt is None and not self._ended:
+                self._group.lost(self, key, f"subtask {key.subtask} disconnected")  # it waited for others
             return
         attempt.connection = None
         if not attempt.done and not self._ended:
             self._step(AttemptDisconnected(now=self._clock.now(), subtask=key.subtask, attempt=attempt.number))
 
+    # --- called by the subtasks' group (`GroupedJob`) --------------------------------------------------------
+
+    def deploy(self, registration: Registration) -> None:
+        """Deploy a subtask that has registered, as the checkpoints admit it."""
+        self._deploying = registration
+        subtask, number = registration.key.subtask, registration.key.task_attempt
+        if self._checkpoints.ended:
+            self.admit(Admit(subtask, number, latest=0, closed_for=None))
+        else:
+            self._note(SubtaskRegistered(now=self._clock.now(), subtask=subtask, attempt=number))
+
+    def end_launch(self, reason: str) -> None:
+        """Cancel the launch: its other subtasks cannot go on. What they still send does not count."""
+        _log.warning("subtask lost, ending the launch", round=self.plan.round_name, reason=reason)
+        self.may_have_orphans = True
+        for attempt in self._attempts.values():
+            attempt.send(Cancel(reason=reason))
+        self._note(LaunchEnded(now=self._clock.now()))
+        self._attempts.clear()
+        self._ended_because = reason
+        if self.launched is not None:
+            self._jobs.cancel(self.launched)
+
+    def all_written(self) -> None:
+        """End the job: nothing is left to read or to write."""
+        self._drained = True
+        if self._prepare_at is not None:  # the launch that it waited for is not needed any more
+            self._preparing, self._prepare_at = False, None
+        self._checkpoints.end()
+        self._owner.job_drained(finished_early=self.splits.incomplete)
+
     # --- called by the checkpoints (`CheckpointedJob`) ------------------------------------------------------
 
     def admit(self, admit: Admit) -> None:
         """Deploy the attempt that has just registered, with the restored results that it must send again."""
-        if self._registering is None:
+        if self._deploying is None:
             return
-        spec, connection, host = self._registering
-        self._registering = None
+        registration, self._deploying = self._deploying, None
         if (replaced := self._attempts.get(admit.subtask)) is not None:
             replaced.drop()
             # Before the new attempt is deployed: results that the lost one had to send again are now its to send.
             self._step(AttemptLost(now=self._clock.now(), subtask=admit.subtask, attempt=replaced.number))
-        key = ChannelKey(self.plan.round_name, spec.job_attempt, admit.subtask, admit.attempt)
         gateway = Gateway(latest=admit.latest, closed_for=admit.closed_for)
-        attempt = TaskAttempt(key, connection, self._clock.now(), gateway, host=host)
+        key, connection = registration.key, registration.connection
+        attempt = TaskAttempt(key, connection, self._clock.now(), gateway, host=registration.host)
         self._attempts[admit.subtask] = attempt
         blocked = self.progress.blocked()
-        deploy = self.plan.deploy(admit.attempt)
+        deploy = self._group.deployment(self.plan.deploy(admit.attempt))
         attempt.send(msgspec.structs.replace(deploy, gateway_closed=admit.closed_for, restored=blocked))
         restored = frozenset(one.event.result.split_id for one in blocked)
         now = self._clock.now()
@@ -275,7 +381,7 @@ class RoundJob:
 
     def give_back(self, part: SubtaskSnapshot | None) -> None:
         """Record the lost attempt's progress from its newest part; the splits machine then returns its splits."""
-        if part is not None:
+        if part is not None and part.exchange is None:  # else all of them go back to the newest checkpoint
             self.progress.take_over(part)
 
     def take_snapshot(self) -> RoundSnapshot:
@@ -288,12 +394,15 @@ class RoundJob:
         if found is not None and found.number == attempt:
             _log.warning("subtask failed over", round=self.plan.round_name, subtask=subtask, reason=reason)
             found.send(Cancel(reason=reason))
-            self._lose(found)
+            self._lose(found, reason)
 
     # --- inside ---------------------------------------------------------------------------------------------
 
+    def _drive(self, progress: RoundProgress) -> MachineDriver[SplitsEvent, SplitsCommand]:
+        return MachineDriver(progress.splits, self._execute, on_step=step_log("lakeward.job", "splits"))
+
     def _watch_slots(self, now: float) -> None:
-        self._slots.update(len(self._attempts), now)
+        self._slots.update(self._group.there(len(self._attempts)), now)
         if self._slots.should_warn(now):
             _log.warning(self._slots.message, round=self.plan.round_name)
 
@@ -322,6 +431,8 @@ class RoundJob:
                 attempt.progress = event
             case Failed():
                 self._failed(attempt, event)
+            case Connected() | WriterFinished():
+                self._group.on_event(self, attempt.key, event)
             case _:
                 attempt.done = attempt.done or isinstance(event, SubtaskDone)
                 message = to_checkpoint_event(event, now=now, **who)
@@ -355,6 +466,8 @@ class RoundJob:
             end_offset=result.end_offset,
         )
         self._step(done, result)
+        if result.split_id in self.progress.results:
+            attempt.finish_split(result.split_id, result.rows)
 
     def _failed(self, attempt: TaskAttempt, event: Failed) -> None:
         self.may_have_orphans = True
@@ -363,16 +476,20 @@ class RoundJob:
             self._owner.job_lost_snapshot(frozenset(snapshots_of(reading)), event.message)
         elif event.code == TableGoneError.code:
             self._owner.job_lost_table()
-        elif event.permanent:
-            self._owner.job_failed(event.message, permanent=True)
+        elif event.code == CorruptFileError.code and self._group.restoring(attempt.key):
+            self._owner.job_lost_checkpoint(event.message)
+        elif event.permanent or event.code == ReadTimeoutError.code:
+            self._owner.job_failed(event.message, permanent=event.permanent)
         else:
             subtask = attempt.key.subtask
             _log.warning("subtask failed", round=self.plan.round_name, subtask=subtask, reason=event.message)
-            self._lose(attempt)
+            self._lose(attempt, f"subtask {subtask} failed: {event.message}")
 
-    def _lose(self, attempt: TaskAttempt) -> None:
+    def _lose(self, attempt: TaskAttempt, reason: str) -> None:
         """Fail an attempt: first record its progress and open all gateways, then return its splits."""
         self.may_have_orphans = True
+        if self._group.lost(self, attempt.key, reason):
+            return
         subtask, number, now = attempt.key.subtask, attempt.number, self._clock.now()
         self._attempts.pop(subtask, None)
         self._note(SubtaskLost(now=now, subtask=subtask, attempt=number))
@@ -380,17 +497,25 @@ class RoundJob:
 
     def _give_up(self, attempts: Collection[tuple[int, int]]) -> None:
         """Lose subtasks that did not reconnect: all those of one executor, with one warning."""
+        lost = [found for subtask, number in attempts if (found := self._there(subtask, number)) is not None]
+        if not lost:
+            return  # their launch was ended meanwhile
+        reason = f"not reconnected within {self.plan.reconnect_within_s:g} s"
+        alone = not self._group.ends_together
         _log.warning(
-            "subtasks lost, their splits are read by others",
+            "subtasks lost, their splits are read by others" if alone else "subtasks lost",
             round=self.plan.round_name,
-            subtasks=[subtask for subtask, _ in attempts],
-            host=", ".join(sorted({self._attempts[subtask].host for subtask, _ in attempts})),
-            reason=f"not reconnected within {self.plan.reconnect_within_s:g} s",
+            subtasks=[attempt.key.subtask for attempt in lost],
+            host=", ".join(sorted({attempt.host for attempt in lost})),
+            reason=reason,
         )
-        for subtask, number in attempts:
-            attempt = self._attempts.get(subtask)
-            if attempt is not None and attempt.number == number:
-                self._lose(attempt)
+        for attempt in lost:
+            if self._there(attempt.key.subtask, attempt.number) is attempt:
+                self._lose(attempt, f"subtask {attempt.key.subtask} has {reason}")
+
+    def _there(self, subtask: int, number: int) -> TaskAttempt | None:
+        attempt = self._attempts.get(subtask)
+        return attempt if attempt is not None and attempt.number == number else None
 
     def _on_stale_message(self, envelope: Envelope) -> None:
         self.may_have_orphans = True
@@ -406,23 +531,57 @@ class RoundJob:
         if self.launched is not spec:
             return
         self.launched = None
-        if self._ended or self._all_done():
+        if self._ended or self._drained:
             self._owner.job_ended()
             return
         self.may_have_orphans = True
         self._note(LaunchEnded(now=self._clock.now()))
-        self._step(JobEnded(now=self._clock.now()))
-        if self._all_done():
+        self._launch_again = self._ended_because or reason or "its subtasks ended with splits unfinished"
+        if self._group.ends_together:
+            self._attempts.clear()  # the next launch may have to wait, and what they still send does not count
+        if not (self._group.ends_together and self._checkpoints.owed):
+            self._go_on()
+
+    def _go_on(self) -> None:
+        """Launch the job again with what is unfinished, or fail it if that was tried often enough."""
+        reason, self._launch_again = self._launch_again, ""
+        if self._ended:
+            return
+        self._put_back()
+        if self._drained:
             self._owner.job_ended()
-        elif self._launches >= self.plan.limit:
-            message = reason or "its subtasks ended with splits unfinished"
-            self._owner.job_failed(f"job launched {self._launches} times, the last time: {message}", permanent=False)
+        elif self.launches >= self.plan.limit:
+            self._owner.job_failed(f"job launched {self.launches} times, the last time: {reason}", permanent=False)
         else:
-            _log.warning("launching the job again", round=self.plan.round_name, reason=reason)
+            pause_s = self.plan.relaunch_pause_s(self.launches)
+            _log.warning("launching the job again", round=self.plan.round_name, reason=reason, pause_s=pause_s)
+            self._preparing, self._prepare_at = True, self._clock.now() + pause_s
+            if not pause_s:
+                self._prepare()
+
+    def _prepare(self) -> None:
+        self._prepare_at = None
+        self._group.prepare(self.plan.checkpoints.work, self._relaunch)
+
+    def _relaunch(self) -> None:
+        self._preparing = False
+        if not self._ended:
             self.launch(self._post)
 
-    def _all_done(self) -> bool:
-        return self.splits.done
+    def _put_back(self) -> None:
+        """Return what the launch that has ended did not finish, or with an exchange all since the newest checkpoint."""
+        newest, early = self._checkpoints.newest, self.splits.finishing_early
+        progress = self._group.put_back(self.progress, newest.state if newest is not None else None)
+        if progress is self.progress:
+            self._step(JobEnded(now=self._clock.now()))
+            return
+        self.progress, self._driver = progress, self._drive(progress)
+        self._results.clear()
+        self._owner.splits_returned(FailoverKind.JOB, self.launches, self.splits.unfinished)
+        if early:
+            self._step(FinishEarlyRequested(now=self._clock.now()))
+        if self.splits.done and not progress.has_rows:
+            self.all_written()
 
     def _step(self, event: SplitsEvent, result: WriteResult | None = None) -> None:
         if result is not None:
@@ -444,13 +603,12 @@ class RoundJob:
                 self._reject(command, result)
             case SplitsReturned():
                 kind = FailoverKind.JOB if isinstance(event, JobEnded) else FailoverKind.READER
-                number = self._launches if kind is FailoverKind.JOB else getattr(event, "attempt", 0)
+                number = self.launches if kind is FailoverKind.JOB else getattr(event, "attempt", 0)
                 self._owner.splits_returned(kind, number, command.splits)
             case GiveUp():
                 self._give_up(command.attempts)
-            case AllDone():
-                self._checkpoints.end()
-                self._owner.job_drained(finished_early=command.incomplete)
+            case AllDone() if not self._group.ends_together:
+                self.all_written()
             case _:
                 pass
 

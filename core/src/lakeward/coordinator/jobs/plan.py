@@ -12,6 +12,7 @@ if TYPE_CHECKING:
 
     from lakeward.coordinator.checkpoints.contents import CheckpointContents
     from lakeward.coordinator.checkpoints.round_checkpoints import CheckpointPlan
+    from lakeward.coordinator.jobs.gang import ExchangePlan
     from lakeward.coordinator.jobs.progress import RoundProgress
     from lakeward.machines.splits import Enumeration
     from lakeward.model.checkpoints import RoundSnapshot
@@ -40,6 +41,10 @@ class JobListener(CheckpointListener, Protocol):
 
     def job_lost_table(self) -> None:
         """The table is gone."""
+        ...
+
+    def job_lost_checkpoint(self, reason: str) -> None:
+        """What the checkpoint holds that the launch goes on from cannot be read."""
         ...
 
     def splits_returned(self, kind: FailoverKind, attempt: int, splits: tuple[Split, ...]) -> None:
@@ -75,3 +80,7 @@ class JobPlan:
     """Seconds in which a subtask whose connection closed may come back; then its splits are read by others."""
     checkpoints: CheckpointPlan
     restored: CheckpointContents | None = None
+    relaunch_pause_s: Callable[[int], float] = lambda _: 0.0
+    """Seconds before the next launch, by the number of launches so far."""
+    exchange: ExchangePlan | None = None
+    """What the exchange of its rows needs; None: each subtask writes what it reads."""

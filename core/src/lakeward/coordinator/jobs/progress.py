@@ -10,6 +10,7 @@ from math import inf
 from typing import TYPE_CHECKING
 
 from lakeward.coordinator.commits.commit_account import SplitShare, shares_of
+from lakeward.coordinator.jobs.writers import Writers
 from lakeward.machines.checkpoints.gateway import Origins
 from lakeward.machines.splits import Splits
 from lakeward.model.checkpoints import SplitProgress
@@ -32,7 +33,12 @@ class RoundProgress:
     """What one round has read so far. Used on the event loop only."""
 
     def __init__(
-        self, enumeration: Enumeration, restored: CheckpointContents | None = None, *, reconnect_within_s: float = inf
+        self,
+        enumeration: Enumeration,
+        restored: CheckpointContents | None = None,
+        *,
+        reconnect_within_s: float = inf,
+        exchange: bool = False,
     ) -> None:
         """Start with nothing read, or where a checkpoint left off.
 
@@ -40,7 +46,13 @@ class RoundProgress:
             enumeration: the round's splits.
             restored: what a checkpoint of the same splits holds, None for a fresh round.
             reconnect_within_s: see `Splits`.
+            exchange: whether the rows of a split are written by other subtasks than the one that reads it.
         """
+        self.enumeration = enumeration
+        self.writers: Writers | None = None
+        """What the writers hold; None where a subtask writes what it reads."""
+        if exchange:
+            self.writers = Writers(restored.exchange if restored is not None else ())
         self.results: dict[str, WriteResult] = {}
         self._progress: dict[str, SplitProgress] = {}
         self._blocked: dict[str, BlockedEvent] = {}
@@ -54,7 +66,10 @@ class RoundProgress:
         self.first_attempt = 1 + max(origins, default=0)
         """First attempt number of this round: higher than those of restored results, so that origins stay unique."""
         ends = {split_id: result.end_offset for split_id, result in self.results.items()}
-        self.splits = Splits(enumeration, finished=ends, withheld=self._blocked, reconnect_s=reconnect_within_s)
+        begun = {split_id for split_id, one in self._progress.items() if exchange and one.is_half_snapshot}
+        self.splits = Splits(
+            enumeration, finished=ends, withheld=self._blocked, begun=begun, reconnect_s=reconnect_within_s
+        )
 
     def blocked(self) -> list[BlockedEvent]:
         """Return the restored results that must be sent again and that no attempt has been given yet."""
@@ -63,6 +78,11 @@ class RoundProgress:
     def finished(self) -> tuple[WriteResult, ...]:
         """Return the results for a checkpoint: accepted ones, and restored ones that no living attempt sends again."""
         return (*self.results.values(), *(one.event.result for one in self.blocked()))
+
+    @property
+    def has_rows(self) -> bool:
+        """Whether anything was read, written or not."""
+        return bool(self.results or self._progress or (self.writers is not None and self.writers.states))
 
     def first(self, origin: Origin) -> bool:
         """Return whether a result of this origin is received for the first time."""
@@ -101,6 +121,8 @@ class RoundProgress:
 
     def committable(self) -> list[LakeFile]:
         """Return the files that belong to `offsets()`."""
+        if self.writers is not None:
+            return self.writers.files()
         complete = self.splits.committable()
         files = [file for split_id, result in self.results.items() if split_id in complete for file in result.files]
         for split in self.splits.frontier():
@@ -115,6 +137,8 @@ class RoundProgress:
     @property
     def leaves_files_out(self) -> bool:
         """True if files belong to offsets after a split that was stopped early: no commit of this round adds them."""
+        if self.writers is not None:
+            return False
         named = {file.path for file in self.committable()}
         finished = (file.path for result in self.results.values() for file in result.files)
         half_done = (file.path for one in self._progress.values() for file in one.files)
@@ -125,6 +149,7 @@ class RoundProgress:
         finishes = (*self.results.values(), *(one.event.result for one in self._blocked.values()))
         kept = {file.path for result in finishes for file in result.files}
         kept |= {file.path for one in self._progress.values() for file in one.files}
+        kept |= self.writers.paths() if self.writers is not None else frozenset()
         return [file for file in files if file.path not in kept]
 
     def _note(self, progress: SplitProgress) -> None:

@@ -13,17 +13,19 @@ class SlotWatch:
         """Start with nothing asked for."""
         self.asked = 0
         self.there = 0
+        self._needed = 1
         self._empty_since: float | None = None
         self._warned = False
 
-    def launched(self, asked: int, now: float) -> None:
+    def launched(self, asked: int, now: float, *, needed: int = 1) -> None:
         """Note a launch.
 
         Args:
             asked: subtasks of it.
             now: seconds.
+            needed: how many of them have to be there before any of them works.
         """
-        self.asked = asked
+        self.asked, self._needed = asked, needed
         self.update(0, now)
 
     def update(self, there: int, now: float) -> None:
@@ -34,13 +36,13 @@ class SlotWatch:
             now: seconds.
         """
         self.there = there
-        if there:
+        if there >= self._needed:
             self._empty_since, self._warned = None, False
         elif self._empty_since is None:
             self._empty_since = now
 
     def should_warn(self, now: float) -> bool:
-        """Return True once for each time that no slot was there for `PATIENCE_S`.
+        """Return True once for each time that slots were missing for `PATIENCE_S`.
 
         Args:
             now: seconds.
@@ -52,5 +54,7 @@ class SlotWatch:
 
     @property
     def message(self) -> str:
-        """What is waited for, in words; empty while any slot is there."""
-        return "" if self.there or not self.asked else f"waiting for Spark: 0 of {self.asked} slots"
+        """What is waited for, in words; empty while as many slots are there as are needed."""
+        if self.there >= self._needed or not self.asked:
+            return ""
+        return f"waiting for Spark: {self.there} of {self.asked} slots"

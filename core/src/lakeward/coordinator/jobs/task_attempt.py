@@ -5,9 +5,12 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
+from msgspec.structs import replace
+
 from lakeward.machines.checkpoints.gateway import AbortFor, CloseFor, Gateway, MessageReceived, OpenFor, Pass
 from lakeward.machines.transport.channel import Channel, ChannelKey
 from lakeward.model.events import Heartbeat
+from lakeward.model.status import SubtaskReport
 
 if TYPE_CHECKING:
     from lakeward.machines.checkpoints.gateway import GatewayEvent
@@ -26,6 +29,10 @@ class TaskAttempt:
     progress: Progress | None = None
     done: bool = False
     host: str = ""
+    splits_done: int = 0
+    rows_done: int = 0
+    bytes_done: int = 0
+    """Of its finished splits: rows read, and bytes as it last reported them."""
     counted: tuple[int, int] = (0, 0)
     """Data events received from it and acknowledged by it, as last passed to the checkpoints."""
     channel: Channel = field(init=False)
@@ -43,6 +50,38 @@ class TaskAttempt:
     def sent(self) -> int:
         """Sequence number of the last data event that was sent to it."""
         return self.channel.sent
+
+    def finish_split(self, split_id: str, rows: int) -> None:
+        """Count a finished split; its progress is not counted any more.
+
+        Args:
+            split_id: which one.
+            rows: that were read of it.
+        """
+        self.splits_done += 1
+        self.rows_done += rows
+        if self.progress is not None and self.progress.split_id == split_id:
+            self.bytes_done += self.progress.size_bytes
+            self.progress = replace(self.progress, split_id="", rows=0, size_bytes=0, offset=0)
+
+    def report(self, now: float) -> SubtaskReport:
+        """Describe the subtask for people.
+
+        Args:
+            now: seconds on the clock of `seen`.
+        """
+        progress = self.progress
+        return SubtaskReport(
+            subtask=self.key.subtask,
+            attempt=self.number,
+            host=self.host,
+            state=self._state(),
+            split=progress.split_id if progress is not None else "",
+            splits_done=self.splits_done,
+            rows=self.rows_done + (progress.rows if progress is not None else 0),
+            size_bytes=self.bytes_done + (progress.size_bytes if progress is not None else 0),
+            seen_s=round(max(0.0, now - self.seen), 1),
+        )
 
     def send(self, event: AnyEvent) -> None:
         """Send an event. A data event waits while the gateway is closed."""
@@ -80,6 +119,13 @@ class TaskAttempt:
         """Close the attempt's connection."""
         if self.connection is not None:
             self.connection.close()
+
+    def _state(self) -> str:
+        if self.done:
+            return "finished"
+        if self.connection is None:
+            return "disconnected"
+        return "reading" if self.progress is not None and self.progress.split_id else "waiting"
 
     def _step(self, event: GatewayEvent) -> None:
         for command in self.gateway.step(event):

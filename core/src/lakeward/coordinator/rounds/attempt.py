@@ -6,8 +6,11 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from lakeward.coordinator.commits.commit_account import CommitAccount
+from lakeward.coordinator.workers.log_fields import fields_of_round
 from lakeward.errors import UsageError
 from lakeward.model.checkpoints import RoundSnapshot
+from lakeward.model.round_record import RoundRecord
+from lakeward.model.splits import LogSplit, SnapshotSplit
 from lakeward.model.status import CheckpointReport, RoundReport
 
 if TYPE_CHECKING:
@@ -20,6 +23,9 @@ if TYPE_CHECKING:
     from lakeward.coordinator.jobs.job import RoundJob
     from lakeward.coordinator.jobs.progress import RoundProgress
     from lakeward.coordinator.rounds.context import RoundContext
+    from lakeward.coordinator.rounds.round_trace import RoundTrace
+    from lakeward.model.checkpoints import CheckpointRef
+    from lakeward.model.exchange import ExchangeState
     from lakeward.model.identity import RoundId
     from lakeward.model.results import LakeFile
     from lakeward.model.tables import TableBucket
@@ -27,6 +33,8 @@ if TYPE_CHECKING:
     from lakeward.storage.round_journal import RoundJournal
 
 _MS = 1000.0
+_OFFSETS_MOST = 256
+"""Buckets whose offsets are kept with a round; of a table with more, only their sum is."""
 
 
 @dataclass(slots=True)
@@ -64,6 +72,19 @@ class RoundAttempt:
     newest: CompletedCheckpoint | None = None
     aborted: int = 0
     abort_reason: str = ""
+    checkpoints: int = 0
+    """Completed ones."""
+    failovers: int = 0
+    """So often splits came back from a subtask or job that was lost."""
+    code: str = ""
+    """Of the error that it failed with, empty where none of ours says why."""
+    trace: RoundTrace | None = None
+    """Takes the spans of the round, if somebody wants them."""
+
+    @property
+    def log_fields(self) -> Mapping[str, str]:
+        """What each log line has that belongs to the round."""
+        return fields_of_round(self.round_id, self.assignment.path)
 
     def files(self) -> tuple[LakeFile, ...]:
         """Return the files that may be committed and are not in the lake yet."""
@@ -102,22 +123,34 @@ class RoundAttempt:
         }
         return {**offsets, **behind}
 
-    def account(self, shares: Sequence[SplitShare] | None = None) -> CommitAccount:
+    def account(
+        self, shares: Sequence[SplitShare] | None = None, writers: Sequence[ExchangeState] | None = None
+    ) -> CommitAccount:
         """Return the expected rows, files and offsets of a commit.
 
         Args:
             shares: which part of each split the commit contains; None for everything that the round has.
+            writers: with an exchange and `shares`: the states of the checkpoint that the commit is made of.
 
         Raises:
             UsageError: the round has not started yet.
         """
         context = self._started("commit")
         if shares is None:
-            shares = self.job.progress.shares() if self.job is not None else ()
+            progress = self.job.progress if self.job is not None else None
+            shares = progress.shares() if progress is not None else ()
+            writers = progress.writers.states if progress is not None and progress.writers is not None else None
         enumeration = context.enumeration
         landed = self.tiered()
         path = self.assignment.path
-        return CommitAccount(path, enumeration.splits, enumeration.offsets, landed, self.in_lake, shares)
+        return CommitAccount(path, enumeration.splits, enumeration.offsets, landed, self.in_lake, shares, writers)
+
+    @property
+    def goes_on_from(self) -> CheckpointRef | None:
+        """The checkpoint that its next launch goes on from, None if it begins anew."""
+        newest = self.job.checkpoints.newest if self.job is not None else None
+        found = newest or self.restored
+        return None if found is None else found.ref
 
     def start_from(self, context: RoundContext, restored: RestoredRound | None = None) -> None:
         """Record what the round starts from.
@@ -147,6 +180,17 @@ class RoundAttempt:
         """
         spent = (now_ms - self.started_ms) / _MS
         self.timings_s[phase] = max(0.0, spent - sum(self.timings_s.values()))
+        if self.trace is not None:
+            self.trace.phase_ended(phase, now_ms)
+
+    @property
+    def phase(self) -> str:
+        """The phase that it is in; empty once its job has ended."""
+        if self.context is None:
+            return "enumerate"
+        if self.job is not None:
+            return "" if "job" in self.timings_s else "job"
+        return "lease" if self.context.enumeration.snapshots and "lease" not in self.timings_s else "launch"
 
     def tiered(self) -> Mapping[TableBucket, int]:
         """Return the offsets in the lake: those of the round's last commit, or those that it started from."""
@@ -179,6 +223,7 @@ class RoundAttempt:
             finished=progress.finished(),
             committed=self.in_lake,
             progress=progress.half_done(),
+            layout=context.layout.names,
         )
 
     def _started(self, what: str) -> RoundContext:
@@ -192,11 +237,24 @@ class RoundAttempt:
         self.aborted += 1
         self.abort_reason = f"checkpoint {number}: {reason}"
 
+    @property
+    def never_tiered(self) -> bool:
+        """Whether the lake had no commit of the table when the round started, and the round has made none."""
+        return self.context is not None and self.base_commit is None and self.snapshot_id is None
+
     def lag_rows(self) -> int | None:
         """Return how many known records are not in the lake."""
         if self.context is None:
             return None
         return self.context.waiting_rows(self.tiered())
+
+    def lake_files(self) -> int | None:
+        """Return how many files the lake table has after the round's last commit, None where its head did not say."""
+        if self.context is None or self.context.head.files is None:
+            return None
+        before = self.restored.committed if self.restored is not None else frozenset()
+        last = self.files() if self.outcome == "committed" else ()
+        return self.context.head.files + len(self.in_lake - before) + len(last)
 
     def report(self, now_ms: int) -> RoundReport:
         """Describe the round for people.
@@ -225,7 +283,50 @@ class RoundAttempt:
             checkpoint=self._checkpoint(),
             slots=there,
             slots_asked=asked,
+            exchange=self.job.exchange() if self.job is not None else None,
+            subtasks=self.job.subtasks() if self.job is not None and self.ended_ms is None else (),
         )
+
+    def record(self, report: RoundReport) -> RoundRecord:
+        """Describe the round, which has ended, as it is kept.
+
+        Args:
+            report: of the round.
+        """
+        ended_well = self.committed is not None
+        offsets = self.committed or {}
+        return RoundRecord(
+            table=str(self.assignment.path),
+            table_id=self.assignment.table_id,
+            round=report.round_name,
+            outcome=report.outcome,
+            kind=self._kind_of_splits(),
+            started_ms=report.started_ms,
+            ended_ms=report.ended_ms or report.started_ms,
+            rows=report.rows,
+            splits=report.splits,
+            splits_done=report.splits_done,
+            files=report.files,
+            size_bytes=report.size_bytes,
+            snapshot_id=report.snapshot_id,
+            timings_s=report.timings_s,
+            offsets={str(one): offsets[one] for one in offsets} if len(offsets) <= _OFFSETS_MOST else {},
+            end_offset=sum(offsets.values()) if ended_well else None,
+            launches=0 if self.job is None else self.job.launches,
+            failovers=self.failovers,
+            checkpoints=self.checkpoints,
+            aborted=self.aborted,
+            resumed_from="" if self.restored is None else str(self.restored.ref),
+            exchanged_bytes=None if report.exchange is None else report.exchange.sent_bytes,
+            reason=report.reason,
+            code=self.code,
+        )
+
+    def _kind_of_splits(self) -> str:
+        splits = self.context.enumeration.splits if self.context is not None else ()
+        snapshots = any(isinstance(split, SnapshotSplit) for split in splits)
+        log = any(isinstance(split, LogSplit) for split in splits)
+        return " and ".join([*(["snapshots"] if snapshots else []), *(["log"] if log else [])])
 
     def _checkpoint(self) -> CheckpointReport | None:
         done = self.newest
@@ -238,6 +339,15 @@ class RoundAttempt:
             size_bytes=done.size_bytes,
             aborted=self.aborted,
             reason=self.abort_reason,
+            kind=_kind(done.state.exchange),
+            channel_bytes=sum(one.segment.held_bytes for state in done.state.exchange for one in state.channels),
+            open_row_bytes=sum(
+                segment.held_bytes
+                for state in done.state.exchange
+                for rows in state.open_rows
+                for segment in rows.segments
+            ),
+            blocked_s=round(max((state.blocked_s for state in done.state.exchange), default=0.0), 3),
         )
 
     def _timings(self) -> dict[str, float]:
@@ -246,3 +356,9 @@ class RoundAttempt:
             for phase, seconds in result.timings_s.items():
                 total[phase] = total.get(phase, 0.0) + seconds
         return {phase: round(seconds, 4) for phase, seconds in total.items()}
+
+
+def _kind(states: Sequence[ExchangeState]) -> str:
+    if not states:
+        return ""
+    return "unaligned" if any(state.unaligned for state in states) else "aligned"

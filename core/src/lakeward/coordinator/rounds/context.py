@@ -12,8 +12,10 @@ from typing import TYPE_CHECKING
 
 import structlog
 
+from lakeward.coordinator.rounds.layout import SOURCE_LAYOUT, LakeLayout, check_splits, resolve_layout
 from lakeward.errors import LakeTableGoneError, LakewardError, OffsetsWentBackError, SourceError, TableGoneError
 from lakeward.machines.splits import Enumeration, enumerate_splits
+from lakeward.model.partitioning import ExchangeMode
 from lakeward.model.results import LakeHead
 from lakeward.model.tables import BucketState, TableBucket, TableSpec
 from lakeward.storage.commit_records import CommitRecord, lost_commits
@@ -22,6 +24,7 @@ from lakeward.storage.late_commits import is_accepted, went_back
 if TYPE_CHECKING:
     from lakeward.model.identity import Incarnation
     from lakeward.model.results import OffsetCommit
+    from lakeward.model.settings import TableSettings
     from lakeward.model.tiering import TableAssignment
     from lakeward.ports import Lake, Source
     from lakeward.storage.commit_records import CommitRecords
@@ -41,6 +44,7 @@ class RoundContext:
     tiered: Mapping[TableBucket, int]
     buckets: Sequence[BucketState]
     enumeration: Enumeration
+    layout: LakeLayout = SOURCE_LAYOUT
 
     @property
     def base_commit(self) -> int | None:
@@ -52,13 +56,15 @@ class RoundContext:
         return sum(max(0, state.end - max(offsets.get(state.bucket, 0), state.start)) for state in self.buckets)
 
 
-def start_round(  # noqa: PLR0917 - the two sides, whose round it is, and its limits
+def start_round(  # noqa: PLR0917 - the two sides, whose round it is, and its rules
     source: Source,
     lake: Lake,
     assignment: TableAssignment,
     incarnation: Incarnation,
     committed: CommitRecords,
-    max_split_rows: int,
+    rules: TableSettings,
+    *,
+    gangs: bool = True,
 ) -> RoundContext:
     """Return what a round on a table starts from.
 
@@ -68,12 +74,14 @@ def start_round(  # noqa: PLR0917 - the two sides, whose round it is, and its li
         assignment: the table.
         incarnation: of this start; the lake table is stamped with it unless it already is.
         committed: what this service committed last to each table.
-        max_split_rows: see `enumerate_splits`.
+        rules: of the table; a mirrored one has no record in the source.
+        gangs: see `resolve_layout`.
 
     Returns:
         What the round starts from.
 
     Raises:
+        ConfigError: the table cannot have the lake layout that is configured; nothing was created.
         TableGoneError: dropped, or another table of that name.
         LakeTableGoneError: the lake table that held commits is not there; nothing was created.
         OffsetsWentBackError: another service's late commit is behind our own newest one.
@@ -83,6 +91,7 @@ def start_round(  # noqa: PLR0917 - the two sides, whose round it is, and its li
         OffsetsBeyondLogError: the lake's offsets are beyond the end of the source's log.
     """
     table = _same_table(source, assignment)
+    layout = resolve_layout(table, rules, gangs=gangs)
     record = committed.read(table.table_id)
     if lost := lost_commits(source, table, record, lake.head(table.path)):
         raise LakeTableGoneError(lost)
@@ -96,11 +105,14 @@ def start_round(  # noqa: PLR0917 - the two sides, whose round it is, and its li
         tiered = record.offsets
     if head.commit is not None:
         _remember(committed, table, record, head.commit, tiered)
-    enumeration = enumerate_splits(buckets, tiered, primary_key=table.has_primary_key, max_split_rows=max_split_rows)
-    if head.commit is not None:
+    # With an exchange a file mixes splits, so a later range could not be left out of a commit.
+    most = 0 if layout.exchange is ExchangeMode.HASH else rules.max_split_rows
+    enumeration = enumerate_splits(buckets, tiered, primary_key=table.has_primary_key, max_split_rows=most)
+    check_splits(table, layout, enumeration.splits)
+    if head.commit is not None and rules.mode != "mirror":
         # Only after this check: a source that was re-created must not be given offsets that it never had.
         _repair(source, table, head.commit, tiered)
-    return RoundContext(table, head, tiered, buckets, enumeration)
+    return RoundContext(table, head, tiered, buckets, enumeration, layout)
 
 
 def tiered_offsets(source: Source, table: TableSpec, head: LakeHead | None) -> Mapping[TableBucket, int]:

@@ -19,7 +19,10 @@ from lakeward.coordinator.rounds.attempt import RoundAttempt
 from lakeward.coordinator.rounds.context import RoundContext, start_round
 from lakeward.coordinator.rounds.listener import RoundJobListener
 from lakeward.coordinator.rounds.planner import PlannedRound
+from lakeward.coordinator.rounds.round_end import tell_end
+from lakeward.coordinator.rounds.round_trace import RoundTrace
 from lakeward.coordinator.workers.calls import call
+from lakeward.coordinator.workers.log_fields import with_log_fields
 from lakeward.errors import FencedError, LakewardError, RowCountError, TableError, TableGoneError, UsageError
 from lakeward.machines.rounds import (
     Committed,
@@ -30,18 +33,20 @@ from lakeward.machines.rounds import (
     TargetReached,
 )
 from lakeward.model.identity import Incarnation, RoundId
+from lakeward.model.partitioning import ExchangeMode
+from lakeward.model.splits import SnapshotSplit
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Mapping
+    from collections.abc import Callable, Collection, Coroutine, Mapping
     from contextlib import AbstractAsyncContextManager
 
     from lakeward.coordinator.checkpoints.contents import CheckpointContents
     from lakeward.coordinator.checkpoints.restorer import RestoredRound, Restorer
     from lakeward.coordinator.checkpoints.round_checkpoints import CompletedCheckpoint
     from lakeward.coordinator.commits.cleaner import Cleaner
-    from lakeward.coordinator.commits.commit_account import SplitShare
+    from lakeward.coordinator.commits.commit_account import CommitAccount
     from lakeward.coordinator.commits.fence import CommitFence
-    from lakeward.coordinator.commits.round_committer import RoundCommitter
+    from lakeward.coordinator.commits.round_committer import CommittedRound, RoundCommitter
     from lakeward.coordinator.commits.upkeep import Upkeep
     from lakeward.coordinator.rounds.attempts import RoundAttempts
     from lakeward.coordinator.rounds.planner import JobPlanner
@@ -49,6 +54,7 @@ if TYPE_CHECKING:
     from lakeward.coordinator.workers.table_locks import TableHold, TableLocks
     from lakeward.model.results import LakeFile
     from lakeward.model.settings import LakeSettings, TableSettings
+    from lakeward.model.spans import RoundSpan
     from lakeward.model.tables import TableBucket, TablePath
     from lakeward.model.tiering import TableAssignment
     from lakeward.ports import CheckpointStore, Clock, Jobs, Lake, Source
@@ -69,7 +75,7 @@ class RoundPolicy:
 
     @property
     def commit_limit_s(self) -> float:
-        """Seconds for all tries of a commit together."""
+        """Seconds for all tries of a commit together, and for each call that prepares one."""
         return self.lake.commit_timeout_s * 4
 
 
@@ -99,6 +105,7 @@ class RoundExecutor:
         listener: RoundListener,
         targets: TargetListener,
         policy: RoundPolicy,
+        on_span: Callable[[RoundSpan], None] | None = None,
     ) -> None:
         """Keep the collaborators; no round is in progress.
 
@@ -123,6 +130,7 @@ class RoundExecutor:
             listener: is told how rounds end.
             targets: the end offsets that `once` waits for.
             policy: settings of every round.
+            on_span: takes the spans of rounds, None where nobody wants them; returns at once.
         """
         self._incarnation = incarnation
         self._clock = clock
@@ -144,6 +152,7 @@ class RoundExecutor:
         self._listener = listener
         self._targets = targets
         self._policy = policy
+        self._on_span = on_span
         self._number = 0
         self._numbers: dict[int, tuple[int, int]] = {}
         """By table: its newest epoch, and the highest checkpoint number used in that epoch."""
@@ -165,14 +174,17 @@ class RoundExecutor:
         self._number += 1
         round_id = RoundId(self._incarnation, assignment.table_id, assignment.epoch, self._number)
         attempt = RoundAttempt(assignment, round_id, self._clock.wall_ms(), number)
+        if self._on_span is not None:
+            attempt.trace = RoundTrace(round_id, assignment.path, attempt.started_ms, self._on_span)
         self.attempts.add(attempt)
         self._fence.begin(round_id, assignment)
         self._upkeep.begin_round(round_id)
-        self._loop.spawn(partial(self._start, attempt))
+        self._spawn(attempt, partial(self._start, attempt))
 
     def launch(self, table_id: int) -> None:
         """Write the journal and launch the job."""
-        self._loop.spawn(partial(self._launch, self.attempts[table_id]))
+        attempt = self.attempts[table_id]
+        self._spawn(attempt, partial(self._launch, attempt))
 
     def finish_early(self, table_id: int) -> None:
         """Finish a round early."""
@@ -182,7 +194,8 @@ class RoundExecutor:
 
     def commit(self, table_id: int) -> None:
         """Commit a round."""
-        self._loop.spawn(partial(self._commit, self.attempts[table_id]))
+        attempt = self.attempts[table_id]
+        self._spawn(attempt, partial(self._commit, attempt))
 
     def end(self, table_id: int, outcome: str, reason: str) -> None:
         """End a round: stop its job, report it, clean up what may be cleaned."""
@@ -201,7 +214,8 @@ class RoundExecutor:
             if outcome != "committed":
                 attempt.job.cancel()
         else:
-            self._loop.spawn(partial(self._clean, attempt))
+            self._spawn(attempt, partial(self._clean, attempt))
+        tell_end(attempt, attempt.report(self._clock.wall_ms()))
         self._listener.round_ended(attempt)
 
     def cancel_all(self) -> None:
@@ -247,7 +261,7 @@ class RoundExecutor:
         if attempt in self._ending:
             self._ending.remove(attempt)
             self._loop.wake()
-            self._loop.spawn(partial(self._clean, attempt))
+            self._spawn(attempt, partial(self._clean, attempt))
 
     def checkpoint_storing(self, attempt: RoundAttempt, state: CheckpointContents) -> None:
         """Lease what a checkpoint needs before it is written: the round may end before the store answers."""
@@ -257,15 +271,34 @@ class RoundExecutor:
     def checkpoint_done(self, attempt: RoundAttempt, done: CompletedCheckpoint) -> None:
         """Use a completed checkpoint: release leases of finished buckets, and commit a step of the round if due."""
         attempt.newest = done
+        attempt.checkpoints += 1
+        _log.info(
+            "checkpoint completed",
+            **attempt.log_fields,
+            checkpoint=str(done.ref),
+            seconds=round(done.seconds, 3),
+            size_bytes=done.size_bytes,
+        )
         table_id = attempt.assignment.table_id
         self._restorer.note(table_id, done.state)
         self._protection.hold_checkpoints()  # before any snapshot of the round is released
         self._protection.release(table_id, {result.bucket for result in done.state.finished.values()})
-        every, now = self._policy.rules(attempt.assignment.path).commit_every, self._clock.now()
-        due = every and attempt.stepped_at is not None and now - attempt.stepped_at >= every
+        due = self._is_step_due(attempt) and done.state.committable
         if due and self._fence.allows(attempt.round_id):  # else the step stays due until the table's next renewal
-            attempt.stepped_at = now
-            self._loop.spawn(partial(self._commit_step, attempt, done))
+            attempt.stepped_at = self._clock.now()
+            self._spawn(attempt, partial(self._commit_step, attempt, done))
+
+    def step_due(self, attempt: RoundAttempt) -> bool:
+        """Return whether a commit is to be made of a round's next checkpoint; never while a snapshot is to be read.
+
+        Only the end of a snapshot has an offset, and with an exchange its rows are in files with those of others.
+        """
+        unfinished = attempt.job.splits.unfinished if attempt.job is not None else ()
+        return self._is_step_due(attempt) and not any(isinstance(split, SnapshotSplit) for split in unfinished)
+
+    def _is_step_due(self, attempt: RoundAttempt) -> bool:
+        every = self._policy.rules(attempt.assignment.path).commit_every
+        return bool(every and attempt.stepped_at is not None and self._clock.now() - attempt.stepped_at >= every)
 
     async def discard(self, attempt: RoundAttempt, files: Collection[str]) -> None:
         """Delete files that an attempt wrote after it no longer counted, except those that are needed.
@@ -278,9 +311,7 @@ class RoundExecutor:
                 discard = partial(self._cleaner.discard, assignment.path, assignment.table_id, files)
                 await held.call(discard, what="delete rejected files")
         except LakewardError as error:
-            _log.warning(
-                "rejected files stay until the round is cleaned", round=str(attempt.round_id), reason=str(error)
-            )
+            _log.warning("rejected files stay until the round is cleaned", reason=str(error))
 
     def lose_table(self, attempt: RoundAttempt, reason: str) -> None:
         """End a round whose table is gone. Its assignment ends only if the table is gone in the source.
@@ -289,7 +320,23 @@ class RoundExecutor:
             attempt: the round.
             reason: how that is known.
         """
-        self._loop.spawn(partial(self._lose_table, attempt, reason))
+        self._spawn(attempt, partial(self._lose_table, attempt, reason))
+
+    def lose_checkpoint(self, attempt: RoundAttempt, reason: str) -> None:
+        """Give up the checkpoint that a round's job goes on from: rows of it cannot be read back.
+
+        Args:
+            attempt: the round.
+            reason: names the file and what is wrong with it.
+        """
+        found = attempt.goes_on_from
+        if found is not None:
+            self._restorer.reject(found, reason)
+
+    def doubt_checkpoint(self, attempt: RoundAttempt) -> None:
+        """Have the rows read of the checkpoint that a job went on from which failed: a damaged file may be why."""
+        if attempt.goes_on_from is not None:
+            self._restorer.doubt(attempt.goes_on_from)
 
     # --- the steps of a round -------------------------------------------------------------------------------
 
@@ -300,7 +347,11 @@ class RoundExecutor:
             async with self._hold(attempt, "the opening", wait_s=self._policy.lake.commit_timeout_s) as held:
                 if not self.is_current(attempt):
                     return
-                context, restored = await held.call(partial(self._find_start, attempt.assignment), what=f"open {path}")
+                context, restored = await held.call(
+                    partial(self._find_start, attempt.assignment),
+                    what=f"open {path}",
+                    timeout_s=self._policy.commit_limit_s,
+                )
         except Exception as error:  # noqa: BLE001 - one table's trouble, whatever it is, stays with that table
             self._fail(attempt, error)
             return
@@ -308,7 +359,7 @@ class RoundExecutor:
             return
         attempt.start_from(context, restored)
         if restored is not None:
-            _log.info("the round goes on from a checkpoint", round=str(attempt.round_id), checkpoint=str(restored.ref))
+            _log.info("the round goes on from a checkpoint", checkpoint=str(restored.ref))
         attempt.note_phase("enumerate", self._clock.wall_ms())
         enumeration = context.enumeration
         if not enumeration.splits:
@@ -326,13 +377,15 @@ class RoundExecutor:
     def _find_start(self, assignment: TableAssignment) -> tuple[RoundContext, RestoredRound | None]:
         """Return what a round starts from. Blocking."""
         path, us = assignment.path, self._incarnation
-        most = self._policy.rules(path).max_split_rows
+        rules = self._policy.rules(path)
         may_go_on = self._restorer.has(assignment.table_id)
         before = self._lake.head(path) if may_go_on else None
-        context = start_round(self._source, self._lake, assignment, us, self._committed, most)
+        gangs = not self._planner.settings.spark.dynamic_allocation
+        context = start_round(self._source, self._lake, assignment, us, self._committed, rules, gangs=gangs)
         # The stamp as it was before this start's; the newest commit as of now, for one may have landed since.
         head = None if before is None else replace(before, commit=context.head.commit)
-        restored = self._restorer.find(context.table, head) if may_go_on else None
+        exchange = context.layout.exchange is ExchangeMode.HASH
+        restored = self._restorer.find(context.table, head, exchange=exchange) if may_go_on else None
         self._cleaner.before_round(path)
         if restored is not None:
             # The round reads the checkpoint's splits, not what the buckets contain now.
@@ -350,20 +403,28 @@ class RoundExecutor:
             async with self._hold(attempt, "the launch", wait_s=self._policy.lake.commit_timeout_s) as held:
                 attempt.journaled = True
                 write = partial(self._committer.write_journal, round_id, path, context.head)
-                attempt.journal = await held.call(write, what=f"journal of {path}")
-                used, latest = self.attempts.subtasks(besides=attempt), self._latest_checkpoint(attempt)
+                attempt.journal = await held.call(
+                    write, what=f"journal of {path}", timeout_s=self._policy.commit_limit_s
+                )
+                used, latest = partial(self.attempts.subtasks, besides=attempt), self._latest_checkpoint(attempt)
                 planned = PlannedRound(assignment, round_id, context, attempt.restored, latest, used)
-                plan = await held.call(partial(self._planner.plan, planned), what=f"plan {path}")
+                plan = await held.call(
+                    partial(self._planner.plan, planned, used()),
+                    what=f"plan {path}",
+                    timeout_s=self._policy.commit_limit_s,
+                )
         except Exception as error:  # noqa: BLE001 - as in _start
             self._fail(attempt, error)
             return
         if not self.is_current(attempt) or self._loop.superseded_by:
-            self._loop.spawn(partial(self._clean, attempt))
+            self._spawn(attempt, partial(self._clean, attempt))
             return
         attempt.stepped_at = self._clock.now()
         listener = RoundJobListener(self, attempt, clock=self._clock, loop=self._loop, protection=self._protection)
         attempt.job = RoundJob(plan, self._jobs, self._clock, listener)
         attempt.job.launch(self._loop.call_soon_threadsafe)
+        attempt.note_phase("launch", self._clock.wall_ms())
+        _log.info("round launched", splits=len(context.enumeration.splits), attempt=attempt.number)
 
     async def _commit(self, attempt: RoundAttempt) -> None:
         if attempt.job is not None:
@@ -375,14 +436,15 @@ class RoundExecutor:
                     return
                 moved = dict(offsets) != dict(attempt.tiered())
                 if moved:
-                    await self._send(held, attempt, self._commit_of(attempt, context, offsets, files))
+                    commit = self._commit_of(attempt, context, offsets, files, attempt.account())
+                    await self._send(held, attempt, commit, "commit")
         except Exception as error:  # noqa: BLE001 - as in _start
             self._fail(attempt, error)
             return
         attempt.committed = offsets
         self._upkeep.after_round(attempt.round_id, context.table, attempt.snapshot_id, offsets, landed=moved)
         if not self.is_current(attempt):
-            _log.info("a round that was given up has committed after all", round=str(attempt.round_id))
+            _log.info("a round that was given up has committed after all")
             return
         self._settle_target(attempt, offsets)
         left = context.enumeration.behind or attempt.lag_rows() != 0
@@ -401,8 +463,9 @@ class RoundExecutor:
                     attempt.round_id
                 ):  # the wait for the table's lock took longer than the fence time
                     return
-                commit = self._commit_of(attempt, context, offsets, files, done.state.shares())
-                await self._send(held, attempt, commit)
+                account = attempt.account(done.state.shares(), done.state.exchange or None)
+                commit = self._commit_of(attempt, context, offsets, files, account)
+                await self._send(held, attempt, commit, "step")
                 attempt.committed = offsets
                 attempt.step += 1
                 attempt.base_commit = attempt.snapshot_id
@@ -410,7 +473,7 @@ class RoundExecutor:
         except Exception as error:  # noqa: BLE001 - as in _start
             self._fail(attempt, error)
             return
-        _log.info("committed a step of a round", round=str(attempt.round_id), files=len(files))
+        _log.info("committed a step of a round", files=len(files), snapshot_id=attempt.snapshot_id)
 
     def _commit_of(
         self,
@@ -418,7 +481,7 @@ class RoundExecutor:
         context: RoundContext,
         offsets: Mapping[TableBucket, int],
         files: tuple[LakeFile, ...],
-        shares: tuple[SplitShare, ...] | None = None,
+        account: CommitAccount,
     ) -> RoundCommit:
         """Return what a worker is to commit."""
         return RoundCommit(
@@ -430,13 +493,47 @@ class RoundExecutor:
             table=context.table,
             offsets=offsets,
             files=files,
-            account=attempt.account(shares),
+            account=account,
         )
 
-    async def _send(self, held: TableHold, attempt: RoundAttempt, commit: RoundCommit) -> None:
+    async def _send(self, held: TableHold, attempt: RoundAttempt, commit: RoundCommit, name: str) -> None:
         attempt.journaled = True
         what, limit = f"commit {attempt.assignment.path}", self._policy.commit_limit_s
-        attempt.apply(await held.call(partial(self._committer.commit, commit), what=what, timeout_s=limit))
+        began = self._clock.now()
+        try:
+            done = await held.call(partial(self._committer.commit, commit), what=what, timeout_s=limit)
+        except Exception as error:
+            self._trace_commit(attempt, commit, name, began, error=str(error) or type(error).__name__)
+            raise
+        attempt.apply(done)
+        self._trace_commit(attempt, commit, name, began, done=done)
+
+    def _trace_commit(
+        self,
+        attempt: RoundAttempt,
+        commit: RoundCommit,
+        name: str,
+        began: float,
+        *,
+        done: CommittedRound | None = None,
+        error: str = "",
+    ) -> None:
+        if attempt.trace is None:
+            return
+        now, wall_ms = self._clock.now(), self._clock.wall_ms()
+
+        def in_ms(start: float, end: float) -> tuple[int, int]:
+            return wall_ms - round((now - start) * 1000), wall_ms - round((now - end) * 1000)
+
+        attempt.trace.commit_ended(
+            name,
+            in_ms(began, now),
+            step=commit.step,
+            files=len(commit.files),
+            snapshot_id=None if done is None else done.snapshot_id,
+            parts_ms={} if done is None else {part: in_ms(*times) for part, times in done.parts_s.items()},
+            error=error,
+        )
 
     async def _wait_for_last_checkpoint(self, attempt: RoundAttempt) -> None:
         """Wait for the last checkpoint of the table's previous round: this round may resume from it."""
@@ -449,7 +546,6 @@ class RoundExecutor:
         except TimeoutError:
             _log.warning(
                 "it is unknown whether a checkpoint is whole; the round does not wait for it any longer",
-                round=str(attempt.round_id),
                 checkpoint_of=str(earlier.round_id),
             )
 
@@ -465,14 +561,18 @@ class RoundExecutor:
             self._cleaning -= 1
 
     async def _delete_parts(self, job: RoundJob) -> None:
-        """Delete parts that subtasks stored after the last checkpoint was aborted; now none of them runs any more."""
-        ref = job.checkpoints.aborted_at_end
-        if ref is None:
-            return
+        """Delete what subtasks stored for checkpoints that were aborted; now none of them runs any more."""
+        aborted, newest = job.checkpoints.aborted_at_end, job.checkpoints.newest_with_rows
+        if aborted is not None:
+            await self._delete_left(f"parts of {aborted}", partial(self._checkpoints.delete, aborted))
+        if newest is not None:
+            await self._delete_left(f"rows up to {newest}", partial(self._checkpoints.delete_rows, newest))
+
+    async def _delete_left(self, what: str, work: Callable[[], None]) -> None:
         try:
-            await call(partial(self._checkpoints.delete, ref), what=f"delete what is left of {ref}")
+            await call(work, what=f"delete {what}")
         except LakewardError as error:
-            _log.warning("left for the sweep", what=f"parts of {ref}", reason=str(error))
+            _log.warning("left for the sweep", what=what, reason=str(error))
 
     async def _clean_files(self, attempt: RoundAttempt) -> None:
         self._cleaner.end(attempt.round_id)
@@ -491,9 +591,12 @@ class RoundExecutor:
                     end = partial(self._cleaner.end_round, attempt.round_id)
                     await held.call(end, what="clean after a failed round")
         except LakewardError as error:
-            _log.warning("left-over files stay for the next start", round=str(attempt.round_id), reason=str(error))
+            _log.warning("left-over files stay for the next start", reason=str(error))
 
     # --- helpers --------------------------------------------------------------------------------------------
+
+    def _spawn(self, attempt: RoundAttempt, work: Callable[[], Coroutine[None, None, None]]) -> None:
+        self._loop.spawn(with_log_fields(attempt.log_fields, work))
 
     def _hold(
         self, attempt: RoundAttempt, what: str, *, wait_s: float | None = None
@@ -520,12 +623,13 @@ class RoundExecutor:
 
     def _fail(self, attempt: RoundAttempt, error: Exception) -> None:
         if not self.is_current(attempt):
-            _log.info("a round that is over failed late", round=str(attempt.round_id), reason=str(error))
+            _log.info("a round that is over failed late", reason=str(error))
             return
         table_id = attempt.assignment.table_id
         reason = str(error) if isinstance(error, LakewardError) else f"{type(error).__name__}: {error}"
         if not isinstance(error, LakewardError):
-            _log.error("unexpected error", round=str(attempt.round_id), exc_info=error)
+            _log.error("unexpected error", exc_info=error)
+        attempt.code = error.code if isinstance(error, LakewardError) else LakewardError.code
         if isinstance(error, TableGoneError):
             self.lose_table(attempt, reason)
         elif isinstance(error, FencedError):

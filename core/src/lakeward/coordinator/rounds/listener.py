@@ -5,11 +5,12 @@ from __future__ import annotations
 from functools import partial
 from typing import TYPE_CHECKING, Protocol
 
+from lakeward.coordinator.workers.log_fields import with_log_fields
 from lakeward.machines.rounds import Drained, RoundFailed
 from lakeward.model.leases import Failover, FailoverKind
 
 if TYPE_CHECKING:
-    from collections.abc import Collection
+    from collections.abc import Callable, Collection, Coroutine
 
     from lakeward.coordinator.checkpoints.contents import CheckpointContents
     from lakeward.coordinator.checkpoints.round_checkpoints import CompletedCheckpoint
@@ -35,12 +36,24 @@ class AttemptOwner(Protocol):
         """End a round whose table is gone."""
         ...
 
+    def lose_checkpoint(self, attempt: RoundAttempt, reason: str) -> None:
+        """Give up the checkpoint that a round's job goes on from."""
+        ...
+
+    def doubt_checkpoint(self, attempt: RoundAttempt) -> None:
+        """Have the rows of the job's checkpoint read before a round goes on from it again."""
+        ...
+
     def job_ended(self, attempt: RoundAttempt) -> None:
         """The last launch of a round has ended."""
         ...
 
     async def discard(self, attempt: RoundAttempt, files: Collection[str]) -> None:
         """Delete files of a round that no longer count."""
+        ...
+
+    def step_due(self, attempt: RoundAttempt) -> bool:
+        """Return whether a commit is to be made of a round's next checkpoint."""
         ...
 
     def checkpoint_storing(self, attempt: RoundAttempt, state: CheckpointContents) -> None:
@@ -78,8 +91,9 @@ class RoundJobListener:
 
     def job_failed(self, reason: str, *, permanent: bool) -> None:
         """See `JobListener`."""
-        event = RoundFailed(now=self._clock.now(), table_id=self._table_id, reason=reason, permanent=permanent)
-        self._post(event)
+        if not permanent and self._owner.is_current(self._attempt):
+            self._owner.doubt_checkpoint(self._attempt)
+        self._post_failure(reason, permanent=permanent)
 
     def job_lost_snapshot(self, lost: frozenset[KvSnapshot], reason: str) -> None:
         """See `JobListener`."""
@@ -92,16 +106,23 @@ class RoundJobListener:
             reason = f"table {self._attempt.assignment.path}: a subtask says that it is gone"
             self._owner.lose_table(self._attempt, reason)
 
+    def job_lost_checkpoint(self, reason: str) -> None:
+        """See `JobListener`: the table's next round goes on from an older one, or starts without."""
+        if self._owner.is_current(self._attempt):
+            self._owner.lose_checkpoint(self._attempt, reason)
+            self._post_failure(reason, checkpoint_lost=True)
+
     def splits_returned(self, kind: FailoverKind, attempt: int, splits: tuple[Split, ...]) -> None:
         """See `JobListener`."""
+        self._attempt.failovers += 1
         failover = Failover(kind=kind, attempt=attempt, returned=splits)
-        self._loop.spawn(partial(self._protection.failover, failover))
+        self._spawn(partial(self._protection.failover, failover))
 
     def files_rejected(self, files: Collection[LakeFile]) -> None:
         """See `JobListener`."""
         paths = [file.path for file in files]
         if paths:
-            self._loop.spawn(partial(self._owner.discard, self._attempt, paths))
+            self._spawn(partial(self._owner.discard, self._attempt, paths))
 
     def job_ended(self) -> None:
         """See `JobListener`."""
@@ -114,6 +135,10 @@ class RoundJobListener:
     def lease_copy(self) -> LeaseCopy | None:
         """See `CheckpointListener`."""
         return self._protection.lease_copy()
+
+    def step_due(self) -> bool:
+        """See `CheckpointListener`."""
+        return self._owner.is_current(self._attempt) and self._owner.step_due(self._attempt)
 
     def checkpoint_storing(self, state: CheckpointContents) -> None:
         """See `CheckpointListener`."""
@@ -128,6 +153,19 @@ class RoundJobListener:
     def checkpoint_aborted(self, number: int, reason: str) -> None:
         """See `CheckpointListener`."""
         self._attempt.checkpoint_aborted(number, reason)
+
+    def _spawn(self, work: Callable[[], Coroutine[None, None, None]]) -> None:
+        self._loop.spawn(with_log_fields(self._attempt.log_fields, work))
+
+    def _post_failure(self, reason: str, *, permanent: bool = False, checkpoint_lost: bool = False) -> None:
+        event = RoundFailed(
+            now=self._clock.now(),
+            table_id=self._table_id,
+            reason=reason,
+            permanent=permanent,
+            checkpoint_lost=checkpoint_lost,
+        )
+        self._post(event)
 
     def _post(self, event: RoundsEvent) -> None:
         if self._owner.is_current(self._attempt):

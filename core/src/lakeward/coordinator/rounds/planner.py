@@ -3,19 +3,24 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING
 
 from lakeward.coordinator.checkpoints.round_checkpoints import CheckpointPlan
+from lakeward.coordinator.jobs.gang import ExchangePlan
 from lakeward.coordinator.jobs.plan import JobPlan
 from lakeward.coordinator.workers.calls import call
+from lakeward.coordinator.workers.log_fields import fields_of_round, with_log_fields
+from lakeward.model.backoff import backoff_s
 from lakeward.model.checkpoints import CheckpointRef
 from lakeward.model.events import Deploy
 from lakeward.model.jobs import JobSpec
+from lakeward.model.partitioning import ExchangeMode
 from lakeward.model.splits import LogSplit, SnapshotSplit
 from lakeward.model.wire import pack_table
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Mapping
 
     from lakeward.coordinator.checkpoints.restorer import RestoredRound
     from lakeward.coordinator.jobs.address import SubtaskAddress
@@ -37,8 +42,18 @@ class PlannedRound:
     restored: RestoredRound | None
     latest_checkpoint: int
     """The highest checkpoint number used so far in this epoch."""
-    slots_used: int
-    """Subtasks of all other rounds."""
+    slots_used: Callable[[], int]
+    """Returns how many subtasks all other rounds have; called on the event loop only."""
+
+    @property
+    def exchange(self) -> bool:
+        """Whether the round's subtasks exchange rows."""
+        return self.context.layout.exchange is ExchangeMode.HASH
+
+    @property
+    def log_fields(self) -> Mapping[str, str]:
+        """What each log line has that belongs to the round."""
+        return fields_of_round(self.round_id, self.assignment.path)
 
 
 class JobPlanner:
@@ -77,12 +92,27 @@ class JobPlanner:
         self._jobs = jobs
         self.settings = settings
 
-    def plan(self, planned: PlannedRound) -> JobPlan:
+    def _free_slots(self, total: int, used: int) -> int:
+        """Return a round's slots: all free ones, except one for each further round that may start."""
+        spare = self.settings.service.rounds - 1
+        return max(1, min(total - spare, total - used))
+
+    def _relaunch_pause_s(self, launches: int) -> float:
+        """Launch a second time at once, for a lost executor is the usual cause; then after a growing pause."""
+        service = self.settings.service
+        return 0.0 if launches < 2 else backoff_s(launches - 1, service.backoff_first_s, service.backoff_most_s)  # noqa: PLR2004
+
+    def _count_slots(self) -> int:
+        return self._jobs.slots_there
+
+    def plan(self, planned: PlannedRound, used: int) -> JobPlan:
         """Plan a round's job. Blocking: the lake may have to list the base of a primary-key round.
 
         Args:
             planned: the round.
+            used: slots that other rounds use now.
         """
+        slots = self._jobs.slots
         settings, context, assignment = self.settings, planned.context, planned.assignment
         table = pack_table(context.table)
         source_task = self._source.reader_task(context.table)
@@ -100,8 +130,12 @@ class JobPlanner:
                 lake_task=lake_task,
                 fence_s=settings.service.fence_s,
                 progress_s=settings.observe.progress_s,
+                read_timeout_s=settings.source.read_timeout_s,
                 checkpoint_root=settings.checkpoint.address,
                 checkpoint_ref=ref,
+                open_files=settings.lake.open_files,
+                open_rows_bytes=settings.checkpoint.open_rows,
+                write_memory_bytes=settings.lake.write_memory,
             )
 
         return JobPlan(
@@ -109,21 +143,33 @@ class JobPlanner:
             enumeration=context.enumeration,
             deploy=deploy,
             spec=lambda launch, subtasks: self._spec(planned, launch, subtasks),
-            slots=self._free_slots(planned.slots_used),
+            slots=self._free_slots(slots, used),
             limit=settings.spark.job_attempts,
             silence_s=settings.spark.subtask_timeout_s,
             reconnect_within_s=settings.spark.reconnect_s,
+            relaunch_pause_s=self._relaunch_pause_s,
             checkpoints=CheckpointPlan(
                 settings=settings.checkpoint,
                 store=self._checkpoints,
                 ref=ref,
                 latest=planned.latest_checkpoint,
-                work=self._work,
+                work=partial(self._work, planned.log_fields),
+                log_fields=planned.log_fields,
+                exchange=planned.exchange,
             ),
             restored=planned.restored.state if planned.restored is not None else None,
+            exchange=self._exchange(planned, slots) if planned.exchange else None,
         )
 
-    def _work(self, what: str, work: Callable[[], object], then: Callable[[object], None]) -> None:
+    def _exchange(self, planned: PlannedRound, slots: int) -> ExchangePlan:
+        def free_slots(total: int) -> int:
+            return self._free_slots(total, planned.slots_used())
+
+        return ExchangePlan(slots, self._count_slots, free_slots, self.settings.lake, self.settings.checkpoint)
+
+    def _work(
+        self, fields: Mapping[str, str], what: str, work: Callable[[], object], then: Callable[[object], None]
+    ) -> None:
         async def run() -> None:
             answer: object
             try:
@@ -132,7 +178,7 @@ class JobPlanner:
                 answer = error
             then(answer)
 
-        self._background.spawn(run)
+        self._background.spawn(with_log_fields(fields, run))
 
     def _spec(self, planned: PlannedRound, launch: int, subtasks: int) -> JobSpec:
         path, epoch, address = planned.assignment.path, planned.assignment.epoch, self._address
@@ -148,12 +194,12 @@ class JobPlanner:
             secret=address.secret,
             fence_s=self.settings.service.fence_s,
             trusted=address.trusted,
+            exchange=planned.exchange,
+            exchange_host=self.settings.spark.exchange_host,
+            log=self.settings.observe.log,
+            log_level=self.settings.observe.level,
+            traced=self.settings.observe.telemetry,
         )
-
-    def _free_slots(self, used: int) -> int:
-        """Return a round's slots: all free ones, except one for each further round that may start."""
-        total, spare = self._jobs.slots, self.settings.service.rounds - 1
-        return max(1, min(total - spare, total - used))
 
 
 def _title(planned: PlannedRound, launch: int, subtasks: int) -> str:
@@ -165,9 +211,12 @@ def _title(planned: PlannedRound, launch: int, subtasks: int) -> str:
         *([_many(snapshots, "KV snapshot")] if snapshots else []),
         *([f"{rows:,} log records in {_many(len(splits) - snapshots, 'split')}"] if snapshots < len(splits) else []),
     ]
+    how = " with an exchange" if planned.exchange else ""
     again = "" if launch == 1 else f", launch {launch}"
     who = f"round {planned.round_id}, epoch {planned.assignment.epoch}{again}"
-    return f"lakeward: tier {planned.assignment.path}, {' and '.join(reading)}, {_many(subtasks, 'subtask')}; {who}"
+    return (
+        f"lakeward: tier {planned.assignment.path}, {' and '.join(reading)}, {_many(subtasks, 'subtask')}{how}; {who}"
+    )
 
 
 def _many(count: int, what: str) -> str:

@@ -12,7 +12,9 @@ if TYPE_CHECKING:
     from lakeward.coordinator.service.state_writer import ServiceStateWriter
     from lakeward.hooks.backend import LeaseBackend
     from lakeward.model.identity import Incarnation
+    from lakeward.model.round_record import RoundRecord
     from lakeward.model.settings import Settings, TableSettings
+    from lakeward.model.spans import RoundSpan
     from lakeward.model.status import RoundReport, ServiceReport
     from lakeward.model.tiering import TableAssignment
     from lakeward.ports import CheckpointStore, Clock, Jobs, Lake, Source, Transport
@@ -35,6 +37,10 @@ class ServiceComponents:
     journals: JournalStore
     committed: CommitRecords
     checkpoints: CheckpointStore
+
+
+def _keep_nothing(_record: RoundRecord) -> None:
+    """Keep no history."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,6 +69,10 @@ class ServiceOptions:
     """Longest sleep of the loop: after it the loop checks for silent subtasks, pauses and due reports."""
     forget_every_s: float = 3600.0
     """Seconds between two checks for tables that were dropped while they had no round."""
+    on_record: Callable[[RoundRecord], None] = _keep_nothing
+    """Takes each round that has ended and had something to do; returns at once."""
+    on_span: Callable[[RoundSpan], None] | None = None
+    """Takes the spans of rounds, None where nobody wants them; returns at once."""
 
     @property
     def heartbeat_call_timeout_s(self) -> float:

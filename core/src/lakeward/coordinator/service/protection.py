@@ -23,13 +23,14 @@ from lakeward.model.leases import FailoverAction
 from lakeward.model.splits import snapshots_of
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterable
+    from collections.abc import Collection, Iterable, Mapping
 
     from lakeward.coordinator.checkpoints.restorer import Restorer
     from lakeward.coordinator.leases.driver import LeaseDriver
     from lakeward.coordinator.rounds.attempts import RoundAttempts
     from lakeward.coordinator.rounds.ports import RoundsLoop
     from lakeward.coordinator.service.persistence import StatePersistence
+    from lakeward.hooks.backend import LeaseBackend
     from lakeward.machines.rounds import Rounds
     from lakeward.model.leases import Failover
     from lakeward.model.tables import KvSnapshot, TableBucket
@@ -52,7 +53,7 @@ class LeaseProtection:
         attempts: RoundAttempts,
         loop: RoundsLoop,
         persistence: StatePersistence,
-        backend_name: str,
+        backend: LeaseBackend,
     ) -> None:
         """Keep the collaborators.
 
@@ -64,7 +65,7 @@ class LeaseProtection:
             attempts: know what rounds need.
             loop: the service's event loop.
             persistence: knows the lease as it was last persisted.
-            backend_name: of the lease backend.
+            backend: whose lease it is.
         """
         self._clock = clock
         self._rounds = rounds
@@ -73,7 +74,7 @@ class LeaseProtection:
         self._attempts = attempts
         self._loop = loop
         self._persistence = persistence
-        self._backend_name = backend_name
+        self._backend = backend
         self.stopped = asyncio.Event()
         """Set once the lease's last calls have ended."""
         self._stray: frozenset[TableBucket] = frozenset()
@@ -98,7 +99,7 @@ class LeaseProtection:
         wanted = set(buckets)
         held = frozenset(bucket for bucket in self._leases.held_leases.held if bucket in wanted)
         if held:
-            _log.info("released what a checkpoint holds", table_id=table_id, buckets=len(held))
+            _log.info("released what a checkpoint holds", **self._round_of(table_id), buckets=len(held))
             self._unprotect(held)
 
     def hold_checkpoints(self) -> None:
@@ -114,7 +115,7 @@ class LeaseProtection:
     def lease_copy(self) -> LeaseCopy | None:
         """Return the lease as it was last persisted, without a call of the backend."""
         state = self._persistence.lease_state
-        return None if state is None else LeaseCopy(self._backend_name, self._leases.held_leases.lease_id, state)
+        return None if state is None else LeaseCopy(self._backend.name, self._leases.held_leases.lease_id, state)
 
     async def failover(self, failover: Failover) -> None:
         """Tell the lease backend of a failure. If the backend fails itself, that is logged and the round continues.
@@ -139,7 +140,7 @@ class LeaseProtection:
             why: how that is known.
         """
         for one in _sorted(gone):
-            _log.warning("a snapshot is gone", table_id=table_id, **_fields(one), why=why)
+            _log.warning("a snapshot is gone", **self._round_of(table_id), **_fields(one), why=why)
         self._lost |= _ids(gone)
         self._start_afresh(table_id, gone, why)
 
@@ -218,7 +219,9 @@ class LeaseProtection:
             self.snapshots_gone(table_id, gone, reason)
             return
         for one in _sorted(gone):
-            _log.info("a snapshot was superseded before it was leased", table_id=table_id, **_fields(one), why=reason)
+            _log.info(
+                "a snapshot was superseded before it was leased", **self._round_of(table_id), **_fields(one), why=reason
+            )
         self._start_afresh(table_id, gone, reason)
 
     def lease_lost(self, table_id: int, snapshots: frozenset[KvSnapshot], reason: str) -> None:
@@ -241,6 +244,11 @@ class LeaseProtection:
         if not gone or not needed.isdisjoint(one.bucket for one in gone):
             self._loop.post(SnapshotsGone(now=self._clock.now(), table_id=table_id, reason=reason))
 
+    def _round_of(self, table_id: int) -> Mapping[str, object]:
+        """Return what a log line says of a table: its id, and its round in progress."""
+        attempt = self._attempts.get(table_id)
+        return {"table_id": table_id, **({} if attempt is None else attempt.log_fields)}
+
     def _unprotect(self, buckets: Iterable[TableBucket]) -> None:
         given_up = frozenset(buckets)
         if given_up:
@@ -254,7 +262,7 @@ class LeaseProtection:
         self._leases.step(AbandonLease(now=self._clock.now(), buckets=frozenset(one.bucket for one in given_up)))
         reason = f"the lease backend released {_named(given_up)} after a failure ({failover.kind.value})"
         for table_id in {one.bucket.table_id for one in given_up}:
-            _log.warning("enumerating afresh", table_id=table_id, reason=reason)
+            _log.warning("enumerating afresh", **self._round_of(table_id), reason=reason)
             self._restorer.invalidate(table_id, reason)
             self._loop.post(SnapshotsGone(now=self._clock.now(), table_id=table_id, reason=reason))
 

@@ -24,10 +24,18 @@ if TYPE_CHECKING:
     from lakeward.coordinator.service.protection import LeaseProtection
     from lakeward.machines.rounds import Rounds
     from lakeward.model.identity import Incarnation
+    from lakeward.model.round_record import RoundRecord
     from lakeward.model.tables import TablePath
     from lakeward.ports import Clock
 
 _EVERY_S = 0.5
+"""Seconds between two reports, at least."""
+_SHARE = 50
+"""Reports take at most a fiftieth of the time: one of hundreds of tables takes 20 to 40 ms, and is made less often."""
+_LATEST_S = 5.0
+"""Seconds between two reports, at most, however long one takes."""
+_QUICK_S = 0.005
+"""A report that takes no longer is also made at the end of each round, not only when it is due."""
 _log = structlog.get_logger("lakeward.reporter")
 _DROPPED_KEPT = 20
 """Dropped tables whose history is still shown."""
@@ -35,6 +43,8 @@ _QUIET = frozenset({"idle"})
 """Outcomes that do not replace the table's last shown round. A round that was stopped before it had a job does not
 either."""
 
+_SUCCEEDED = frozenset({"committed", "idle"})
+_FAILED = frozenset({"failed", "fenced"})
 _NO_NEWS = frozenset({"finished", "returned"})
 """Reasons for the end of an assignment that say less than the table's last known status."""
 
@@ -48,13 +58,20 @@ class _History:
     rows: int = 0
     lag_rows: int | None = None
     lag_s: float | None = None
+    complete_ms: int | None = None
+    committed_ms: int | None = None
+    freshness_s: float | None = None
+    lake_files: int | None = None
     last: RoundReport | None = None
     status: str = "idle"
     message: str = ""
+    failing_since_ms: int | None = None
+    failure: str = ""
+    never_tiered: bool = False
 
 
 class Reporter:
-    """Keeps the history of each table and writes the report twice a second. Used on the event loop only."""
+    """Keeps the history of each table and writes the report, at most twice a second. Used on the event loop only."""
 
     def __init__(
         self,
@@ -68,6 +85,7 @@ class Reporter:
         spark_ui: str | None,
         on_report: Callable[[ServiceReport], None],
         on_round: Callable[[str, RoundReport], None],
+        on_record: Callable[[RoundRecord], None],
     ) -> None:
         """Start without history.
 
@@ -81,6 +99,7 @@ class Reporter:
             spark_ui: the address of Spark's user interface, None where it has none.
             on_report: takes each report.
             on_round: takes a table's name and how a round of it ended.
+            on_record: takes a round that has ended, as it is kept.
         """
         self.state = "starting"
         """The service's state: starting, serving, stopping or stopped."""
@@ -93,9 +112,12 @@ class Reporter:
         self._spark_ui = spark_ui
         self._on_report = on_report
         self._on_round = on_round
+        self._on_record = on_record
         self._tables: dict[int, _History] = {}
         self._dropped: deque[int] = deque()
         self._last = float("-inf")
+        self._took_s = 0.0
+        """How long the last report took."""
         self._trouble = ""
 
     def round_ended(self, attempt: RoundAttempt) -> None:
@@ -106,16 +128,29 @@ class Reporter:
         """
         history = self._history(attempt.assignment.table_id, attempt.assignment.path)
         report = attempt.report(self._clock.wall_ms())
-        history.lag_rows = attempt.lag_rows() if attempt.context is not None else history.lag_rows
+        if attempt.context is not None:
+            history.lag_rows = attempt.lag_rows()
+        elif attempt.outcome in _FAILED:  # it did not get to look: what the last round left is of the past
+            history.lag_rows, history.lag_s = None, None
         history.lag_s = attempt.lag_s if attempt.lag_s is not None else history.lag_s
         if attempt.outcome == "committed":
             history.rounds += 1
             history.rows += report.rows
+            history.committed_ms = attempt.ended_ms
+        elif attempt.lag_s == 0:  # it found nothing new
+            history.complete_ms = attempt.started_ms
+        history.lake_files = attempt.lake_files() if attempt.context is not None else history.lake_files
         history.status, history.message = attempt.outcome, attempt.reason
+        history.never_tiered = attempt.never_tiered if attempt.context is not None else history.never_tiered
+        if attempt.outcome in _SUCCEEDED:
+            history.failing_since_ms, history.failure = None, ""
+        elif attempt.outcome in _FAILED:
+            history.failing_since_ms, history.failure = history.failing_since_ms or attempt.ended_ms, attempt.reason
         if attempt.outcome not in _QUIET and not (attempt.outcome == "stopped" and attempt.job is None):
             history.last = report
-            self.report(force=True)
+            self.report(force=self._took_s <= _QUICK_S)
             self._on_round(history.path, report)
+            self._on_record(attempt.record(report))
 
     def note_lag(self, table_id: int, path: TablePath, lag_s: float) -> None:
         """Record how far behind a table was after a commit.
@@ -125,7 +160,9 @@ class Reporter:
             path: its name.
             lag_s: seconds.
         """
-        self._history(table_id, path).lag_s = lag_s
+        history = self._history(table_id, path)
+        history.lag_s = lag_s
+        history.complete_ms = self._clock.wall_ms() - round(lag_s * 1000)
 
     def forget(self, table_id: int, reason: str) -> None:
         """Record that a table's assignment ended. Its history stays; of dropped tables only that of the newest few.
@@ -143,15 +180,16 @@ class Reporter:
                 self._tables.pop(self._dropped.popleft(), None)
 
     def report(self, *, force: bool = False) -> None:
-        """Publish the report, at most twice a second.
+        """Publish the report, at most twice a second, and less often if it takes long.
 
         Args:
             force: publish now, whenever the last report was.
         """
         now = self._clock.now()
-        if force or now - self._last >= _EVERY_S:
+        if force or now - self._last >= min(_LATEST_S, max(_EVERY_S, _SHARE * self._took_s)):
             self._last = now
             self._publish(self._build())
+            self._took_s = self._clock.now() - now
 
     def _publish(self, report: ServiceReport) -> None:
         """Publish a report. If the disk refuses it, tiering continues; each failure is logged once."""
@@ -172,9 +210,15 @@ class Reporter:
         statuses = {status.assignment.table_id: status for status in self._rounds.tables}
         for table_id, status in statuses.items():
             history = self._history(table_id, status.assignment.path)
+            history.freshness_s = status.assignment.freshness_s
             if status.phase is Phase.SUSPENDED:  # so that the file shows it after the service has ended
                 history.status, history.message = status.phase.value, status.reason
-        tables = [self._table(table_id, history, statuses.get(table_id)) for table_id, history in self._tables.items()]
+        queue = {table_id: place for place, table_id in enumerate(self._rounds.queue, 1)}
+        tables = [
+            self._table(table_id, history, statuses.get(table_id), queue.get(table_id))
+            for table_id, history in self._tables.items()
+        ]
+        until = held.until
         return ServiceReport(
             service=self._incarnation.service,
             incarnation=str(self._incarnation),
@@ -190,9 +234,15 @@ class Reporter:
             lease_message=self._leases.message,
             held_for_checkpoints=len(held.for_checkpoints),
             snapshots_gone=self._protection.snapshots_lost,
+            started_ms=self._incarnation.started_ms,
+            lease_expires_ms=None
+            if until is None
+            else self._clock.wall_ms() + round((until - self._clock.now()) * 1000),
         )
 
-    def _table(self, table_id: int, history: _History, status: TableStatus | None) -> TableReport:
+    def _table(
+        self, table_id: int, history: _History, status: TableStatus | None, queue_position: int | None
+    ) -> TableReport:
         attempt = self._attempts.get(table_id)
         started = attempt is not None and attempt.context is not None
         return TableReport(
@@ -205,7 +255,19 @@ class Reporter:
             rounds=history.rounds,
             rows=history.rows,
             round=attempt.report(self._clock.wall_ms()) if attempt is not None and started else history.last,
+            due_ms=None if status is None else self._wall_ms(status.deadline),
+            failing_since_ms=history.failing_since_ms,
+            failure=history.failure,
+            freshness_s=history.freshness_s,
+            complete_ms=history.complete_ms,
+            committed_ms=history.committed_ms,
+            queue_position=queue_position,
+            lake_files=history.lake_files,
+            never_tiered=attempt.never_tiered if attempt is not None and started else history.never_tiered,
         )
+
+    def _wall_ms(self, moment: float) -> int:
+        return self._clock.wall_ms() + round((moment - self._clock.now()) * 1000)
 
     def _message(self, history: _History, status: TableStatus | None) -> str:
         if status is None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextvars
 from typing import TYPE_CHECKING
 
 import structlog
@@ -73,7 +74,9 @@ class ServiceLoop:
 
     def spawn(self, work: Callable[[], Coroutine[None, None, None]]) -> asyncio.Task[None]:
         """See `Background`."""
-        task = self.running.create_task(work())
+        context = contextvars.copy_context()
+        context.run(structlog.contextvars.clear_contextvars)
+        task = self.running.create_task(work(), context=context)
         self._tasks.add(task)
         task.add_done_callback(self.task_ended)
         return task

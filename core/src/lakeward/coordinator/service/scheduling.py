@@ -19,6 +19,7 @@ import structlog
 
 from lakeward.errors import LakewardError
 from lakeward.machines.rounds.mirror_queue import MirrorQueue, SourceQueueEstimate
+from lakeward.model.partitioning import PartitionField
 from lakeward.model.tiering import HeartbeatRequest, HeartbeatResponse, TableEpoch
 
 if TYPE_CHECKING:
@@ -39,8 +40,16 @@ MIRROR = "mirror"
 _log = structlog.get_logger("lakeward.scheduling")
 
 
+def _nothing() -> None:
+    """Change nothing: the rules stay as they are."""
+
+
 def scheduled(
-    source: Source, modes: Collection[str], rules: Callable[[TablePath], TableSettings], clock: Clock
+    source: Source,
+    modes: Collection[str],
+    rules: Callable[[TablePath], TableSettings],
+    clock: Clock,
+    refresh: Callable[[], None] = _nothing,
 ) -> Source:
     """Wrap a source with the rules of the configuration.
 
@@ -49,15 +58,22 @@ def scheduled(
         modes: every mode that the configuration names.
         rules: a table's rules.
         clock: the service's clock.
+        refresh: called at each heartbeat; it may block and change what the rules say.
     """
-    return ScheduledSource(source, rules, clock, mirrors=MIRROR in modes)
+    return ScheduledSource(source, rules, clock, mirrors=MIRROR in modes, refresh=refresh)
 
 
 class ScheduledSource:
     """See `lakeward.ports.Source`. Thread-safe, as the source below it is."""
 
     def __init__(
-        self, source: Source, rules: Callable[[TablePath], TableSettings], clock: Clock, *, mirrors: bool = True
+        self,
+        source: Source,
+        rules: Callable[[TablePath], TableSettings],
+        clock: Clock,
+        *,
+        mirrors: bool = True,
+        refresh: Callable[[], None] = _nothing,
     ) -> None:
         """Wrap a source.
 
@@ -66,11 +82,13 @@ class ScheduledSource:
             rules: a table's rules; `include` and `mode` decide.
             clock: the service's clock.
             mirrors: whether any table may be mirrored; if not, the source's tables are never listed.
+            refresh: see `scheduled`.
         """
         self._source = source
         self._rules = rules
         self._clock = clock
         self._mirrors = mirrors
+        self._refresh = refresh
         self._queue = MirrorQueue()
         self._source_queue = SourceQueueEstimate()
         self._lock = threading.Lock()
@@ -99,6 +117,7 @@ class ScheduledSource:
 
     def heartbeat(self, request: HeartbeatRequest) -> HeartbeatResponse:
         """See Protocol. The queue with the most overdue table is polled first; the other one if that has none."""
+        self._refresh()
         with self._lock:
             self._look()
             now, ours = self._clock.now(), self._queue.table_ids
@@ -174,20 +193,24 @@ class ScheduledSource:
         return self._rules(path).include and not self._mirrored(path)
 
     def _spec(self, spec: TableSpec) -> TableSpec:
-        """Remove the bucket key from a mirrored table: only the source knows its bucketing function.
+        """Add to a mirrored table its lake partitioning; remove the bucket key: only the source knows that function.
 
         If the lake partitioned by another function of the key, its readers would skip existing rows.
         """
-        return replace(spec, bucket_key=()) if self._mirrored(spec.path) else spec
+        if not self._mirrored(spec.path):
+            return replace(spec, union_read=True)
+        fields = tuple(map(PartitionField.parse, self._rules(spec.path).lake_partition))
+        return replace(spec, bucket_key=(), lake_partition=fields)
 
     def _look(self) -> None:
         started = self._clock.now()
         if not self._mirrors or started < self._look_at:
             return
-        specs = [spec for spec in self._source.all_tables() if self._rules(spec.path).include]
+        all_tables = self._source.all_tables()
+        specs = [spec for spec in all_tables if self._rules(spec.path).include]
         mirrored = {spec.table_id: (spec.path, self._freshness(spec)) for spec in specs if self._mirrored(spec.path)}
         now = self._clock.now()
-        self._queue.update(now, mirrored)
+        self._queue.update(now, mirrored, {spec.table_id for spec in all_tables}.difference(mirrored))
         self._source_queue.update(
             now, {spec.table_id: self._freshness(spec) for spec in specs if spec.table_id not in mirrored}
         )

@@ -247,6 +247,7 @@ class Service:
         self._loop.post(StopRequested(now=self._clock.now()))
         for delay in (self._stop_timeout_s, self._stop_timeout_s * 2):
             self._loop.running.call_later(delay, lambda: self._loop.post(StopTimedOut(now=self._clock.now())))
+        self._reporter.report(force=True)  # a stop may end before the next report is due, and depends on none
 
     async def _start(self) -> None:
         options = self._options

@@ -9,6 +9,7 @@ import structlog
 
 from lakeward.coordinator.workers.calls import call
 from lakeward.errors import FencedError, LakewardError
+from lakeward.storage.newer_formats import refuse_newer
 from lakeward.storage.service_state import ServiceState, ServiceStateStore, StoredTable
 
 if TYPE_CHECKING:
@@ -48,7 +49,9 @@ class ServiceStateWriter:
 
         Raises:
             CorruptFileError: the file is damaged.
+            NewerFormatError: it, a journal or a checkpoint is of a newer release.
         """
+        refuse_newer(self._store.files, self._incarnation.service)
         return self._store.load(self._incarnation.service)
 
     async def overtaken(self) -> str:

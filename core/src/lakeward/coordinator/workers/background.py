@@ -13,7 +13,10 @@ class Background(Protocol):
     """The service's event loop, as its collaborators see it."""
 
     def spawn(self, work: Callable[[], Coroutine[None, None, None]]) -> asyncio.Task[None]:
-        """Run a coroutine as a task; an unexpected error of it ends the service."""
+        """Run a coroutine as a task; an unexpected error of it ends the service.
+
+        Its log lines have none of the caller's fields: a round that ends may start one of another table.
+        """
         ...
 
     def wake(self) -> None:

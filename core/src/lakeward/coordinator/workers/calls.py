@@ -7,6 +7,7 @@ the loop is the simulator's. After the limit the outcome is unknown; whatever th
 from __future__ import annotations
 
 import asyncio
+import contextvars
 from functools import partial
 from typing import TYPE_CHECKING, TypeVar
 
@@ -22,7 +23,7 @@ T = TypeVar("T")
 async def call(
     work: Callable[[], T], *, what: str, timeout_s: float | None = None, on_end: Callable[[], None] = lambda: None
 ) -> T:
-    """Run `work` on a thread of its own and wait for it without blocking the loop.
+    """Run `work` on a thread of its own and wait for it without blocking the loop. Its log lines have our fields.
 
     Args:
         work: the blocking call.
@@ -39,7 +40,8 @@ async def call(
     """
     loop = asyncio.get_running_loop()
     future: asyncio.Future[T] = loop.create_future()
-    loop.run_in_executor(LoopThreads(what), _run, work, loop, future, on_end)
+    context = contextvars.copy_context()
+    loop.run_in_executor(LoopThreads(what), context.run, _run, work, loop, future, on_end)
     limit = None if timeout_s is None else loop.call_later(timeout_s, _give_up, future)
     try:
         return await future

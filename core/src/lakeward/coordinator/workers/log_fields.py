@@ -1,0 +1,40 @@
+"""Fields that each log line of a task has, also those that it writes on worker threads."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from structlog.contextvars import bound_contextvars
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Coroutine, Mapping
+
+    from lakeward.model.identity import RoundId
+    from lakeward.model.tables import TablePath
+
+
+def fields_of_round(round_id: RoundId, path: TablePath) -> Mapping[str, str]:
+    """Return what each log line has that belongs to a round.
+
+    Args:
+        round_id: the round.
+        path: its table.
+    """
+    return {"round": str(round_id), "table": str(path)}
+
+
+def with_log_fields(
+    fields: Mapping[str, str], work: Callable[[], Coroutine[None, None, None]]
+) -> Callable[[], Coroutine[None, None, None]]:
+    """Return work whose log lines have these fields, unless a line names its own.
+
+    Args:
+        fields: by name: the round and the table that the work belongs to.
+        work: makes the coroutine.
+    """
+
+    async def run() -> None:
+        with bound_contextvars(**fields):
+            await work()
+
+    return run

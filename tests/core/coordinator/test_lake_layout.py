@@ -1,0 +1,190 @@
+"""Which layouts a table can have, and how its rows get to their writers."""
+
+from __future__ import annotations
+
+import pyarrow as pa
+import pytest
+
+from lakeward.coordinator.rounds.layout import LakeLayout, check_splits, resolve_layout
+from lakeward.errors import ConfigError
+from lakeward.model.partitioning import ExchangeMode, PartitionField
+from lakeward.model.settings import ExchangeChoice, TableMode, TableSettings
+from lakeward.model.splits import LogSplit, SnapshotSplit
+from lakeward.model.tables import TableBucket, TablePath, TableSpec
+
+SCHEMA = pa.schema(
+    [
+        pa.field("id", pa.int64(), nullable=False),
+        pa.field("region", pa.string(), nullable=False),
+        pa.field("at", pa.timestamp("us")),
+        pa.field("utc", pa.timestamp("us", tz="UTC")),
+        pa.field("day", pa.date32()),
+        pa.field("clock", pa.time64("us")),
+        pa.field("price", pa.decimal128(9, 2)),
+        pa.field("weight", pa.float64()),
+        pa.field("paid", pa.bool_()),
+        pa.field("raw", pa.binary()),
+        pa.field("tags", pa.list_(pa.string())),
+        pa.field("__offset", pa.int64()),
+    ]
+)
+BUCKET = TableBucket(1, None, 0)
+
+
+def table(*primary_key: str, before_images: bool = True) -> TableSpec:
+    path = TablePath("shop", "orders")
+    return TableSpec(path, 1, 1, SCHEMA, primary_key, (), (), 4, 1.0, before_images=before_images)
+
+
+def resolve(spec: TableSpec, *fields: str, exchange: ExchangeChoice = "auto", mode: TableMode = "mirror") -> LakeLayout:
+    rules = TableSettings(lake_partition=fields, exchange=exchange, mode=mode)
+    return resolve_layout(spec, rules)
+
+
+def refused(spec: TableSpec, *fields: str, exchange: ExchangeChoice = "auto") -> ConfigError:
+    with pytest.raises(ConfigError) as caught:
+        resolve(spec, *fields, exchange=exchange)
+    return caught.value
+
+
+def test_a_table_without_a_partitioning_has_the_sources_layout_and_no_exchange() -> None:
+    layout = resolve(table(), mode="tier")
+    assert (layout.fields, layout.exchange, layout.names) == ((), ExchangeMode.NONE, ())
+
+
+def test_an_append_only_table_is_divided_by_partition_and_bucket() -> None:
+    layout = resolve(table(), "day(at)", "bucket(16, id)")
+    assert (layout.exchange, layout.route_by_bucket) == (ExchangeMode.HASH, True)
+    assert layout.fields == (PartitionField("day", "at"), PartitionField("bucket", "id", 16))
+
+
+def test_a_key_that_holds_the_partition_columns_is_divided_by_partition_alone() -> None:
+    layout = resolve(table("id", "region"), "region", "bucket(4, id)")
+    assert (layout.exchange, layout.route_by_bucket) == (ExchangeMode.HASH, False)
+
+
+def test_a_partition_column_outside_the_key_keeps_a_key_in_one_writer() -> None:
+    layout = resolve(table("id"), "bucket(4, id)", "day(at)")
+    assert layout.exchange is ExchangeMode.NONE
+    assert "'at' is outside the primary key" in layout.reason
+
+
+@pytest.mark.parametrize("spec", [table(), table("id")])
+def test_an_exchange_of_none_is_always_possible(spec: TableSpec) -> None:
+    assert resolve(spec, "bucket(4, id)", exchange="none").exchange is ExchangeMode.NONE
+
+
+@pytest.mark.parametrize("fields", [(), ("day(at)",)])
+def test_a_table_whose_rows_are_not_exchanged_needs_no_subtasks_that_start_together(fields: tuple[str, ...]) -> None:
+    rules = TableSettings(lake_partition=fields, mode="mirror")
+    assert resolve_layout(table("id"), rules, gangs=False).exchange is ExchangeMode.NONE
+
+
+@pytest.mark.parametrize("spec", [table(), table("id", "region")])
+def test_an_exchange_without_subtasks_that_start_together_is_refused(spec: TableSpec) -> None:
+    with pytest.raises(ConfigError) as caught:
+        resolve_layout(spec, TableSettings(lake_partition=("region",), mode="mirror"), gangs=False)
+    assert str(caught.value) == (
+        'tables."shop.orders".exchange: expected `none`, because `spark.dynamicAllocation.enabled` is true: then Spark '
+        'starts no subtasks together, found \'auto\'. Or set "spark.dynamicAllocation.enabled" = "false" in '
+        "[spark.conf]."
+    )
+
+
+def test_an_exchange_without_a_partitioning_is_refused() -> None:
+    error = refused(table(), exchange="hash")
+    assert str(error).startswith('tables."shop.orders".exchange: expected `auto` or `none`')
+
+
+def test_a_partitioned_table_in_mode_tier_is_refused() -> None:
+    with pytest.raises(ConfigError, match=r'tables\."shop\.orders"\.mode: expected `mirror`'):
+        resolve(table(), "id", mode="tier")
+
+
+def test_an_exchange_of_hash_for_a_column_outside_the_key_is_refused() -> None:
+    error = refused(table("id"), "day(at)", exchange="hash")
+    assert (error.key, error.found) == ('tables."shop.orders".exchange', "hash")
+    assert "'at' is outside the primary key" in error.expected
+
+
+def test_a_column_outside_the_key_needs_the_rows_from_before_updates() -> None:
+    error = refused(table("id", before_images=False), "day(at)")
+    assert (error.key, error.found) == ('tables."shop.orders".lake_partition', "at")
+    assert "no rows from before an update" in error.hint
+
+
+def test_a_column_of_the_key_does_not_need_them() -> None:
+    assert resolve(table("id", before_images=False), "bucket(4, id)").exchange is ExchangeMode.HASH
+
+
+@pytest.mark.parametrize(
+    ("field", "found"),
+    [
+        ("day(missing)", "missing"),
+        ("__offset", "__offset"),
+        ("__bucket", "__bucket"),
+        ("tags", "tags (list<item: string>)"),
+        ("weight", "weight (double)"),
+        ("year(region)", "region (string)"),
+        ("day(clock)", "clock (time64[us])"),
+        ("hour(day)", "day (date32[day])"),
+        ("bucket(4, weight)", "weight (double)"),
+        ("bucket(4, paid)", "paid (bool)"),
+        ("bucket(4, tags)", "tags (list<item: string>)"),
+        ("truncate(4, at)", "at (timestamp[us])"),
+        ("truncate(4, weight)", "weight (double)"),
+    ],
+)
+def test_a_field_that_the_columns_do_not_allow_is_refused(field: str, found: str) -> None:
+    error = refused(table(), "id", field)
+    assert (error.key, error.found) == ('tables."shop.orders".lake_partition', found)
+
+
+@pytest.mark.parametrize(
+    "field",
+    [
+        *("id", "region", "at", "day", "clock", "price", "paid", "raw"),
+        *("year(at)", "month(utc)", "day(day)", "hour(utc)"),
+        *(f"bucket(4, {name})" for name in ("id", "region", "at", "utc", "day", "clock", "price", "raw")),
+        *(f"truncate(4, {name})" for name in ("id", "region", "price", "raw")),
+    ],
+)
+def test_a_field_that_the_columns_allow_is_taken(field: str) -> None:
+    assert resolve(table(), field).names == (field,)
+
+
+@pytest.mark.parametrize("fields", [("id", "id"), ("day(at)", "hour(at)"), ("bucket(4, id)", "bucket(8, id)")])
+def test_two_fields_of_one_kind_are_refused(fields: tuple[str, str]) -> None:
+    error = refused(table(), *fields)
+    assert error.found == fields[1]
+    assert error.hint == f"{fields[0]!r} is such a field already: a column may be in one field of each kind."
+
+
+def test_a_field_within_a_struct_is_refused_as_such() -> None:
+    assert refused(table(), "tags.element").hint == "A field within a struct cannot be partitioned by."
+
+
+@pytest.mark.parametrize("fields", [("day(at)", "day(utc)"), ("id", "bucket(4, id)"), ("at", "day(at)")])
+def test_fields_that_say_different_things_are_taken(fields: tuple[str, str]) -> None:
+    assert resolve(table(), *fields).names == fields
+
+
+LIVE = SnapshotSplit("live", BUCKET, (), 0, 5, live=True)
+READ_AGAIN = (SnapshotSplit("files", BUCKET, (), 1, 5), LogSplit("log", BUCKET, (), 0, 5))
+
+
+def test_a_live_snapshot_is_refused_with_an_exchange_and_the_key_is_named() -> None:
+    spec = table("id")
+    with pytest.raises(ConfigError, match=r'tables\."shop\.orders"\.exchange: expected `none`, because the snapshot'):
+        check_splits(spec, resolve(spec, "bucket(4, id)"), (*READ_AGAIN, LIVE))
+
+
+@pytest.mark.parametrize("exchange", ["auto", "none"])
+def test_other_splits_are_read_with_and_without_an_exchange(exchange: ExchangeChoice) -> None:
+    spec = table("id")
+    check_splits(spec, resolve(spec, "bucket(4, id)", exchange=exchange), READ_AGAIN)
+
+
+def test_a_live_snapshot_is_read_without_an_exchange() -> None:
+    spec = table("id")
+    check_splits(spec, resolve(spec, "bucket(4, id)", exchange="none"), (LIVE,))

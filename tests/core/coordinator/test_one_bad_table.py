@@ -1,0 +1,339 @@
+"""One bad table never stops another: healthy tables beside it get further commits, whatever is wrong with it.
+
+The bad one is tried again after growing pauses. It is suspended if it keeps failing, or goes on by itself once the
+fault is gone; its message names the cause.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from lakeward.errors import LakeError, SchemaMismatchError, TableGoneError
+from lakeward.model.backoff import backoff_s
+from lakeward.observe.condition import ConditionTracker
+from lakeward.subtask.reading import SplitReading
+from lakeward.testing.folder_lake import FolderLake
+from lakeward_service_kit.full_disk import FULL
+from lakeward_service_kit.held_source import Hold
+from lakeward_source_embedded.source import EmbeddedSource
+from lakeward_source_embedded.store import EmbeddedStore
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Callable
+    from pathlib import Path
+
+    from lakeward.coordinator.service.service import Service
+    from lakeward.model.identity import Incarnation
+    from lakeward.model.results import CommitRequest, LakeHead
+    from lakeward.model.status import TableCondition
+    from lakeward.model.tables import TablePath, TableSpec
+    from lakeward_service_kit.service_world import World
+
+FIRST_S, MOST_S, TRIES = 0.05, 0.2, 4
+"""Back-off of the services here, and the failed rounds after which they suspend a table."""
+
+
+async def until(true: Callable[[], object]) -> None:
+    """Look again and again, for a minute at the most."""
+    async with asyncio.timeout(60):
+        while not true():  # noqa: ASYNC110 - what is looked at has no event of its own
+            await asyncio.sleep(0.02)
+
+
+@dataclass
+class TroubledLake(FolderLake):
+    """A lake whose tables are opened only if `before_open` lets them."""
+
+    before_open: Callable[[TablePath], None] = lambda _: None
+
+    def open_table(self, table: TableSpec, incarnation: Incarnation) -> LakeHead:
+        self.before_open(table.path)
+        return super().open_table(table, incarnation)
+
+
+@dataclass
+class Refusal:
+    """Refuses to open a table, or all of them, until it is over; notes when it did."""
+
+    error: Exception
+    clock: Callable[[], float]
+    only: TablePath | None = None
+    over: bool = False
+    at: list[float] = field(default_factory=list)
+
+    def __call__(self, path: TablePath) -> None:
+        if not self.over and path == (self.only or path):
+            self.at.append(self.clock())
+            raise self.error
+
+    @property
+    def pauses(self) -> list[float]:
+        """Seconds between one try and the next."""
+        return [later - earlier for earlier, later in zip(self.at, self.at[1:], strict=False)]
+
+
+class Neighbours:
+    """A bad table among two healthy ones, and the service that tiers them."""
+
+    def __init__(self, world: World) -> None:
+        """Create the tables, each with ten rows."""
+        self.world = world
+        self.lake = world.lake = TroubledLake(world.directory / "lake")
+        self.bad = world.table("bad", buckets=1)
+        self.good = (world.table("good", buckets=1), world.table("fine", buckets=1))
+        self.rows = 0
+        self.service: Service
+        world.load(self.bad, 0, 10)
+
+    @asynccontextmanager
+    async def served(self, **options: Any) -> AsyncIterator[None]:  # noqa: ANN401 - as `World.service`
+        """Serve them; the healthy ones are tiered once."""
+        keys = {"backoff_first_s": FIRST_S, "backoff_most_s": MOST_S, "suspend_after": TRIES}
+        self.service = self.world.service(**{**keys, **options})
+        serving = asyncio.create_task(self.service.serve())
+        try:
+            await self.healthy_tables_commit(1)
+            yield
+        finally:
+            self.service.stop()
+            await serving
+
+    async def healthy_tables_commit(self, times: int = 3) -> None:
+        """Load rows into the healthy tables and wait until the lake has them, so many times."""
+        for _ in range(times):
+            for path in self.good:
+                self.world.load(path, self.rows, 10)
+            self.rows += 10
+            await until(lambda: all(self.tiered(path) == self.rows for path in self.good))
+
+    def tiered(self, path: TablePath) -> int:
+        """Return how many rows of a table the lake has."""
+        try:
+            return len(self.lake.read(path))
+        except TableGoneError:
+            return 0
+
+    def status(self, path: TablePath | None = None) -> str:
+        """Return a table's status now, the bad one's if none is named."""
+        return self.condition(path).status
+
+    def condition(self, path: TablePath | None = None) -> TableCondition:
+        """Return a table's condition, as an operator sees it."""
+        described = ConditionTracker(None).describe(self.world.reports[-1], ())
+        (found,) = [table.condition for table in described.tables if table.path == str(path or self.bad)]
+        assert found is not None
+        return found
+
+    def refuse(self, error: Exception, *, all_tables: bool = False) -> Refusal:
+        """Let the lake refuse the bad table, or all of them."""
+        only = None if all_tables else self.bad
+        self.lake.before_open = refusal = Refusal(error, self.world.clock.now, only)
+        return refusal
+
+
+@pytest.fixture
+def tables(world: World) -> Neighbours:
+    return Neighbours(world)
+
+
+def assert_pauses_grow(pauses: list[float]) -> None:
+    """Each pause is as long as the back-off says, at least."""
+    expected = [backoff_s(number, FIRST_S, MOST_S) for number in range(1, len(pauses) + 1)]
+    assert all(pause >= least for pause, least in zip(pauses, expected, strict=True)), (pauses, expected)
+
+
+def test_a_lake_table_altered_by_somebody_else_is_suspended_at_once_and_says_what_differs(tables: Neighbours) -> None:
+    refusal = tables.refuse(SchemaMismatchError("t.bad: the lake's table has no column 'name'"))
+
+    async def run() -> None:
+        async with tables.served():
+            await until(lambda: tables.status() == "suspended")
+            await tables.healthy_tables_commit()
+            condition = tables.condition()
+            assert "no column 'name'" in condition.message
+            assert "lakeward tables resume t.bad" in condition.action
+            assert len(refusal.at) == 1
+
+    asyncio.run(run())
+
+
+def test_a_schema_that_the_lake_cannot_hold_suspends_its_table_until_a_person_resumes_it(tables: Neighbours) -> None:
+    refusal = tables.refuse(SchemaMismatchError("t.bad: column 'price' is a decimal of 76 digits, the lake has 38"))
+
+    async def run() -> None:
+        async with tables.served():
+            await until(lambda: tables.status() == "suspended")
+            assert "76 digits" in tables.condition().message
+            await tables.healthy_tables_commit()
+            refusal.over = True
+            tables.world.resumed = {str(tables.bad): 1}
+            await until(lambda: tables.tiered(tables.bad) == 10)
+
+    asyncio.run(run())
+
+
+def test_a_table_that_the_lake_throttles_is_tried_after_growing_pauses_and_goes_on_by_itself(
+    tables: Neighbours,
+) -> None:
+    refusal = tables.refuse(LakeError("the catalog answers 429 Too Many Requests"))
+
+    async def run() -> None:
+        async with tables.served(suspend_after=100):
+            await until(lambda: len(refusal.at) > TRIES)
+            await tables.healthy_tables_commit()
+            await until(lambda: tables.status() == "retrying")
+            assert "429 Too Many Requests" in tables.condition().message
+            refusal.over = True
+            await until(lambda: tables.tiered(tables.bad) == 10)
+            await until(lambda: tables.status() == "ok")
+
+    asyncio.run(run())
+    assert_pauses_grow(refusal.pauses[:TRIES])
+
+
+def test_a_table_that_keeps_failing_while_others_are_served_is_suspended(tables: Neighbours) -> None:
+    refusal = tables.refuse(LakeError("the catalog answers 503 for t.bad"))
+
+    async def run() -> None:
+        async with tables.served():
+            while tables.status() != "suspended":
+                await tables.healthy_tables_commit(1)
+            message = tables.condition().message
+            assert "503 for t.bad" in message
+            assert f"{TRIES} rounds in a row failed" in message
+            tried = len(refusal.at)
+            await tables.healthy_tables_commit()
+            assert len(refusal.at) == tried
+            refusal.over = True
+            tables.world.resumed = {str(tables.bad): 1}
+            await until(lambda: tables.tiered(tables.bad) == 10)
+
+    asyncio.run(run())
+
+
+def test_a_catalog_that_is_down_for_a_while_suspends_nobody_and_all_go_on_once_it_is_back(tables: Neighbours) -> None:
+    """It would be a person's work to resume each table; what fails for all of them is not their fault."""
+
+    async def run() -> None:
+        async with tables.served():
+            refusal = tables.refuse(LakeError("the catalog does not answer"), all_tables=True)
+            for path in tables.good:
+                tables.world.load(path, tables.rows, 10)
+            tables.rows += 10
+            await until(lambda: len(refusal.at) > 3 * (TRIES + 2))
+            assert {tables.status(path) for path in tables.good} == {"retrying"}
+            refusal.over = True
+            await until(lambda: all(tables.tiered(path) == tables.rows for path in tables.good))
+            await tables.healthy_tables_commit()
+
+    asyncio.run(run())
+    statuses = {table.status for report in tables.world.reports for table in report.tables}
+    assert "suspended" not in statuses
+
+
+def test_a_commit_that_takes_a_minute_holds_no_place_and_lands_in_the_end(tables: Neighbours) -> None:
+    """One round at a time is allowed, and the healthy tables have theirs while it commits."""
+    sent, let_go = threading.Event(), threading.Event()
+
+    def slow(request: CommitRequest) -> None:
+        if request.path == tables.bad:
+            sent.set()
+            let_go.wait(60)
+
+    tables.lake.before_commit = slow
+
+    async def run() -> None:
+        async with tables.served(rounds=1, commit_timeout_s=60.0):
+            try:
+                await until(sent.is_set)
+                await tables.healthy_tables_commit()
+                assert tables.tiered(tables.bad) == 0
+            finally:
+                let_go.set()
+            await until(lambda: tables.tiered(tables.bad) == 10)
+
+    asyncio.run(run())
+
+
+def test_a_disk_that_is_full_for_one_table_is_named_and_its_table_goes_on_once_there_is_room(
+    tables: Neighbours,
+) -> None:
+    full = tables.lake.root / str(tables.bad) / FULL
+    full.parent.mkdir(parents=True)
+    full.touch()
+
+    async def run() -> None:
+        async with tables.served(lake_type="full", suspend_after=100):
+            await until(lambda: tables.status() == "retrying")
+            await tables.healthy_tables_commit()
+            assert "No space left on device" in tables.condition().message
+            full.unlink()
+            await until(lambda: tables.tiered(tables.bad) == 10)
+
+    asyncio.run(run())
+
+
+class OneHangs(EmbeddedSource):
+    """The reader of one table hangs for as long as a file exists."""
+
+    def __init__(self, store: EmbeddedStore, gate: Path, hanging: TablePath) -> None:
+        """Keep which one."""
+        super().__init__(store)
+        self._hanging = hanging
+        self._hold, self._free = Hold(gate, 0), Hold(gate.with_name("never"), 0)
+
+    def reader_task(self, table: TableSpec) -> bytes:
+        """See Protocol."""
+        hold = self._hold if table.path == self._hanging else self._free
+        return hold.task(super().reader_task(table))
+
+
+@pytest.mark.parametrize("snapshot", [False, True], ids=["log", "snapshot"])
+def test_a_reader_that_hangs_gives_its_place_back_and_is_tried_again_later(
+    tables: Neighbours, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, snapshot: bool
+) -> None:
+    """Its subtask lives and shows it; that the source gives it nothing is what ends the round."""
+    monkeypatch.setattr(SplitReading, "stop_s", 0.05)
+    if snapshot:
+        tables.bad = tables.world.table("keyed", key=True, buckets=1)
+        tables.world.load(tables.bad, 0, 10)
+        tables.world.store.snapshot(tables.bad)
+    gate = tmp_path / "gate"
+    gate.touch()
+    source = OneHangs(EmbeddedStore.open(tables.world.store.root), gate, tables.bad)
+
+    async def run() -> None:
+        keys = {"source_type": "held", "rounds": 1, "read_timeout_s": 0.2, "suspend_after": 100}
+        async with tables.served(source=source, **keys):
+            await until(lambda: len(tables.world.outcomes(tables.bad)) > 1)
+            await tables.healthy_tables_commit()
+            assert set(tables.world.outcomes(tables.bad)) == {"failed"}
+            await until(lambda: tables.status() == "retrying")
+            assert "the source has given no record for 0.2 s" in tables.condition().message
+            gate.unlink()
+            await until(lambda: tables.tiered(tables.bad) == 10)
+
+    try:
+        asyncio.run(run())
+    finally:
+        gate.unlink(missing_ok=True)
+
+
+def test_a_dropped_table_leaves_and_is_not_tried_again(tables: Neighbours) -> None:
+    async def run() -> None:
+        async with tables.served():
+            await until(lambda: tables.tiered(tables.bad) == 10)
+            tables.world.load(tables.bad, 10, 10)
+            tables.world.store.drop_table(tables.bad)
+            await tables.healthy_tables_commit()
+            assigned = {one.assignment.path for one in tables.world.container.rounds().tables}
+            assert tables.bad not in assigned
+
+    asyncio.run(run())
+    assert "failed" not in tables.world.outcomes(tables.bad)

@@ -1,0 +1,79 @@
+"""Which checkpoint of an exchange is still good once its own round has committed."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+import pytest
+
+from lakeward.coordinator.checkpoints.contents import CheckpointContents
+from lakeward.coordinator.checkpoints.restorer import Restorer
+from lakeward.model.results import LakeHead, OffsetCommit
+from lakeward.storage.checkpoint_store import CheckpointFiles
+from lakeward.storage.small_files import SmallFiles
+from lakeward.testing.checkpoint_values import (
+    FIRST,
+    PATH,
+    exchange_snapshot,
+    reference,
+    round_snapshot,
+    write_segment,
+)
+from lakeward.testing.clock import FakeClock
+from lakeward.testing.folder_lake import FolderLake
+from lakeward.testing.lake_tables import log_table
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+
+@pytest.fixture(autouse=True)
+def closed_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The lake file that checkpoints name."""
+    monkeypatch.chdir(tmp_path)
+    file = tmp_path / "w/data/part-00000.parquet"
+    file.parent.mkdir(parents=True)
+    file.touch()
+
+
+@pytest.mark.parametrize("open_rows", [False, True])
+def test_a_commit_of_the_same_offsets_has_open_rows_of_a_checkpoint_in_other_files(
+    tmp_path: Path, open_rows: bool
+) -> None:
+    ref, table = reference(), log_table(path=PATH, table_id=7)
+    lake, store = FolderLake(tmp_path), CheckpointFiles(SmallFiles(str(tmp_path / "state")), FakeClock())
+    lake.open_table(table, FIRST)
+    segments = (write_segment(store, ref),) if open_rows else ()
+    was, part = replace(round_snapshot(ref), finished=()), exchange_snapshot(*segments)
+    store.complete(ref, was, (store.write_part(ref, part),), None)
+    offsets = CheckpointContents.of(was, [part]).offsets()
+    commit = OffsetCommit(5, offsets, None, was.round_id.incarnation, was.round_id.name, 2, 0)
+    restorer = Restorer(store, lake, FIRST)
+    found = restorer.find(table, LakeHead(PATH, 7, "w", 5, FIRST, commit, commit), exchange=True)
+    assert (found is None) is open_rows
+
+
+def test_the_rows_of_a_doubted_checkpoint_are_read_before_a_round_goes_on_from_it(tmp_path: Path) -> None:
+    """Damage that leaves the size as it was is found by a subtask, whose word may be lost."""
+    ref, table = reference(), log_table(path=PATH, table_id=7)
+    store = CheckpointFiles(SmallFiles(str(tmp_path / "state")), FakeClock())
+    lake = FolderLake(tmp_path)
+    lake.open_table(table, FIRST)
+    segment = write_segment(store, ref)
+    was = replace(round_snapshot(ref), finished=())
+    store.complete(ref, was, (store.write_part(ref, exchange_snapshot(segment)),), None)
+    restorer = Restorer(store, lake, FIRST)
+
+    def finds() -> bool:
+        return restorer.find(table, LakeHead(PATH, 7, "w", None, FIRST, None, None), exchange=True) is not None
+
+    restorer.doubt(ref)
+    assert finds(), "nothing is wrong with it"
+    file = tmp_path / "state" / segment.name
+    data = bytearray(file.read_bytes())
+    data[len(data) // 2] ^= 1
+    file.write_bytes(data)
+    assert finds(), "it was read once, and has its size"
+    restorer.doubt(ref)
+    assert not finds()

@@ -1,0 +1,63 @@
+from __future__ import annotations
+
+from pathlib import Path
+
+from lakeward.errors import SchemaMismatchError
+from lakeward.model.results import CommitOutcome, CommitRequest
+from lakeward.testing.folder_lake import FolderLake
+from lakeward_service_kit.service_world import World
+
+
+def test_a_round_that_committed_is_recorded_with_what_it_did(tmp_path: Path) -> None:
+    world = World.create(tmp_path)
+    log = world.table("log")
+    world.load(log, 0, 40)
+    world.once()
+    (record,) = world.records
+    assert (record.table, record.outcome, record.kind, record.rows) == ("t.log", "committed", "log", 40)
+    assert (record.splits, record.splits_done, record.launches, record.failovers, record.code) == (2, 2, 1, 0, "")
+    assert (sum(record.offsets.values()), record.end_offset) == (40, 40)
+    assert record.snapshot_id is not None
+    assert {"enumerate", "launch", "job", "commit"} <= record.timings_s.keys()
+
+
+def test_a_round_from_snapshots_says_so_and_one_without_rows_is_not_recorded(tmp_path: Path) -> None:
+    world = World.create(tmp_path)
+    keyed = world.table("keyed", key=True)
+    world.load(keyed, 0, 40, "insert")
+    world.store.snapshot(keyed)
+    world.once()
+    world.once()
+    assert [(record.kind, record.outcome) for record in world.records] == [("snapshots", "committed")]
+    assert "lease" in world.records[0].timings_s
+
+
+class ClosedLake(FolderLake):
+    """A lake that refuses every commit."""
+
+    def commit(self, request: CommitRequest) -> CommitOutcome:
+        message = f"{request.path}: does not fit"
+        raise SchemaMismatchError(message)
+
+
+def test_a_table_is_reported_as_never_tiered_until_its_first_commit(tmp_path: Path) -> None:
+    world = World.create(tmp_path)
+    log, closed, never = world.table("log"), ClosedLake(world.lake.root), []
+    for number, lake in enumerate((closed, world.lake, closed)):
+        world.load(log, 40 * number, 40)
+        world.once(lake=lake)
+        never.append(world.reports[-1].tables[0].never_tiered)
+    assert never == [True, False, False]
+
+
+def test_a_round_that_failed_is_recorded_with_the_errors_code(tmp_path: Path) -> None:
+    world = World.create(tmp_path)
+    log = world.table("log", buckets=1)
+    world.load(log, 0, 40)
+    world.once()
+    world.load(log, 40, 5)
+    world.store.trim_log(log, 0, 43)
+    assert world.once().failed
+    last = world.records[-1]
+    assert (last.outcome, last.code, last.snapshot_id, last.end_offset) == ("failed", "LW-402", None, None)
+    assert "cleaned from the log" in last.reason

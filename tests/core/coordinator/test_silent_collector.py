@@ -1,0 +1,49 @@
+"""A collector that never answers costs a service nothing but the little time that its end waits for it."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+
+from lakeward.model.identity import Incarnation
+from lakeward.observe.metrics import ServiceMetrics
+from lakeward_service_kit.collector import silent_collector
+
+if TYPE_CHECKING:
+    from lakeward.model.spans import RoundSpan
+    from lakeward_service_kit.service_world import World
+
+pytest.importorskip("opentelemetry.exporter.otlp.proto.http", reason="the extra `telemetry` is not installed")
+
+from lakeward.telemetry.export import CLOSE_S, export_by_otlp
+
+MANY = 3000
+"""Spans beyond what the exporter keeps: its queue is full while it waits for the first answer."""
+
+
+def test_a_collector_that_never_answers_delays_neither_a_round_nor_the_end(world: World) -> None:
+    path = world.table("log")
+    world.load(path, 0, 10)
+    with silent_collector() as url:
+        telemetry = export_by_otlp(url, Incarnation("svc", 1, "0123456789abcdef"), ServiceMetrics().registry)
+        took: list[float] = []
+
+        def add(span: RoundSpan) -> None:
+            before = world.clock.now()
+            telemetry.add_span(span)
+            took.append(world.clock.now() - before)
+
+        def add_many(span: RoundSpan) -> None:
+            for _ in range(MANY if span.name == "enumerate" else 1):
+                add(span)
+
+        world.once(on_span=add_many)
+        before = world.clock.now()
+        telemetry.close()
+        closed_in = world.clock.now() - before
+
+    assert world.outcomes(path) == ["committed"]
+    assert len(took) > MANY
+    assert max(took) < 1.0  # the exporter's own limit for an answer is ten seconds
+    assert closed_in < CLOSE_S + 1.0
