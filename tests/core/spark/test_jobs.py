@@ -3,11 +3,18 @@ from __future__ import annotations
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, cast
 
+import pytest
+
 from lakeward.model.jobs import JobSpec
 from lakeward.spark.jobs import SparkJobs
+from lakeward.spark.session import SparkHandle
 
 if TYPE_CHECKING:
-    from lakeward.spark.session import SparkHandle
+    from tempfile import TemporaryDirectory
+
+    from pyspark.sql import SparkSession
+
+    from lakeward.spark.java import JavaHome
 
 SPEC = JobSpec("svc/1-1", 1, 2, "title", "tag", "pool", "127.0.0.1", 1, b"secret", 5.0)
 
@@ -36,17 +43,37 @@ def test_a_job_whose_java_process_dies_while_its_error_is_read_is_over_all_the_s
     assert ends == ["JavaError, whose text the Java process could not give any more"]
 
 
-class LateSession(DyingSession):
-    """A session whose executors joined after it had started."""
-
-    @property
-    def sparkContext(self) -> object:  # noqa: N802 - Spark's own name
-        return SimpleNamespace()
-
-
-def test_the_next_round_is_planned_with_the_slots_that_there_are_when_a_job_starts() -> None:
-    handle = SimpleNamespace(session=LateSession(), slots=2, count_slots=lambda: 6)
+def test_a_round_is_planned_with_the_slots_that_there_are_then() -> None:
+    offered = iter((2, 6))
+    handle = SimpleNamespace(slots=1, gone=lambda: None, count_slots=lambda: next(offered))
     jobs = SparkJobs(cast("SparkHandle", handle), lambda _place: "done")
-    assert jobs.slots == 2
-    jobs._run(SPEC, lambda _reason: None)
-    assert jobs.slots == 6
+    assert (jobs.slots, jobs.slots) == (2, 6)
+
+
+@pytest.mark.parametrize(("configured", "offered", "there"), [(8, 4, 4), (2, 4, 2), (0, 4, 4)])
+def test_tasks_that_start_all_at_once_fit_the_executors_that_there_are(
+    configured: int, offered: int, there: int
+) -> None:
+    session = cast("SparkSession", SimpleNamespace(sparkContext=SimpleNamespace(defaultParallelism=offered)))
+    handle = SparkHandle(
+        session=session,
+        slots=offered,
+        configured_slots=configured,
+        local=False,
+        driver_host="",
+        ui_url=None,
+        java=cast("JavaHome", None),
+        launcher=cast("TemporaryDirectory[str]", None),
+    )
+    assert handle.count_slots_there() == there
+
+
+def test_slots_are_those_counted_last_where_the_java_process_dies() -> None:
+    def die() -> int:
+        raise JavaError
+
+    handle = SimpleNamespace(slots=4, gone=lambda: None, count_slots=die)
+    jobs = SparkJobs(cast("SparkHandle", handle), lambda _place: "done")
+    assert jobs.slots == 4
+    handle.gone = lambda: "Spark's Java process has ended"
+    assert jobs.slots == 4

@@ -108,3 +108,14 @@ def test_a_java_home_that_is_passed_over_is_named_with_the_reason(
 
 def test_a_java_home_that_is_used_is_all_that_is_said(java: Path) -> None:
     assert str(find_java(ENVIRON | {"JAVA_HOME": str(java)})) == f"version 21, JAVA_HOME ({java})"
+
+
+def test_java_is_asked_for_its_version_outside_of_our_process_group(tmp_path: Path) -> None:
+    """A signal to the group would end it, and a Java that was ended looks like one that cannot be run."""
+    home = tmp_path / "jdk"
+    (home / "bin").mkdir(parents=True)
+    program = home / "bin" / "java"
+    program.write_text(f'#!/bin/sh\nps -o pgid= $$ >"{tmp_path}/group"\necho \'version "21.0.1"\'\n', encoding="utf-8")
+    program.chmod(0o755)
+    find_java(ENVIRON | {"JAVA_HOME": str(home)})
+    assert int((tmp_path / "group").read_text(encoding="utf-8")) != os.getpgrp()

@@ -1,4 +1,7 @@
-"""A limit on the time in which a Spark master has to answer; Spark itself tries for a minute and more."""
+"""Ends a start of Spark that nobody waits for any longer, or whose master does not answer in time.
+
+Spark itself tries for a minute and more, and cannot be interrupted: what ends is its Java process.
+"""
 
 from __future__ import annotations
 
@@ -8,8 +11,11 @@ from typing import TYPE_CHECKING
 
 from pyspark import SparkContext
 
+from lakeward.spark.java import refuse_start
+
 if TYPE_CHECKING:
     from collections.abc import Iterator
+    from tempfile import TemporaryDirectory
 
     from lakeward.model.settings import SparkSettings
 
@@ -17,32 +23,49 @@ _LOOK_S = 0.1
 
 
 @contextmanager
-def limited_connecting(settings: SparkSettings) -> Iterator[threading.Event]:
-    """End Spark's Java process where the master does not answer in time; the call that waits for it then fails.
+def limited_connecting(
+    settings: SparkSettings, launcher: TemporaryDirectory[str], abandoned: threading.Event
+) -> Iterator[threading.Event]:
+    """End Spark's Java process where the start is abandoned or the master does not answer in time.
 
-    The time runs from the start of the Java process. A master in this process is not limited.
+    The call that waits for Spark then fails. The time runs from the start of the Java process; a master in this process
+    is not limited.
 
     Args:
         settings: the section `[spark]`.
+        launcher: the JAVA_HOME that Spark is started with.
+        abandoned: set by whoever no longer wants this Spark.
 
     Yields:
         An event that is set where the time was over.
     """
     connected, late = threading.Event(), threading.Event()
-    watch = threading.Thread(target=_watch, args=(settings.connect_timeout_s, connected, late), daemon=True)
+    limit_s = None if settings.on_this_machine else settings.connect_timeout_s
+    watch = threading.Thread(target=_watch, args=(limit_s, launcher, abandoned, connected, late), daemon=True)
     watch.name = "spark-connecting"
-    if not settings.on_this_machine:
-        watch.start()
+    watch.start()
     try:
         yield late
     finally:
         connected.set()
 
 
-def _watch(limit_s: float, connected: threading.Event, late: threading.Event) -> None:
-    while SparkContext._gateway is None:  # noqa: SLF001 - pyspark keeps it nowhere else
-        if connected.wait(_LOOK_S):
+def _watch(
+    limit_s: float | None,
+    launcher: TemporaryDirectory[str],
+    abandoned: threading.Event,
+    connected: threading.Event,
+    late: threading.Event,
+) -> None:
+    looks = 0
+    while not connected.wait(_LOOK_S):
+        if abandoned.is_set():
+            refuse_start(launcher)
+        if SparkContext._gateway is None:  # noqa: SLF001 - pyspark keeps it nowhere else
+            continue
+        looks += 1
+        if limit_s is not None and looks * _LOOK_S >= limit_s:
+            late.set()
+        if late.is_set() or abandoned.is_set():
+            SparkContext._gateway.proc.kill()  # noqa: SLF001 - as above
             return
-    if not connected.wait(limit_s):
-        late.set()
-        SparkContext._gateway.proc.kill()  # noqa: SLF001 - as above

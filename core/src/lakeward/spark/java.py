@@ -10,6 +10,7 @@ made for this process, with a random name and access for this user only.
 
 from __future__ import annotations
 
+import contextlib
 import importlib.util
 import os
 import re
@@ -31,6 +32,10 @@ for arg do
   case "$arg" in --add-modules=jdk.incubator.vector) ;; *) set -- "$@" "$arg" ;; esac
 done
 exec {java} "$@"
+"""
+_ENDED = """#!/bin/sh
+# The service that started this launcher has ended.
+exit 1
 """
 
 
@@ -111,6 +116,22 @@ def launcher_home(java: JavaHome) -> TemporaryDirectory[str]:
     return home
 
 
+def refuse_start(home: TemporaryDirectory[str]) -> None:
+    """Let the shim end at once from now on, without a word: a launcher that still runs gives up.
+
+    Where the shim were deleted instead, the launcher's script would complain about it on the terminal.
+
+    Args:
+        home: what `launcher_home` gave; it may be gone already.
+    """
+    launcher = Path(home.name, "bin", "java")
+    draft = launcher.with_name("ended")
+    with contextlib.suppress(FileNotFoundError):
+        draft.write_text(_ENDED, encoding="utf-8")
+        draft.chmod(0o700)
+        draft.replace(launcher)
+
+
 def _candidates(environ: dict[str, str]) -> list[tuple[Path, str]]:
     found: list[tuple[Path, str]] = []
     if home := environ.get("JAVA_HOME"):
@@ -121,8 +142,12 @@ def _candidates(environ: dict[str, str]) -> list[tuple[Path, str]]:
 
 
 def _version(java: Path) -> int | None:
+    command = [str(java), "-version"]
     try:
-        done = subprocess.run([str(java), "-version"], capture_output=True, encoding="utf-8", timeout=60, check=False)
+        # In a session of its own: a signal to our group would end it, and it would look like one that cannot be run.
+        done = subprocess.run(
+            command, capture_output=True, encoding="utf-8", timeout=60, check=False, start_new_session=True
+        )
     except (OSError, subprocess.TimeoutExpired):
         return None
     match = _VERSION.search(done.stderr + done.stdout)

@@ -10,14 +10,14 @@ from pyspark import InheritableThread
 from pyspark.errors import PySparkException
 
 from lakeward.errors import SparkError
-from lakeward.model.jobs import JobSpec, SubtaskPlace
 from lakeward.spark.call_site import call_site
 from lakeward.spark.reason import reason_of
-from lakeward.spark.tasks import run_tasks
+from lakeward.spark.tasks import TaskOfJob, run_tasks
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from lakeward.model.jobs import JobSpec, SubtaskPlace
     from lakeward.spark.session import SparkHandle
 
 _log = structlog.get_logger("lakeward.jobs")
@@ -36,7 +36,25 @@ class SparkJobs:
         """
         self._handle = handle
         self._run_task = run_task
-        self.slots = handle.slots
+        self._slots = handle.slots
+
+    @property
+    def slots(self) -> int:
+        """How many subtasks may run at once now: executors come and go. Blocking; the last count if the JVM ended."""
+        return self._counted(self._handle.count_slots)
+
+    @property
+    def slots_there(self) -> int:
+        """See `lakeward.ports.Jobs`: what fits the executors that there are now."""
+        return self._counted(self._handle.count_slots_there)
+
+    def _counted(self, count: Callable[[], int]) -> int:
+        if self.gone() is None:
+            try:
+                self._slots = count()
+            except Exception as error:  # noqa: BLE001 - py4j's own: a JVM that dies meanwhile fails the launch
+                _log.warning("slots were not counted", reason=reason_of(error))
+        return self._slots
 
     def launch(self, spec: JobSpec, on_done: Callable[[str | None], None]) -> None:
         """Start a job on a thread of its own.
@@ -67,7 +85,7 @@ class SparkJobs:
             if self.gone() is None:
                 self._handle.session.sparkContext.cancelJobGroup(spec.group)
         except Exception as error:  # noqa: BLE001 - py4j's own: a JVM that is dying cancels its jobs by that
-            _log.warning("a job was not cancelled", job=spec.group, reason=reason_of(error))
+            _log.warning("a job was not cancelled", round=spec.round_name, job=spec.group, reason=reason_of(error))
 
     def _run(self, spec: JobSpec, on_done: Callable[[str | None], None]) -> None:
         try:
@@ -82,27 +100,15 @@ class SparkJobs:
     def _collect(self, spec: JobSpec) -> None:
         session = self._handle.session
         context = session.sparkContext
-        # Executors come and go: the next round is planned with the slots that there are now.
-        self.slots = self._handle.count_slots()
         context.setJobGroup(spec.group, spec.title, interruptOnCancel=True)
         context.setLocalProperty("spark.scheduler.pool", spec.pool)
         context.addJobTag(spec.tag)
+        work = TaskOfJob(spec, self._run_task)
         try:
             with call_site(context, spec.call_site):
-                outcomes = run_tasks(session, spec.subtasks, _Subtask(spec, self._run_task))
+                outcomes = run_tasks(session, spec.subtasks, work, barrier=spec.exchange)
         finally:
             context.removeJobTag(spec.tag)
         if len(outcomes) != spec.subtasks:
             message = f"job {spec.group}: expected {spec.subtasks} subtasks, found {len(outcomes)}"
             raise SparkError(message)
-
-
-class _Subtask:
-    """What runs in each task; pickled by Spark itself."""
-
-    def __init__(self, spec: JobSpec, run_task: Callable[[SubtaskPlace], str]) -> None:
-        self._spec = spec
-        self._run_task = run_task
-
-    def __call__(self, number: int, attempt: int) -> str:
-        return self._run_task(SubtaskPlace(self._spec, number, attempt))

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from concurrent.futures import Future
+import threading
+from concurrent.futures import Future, wait
 from functools import partial
 from typing import TYPE_CHECKING
 
@@ -13,17 +14,22 @@ if TYPE_CHECKING:
     from lakeward.spark.session import SparkHandle
 
 
+ABANDON_S = 5.0
+"""Seconds that the end of a start may take: its Java process may be one that cannot be reached yet."""
+
+
 class StartingSpark:
     """Starts a session on a thread of its own. Thread-safe."""
 
-    def __init__(self, start: Callable[[], SparkHandle], executor: Executor) -> None:
+    def __init__(self, start: Callable[[threading.Event], SparkHandle], executor: Executor) -> None:
         """Begin.
 
         Args:
-            start: starts the session; blocking.
+            start: starts the session; blocking. It gives up soon after the event that it gets is set.
             executor: where it runs.
         """
         self._started: Future[SparkHandle] = Future()
+        self._abandoned = threading.Event()
         executor.start(partial(self._run, start), name="start Spark")
 
     def wait(self) -> SparkHandle:
@@ -34,9 +40,14 @@ class StartingSpark:
         """
         return self._started.result()
 
-    def _run(self, start: Callable[[], SparkHandle]) -> None:
+    def abandon(self) -> None:
+        """End a start that nobody waits for any longer, in `ABANDON_S` seconds at most; one that is over stays so."""
+        self._abandoned.set()
+        wait([self._started], ABANDON_S)
+
+    def _run(self, start: Callable[[threading.Event], SparkHandle]) -> None:
         try:
-            handle = start()
+            handle = start(self._abandoned)
         except BaseException as error:  # noqa: BLE001 - carried to whoever waits
             self._started.set_exception(error)
         else:

@@ -3,6 +3,12 @@
 Classic Spark runs them over an RDD: the first job of a session then loads neither the classes of Spark SQL in the JVM
 nor pandas and Arrow's conversions in the workers. Spark Connect has no RDD: there they are a query (spark.md, "Where
 rows go").
+
+Tasks that exchange rows are a barrier stage: Spark starts all of them at once or none, and one that fails takes the
+others with it (spark.md, "Tasks that exchange rows").
+
+A new Python worker imports this module and what the subtask needs, before it does anything: so neither imports what
+only the driver needs, such as the logger.
 """
 
 from __future__ import annotations
@@ -13,6 +19,8 @@ from typing import TYPE_CHECKING, Any
 from pyspark import TaskContext
 from pyspark.sql.utils import is_remote
 
+from lakeward.model.jobs import SubtaskPlace
+
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
 
@@ -20,19 +28,40 @@ if TYPE_CHECKING:
     from pyspark import SparkContext
     from pyspark.sql import SparkSession
 
+    from lakeward.model.jobs import JobSpec
+
     Work = Callable[[int, int], str]
     """Takes a task's number and Spark's number of its attempt; returns the outcome in one word."""
 
 _SCHEMA = "subtask int, outcome string"
 
 
-def run_tasks(session: SparkSession, count: int, work: Work) -> tuple[str, ...]:
+class TaskOfJob:
+    """The work of each task of a launch; pickled by Spark itself."""
+
+    def __init__(self, spec: JobSpec, run_task: Callable[[SubtaskPlace], str]) -> None:
+        """Keep what each task is told.
+
+        Args:
+            spec: the launch.
+            run_task: what each task runs, importable by reference in the workers; returns its outcome.
+        """
+        self._spec = spec
+        self._run_task = run_task
+
+    def __call__(self, number: int, attempt: int) -> str:
+        """Run one task, see `Work`."""
+        return self._run_task(SubtaskPlace(self._spec, number, attempt))
+
+
+def run_tasks(session: SparkSession, count: int, work: Work, *, barrier: bool = False) -> tuple[str, ...]:
     """Run a job the quickest way that its session has.
 
     Args:
         session: a running one.
         count: how many tasks, > 0.
         work: what each task runs; pickled by Spark.
+        barrier: whether all of them have to run at the same time.
 
     Returns:
         The outcome of each task that ended well.
@@ -41,19 +70,21 @@ def run_tasks(session: SparkSession, count: int, work: Work) -> tuple[str, ...]:
         Exception: pyspark's or py4j's own, where the job failed or was cancelled.
     """
     if is_remote():
-        return run_as_query(session, count, work)
-    return run_as_rdd(session.sparkContext, count, work)
+        return run_as_query(session, count, work, barrier=barrier)
+    return run_as_rdd(session.sparkContext, count, work, barrier=barrier)
 
 
-def run_as_rdd(context: SparkContext, count: int, work: Work) -> tuple[str, ...]:
+def run_as_rdd(context: SparkContext, count: int, work: Work, *, barrier: bool = False) -> tuple[str, ...]:
     """Run a job over an RDD, see `run_tasks`."""
     rdd = context.parallelize(range(count), count)
-    return tuple(rdd.mapPartitionsWithIndex(partial(_of_partition, work)).collect())
+    stage = rdd.barrier() if barrier else rdd
+    return tuple(stage.mapPartitionsWithIndex(partial(_of_partition, work)).collect())
 
 
-def run_as_query(session: SparkSession, count: int, work: Work) -> tuple[str, ...]:
+def run_as_query(session: SparkSession, count: int, work: Work, *, barrier: bool = False) -> tuple[str, ...]:
     """Run a job as a query, see `run_tasks`."""
-    rows = session.range(0, count, 1, count).mapInArrow(partial(_of_batches, work), _SCHEMA).collect()
+    numbers = session.range(0, count, 1, count)
+    rows = numbers.mapInArrow(partial(_of_batches, work), _SCHEMA, barrier=barrier).collect()
     return tuple(str(row["outcome"]) for row in rows)
 
 
