@@ -3,18 +3,30 @@ from __future__ import annotations
 import io
 import os
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from lakeward.clock import SystemClock
+from lakeward.model.exchange import ChannelState, ExchangeState, OpenRows, Segment, Side
 from lakeward.model.identity import Incarnation
+from lakeward.model.results import LakeFile
 from lakeward.model.status import ServiceReport
 from lakeward.observe import status_file
 from lakeward.storage.checkpoint_store import CheckpointFiles
 from lakeward.storage.small_files import SmallFiles
-from lakeward.testing.checkpoint_values import reference, write_checkpoint, write_parts
+from lakeward.testing.checkpoint_values import (
+    batches,
+    reference,
+    round_snapshot,
+    subtask_snapshot,
+    write_checkpoint,
+    write_exchange,
+    write_parts,
+    write_segment,
+)
 
 Lakeward = Callable[..., Any]
 START = Incarnation("nyc", 1000, "0123456789abcdef")
@@ -86,6 +98,36 @@ def test_a_checkpoint_is_shown_by_id_or_table(kept: Lakeward, name: str) -> None
         "state_bytes": 7,
     }
     assert len(document["files"]) == 8
+
+
+def test_of_an_exchange_its_open_rows_and_channels_are_shown_for_each_subtask(
+    configured: Lakeward, tmp_path: Path
+) -> None:
+    store = CheckpointFiles(SmallFiles(str(tmp_path / "lakeward-state")), SystemClock())
+    files = SmallFiles(str(tmp_path / "lakeward-state"))
+    where = f"nyc/{START}/7-3/segments"
+    segments = [Segment(f"{where}/{n}.arrow", rows, rows * 10, 1) for n, rows in (("open", 40), ("in", 5), ("out", 7))]
+    for segment in segments:
+        files.write(segment.name, bytes(segment.size_bytes))
+    channels = (ChannelState(0, 1, Side.IN, segments[1]), ChannelState(1, 0, Side.OUT, segments[2]))
+    opened = (OpenRows(b"day", (segments[0],)),)
+    file = LakeFile("w/x.parquet", "data", 60, 10)
+    state = ExchangeState(
+        subtask=1, subtasks=1, files=(file,), rows=100, open_rows=opened, channels=channels, unaligned=True
+    )
+    part = store.write_part(FIRST, replace(subtask_snapshot(1), exchange=state))
+    store.complete(FIRST, replace(round_snapshot(FIRST), layout=("day(ts)",)), [part], None)
+    document = configured("checkpoints", "show", str(FIRST), "-o", "json").document
+    (line,) = document["exchange"]
+    assert line["kind"] == "unaligned"
+    held = ("rows", "files", "open_rows", "open_bytes", "in_rows", "out_rows", "channel_bytes")
+    assert [line[name] for name in held] == [100, 1, 40, 400, 5, 7, 120]
+    assert "w/x.parquet" in {each["path"] for each in document["files"]}
+    assert document["layout"] == ["day(ts)"]
+    lines = configured("checkpoints", "show", str(FIRST)).out.splitlines()
+    besides = "beside the checkpoint are rows of channels (120 B) and of open files (400 B)"
+    assert f"lake partitioning day(ts); {besides}" in lines
+    assert lines[-1].split()[4:] == ["unaligned", "100", "1", "1", "40", "400", "B", "5", "7", "120", "B"]
 
 
 def test_a_checkpoint_as_text_has_positions_events_lease_and_files(kept: Lakeward) -> None:
@@ -175,6 +217,45 @@ def test_a_running_services_checkpoints_are_deleted_by_force(kept: Lakeward, tmp
     run_service(tmp_path)
     assert kept("checkpoints", "delete", "chk-11", "--yes", "--force").code == 0
     assert len(ids(kept)) == 2
+
+
+def test_rows_beside_a_checkpoint_that_are_gone_are_an_error_that_names_the_file(
+    kept: Lakeward, tmp_path: Path
+) -> None:
+    store = CheckpointFiles(SmallFiles(str(tmp_path / "lakeward-state")), SystemClock())
+    ref = reference(1, START, table_id=8)
+    segment = write_segment(store, ref)
+    write_exchange(store, ref, segment)
+    (tmp_path / "lakeward-state" / segment.name).unlink()
+    said = kept("checkpoints", "show", "8-3/chk-1")
+    assert said.code != 0
+    assert segment.name in said.err
+
+
+def test_force_leaves_the_rows_that_a_running_services_next_checkpoint_may_refer_to_and_says_so(
+    kept: Lakeward, tmp_path: Path
+) -> None:
+    store = CheckpointFiles(SmallFiles(str(tmp_path / "lakeward-state")), SystemClock())
+    ref = reference(1, START, table_id=8)
+    segment = write_segment(store, ref)
+    write_exchange(store, ref, segment)
+    run_service(tmp_path)
+    said = kept("checkpoints", "delete", "8-3/chk-1", "--force", "--yes")
+    assert said.code == 0
+    assert "Service nyc runs: rows beside the deleted checkpoints stay" in said.out
+    assert list(store.read_segment(segment)) == list(batches(3, 2))
+    assert str(ref) not in ids(kept)
+
+
+def test_the_question_says_what_force_costs_a_running_service(
+    kept: Lakeward, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run_service(tmp_path)
+    monkeypatch.setattr("sys.stdin", io.StringIO("n\n"))
+    said = kept("checkpoints", "delete", "chk-12", "--force")
+    assert "service nyc runs" in said.err
+    assert "starts the round over" in said.err
+    assert len(ids(kept)) == 3
 
 
 def test_nothing_is_deleted_where_one_is_not_there(kept: Lakeward) -> None:

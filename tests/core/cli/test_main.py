@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import os
+import re
 import resource
 import subprocess
 import sys
@@ -74,10 +75,51 @@ def test_a_shell_completes_commands_and_options(words: str, offered: str) -> Non
     assert (done.stdout, done.stderr) == (f"plain,{offered}\n", "")
 
 
+OPERATE = Path(__file__).parents[3] / "docs" / "how-to" / "operate.md"
+COMPLETION_LINES = dict(
+    re.findall(
+        r"^\| (Bash|Zsh|Fish).*\| `([^`]*_LAKEWARD_COMPLETE[^`]*)` \|$", OPERATE.read_text("utf-8"), re.MULTILINE
+    )
+)
+
+
+@pytest.fixture
+def lakeward_on_path(tmp_path: Path) -> dict[str, str]:
+    """Give an environment whose PATH has `lakeward` as this Python runs it."""
+    program = tmp_path / "bin" / "lakeward"
+    program.parent.mkdir()
+    words = "from lakeward.cli.main import main; main()"
+    program.write_text(f"#!/bin/sh\nexec '{sys.executable}' -c '{words}' \"$@\"\n", encoding="utf-8")
+    program.chmod(0o755)
+    return {**os.environ, "PATH": f"{program.parent}{os.pathsep}{os.environ['PATH']}"}
+
+
+def test_the_documented_lines_are_of_three_shells() -> None:
+    assert sorted(COMPLETION_LINES) == ["Bash", "Fish", "Zsh"]
+
+
+@pytest.mark.parametrize("shell", ["Bash", "Zsh", "Fish"])
+def test_the_documented_line_makes_a_shell_complete_our_commands(lakeward_on_path: dict[str, str], shell: str) -> None:
+    """Bash is asked what it completes; of the other shells, which need not be here, the script is looked at."""
+    line = COMPLETION_LINES[shell].replace("\\|", "|")
+    if shell == "Bash":
+        ask = 'COMP_WORDS=(lakeward tables pa); COMP_CWORD=2; _lakeward_completion lakeward; echo "${COMPREPLY[*]}"'
+        words = ["bash", "-c", f"{line}\ncomplete -p lakeward && {ask}"]
+    else:
+        words = ["bash", "-c", line.replace("eval", "echo").replace("| source", "")]
+    done = subprocess.run(words, env=lakeward_on_path, capture_output=True, encoding="utf-8", check=False)
+    assert done.stderr == ""
+    expected = {
+        "Bash": "-F _lakeward_completion lakeward\npause\n",
+        "Zsh": "#compdef lakeward",
+        "Fish": "complete --no-files --command lakeward",
+    }
+    assert expected[shell] in done.stdout
+
+
 def test_a_command_of_a_plugin_that_is_not_installed_names_its_distribution(
     lakeward: Lakeward, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setenv("LAKEWARD_PLUGINS", "nothing")
     monkeypatch.setattr(discovery, "_scan", lambda _group: ())
     assert "pip install lakeward-demo" in lakeward("demo").err
 
@@ -174,3 +216,17 @@ def test_what_a_command_left_behind_does_not_keep_the_process_alive() -> None:
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, timeout=60, check=False)
     assert done.returncode == 2
+
+
+def test_the_process_ends_before_python_takes_its_threads_apart() -> None:
+    """Python ends threads that work on wherever they are; inside C++ that aborts the process."""
+    code = (
+        "import atexit, os; from lakeward.cli import main\n"
+        "class Module:\n"
+        "    def __del__(self): os._exit(99)\n"
+        "taken_apart = Module()\n"
+        "atexit.register(print, 'at exit', end='')\n"
+        "main.main(['config', 'shwo'])"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, encoding="utf-8", timeout=60, check=False)
+    assert (done.returncode, done.stdout) == (2, "at exit")

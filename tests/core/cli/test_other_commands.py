@@ -7,7 +7,7 @@ import socket
 import subprocess
 import sys
 import tomllib
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -15,8 +15,28 @@ import pytest
 
 from lakeward.config.keys import keys_of
 from lakeward.config.loader import load_config
+from lakeward.hooks import discovery
 
 Lakeward = Callable[..., Any]
+Install = Callable[..., None]
+
+
+@pytest.fixture
+def install(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Install]:
+    """Put a distribution with a lease backend on the path."""
+    monkeypatch.syspath_prepend(str(tmp_path))
+
+    def put(distribution: str, entries: str, requires: Sequence[str]) -> None:
+        folder = tmp_path / f"{distribution.replace('-', '_')}-1.5.dist-info"
+        folder.mkdir()
+        needed = "".join(f"Requires-Dist: {one}\n" for one in requires)
+        metadata = f"Metadata-Version: 2.1\nName: {distribution}\nVersion: 1.5\n{needed}"
+        (folder / "METADATA").write_text(metadata, encoding="utf-8")
+        (folder / "entry_points.txt").write_text(f"[lakeward.lease]\n{entries}\n", encoding="utf-8")
+        discovery.forget()
+
+    yield put
+    discovery.forget()
 
 
 def test_show_says_where_each_value_came_from(flights: Lakeward, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -63,6 +83,23 @@ def test_plugins_say_what_is_used(configured: Lakeward) -> None:
     assert lines["lease backend", "mine"] == ("puddle", "1.2", True)
 
 
+def test_plugins_say_which_hooks_they_have_and_which_level_they_publish(configured: Lakeward) -> None:
+    plugins = configured("plugins", "-o", "json").document["plugins"]
+    lines = {(line["kind"], line["name"]): (line["hooks"], line["level"], line["problem"]) for line in plugins}
+    five = ["acquire", "drop", "on_failover", "release", "serialize_state"]
+    assert lines["lease wrapper", "audit"] == (five, "chaos", "")
+    assert lines["source", "embedded"] == (["open", "reader"], "chaos", "")
+    assert lines["lake", "puddle"] == (["open", "partitioner", "partition_writer"], "", "")
+
+
+def test_a_plugin_that_cannot_be_loaded_is_listed_with_the_reason(lakeward: Lakeward, install: Install) -> None:
+    install("some-leases", "spare = no_such_module:Backend", requires=["lakeward>=7"])
+    said = lakeward("plugins")
+    assert said.code == 0
+    assert re.search(r"spare +some-leases +1\.5 .* cannot be loaded", said.out)
+    assert "lease backend spare: lease backend 'spare' of some-leases 1.5 is built for lakeward>=7" in said.out
+
+
 def test_plugins_are_shown_without_a_configuration(lakeward: Lakeward) -> None:
     said = lakeward("plugins")
     assert said.code == 0
@@ -70,7 +107,7 @@ def test_plugins_are_shown_without_a_configuration(lakeward: Lakeward) -> None:
     assert "Unknown which are used: lakeward.toml" in said.out
 
 
-@pytest.mark.parametrize("kind", ["lease", "lake", "source"])
+@pytest.mark.parametrize("kind", ["lease", "wrapper", "lake", "source"])
 def test_a_new_plugin_passes_the_conformance_suite(lakeward: Lakeward, tmp_path: Path, kind: str) -> None:
     assert lakeward("plugins", "new", "--kind", kind, "my-own", "plugin").code == 0
     place = tmp_path / "plugin"
@@ -81,10 +118,27 @@ def test_a_new_plugin_passes_the_conformance_suite(lakeward: Lakeward, tmp_path:
     assert re.search(r"\d\d passed", done.stdout), done.stdout
 
 
+@pytest.mark.parametrize("kind", ["lease", "wrapper", "lake", "source"])
+def test_a_new_plugin_is_a_whole_project_in_a_directory_of_its_name(
+    lakeward: Lakeward, tmp_path: Path, kind: str
+) -> None:
+    said = lakeward("plugins", "new", "--kind", kind, "my-own", "-o", "json")
+    place = tmp_path / f"lakeward-{kind}-my-own"
+    assert said.document["directory"] == place.name
+    files = {str(path.relative_to(place)) for path in place.rglob("*") if path.is_file()}
+    assert {"pyproject.toml", "README.md", "tox.ini", ".github/workflows/ci.yml"} <= files
+    assert f"tests/test_{kind}_my_own.py" in files
+    assert "${{ matrix.python }}" in (place / ".github/workflows/ci.yml").read_text(encoding="utf-8")
+    published = tomllib.loads((place / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+    ((group, names),) = published["entry-points"].items()
+    assert group == ("lakeward.lease_wrapper" if kind == "wrapper" else f"lakeward.{kind}")
+    assert list(names) == ["my-own"]
+
+
 def test_a_kind_of_plugin_that_there_is_not_is_refused(lakeward: Lakeward) -> None:
     said = lakeward("plugins", "new", "--kind", "sink", "my-own", "plugin")
     assert said.code == 2
-    assert "'lease', 'lake', 'source'" in said.err
+    assert "'lease', 'wrapper', 'lake', 'source'" in said.err
 
 
 @pytest.mark.parametrize("kind", ["lake", "source"])
@@ -153,7 +207,7 @@ def test_the_doctor_finds_a_source_that_cannot_be_opened(flights: Lakeward, tmp_
 def test_the_doctor_works_without_a_configuration(lakeward: Lakeward) -> None:
     said = lakeward("doctor")
     assert said.code == 1
-    assert "FAILED" in said.out
+    assert "problem" in said.out
     assert "config init" in said.out
 
 
@@ -264,7 +318,7 @@ def test_check_builds_what_is_configured(flights: Lakeward) -> None:
 def test_check_fails_where_a_part_does_not_fit(flights: Lakeward) -> None:
     said = flights("config", "check", "--set", "lease.backend=nowhere")
     assert said.code == 1
-    assert any(line.startswith("FAILED  lease") and "nowhere" in line for line in said.out.splitlines())
+    assert any(line.startswith("problem  lease") and "nowhere" in line for line in said.out.splitlines())
 
 
 def test_a_state_directory_that_is_a_file_is_refused_before_spark_starts(configured: Lakeward, tmp_path: Path) -> None:
@@ -276,3 +330,38 @@ def test_a_state_directory_that_is_a_file_is_refused_before_spark_starts(configu
         == f"error[LW-302]: checkpoint.root: {tmp_path}/taken: expected a directory, but {tmp_path}/taken is a file\n"
     )
     assert "Spark" not in said.out.partition("\n")[2]
+
+
+def test_check_shows_each_tables_layout_and_route(flights: Lakeward) -> None:
+    lines = [line.split(maxsplit=1)[1] for line in flights("config", "check").out.splitlines()]
+    assert "layout of nyc.flights  the layout of the source" in lines
+
+
+def test_doctor_shows_layouts_and_names_dynamic_allocation(flights: Lakeward, tmp_path: Path) -> None:
+    def doctor(*words: str) -> dict[str, tuple[bool, str]]:
+        checks = flights("doctor", "--no-spark", "-o", "json", *words).document["checks"]
+        return {check["what"]: (check["ok"], check["message"]) for check in checks}
+
+    assert "layout of nyc.flights" not in doctor(), "it is the source's own"
+    with (tmp_path / "lakeward.toml").open("a", encoding="utf-8") as file:
+        file.write('[tables."nyc.flights"]\nlake_partition = ["bucket(4, id)"]\n')
+    ok, message = doctor()["layout of nyc.flights"]
+    assert ok
+    assert message.startswith("bucket(4, id); exchange hash by partition: ")
+    ok, message = doctor("--set", "spark.conf.spark.dynamicAllocation.enabled=true")["layout of nyc.flights"]
+    assert not ok
+    assert "expected `none`, because `spark.dynamicAllocation.enabled` is true" in message
+
+
+def test_check_shows_a_partitioned_tables_layout_and_what_is_impossible(flights: Lakeward, tmp_path: Path) -> None:
+    config = tmp_path / "lakeward.toml"
+    text = config.read_text(encoding="utf-8")
+    partitioned = text + '[tables."nyc.flights"]\nlake_partition = ["{field}"]\n'
+    config.write_text(partitioned.format(field="name"), encoding="utf-8")
+    (layout,) = flights("config", "check", "-o", "json").document["layouts"]
+    assert (layout["lake_partition"], layout["exchange"], layout["error"]) == (["name"], "none", "")
+
+    config.write_text(partitioned.format(field="day(name)"), encoding="utf-8")
+    said = flights("config", "check")
+    assert said.code == 1
+    assert "problem  layout of nyc.flights" in said.out

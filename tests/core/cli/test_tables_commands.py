@@ -12,10 +12,11 @@ import pytest
 from lakeward.clock import SystemClock
 from lakeward.model.identity import Incarnation
 from lakeward.model.results import LakeHead, OffsetCommit
-from lakeward.model.status import ServiceReport, TableReport
+from lakeward.model.status import CheckpointReport, ExchangeReport, RoundReport, ServiceReport, TableReport
 from lakeward.model.tables import TableBucket, TablePath
 from lakeward.observe import status_file
 from lakeward.observe.control import read_control
+from lakeward.observe.format import date_time
 from lakeward.storage.commit_records import CommitRecord, CommitRecords
 from lakeward.storage.small_files import SmallFiles
 from lakeward_source_embedded.store import EmbeddedStore
@@ -37,6 +38,65 @@ def test_tables_are_shown_as_json(flights: Lakeward) -> None:
     assert (table["path"], table["end"], table["tiered"], table["lag_rows"]) == ("nyc.flights", 3, 0, 3)
     assert table["buckets"][0]["end"] == 3
     assert document["service"]["running"] is False
+
+
+PARTITIONED = '[tables."nyc.flights"]\nlake_partition = ["{field}"]\n'
+
+
+def partition(field: str) -> None:
+    with open("lakeward.toml", "a", encoding="utf-8") as file:  # noqa: PTH123 - relative to the test's directory
+        file.write(PARTITIONED.format(field=field))
+
+
+def test_a_tables_layout_and_route_are_shown_where_there_is_one(flights: Lakeward) -> None:
+    assert "lake partition" not in flights("tables").out
+    partition("name")
+    (table,) = flights("tables", "-o", "json").document["tables"]
+    assert (table["lake_partition"], table["exchange"]) == (["name"], "none")
+    head, line = flights("tables").out.splitlines()[1:]
+    start = head.index("lake partition")
+    assert line[start:].split()[:2] == ["name", "none"]
+
+
+def test_a_layout_that_is_impossible_is_told_beside_the_table(flights: Lakeward) -> None:
+    partition("day(name)")
+    (table,) = flights("tables", "-o", "json").document["tables"]
+    assert 'Its layout is impossible: tables."nyc.flights".lake_partition: expected for day a' in table["message"]
+    assert table["exchange"] == "impossible"
+
+
+def test_a_layout_that_a_service_has_found_to_be_impossible_is_told_once(
+    flights: Lakeward,
+    tmp_path: Any,  # noqa: ANN401 - a path
+) -> None:
+    partition("day(name)")
+    reason = (
+        "tables.\"nyc.flights\".lake_partition: expected for day a date or timestamp, found 'name (string)'. In "
+        "'day(name)'."
+    )
+    table = TableReport("nyc.flights", 1, "failed", reason, 10, None, 0, 0, None)
+    report = ServiceReport("nyc", "nyc-1-0123456789abcdef", 1, "stopped", 0, None, (table,), None, 0, 0)
+    status_file.write(str(tmp_path / "lakeward-state"), "nyc", report)
+    message = flights("tables", "-o", "json").document["tables"][0]["message"]
+    assert message.startswith(f"{reason} Never tiered; 3 rows wait")
+    assert message.count("expected for day") == 1
+
+
+def test_what_an_exchange_moved_and_what_its_checkpoint_holds_are_shown(
+    flights: Lakeward,
+    tmp_path: Any,  # noqa: ANN401 - a path
+) -> None:
+    partition("name")
+    cut = CheckpointReport("nyc-1/7-1/chk-4", 0, 2.0, 2048, 0, "", "unaligned", 3 << 20, 5 << 20, blocked_s=0.5)
+    moved = ExchangeReport(sent_bytes=9 << 20, received_bytes=7 << 20, queued_bytes=0, credit_wait_s=1.5, skew=2.0)
+    last = RoundReport("7-1-1", "running", 0, None, 9, 4, 1, 1, 10, 5.0, None, checkpoint=cut, exchange=moved)
+    table = TableReport("nyc.flights", 1, "running", "", 10, None, 0, 0, last)
+    report = ServiceReport("nyc", "nyc-1-0123456789abcdef", 1, "serving", 0, None, (table,), None, 0, 0)
+    status_file.write(str(tmp_path / "lakeward-state"), "nyc", report)
+    said = flights("tables").out
+    assert "9.0 MiB, skew 2.0, waited 1.5 s" in said
+    held = "2.0 KiB besides 3.0 MiB in channels, 5.0 MiB in open files; unaligned, blocked for 0.5 s"
+    assert f"chk-4, {date_time(0)}, took 2.0 s, {held}" in said
 
 
 def test_list_is_the_default_command(flights: Lakeward) -> None:

@@ -6,29 +6,42 @@ from typing import TYPE_CHECKING
 
 from lakeward.cli.output import Columns
 from lakeward.errors import EXIT_FAILED
+from lakeward.ports import CheckResult
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from lakeward.cli.invocation import Invocation
 
-Check = tuple[str, bool, str]
-"""What was looked at, whether it is well, and a message."""
+Check = CheckResult | tuple[str, bool, str]
+"""What was looked at, whether it is well, and a message; a `CheckResult` also says what to do."""
 
 
-def show_checks(invocation: Invocation, checks: Iterable[Check]) -> int:
+def as_result(check: Check) -> CheckResult:
+    """Return a check as a `CheckResult`."""
+    return check if isinstance(check, CheckResult) else CheckResult(*check)
+
+
+def show_checks(invocation: Invocation, checks: Iterable[Check], **more: object) -> int:
     """Show the checks, one line each.
 
     Args:
         invocation: for the form of the output.
         checks: what was found.
+        more: what the JSON document has besides.
 
     Returns:
         The exit code: 0 where all is well, else 1.
     """
-    found = tuple(checks)
-    well = all(ok for _, ok, _ in found)
-    document = {"ok": well, "checks": [{"what": what, "ok": ok, "message": text} for what, ok, text in found]}
-    rows = [("ok" if ok else "FAILED", what, text) for what, ok, text in found]
-    invocation.output.show(document, Columns(("", "what", "found"), rows))
+    found = tuple(as_result(check) for check in checks)
+    well = all(one.ok for one in found)
+    document = {
+        "ok": well,
+        "checks": [{"what": one.what, "ok": one.ok, "message": one.message, "action": one.action} for one in found],
+    }
+    document |= more
+    rows = [("ok" if one.ok else "problem", one.what, one.message, one.action) for one in found]
+    names = ("", "what", "found", "what to do")
+    shown = len(names) if any(one.action for one in found) else len(names) - 1
+    invocation.output.show(document, Columns(names[:shown], [row[:shown] for row in rows]))
     return 0 if well else EXIT_FAILED

@@ -4,37 +4,49 @@ from __future__ import annotations
 
 import socket
 import sys
+from dataclasses import replace
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
-from lakeward.cli.checks import Check, show_checks
+from lakeward.cli.checks import Check, as_result, show_checks
+from lakeward.cli.disk_checks import disk_checks
+from lakeward.cli.executor_check import executor_check
 from lakeward.cli.invocation import Invocation, pass_invocation, with_common_options
+from lakeward.cli.lake_checks import lake_checks
+from lakeward.cli.layouts import layout_checks, table_layouts
+from lakeward.cli.open_plugins import as_configured
+from lakeward.cli.serving import describe_bindings
+from lakeward.cli.state_checks import state_checks
 from lakeward.clock import SystemClock
 from lakeward.config.keys import keys_of
-from lakeward.container import probe_executor
+from lakeward.container import build
 from lakeward.errors import LakewardError
 from lakeward.hooks.backend import LeaseBackend
-from lakeward.hooks.discovery import installed, load
-from lakeward.hooks.plugins import LAKE_GROUP, SOURCE_GROUP, WRAPPER_GROUP
+from lakeward.hooks.discovery import load
+from lakeward.hooks.plugins import SOURCE_GROUP, WRAPPER_GROUP
 from lakeward.local_files import is_local
 from lakeward.model.secrets import mask_uri
 from lakeward.observe.files import writable
-from lakeward.ports import DescribedSource
+from lakeward.ports import DescribedSource, LakeNamingSource
 from lakeward.sockets.addresses import bind_address, check_addresses
 from lakeward.spark.java import find_java
-from lakeward.storage.small_files import SmallFiles
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from lakeward.config.loaded import Loaded
-    from lakeward.ports import Source
+    from lakeward.ports import ServerLake, Source
 
 
 @click.command("doctor")
+@click.option(
+    "--write",
+    is_flag=True,
+    help="Also write and delete: a file where state is kept, a table and a file in the lake.",
+)
 @click.option("--no-spark", is_flag=True, help="Do not start Spark: no task is run on the master.")
 @click.option(
     "--spark-timeout",
@@ -46,15 +58,17 @@ if TYPE_CHECKING:
 )
 @with_common_options
 @pass_invocation
-def doctor(invocation: Invocation, *, no_spark: bool, spark_timeout: float) -> int:
-    """Check Python, Java, Spark, plugins, the source, directories and the port; exit code 1 if something is missing.
+def doctor(invocation: Invocation, *, write: bool, no_spark: bool, spark_timeout: float) -> int:
+    """Check Python, Java, Spark, plugins, source, lake, clocks, disks and the port; exit code 1 if there is a problem.
+
+    Nothing is created, unless `--write` is given: what it makes has a name of its own, and is deleted again.
 
     One real task runs on the configured master: it says which Python and versions the executors have, and whether
     they reach the driver. Works without a configuration too.
     """
     machine = list(_machine())
-    spark = not no_spark and all(ok for _, ok, _ in machine)
-    return show_checks(invocation, [*machine, *_configured(invocation, spark_timeout if spark else None)])
+    spark = not no_spark and all(as_result(check).ok for check in machine)
+    return show_checks(invocation, [*machine, *_configured(invocation, spark_timeout if spark else None, write=write)])
 
 
 def _machine() -> Iterator[Check]:
@@ -77,25 +91,28 @@ def _spark() -> Check:
         return "pyspark", False, "expected an installed package, found none: pip install pyspark"
 
 
-def _configured(invocation: Invocation, spark_timeout_s: float | None) -> Iterator[Check]:
+def _configured(invocation: Invocation, spark_timeout_s: float | None, *, write: bool) -> Iterator[Check]:
     try:
         loaded = invocation.load()
     except LakewardError as error:
         yield "configuration", False, str(error)
         return
     yield "configuration", True, f"{loaded.file}: service {loaded.settings.service.name}"
-    yield from _source(loaded)
-    yield "lake", True, f"plugin {loaded.settings.lake.type!r} is installed"
+    server_lakes: list[ServerLake] = []
+    yield from _source(loaded, server_lakes)
+    yield from lake_checks(loaded, server_lakes, write=write)
     yield _backend(loaded)
     for wrapper in loaded.settings.lease.wrappers:
         yield _plugin("lease wrapper", WRAPPER_GROUP, wrapper)
+    yield from state_checks(loaded, write=write)
+    yield _bound_tables(loaded)
     yield from _directories(loaded)
     yield _port(loaded)
     if spark_timeout_s is not None:
-        yield _executor(loaded, spark_timeout_s)
+        yield executor_check(loaded, spark_timeout_s)
 
 
-def _source(loaded: Loaded) -> Iterator[Check]:
+def _source(loaded: Loaded, server_lakes: list[ServerLake]) -> Iterator[Check]:
     """Open the source and ask what it can do; nothing is created."""
     name = loaded.settings.source.type
     missing = [place for _, place in _paths(loaded.source_options) if is_local(place) and not Path(place).exists()]
@@ -112,6 +129,9 @@ def _source(loaded: Loaded) -> Iterator[Check]:
         yield "source", True, f"plugin {name!r} is installed, and the source answers"
         if isinstance(source, DescribedSource):
             yield from _described(source)
+        if isinstance(source, LakeNamingSource):
+            yield from _named(source, server_lakes)
+        yield from _layouts(loaded, source)
     finally:
         source.close()
 
@@ -119,9 +139,29 @@ def _source(loaded: Loaded) -> Iterator[Check]:
 def _described(source: DescribedSource) -> Iterator[Check]:
     try:
         for result in source.describe():
-            yield f"source {result.what}", result.ok, result.message
+            yield replace(result, what=f"source {result.what}")
     except LakewardError as error:
         yield "source", False, str(error)
+
+
+def _named(source: LakeNamingSource, server_lakes: list[ServerLake]) -> Iterator[Check]:
+    """Add the lakes that the server has; only a failure is shown here."""
+    try:
+        server_lakes.extend(source.server_lakes())
+    except LakewardError as error:
+        yield "lake settings of the server", False, str(error)
+
+
+def _layouts(loaded: Loaded, source: Source) -> Iterator[Check]:
+    """Look at the layouts that are configured; the others are the source's own."""
+    if not any(rules.lake_partition for rules in loaded.settings.tables.values()):
+        return
+    try:
+        layouts = table_layouts(loaded, as_configured(loaded, source).tables())
+    except LakewardError as error:
+        yield "layouts", False, str(error)
+        return
+    yield from layout_checks(one for one in layouts if one.lake_partition)
 
 
 def _plugin(what: str, group: str, name: str) -> Check:
@@ -142,24 +182,19 @@ def _backend(loaded: Loaded) -> Check:
     return "lease backend", True, f"plugin {name!r} is installed"
 
 
-def _directories(loaded: Loaded) -> Iterator[Check]:
-    yield _state(loaded)
-    for name, value in _paths(loaded.lake_options):
-        yield _writable(f"lake.{name}", value)
-    for name, value in _paths(loaded.source_options):
-        yield _writable(f"source.{name}", value)
-
-
-def _state(loaded: Loaded) -> Check:
-    """Look where state is kept: a store is asked for a listing; nothing is written."""
-    checkpoint = loaded.settings.checkpoint
-    if is_local(checkpoint.root):
-        return _writable("state directory", checkpoint.root)
+def _bound_tables(loaded: Loaded) -> Check:
     try:
-        SmallFiles(checkpoint.address).folders(loaded.settings.service.name)
+        return "bound tables", True, describe_bindings(build(loaded).bound())
     except LakewardError as error:
-        return "state directory", False, f"[{error.code}] {error}"
-    return "state directory", True, f"{mask_uri(checkpoint.root)} can be listed"
+        return "bound tables", False, f"[{error.code}] {error}"
+
+
+def _directories(loaded: Loaded) -> Iterator[Check]:
+    places = {f"lake.{name}": value for name, value in _paths(loaded.lake_options)}
+    places |= {f"source.{name}": value for name, value in _paths(loaded.source_options)}
+    for name, value in places.items():
+        yield _writable(name, value)
+    yield from disk_checks(loaded, places)
 
 
 def _paths(options: Any) -> Iterator[tuple[str, str]]:  # noqa: ANN401 - a plugin's options
@@ -193,33 +228,3 @@ def _port(loaded: Loaded) -> Check:
         except OSError as error:
             return "port", False, f"service.port {service.port}: expected a free port, found: {error.strerror or error}"
     return "port", True, f"{service.port} is free at {host}"
-
-
-def _executor(loaded: Loaded, timeout_s: float) -> Check:
-    """Run one task on the master, and compare what it saw with what is here."""
-    here = {name: version(name) for name in _distributions(loaded)}
-    try:
-        seen = probe_executor(loaded, tuple(here), timeout_s)
-    except LakewardError as error:
-        return "executor", False, str(error)
-    where = f"Python {seen.python} ({seen.executable}) on {seen.host}"
-    wrong = [
-        f"expected {name} {expected} as here, found {seen.versions[name] or 'none'}"
-        for name, expected in here.items()
-        if seen.versions[name] != expected
-    ]
-    if wrong:
-        advice = "install the same distributions for it, or name another Python (spark.pyspark.python)"
-        return "executor", False, f"{where}: {', '.join(wrong)}; {advice}"
-    if seen.address is None:
-        advice = "set service.host to an address that executors reach, and open service.port for them"
-        return "executor", False, f"{where} cannot connect to the driver ({seen.error}); {advice}"
-    versions = ", ".join(f"{name} {found}" for name, found in here.items())
-    return "executor", True, f"{where}, {versions}; reaches the driver from {seen.address}; {seen.took_s:.1f} s"
-
-
-def _distributions(loaded: Loaded) -> tuple[str, ...]:
-    """Return the distributions that a subtask needs: those of the core, and those of source and lake."""
-    wanted = ((SOURCE_GROUP, loaded.settings.source.type), (LAKE_GROUP, loaded.settings.lake.type))
-    owners = [plugin.distribution for group, name in wanted for plugin in installed(group) if plugin.name == name]
-    return tuple(dict.fromkeys(["lakeward", "pyarrow", "pyspark", *owners]))

@@ -45,7 +45,7 @@ class Invocation:
 
         loaded = load_config(self.config, os.environ, self.flags)
         observe = loaded.settings.observe
-        setup_logs(observe.log, "debug" if self.debug else observe.level)
+        setup_logs(observe.log, "debug" if self.debug else observe.level, traced=observe.telemetry)
         return loaded
 
 
@@ -62,6 +62,20 @@ def with_common_options(command: F) -> F:
     for option in _COMMON if isinstance(command, click.Command) else reversed(_COMMON):
         command = option(command)
     return command
+
+
+def take_key(key: str) -> Callable[[click.Context, click.Parameter, object], None]:
+    """Return the callback of an option that sets one key, as `--set` does.
+
+    Args:
+        key: `section.key`.
+    """
+
+    def take(context: click.Context, _: click.Parameter, value: object) -> None:
+        if value is not None:
+            _invocation(context).flags[key] = str(value)
+
+    return take
 
 
 def _invocation(context: click.Context) -> Invocation:

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import atexit
+import contextlib
 import os
 import sys
 import threading
 import traceback
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NoReturn
 
 import click
 
@@ -29,6 +31,9 @@ A second signal ends a service at once, with 128 + the signal's number."""
 COMMANDS = {
     "run": Lazy("lakeward.cli.run", "run", "Tier tables until stopped, or once."),
     "tables": Lazy("lakeward.cli.tables", "tables", "Show the status of each table; pause, resume, tier now."),
+    "plan": Lazy("lakeward.cli.plan", "plan", "Show what the next rounds would do, and change nothing."),
+    "rounds": Lazy("lakeward.cli.rounds", "rounds", "Show the rounds that have ended."),
+    "verify": Lazy("lakeward.cli.verify", "verify", "Compare a lake table with its source, row by row."),
     "leases": Lazy("lakeward.cli.leases", "leases", "Show which KV snapshots are leased; drop a lease."),
     "checkpoints": Lazy(
         "lakeward.cli.checkpoints", "checkpoints", "Show the checkpoints of unfinished rounds; delete a checkpoint."
@@ -52,7 +57,20 @@ def main(arguments: Sequence[str] | None = None) -> None:
     """
     code = run(arguments)
     _end_in_time(code)
-    sys.exit(code)
+    _end(code)
+
+
+def _end(code: int) -> NoReturn:
+    """End the process as the interpreter does, but do not take the interpreter apart.
+
+    A thread that works on meanwhile (a catalog that hangs, an import) would be ended wherever it is; inside C++ that
+    aborts the process.
+    """
+    atexit._run_exitfuncs()  # noqa: SLF001 - there is no public name: it deletes temporary directories and closes logs
+    for stream in (sys.stdout, sys.stderr):
+        with contextlib.suppress(OSError, ValueError):  # nobody reads it any longer
+            stream.flush()
+    os._exit(code)
 
 
 def _end_in_time(code: int) -> None:

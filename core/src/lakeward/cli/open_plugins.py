@@ -6,11 +6,12 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 from lakeward.clock import SystemClock
-from lakeward.config.tables import table_rules
+from lakeward.config.tables import modes_of, table_rules
 from lakeward.coordinator.service.scheduling import scheduled
 from lakeward.hooks.discovery import load
 from lakeward.hooks.plugins import LAKE_GROUP, SOURCE_GROUP
 from lakeward.storage.commit_records import CommitRecords
+from lakeward.storage.round_history import RoundHistory
 from lakeward.storage.small_files import SmallFiles
 
 if TYPE_CHECKING:
@@ -32,20 +33,42 @@ def opened_source(loaded: Loaded) -> Iterator[Source]:
     """
     plugin: Any = load(SOURCE_GROUP, loaded.settings.source.type)
     source: Source = plugin.open(loaded.source_options, SystemClock())
-    modes = {rules.mode for rules in loaded.settings.tables.values()}
     try:
-        yield scheduled(source, modes, lambda path: table_rules(loaded, path).settings, SystemClock())
+        yield as_configured(loaded, source)
     finally:
         source.close()
 
 
-def open_records(loaded: Loaded) -> CommitRecords:
-    """Open what the service remembers of its commits.
+def as_configured(loaded: Loaded, source: Source) -> Source:
+    """Return a source with the tables that the configuration names, and their rules.
+
+    Args:
+        loaded: the configuration.
+        source: open.
+    """
+    return scheduled(source, modes_of(loaded.settings), lambda path: table_rules(loaded, path).settings, SystemClock())
+
+
+def open_records(loaded: Loaded, service: str = "") -> CommitRecords:
+    """Open what a service remembers of its commits.
+
+    Args:
+        loaded: the configuration.
+        service: its name; empty: the configured one.
 
     Raises:
         StorageError: the state root is of no known kind.
     """
-    return CommitRecords(SmallFiles(loaded.settings.checkpoint.address), loaded.settings.service.name)
+    return CommitRecords(SmallFiles(loaded.settings.checkpoint.address), service or loaded.settings.service.name)
+
+
+def open_history(loaded: Loaded) -> RoundHistory:
+    """Open the service's rounds that have ended.
+
+    Raises:
+        StorageError: the state root is of no known kind.
+    """
+    return RoundHistory(SmallFiles(loaded.settings.checkpoint.address), loaded.settings.service.name)
 
 
 @contextmanager

@@ -14,6 +14,7 @@ from lakeward.cli.main import lakeward
 from lakeward.config.reference import render_config
 from lakeward.hooks.reference import render as render_hooks
 from lakeward.machines import diagrams
+from lakeward.observe.metrics_reference import render_metrics
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -47,7 +48,7 @@ def render_cli() -> str:
     Returns:
         Markdown: a section for each command.
     """
-    root = click.Context(lakeward, info_name="lakeward")
+    root = click.Context(lakeward, info_name="lakeward", **lakeward.context_settings)
     return "\n".join([_CLI_HEAD, *_command(lakeward, root)])
 
 
@@ -67,7 +68,13 @@ def write_pages(directory: Path) -> None:
     Args:
         directory: where they go.
     """
-    pages = {"cli.md": render_cli, "errors.md": render_errors, "config.md": render_config, "hooks.md": render_hooks}
+    pages = {
+        "cli.md": render_cli,
+        "errors.md": render_errors,
+        "config.md": render_config,
+        "hooks.md": render_hooks,
+        "metrics.md": render_metrics,
+    }
     for name, render in pages.items():
         (directory / name).write_text(render(), encoding="utf-8")
     draw_machines(directory.parent / "explanation")

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from lakeward.cli.invocation import Invocation, pass_invocation, with_common_options
+from lakeward.cli.invocation import Invocation, pass_invocation, take_key, with_common_options
 from lakeward.clock import SystemClock
 from lakeward.observe import status_file
 from lakeward.observe.progress import show_progress
@@ -20,6 +20,14 @@ if TYPE_CHECKING:
 @click.option("--once", is_flag=True, help="End when each table has reached the end offsets that it had at the start.")
 @click.option("--final", is_flag=True, help="Drop the lease at the end: this service will not be started again.")
 @click.option("--progress/--no-progress", default=True, help="Show progress per table; default: yes.")
+@click.option(
+    "--status-port",
+    type=int,
+    metavar="PORT",
+    expose_value=False,
+    callback=take_key("observe.status_port"),
+    help="Serve the status page at this port, as the key `observe.status_port`; 0: any free one.",
+)
 @with_common_options
 @pass_invocation
 def run(invocation: Invocation, *, once: bool, final: bool, progress: bool) -> int:

@@ -50,8 +50,12 @@ def see_service(loaded: Loaded) -> ServiceSeen:
     Raises:
         CorruptFileError: the status file is damaged.
     """
-    name = loaded.settings.service.name
-    report = status_file.read(loaded.settings.checkpoint.address, name)
+    return see_service_named(loaded.settings.checkpoint.address, loaded.settings.service.name)
+
+
+def see_service_named(root: str, name: str) -> ServiceSeen:
+    """Read the status file of any service of a state root. Arguments and errors as `status_file.read`."""
+    report = status_file.read(root, name)
     if report is None:
         return ServiceSeen(name, False, "has never run here", None)
     running = status_file.is_running(report, SystemClock().wall_ms())

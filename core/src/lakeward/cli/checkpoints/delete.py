@@ -22,7 +22,9 @@ if TYPE_CHECKING:
 @click.argument("checkpoints", metavar="CHECKPOINT...", nargs=-1, required=True)
 @click.option("--yes", is_flag=True, help="Do not ask.")
 @click.option(
-    "--force", is_flag=True, help="Delete checkpoints of a running service too: it can then not restore from them."
+    "--force",
+    is_flag=True,
+    help="Delete checkpoints of a running service too: until its next one, a restart starts the round over.",
 )
 @with_common_options
 @pass_invocation
@@ -36,28 +38,33 @@ def delete(invocation: Invocation, *, checkpoints: tuple[str, ...], yes: bool, f
     store = open_store(loaded)
     infos = store.list(loaded.settings.service.name)
     to_delete = list(dict.fromkeys(find(infos, text) for text in checkpoints))
-    if not force:
-        _check(loaded)
-    if not (yes or click.confirm(_question(to_delete), err=True)):
+    running = _running(loaded)
+    if running and not force:
+        message = f"{running} and may need its checkpoints at any moment. Stop the service first, or pass --force"
+        raise UsageError(message)
+    if not (yes or click.confirm(_question(to_delete, running), err=True)):
         invocation.output.show({"deleted": []}, "Nothing was deleted.")
         return EXIT_FAILED
     for info in to_delete:
-        store.delete(info.ref)
+        store.delete(info.ref, keep_segments=bool(running))
     ids = [str(info.ref) for info in to_delete]
-    invocation.output.show({"deleted": ids}, *(f"Deleted {each}." for each in ids))
+    lines = [f"Deleted {each}." for each in ids]
+    if running:
+        name = loaded.settings.service.name
+        lines.append(
+            f"Service {name} runs: rows beside the deleted checkpoints stay, because its next ones may refer to them."
+        )
+    invocation.output.show({"deleted": ids}, *lines)
     return 0
 
 
-def _check(loaded: Loaded) -> None:
+def _running(loaded: Loaded) -> str:
+    """Say that the service runs; empty if it does not."""
     seen = see_service(loaded)
-    if seen.running and seen.report is not None:
-        message = (
-            f"service {seen.name} runs (process {seen.report.pid}) and may need its checkpoints at any moment. "
-            "Stop the service first, or pass --force"
-        )
-        raise UsageError(message)
+    return f"service {seen.name} runs (process {seen.report.pid})" if seen.running and seen.report is not None else ""
 
 
-def _question(to_delete: Sequence[CheckpointInfo]) -> str:
+def _question(to_delete: Sequence[CheckpointInfo], running: str) -> str:
     names = "\n".join(f"  {info.ref} ({info.path or 'unknown table'}, {info.state.value})" for info in to_delete)
-    return f"{names}\nDelete?"
+    cost = f"\n{running}: until its next checkpoint, a restart starts the round over." if running else ""
+    return f"{names}{cost}\nDelete?"

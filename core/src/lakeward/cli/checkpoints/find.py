@@ -27,6 +27,12 @@ def open_store(loaded: Loaded) -> CheckpointFiles:
     return CheckpointFiles(SmallFiles(loaded.settings.checkpoint.address), SystemClock())
 
 
+def complete_checkpoints(loaded: Loaded) -> dict[int, str]:
+    """Return the newest complete checkpoint of each table, by table id."""
+    infos = open_store(loaded).list(loaded.settings.service.name)
+    return {info.ref.table_id: str(info.ref) for info in infos if info.state is CheckpointState.COMPLETE}
+
+
 def find(infos: Sequence[CheckpointInfo], text: str) -> CheckpointInfo:
     """Find the checkpoint that is meant.
 

@@ -24,7 +24,8 @@ def list_checkpoints(invocation: Invocation) -> None:
     """Show the checkpoints of the service by table, the newest of a table last.
 
     Reads `_metadata` and the names and sizes of the parts; `show` reads everything. One that is not complete is still
-    running, or is deleted at the next start.
+    running, or is deleted at the next start. Its size is that of metadata and parts; rows of channels and of open
+    files lie beside them, several checkpoints may refer to the same, and `show` counts them.
     """
     loaded = invocation.load()
     service = loaded.settings.service.name

@@ -10,11 +10,11 @@ from lakeward.cli.checkpoints.find import find, open_store
 from lakeward.cli.invocation import Invocation, pass_invocation, with_common_options
 from lakeward.cli.output import Columns
 from lakeward.clock import SystemClock
-from lakeward.observe.checkpoint_status import CheckpointContent, checkpoint_content
+from lakeward.observe.checkpoint_status import CheckpointContent, ExchangeLine, checkpoint_content
 from lakeward.observe.format import count, date_time, seconds, size
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Sequence
 
 
 @click.command("show")
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 @with_common_options
 @pass_invocation
 def show(invocation: Invocation, *, checkpoint: str, files: bool) -> None:
-    """Show what CHECKPOINT contains: positions of each subtask, closed files, blocked events, lease.
+    """Show what CHECKPOINT contains: positions of each subtask, closed files, blocked events, lease, exchanged rows.
 
     CHECKPOINT is an id as `list` shows it, the end of one (`7-3/chk-12`), or DB.TABLE for the table's newest. All
     files are checked; if one is damaged, the error names it and says why.
@@ -31,7 +31,9 @@ def show(invocation: Invocation, *, checkpoint: str, files: bool) -> None:
     loaded = invocation.load()
     store = open_store(loaded)
     info = find(store.list(loaded.settings.service.name), checkpoint)
-    content = checkpoint_content(store.load(info.ref), SystemClock().wall_ms())
+    found = store.load(info.ref)
+    store.check_segments(found)
+    content = checkpoint_content(found, SystemClock().wall_ms())
     invocation.output.show(content, *_text(content, files=files))
 
 
@@ -51,6 +53,10 @@ def _text(content: CheckpointContent, *, files: bool) -> Iterator[str | Columns]
     if content.blocked:
         yield ""
         yield _blocked(content)
+    if content.exchange:
+        yield ""
+        yield f"lake partitioning {', '.join(content.layout)}; {_besides(content.exchange)}"
+        yield _exchange(content)
     if files and content.files:
         yield ""
         rows = [(file.holder, file.kind, count(file.rows), size(file.size_bytes), file.path) for file in content.files]
@@ -86,6 +92,32 @@ def _progress(content: CheckpointContent) -> Columns:
     ]
     names = ("held by", "split", "kind", "bucket", "position#", "end#", "rows#", "closed files#", "size#")
     return Columns(names, rows)
+
+
+def _exchange(content: CheckpointContent) -> Columns:
+    rows = [
+        (
+            one.holder,
+            one.kind,
+            count(one.rows),
+            count(one.files),
+            count(one.open_partitions),
+            count(one.open_rows),
+            size(one.open_bytes),
+            count(one.in_rows),
+            count(one.out_rows),
+            size(one.channel_bytes),
+        )
+        for one in content.exchange
+    ]
+    names = ("held by", "cut", "rows taken#", "closed files#", "open files#", "open rows#", "of size#")
+    return Columns((*names, "rows received#", "rows unsent#", "in channels#"), rows)
+
+
+def _besides(lines: Sequence[ExchangeLine]) -> str:
+    """Sum up what lies beside the checkpoint: its own size is without it."""
+    channels, opened = sum(one.channel_bytes for one in lines), sum(one.open_bytes for one in lines)
+    return f"beside the checkpoint are rows of channels ({size(channels)}) and of open files ({size(opened)})"
 
 
 def _blocked(content: CheckpointContent) -> Columns:

@@ -2,11 +2,29 @@
 
 from __future__ import annotations
 
+import asyncio
+from typing import TYPE_CHECKING
+
 import click
 
-from lakeward.cli.checks import show_checks
+from lakeward.cli.checks import Check, show_checks
 from lakeward.cli.invocation import Invocation, pass_invocation, with_common_options
-from lakeward.container import check as build
+from lakeward.cli.layouts import layout_checks, table_layouts
+from lakeward.cli.serving import describe_bindings
+from lakeward.container import build, lease_duration_s, writable_root
+from lakeward.errors import LakewardError
+from lakeward.local_files import is_local
+from lakeward.model.secrets import mask_uri
+from lakeward.observe.format import count
+from lakeward.sockets.addresses import check_addresses
+from lakeward.sockets.certificates import load_tls
+from lakeward.spark.java import find_java
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from lakeward.config.loaded import Loaded
+    from lakeward.coordinator.rounds.layout import TableLayout
 
 
 @click.command("check")
@@ -16,6 +34,68 @@ from lakeward.container import check as build
 def check(invocation: Invocation, *, write: bool) -> int:
     """Build everything that the configuration names, without starting it; exit code 1 if something does not fit.
 
+    Each table's lake layout is shown, and how its rows get to their writers.
+
     Nothing is created: permissions show whether state can be written, unless `--write` is given.
     """
-    return show_checks(invocation, build(invocation.load(), write=write))
+    checks, layouts = _check(invocation.load(), write=write)
+    return show_checks(invocation, checks, layouts=layouts)
+
+
+def _check(loaded: Loaded, *, write: bool) -> tuple[list[Check], list[TableLayout]]:
+    """Build everything that a configuration names, without starting it; nothing is created.
+
+    Args:
+        loaded: the configuration.
+        write: try whether state can be written, by writing a file and deleting it.
+
+    Returns:
+        For each part: its name, whether it is well, one sentence; and the layout of each table.
+    """
+    container = build(loaded)
+    settings = loaded.settings
+    layouts: list[TableLayout] = []
+
+    def tables() -> str:
+        found = container.source().tables()
+        layouts.extend(table_layouts(loaded, found))
+        return f"{settings.source.type}, {count(len(found), 'table')} to tier"
+
+    def root() -> str:
+        place, name = mask_uri(settings.checkpoint.root), f"{settings.service.name}/.check"
+        if write:
+            container.files().write(name, b"")
+            container.files().delete(name)
+            return f"{place} can be written: a file was written and deleted"
+        if not is_local(settings.checkpoint.root):
+            container.files().folders(settings.service.name)
+            return f"{place} can be listed; whether it can be written was not tried (--write)"
+        return f"{writable_root(settings)}, by its permissions"
+
+    def driver() -> str:
+        service = settings.service
+        check_addresses(service)
+        how = "with TLS" if load_tls(service, service.host) else "without TLS"
+        return f"executors reach it at {service.host or 'spark.driver.host'}, {how}"
+
+    looks = {
+        "source": tables,
+        "lake": lambda: f"{settings.lake.type}, opened as {container.lake().name}",
+        "lease": lambda: f"{settings.lease.backend}, {lease_duration_s(settings, container.backend()):.0f} s",
+        "state": root,
+        "bound tables": lambda: describe_bindings(container.bound()),
+        "java": lambda: str(find_java()),
+        "driver": driver,
+    }
+    try:
+        parts = [_look(what, look) for what, look in looks.items()]
+        return [*parts, *layout_checks(layouts)], layouts
+    finally:
+        asyncio.run(container.resources().close_all())
+
+
+def _look(what: str, look: Callable[[], str]) -> Check:
+    try:
+        return what, True, look()
+    except LakewardError as error:
+        return what, False, f"[{error.code}] {error}"

@@ -10,7 +10,8 @@ import click
 from lakeward.cli.invocation import Invocation, pass_invocation, with_common_options
 from lakeward.cli.output import Columns
 from lakeward.errors import LakewardError
-from lakeward.hooks.discovery import installed
+from lakeward.hooks.discovery import Installed, installed
+from lakeward.hooks.facts import facts_of
 from lakeward.hooks.plugins import COMMAND_GROUP, LAKE_GROUP, LEASE_GROUP, SOURCE_GROUP, WRAPPER_GROUP
 
 if TYPE_CHECKING:
@@ -23,6 +24,7 @@ _KINDS = {
     "lease wrapper": WRAPPER_GROUP,
     "command": COMMAND_GROUP,
 }
+_HEAD = ("kind", "name", "distribution", "version", "level", "used", "hooks")
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,6 +35,9 @@ class PluginLine:
     name: str
     distribution: str
     version: str
+    hooks: tuple[str, ...]
+    level: str
+    problem: str
     used: bool | None
 
 
@@ -40,19 +45,32 @@ class PluginLine:
 @with_common_options
 @pass_invocation
 def list_plugins(invocation: Invocation) -> None:
-    """Show every installed source, lake, lease backend, wrapper and command, and whether the configuration uses it."""
+    """Show every installed source, lake, lease backend, wrapper and command.
+
+    With its hooks, the level of conformance that it publishes (basic, upsert or chaos), and whether the configuration
+    uses it. One that cannot be loaded is listed with the reason.
+    """
     settings, problem = _settings(invocation)
-    lines = [
-        PluginLine(kind, name, distribution, version, None if settings is None else name in _used(kind, settings))
-        for kind, group in _KINDS.items()
-        for name, distribution, version, _ in installed(group)
-    ]
-    cells = {True: "yes", False: "", None: "?"}
-    rows = [(line.kind, line.name, line.distribution, line.version, cells[line.used]) for line in lines]
-    parts: list[str | Columns] = [Columns(("kind", "name", "distribution", "version", "used"), rows)]
+    lines = [_line(kind, group, plugin, settings) for kind, group in _KINDS.items() for plugin in installed(group)]
+    parts: list[str | Columns] = [Columns(_HEAD, [_cells(line) for line in lines])]
+    parts += [f"\n{line.kind} {line.name}: {line.problem}" for line in lines if line.problem]
     if problem:
         parts.append(f"\nUnknown which are used: {problem}")
     invocation.output.show({"plugins": lines, "problem": problem or None}, *parts)
+
+
+def _line(kind: str, group: str, plugin: Installed, settings: Settings | None) -> PluginLine:
+    facts = facts_of(group, plugin.name)
+    used = None if settings is None else plugin.name in _used(kind, settings)
+    return PluginLine(
+        kind, plugin.name, plugin.distribution, plugin.version, facts.hooks, facts.level, facts.problem, used
+    )
+
+
+def _cells(line: PluginLine) -> tuple[str, ...]:
+    used = {True: "yes", False: "", None: "?"}[line.used]
+    hooks = "cannot be loaded" if line.problem else " ".join(line.hooks)
+    return (line.kind, line.name, line.distribution, line.version, line.level, used, hooks)
 
 
 def _settings(invocation: Invocation) -> tuple[Settings | None, str]:

@@ -14,6 +14,7 @@ from lakeward.errors import StorageError, UsageError
 _NAME = re.compile(r"[a-z][a-z0-9]*(-[a-z0-9]+)*")
 _USE = {
     "lease": '[lease] backend = "{name}"',
+    "wrapper": '[lease] wrappers = ["metrics", "{name}"]',
     "lake": '[lake] type = "{name}"',
     "source": '[source] type = "{name}"',
 }
@@ -24,17 +25,19 @@ _USE = {
     "--kind", type=click.Choice(list(KINDS)), default="lease", show_default=True, help="What the plugin is to be."
 )
 @click.argument("name")
-@click.argument("directory", metavar="DIR", type=click.Path(path_type=Path))
+@click.argument("directory", metavar="[DIR]", type=click.Path(path_type=Path), required=False)
 @with_common_options
 @pass_invocation
-def new(invocation: Invocation, *, kind: str, name: str, directory: Path) -> None:
-    """Write a new plugin NAME into DIR: a lease backend, a lake or a source.
+def new(invocation: Invocation, *, kind: str, name: str, directory: Path | None) -> None:
+    """Write a new plugin NAME into DIR: a lease backend, a lease wrapper, a lake or a source.
 
-    It is a package that works, with the conformance suite as its tests: they pass before you change anything.
+    It is a package that works, with the conformance suite as its tests, which pass before you change anything, and a
+    workflow that runs them. DIR is lakeward-KIND-NAME unless given.
     """
     if not _NAME.fullmatch(name):
         message = f"name: expected lower-case letters, digits and -, a letter first, found {name!r}"
         raise UsageError(message)
+    directory = directory or Path(f"lakeward-{kind}-{name}")
     if directory.exists() and (not directory.is_dir() or any(directory.iterdir())):
         message = f"{directory}: expected a new or empty directory"
         raise UsageError(message)

@@ -6,20 +6,23 @@ from importlib.resources import files
 from string import Template
 from typing import NamedTuple
 
+from lakeward.hooks.plugins import LAKE_GROUP, LEASE_GROUP, SOURCE_GROUP, WRAPPER_GROUP
+
 
 class _Kind(NamedTuple):
-    """A kind of plugin: its title, what its class names end in, its dependencies and its modules."""
+    """A kind of plugin: its title, what its class names end in, its dependencies and entry points."""
 
     title: str
     ending: str
     dependencies: tuple[str, ...]
-    modules: tuple[str, ...]
+    group: str
 
 
 KINDS = {
-    "lease": _Kind("lease backend", "Leases", (), ("plugin",)),
-    "lake": _Kind("lake", "LakePlugin", ("pyarrow>=20",), ("lake", "plugin", "writer")),
-    "source": _Kind("source", "SourcePlugin", ("pyarrow>=20",), ("plugin", "reader", "source", "store")),
+    "lease": _Kind("lease backend", "Leases", (), LEASE_GROUP),
+    "wrapper": _Kind("lease wrapper", "Wrapper", ("prometheus-client>=0.20",), WRAPPER_GROUP),
+    "lake": _Kind("lake", "LakePlugin", ("pyarrow>=20",), LAKE_GROUP),
+    "source": _Kind("source", "SourcePlugin", ("pyarrow>=20",), SOURCE_GROUP),
 }
 
 
@@ -39,6 +42,8 @@ def skeleton(kind: str, name: str) -> dict[str, str]:
     class_name = "".join(part.capitalize() for part in name.split("-"))
     names = {
         "kind": kind,
+        "group": made.group,
+        "metric": name.replace("-", "_"),
         "title": made.title,
         "name": name,
         "package": package,
@@ -53,8 +58,10 @@ def skeleton(kind: str, name: str) -> dict[str, str]:
     templates = {
         "pyproject.toml": "pyproject.toml",
         "README.md": f"{kind}/README.md",
+        "tox.ini": "tox.ini",
+        ".github/workflows/ci.yml": "ci.yml",
         f"src/{package}/__init__.py": "init.py",
-        **{f"src/{package}/{one}.py": f"{kind}/{one}.py" for one in made.modules},
+        f"src/{package}/plugin.py": f"{kind}/plugin.py",
         f"tests/test_{module}.py": f"{kind}/test.py",
     }
     written = {path: _template(place).substitute(names) for path, place in templates.items()}

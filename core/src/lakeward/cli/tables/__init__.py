@@ -11,6 +11,7 @@ COMMANDS = {
     "accept": Lazy(
         "lakeward.cli.tables.accept", "accept", "Accept what the lake has after commits were lost or came late."
     ),
+    "unbind": Lazy("lakeward.cli.tables.unbind", "unbind", "Share the tables of a service that is gone for good."),
     "tier-now": Lazy("lakeward.cli.tables.tier_now", "tier_now", "Tier a table next."),
 }
 

@@ -2,26 +2,34 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import click
 
 from lakeward.cli.invocation import Invocation, pass_invocation, with_common_options
+from lakeward.cli.layouts import table_layouts
 from lakeward.cli.open_plugins import open_records, opened_lake, opened_source
 from lakeward.cli.output import Columns
-from lakeward.cli.service_line import ServiceSeen, see_service
+from lakeward.cli.serving import Server, Services, find_services
 from lakeward.clock import SystemClock
 from lakeward.config.tables import table_rules
 from lakeward.observe.control import read_control
 from lakeward.observe.format import count, date_time, seconds, size
-from lakeward.observe.progress import format_lag
+from lakeward.observe.progress import format_exchange, format_lag
 from lakeward.observe.table_status import StatusContext, TableLine, table_status
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from lakeward.config.loaded import Loaded
+    from lakeward.coordinator.rounds.layout import TableLayout
     from lakeward.model.status import RoundReport
+    from lakeward.model.tables import TableSpec
+
+
+_STATUS = ("status", "since")
+_NUMBERS = ("tiered#", "end#", "lag", "last commit", "last round", "last checkpoint")
 
 
 @click.command("list")
@@ -29,50 +37,100 @@ if TYPE_CHECKING:
 @with_common_options
 @pass_invocation
 def list_tables(invocation: Invocation, *, buckets: bool) -> None:
-    """Show each table: status, tiered and end offsets, lag in rows and seconds, last round.
+    """Show each table: status, tiered and end offsets, lag in rows and seconds, last round, lake layout.
 
-    Reads source and lake; no service needs to run. Without one, the status is `idle` (the lake has
-    everything), `behind`, `new` (never tiered), `paused`, `lake-gone` (it had commits), `offsets-back` (another
-    service committed late) or `unreadable`.
+    Reads source and lake; no service needs to run. The status is `ok`, `new` (never tiered), `late` (rows have waited
+    for longer than the promised freshness), `retrying`, `suspended`, `paused`, `lake-gone` (it had commits),
+    `offsets-back` (another service committed late) or `unreadable`; with its cause, what to do, and since when. Where
+    several services share the source, it shows which one tiers the table, and whether the table is bound to it.
     """
     loaded = invocation.load()
-    service = see_service(loaded)
-    lines = _look(loaded, service)
-    document = {"service": service.document(), "tables": lines}
-    parts: list[str | Columns] = [f"service {service.name}: {service.message}"]
-    parts.append(_overview(lines) if lines else "The source has no table to tier.")
+    services = find_services(loaded)
+    lines = _look(loaded, services)
+    shown = (services.ours, *services.others)
+    document = {
+        "service": services.ours.document(),
+        "other_services": [one.document() for one in services.others],
+        "tables": lines,
+    }
+    parts: list[str | Columns] = [f"service {one.name}: {one.message}" for one in shown]
+    parts.append(_overview(lines, services=services.several) if lines else "The source has no table to tier.")
     if buckets and lines:
         parts += ["", _buckets(lines)]
     invocation.output.show(document, *parts)
 
 
-def _look(loaded: Loaded, service: ServiceSeen) -> list[TableLine]:
-    reports = {table.path: table for table in service.report.tables} if service.report else {}
-    paused = read_control(loaded.settings.checkpoint.address, service.name).paused
-    committed = {record.table_id: record for record in open_records(loaded).list()}
-    context = StatusContext(service.running, reports, paused, SystemClock().wall_ms(), committed)
+def _look(loaded: Loaded, services: Services) -> list[TableLine]:
     with opened_source(loaded) as source, opened_lake(loaded) as lake:
         tables = [table for table in source.tables() if table_rules(loaded, table.path).settings.include]
-        return table_status(source, lake, tables, context)
+        layouts = {layout.table: layout for layout in table_layouts(loaded, tables)}
+        served: dict[tuple[str, bool], tuple[Server, list[TableSpec]]] = {}
+        for table in tables:
+            server = services.of(table.path)
+            served.setdefault((server.name, server.bound), (server, []))[1].append(table)
+        lines = [
+            replace(line, service=server.name, bound=server.bound)
+            for server, theirs in served.values()
+            for line in table_status(source, lake, theirs, _context(loaded, server))
+        ]
+    return [_with_layout(line, layouts[line.path]) for line in sorted(lines, key=lambda line: line.path)]
 
 
-def _overview(lines: Sequence[TableLine]) -> Columns:
-    names = ("table", "status", "tiered#", "end#", "lag", "last commit", "last round", "last checkpoint", "")
+def _context(loaded: Loaded, server: Server) -> StatusContext:
+    """Return what is known of the tables of one service."""
+    seen = server.seen
+    return StatusContext(
+        seen.running,
+        {table.path: table for table in seen.report.tables} if seen.report else {},
+        read_control(loaded.settings.checkpoint.address, seen.name).paused,
+        SystemClock().wall_ms(),
+        {record.table_id: record for record in open_records(loaded, seen.name).list()},
+        lambda path: table_rules(loaded, path).settings.freshness_s,
+        server.name if server.bound else "",
+    )
+
+
+def _with_layout(line: TableLine, layout: TableLayout) -> TableLine:
+    if not layout.error:
+        return replace(line, lake_partition=layout.lake_partition, exchange=layout.exchange)
+    known = layout.error.rstrip(".") in line.message  # a service has tried it
+    message = line.message if known else f"{line.message} Its layout is impossible: {layout.error}"
+    return replace(line, lake_partition=layout.lake_partition, exchange="impossible", message=message)
+
+
+def _overview(lines: Sequence[TableLine], *, services: bool) -> Columns:
+    phase = ("phase",) if any(line.phase for line in lines) else ()
+    more = ("lake partition", "exchange") if any(line.lake_partition for line in lines) else ()
     rows = [
         (
             line.path,
+            *((f"{line.service} (bound)" if line.bound else line.service,) if services else ()),
             line.status,
+            "" if line.since_ms is None else date_time(line.since_ms),
+            *((line.phase,) if phase else ()),
             count(line.tiered),
             count(line.end),
             format_lag(line.lag_rows, line.lag_s),
             "never" if line.committed_ms is None else date_time(line.committed_ms),
             _round(line.last_round),
             _checkpoint(line.last_round),
+            *_layout(line)[: len(more)],
             line.message,
+            line.action,
         )
         for line in lines
     ]
-    return Columns(names, rows)
+    return Columns(
+        ("table", *(("service",) if services else ()), *_STATUS, *phase, *_NUMBERS, *more, "cause", "what to do"), rows
+    )
+
+
+def _layout(line: TableLine) -> tuple[str, str]:
+    """Return a table's layout and route, and what its last round exchanged; empty where it has the source's layout."""
+    if not line.lake_partition:
+        return "", ""
+    moved = line.last_round.exchange if line.last_round is not None else None
+    return ", ".join(line.lake_partition), line.exchange + (f": {format_exchange(moved)}" if moved is not None else "")
 
 
 def _round(report: RoundReport | None) -> str:
@@ -91,6 +149,9 @@ def _checkpoint(report: RoundReport | None) -> str:
         return aborted
     taken = f"{seen.name.rpartition('/')[2]}, {date_time(seen.completed_ms)}"
     completed = f"{taken}, took {seconds(seen.seconds)}, {size(seen.size_bytes)}"
+    if seen.kind:
+        held = f"{size(seen.channel_bytes)} in channels, {size(seen.open_row_bytes)} in open files"
+        completed += f" besides {held}; {seen.kind}, blocked for {seconds(seen.blocked_s)}"
     return f"{completed}; {aborted}" if aborted else completed
 
 

@@ -6,7 +6,7 @@ import click
 
 from lakeward.cli.invocation import Invocation, pass_invocation, with_common_options
 from lakeward.cli.open_plugins import opened_source
-from lakeward.cli.service_line import see_service
+from lakeward.cli.serving import find_services
 from lakeward.config.tables import table_rules
 from lakeward.coordinator.service.scheduling import MIRROR
 from lakeward.errors import SourceError, UsageError
@@ -30,6 +30,6 @@ def tier_now(invocation: Invocation, *, table: str) -> None:
     if not asked:
         message = f"source {loaded.settings.source.type!r}: cannot schedule {path} at once; its freshness decides when"
         raise SourceError(message)
-    running = see_service(loaded).running
+    running = find_services(loaded).of(path).seen.running
     message = f"{path} is tiered next." if running else f"{path} is due, but no service is running to tier it."
     invocation.output.show({"table": str(path), "due": True, "running": running}, message)

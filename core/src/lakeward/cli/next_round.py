@@ -1,0 +1,153 @@
+"""What the next round of a table would do, from source and lake as they are now. Nothing is changed."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from lakeward.coordinator.rounds.context import tiered_offsets
+from lakeward.coordinator.rounds.layout import check_splits, resolve_layout
+from lakeward.errors import LakeTableGoneError, LakewardError, OffsetsWentBackError
+from lakeward.machines.splits import enumerate_splits
+from lakeward.model.partitioning import ExchangeMode
+from lakeward.model.splits import LogSplit, SnapshotSplit
+from lakeward.storage.commit_records import lost_commits
+from lakeward.storage.late_commits import is_accepted, went_back
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from lakeward.machines.splits import Enumeration
+    from lakeward.model.results import LakeHead
+    from lakeward.model.settings import TableSettings
+    from lakeward.model.splits import Split
+    from lakeward.model.tables import TableBucket, TableSpec
+    from lakeward.ports import Lake, Source
+    from lakeward.storage.commit_records import CommitRecord
+
+
+@dataclass(frozen=True, slots=True)
+class PlannedSplit:
+    """One split. Of a snapshot, `start` is empty, `stop` the log offset that it stands for, and `rows` are unknown."""
+
+    split: str
+    kind: str
+    bucket: str
+    partition: tuple[str, ...]
+    start: int | None
+    stop: int
+    rows: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class PlannedLease:
+    """A KV snapshot that would be leased."""
+
+    bucket: str
+    snapshot_id: int
+
+
+@dataclass(frozen=True, slots=True)
+class NextRound:
+    """What the next round of a table would do. `action` is `tier`, `nothing` or `impossible`; `reason` says why.
+
+    `rows` are log records; None where only snapshots are read, whose rows are unknown before they are read.
+    `size_bytes` is None where the source does not know. `files` is an estimate, None where it would be a guess.
+    `creates` says that the lake table would be created; `checkpoint` is one that the round may go on from instead.
+    """
+
+    table: str
+    action: str
+    reason: str
+    code: str = ""
+    splits: tuple[PlannedSplit, ...] = ()
+    rows: int | None = None
+    size_bytes: int | None = None
+    leases: tuple[PlannedLease, ...] = ()
+    exchange: str = "none"
+    layout: str = ""
+    files: int | None = None
+    creates: bool = False
+    checkpoint: str = ""
+
+
+def next_round(
+    source: Source, lake: Lake, table: TableSpec, record: CommitRecord | None, rules: TableSettings, *, gangs: bool
+) -> NextRound:
+    """Return what the next round of a table would do.
+
+    Args:
+        source: open.
+        lake: open.
+        table: as the source describes it now.
+        record: what the service committed last to it.
+        rules: of the table.
+        gangs: whether Spark can start the subtasks of a round together.
+
+    Returns:
+        The round; `impossible` where it would fail at its start.
+    """
+    try:
+        return _next_round(source, lake, table, record, rules, gangs=gangs)
+    except LakewardError as error:
+        return NextRound(str(table.path), "impossible", str(error), error.code)
+
+
+def _next_round(
+    source: Source, lake: Lake, table: TableSpec, record: CommitRecord | None, rules: TableSettings, *, gangs: bool
+) -> NextRound:
+    layout = resolve_layout(table, rules, gangs=gangs)
+    head = lake.head(table.path)
+    if lost := lost_commits(source, table, record, head):
+        raise LakeTableGoneError(lost)
+    if head is not None and head.table_id not in {None, table.table_id}:
+        head = None  # of an earlier table of this name: it would be set aside
+    buckets = source.buckets(table)
+    tiered = _tiered(source, table, record, head)
+    if head is not None and (wrong := went_back(table.path, record, head, tiered, buckets)):
+        raise OffsetsWentBackError(wrong)
+    exchanged = layout.exchange is ExchangeMode.HASH
+    most = 0 if exchanged else rules.max_split_rows
+    found = enumerate_splits(buckets, tiered, primary_key=table.has_primary_key, max_split_rows=most)
+    check_splits(table, layout, found.splits)
+    return NextRound(
+        table=str(table.path),
+        action="tier" if found.splits else "nothing",
+        reason=_reason(found, tiered, empty=all(state.end == 0 for state in buckets)),
+        splits=tuple(map(_split, found.splits)),
+        rows=_rows(found),
+        leases=tuple(PlannedLease(str(one.bucket), one.snapshot_id) for one in found.snapshots),
+        exchange=layout.exchange.value,
+        layout=layout.message,
+        files=None if layout.fields or not found.splits else len(found.splits),
+        creates=head is None,
+    )
+
+
+def _tiered(
+    source: Source, table: TableSpec, record: CommitRecord | None, head: LakeHead | None
+) -> Mapping[TableBucket, int]:
+    if record is not None and head is not None and is_accepted(record, head):
+        return record.offsets
+    return tiered_offsets(source, table, head)
+
+
+def _reason(found: Enumeration, tiered: Mapping[TableBucket, int], *, empty: bool) -> str:
+    if not found.splits:
+        return "the source has no rows yet" if empty else "the lake has everything"
+    why = "the source has rows that the lake does not have" if tiered else "the table was never tiered"
+    return f"{why}; later log records are left to the round after it" if found.behind else why
+
+
+def _split(split: Split) -> PlannedSplit:
+    bucket = str(split.bucket)
+    if isinstance(split, LogSplit):
+        rows = split.stop - split.start
+        return PlannedSplit(split.split_id, "log", bucket, split.partition, split.start, split.stop, rows)
+    return PlannedSplit(split.split_id, "snapshot", bucket, split.partition, None, split.log_offset, None)
+
+
+def _rows(found: Enumeration) -> int | None:
+    logs = [split.stop - split.start for split in found.splits if isinstance(split, LogSplit)]
+    snapshots = any(isinstance(split, SnapshotSplit) for split in found.splits)
+    return None if snapshots and not logs else sum(logs)

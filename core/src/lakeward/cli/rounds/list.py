@@ -1,0 +1,63 @@
+"""`lakeward rounds list`."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import click
+
+from lakeward.cli.invocation import Invocation, pass_invocation, with_common_options
+from lakeward.cli.open_plugins import open_history
+from lakeward.cli.output import Columns
+from lakeward.model.tables import TablePath
+from lakeward.observe.format import count, date_time, seconds, size
+
+if TYPE_CHECKING:
+    from lakeward.model.round_record import RoundRecord
+
+_NAMES = ("ended", "table", "round", "outcome", "kind", "took", "rows#", "size#", "files#", "most of its time", "why")
+_SEQUENTIAL = ("enumerate", "lease", "launch", "job", "commit")
+
+
+@click.command("list")
+@click.argument("table", metavar="[DB.TABLE]", required=False)
+@click.option(
+    "--most", type=click.IntRange(min=1), default=20, show_default=True, help="Rounds that are listed, at most."
+)
+@with_common_options
+@pass_invocation
+def list_rounds(invocation: Invocation, *, table: str | None, most: int) -> None:
+    """List the rounds that have ended, of DB.TABLE or of all tables, the newest first.
+
+    The service keeps the newest 100 of each table, across restarts; rounds that found nothing to do are left out. No
+    service needs to run.
+    """
+    path = None if table is None else TablePath.parse(table)
+    found = [one for one in open_history(invocation.load()).read() if path is None or one.table == str(path)][:most]
+    nothing = "No round has ended yet." if path is None else f"No round of {path} has ended yet."
+    parts = [Columns(_NAMES, [_row(one) for one in found])] if found else [nothing]
+    invocation.output.show({"rounds": found}, *parts)
+
+
+def _row(one: RoundRecord) -> tuple[object, ...]:
+    return (
+        date_time(one.ended_ms),
+        one.table,
+        one.round.rpartition("/")[2],
+        one.outcome,
+        one.kind,
+        seconds((one.ended_ms - one.started_ms) / 1000),
+        count(one.rows),
+        size(one.size_bytes),
+        count(one.files),
+        _longest(one),
+        f"[{one.code}] {one.reason}" if one.code else one.reason,
+    )
+
+
+def _longest(one: RoundRecord) -> str:
+    phases = [(one.timings_s[name], name) for name in _SEQUENTIAL if name in one.timings_s]
+    if not phases:
+        return ""
+    spent, name = max(phases)
+    return f"{name} {seconds(spent)}"

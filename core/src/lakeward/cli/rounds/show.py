@@ -1,0 +1,93 @@
+"""`lakeward rounds show`."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import click
+
+from lakeward.cli.invocation import Invocation, pass_invocation, with_common_options
+from lakeward.cli.open_plugins import open_history
+from lakeward.cli.output import Columns
+from lakeward.errors import UsageError
+from lakeward.observe.format import count, date_time, seconds, size
+from lakeward.storage.round_history import find_rounds
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from lakeward.model.round_record import RoundRecord
+
+_MEANINGS = {
+    "enumerate": "opening the lake table, listing buckets, making splits",
+    "lease": "leasing KV snapshots",
+    "launch": "writing the journal, planning and sending the Spark job",
+    "job": "the Spark job: waiting for slots, reading, writing",
+    "read": "in subtasks: reading from the source",
+    "decode": "in subtasks: decoding records",
+    "encode": "in subtasks: encoding files",
+    "keys": "in subtasks: finding the rows that changes replace",
+    "upload": "in subtasks: storing files",
+    "wait": "in subtasks: waiting",
+    "source": "preparing and registering the commit at the source",
+    "commit": "committing to the lake",
+}
+
+
+@click.command("show")
+@click.argument("name", metavar="ROUND")
+@with_common_options
+@pass_invocation
+def show_round(invocation: Invocation, *, name: str) -> None:
+    """Show ROUND: its full name, or TABLE_ID-EPOCH-NUMBER as `lakeward rounds list` shows it.
+
+    If several starts of the service had a round of that short name, the newest is shown.
+    """
+    found = find_rounds(open_history(invocation.load()).read(), name)
+    if not found:
+        message = f"round {name!r}: no ended round of this name is kept; `lakeward rounds list` shows those that are"
+        raise UsageError(message)
+    invocation.output.show(found[0], *_parts(found[0], others=len(found) - 1))
+
+
+def _parts(one: RoundRecord, others: int) -> Iterator[str | Columns]:
+    yield f"round {one.round} of {one.table}: {one.outcome}"
+    if others:
+        yield f"({count(others, 'older round')} of other starts have this short name: name the full one to see it)"
+    facts = list(_facts(one))
+    width = max(len(name) for name, _ in facts)
+    yield from (f"{name:<{width}}  {text}" for name, text in facts)
+    yield ""
+    yield Columns(("phase", "seconds#", "what it is"), [_phase(one, name) for name in _phases(one)])
+    if one.offsets:
+        yield ""
+        yield Columns(("bucket", "offset after the round#"), [(b, count(n)) for b, n in one.offsets.items()])
+
+
+def _facts(one: RoundRecord) -> Iterator[tuple[str, str]]:
+    took = seconds((one.ended_ms - one.started_ms) / 1000)
+    yield "when", f"{date_time(one.started_ms)} to {date_time(one.ended_ms)}, {took}"
+    yield (
+        "read",
+        f"{one.kind or 'nothing'}: {count(one.rows, 'row')}, {one.splits_done} of {count(one.splits, 'split')}",
+    )
+    yield "wrote", f"{count(one.files, 'file')}, {size(one.size_bytes)}"
+    if one.exchanged_bytes is not None:
+        yield "exchanged", size(one.exchanged_bytes)
+    yield "lake snapshot", "none" if one.snapshot_id is None else str(one.snapshot_id)
+    if one.end_offset is not None:
+        yield "offsets", f"{count(one.end_offset)} in all buckets"
+    yield "launches", f"{one.launches}; splits came back {count(one.failovers, 'time')}"
+    resumed = f"; resumed from {one.resumed_from}" if one.resumed_from else ""
+    yield "checkpoints", f"{one.checkpoints} completed, {one.aborted} aborted{resumed}"
+    if one.reason:
+        yield "why", f"[{one.code}] {one.reason}" if one.code else one.reason
+
+
+def _phases(one: RoundRecord) -> list[str]:
+    known = [name for name in _MEANINGS if name in one.timings_s]
+    return [*known, *(name for name in one.timings_s if name not in _MEANINGS)]
+
+
+def _phase(one: RoundRecord, name: str) -> tuple[str, str, str]:
+    return name, f"{one.timings_s[name]:.2f}", _MEANINGS.get(name, "")

@@ -1,0 +1,195 @@
+"""`lakeward verify`."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import tempfile
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from lakeward.cli.invocation import Invocation, pass_invocation, with_common_options
+from lakeward.cli.open_plugins import open_records, opened_lake, opened_source
+from lakeward.cli.output import Columns
+from lakeward.errors import EXIT_FAILED, LakeError, UsageError
+from lakeward.hooks.discovery import load
+from lakeward.hooks.plugins import SOURCE_GROUP
+from lakeward.local_files import is_local
+from lakeward.model.sizes import EXPECTED, parse_size
+from lakeward.model.tables import TablePath
+from lakeward.observe.files import service_folder
+from lakeward.observe.format import count
+from lakeward.observe.status_file import process_lives
+from lakeward.observe.table_status import tiered_now
+from lakeward.observe.verify.comparison import KINDS
+from lakeward.observe.verify.verification import Sides, VerifyOptions, verify_table
+from lakeward.ports import ReadableLake
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from lakeward.config.loaded import Loaded
+    from lakeward.model.tables import TableSpec
+    from lakeward.observe.verify.comparison import Comparison, Difference
+    from lakeward.observe.verify.verification import Verification
+    from lakeward.ports import Lake, Source
+
+_FOLDER = "verify"
+
+
+@click.command("verify")
+@click.argument("table", metavar="DB.TABLE")
+@click.option("--available", is_flag=True, help="Compare what the source still has, and leave out the rest.")
+@click.option(
+    "--most", type=click.IntRange(min=0), default=10, show_default=True, help="Differences that are shown, at most."
+)
+@click.option(
+    "--memory", default="512 MiB", show_default=True, metavar="SIZE", help="About how much memory rows may take."
+)
+@with_common_options
+@pass_invocation
+def verify(invocation: Invocation, *, table: str, available: bool, most: int, memory: str) -> int:
+    """Compare DB.TABLE in the lake with the source, row by row, up to the offsets that the lake has.
+
+    The lake is read by a library that Lakeward does not write with; the source is read from the beginning, or, for a
+    table with a primary key, from a KV snapshot. A service may run meanwhile: one snapshot of the lake is compared with
+    its own offsets. Rows are sorted into files in the state folder, so memory does not grow with the table.
+
+    Exit codes: 0 the two are equal, 1 they differ (or it failed, which is an error), 3 the source no longer has rows
+    that the lake has: `--available` compares the others.
+    """
+    loaded = invocation.load()
+    path = TablePath.parse(table)
+    memory_bytes = _memory_bytes(memory)
+    with opened_source(loaded) as source, opened_lake(loaded) as lake, _spill_folder(loaded) as folder:
+        spec = source.table(path)
+        sides = _sides(loaded, source, lake, spec)
+        if sides is None:
+            invocation.output.show(_nothing(table), f"{table}: nothing is tiered yet, so there is nothing to compare.")
+            return 0
+        try:
+            found = verify_table(sides, VerifyOptions(folder, available, most, memory_bytes))
+        finally:
+            sides.reader.close()
+    _show(invocation, table, sides, found)
+    return 0 if found.comparison.equal else EXIT_FAILED
+
+
+@dataclass(frozen=True, slots=True)
+class VerifyDocument:
+    """What JSON gets. `counts` are rows by kind of difference."""
+
+    table: str
+    equal: bool
+    snapshot_id: int | None
+    offsets: dict[str, int]
+    source_rows: int
+    lake_rows: int
+    left_out: int
+    gone: tuple[str, ...]
+    not_in_lake: tuple[str, ...]
+    counts: dict[str, int]
+    first: tuple[Difference, ...]
+
+
+def _nothing(table: str) -> VerifyDocument:
+    return VerifyDocument(table, True, None, {}, 0, 0, 0, (), (), dict.fromkeys(KINDS, 0), ())
+
+
+def _sides(loaded: Loaded, source: Source, lake: Lake, spec: TableSpec) -> Sides | None:
+    """Return what is compared, None where nothing was ever tiered."""
+    if not isinstance(lake, ReadableLake):
+        message = f"lake {loaded.settings.lake.type!r}: cannot be verified: it offers no `read_rows`"
+        raise LakeError(message)
+    head = lake.head(spec.path)
+    offsets = tiered_now(source, spec, head, open_records(loaded).read(spec.table_id))
+    if head is None or offsets is None:
+        return None
+    plugin: Any = load(SOURCE_GROUP, loaded.settings.source.type)
+    return Sides(source, plugin.reader(source.reader_task(spec), spec), lake, spec, head, offsets)
+
+
+def _show(invocation: Invocation, table: str, sides: Sides, found: Verification) -> None:
+    comparison = found.comparison
+    document = VerifyDocument(
+        table=table,
+        equal=comparison.equal,
+        snapshot_id=sides.head.snapshot_id,
+        offsets={str(bucket): offset for bucket, offset in sides.tiered.items()},
+        source_rows=comparison.source_rows,
+        lake_rows=comparison.lake_rows,
+        left_out=found.left_out,
+        gone=found.gone,
+        not_in_lake=found.not_in_lake,
+        counts=comparison.counts,
+        first=tuple(comparison.first),
+    )
+    invocation.output.show(document, *_lines(document, comparison))
+
+
+def _lines(document: VerifyDocument, comparison: Comparison) -> Iterator[str | Columns]:
+    rows = f"{count(document.source_rows, 'row')} of the source, {count(document.lake_rows, 'row')} of the lake"
+    result = "equal" if document.equal else "DIFFERENT"
+    upto = sum(document.offsets.values())
+    yield f"{document.table}: {result}: {rows} (snapshot {document.snapshot_id}, offsets {upto:,})"
+    if document.left_out:
+        yield f"not compared: {count(document.left_out, 'row')} of the lake that the source no longer has"
+    for text in document.gone:
+        yield f"the source no longer has {text}"
+    if document.not_in_lake:
+        yield f"not compared: columns that the lake does not have yet: {', '.join(document.not_in_lake)}"
+    if document.equal:
+        return
+    yield ""
+    yield Columns(
+        ("rows#", "difference", "what it means"),
+        [(f"{comparison.counts[kind]:,}", kind, meaning) for kind, meaning in KINDS.items() if comparison.counts[kind]],
+    )
+    if not comparison.first:
+        return
+    yield ""
+    yield f"The first {count(len(comparison.first), 'difference')}:"
+    key = tuple(comparison.first[0].key)
+    yield Columns(
+        (*key, "difference", "column", "source", "lake"),
+        [(*one.key.values(), one.kind, one.column, one.source, one.lake) for one in comparison.first],
+    )
+
+
+@contextmanager
+def _spill_folder(loaded: Loaded) -> Iterator[Path]:
+    """Make a folder for spilled rows in the state folder if there is one, and delete it afterwards."""
+    root = loaded.settings.checkpoint.root
+    state = service_folder(root, loaded.settings.service.name) if is_local(root) else None
+    if state is None or not state.is_dir():
+        with tempfile.TemporaryDirectory(prefix="lakeward-verify-") as folder:
+            yield Path(folder)
+        return
+    parent = state / _FOLDER
+    _delete_folders_of_dead_processes(parent)
+    parent.mkdir(exist_ok=True)
+    try:
+        with tempfile.TemporaryDirectory(prefix=f"{os.getpid()}-", dir=parent) as folder:
+            yield Path(folder)
+    finally:
+        with suppress(OSError):  # another process verifies a table
+            parent.rmdir()
+
+
+def _delete_folders_of_dead_processes(parent: Path) -> None:
+    for old in parent.iterdir() if parent.is_dir() else ():
+        pid = old.name.partition("-")[0]
+        if pid.isdecimal() and not process_lives(int(pid)):
+            shutil.rmtree(old, ignore_errors=True)
+
+
+def _memory_bytes(text: str) -> int:
+    found = parse_size(text)
+    if not found:
+        message = f"--memory: expected {EXPECTED}, found {text!r}"
+        raise UsageError(message)
+    return found
