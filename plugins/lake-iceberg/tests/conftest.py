@@ -15,6 +15,7 @@ from pyiceberg.table.update import SetSnapshotRefUpdate
 
 sys.path.insert(0, str(Path(__file__).with_name("kit")))
 
+from lakeward.testing.clock import FakeClock
 from lakeward_iceberg_kit.gateway import Gateway
 from lakeward_lake_iceberg.options import IcebergOptions
 from lakeward_lake_iceberg.plugin import IcebergLakePlugin
@@ -25,6 +26,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
     from lakeward.model.tables import TablePath
+    from lakeward.ports import Lake
 
 
 def _extension(name: str, version: str) -> Path:
@@ -43,6 +45,14 @@ def plugin() -> IcebergLakePlugin:
 def options(tmp_path: Path) -> IcebergOptions:
     """A fresh warehouse."""
     return IcebergOptions(warehouse=str(tmp_path / "warehouse"))
+
+
+@pytest.fixture
+def lake(plugin: IcebergLakePlugin, options: IcebergOptions) -> Iterator[Lake]:
+    """An open lake."""
+    lake = plugin.open(options, FakeClock())
+    yield lake
+    lake.close()
 
 
 @pytest.fixture

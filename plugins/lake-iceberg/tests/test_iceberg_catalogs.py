@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import itertools
 import logging
 import urllib.request
@@ -9,16 +10,21 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 from moto.server import ThreadedMotoServer
+from pyiceberg.catalog.sql import SqlCatalog
+from sqlalchemy.pool import QueuePool
 
 from lakeward.clock import SystemClock
 from lakeward.errors import FencedError, LakeError
 from lakeward.model.results import CommitOutcome
 from lakeward.model.tables import Change, TablePath
+from lakeward.ports import CheckedLake
+from lakeward.testing.clock import FakeClock
 from lakeward.testing.lake_tables import COLUMNS, PATH, TieringRound, incarnation, key_table, log_split, source_batch
 from lakeward_iceberg_kit.oauth import CLIENT, SECRET, OAuthCatalog
 from lakeward_lake_iceberg.catalog import CatalogClient
 from lakeward_lake_iceberg.options import IcebergOptions
 from lakeward_lake_iceberg.plugin import IcebergLakePlugin
+from lakeward_lake_iceberg.storage import Storage
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -132,3 +138,38 @@ def test_a_wrong_secret_is_an_error_that_does_not_tell_it(guarded: OAuthCatalog)
     with pytest.raises(LakeError, match="cannot be opened") as caught:
         IcebergLakePlugin().open(oauth_options(guarded, "s3cret"), SystemClock())
     assert "s3cret" not in str(caught.value)
+
+
+def test_connections_are_closed_with_the_last_reference_to_their_catalog(tmp_path: Path) -> None:
+    catalog = CatalogClient(IcebergOptions(warehouse=str(tmp_path / "warehouse"))).catalog
+    assert isinstance(catalog, SqlCatalog)
+    pool = catalog.engine.pool
+    assert isinstance(pool, QueuePool)
+    assert pool.checkedin() == 1
+    del catalog
+    gc.collect()
+    assert pool.checkedin() == 0
+
+
+def test_the_doctor_tries_a_warehouse_in_a_store_and_compares_its_clock(sql_on_s3: IcebergOptions) -> None:
+    lake = IcebergLakePlugin().open(sql_on_s3, SystemClock())
+    try:
+        assert isinstance(lake, CheckedLake)
+        found = {one.what: one for one in lake.check(write=True)}
+        left = Storage(sql_on_s3.warehouse, sql_on_s3.properties).list(sql_on_s3.warehouse)
+    finally:
+        lake.close()
+    assert [one for one in found.values() if not one.ok] == []
+    assert {"catalog", "warehouse", "warehouse's clock"} <= set(found)
+    assert left == ()
+
+
+def test_the_doctor_finds_a_stores_clock_that_is_not_ours(sql_on_s3: IcebergOptions) -> None:
+    lake = IcebergLakePlugin().open(sql_on_s3, FakeClock())
+    try:
+        assert isinstance(lake, CheckedLake)
+        found = {one.what: one for one in lake.check(write=True)}
+    finally:
+        lake.close()
+    assert not found["warehouse's clock"].ok
+    assert "this machine's clock" in found["warehouse's clock"].message

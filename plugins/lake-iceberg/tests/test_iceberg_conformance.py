@@ -9,16 +9,22 @@ import pytest
 from pyiceberg.exceptions import CommitFailedException
 
 from lakeward.testing.lake_conformance import LakeConformance
+from lakeward.testing.lake_partitions import LakePartitionConformance
+from lakeward_iceberg_kit.fanned_out import PartitionedPlugin
 from lakeward_lake_iceberg.lake import IcebergLake
+from lakeward_lake_iceberg.plugin import IcebergLakePlugin
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    import pyarrow as pa
+
+    from lakeward.model.tables import TablePath
     from lakeward.ports import Lake
 
 
-class TestIcebergLake(LakeConformance):
-    __test__ = True
+class _RepeatedCommits:
+    """Sends each commit twice, as a gateway may."""
 
     @pytest.fixture
     def repeat_commits(self, monkeypatch: pytest.MonkeyPatch) -> Callable[[Lake], None]:
@@ -34,3 +40,27 @@ class TestIcebergLake(LakeConformance):
             monkeypatch.setattr(lake._client.catalog, "commit_table", twice)
 
         return repeat
+
+
+class TestIcebergLake(_RepeatedCommits, LakeConformance, LakePartitionConformance):
+    __test__ = True
+    published = IcebergLakePlugin
+
+    @pytest.fixture
+    def read_partitioned(self, read_table: Callable[[TablePath], pa.Table]) -> Callable[[TablePath], pa.Table]:
+        return read_table
+
+
+class TestPartitionedIcebergLake(_RepeatedCommits, LakeConformance):
+    """The same where each table has a partitioning of its own, behind the fan-out."""
+
+    __test__ = True
+
+    # These count the files of one partition; when the fan-out closes files at a checkpoint is its own matter.
+    test_a_file_below_half_its_target_size_stays_open_at_a_checkpoint = None  # type: ignore[assignment]
+    test_a_checkpoint_closes_a_file_from_half_its_target_size_on = None  # type: ignore[assignment]
+    test_an_aborted_writer_leaves_what_a_checkpoint_may_name = None  # type: ignore[assignment]
+
+    @pytest.fixture
+    def plugin(self) -> PartitionedPlugin:
+        return PartitionedPlugin()

@@ -18,7 +18,6 @@ from pyiceberg.types import IntegerType, LongType, NestedField, StringType, Time
 from lakeward.errors import CorruptFileError, RolledBackError, SchemaMismatchError
 from lakeward.model.results import CommitOutcome
 from lakeward.model.tables import Change, TableBucket
-from lakeward.testing.clock import FakeClock
 from lakeward.testing.lake_tables import (
     COLUMNS,
     PATH,
@@ -31,23 +30,14 @@ from lakeward.testing.lake_tables import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable
     from pathlib import Path
 
     from pyiceberg.catalog.sql import SqlCatalog
 
     from lakeward.model.tables import TableSpec
     from lakeward.ports import Lake
-    from lakeward_lake_iceberg.options import IcebergOptions
     from lakeward_lake_iceberg.plugin import IcebergLakePlugin
-
-
-@pytest.fixture
-def lake(plugin: IcebergLakePlugin, options: IcebergOptions) -> Iterator[Lake]:
-    """An open lake."""
-    lake = plugin.open(options, FakeClock())
-    yield lake
-    lake.close()
 
 
 @pytest.fixture
@@ -107,6 +97,15 @@ def test_a_commit_carries_the_properties_of_fluss_and_a_stamp_carries_no_commit_
     assert commit.summary["commit-user"] == "__fluss_lake_tiering"
     assert commit.summary["fluss-offsets"] == "/a/b.offsets"
     assert commit.summary["lakeward.round"] == "7-1-1"
+
+
+def test_the_head_counts_the_files_of_the_table(
+    lake: Lake, tier: Callable[..., TieringRound], catalog: SqlCatalog
+) -> None:
+    tier(3)
+    head = lake.head(PATH)
+    assert head is not None
+    assert head.files == len(catalog.load_table("shop.orders").inspect.files()) > 0
 
 
 def test_a_commit_of_flusss_own_service_is_the_newest_commit(

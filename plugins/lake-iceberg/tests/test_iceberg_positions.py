@@ -9,7 +9,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from lakeward_lake_iceberg import positions
-from lakeward_lake_iceberg.positions import SCHEMA, read_positions, write_positions
+from lakeward_lake_iceberg.positions import SCHEMA, DeletePlace, read_positions, write_positions
 from lakeward_lake_iceberg.storage import Storage
 from lakeward_lake_iceberg.task import WriterTask
 
@@ -36,7 +36,9 @@ def _write(place: Path, target: str, count: int) -> tuple[Storage, LakeFile]:
     )
     storage = Storage(str(place), {})
     path = str(place / f"{count}-deletes.parquet")
-    return storage, write_positions(storage, task, target, path, np.arange(count, dtype=np.int64), partition=(0,))
+    return storage, write_positions(
+        storage, task, target, path, np.arange(count, dtype=np.int64), place=DeletePlace(0, (0,))
+    )
 
 
 def test_positions_whose_paths_are_more_than_two_gigabytes_are_written_and_read(tmp_path: Path) -> None:

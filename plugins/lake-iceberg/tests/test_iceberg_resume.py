@@ -12,10 +12,11 @@ from lakeward.testing.clock import FakeClock
 from lakeward.testing.lake_resume import LakeResumeConformance
 from lakeward.testing.lake_tables import COLUMNS, TieringRound, incarnation, key_table, log_split, source_batch
 from lakeward_lake_iceberg.options import IcebergOptions
+from lakeward_lake_iceberg.partitioner import Place
 from lakeward_lake_iceberg.plugin import IcebergLakePlugin
 from lakeward_lake_iceberg.task import unpack_task
-from lakeward_lake_iceberg.upserts import UpsertWriter, _Limits
-from lakeward_lake_iceberg.writer import AppendWriter
+from lakeward_lake_iceberg.upserts import Limits, UpsertWriter
+from lakeward_lake_iceberg.writer import AppendWriter, GroupLimits
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -34,9 +35,9 @@ class TinyPlugin(IcebergLakePlugin):
     ) -> LakeWriter:
         before = () if progress is None else progress.files
         if not table.has_primary_key:
-            return AppendWriter(unpack_task(task), table, split, attempt, before, group_rows=5)
-        limits = _Limits(chunk_rows=4, chunk_bytes=1 << 30, window_keys=17, window_bytes=1 << 30)
-        return UpsertWriter(unpack_task(task), table, split, attempt, before, limits)
+            return AppendWriter(unpack_task(task), table, Place.of_split(split), attempt, before, GroupLimits(rows=5))
+        limits = Limits(chunk_rows=4, chunk_bytes=1 << 30, window_keys=17, window_bytes=1 << 30)
+        return UpsertWriter(unpack_task(task), table, Place.of_split(split), attempt, before, limits)
 
 
 def _hot(number: int) -> SourceBatch:

@@ -19,12 +19,13 @@ from lakeward.testing.clock import FakeClock
 from lakeward.testing.lake_tables import COLUMNS, PATH, TieringRound, incarnation, key_table, log_split, source_batch
 from lakeward_lake_iceberg.detail import unpack_detail
 from lakeward_lake_iceberg.manifests import live_entries
+from lakeward_lake_iceberg.partitioner import Place
 from lakeward_lake_iceberg.storage import Storage
 from lakeward_lake_iceberg.task import unpack_task
-from lakeward_lake_iceberg.upserts import UpsertWriter, _Limits
+from lakeward_lake_iceberg.upserts import Limits, UpsertWriter
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable
     from pathlib import Path
 
     from pyiceberg.catalog.sql import SqlCatalog
@@ -32,19 +33,10 @@ if TYPE_CHECKING:
 
     from lakeward.model.tables import TableSpec
     from lakeward.ports import Lake, SourceBatch
-    from lakeward_lake_iceberg.options import IcebergOptions
     from lakeward_lake_iceberg.plugin import IcebergLakePlugin
 
 KEYS = st.tuples(st.integers(0, 4), st.text("ab", max_size=1))
-TINY = _Limits(chunk_rows=3, chunk_bytes=1 << 30, window_keys=7, window_bytes=1 << 30)
-
-
-@pytest.fixture
-def lake(plugin: IcebergLakePlugin, options: IcebergOptions) -> Iterator[Lake]:
-    """An open lake."""
-    lake = plugin.open(options, FakeClock())
-    yield lake
-    lake.close()
+TINY = Limits(chunk_rows=3, chunk_bytes=1 << 30, window_keys=7, window_bytes=1 << 30)
 
 
 @pytest.fixture
@@ -54,7 +46,7 @@ def tier(plugin: IcebergLakePlugin, lake: Lake) -> Callable[..., TieringRound]:
     def run(number: int, batches: list[SourceBatch], table: TableSpec | None = None) -> TieringRound:
         tiering = TieringRound(plugin, lake, table or key_table(), incarnation(), number)
         split = log_split(tiering.table)
-        writer = UpsertWriter(unpack_task(tiering.task), tiering.table, split, 1, limits=TINY)
+        writer = UpsertWriter(unpack_task(tiering.task), tiering.table, Place.of_split(split), 1, limits=TINY)
         for batch in batches:
             writer.write(batch)
         tiering.files += writer.close()
@@ -243,7 +235,7 @@ def test_keys_of_several_columns_are_one_key(
         tiering = TieringRound(plugin, lake, table, incarnation(), number)
         rows = [{"a": a, "b": b, "value": 100 * number + at} for at, (a, b) in enumerate(keys)]
         model |= {key: 100 * number + at for at, key in enumerate(keys)}
-        writer = UpsertWriter(unpack_task(tiering.task), table, log_split(table), 1, limits=TINY)
+        writer = UpsertWriter(unpack_task(tiering.task), table, Place.of_split(log_split(table)), 1, limits=TINY)
         writer.write(source_batch(schema, rows, changes=[Change.UPDATE_AFTER] * len(rows)))
         tiering.files += writer.close()
         lake.commit(tiering.request({TableBucket(7, None, 0): number}))

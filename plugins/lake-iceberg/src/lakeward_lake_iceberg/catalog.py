@@ -9,6 +9,7 @@ from __future__ import annotations
 import os
 import threading
 import time
+import weakref
 from enum import Enum
 from pathlib import Path
 from typing import TYPE_CHECKING, NoReturn
@@ -86,7 +87,7 @@ class CatalogClient:
         self.properties = _properties(options, self.warehouse)
         self._lock = threading.Lock()
         self._opened: Catalog | None = None
-        if self._is_missing():
+        if self.is_missing:
             _check_can_be_made(_sqlite_file(self.properties), self.warehouse)
         else:
             self._opened = _open(options, self.properties)
@@ -106,8 +107,9 @@ class CatalogClient:
                 self._opened = _open(self._options, self.properties)
             return self._opened
 
-    def _is_missing(self) -> bool:
-        """Return whether this is a SQL catalog without its tables: opening it would create them."""
+    @property
+    def is_missing(self) -> bool:
+        """Whether this is a SQL catalog without its tables: opening it would create them."""
         if self._opened is not None or self.properties.get("type") != "sql":
             return False
         file = _sqlite_file(self.properties)
@@ -133,7 +135,7 @@ class CatalogClient:
         Raises:
             LakeError: the catalog cannot answer.
         """
-        if self._is_missing():
+        if self.is_missing:
             return None
         try:
             return self.catalog.load_table((path.database, path.table))
@@ -295,7 +297,7 @@ def _make_directory(directory: Path) -> None:
 def _open(options: IcebergOptions, properties: dict[str, str]) -> Catalog:
     for remaining in reversed(range(_OPEN_TRIES)):
         try:
-            return load_catalog(options.catalog_name, **properties)
+            catalog = load_catalog(options.catalog_name, **properties)
         except OperationalError as failed:
             # Two processes that create the catalog's tables at once: the second is told that they exist.
             if "already exists" not in str(failed) or not remaining:
@@ -308,5 +310,10 @@ def _open(options: IcebergOptions, properties: dict[str, str]) -> Catalog:
         except Exception as failed:
             message = f"{properties.get('uri')}: the catalog cannot be opened: {failed}"
             raise LakeError(message) from failed
+        else:
+            if isinstance(catalog, SqlCatalog):
+                # SQLite's connections are not closed with the last reference to them: Python 3.13 complains of that.
+                weakref.finalize(catalog, catalog.engine.dispose)
+            return catalog
     message = "unreachable"
     raise AssertionError(message)

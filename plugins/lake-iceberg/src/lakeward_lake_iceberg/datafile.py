@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import secrets
 import time
+from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
@@ -18,6 +19,8 @@ from lakeward_lake_iceberg.storage import storage_errors
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from lakeward_lake_iceberg.detail import Value
+    from lakeward_lake_iceberg.partitioner import Place
     from lakeward_lake_iceberg.storage import Storage
     from lakeward_lake_iceberg.task import WriterTask
 
@@ -25,19 +28,23 @@ _GLANCE_ROWS = 16_384
 _SAMPLE_ROWS = 131_072
 _LOW_CARDINALITY = 0.2
 """Share of distinct values up to which a dictionary is built; with more, building one only costs time."""
+_LOW_CARDINALITY_OF_FEW = 0.5
+"""The same for text in files of few rows: there repeated text is still less to compress, in less time."""
 _HIGH_CARDINALITY = 0.8
 """Share of distinct values in a small sample from which a larger sample is not worth its time."""
 _DICTIONARY_BYTES = 1 << 20
 """Size at which Parquet writers stop using a dictionary (pyarrow's `dictionary_pagesize_limit`)."""
+_ROUNDS = 16
+"""Rounds of which a process remembers the encodings."""
 FIELD_ID = b"PARQUET:field_id"
 
 
 class FileNames:
     """File names that are unique among all tries, and among all writers of the same try."""
 
-    def __init__(self, task: WriterTask, split_id: str, attempt: int, count: int = 0) -> None:
-        """Fix what all names of one writer share; `count` files of the split were named before."""
-        self._start = f"{task.prefix}{_plain(split_id)}-{attempt}-{secrets.token_hex(4)}"
+    def __init__(self, task: WriterTask, place: Place, attempt: int, count: int = 0) -> None:
+        """Fix what all names of one writer share; `count` files of the place were named before."""
+        self._start = f"{task.prefix}{place.directory}{_plain(place.name)}-{attempt}-{secrets.token_hex(4)}"
         self._count = count
 
     def next(self, suffix: str = "") -> str:
@@ -109,21 +116,65 @@ class ParquetFile:
                 self.nan_counts[field_id] = self.nan_counts.get(field_id, 0) + found
 
 
+class Encodings:
+    """Which columns have a dictionary in the files of several writers: chosen of the first rows that are seen.
+
+    A few rows say little of the others. So the choice is made again for a sample of at least twice the rows, until
+    one had as many as are looked at. A file keeps the choice that it was opened with.
+    """
+
+    def __init__(self) -> None:
+        """Know nothing yet."""
+        self._rows = 0
+        self._repeated: frozenset[str] = frozenset()
+
+    def repeated(self, sample: pa.Table) -> frozenset[str]:
+        """Return the names of the columns with a dictionary.
+
+        Args:
+            sample: the first rows of a file, not empty.
+        """
+        if self._rows < _SAMPLE_ROWS and sample.num_rows >= 2 * self._rows:
+            self._repeated, self._rows = _repeated(sample), sample.num_rows
+        return self._repeated
+
+
+@lru_cache(maxsize=_ROUNDS)
+def _encodings(prefix: str, schema: bytes) -> Encodings:  # noqa: ARG001 - they say whose encodings these are
+    return Encodings()
+
+
+def encodings_of_round(task: WriterTask) -> Encodings:
+    """Return the encodings of all writers of a round in this process that ask for them.
+
+    Args:
+        task: the round's task; the prefix of its files is the round's own.
+    """
+    return _encodings(task.prefix, task.schema)
+
+
 class DataFiles:
     """The data files of one writer, one open at a time."""
 
     def __init__(
-        self, storage: Storage, task: WriterTask, partition: tuple[str | int, ...], new_path: Callable[[], str]
+        self,
+        storage: Storage,
+        task: WriterTask,
+        partition: tuple[Value, ...],
+        new_path: Callable[[], str],
+        encodings: Encodings | None = None,
     ) -> None:
         """Open nothing yet.
 
         Args:
             storage: where files go.
             task: the round's task.
-            partition: values of the partition fields; the last one is the bucket.
+            partition: values of the partition fields.
             new_path: names a file.
+            encodings: those that it shares with other writers; None: it has its own.
         """
         self._storage = storage
+        self._encodings = encodings
         self._task = task
         self._schema = task.arrow_schema()
         self._partition = partition
@@ -192,7 +243,7 @@ class DataFiles:
     def _current(self, rows: pa.Table) -> ParquetFile:
         if self._open is None:
             if self._options is None:
-                self._options = parquet_options(self._task, rows)
+                self._options = parquet_options(self._task, rows, self._encodings)
             path = self._new_path()
             self.paths.append(path)
             self._open = ParquetFile(self._storage, path, self._schema, self._options)
@@ -215,7 +266,7 @@ class DataFiles:
         return LakeFile(written.path, "data", written.rows, size, pack_detail(detail))
 
 
-def parquet_options(task: WriterTask, sample: pa.Table) -> dict[str, Any]:
+def parquet_options(task: WriterTask, sample: pa.Table, encodings: Encodings | None = None) -> dict[str, Any]:
     """Choose codec and encodings.
 
     A dictionary only for columns with few values; whole numbers and times otherwise as packed differences, which
@@ -224,13 +275,13 @@ def parquet_options(task: WriterTask, sample: pa.Table) -> dict[str, Any]:
     Args:
         task: the round's task, for the codec.
         sample: the first rows of the file.
+        encodings: what writers share of this choice; None: nothing.
 
     Returns:
         Keyword arguments of `pq.ParquetWriter`.
     """
-    flat = [field for field in sample.schema if not pa.types.is_nested(field.type)]
-    repeated = {field.name for field in flat if repeats(sample.column(field.name))}
-    packed = {field.name for field in flat if field.name not in repeated and _is_integer(field.type)}
+    repeated = _repeated(sample) if encodings is None else encodings.repeated(sample)
+    packed = {field.name for field in sample.schema if field.name not in repeated and _is_integer(field.type)}
     return {
         "compression": task.compression,
         "compression_level": task.compression_level,
@@ -240,6 +291,11 @@ def parquet_options(task: WriterTask, sample: pa.Table) -> dict[str, Any]:
         "version": "2.6",
         "write_statistics": True,
     }
+
+
+def _repeated(sample: pa.Table) -> frozenset[str]:
+    flat = [field for field in sample.schema if not pa.types.is_nested(field.type)]
+    return frozenset(field.name for field in flat if repeats(sample.column(field.name)))
 
 
 def repeats(column: pa.ChunkedArray) -> bool:
@@ -257,7 +313,10 @@ def repeats(column: pa.ChunkedArray) -> bool:
         return False
     sample = column.slice(0, _SAMPLE_ROWS)
     share = _distinct_share(sample)
-    return share <= _LOW_CARDINALITY and share * sample.nbytes <= _DICTIONARY_BYTES
+    few = len(sample) < _SAMPLE_ROWS and (pa.types.is_string(column.type) or pa.types.is_large_string(column.type))
+    return (
+        share <= (_LOW_CARDINALITY_OF_FEW if few else _LOW_CARDINALITY) and share * sample.nbytes <= _DICTIONARY_BYTES
+    )
 
 
 def _distinct_share(column: pa.ChunkedArray) -> float:

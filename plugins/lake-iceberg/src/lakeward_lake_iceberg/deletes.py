@@ -12,7 +12,8 @@ import numpy as np
 
 from lakeward_lake_iceberg.base import KeyScan
 from lakeward_lake_iceberg.detail import unpack_detail
-from lakeward_lake_iceberg.positions import read_positions, write_positions
+from lakeward_lake_iceberg.partitioner import partition_key
+from lakeward_lake_iceberg.positions import DeletePlace, read_positions, write_positions
 from lakeward_lake_iceberg.task import BaseFile
 
 if TYPE_CHECKING:
@@ -20,6 +21,7 @@ if TYPE_CHECKING:
 
     from lakeward.model.results import LakeFile
     from lakeward_lake_iceberg.keys import Codes, KeyIndex
+    from lakeward_lake_iceberg.partitioner import Place
     from lakeward_lake_iceberg.storage import Storage
     from lakeward_lake_iceberg.task import WriterTask
 
@@ -30,26 +32,27 @@ MERGED_DELETES = 4
 class Deletes:
     """The position deletes of one writer."""
 
-    def __init__(
-        self, storage: Storage, task: WriterTask, partition: tuple[str | int, ...], new_path: Callable[[str], str]
-    ) -> None:
-        """Start with the pinned files of one lake partition.
+    def __init__(self, storage: Storage, task: WriterTask, place: Place, new_path: Callable[[str], str]) -> None:
+        """Start with the pinned files of one lake partition, and those of older specs that its rows may lie in.
 
         Args:
             storage: where files go.
             task: the round's task.
-            partition: values of the partition fields; the last one is the bucket.
+            place: the lake partition.
             new_path: names a file, given how its name ends.
         """
         self._storage = storage
         self._task = task
-        self._partition = partition
+        self._place = place
         self._new_path = new_path
         self._scan = KeyScan(storage, task)
-        pinned = task.base_of(partition)
+        pinned = task.base_of(place.base)
         self._files = {file.path: file for file in pinned.files}
-        self._pinned = frozenset(self._files)
-        self._shared = pinned.shared_deletes
+        self._shared = dict.fromkeys(self._files, pinned.shared_deletes)
+        self._older = {one.file.path: one for one in task.older_files() if one.may_hold(place.partition)}
+        for one in self._older.values():
+            self._files[one.file.path] = one.file
+            self._shared[one.file.path] = one.shared_deletes
         self._own: dict[str, tuple[str, ...]] = {}
         self.closed: list[LakeFile] = []
 
@@ -114,7 +117,7 @@ class Deletes:
         """Delete only rows that still live: else the deletes of a hot key would grow with the square of its updates."""
         if not len(positions):
             return
-        shared = self._shared if file.path in self._pinned else ()
+        shared = self._shared.get(file.path, ())
         known = read_positions(self._storage, (*file.deletes, *shared, *self._own.get(file.path, ())), file.path)
         fresh = np.setdiff1d(positions, known, assume_unique=True)
         if not len(fresh):
@@ -127,8 +130,12 @@ class Deletes:
 
     def _write(self, target: str, positions: Codes, replaces: tuple[str, ...] = ()) -> None:
         path = self._new_path("-deletes")
-        file = write_positions(
-            self._storage, self._task, target, path, positions, partition=self._partition, replaces=replaces
-        )
+        older = self._older.get(target)
+        place = DeletePlace(self._task.spec_id, self._place.partition)
+        if older is not None:
+            # A delete file lies in the partition of the data file that it is about.
+            writer = (self._task.spec_id, partition_key(self._place.partition))
+            place = DeletePlace(older.spec_id, older.partition, writer)
+        file = write_positions(self._storage, self._task, target, path, positions, place=place, replaces=replaces)
         self.closed.append(file)
         self._own[target] = (*self._own.get(target, ()), path)

@@ -2,7 +2,15 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import msgspec
+
+Value = Any
+"""A partition's value of one field, as Iceberg stores it: None, bool, int (dates and times too), float, str, or bytes.
+
+Decimals are bytes. It is no union, because msgspec refuses one of text and bytes; MessagePack tells them apart.
+"""
 
 
 class FileDetail(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
@@ -10,10 +18,11 @@ class FileDetail(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 
     `bounds` are Iceberg single values. `references` is the one data file that a delete file is about. `replaces` are
     the older delete files whose positions it contains as well, so that they leave the table with the same commit.
-    `base_snapshot` is the snapshot that a primary-key round is pinned to.
+    `base_snapshot` is the snapshot that a primary-key round is pinned to. `writer` is set where a delete file is about
+    a data file of an older partition spec: the spec and the key of the partition whose writer wrote it.
     """
 
-    partition: tuple[str | int, ...]
+    partition: tuple[Value, ...]
     spec_id: int
     column_sizes: dict[int, int] = {}
     value_counts: dict[int, int] = {}
@@ -25,6 +34,11 @@ class FileDetail(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     references: str | None = None
     replaces: tuple[str, ...] = ()
     base_snapshot: int | None = None
+    writer: tuple[int, bytes] | None = None
+
+
+_DETAILS = msgspec.msgpack.Decoder(FileDetail)
+"""Made while this is imported: threads that learn a type at the same time crash the process."""
 
 
 def pack_detail(detail: FileDetail) -> bytes:
@@ -34,4 +48,4 @@ def pack_detail(detail: FileDetail) -> bytes:
 
 def unpack_detail(data: bytes) -> FileDetail:
     """Decode what `pack_detail` gave."""
-    return msgspec.msgpack.decode(data, type=FileDetail)
+    return _DETAILS.decode(data)

@@ -46,6 +46,10 @@ class _Plan(msgspec.Struct, frozen=True):
     snapshots: list[dict[str, Any]]
 
 
+_PLANS = msgspec.json.Decoder(_Plan)
+"""Made while this is imported: threads that learn a type at the same time crash the process."""
+
+
 class ExpiryPlans:
     """The plans of one table, as it was loaded now."""
 
@@ -132,7 +136,7 @@ class ExpiryPlans:
         with storage_errors(path), self._storage.open(path) as source:
             data = bytes(source.read())
         try:
-            plan = msgspec.json.decode(data, type=_Plan)
+            plan = _PLANS.decode(data)
         except msgspec.DecodeError:
             return None
         return plan if plan.version == 1 else None

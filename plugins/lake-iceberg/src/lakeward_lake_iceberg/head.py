@@ -83,7 +83,17 @@ def read_head(path: TablePath, table: Table) -> LakeHead:
         stamp=newest_stamp(ancestry),
         commit=commit,
         own=commit if commit is None or commit.incarnation is not None else _own_commit(metadata, ancestry, table.io),
+        files=_count_files(ancestry),
     )
+
+
+def _count_files(ancestry: Ancestry) -> int | None:
+    """Return how many data and delete files the table has; None where the summary of its head does not say."""
+    if not ancestry.snapshots:
+        return 0
+    summary = summary_of(ancestry.snapshots[0])
+    data, deletes = summary.get("total-data-files"), summary.get("total-delete-files", "0")
+    return int(data) + int(deletes) if data is not None else None
 
 
 def newest_stamp(ancestry: Ancestry) -> Incarnation | None:

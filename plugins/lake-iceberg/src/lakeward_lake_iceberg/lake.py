@@ -20,6 +20,7 @@ from lakeward.errors import (
 from lakeward.model.results import CommitIds, CommitOutcome
 from lakeward_lake_iceberg import expire, files, pins, tables
 from lakeward_lake_iceberg.catalog import CatalogClient, Fate, Sent
+from lakeward_lake_iceberg.check import check_lake, compare_catalogs
 from lakeward_lake_iceberg.commit import SnapshotBuilder, check_format
 from lakeward_lake_iceberg.expiry_plan import Expiry, ExpiryPlans
 from lakeward_lake_iceberg.head import Ancestry, newest_commit_id, newest_stamp, read_head, summary_of
@@ -33,18 +34,20 @@ from lakeward_lake_iceberg.offsets import (
     STEP,
     TABLE_ID,
 )
+from lakeward_lake_iceberg.read_rows import snapshot_rows
 from lakeward_lake_iceberg.storage import Storage
 from lakeward_lake_iceberg.task import pack_task
 
 if TYPE_CHECKING:
-    from collections.abc import Collection
+    from collections.abc import Collection, Iterator, Sequence
 
+    import pyarrow as pa
     from pyiceberg.table import Table
 
     from lakeward.model.identity import Incarnation, RoundId
     from lakeward.model.results import CommitRequest, LakeHead
     from lakeward.model.tables import TablePath, TableSpec
-    from lakeward.ports import Clock
+    from lakeward.ports import CheckResult, Clock, ServerLake
     from lakeward_lake_iceberg.options import IcebergOptions
 
 _TRIES = 50
@@ -52,7 +55,7 @@ _ID_BITS = 62
 
 
 class IcebergLake:
-    """See `lakeward.ports.Lake`."""
+    """See `lakeward.ports.Lake` and `ReadableLake`."""
 
     name = "iceberg"
 
@@ -75,6 +78,18 @@ class IcebergLake:
         """See `lakeward.ports.Lake.head`."""
         table = self._client.load(path)
         return None if table is None else read_head(path, table)
+
+    def check(self, *, write: bool) -> Sequence[CheckResult]:
+        """See `lakeward.ports.CheckedLake.check`."""
+        return tuple(check_lake(self._client, self._options, self._storage_at, self._clock, write=write))
+
+    def compare(self, server: ServerLake) -> CheckResult:
+        """See `lakeward.ports.ComparedLake.compare`."""
+        return compare_catalogs(self._client, self._options, server)
+
+    def read_rows(self, path: TablePath, snapshot_id: int) -> Iterator[pa.RecordBatch]:
+        """See `lakeward.ports.ReadableLake.read_rows`."""
+        return snapshot_rows(self._load(path), snapshot_id)
 
     def stamp(self, path: TablePath, incarnation: Incarnation) -> LakeHead:
         """See `lakeward.ports.Lake.stamp`."""

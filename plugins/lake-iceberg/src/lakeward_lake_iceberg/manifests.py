@@ -19,18 +19,24 @@ from pyiceberg.manifest import (
     ManifestEntryStatus,
     ManifestFile,
     ManifestWriterV2,
+    data_file_with_partition,
+    manifest_entry_schema_with_data_file,
 )
-from pyiceberg.typedef import Record
+from pyiceberg.transforms import VoidTransform
+from pyiceberg.types import NestedField, StructType
 
 from lakeward_lake_iceberg.detail import unpack_detail
 from lakeward_lake_iceberg.positions import PATH_ID, POSITION_ID
+from lakeward_lake_iceberg.records import partition_record
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Iterable, Iterator
+    from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 
     from pyiceberg.io import FileIO, OutputFile
     from pyiceberg.partitioning import PartitionSpec
+    from pyiceberg.schema import Schema
     from pyiceberg.table.metadata import TableMetadata
+    from pyiceberg.typedef import TableVersion
 
     from lakeward.model.results import LakeFile
 
@@ -59,6 +65,16 @@ class _Writer(ManifestWriterV2):
     @property
     def _meta(self) -> dict[str, str]:
         return {**super()._meta, "content": "data" if self._content is ManifestContent.DATA else "deletes"}
+
+    def _with_partition(self, format_version: TableVersion) -> Schema:
+        """Return the schema of an entry. A void field is null also where its column is never null: pyiceberg errs."""
+        void = {field.field_id for field in self._spec.fields if isinstance(field.transform, VoidTransform)}
+        fields = (
+            NestedField(one.field_id, one.name, one.field_type, required=one.required and one.field_id not in void)
+            for one in self._spec.partition_type(self._schema).fields
+        )
+        data_file_type = data_file_with_partition(StructType(*fields), format_version)
+        return manifest_entry_schema_with_data_file(format_version, data_file_type)
 
     def add_all(self, entries: Collection[ManifestEntry]) -> None:
         """Write entries as they are, in one block."""
@@ -180,15 +196,20 @@ class ManifestSet:
         return writer.to_manifest_file()
 
 
-def data_file(file: LakeFile) -> DataFile:
-    """Return a worker's file in Iceberg's terms."""
+def data_file(file: LakeFile, partition_types: Mapping[int, StructType]) -> DataFile:
+    """Return a worker's file in Iceberg's terms.
+
+    Args:
+        file: of any spec of the table.
+        partition_types: the type of a partition, by spec.
+    """
     detail = unpack_detail(file.detail)
     deletes = file.kind == "deletes"
     built = DataFile.from_args(
         content=DataFileContent.POSITION_DELETES if deletes else DataFileContent.DATA,
         file_path=file.path,
         file_format=FileFormat.PARQUET,
-        partition=Record(*detail.partition),
+        partition=partition_record(detail.partition, partition_types[detail.spec_id]),
         record_count=file.rows,
         file_size_in_bytes=file.size_bytes,
         column_sizes=detail.column_sizes or None,

@@ -49,6 +49,10 @@ class _Text(msgspec.Struct, frozen=True):
     offsets: list[tuple[int | None, int, int]]
 
 
+_TEXTS = msgspec.json.Decoder(_Text)
+"""Made while this is imported: threads that learn a type at the same time crash the process."""
+
+
 def pack_offsets(table_id: int, offsets: Mapping[TableBucket, int]) -> str:
     """Encode offsets, ordered by bucket."""
     rows = [(bucket.partition_id, bucket.bucket, offsets[bucket]) for bucket in sorted(offsets, key=_key)]
@@ -62,7 +66,7 @@ def unpack_offsets(text: str | bytes, place: str) -> dict[TableBucket, int]:
         CorruptFileError: damaged, or of another version; names `place`.
     """
     try:
-        stored = msgspec.json.decode(text, type=_Text)
+        stored = _TEXTS.decode(text)
     except msgspec.DecodeError as damaged:
         raise CorruptFileError(place, "offsets as JSON", str(damaged)) from damaged
     if stored.version != 1:

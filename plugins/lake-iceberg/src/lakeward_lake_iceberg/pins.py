@@ -9,9 +9,13 @@ from pyiceberg.manifest import ManifestContent
 
 from lakeward.errors import SchemaMismatchError, TableGoneError
 from lakeward_lake_iceberg.compression import compression_of
+from lakeward_lake_iceberg.layout import layout_fields, manages_layout
 from lakeward_lake_iceberg.manifests import live_entries, named_data_file
+from lakeward_lake_iceberg.older import with_ranges
+from lakeward_lake_iceberg.partitioner import base_name, partition_key
+from lakeward_lake_iceberg.records import stored_value
 from lakeward_lake_iceberg.schema import arrow_schema, bounded_types
-from lakeward_lake_iceberg.task import BaseBucket, BaseFile, WriterTask, pack_base, partition_name
+from lakeward_lake_iceberg.task import BaseBucket, BaseFile, OlderFile, WriterTask, pack_base
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -22,7 +26,11 @@ if TYPE_CHECKING:
 
     from lakeward.model.results import LakeHead
     from lakeward.model.tables import TableSpec
+    from lakeward_lake_iceberg.detail import Value
     from lakeward_lake_iceberg.options import IcebergOptions
+    from lakeward_lake_iceberg.task import LayoutField
+
+    Partition = tuple[Value, ...]
 
 _TARGET_SIZE = "write.target-file-size-bytes"
 
@@ -48,6 +56,8 @@ def build_task(
     size = table.metadata.properties.get(_TARGET_SIZE)
     compression = compression_of(spec.path, table.metadata.properties, options)
     pinned = _pinned(table, head) if spec.has_primary_key else None
+    layout = layout_fields(table) if spec.lake_partition else ()
+    base, older = ({}, b"") if pinned is None else _base(table, spec, pinned, layout)
     return WriterTask(
         location=table.location(),
         prefix=prefix,
@@ -60,7 +70,9 @@ def build_task(
         storage=dict(storage),
         key_columns=spec.primary_key,
         base_snapshot=None if pinned is None else pinned.snapshot_id,
-        base={} if pinned is None else _base(table, spec, pinned),
+        base=base,
+        layout=layout,
+        older=older,
     )
 
 
@@ -74,36 +86,51 @@ def _pinned(table: Table, head: LakeHead) -> Snapshot | None:
     return snapshot
 
 
-def _base(table: Table, spec: TableSpec, pinned: Snapshot) -> dict[str, bytes]:
+def _base(
+    table: Table, spec: TableSpec, pinned: Snapshot, layout: tuple[LayoutField, ...]
+) -> tuple[dict[str, bytes], bytes]:
+    """Return the pinned files by partition, and those of older specs."""
     manifests = pinned.manifests(table.io)
     key = table.schema().find_field(spec.primary_key[0]).field_id
     deletes, shared = _deletes(entry.data_file for entry in live_entries(manifests, table.io, ManifestContent.DELETES))
-    buckets: dict[tuple[str | int, ...], list[BaseFile]] = defaultdict(list)
+    present: dict[Partition, list[BaseFile]] = defaultdict(list)
+    older: list[tuple[DataFile, OlderFile]] = []
     for entry in live_entries(manifests, table.io, ManifestContent.DATA):
         file = entry.data_file
         _check_spec(table, spec, file)
-        buckets[_partition(file)].append(_base_file(file, key, deletes.get(file.file_path, ())))
-    return {
-        partition_name(partition): pack_base(BaseBucket(tuple(files), tuple(shared[partition])))
-        for partition, files in buckets.items()
+        partition, base = _partition(file), _base_file(file, key, deletes.get(file.file_path, ()))
+        if file.spec_id == table.spec().spec_id:
+            present[partition].append(base)
+        else:
+            delete_files = tuple(shared[file.spec_id, partition])
+            older.append((file, OlderFile(base, file.spec_id, partition, shared_deletes=delete_files)))
+    spec_id, name = table.spec().spec_id, _layout_name if layout else base_name
+    packed = {
+        name(partition): pack_base(BaseBucket(tuple(files), tuple(shared[spec_id, partition])))
+        for partition, files in present.items()
     }
+    return packed, pack_base(with_ranges(table, layout, older)) if older else b""
+
+
+def _layout_name(partition: Partition) -> str:
+    return partition_key(partition).hex()
 
 
 def _deletes(
     files: Iterable[DataFile],
-) -> tuple[dict[str, tuple[str, ...]], dict[tuple[str | int, ...], list[str]]]:
-    """Sort position deletes into those of one data file, by that file, and others, by partition.
+) -> tuple[dict[str, tuple[str, ...]], dict[tuple[int, Partition], list[str]]]:
+    """Sort position deletes into those of one data file, by that file, and others, by spec and partition.
 
     Equality deletes (Fluss's own service writes them) are not read: what they delete may be deleted once more.
     """
     single: dict[str, tuple[str, ...]] = defaultdict(tuple)
-    shared: dict[tuple[str | int, ...], list[str]] = defaultdict(list)
+    shared: dict[tuple[int, Partition], list[str]] = defaultdict(list)
     for file in files:
         if file.equality_ids:
             continue
         target = named_data_file(file)
         if target is None:
-            shared[_partition(file)].append(file.file_path)
+            shared[file.spec_id, _partition(file)].append(file.file_path)
         else:
             single[target] += (file.file_path,)
     return single, shared
@@ -114,12 +141,12 @@ def _base_file(file: DataFile, key: int, deletes: tuple[str, ...]) -> BaseFile:
     return BaseFile(file.file_path, file.record_count, bytes(lower), bytes(upper), deletes)
 
 
-def _partition(file: DataFile) -> tuple[str | int, ...]:
-    return tuple(file.partition[position] for position in range(len(file.partition)))
+def _partition(file: DataFile) -> Partition:
+    return tuple(stored_value(file.partition[position]) for position in range(len(file.partition)))
 
 
 def _check_spec(table: Table, spec: TableSpec, file: DataFile) -> None:
-    if file.spec_id != table.spec().spec_id:
+    if file.spec_id != table.spec().spec_id and not manages_layout(table):
         message = (
             f"{spec.path}: file {file.file_path} has partition spec {file.spec_id}, expected {table.spec().spec_id}: "
             f"somebody changed the lake table's partitioning; rewrite its data files first"

@@ -7,9 +7,10 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 from lakeward_lake_iceberg.options import IcebergOptions
+from lakeward_lake_iceberg.partitioner import LayoutPartitioner, Place
 from lakeward_lake_iceberg.task import unpack_task
-from lakeward_lake_iceberg.upserts import UpsertWriter
-from lakeward_lake_iceberg.writer import AppendWriter
+from lakeward_lake_iceberg.upserts import Limits, UpsertWriter
+from lakeward_lake_iceberg.writer import AppendWriter, GroupLimits
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -17,14 +18,16 @@ if TYPE_CHECKING:
 
     from lakeward.hooks.demo import SharedCatalog
     from lakeward.model.checkpoints import SplitProgress
+    from lakeward.model.results import LakeFile
     from lakeward.model.splits import Split
     from lakeward.model.tables import TableSpec
-    from lakeward.ports import Clock, Lake, LakeWriter
+    from lakeward.ports import Clock, Lake, LakeWriter, Partitioner
 
 
 class IcebergLakePlugin:
-    """See `lakeward.hooks.plugins.LakePlugin`."""
+    """See `lakeward.hooks.plugins.PartitioningLakePlugin`."""
 
+    conformance_level = "chaos"
     options = IcebergOptions
 
     def open(self, options: IcebergOptions, clock: Clock) -> Lake:
@@ -40,7 +43,30 @@ class IcebergLakePlugin:
     ) -> LakeWriter:
         """See `lakeward.hooks.plugins.LakePlugin.writer`."""
         make = UpsertWriter if table.has_primary_key else AppendWriter
-        return make(unpack_task(task), table, split, attempt, () if progress is None else progress.files)
+        place, before = Place.of_split(split), () if progress is None else progress.files
+        return make(unpack_task(task), table, place, attempt, before)
+
+    def partitioner(self, task: bytes, table: TableSpec) -> Partitioner:
+        """See `lakeward.hooks.plugins.PartitioningLakePlugin`."""
+        return LayoutPartitioner(unpack_task(task), table)
+
+    def partition_writer(  # noqa: PLR0917 - the protocol's
+        self,
+        task: bytes,
+        table: TableSpec,
+        partition: bytes,
+        name: str,
+        attempt: int,
+        before: tuple[LakeFile, ...],
+        memory_bytes: int,
+    ) -> LakeWriter:
+        """See `lakeward.hooks.plugins.PartitioningLakePlugin`."""
+        known = unpack_task(task)
+        place = Place.of_partition(known, partition, name)
+        if table.has_primary_key:
+            return UpsertWriter(known, table, place, attempt, before, Limits.within(memory_bytes))
+        # Rows come gathered. Were they gathered here again, many partitions would hold them twice over.
+        return AppendWriter(known, table, place, attempt, before, GroupLimits(rows=1))
 
     @contextmanager
     def share_catalog(self, warehouse: Path) -> Iterator[SharedCatalog]:

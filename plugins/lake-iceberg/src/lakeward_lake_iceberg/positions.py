@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -17,6 +18,7 @@ from lakeward_lake_iceberg.storage import storage_errors
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
+    from lakeward_lake_iceberg.detail import Value
     from lakeward_lake_iceberg.keys import Codes
     from lakeward_lake_iceberg.storage import Storage
     from lakeward_lake_iceberg.task import WriterTask
@@ -33,6 +35,15 @@ GROUP_BYTES = 64 * 1024 * 1024
 """Most bytes of paths in a row group: Arrow's text arrays are limited to 2 GiB, and each row repeats the path."""
 
 
+@dataclass(frozen=True, slots=True)
+class DeletePlace:
+    """Where a delete file lies: where its data file does. `writer` as in `FileDetail`."""
+
+    spec_id: int
+    partition: tuple[Value, ...]
+    writer: tuple[int, bytes] | None = None
+
+
 def write_positions(
     storage: Storage,
     task: WriterTask,
@@ -40,7 +51,7 @@ def write_positions(
     path: str,
     positions: Codes,
     *,
-    partition: tuple[str | int, ...],
+    place: DeletePlace,
     replaces: tuple[str, ...] = (),
 ) -> LakeFile:
     """Write the positions of one data file.
@@ -51,7 +62,7 @@ def write_positions(
         target: the data file whose rows are no more.
         path: the new file.
         positions: ascending, each once.
-        partition: the data file's partition.
+        place: the data file's spec and partition.
         replaces: older delete files whose positions are contained.
 
     Returns:
@@ -77,13 +88,14 @@ def write_positions(
         size = int(sink.tell())
         sink.close()
     detail = FileDetail(
-        partition=partition,
-        spec_id=task.spec_id,
+        partition=place.partition,
+        spec_id=place.spec_id,
         lower=bound,
         upper=bound,
         references=target,
         replaces=replaces,
         base_snapshot=task.base_snapshot,
+        writer=place.writer,
     )
     return LakeFile(path, "deletes", count, size, pack_detail(detail))
 

@@ -17,15 +17,15 @@ if TYPE_CHECKING:
 
 
 class RowConverter:
-    """Converts source batches of one bucket to lake batches: names, types, system columns, missing columns."""
+    """Converts source batches to lake batches: names, types, system columns, missing columns."""
 
-    def __init__(self, table: TableSpec, schema: pa.Schema, bucket: TableBucket) -> None:
+    def __init__(self, table: TableSpec, schema: pa.Schema, bucket: TableBucket | None) -> None:
         """Remember the target.
 
         Args:
             table: the source's table, for messages.
             schema: the lake's schema, with field ids.
-            bucket: its number is the value of `__bucket`.
+            bucket: its number is the value of `__bucket`; None where batches have that column.
         """
         self._table = table
         self.schema = schema
@@ -37,14 +37,19 @@ class RowConverter:
         Raises:
             RowError: a value does not fit its column; names column, row and value.
         """
-        columns = [self._column(batch, field) for field in self.schema]
+        columns = [self.column(batch, field) for field in self.schema]
         return pa.RecordBatch.from_arrays(columns, schema=self.schema)
 
-    def _column(self, batch: pa.RecordBatch, field: pa.Field) -> pa.Array:
+    def column(self, batch: pa.RecordBatch, field: pa.Field) -> pa.Array:
+        """Return one of the lake's columns.
+
+        Raises:
+            RowError: as of `convert`.
+        """
         position = batch.schema.get_field_index(field.name)
         if position >= 0:
             array = self._cast(batch, batch.column(position), field)
-        elif field.name == BUCKET_COLUMN:
+        elif field.name == BUCKET_COLUMN and self._bucket is not None:
             array = pa.array(np.full(batch.num_rows, self._bucket.bucket, dtype=np.int32))
         else:
             array = pa.nulls(batch.num_rows, field.type)
@@ -65,7 +70,10 @@ class RowConverter:
 
     def _refusal(self, batch: pa.RecordBatch, field: pa.Field, row: int, value: object, expected: str) -> RowError:
         offset = batch.column(OFFSET_COLUMN)[row].as_py() if row < batch.num_rows else "?"
-        return RowError.at(self._table.path, self._bucket, offset, field.name, expected=expected, found=value)
+        bucket: object = self._bucket
+        if bucket is None:
+            bucket = batch.column(BUCKET_COLUMN)[row].as_py() if row < batch.num_rows else "?"
+        return RowError.at(self._table.path, bucket, offset, field.name, expected=expected, found=value)
 
 
 def cast_column(array: pa.Array, target: pa.DataType) -> pa.Array:

@@ -159,8 +159,8 @@ _PRIMITIVES = (
 )
 
 
-def partition_spec(table: TableSpec, schema: Schema) -> PartitionSpec:
-    """Return identity of each partition key, then the bucket.
+def source_spec(table: TableSpec, schema: Schema) -> PartitionSpec:
+    """Return the source's own layout: identity of each partition key, then the bucket.
 
     Raises:
         SchemaMismatchError: the bucket key cannot be hashed by Iceberg, or has several columns.

@@ -85,6 +85,22 @@ class Storage:
             except FileNotFoundError:
                 return
 
+    def modified_ms(self, uri: str) -> int | None:
+        """Return when a file was written, in milliseconds since 1970 by the store's clock; None on this machine."""
+        if self._local:
+            return None
+        with storage_errors(uri):
+            told = self._fs.get_file_info(self.path(uri)).mtime_ns
+        return None if told is None else int(told) // 1_000_000
+
+    def delete_directory(self, uri: str) -> None:
+        """Delete a directory with all that is in it; one that is not there is no error."""
+        with storage_errors(uri):
+            try:
+                self._fs.delete_dir(self.path(uri))
+            except FileNotFoundError:
+                return
+
     def list(self, prefix: str) -> tuple[str, ...]:
         """Return the URIs of all files under a directory, sorted; none where there is no such directory."""
         root = self.path(prefix).rstrip("/")

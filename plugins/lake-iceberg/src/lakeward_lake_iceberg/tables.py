@@ -33,13 +33,11 @@ from lakeward.errors import (
 from lakeward_lake_iceberg.catalog import Sent
 from lakeward_lake_iceberg.commit import check_format, main_is
 from lakeward_lake_iceberg.head import Ancestry, newest_stamp
+from lakeward_lake_iceberg.layout import check_layout, layout_change, layout_properties, wanted_order, wanted_spec
 from lakeward_lake_iceberg.offsets import OPENED_BY, SET_ASIDE_BY, TABLE_ID, parse_incarnation
 from lakeward_lake_iceberg.schema import (
     SYSTEM_COLUMNS,
     lake_schema,
-    partition_layout,
-    partition_spec,
-    sort_order,
     table_properties,
 )
 
@@ -92,7 +90,7 @@ def _refuse_overtaken(table: Table, spec: TableSpec, incarnation: Incarnation) -
 
 def _create(client: CatalogClient, spec: TableSpec, incarnation: Incarnation) -> None:
     schema = lake_schema(spec)
-    layout = partition_spec(spec, schema)
+    layout = wanted_spec(spec, schema)
     with _Creating(spec):
         _create_namespace(client, spec.path.database)
         client.catalog.create_table(
@@ -100,8 +98,13 @@ def _create(client: CatalogClient, spec: TableSpec, incarnation: Incarnation) ->
             schema=schema,
             location=_location(client, spec),
             partition_spec=layout,
-            sort_order=sort_order(schema),
-            properties={**table_properties(spec), TABLE_ID: str(spec.table_id), OPENED_BY: str(incarnation)},
+            sort_order=wanted_order(spec, schema),
+            properties={
+                **table_properties(spec),
+                **layout_properties(spec),
+                TABLE_ID: str(spec.table_id),
+                OPENED_BY: str(incarnation),
+            },
         )
 
 
@@ -199,11 +202,17 @@ def _evolve(client: CatalogClient, table: Table, spec: TableSpec) -> bool:
     wanted = lake_schema(spec)
     _check_layout(table, spec, wanted)
     changes = _Changes(table, spec, wanted)
-    if not changes.needed:
+    uuid = AssertTableUUID(uuid=table.metadata.table_uuid)
+    if changes.needed:
+        update = changes.apply()
+        updates, requirements = update._commit()  # noqa: SLF001 - sent by us, without the library's retries
+        client.send(table, (uuid, *requirements), updates)
+        return False
+    # After the schema: a new column may be one to partition by.
+    change = layout_change(table, spec)
+    if change is None:
         return _adopt(client, table, spec)
-    update = changes.apply()
-    updates, requirements = update._commit()  # noqa: SLF001 - sent by us, without the library's retries
-    client.send(table, (AssertTableUUID(uuid=table.metadata.table_uuid), *requirements), updates)
+    client.send(table, (uuid, *change.requirements), change.updates)
     return False
 
 
@@ -272,6 +281,10 @@ class _Changes:
             self._refuse(f"system column {wanted.name!r} of type {wanted.field_type}", "none")
         if wanted.required:
             self._refuse(f"column {wanted.name!r}, which is not nullable", "none (only nullable columns can be added)")
+        if wanted.name in {field.name for one in self._table.metadata.partition_specs for field in one.fields}:
+            # Iceberg refuses such a schema, and Java could not load a table that had it.
+            expected = f"no new column {wanted.name!r}, for a partition field of the lake table has that name"
+            self._refuse(expected, "one in the source")
         self._added.append(wanted)
 
     def _tolerate(self, extra: NestedField) -> None:
@@ -285,12 +298,8 @@ class _Changes:
 
 
 def _check_layout(table: Table, spec: TableSpec, wanted: Schema) -> None:
+    check_layout(table, spec)
     schema = table.schema()
-    found = [(schema.find_column_name(field.source_id), str(field.transform)) for field in table.spec().fields]
-    expected = partition_layout(spec)
-    if found != expected:
-        message = f"{spec.path}: the lake table's partitioning does not fit: expected {expected}, found {found}"
-        raise SchemaMismatchError(message)
     keys = schema.identifier_field_names()
     if keys != wanted.identifier_field_names():
         message = (

@@ -19,35 +19,45 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from lakeward.model.splits import SnapshotSplit
-from lakeward.model.tables import CHANGE_COLUMN, Change
-from lakeward_lake_iceberg.datafile import DataFiles, FileNames
+from lakeward.model.tables import CHANGE_COLUMN, NO_OFFSET, OFFSET_COLUMN, Change
+from lakeward_lake_iceberg.datafile import DataFiles, FileNames, encodings_of_round
 from lakeward_lake_iceberg.deletes import Deletes
 from lakeward_lake_iceberg.keys import ABSENT, KeyIndex
 from lakeward_lake_iceberg.rows import RowConverter
 from lakeward_lake_iceberg.storage import Storage
-from lakeward_lake_iceberg.writer import GROUP_BYTES, GROUP_ROWS
+from lakeward_lake_iceberg.writer import GROUP_BYTES, GROUP_ROWS, own_memory
 
 if TYPE_CHECKING:
     from lakeward.model.results import LakeFile
-    from lakeward.model.splits import Split
     from lakeward.model.tables import TableSpec
     from lakeward.ports import SourceBatch
     from lakeward_lake_iceberg.keys import Codes
+    from lakeward_lake_iceberg.partitioner import Place
     from lakeward_lake_iceberg.task import WriterTask
 
 WINDOW_KEYS = 4_000_000
 WINDOW_BYTES = 256 * 1024 * 1024
+_PLACE_BYTES = 16
+"""Bytes beside each key of a window: the number of the file, and the position in it."""
 
 
 @dataclass(slots=True)
-class _Limits:
-    """Sizes of chunk and window; tests make them small."""
+class Limits:
+    """Sizes of chunk and window; tests make them small, and so do writers of one of many partitions."""
 
     chunk_rows: int = GROUP_ROWS
     chunk_bytes: int = GROUP_BYTES
     window_keys: int = WINDOW_KEYS
     window_bytes: int = WINDOW_BYTES
+
+    @classmethod
+    def within(cls, memory_bytes: int) -> Limits:
+        """Return limits of a writer that may hold about so many bytes: half for its chunk, half for its window."""
+        return cls(
+            chunk_bytes=max(1, min(GROUP_BYTES, memory_bytes // 2)),
+            window_keys=max(1, min(WINDOW_KEYS, memory_bytes // 4 // _PLACE_BYTES)),
+            window_bytes=max(1, min(WINDOW_BYTES, memory_bytes // 4)),
+        )
 
 
 @dataclass(slots=True)
@@ -82,24 +92,26 @@ class UpsertWriter:
         self,
         task: WriterTask,
         table: TableSpec,
-        split: Split,
+        place: Place,
         attempt: int,
         before: tuple[LakeFile, ...] = (),
-        limits: _Limits | None = None,
+        limits: Limits | None = None,
     ) -> None:
-        """Open nothing yet: an empty split leaves no file. `before` are the files of the split's progress."""
+        """Open nothing yet: without rows there is no file. `before` are files that were closed by another writer."""
         self._task = task
-        self._limits = limits or _Limits()
+        self._limits = limits or Limits()
         self._before = before
         self._rolled: frozenset[str] = frozenset()
         storage = Storage(task.location, task.storage)
-        names = FileNames(task, split.split_id, attempt, len(before))
-        partition: tuple[str | int, ...] = (*split.partition, split.bucket.bucket)
-        self._converter = RowConverter(table, task.arrow_schema(), split.bucket)
-        self._files = DataFiles(storage, task, partition, names.next)
-        self._deletes = Deletes(storage, task, partition, names.next)
-        # A snapshot holds each key once, so in an empty bucket there is nothing to replace.
-        self._plain = isinstance(split, SnapshotSplit) and not self._deletes.knows_rows
+        names = FileNames(task, place, attempt, len(before))
+        self._converter = RowConverter(table, task.arrow_schema(), place.bucket)
+        self._shares = place.bucket is None
+        encodings = encodings_of_round(task) if self._shares else None
+        self._files = DataFiles(storage, task, place.partition, names.next, encodings)
+        self._deletes = Deletes(storage, task, place, names.next)
+        # A snapshot holds each key once, so in an empty bucket or partition there is nothing to replace.
+        self._plain = place.only_snapshot is not False and not self._deletes.knows_rows
+        self._only_snapshot = place.only_snapshot
         self._deletes.adopt(before)
         self._pending: list[pa.RecordBatch] = []
         self._rows = 0
@@ -122,6 +134,8 @@ class UpsertWriter:
             records = records.filter(kept)
         if not records.num_rows:
             return
+        if self._shares:
+            records = own_memory(records)
         self._pending.append(records)
         self._rows += records.num_rows
         self._bytes += records.nbytes
@@ -184,6 +198,9 @@ class UpsertWriter:
         size, closed = self._bytes, len(self._files.closed)
         self._pending.clear()
         self._rows = self._bytes = 0
+        if self._plain and self._only_snapshot is None and not _from_snapshot(chunk):
+            self._end_plain()
+            self._since_rows, self._since_bytes = chunk.num_rows, size  # this chunk is in no file yet
         if self._plain:
             self._append(chunk, size)
         else:
@@ -194,6 +211,12 @@ class UpsertWriter:
         if window.count >= self._limits.window_keys or window.size_bytes >= self._limits.window_bytes:
             self._close_file()
             self._search()
+
+    def _end_plain(self) -> None:
+        """Know the rows written so far, of which no key was remembered: a change of one of them may come now."""
+        self._plain = False
+        self._close_file()
+        self._search()
 
     def _fold(self, chunk: pa.Table) -> pa.Table:
         started = time.perf_counter()
@@ -258,3 +281,7 @@ class UpsertWriter:
         for number in np.unique(files[superseded]):
             chosen = np.sort(positions[superseded & (files == number)])
             self._deletes.delete(self._files.paths[int(number)], chosen)
+
+
+def _from_snapshot(chunk: pa.Table) -> bool:
+    return bool(pc.max(chunk.column(OFFSET_COLUMN)).as_py() == NO_OFFSET)

@@ -3,24 +3,43 @@
 from __future__ import annotations
 
 import time
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
-from lakeward_lake_iceberg.datafile import DataFiles, FileNames
+from lakeward_lake_iceberg.datafile import DataFiles, FileNames, encodings_of_round
 from lakeward_lake_iceberg.rows import RowConverter
 from lakeward_lake_iceberg.storage import Storage
 
 if TYPE_CHECKING:
     from lakeward.model.results import LakeFile
-    from lakeward.model.splits import Split
     from lakeward.model.tables import TableSpec
     from lakeward.ports import SourceBatch
+    from lakeward_lake_iceberg.partitioner import Place
     from lakeward_lake_iceberg.task import WriterTask
 
 GROUP_ROWS = 1 << 19
 GROUP_BYTES = 32 * 1024 * 1024
 """A row group is written at this many rows or bytes of Arrow; this bounds a writer's memory."""
+_MOST_RETAINED = 2
+"""A slice is copied if what it keeps in memory is more than so many times itself."""
+
+
+@dataclass(frozen=True, slots=True)
+class GroupLimits:
+    """Rows and bytes of a row group; tests make them small, and so do writers of one of many partitions."""
+
+    rows: int = GROUP_ROWS
+    size_bytes: int = GROUP_BYTES
+
+
+def own_memory(records: pa.RecordBatch) -> pa.RecordBatch:
+    """Return records that do not keep a much larger batch in memory, of which they are a slice."""
+    if records.get_total_buffer_size() <= _MOST_RETAINED * records.nbytes:
+        return records
+    # With one batch there would be no copy, and `take` of all rows is several times slower than a copy of memory.
+    return pa.concat_batches([records, records.slice(0, 0)])
 
 
 class AppendWriter:
@@ -30,19 +49,21 @@ class AppendWriter:
         self,
         task: WriterTask,
         table: TableSpec,
-        split: Split,
+        place: Place,
         attempt: int,
         before: tuple[LakeFile, ...] = (),
-        group_rows: int | None = None,
+        limits: GroupLimits | None = None,
     ) -> None:
-        """Open nothing yet: an empty split leaves no file. `before` are the files of the split's progress."""
+        """Open nothing yet: without rows there is no file. `before` are files that were closed by another writer."""
         storage = Storage(task.location, task.storage)
-        names = FileNames(task, split.split_id, attempt, len(before))
+        names = FileNames(task, place, attempt, len(before))
         self._before = before
         self._rolled: frozenset[str] = frozenset()
-        self._group_rows = group_rows or GROUP_ROWS
-        self._converter = RowConverter(table, task.arrow_schema(), split.bucket)
-        self._files = DataFiles(storage, task, (*split.partition, split.bucket.bucket), names.next)
+        self._limits = limits or GroupLimits(GROUP_ROWS, GROUP_BYTES)
+        self._shares = place.bucket is None
+        self._converter = RowConverter(table, task.arrow_schema(), place.bucket)
+        encodings = encodings_of_round(task) if self._shares else None
+        self._files = DataFiles(storage, task, place.partition, names.next, encodings)
         self._pending: list[pa.RecordBatch] = []
         self._rows = 0
         self._bytes = 0
@@ -53,11 +74,12 @@ class AppendWriter:
         if not batch.records.num_rows:
             return
         started = time.perf_counter()
-        converted = self._converter.convert(batch.records)
+        records = own_memory(batch.records) if self._shares else batch.records
+        converted = self._converter.convert(records)
         self._pending.append(converted)
         self._rows += converted.num_rows
         self._bytes += converted.nbytes
-        if self._rows >= self._group_rows or self._bytes >= GROUP_BYTES:
+        if self._rows >= self._limits.rows or self._bytes >= self._limits.size_bytes:
             self._flush()
         self._encode_s += time.perf_counter() - started
 

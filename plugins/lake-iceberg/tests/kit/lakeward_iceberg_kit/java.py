@@ -1,0 +1,102 @@
+"""Iceberg's own Java reader, called in a Java process: what Spark and Flink plan and read with."""
+
+from __future__ import annotations
+
+import importlib.util
+from contextlib import contextmanager
+from pathlib import Path
+from subprocess import DEVNULL
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+Rows = list[tuple[Any, ...]]
+
+
+class JavaReader:
+    """Reads tables by their metadata files."""
+
+    def __init__(self, jvm: Any) -> None:  # noqa: ANN401 - whatever the Java process has
+        """Use a Java process."""
+        self._iceberg = jvm.org.apache.iceberg
+        self._io = jvm.org.apache.iceberg.hadoop.HadoopFileIO(jvm.org.apache.hadoop.conf.Configuration(False))
+
+    def table(self, metadata: str) -> Any:  # noqa: ANN401 - a Java object
+        """Load a table from a metadata file."""
+        return self._iceberg.BaseTable(self._iceberg.StaticTableOperations(metadata, self._io), "table")
+
+    def rows(self, metadata: str, *columns: str, where: Any = None) -> Rows:  # noqa: ANN401 - a Java object
+        """Return all live rows, with times as their texts.
+
+        Args:
+            metadata: the metadata file.
+            columns: which columns.
+            where: an expression of `expressions`.
+        """
+        scan = self._iceberg.data.IcebergGenerics.read(self.table(metadata))
+        found = (scan if where is None else scan.where(where)).build()
+        try:
+            records = list(found.iterator())
+            return [tuple(_plain(record.getField(column)) for column in columns) for record in records]
+        finally:
+            found.close()
+
+    def deletes_of(self, metadata: str) -> dict[str, list[str]]:
+        """Return the delete files that Java's planning attaches to each data file."""
+        tasks = self.table(metadata).newScan().planFiles()
+        try:
+            return {task.file().location(): [one.location() for one in task.deletes()] for task in tasks.iterator()}
+        finally:
+            tasks.close()
+
+    @property
+    def expressions(self) -> Any:  # noqa: ANN401 - a Java class
+        """Java's `Expressions`."""
+        return self._iceberg.expressions.Expressions
+
+
+@contextmanager
+def java_reader() -> Iterator[JavaReader]:
+    """Start a Java process with Iceberg's jar; skip where there is no Java, no pyspark or no jar."""
+    if importlib.util.find_spec("pyspark") is None or importlib.util.find_spec("lakeward_source_fluss") is None:
+        pytest.skip("needs pyspark's jars, and lakeward-source-fluss to fetch Iceberg's")
+    import pyspark  # noqa: PLC0415 - where it is skipped nothing is loaded
+    from py4j.java_gateway import GatewayParameters, JavaGateway, launch_gateway  # noqa: PLC0415 - as above
+
+    from lakeward.errors import JavaError  # noqa: PLC0415 - as above
+    from lakeward_source_fluss.cluster.jars import Jar, JarsMissingError, find_jars  # noqa: PLC0415 - as above
+    from lakeward_source_fluss.cluster.java import find_java  # noqa: PLC0415 - as above
+
+    jars = Path(pyspark.__path__[0]) / "jars"
+    try:
+        java = find_java()
+        iceberg = find_jars((Jar("org.apache.iceberg", "iceberg-spark-runtime-4.0_2.13", "1.10.1"),), java)
+    except (JavaError, JarsMissingError) as missing:
+        pytest.skip(str(missing))
+    (py4j,) = jars.glob("py4j-*.jar")
+    others = ":".join(str(one) for one in (*iceberg, f"{jars}/*"))
+    port, token, process = launch_gateway(
+        jarpath=str(py4j),
+        classpath=others,
+        java_path=str(java),
+        redirect_stdout=DEVNULL,
+        redirect_stderr=DEVNULL,
+        die_on_exit=True,
+        enable_auth=True,
+        return_proc=True,
+    )
+    gateway = JavaGateway(gateway_parameters=GatewayParameters(port=port, auth_token=token, auto_convert=True))
+    try:
+        yield JavaReader(gateway.jvm)
+    finally:
+        gateway.shutdown()
+        for stream in (process.stdin, process.stdout):
+            stream.close()
+        process.wait()
+
+
+def _plain(value: Any) -> Any:  # noqa: ANN401 - a Java value
+    return value if value is None or isinstance(value, int | str | float | bytes | bool) else value.toString()
