@@ -46,6 +46,22 @@ def test_a_row_that_does_not_fit_is_one_clear_message(flights: Lakeward, tmp_pat
     assert "bad.csv" in said.err
 
 
+def test_a_load_of_several_files_names_those_that_are_stored_and_goes_on_in_the_middle_of_one(
+    flights: Lakeward, tmp_path: Path
+) -> None:
+    (tmp_path / "good.csv").write_text("id,name\n10,a\n11,b\n", encoding="utf-8")
+    (tmp_path / "bad.csv").write_text("id,name\n12,c\nx,d\n", encoding="utf-8")
+    said = flights("embedded", "load", "nyc.flights", "good.csv", "bad.csv")
+    assert said.code == 2
+    assert "bad.csv: " in said.err
+    assert said.err.rstrip().endswith(
+        ". No row of the file is stored: correct it and load it again. Already stored: good.csv"
+    )
+    (tmp_path / "bad.csv").write_text("id,name\n12,c\n13,d\n", encoding="utf-8")
+    said = flights("embedded", "load", "nyc.flights", "bad.csv", "good.csv", "--skip-rows", "1", "-o", "json")
+    assert [file["records"] for file in said.document["files"]] == [1, 4], "of the first file alone; an update has two"
+
+
 def test_columns_can_be_taken_from_a_file(lakeward: Lakeward, tmp_path: Path) -> None:
     data = {
         "n": pa.array([1], pa.uint32()),

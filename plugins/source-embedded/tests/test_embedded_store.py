@@ -15,6 +15,7 @@ from lakeward.model.splits import LogSplit, SnapshotSplit
 from lakeward.model.tables import OFFSET_COLUMN, KvSnapshot, TablePath
 from lakeward.model.tiering import HeartbeatRequest, TableEpoch
 from lakeward_source_embedded.columns import parse_columns
+from lakeward_source_embedded.database import Database
 from lakeward_source_embedded.reader import EmbeddedReader
 from lakeward_source_embedded.source import EmbeddedSource
 from lakeward_source_embedded.store import EmbeddedStore
@@ -483,3 +484,12 @@ def test_disk_that_refuses_is_a_storage_error_and_nothing_is_half_done(store: Em
     with pytest.raises(StorageError, match="log"):
         store.load(PATH, ids(0, 1))
     assert [state.end for state in store.buckets(PATH)] == [0]
+
+
+def test_connections_are_closed_with_the_last_reference_to_their_store(store: EmbeddedStore) -> None:
+    database = Database(store.root)
+    with database.read() as connection:
+        pass
+    del database
+    with pytest.raises(sqlite3.ProgrammingError, match="closed database"):
+        connection.execute("SELECT 1")

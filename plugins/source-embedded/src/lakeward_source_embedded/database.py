@@ -7,6 +7,7 @@ several processes and threads work at once; `synchronous=FULL` because a lake co
 from __future__ import annotations
 
 import sqlite3
+import weakref
 from collections import deque
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
@@ -85,6 +86,8 @@ class Database:
         """
         self.file = root / DATABASE_FILE
         self._idle: deque[sqlite3.Connection] = deque()
+        # SQLite's connections are not closed with the last reference to them: Python 3.13 complains of that.
+        weakref.finalize(self, _close_all, self._idle)
         self._closed = False
         if not self.file.is_file():
             raise ConfigError(str(root), f"a directory with an embedded store ({DATABASE_FILE})", "none", _HINT)
@@ -138,8 +141,7 @@ class Database:
     def close(self) -> None:
         """Close idle connections; one that is in use is closed when it is released."""
         self._closed = True
-        while self._idle:
-            self._idle.pop().close()
+        _close_all(self._idle)
 
     @contextmanager
     def _transaction(self, begin: str) -> Iterator[sqlite3.Connection]:
@@ -172,8 +174,17 @@ class Database:
         sql = sqlite3.connect(
             uri, uri=True, timeout=BUSY_TIMEOUT_S, isolation_level=None, check_same_thread=False, cached_statements=256
         )
-        sql.execute("PRAGMA synchronous = FULL")
+        try:
+            sql.execute("PRAGMA synchronous = FULL")
+        except sqlite3.Error:
+            sql.close()
+            raise
         return sql
+
+
+def _close_all(connections: deque[sqlite3.Connection]) -> None:
+    while connections:
+        connections.pop().close()
 
 
 @contextmanager

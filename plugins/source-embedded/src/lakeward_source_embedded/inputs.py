@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
@@ -21,6 +22,43 @@ _BYTES_MOST = 256 << 20
 """Bytes of one step: it is merged with as many old bytes in batches that must stay below 2 GiB."""
 _ROW_BYTES_MOST = 512 << 20
 """An update of such a row, its old and its new values, still fits one batch."""
+
+
+@dataclass(slots=True)
+class LoadProgress:
+    """How many rows of a load are stored, those included that an earlier load had stored."""
+
+    rows: int = 0
+
+    @property
+    def advice(self) -> str:
+        """What is stored of a file that was not loaded whole, and how to go on."""
+        if not self.rows:
+            return "No row of the file is stored: correct it and load it again"
+        stored = "The first row of the file is" if self.rows == 1 else f"The first {self.rows} rows of the file are"
+        return f"{stored} stored: correct it and load it again with --skip-rows {self.rows}"
+
+
+def skipped(batches: Iterator[pa.RecordBatch], path: Path, count: int) -> Iterator[pa.RecordBatch]:
+    """Leave out the first rows of a file.
+
+    Args:
+        batches: of the file.
+        path: of the file, for the error.
+        count: rows to leave out, >= 0.
+
+    Raises:
+        UsageError: the file has fewer.
+    """
+    left = count
+    for batch in batches:
+        rest = batch.slice(min(left, len(batch)))
+        left -= len(batch) - len(rest)
+        if len(rest):
+            yield rest
+    if left:
+        message = f"{path}: expected at least {count} rows to skip, found {count - left}"
+        raise UsageError(message)
 
 
 def steps_of(rows: object) -> Iterator[pa.Table]:

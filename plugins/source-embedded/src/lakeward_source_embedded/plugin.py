@@ -22,6 +22,7 @@ class EmbeddedOptions(Options, frozen=True, kw_only=True):
 class EmbeddedSourcePlugin:
     """See `lakeward.hooks.plugins.SourcePlugin`."""
 
+    conformance_level = "chaos"
     options = EmbeddedOptions
 
     def open(self, options: EmbeddedOptions, clock: Clock) -> Source:

@@ -47,6 +47,10 @@ class ReaderTask(msgspec.Struct, frozen=True):
     directory: str
 
 
+_TASKS = msgspec.msgpack.Decoder(ReaderTask)
+"""Made while this is imported: threads that learn a type at the same time crash the process."""
+
+
 class EmbeddedReader:
     """See `lakeward.ports.SourceReader`."""
 
@@ -66,7 +70,7 @@ class EmbeddedReader:
     @classmethod
     def of_task(cls, task: bytes, table: TableSpec) -> EmbeddedReader:
         """Open from the bytes of `Source.reader_task`."""
-        return cls(Path(msgspec.msgpack.decode(task, type=ReaderTask).directory), table)
+        return cls(Path(_TASKS.decode(task).directory), table)
 
     def read_log(self, split: LogSplit) -> Iterator[SourceBatch]:
         """See Protocol."""

@@ -12,7 +12,7 @@ from lakeward_source_embedded.catalog import Catalog, check_exists, delete_parti
 from lakeward_source_embedded.database import NO_PARTITION, Database
 from lakeward_source_embedded.files import Layout, disk
 from lakeward_source_embedded.index import register_run, remove_replaced
-from lakeward_source_embedded.inputs import open_file, steps_of
+from lakeward_source_embedded.inputs import LoadProgress, open_file, skipped, steps_of
 from lakeward_source_embedded.leases import EmbeddedLeases, LeaseStatus
 from lakeward_source_embedded.load import Loader
 from lakeward_source_embedded.offsets import LakeOffsets
@@ -195,32 +195,36 @@ class EmbeddedStore:
             TableGoneError: there is no such table.
             StorageError: the disk refused; the step left nothing behind.
         """
-        written = first_row = 0
-        for step in steps_of(rows):
-            with self._locked(path) as spec:
-                try:
-                    written += self._load_step(spec, step, change, first_row)
-                except RowError as error:
-                    if not first_row:
-                        raise
-                    message = f"{error} (the {first_row} rows before this batch are stored)"
-                    raise RowError(message) from error
-            first_row += len(step)
-        return written
+        progress = LoadProgress()
+        try:
+            return self._load_steps(path, rows, change, progress)
+        except RowError as error:
+            if not progress.rows:
+                raise
+            message = f"{error} (the {progress.rows} rows before this batch are stored)"
+            raise RowError(message) from error
 
-    def load_file(self, path: TablePath, file: str | Path, change_column: str | None = None) -> int:
+    def load_file(
+        self, path: TablePath, file: str | Path, change_column: str | None = None, *, skip_rows: int = 0
+    ) -> int:
         """Load a Parquet, CSV or Arrow IPC file. See `load`.
 
         Args:
             path: the table.
             file: its ending says what it is.
             change_column: as `change` of `load`.
+            skip_rows: rows that were stored before, as the error of an earlier load says; >= 0.
+
+        Raises:
+            RowError: as `load`; says how to go on.
+            UsageError: the file cannot be read, or has fewer rows than are skipped.
         """
-        spec = self.catalog.table(path)
+        spec, progress = self.catalog.table(path), LoadProgress(skip_rows)
+        rows = skipped(open_file(spec, Path(file), change_column), Path(file), skip_rows)
         try:
-            return self.load(path, open_file(spec, Path(file), change_column), change_column)
+            return self._load_steps(path, rows, change_column, progress)
         except RowError as error:
-            message = f"{file}: {error}"
+            message = f"{file}: {error}. {progress.advice}"
             raise RowError(message) from error
 
     def append_empty(self, path: TablePath, bucket: int, count: int, partition: Sequence[str] = ()) -> None:
@@ -298,6 +302,14 @@ class EmbeddedStore:
 
     def __exit__(self, *_: object) -> None:
         self.close()
+
+    def _load_steps(self, path: TablePath, rows: object, change: str | None, progress: LoadProgress) -> int:
+        written = 0
+        for step in steps_of(rows):
+            with self._locked(path) as spec:
+                written += self._load_step(spec, step, change, progress.rows)
+            progress.rows += len(step)
+        return written
 
     def _load_step(self, spec: TableSpec, step: pa.Table, change: str | None, first_row: int) -> int:
         fitted = fit_rows(spec, step, change, first_row)

@@ -8,6 +8,7 @@ import click
 
 from lakeward.cli.extend import Invocation, count, pass_invocation, seconds, with_common_options
 from lakeward.clock import SystemClock
+from lakeward.errors import RowError
 from lakeward.model.tables import TablePath
 from lakeward_source_embedded.commands.store_option import open_store, with_store_option
 
@@ -16,16 +17,29 @@ from lakeward_source_embedded.commands.store_option import open_store, with_stor
 @click.argument("table", metavar="DB.TABLE")
 @click.argument("files", metavar="FILE...", nargs=-1, required=True, type=click.Path(path_type=Path))
 @click.option("--change-column", metavar="NAME", help="Column that says insert, update or delete (or +I, +U, -D).")
+@click.option(
+    "--skip-rows",
+    metavar="COUNT",
+    type=click.IntRange(min=0),
+    default=0,
+    help="Leave out so many rows of the first FILE: those that an earlier load stored before it failed.",
+)
 @with_store_option
 @with_common_options
 @pass_invocation
 def load(
-    invocation: Invocation, *, table: str, files: tuple[Path, ...], change_column: str | None, store: Path | None
+    invocation: Invocation,
+    *,
+    table: str,
+    files: tuple[Path, ...],
+    change_column: str | None,
+    skip_rows: int,
+    store: Path | None,
 ) -> None:
     """Load FILEs (.parquet, .csv, .arrow) into DB.TABLE, in the order given.
 
     Without --change-column, rows are appended to a log table and upserted into a primary-key table. Up to a million
-    rows are one step, which is stored whole or not at all.
+    rows are one step, which is stored whole or not at all. A load that fails says how many rows are stored.
     """
     path = TablePath.parse(table)
     clock = SystemClock()
@@ -34,7 +48,13 @@ def load(
     with open_store(invocation, store) as opened:
         for file in files:
             before = clock.now()
-            records = opened.load_file(path, file, change_column)
+            try:
+                records = opened.load_file(path, file, change_column, skip_rows=0 if loaded else skip_rows)
+            except RowError as error:
+                if not loaded:
+                    raise
+                message = f"{error}. Already stored: {', '.join(str(one['file']) for one in loaded)}"
+                raise RowError(message) from error
             taken = clock.now() - before
             loaded.append({"file": str(file), "records": records, "seconds": taken})
             lines.append(f"{file}: {count(records, 'record')} in {seconds(taken)}")

@@ -1,0 +1,209 @@
+"""The suite for sources says what is wrong with a source that breaks one promise of the port."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+import pytest
+
+from lakeward.errors import TableGoneError
+from lakeward.model.tables import CHANGE_COLUMN, Change
+from lakeward.testing.source_conformance import SourceConformance
+from lakeward_source_embedded.plugin import EmbeddedSourcePlugin
+from lakeward_source_embedded.source import EmbeddedSource
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Iterator, Mapping, Sequence
+
+    from lakeward.model.batches import SourceBatch
+    from lakeward.model.splits import LogSplit, SnapshotSplit
+    from lakeward.model.tables import BucketState, KvSnapshot, TableBucket, TablePath, TableSpec
+    from lakeward.model.tiering import HeartbeatRequest, HeartbeatResponse, LakeRecord
+    from lakeward.ports import SourceReader
+    from lakeward_source_embedded.store import EmbeddedStore
+
+
+class ListsNoTable(EmbeddedSource):
+    def tables(self) -> Sequence[TableSpec]:
+        return ()
+
+
+class InventsATable(EmbeddedSource):
+    def buckets(self, table: TableSpec) -> Sequence[BucketState]:
+        try:
+            return super().buckets(table)
+        except TableGoneError:
+            return ()
+
+
+class TurnsBucketsAround(EmbeddedSource):
+    def buckets(self, table: TableSpec) -> Sequence[BucketState]:
+        return tuple(reversed(super().buckets(table)))
+
+
+class MissesNoSnapshot(EmbeddedSource):
+    def missing_snapshots(self, snapshots: Collection[KvSnapshot]) -> frozenset[KvSnapshot]:
+        return frozenset()
+
+
+class KnowsNothingOfWaitingRecords(EmbeddedSource):
+    def pending_since_ms(self, table: TableSpec, offsets: Mapping[TableBucket, int]) -> int | None:
+        return None
+
+
+class RefusesNobody(EmbeddedSource):
+    def heartbeat(self, heartbeat: HeartbeatRequest) -> HeartbeatResponse:
+        return replace(super().heartbeat(heartbeat), refused={})
+
+
+class DropsRenewals(EmbeddedSource):
+    def heartbeat(self, heartbeat: HeartbeatRequest) -> HeartbeatResponse:
+        return super().heartbeat(replace(heartbeat, renewed=()))
+
+
+class ForgetsToForce(EmbeddedSource):
+    def heartbeat(self, heartbeat: HeartbeatRequest) -> HeartbeatResponse:
+        return super().heartbeat(replace(heartbeat, forced=frozenset()))
+
+
+class MakesNothingDue(EmbeddedSource):
+    def make_due(self, paths: Collection[TablePath]) -> bool:
+        return True
+
+
+class CannotBeAskedAndDoesNotSaySo(EmbeddedSource):
+    def make_due(self, paths: Collection[TablePath]) -> bool:
+        return False
+
+
+class PreparesNothing(EmbeddedSource):
+    def prepare(self, table: TableSpec, offsets: Mapping[TableBucket, int]) -> str:
+        return super().prepare(table, {})
+
+
+class RemembersNoLake(EmbeddedSource):
+    def lake_record(self, table: TableSpec) -> LakeRecord | None:
+        return None
+
+
+class PutsWhatIsPreparedOnRecord(EmbeddedSource):
+    def prepare(self, table: TableSpec, offsets: Mapping[TableBucket, int]) -> str:
+        place = super().prepare(table, offsets)
+        self.commit(table, 1, place, offsets)
+        return place
+
+
+class _Reads(EmbeddedSource):
+    """A right source whose reader is wrong."""
+
+    def change(self, batch: SourceBatch) -> SourceBatch:
+        return batch
+
+    def log(self, reader: SourceReader, split: LogSplit) -> Iterator[SourceBatch]:
+        yield from map(self.change, reader.read_log(split))
+
+    def snapshot(self, reader: SourceReader, split: SnapshotSplit, skip_rows: int) -> Iterator[SourceBatch]:
+        yield from map(self.change, reader.read_snapshot(split, skip_rows))
+
+
+class StopsOneRecordEarly(_Reads):
+    def log(self, reader: SourceReader, split: LogSplit) -> Iterator[SourceBatch]:
+        return super().log(reader, replace(split, stop=max(split.start, split.stop - 1)))
+
+
+class SaysANextOffsetThatIsOneTooLow(_Reads):
+    def change(self, batch: SourceBatch) -> SourceBatch:
+        return replace(batch, next_offset=batch.next_offset - 1)
+
+
+class CallsEachChangeAnInsert(_Reads):
+    def change(self, batch: SourceBatch) -> SourceBatch:
+        place = batch.records.schema.get_field_index(CHANGE_COLUMN)
+        kinds = pa.repeat(pa.scalar(Change.INSERT, pa.uint8()), batch.records.num_rows)
+        return replace(batch, records=batch.records.set_column(place, CHANGE_COLUMN, kinds))
+
+
+class LeavesOutTheSystemColumns(_Reads):
+    def change(self, batch: SourceBatch) -> SourceBatch:
+        return replace(batch, records=batch.records.select(batch.records.schema.names[:-3]))
+
+
+class ReadsSkippedRowsAgain(_Reads):
+    def snapshot(self, reader: SourceReader, split: SnapshotSplit, skip_rows: int) -> Iterator[SourceBatch]:
+        return super().snapshot(reader, split, 0)
+
+
+class _Reader:
+    def __init__(self, source: _Reads, reader: SourceReader) -> None:
+        self._source, self._reader = source, reader
+
+    def read_log(self, split: LogSplit) -> Iterator[SourceBatch]:
+        return self._source.log(self._reader, split)
+
+    def read_snapshot(self, split: SnapshotSplit, skip_rows: int = 0) -> Iterator[SourceBatch]:
+        return self._source.snapshot(self._reader, split, skip_rows)
+
+
+class _Suite(SourceConformance):
+    can_lose_records = True
+
+
+WRONG: list[tuple[type[EmbeddedSource], str, str]] = [
+    (ListsNoTable, "test_tables_are_listed_and_found_by_name", r"set\(\) == \{"),
+    (InventsATable, "test_dropped_and_recreated_table_is_another_one", "DID NOT RAISE.*TableGoneError"),
+    (TurnsBucketsAround, "test_buckets_come_in_order_with_ends_and_partitions", r"\('tue',\).* == \[\('mon',\)"),
+    (MissesNoSnapshot, "test_snapshot_that_was_cleaned_away_is_reported_and_cannot_be_read", r"frozenset\(\) == "),
+    (KnowsNothingOfWaitingRecords, "test_pending_since_is_the_time_of_the_oldest_record", "None == "),
+    (RefusesNobody, "test_silent_holder_is_fenced_and_the_table_given_away", "{} == {.*FENCED"),
+    (DropsRenewals, "test_renewed_table_is_kept", "TableAssignment.* is None"),
+    (ForgetsToForce, "test_forced_and_failed_tables_come_back_at_once", "None is not None"),
+    (MakesNothingDue, "test_table_made_due_is_handed_out_at_once", "is not None"),
+    (CannotBeAskedAndDoesNotSaySo, "test_table_made_due_is_handed_out_at_once", "False is True"),
+    (PreparesNothing, "test_prepared_offsets_can_be_read_and_are_not_on_record", r"{} == {TableBucket"),
+    (RemembersNoLake, "test_committed_snapshot_is_on_record", "None is not None"),
+    (PutsWhatIsPreparedOnRecord, "test_prepared_offsets_can_be_read_and_are_not_on_record", "LakeRecord.* is None"),
+    (StopsOneRecordEarly, "test_each_offset_is_a_record_or_is_said_to_hold_none", r"\d+ == \d+"),
+    (SaysANextOffsetThatIsOneTooLow, "test_next_offset_follows_the_last_record_of_each_batch", r"\d == \(\d \+ 1\)"),
+    (CallsEachChangeAnInsert, "test_changes_say_what_became_of_the_row", r"\(1, 'a'\) != \(2, 'a'\)"),
+    (LeavesOutTheSystemColumns, "test_columns_are_the_schema_and_then_change_offset_and_timestamp", "__change"),
+    (ReadsSkippedRowsAgain, "test_snapshot_goes_on_after_the_rows_that_are_skipped", r"\[\{.* == \[\{"),
+]
+
+
+def verdict(world: Any, make: type[EmbeddedSource], store: EmbeddedStore, test: str) -> str:  # noqa: ANN401 - of conftest.py
+    """Run one test of the suite, which is named by how its name begins; return what it says, "" where nothing."""
+    source = make(store)
+    world.source = source
+    if isinstance(source, _Reads):
+        plugin = EmbeddedSourcePlugin()
+        world.reader = lambda table: _Reader(source, plugin.reader(source.reader_task(table), table))
+    (name,) = [one for one in dir(_Suite) if one.startswith(test)]
+    case = {"skipped": 6} if "skipped" in name else {}
+    try:
+        getattr(_Suite(), name)(world, **case)
+    except (Exception, pytest.fail.Exception) as error:  # noqa: BLE001 - any error is the suite's verdict
+        return f"{type(error).__name__}: {error}"
+    return ""
+
+
+@pytest.mark.parametrize("test", sorted({test for _, test, _ in WRONG}))
+def test_the_suite_finds_nothing_wrong_with_a_right_source(
+    embedded_world: object, store: EmbeddedStore, test: str
+) -> None:
+    assert not verdict(embedded_world, EmbeddedSource, store, test)
+
+
+@pytest.mark.parametrize(("wrong", "test", "message"), WRONG, ids=lambda value: getattr(value, "__name__", ""))
+def test_the_suite_says_what_is_wrong_with_a_source_that(
+    embedded_world: object, store: EmbeddedStore, wrong: type[EmbeddedSource], test: str, message: str
+) -> None:
+    said = verdict(embedded_world, wrong, store, test)
+    assert re.search(message, said, re.DOTALL), said
+
+
+def test_there_is_a_mistake_for_each_wrong_source() -> None:
+    known = {*EmbeddedSource.__subclasses__(), *_Reads.__subclasses__()} - {_Reads}
+    assert {wrong for wrong, _, _ in WRONG} == {one for one in known if one.__module__ == __name__}
