@@ -45,8 +45,9 @@ def demo(invocation: Invocation, *, directory: Path, days: int, source: str) -> 
     A scheduled flight is an insert, its departure and its arrival are updates, a cancelled flight is a delete.
     The store cleans superseded KV snapshots away as it goes; a lease keeps those that are being read.
 
-    With another source than the embedded one a private cluster of it lives as long as the demo. Tables whose data
-    lake is enabled there are tiered; `nyc.board`, whose is not, is mirrored.
+    Tables whose data lake is enabled are tiered; `nyc.board`, whose is not, is mirrored, into partitions by month and
+    airport that the source does not have. With another source than the embedded one a private cluster of it lives as
+    long as the demo.
     """
     from lakeward_demo.story import run_demo  # noqa: PLC0415 - the feeder's process does without Spark
 

@@ -20,8 +20,8 @@ import msgspec
 from lakeward.clock import SystemClock
 from lakeward_demo.feed import FIRST_LIVE_DAY, Fed, changes_of, count, days_between, live_end, slices
 from lakeward_demo.flights import flights_file, read_flights
-from lakeward_demo.stage import EMBEDDED, open_store
-from lakeward_demo.tables import BOARD_TABLE, EVENTS_TABLE, FLIGHTS_TABLE, load_changes
+from lakeward_demo.stage import open_store
+from lakeward_demo.tables import ALL_TABLES, FLIGHTS_TABLE, load_changes
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -106,10 +106,9 @@ def main(source: str, address: str, days: int) -> None:
     go, stop = threading.Event(), threading.Event()
     threading.Thread(target=_watch_parent, args=(go, stop), name="parent", daemon=True).start()
     flights = read_flights(flights_file())
-    tables = (FLIGHTS_TABLE, EVENTS_TABLE) if source == EMBEDDED else (FLIGHTS_TABLE, EVENTS_TABLE, BOARD_TABLE)
     with closing(open_store(source, address)) as store:
         go.wait()
-        Feeder(store, tables, stop).run(flights, days)
+        Feeder(store, ALL_TABLES, stop).run(flights, days)
 
 
 def _watch_parent(go: threading.Event, stop: threading.Event) -> None:

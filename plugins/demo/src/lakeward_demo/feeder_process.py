@@ -19,6 +19,8 @@ if TYPE_CHECKING:
     from lakeward_demo.place import Place
 
 _STOP_TIMEOUT_S = 20.0
+_LINES = msgspec.json.Decoder(FeederLine)
+"""Made while this is imported: threads that learn a type at the same time crash the process."""
 
 
 class FeederProcess:
@@ -98,5 +100,5 @@ class FeederProcess:
     def _read(self, lines: IO[str]) -> None:
         with lines:
             for text in lines:
-                self.last = msgspec.json.decode(text, type=FeederLine)
+                self.last = _LINES.decode(text)
                 self._on_line(self.last)

@@ -40,6 +40,11 @@ backend = "fluss"          # a lease with an id that survives a restart; `lakewa
 
 [spark]
 master = "local[2]"
+
+[tables."nyc.board"]
+mode = "mirror"            # its data lake is not enabled: the copy is ours alone
+freshness_s = 2.0
+lake_partition = ["month(scheduled)", "origin"]   # partitions that the source does not have
 """
 
 

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 from lakeward.observe.format import count, seconds
 from lakeward_demo.feed import FLIGHTS
 from lakeward_demo.readers import CATALOG, catalog_uri, duckdb_ready, metadata_file
+from lakeward_demo.tables import BOARD, BOARD_PARTITION
 
 if TYPE_CHECKING:
     from lakeward.hooks.demo import SnapshotCount
@@ -99,6 +100,7 @@ def _modes(stage: Stage) -> list[str]:
     return [
         f"modes      tier: {', '.join(tiered)} (the source knows their lake snapshots and offsets)",
         f"           mirror: {', '.join(mirrored)} (the source was told nothing)",
+        f"layout     {BOARD} by {', '.join(BOARD_PARTITION)}: partitions that the source does not have",
     ]
 
 

@@ -24,6 +24,7 @@ _KEYED_PROPERTIES = {
     "table.kv.snapshot.rows": "600",
     "table.kv.snapshot.num-retained": "1",
 }
+_NOT_TIERED = {"table.datalake.enabled": "false"}
 _TAKEN = "SELECT SUM(next_snapshot) FROM buckets WHERE table_id = ?"
 _COUNT = "SELECT COUNT(*) FROM snapshots WHERE table_id = ?"
 _SUPERSEDED = """
@@ -53,7 +54,7 @@ class EmbeddedDemo:
             partition_keys=table.partition_keys,
             buckets=table.buckets,
             freshness_s=FRESHNESS_S,
-            properties=_KEYED_PROPERTIES if table.primary_key else {},
+            properties=(_KEYED_PROPERTIES if table.primary_key else {}) | ({} if table.tiered else _NOT_TIERED),
         )
 
     def load(self, table: DemoTable, rows: pa.Table, change: str | None = None) -> None:

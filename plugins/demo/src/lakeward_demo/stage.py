@@ -13,7 +13,7 @@ from lakeward.hooks.discovery import load
 from lakeward.hooks.plugins import LAKE_GROUP, SOURCE_GROUP
 from lakeward_demo.place import SERVICE
 from lakeward_demo.source import FRESHNESS_S, EmbeddedDemo
-from lakeward_demo.tables import BOARD_TABLE, EVENTS_TABLE, FLIGHTS_TABLE
+from lakeward_demo.tables import ALL_TABLES, BOARD_PARTITION, BOARD_TABLE
 from lakeward_source_embedded.store import EmbeddedStore
 
 if TYPE_CHECKING:
@@ -65,8 +65,7 @@ def open_stage(source: str, place: Place, report: Callable[[str], None]) -> Iter
     """
     if source == EMBEDDED:
         with EmbeddedStore.create(place.store) as store:
-            tables = (FLIGHTS_TABLE, EVENTS_TABLE)
-            yield _staged(Stage(source, str(place.store), EmbeddedDemo(store), tables, "the store", lasts=True))
+            yield _staged(Stage(source, str(place.store), EmbeddedDemo(store), ALL_TABLES, "the store", lasts=True))
         return
     shown = _shown(source)
     lake: object = load(LAKE_GROUP, _LAKE)
@@ -79,8 +78,7 @@ def open_stage(source: str, place: Place, report: Callable[[str], None]) -> Iter
     ):
         place.config.write_text(_config(source, cluster.options, catalog.options), encoding="utf-8")
         with closing(shown.demo_store(cluster.address)) as written:
-            all_three = (FLIGHTS_TABLE, EVENTS_TABLE, BOARD_TABLE)
-            yield _staged(Stage(source, cluster.address, written, all_three, "the cluster", lasts=False))
+            yield _staged(Stage(source, cluster.address, written, ALL_TABLES, "the cluster", lasts=False))
 
 
 def _staged(stage: Stage) -> Stage:
@@ -123,6 +121,7 @@ def _config(source: str, options: Mapping[str, str], lake: Mapping[str, str]) ->
         f'[tables."{BOARD_TABLE.path}"]',
         'mode = "mirror"            # its data lake is not enabled: the copy is ours alone',
         f"freshness_s = {FRESHNESS_S}",
+        f"lake_partition = {json.dumps(BOARD_PARTITION)}   # partitions that the source does not have",
         "",
     ]
     return "\n".join(lines)

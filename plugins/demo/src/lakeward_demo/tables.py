@@ -33,6 +33,9 @@ FLIGHTS_TABLE = DemoTable(FLIGHTS, FLIGHT_COLUMNS, primary_key=("flight_id",), b
 EVENTS_TABLE = DemoTable(EVENTS, EVENT_COLUMNS, partition_keys=("month",))
 BOARD_TABLE = DemoTable(BOARD, BOARD_COLUMNS, primary_key=("flight_id",), buckets=2, tiered=False)
 """What the boards at the airports show: not lake-enabled, so that it can be mirrored alone."""
+BOARD_PARTITION = ("month(scheduled)", "origin")
+"""Partitions of its lake table, which the source does not have."""
+ALL_TABLES = (FLIGHTS_TABLE, EVENTS_TABLE, BOARD_TABLE)
 
 
 def load_changes(store: DemoStore, tables: Sequence[DemoTable], changes: pa.Table) -> None:
