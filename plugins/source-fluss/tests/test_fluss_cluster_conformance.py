@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from lakeward.testing.source_conformance import SourceConformance
+from lakeward_source_fluss.source.plugin import FlussSourcePlugin
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -21,9 +22,11 @@ QUEUE = ("handed", "kept", "silent", "finish", "forced", "coordinator", "made_du
 
 class TestFlussSource(SourceConformance):
     __test__ = True
+    published = FlussSourcePlugin
 
     has_empty_batches = False  # of log tables; those of primary-key tables have a test of their own
     can_be_old = False
+    can_make_due = False
 
     @pytest.fixture
     def world(self, lake_cluster: LakeCluster, request: pytest.FixtureRequest) -> Iterator[FlussWorld]:

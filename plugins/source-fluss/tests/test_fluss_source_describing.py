@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator
+from typing import Any, cast
 
+import pyarrow as pa
 import pytest
 
 from lakeward.model.secrets import MASK
+from lakeward.model.tables import TablePath, TableSpec
 from lakeward.ports import CheckResult
 from lakeward_source_fluss.rpc.client import FlussClient
-from lakeward_source_fluss.source.describe import describe_cluster, shown_settings
-from lakeward_source_fluss.source.tables import TableCatalog
+from lakeward_source_fluss.source.describe import describe_cluster, server_lakes, shown_settings
+from lakeward_source_fluss.source.tables import FlussTable, TableCatalog
 from lakeward_source_fluss.wire.apis import LEASE_APIS, ApiKey
 from lakeward_source_fluss.wire.messages import ListDatabasesResponse
 from lakeward_source_fluss_kit.server import Answer, Call, FakeServer, quick_options
@@ -77,3 +80,18 @@ def test_settings_of_the_lakes_catalog_are_shown_without_secrets() -> None:
     assert f"uri=https://{MASK}@lake.example:8181/api?{MASK}" in shown
     assert "warehouse=s3://bucket/dir" in shown
     assert f"credential={MASK}" in shown
+
+
+def test_lakes_of_the_server_are_those_of_lake_enabled_tables_each_once() -> None:
+    def table(name: str, *, enabled: bool, **settings: str) -> FlussTable:
+        spec = TableSpec(TablePath("shop", name), 1, 1, pa.schema([]), (), (), (), 1, 180.0)
+        return FlussTable(spec, cast("Any", None), enabled, "iceberg", settings)
+
+    tables = [
+        table("a", enabled=True, uri="http://catalog"),
+        table("b", enabled=True, uri="http://catalog"),
+        table("c", enabled=False, uri="http://other"),
+    ]
+    (found,) = server_lakes(tables)
+    assert [str(path) for path in found.tables] == ["shop.a", "shop.b"]
+    assert (found.lake_format, found.settings) == ("iceberg", {"uri": "http://catalog"})

@@ -102,6 +102,12 @@ def test_secrets_of_the_lakes_catalog_are_in_no_text_and_no_property() -> None:
     assert table.spec.properties["table.log.ttl"] == "7d"
 
 
+def test_a_changelog_image_of_wal_has_no_rows_from_before_updates() -> None:
+    assert _described().spec.before_images
+    assert _described(**{"table.changelog.image": "FULL"}).spec.before_images
+    assert not _described(**{"table.changelog.image": "WAL"}).spec.before_images
+
+
 def test_description_that_is_none_is_refused_without_being_quoted() -> None:
     answer = GetTableInfoResponse(table_id=7, schema_id=1, table_json=b"[s3cret", created_time=0, modified_time=0)
 

@@ -233,6 +233,10 @@ class Cluster:
             if not isinstance(fault, _PASSING):
                 return fault
         said = "; ".join(str(fault) for fault in faults) or "none of the servers names any"
+        if not self._refreshed:
+            return ServerUnreachableError(
+                f"source.bootstrap: expected a server that can be reached, found none: {said}"
+            )
         return ServerUnreachableError(f"no server of the cluster could be asked: {said}")
 
     def _note(self, found: Topology) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import socket
 import ssl
 from typing import TYPE_CHECKING, TypeVar
 
@@ -140,9 +141,9 @@ async def connect(serial: int, endpoint: Endpoint, options: ConnectOptions, lost
         channel.end("no TLS")
         message = f"{endpoint}: {error}"
         raise TlsError(message) from error
-    except (OSError, UnansweredReadError) as error:
+    except (OSError, UnicodeError, UnansweredReadError) as error:
         channel.end("no connection")
-        message = f"Fluss server {endpoint} cannot be reached: {error}"
+        message = f"Fluss server {endpoint}: {_reason(error)}"
         raise ServerUnreachableError(message) from error
     except BaseException:
         channel.end("no connection")
@@ -158,6 +159,15 @@ async def _dial(channel: Channel, endpoint: Endpoint, tls: Tls | None) -> None:
     context = _context(tls)
     name = tls.server_name or endpoint.host
     await loop.create_connection(lambda: channel, endpoint.host, endpoint.port, ssl=context, server_hostname=name)
+
+
+def _reason(error: Exception) -> str:
+    """Return why there is no connection, in the words of whoever configured the address."""
+    if isinstance(error, socket.gaierror):
+        return f"the host name does not resolve ({error.strerror})"
+    if isinstance(error, UnicodeError):  # a label that is empty or too long is never looked up
+        return f"the host name does not resolve ({error})"
+    return "connection refused" if isinstance(error, ConnectionRefusedError) else str(error)
 
 
 def _context(tls: Tls) -> ssl.SSLContext:

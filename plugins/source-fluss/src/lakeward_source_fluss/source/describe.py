@@ -6,10 +6,11 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Literal
 
 from lakeward.model.secrets import MASK, mask_uri
-from lakeward.ports import CheckResult
+from lakeward.ports import CheckResult, ServerLake
 from lakeward_source_fluss.wire.apis import LEASE_APIS, ApiKey
 
 if TYPE_CHECKING:
+    from lakeward.model.tables import TablePath
     from lakeward_source_fluss.rpc.client import FlussClient
     from lakeward_source_fluss.source.tables import FlussTable, TableCatalog
 
@@ -44,6 +45,20 @@ def describe_cluster(
 
 
 _TIERING = (ApiKey.LAKE_TIERING_HEARTBEAT, ApiKey.PREPARE_LAKE_TABLE_SNAPSHOT, ApiKey.COMMIT_LAKE_TABLE_SNAPSHOT)
+
+
+def server_lakes(tables: Sequence[FlussTable]) -> Sequence[ServerLake]:
+    """Return the lakes that the cluster has for its lake-enabled tables, each once.
+
+    Args:
+        tables: as the cluster describes them.
+    """
+    found: dict[tuple[str, tuple[tuple[str, str], ...]], list[TablePath]] = {}
+    for table in tables:
+        if table.lake_enabled:
+            key = (table.lake_format, tuple(sorted(table.lake_settings.items())))
+            found.setdefault(key, []).append(table.spec.path)
+    return tuple(ServerLake(tuple(paths), name, dict(settings)) for (name, settings), paths in found.items())
 
 
 def guess_version(offers: Mapping[ApiKey, bool]) -> str:

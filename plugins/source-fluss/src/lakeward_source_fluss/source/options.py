@@ -44,6 +44,10 @@ class FlussOptions(Options, frozen=True, kw_only=True):
     ] = msgspec.field(default_factory=dict)
 
 
+_TASKS = msgspec.msgpack.Decoder(FlussOptions)
+"""Made while this is imported: threads that learn a type at the same time crash the process."""
+
+
 def pack_task(options: FlussOptions) -> bytes:
     """Return what a subtask's reader is made of: the whole section. It holds the password, so it is never logged."""
     return msgspec.msgpack.encode(options)
@@ -51,4 +55,4 @@ def pack_task(options: FlussOptions) -> bytes:
 
 def unpack_task(task: bytes) -> FlussOptions:
     """Read what `pack_task` gave."""
-    return msgspec.msgpack.decode(task, type=FlussOptions)
+    return _TASKS.decode(task)

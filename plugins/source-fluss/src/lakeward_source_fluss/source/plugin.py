@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 class FlussSourcePlugin:
     """See `lakeward.hooks.plugins.SourcePlugin`."""
 
+    conformance_level = "chaos"
     options = FlussOptions
 
     def open(self, options: FlussOptions, clock: Clock) -> Source:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import tempfile
+import threading
 import time
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
@@ -88,6 +89,8 @@ class SnapshotReading:
         except OSError as refused:
             message = f"{self.spool}: no directory for a KV snapshot can be made: {refused}"
             raise StorageError(message) from refused
+        # A new worker loads the kernels meanwhile; where they are loaded the thread ends at once.
+        threading.Thread(target=_load_kernels, name="load-kernels", daemon=True).start()
         with scratch as directory:
             files.download(Path(directory))
             batch_rows = min(BATCH_ROWS, rows_at_once(schemas[self.table.schema_id].columns))
@@ -98,6 +101,10 @@ class SnapshotReading:
                 rows = decode_kv(values, schemas, self.table, split.bucket, position)
                 given += len(values)
                 yield rows, time.perf_counter() - started
+
+
+def _load_kernels() -> None:
+    from lakeward_source_fluss.formats import cells  # noqa: F401, PLC0415 - loading it compiles the kernels
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,7 +9,7 @@ from lakeward.model.tables import TableBucket
 from lakeward_source_fluss.source.bucket_log import BucketLog
 from lakeward_source_fluss.source.buckets import BucketStates
 from lakeward_source_fluss.source.calls import run_parallel
-from lakeward_source_fluss.source.describe import describe_cluster
+from lakeward_source_fluss.source.describe import describe_cluster, server_lakes
 from lakeward_source_fluss.source.leases import FlussLeases
 from lakeward_source_fluss.source.offsets import read_offsets
 from lakeward_source_fluss.source.options import pack_task
@@ -24,7 +24,7 @@ from lakeward_source_fluss.wire.errors import SnapshotMissingError
 if TYPE_CHECKING:
     from lakeward.model.tables import BucketState, KvSnapshot, TablePath, TableSpec
     from lakeward.model.tiering import HeartbeatRequest, HeartbeatResponse, LakeRecord
-    from lakeward.ports import CheckResult, Clock, SnapshotLeases
+    from lakeward.ports import CheckResult, Clock, ServerLake, SnapshotLeases
     from lakeward_source_fluss.formats.storage import Storage
     from lakeward_source_fluss.rpc.client import FlussClient
     from lakeward_source_fluss.source.options import FlussOptions
@@ -56,6 +56,10 @@ class FlussSource:
     def describe(self) -> Sequence[CheckResult]:
         """See `lakeward.ports.DescribedSource`."""
         return describe_cluster(self._client, self.catalog, self._options.first_round)
+
+    def server_lakes(self) -> Sequence[ServerLake]:
+        """See `lakeward.ports.LakeNamingSource`."""
+        return server_lakes(self.catalog.tables())
 
     def tables(self) -> Sequence[TableSpec]:
         """See Protocol."""

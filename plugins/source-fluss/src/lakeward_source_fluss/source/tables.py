@@ -25,6 +25,8 @@ from lakeward_source_fluss.wire.messages import (
 if TYPE_CHECKING:
     from lakeward_source_fluss.rpc.client import FlussClient
 
+CHANGELOG_IMAGE = "table.changelog.image"
+"""`FULL` (the default) or `WAL`: without the rows from before updates."""
 LAKE_ENABLED = "table.datalake.enabled"
 LAKE_FORMAT = "table.datalake.format"
 FRESHNESS = "table.datalake.freshness"
@@ -129,6 +131,7 @@ def describe(path: TablePath, response: GetTableInfoResponse) -> FlussTable:
         bucket_key=tuple(document.get("bucket_key") or ()),
         buckets=int(document.get("bucket_count") or 1),
         freshness_s=seconds(FRESHNESS, properties[FRESHNESS]) if FRESHNESS in properties else DEFAULT_FRESHNESS_S,
+        before_images=properties.get(CHANGELOG_IMAGE, "FULL").upper() != "WAL",
         properties={key: text for key, text in properties.items() if not key.startswith(prefix)}
         | _texts(document.get("custom_properties")),
     )
