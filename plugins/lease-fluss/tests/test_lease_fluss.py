@@ -24,6 +24,7 @@ BUCKET = TableBucket(7, None, 0)
 
 class TestFlussLeases(LeaseBackendConformance):
     __test__ = True
+    published = FlussLeases
 
     @pytest.fixture
     def backend(self) -> object:

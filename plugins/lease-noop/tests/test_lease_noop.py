@@ -11,6 +11,7 @@ from lakeward_lease_noop.backend import NoLeases
 
 class TestNoLeases(LeaseBackendConformance):
     __test__ = True
+    published = NoLeases
 
     protects = False
     releases = False

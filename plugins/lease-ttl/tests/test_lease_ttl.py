@@ -15,6 +15,7 @@ BUCKET = TableBucket(7, None, 0)
 
 class TestTtlLeases(LeaseBackendConformance):
     __test__ = True
+    published = TtlLeases
 
     releases = False
     stateful = False

@@ -31,6 +31,7 @@ class FlussLeaseOptions(Options, frozen=True, kw_only=True):
 class FlussLeases:
     """Holds snapshots through the source's lease API. Where the server has none, warns once and protects nothing."""
 
+    conformance_level = "chaos"
     default_duration_s = 6 * 3600.0
     """Long, so that a killed service can take its snapshots over for six hours, less five minutes between renewals."""
 

@@ -20,6 +20,7 @@ _log = logging.getLogger("lakeward.lease.noop")
 class NoLeases:
     """Calls no server."""
 
+    conformance_level = "chaos"
     default_duration_s = 3600.0
     """Has no effect: nothing is renewed."""
 

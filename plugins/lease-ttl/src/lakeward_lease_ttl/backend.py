@@ -17,6 +17,7 @@ if TYPE_CHECKING:
 class TtlLeases:
     """Acquires and renews; never releases, drops or remembers. The id is fresh with each start of the service."""
 
+    conformance_level = "chaos"
     default_duration_s = 600.0
     """Short, since the snapshots of a killed service stay on the source's disks for this long."""
 
