@@ -88,6 +88,7 @@ def _many(seeds: range, jobs: int, most: int, *, complete: bool) -> int:
                 if tally.hits[cell]:
                     break
     _say(show(tally.hits))
+    _say(f"{tally.recovered} checkpoints completed while rows of the one before were restored")
     _say(f"{done} seeds, {failed} failed, {seconds:.1f} s, {done / seconds / jobs:.0f} a second a process")
     if missing:
         _say(f"{tally.done - done} more, aimed at {len(missing)} cells, {tally.failed - failed} failed")
@@ -103,7 +104,7 @@ class _Tally:
     def __init__(self, most: int) -> None:
         """Count nothing yet; `most` failures are enough."""
         self.hits: Counter[tuple[str, str]] = Counter()
-        self.done = self.failed = 0
+        self.done = self.failed = self.recovered = 0
         self._most = most
 
     def take(self, outcomes: Iterable[Outcome]) -> None:
@@ -111,6 +112,7 @@ class _Tally:
         for outcome in outcomes:
             self.done += 1
             self.hits += outcome.hits
+            self.recovered += outcome.recovered
             if outcome.failures:
                 self.failed += 1
                 _tell(outcome, story=self.failed == 1)

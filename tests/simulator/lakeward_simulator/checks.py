@@ -8,9 +8,14 @@ from typing import TYPE_CHECKING
 
 from lakeward.machines.transport.channel import ChannelKey
 from lakeward.model.events import CheckpointComplete, SplitFinished
+from lakeward.model.exchange import complete
 from lakeward.storage.checkpoint_layout import ABANDONED, METADATA, parse_folder, place, start_of
+from lakeward.storage.segments import parse_segment
+from lakeward.subtask.exchange.exchange_work import MARKER_MISSING
+from lakeward_simulator.cuts import wrong_in_cut, wrong_in_lake
 from lakeward_simulator.lake import named_by
 from lakeward_simulator.scheduler import FENCE_S
+from lakeward_simulator.subtask import SimTask
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable
@@ -18,7 +23,7 @@ if TYPE_CHECKING:
     from lakeward.coordinator.checkpoints.round_checkpoints import CompletedCheckpoint
     from lakeward.coordinator.jobs.job import RoundJob
     from lakeward.model.checkpoints import CheckpointRef
-    from lakeward.model.events import AckCheckpoint, Envelope
+    from lakeward.model.events import AckCheckpoint, DeclineCheckpoint, Envelope
     from lakeward.model.identity import Incarnation, RoundId
     from lakeward.model.jobs import JobSpec
     from lakeward.model.results import CommitRequest
@@ -47,6 +52,10 @@ class Checks:
         """Finishes that counted while their attempt was the newest; said again later, they still do."""
         self._checkpoints: dict[tuple[str, int], CompletedCheckpoint] = {}
         """The newest checkpoint of each service and table that completed."""
+        self._recovering: set[tuple[int, int]] = set()
+        """Table and checkpoint, where a subtask that had not restored everything has stored its part."""
+        self.recovered = 0
+        """Checkpoints that completed, of which a part was stored during a recovery."""
         self._fenced: set[tuple[TablePath, RoundId, int]] = set()
         """Commits that were fenced while their own round's commit was in the lake, and that nobody has looked for."""
 
@@ -62,6 +71,23 @@ class Checks:
     def completed(self, done: CompletedCheckpoint) -> None:
         """A checkpoint has completed: what it has still to read is held until it is used, superseded or given up."""
         self._checkpoints[done.ref.service, done.ref.table_id] = done
+        self.recovered += (done.ref.table_id, done.ref.number) in self._recovering
+        source = self._world.source.every[done.ref.table_id]
+        damaged = self._world.files.damaged
+        lacks = any(row.name in damaged for state in done.state.exchange for row in state.segments())
+        if not done.state.exchange or lacks or self._lost_files(done):
+            return
+        if (wrong := wrong_in_cut(self._world, source, done.state)) is not None:
+            self.fail(f"checkpoint {done.ref}: {wrong}")
+
+    def _lost_files(self, done: CompletedCheckpoint) -> bool:
+        """Return whether a later start has deleted files of it before it completed; nobody goes on from it then."""
+        world = self._world
+        table = world.lake.tables.get(done.state.round.path)
+        stamp = None if table is None else table.stamp
+        gone = any(file.path not in world.lake.files for one in done.state.exchange for file in one.files)
+        gone |= any(world.files.content(row.name) is None for one in done.state.exchange for row in one.segments())
+        return gone and stamp is not None and stamp.succeeds(start_of(done.ref))
 
     def let_go(self, lease_id: str, bucket: TableBucket, snapshot_id: int) -> None:
         """No lease names a snapshot any more: no checkpoint that somebody may go on from has to read it."""
@@ -113,6 +139,9 @@ class Checks:
         strange = rows.keys() - source.logs.keys()
         if strange:
             self.fail(f"{request.path}: rows of buckets that it does not have: {strange}")
+        if source.route is not None:
+            for wrong in wrong_in_lake(self._world, table, source, source.route):
+                self.fail(f"{request.path}: {wrong}")
 
     def _goes_on(self, table: LakeTable, request: CommitRequest) -> None:
         """No offset of a commit is behind that of the one before: whoever starts from there would read rows again."""
@@ -245,10 +274,17 @@ class Checks:
         elif counts and said not in self._counted:
             self.fail(f"a finish of {key}, which was replaced, counts: {event.result.split_id}")
 
-    def acknowledging(self, who: str, ack: AckCheckpoint) -> None:
+    def acknowledging(self, who: Process, ack: AckCheckpoint) -> None:
         """A subtask says that its part is stored."""
+        if isinstance(who, SimTask) and who.is_restoring:
+            self._recovering.add((who.table_id, ack.checkpoint))
         if not any(name.endswith(f"/chk-{ack.checkpoint}/{ack.part.name}") for name in self._world.files.ever):
-            self.fail(f"{who}: says that {ack.part.name} of checkpoint {ack.checkpoint} is stored, and it never was")
+            self.fail(f"{who.name}: says {ack.part.name} of checkpoint {ack.checkpoint} is stored, and it never was")
+
+    def declining(self, who: Process, declined: DeclineCheckpoint) -> None:
+        """A subtask says that there is no part of a checkpoint: never because a recovery had no border for it."""
+        if declined.reason == MARKER_MISSING:
+            self.fail(f"{who.name}: a marker of checkpoint {declined.checkpoint} is missing")
 
     def completing(self, loop: SimLoop, envelope: Envelope) -> None:
         """A coordinator says that a checkpoint has completed."""
@@ -308,7 +344,7 @@ class Checks:
         offsets = [row.offset for row in rows if row.snapshot is None]
         self._same(f"bucket {bucket}, log", offsets, range(start, start if end is None else max(start, end)))
         order = [row.offset for row in rows]
-        if source.spec.has_primary_key and order != sorted(order):
+        if source.route is None and source.spec.has_primary_key and order != sorted(order):
             self.fail(f"bucket {bucket}: changes are not in order: {order}")
 
     def _same(self, what: str, found: Iterable[int], expected: Iterable[int]) -> None:
@@ -333,6 +369,7 @@ class Checks:
             newest = lake.newest.request if lake.newest is not None else None
             offsets = dict(newest.offsets) if newest is not None else {}
             known = dict(table.record.offsets) if table.record is not None else {}
+            known = known if table.route is None else offsets  # the source knows nothing of a mirrored table
             if known != offsets or any(offsets.get(bucket, 0) < len(log) for bucket, log in table.logs.items()):
                 return False
         return True
@@ -355,6 +392,8 @@ class Checks:
         wrong += [f"orphan file: {file}" for file in orphans if not file.startswith(aside)]
         # What did not complete under a service's newest start is for its next one to sweep.
         newest = {one.service_name: str(one.incarnation) for one in world.coordinators}
+        segments = (name for name in world.files.all if parse_segment(name) is not None)
+        wrong += [f"segment left: {name}" for name in segments if name.split("/")[1] not in newest.values()]
         chks = (name for name in world.files.all if "/chk-" in name)
         wrong += [
             f"checkpoint left: {name}"
@@ -375,7 +414,10 @@ class Checks:
             if table is None or newest is None or newest.request is None or table.spec.table_id != lake.table_id:
                 continue
             record = table.record
-            if record is None or dict(record.offsets) != dict(newest.request.offsets):
+            if table.route is not None:
+                if record is not None:
+                    self.fail(f"{path}: the source has a record of a mirrored table: {record}")
+            elif record is None or dict(record.offsets) != dict(newest.request.offsets):
                 self.fail(f"{path}: the source's record is {record}, the lake stands at {newest.request.offsets}")
         if world.connections:
             self.fail(f"{len(world.connections)} connections are left")
@@ -388,4 +430,8 @@ def _is_used(lake: LakeTable, done: CompletedCheckpoint) -> bool:
     if request is None or request.round_id != was.round_id:
         return (newest.number if newest is not None else None) != was.base_commit
     offsets = done.state.offsets()
-    return any(offset > offsets.get(bucket, 0) for bucket, offset in request.offsets.items())
+    if any(offset > offsets.get(bucket, 0) for bucket, offset in request.offsets.items()):
+        return True
+    # A commit has every row in a closed file: what this one holds in segments it had in other files by then.
+    ahead = any(offset > request.offsets.get(bucket, 0) for bucket, offset in offsets.items())
+    return newest is not None and newest.number != was.base_commit and not ahead and not complete(done.state.exchange)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 from functools import cache, partial
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 from msgspec.structs import replace as changed
 
@@ -13,8 +13,9 @@ from lakeward.coordinator.checkpoints.restorer import Restorer
 from lakeward.coordinator.rounds.executor import RoundExecutor
 from lakeward.coordinator.service.components import ServiceComponents, ServiceOptions
 from lakeward.coordinator.service.reporter import Reporter
+from lakeward.coordinator.service.scheduling import ScheduledSource
 from lakeward.coordinator.service.state_writer import ServiceStateWriter
-from lakeward.errors import LakewardError
+from lakeward.errors import LakewardError, OutcomeUnknownError
 from lakeward.hooks.backend import LeaseBackend
 from lakeward.machines.checkpoints import CheckpointPhase
 from lakeward.machines.checkpoints.gateway import GatewayPhase
@@ -36,6 +37,7 @@ from lakeward.storage.commit_records import CommitRecords
 from lakeward.storage.round_journal import JournalStore
 from lakeward.storage.service_state import ServiceStateStore
 from lakeward_simulator.backend import SimBackend
+from lakeward_simulator.disk import DIRECTORIES
 from lakeward_simulator.loop import SimLoop
 from lakeward_simulator.network import SimTransport
 from lakeward_simulator.scheduler import FENCE_S
@@ -44,6 +46,7 @@ from lakeward_simulator.spark import SimJobs
 
 if TYPE_CHECKING:
     import asyncio
+    from collections.abc import Callable, Collection
 
     from lakeward.coordinator.checkpoints.contents import CheckpointContents
     from lakeward.coordinator.checkpoints.restorer import RestoredRound
@@ -53,11 +56,14 @@ if TYPE_CHECKING:
     from lakeward.model.checkpoints import CheckpointRef
     from lakeward.model.identity import RoundId
     from lakeward.model.results import LakeHead
-    from lakeward.model.tables import TableSpec
+    from lakeward.model.tables import TablePath, TableSpec
+    from lakeward.model.tiering import HeartbeatRequest, HeartbeatResponse
     from lakeward.ports import Source
     from lakeward.storage.small_files import SmallFiles
     from lakeward_simulator.checks import Checks
     from lakeward_simulator.world import World
+
+T = TypeVar("T")
 
 _PHASES = {
     Phase.OPENING: "open",
@@ -94,8 +100,12 @@ class Coordinator:
         nonce = f"{world.random.getrandbits(64):016x}"
         states = ServiceStateStore(cast("SmallFiles", world.files))
         self.incarnation = Incarnation(name, states.started_ms(name, world.clock.wall_ms()), nonce)
-        self.loop = SimLoop(world.scheduler, f"{name}#{world.next_start()}", world.enter)  # type: ignore[abstract] # see SimLoop
+        self.number = number = world.next_start()
+        """Of all starts, from 1."""
+        self.loop = SimLoop(world.scheduler, f"{name}#{number}", world.enter)  # type: ignore[abstract] # see SimLoop
         self.jobs = SimJobs(world, self.loop, world.slots)
+        if (missing := world.partitioned.missing_slots) is not None:
+            self.jobs.limited, self.jobs.slots_there = True, max(1, world.slots - missing)
         self.network = SimTransport(world, self.loop, self.loop)
         self.landed: set[tuple[RoundId, int]] = set()
         self.crash_at = ""
@@ -105,7 +115,7 @@ class Coordinator:
         self.over = False
         self.final = final
         container = _container()
-        container.override_providers(components=self._components(), options=self._options(final=final))
+        container.override_providers(components=self._components(), options=self._options(number, final=final))
         container.executor.set_provides(partial(_CheckedExecutor, world.checks))
         container.restorer.set_provides(partial(_CheckedRestorer, world))
         container.reporter.set_provides(_SilentReporter)
@@ -161,7 +171,18 @@ class Coordinator:
             return ()
         found: tuple[str, ...] = ("checkpoint",) if run.newest is not None else ()
         found += ("restored",) if run.restored is not None else ()
+        launched = run.job.launched if run.job is not None else None
+        found += ("relaunched",) if launched is not None and launched.job_attempt > 1 else ()
+        rows = run.newest is not None and any(one.segments() for one in run.newest.state.exchange)
+        found += ("rows",) if rows else ()
+        found += ("recovering",) if self._is_restoring(table_id) else ()
         return (*found, "stepped") if run.step > 1 else found
+
+    def _is_restoring(self, table_id: int | None) -> bool:
+        """Say whether subtasks of a table restore rows; only where that is a step of its own."""
+        if not self._world.partitioned.recovers:
+            return False
+        return any(task.is_restoring for task in self.jobs.running() if task.table_id == table_id)
 
     def _step(self, phase: Phase, table_id: int) -> str:
         run = self.attempts.get(table_id)
@@ -171,7 +192,8 @@ class Coordinator:
             return _PHASES.get(phase, "idle")
         if run.job is None or not run.job.attempts:
             return "launch"
-        return _COURSE.get(run.job.checkpoints.phase, "read")
+        course = _COURSE.get(run.job.checkpoints.phase)
+        return course or ("recover" if self._is_restoring(table_id) else "read")
 
     def stop(self) -> None:
         """Ask it to end."""
@@ -200,8 +222,8 @@ class Coordinator:
     def check_gateways(self) -> None:
         """Make sure that no gateway is closed while no checkpoint runs."""
         for run in self.attempts.values():
-            if run.job is None or run.job.checkpoints.running is not None:
-                continue
+            if run.job is None or run.job.launched is None or run.job.checkpoints.running is not None:
+                continue  # between two launches there is no gateway
             for attempt in run.job.attempts.values():
                 if attempt.gateway.phase is GatewayPhase.CLOSED:
                     self._world.checks.fail(f"{self.loop.name}: gateway of {attempt.key} left closed")
@@ -226,11 +248,12 @@ class Coordinator:
     def _components(self) -> ServiceComponents:
         world, name = self._world, self.service_name
         files = cast("SmallFiles", world.files)
+        source = cast("Source", world.source)
         return ServiceComponents(
             incarnation=self.incarnation,
             clock=world.clock,
             transport=self.network,
-            source=cast("Source", world.source),
+            source=_Scheduled(source, self._rules, world.clock) if world.partitioned.routes else source,
             lake=world.lake,
             jobs=self.jobs,
             backend=_backend(),
@@ -240,15 +263,35 @@ class Coordinator:
             checkpoints=world.store,
         )
 
-    def _options(self, *, final: bool) -> ServiceOptions:
-        rules = TableSettings(max_split_rows=self._world.max_split_rows, commit_every=self._world.commit_every)
+    def _options(self, number: int, *, final: bool) -> ServiceOptions:
+        world, partitioned = self._world, self._world.partitioned
         settings = changed(
             _SETTINGS,
-            lease=changed(_SETTINGS.lease, duration_s=self._world.lease_s),
-            checkpoint=changed(_SETTINGS.checkpoint, interval_s=self._world.checkpoint_s),
-            service=changed(_SETTINGS.service, max_round_s=self._world.max_round_s),
+            lake=changed(_SETTINGS.lake, open_files=partitioned.open_files),
+            lease=changed(_SETTINGS.lease, duration_s=world.lease_s),
+            checkpoint=changed(
+                _SETTINGS.checkpoint,
+                interval_s=world.checkpoint_s,
+                unaligned=partitioned.unaligned,
+                aligned_timeout_s=partitioned.aligned_timeout_s,
+                open_rows=partitioned.open_rows,
+                during_recovery=partitioned.during_recovery[number % len(partitioned.during_recovery)],
+                spill_dirs=DIRECTORIES,
+                memory=partitioned.memory,
+            ),
+            service=changed(_SETTINGS.service, max_round_s=world.max_round_s),
         )
-        return replace(_OPTIONS, settings=settings, rules=lambda _: rules, final=final)
+        return replace(_OPTIONS, settings=settings, rules=self._rules, final=final)
+
+    def _rules(self, path: TablePath) -> TableSettings:
+        world = self._world
+        rules = TableSettings(max_split_rows=world.max_split_rows, commit_every=world.commit_every)
+        route = world.partitioned.route(path)
+        return (
+            rules
+            if route is None
+            else changed(rules, mode="mirror", lake_partition=world.partitioned.layout(route, self.number))
+        )
 
 
 class _CheckedExecutor(RoundExecutor):
@@ -279,14 +322,38 @@ class _CheckedRestorer(Restorer):
             self.begun_afresh.add(table_id)
         super().expect(table_id, state)
 
-    def find(self, table: TableSpec, head: LakeHead | None) -> RestoredRound | None:
+    def find(self, table: TableSpec, head: LakeHead | None, *, exchange: bool = False) -> RestoredRound | None:
         """See `Restorer`."""
         there = [name for name in self._world.files.all if name.endswith(f"/{METADATA}")]
-        found = super().find(table, head)
+        found = super().find(table, head, exchange=exchange)
         if found is not None:
             self.begun_afresh.discard(table.table_id)
             self._world.checks.going_on(found.ref, there)
         return found
+
+
+class _Scheduled(ScheduledSource):
+    """Mirrors tables. Where a thread would wait for a heartbeat that is under way, it gets no answer at once."""
+
+    _busy = False
+
+    def heartbeat(self, request: HeartbeatRequest) -> HeartbeatResponse:
+        """See `ScheduledSource`."""
+        return self._alone(partial(super().heartbeat, request))
+
+    def make_due(self, paths: Collection[TablePath]) -> bool:
+        """See `ScheduledSource`."""
+        return self._alone(partial(super().make_due, paths))
+
+    def _alone(self, call: Callable[[], T]) -> T:
+        if self._busy:
+            message = "heartbeat: the one before has no answer yet"
+            raise OutcomeUnknownError(message)
+        self._busy = True
+        try:
+            return call()
+        finally:
+            self._busy = False
 
 
 class _SilentReporter(Reporter):

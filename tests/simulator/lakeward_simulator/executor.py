@@ -32,8 +32,8 @@ class SimExecutor:
 
     def worker(self, *, name: str) -> SimWorker:
         """See `lakeward.ports.Executor`."""
-        del name
-        return SimWorker(self, self._process, self._world.read_s)
+        restored_s = self._world.partitioned.restored_s if name == "restore-rows" else None
+        return SimWorker(self, self._process, self._world.read_s if restored_s is None else restored_s)
 
     def run(self, work: Callable[[], object]) -> None:
         """Do a piece of work now."""
@@ -71,6 +71,9 @@ class SimWorker:
         self._longest_s = longest_s
         self._free_at = 0.0
         self._stopped = False
+        self._busy = False
+        self._waiting: list[Callable[[], None]] = []
+        """What became due while a piece of work took long."""
 
     def submit(self, work: Callable[[], None]) -> None:
         """See `lakeward.ports.Worker`."""
@@ -85,5 +88,13 @@ class SimWorker:
         return True
 
     def _work(self, work: Callable[[], None]) -> None:
-        if not self._stopped:
-            self._executor.run(work)
+        if self._stopped:
+            return
+        if self._busy:
+            self._waiting.append(work)
+            return
+        self._busy = True
+        self._executor.run(work)
+        self._busy = False
+        if self._waiting:
+            self._process.after(0.0, self._work, self._waiting.pop(0))

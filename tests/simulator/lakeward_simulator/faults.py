@@ -10,11 +10,12 @@ if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Mapping
 
 STEPS = (
-    "start", "open", "lease", "launch", "read", "close", "cut", "drain", "collect", "store", "settle", "commit",
-    "complete", "report", "idle",
+    "start", "open", "lease", "launch", "recover", "read", "close", "cut", "drain", "collect", "store", "settle",
+    "commit", "complete", "report", "idle",
 )  # fmt: skip
-"""A table's round, as its coordinator has it: `close` to `store` are the steps of a checkpoint, `commit` ends and
-`complete` begins when the lake has it; `start` is the start of a service, `idle` a table without a round."""
+"""A table's round, as its coordinator has it: at `recover` subtasks restore rows, in runs that take checkpoints
+meanwhile; `close` to `store` are the steps of a checkpoint, `commit` ends and `complete` begins when the lake has it;
+`start` is the start of a service, `idle` a table without a round."""
 
 NOW = (
     "subtask crash", "subtask pause", "executor lost", "job crash", "rescale", "coordinator crash", "coordinator pause",
@@ -32,10 +33,20 @@ CALLS: Mapping[str, tuple[str, ...]] = {
 """Happen to the next call of that service which is made in the step."""
 CRASHES = tuple(f"crash in {service}" for service in CALLS)
 """The coordinator dies in the middle of such a call."""
-KINDS = (*NOW, *(f"{service} {how}" for service, hows in CALLS.items() for how in hows), *CRASHES)
+EXCHANGE = ("channel lost", "channel stalled", "channel slow", "credit late")
+"""Happen to the channels of an exchange, as soon as the step is reached; only runs with an exchange draw them."""
+DISK = ("disk slow", "disk fails", "disk full", "disk damaged")
+"""Happen to the next call of a disk that restored rows are spilled to; only runs with such recoveries draw them."""
+ROWS = ("rows damaged", "rows gone")
+"""Happen, as soon as the step is reached, to a file of rows beside a checkpoint; as `DISK`."""
+COMMON = (*NOW, *(f"{service} {how}" for service, hows in CALLS.items() for how in hows), *CRASHES)
+"""Any run draws these."""
+KINDS = (*COMMON, *EXCHANGE, *DISK, *ROWS)
 
 NEEDS = ("checkpoint", "restored", "stepped")
-"""A completed checkpoint; a beginning that was restored from one; a commit, while it goes on."""
+"""A completed checkpoint; a beginning that was restored from one; a commit, while it goes on. Themes of an exchange
+know `relaunched` as well: this start has launched the round's job again; `rows`: its newest checkpoint holds some that
+are in no closed file; and `recovering`: rows are restored."""
 PATIENCE_S = 12.0
 """Seconds that a fault waits for its step; then any is good enough."""
 AMID = (
@@ -65,6 +76,8 @@ class Fault:
     """So many calls in a row go wrong."""
     amid: tuple[str, ...] = ()
     """What happens in the midst of a slow call; empty for anything, as often as the run has it."""
+    patience: float = PATIENCE_S
+    """See there."""
     call: str = ""
     """A word in the name of the call that it happens to; empty for any."""
 
@@ -130,7 +143,7 @@ def _met(fault: Fault, step: str, has: Collection[str], now: float) -> bool:
     """Say whether a fault may strike: at its step, or at any once it has waited for long."""
     waited = now - fault.after
     here = fault.step == step and (not fault.needs or fault.needs in has)
-    return (waited >= 0 and here) or waited > PATIENCE_S
+    return (waited >= 0 and here) or waited > fault.patience
 
 
-_NOW = frozenset(NOW)
+_NOW = frozenset({*NOW, *EXCHANGE, *ROWS})

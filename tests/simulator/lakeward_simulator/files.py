@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+from contextlib import contextmanager
+from io import BytesIO
 from typing import TYPE_CHECKING
 
 from lakeward.errors import StorageError
 from lakeward.storage.small_files import FileEntry
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from lakeward_simulator.world import World
 
 _ATOMIC = ("slow", "fails", "unknown")
@@ -24,6 +28,8 @@ class SimFiles:
         """Start empty."""
         self._world = world
         self._files: dict[str, tuple[bytes, int]] = {}
+        self.damaged: set[str] = set()
+        """What was changed, or is gone, by a fault: no checkpoint that names it holds what it should."""
         self.ever: dict[str, None] = {}
         """What was written as a whole at some time, in the order in which it was first."""
 
@@ -48,11 +54,41 @@ class SimFiles:
         """Write half of a file."""
         self._files[name] = (data[: len(data) // 2], self._world.clock.wall_ms())
 
+    def damage(self, name: str) -> None:
+        """Change a byte of a file, unseen."""
+        data, written = self._files[name]
+        place = self._world.random.randrange(len(data))
+        self._files[name] = (data[:place] + bytes([data[place] ^ 0xFF]) + data[place + 1 :], written)
+        self.damaged.add(name)
+
+    def lose(self, name: str) -> None:
+        """Lose a file, unseen."""
+        del self._files[name]
+
     def read(self, name: str) -> bytes | None:
         """See `SmallFiles`."""
         self._call(name, "read", _READ)
         found = self._files.get(name)
         return None if found is None else found[0]
+
+    @contextmanager
+    def writing(self, name: str) -> Iterator[BytesIO]:
+        """See `SmallFiles`."""
+        how = self._call(name, "write", _ATOMIC)
+        out = BytesIO()
+        yield out
+        self._files[name] = (out.getvalue(), self._world.clock.wall_ms())
+        self.ever[name] = None
+        self._world.point("store")
+        if how == "unknown":
+            message = f"{name}: throttled"
+            raise StorageError(message)
+
+    @contextmanager
+    def reading(self, name: str) -> Iterator[BytesIO | None]:
+        """See `SmallFiles`."""
+        data = self.read(name)
+        yield None if data is None else BytesIO(data)
 
     def names(self, under: str, last: str) -> tuple[str, ...]:
         """See `SmallFiles`."""
@@ -93,6 +129,11 @@ class SimFiles:
         if how == "unknown":
             message = f"{name}: half deleted, no answer"
             raise StorageError(message)
+
+    def content(self, name: str) -> bytes | None:
+        """Return a file, for checks."""
+        found = self._files.get(name)
+        return None if found is None else found[0]
 
     def __contains__(self, name: str) -> bool:
         """Say whether a file is there."""

@@ -11,9 +11,8 @@ from lakeward.model.results import CommitIds, CommitOutcome, LakeFile, LakeHead,
 from lakeward_simulator.records import Records, Row
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterator, Mapping
+    from collections.abc import Collection, Iterable, Iterator, Mapping
 
-    from lakeward.model.checkpoints import SplitProgress
     from lakeward.model.identity import Incarnation, RoundId
     from lakeward.model.results import CommitRequest
     from lakeward.model.splits import Split
@@ -80,6 +79,8 @@ class SimLake:
         self.tables: dict[TablePath, LakeTable] = {}
         self.aside: list[LakeTable] = []
         self.files: dict[str, tuple[Row, ...]] = {}
+        self.known: dict[str, frozenset[str]] = {}
+        """Of each data file: the files of its round that its writer knew of, and could replace rows of."""
         self._number = 0
         self._late: list[_Late] = []
         self.sent: list[tuple[LakeTable, CommitRequest]] = []
@@ -296,12 +297,23 @@ class SimLake:
 class SimWriter:
     """See `lakeward.ports.LakeWriter`. Closes a file at `target` rows, at a checkpoint from half of that on."""
 
-    def __init__(self, lake: SimLake, stem: str, target: int, before: SplitProgress | None) -> None:
-        """Write under a stem."""
+    def __init__(
+        self, lake: SimLake, stem: str, target: int, before: tuple[LakeFile, ...], partition: bytes = b""
+    ) -> None:
+        """Write under a stem.
+
+        Args:
+            lake: where to.
+            stem: what names of files begin with.
+            target: rows of a file.
+            before: files that it goes on from.
+            partition: of a lake partitioning, empty without one.
+        """
         self._lake = lake
         self._stem = stem
         self._target = target
-        self._before = () if before is None else before.files
+        self._before = before
+        self._partition = partition
         self._open: list[Row] = []
         self._closed: list[LakeFile] = []
         self._rolled = 0
@@ -310,9 +322,19 @@ class SimWriter:
         """See Protocol."""
         records = batch.records
         if isinstance(records, Records):
-            self._open += records.rows
+            self.take(records.rows)
+
+    def take(self, rows: Iterable[Row]) -> None:
+        """Take rows."""
+        self._open += rows
         if len(self._open) >= self._target:
             self._close_file()
+
+    @staticmethod
+    def leaves_out(row: Row) -> bool:
+        """Say whether a record becomes no row of a data file."""
+        del row
+        return False
 
     @property
     def all_rows_flushed(self) -> bool:
@@ -354,7 +376,9 @@ class SimWriter:
             path += "x"
         self._lake.closing(path)
         self._lake.files[path] = tuple(self._open)
-        self._closed.append(LakeFile(path, "data", len(self._open), len(self._open)))
+        self._lake.known[path] = frozenset(file.path for file in (*self._before, *self._closed))
+        rows = sum(not self.leaves_out(row) for row in self._open)
+        self._closed.append(LakeFile(path, "data", rows, len(self._open), self._partition))
         self._open = []
 
 

@@ -16,6 +16,7 @@ from lakeward_simulator.scheduler import Killed, Process, Scheduler
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine
+    from contextvars import Context
 
 Callback = "Callable[..., object]"
 
@@ -66,23 +67,27 @@ class SimLoop(Process, asyncio.AbstractEventLoop):
         """Called whenever the loop has come to rest."""
         self.errors: list[str] = []
 
-    def call_soon(self, callback: Callable[..., object], *args: Any, context: object = None) -> SimHandle:  # type: ignore[override]  # noqa: ANN401 - asyncio's own
+    def call_soon(self, callback: Callable[..., object], *args: Any, context: Context | None = None) -> SimHandle:  # type: ignore[override]  # noqa: ANN401 - asyncio's own
         """See asyncio."""
-        del context
-        handle = SimHandle(callback, args, self.scheduler.now)
+        handle = _in_context(context, callback, args, self.scheduler.now)
         self._ready.append(handle)
         if not self._armed:
             self._armed = True
             self.scheduler.at(0.0, self._pump, who=self)
         return handle
 
-    def call_soon_threadsafe(self, callback: Callable[..., object], *args: Any, context: object = None) -> SimHandle:  # type: ignore[override]  # noqa: ANN401 - asyncio's own
+    def call_soon_threadsafe(  # type: ignore[override]
+        self,
+        callback: Callable[..., object],
+        *args: Any,  # noqa: ANN401 - asyncio's own
+        context: Context | None = None,
+    ) -> SimHandle:
         """See asyncio; from a blocking call it arrives a little later."""
         if not self.alive:
             message = "the loop is closed"
             raise RuntimeError(message)
         if self._working:
-            handle = SimHandle(callback, args, self.scheduler.now)
+            handle = _in_context(context, callback, args, self.scheduler.now)
             self.after(self.random.random() * 0.1, self._late, handle)
             return handle
         return self.call_soon(callback, *args, context=context)
@@ -92,15 +97,20 @@ class SimLoop(Process, asyncio.AbstractEventLoop):
         delay: float,
         callback: Callable[..., object],
         *args: Any,  # noqa: ANN401 - asyncio's own
-        context: object = None,
+        context: Context | None = None,
     ) -> SimHandle:
         """See asyncio."""
         return self.call_at(self.scheduler.now + delay, callback, *args, context=context)
 
-    def call_at(self, when: float, callback: Callable[..., object], *args: Any, context: object = None) -> SimHandle:  # type: ignore[override]  # noqa: ANN401 - asyncio's own
+    def call_at(  # type: ignore[override]
+        self,
+        when: float,
+        callback: Callable[..., object],
+        *args: Any,  # noqa: ANN401 - asyncio's own
+        context: Context | None = None,
+    ) -> SimHandle:
         """See asyncio."""
-        del context
-        handle = SimHandle(callback, args, when)
+        handle = _in_context(context, callback, args, when)
         self.scheduler.at(when, self._late, handle, who=self)
         return handle
 
@@ -190,3 +200,10 @@ class SimLoop(Process, asyncio.AbstractEventLoop):
             self._armed = False
             self._working = working
         self.look()
+
+
+def _in_context(
+    context: Context | None, callback: Callable[..., object], args: tuple[Any, ...], when: float
+) -> SimHandle:
+    """Return the handle of a callback that is called in a task's own context, as asyncio does."""
+    return SimHandle(callback, args, when) if context is None else SimHandle(context.run, (callback, *args), when)

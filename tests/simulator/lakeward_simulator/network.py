@@ -10,6 +10,7 @@ from lakeward.errors import IllegalEventError, ProtocolError, UsageError
 from lakeward.model.events import (
     AckCheckpoint,
     CheckpointComplete,
+    DeclineCheckpoint,
     Deploy,
     Envelope,
     Register,
@@ -158,7 +159,9 @@ class SimConnection:
             self._put("down", self._receive_down, envelope, self.client.process)
             return
         if isinstance(envelope.event, AckCheckpoint):
-            world.checks.acknowledging(end.process.name, envelope.event)
+            world.checks.acknowledging(end.process, envelope.event)
+        if isinstance(envelope.event, DeclineCheckpoint):
+            world.checks.declining(end.process, envelope.event)
         self._put("up", self._receive_up, envelope, self.loop)
         if envelope.sequence and world.lose_data and world.random.random() < 0.5:
             world.lose_data -= 1

@@ -12,7 +12,7 @@ from lakeward.model.tables import OFFSET_COLUMN, TIMESTAMP_COLUMN
 from lakeward.ports import SourceBatch
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Callable, Iterator, Sequence
 
     from lakeward.model.tables import TableBucket
 
@@ -30,6 +30,8 @@ class Row:
     key: int
     change: int
     snapshot: int | None = None
+    day: int = 0
+    """A column of a table with a lake partitioning."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,17 +83,25 @@ _TIMES = Times()
 _MICROSECONDS = pa.array([1000])
 
 
-def batches(rows: Sequence[Row], end: int, *, log: bool) -> Iterator[SourceBatch]:
+def records(rows: Sequence[Row]) -> pa.RecordBatch:
+    """Return what stands for a batch of rows."""
+    return cast("pa.RecordBatch", Records(tuple(rows)))
+
+
+def batches(
+    rows: Sequence[Row], make: Callable[[Sequence[Row]], pa.RecordBatch], end: int, *, log: bool
+) -> Iterator[SourceBatch]:
     """Cut rows into batches.
 
     Args:
         rows: in order.
+        make: makes the records of a batch.
         end: what the last batch of a log, and every batch of a snapshot, stands at.
         log: rows of a log, where each batch stands at its own end.
     """
     pieces = [rows[start : start + BATCH] for start in range(0, len(rows), BATCH)]
     for piece in pieces:
         stands = piece[-1].offset + 1 if log else end
-        yield SourceBatch(cast("pa.RecordBatch", Records(tuple(piece))), stands, empty_offsets=0 if log else None)
+        yield SourceBatch(make(piece), stands, empty_offsets=0 if log else None)
     if not pieces:
-        yield SourceBatch(cast("pa.RecordBatch", Records(())), end, empty_offsets=0 if log else None)
+        yield SourceBatch(make(()), end, empty_offsets=0 if log else None)

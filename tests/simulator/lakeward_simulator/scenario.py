@@ -4,21 +4,37 @@ from __future__ import annotations
 
 import traceback
 from collections import Counter
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 from random import Random
 from typing import TYPE_CHECKING
 
 from lakeward.model.tables import TablePath
+from lakeward.subtask.parts import OutputLimits
 from lakeward_simulator import strikes
-from lakeward_simulator.faults import CALLS, Fault, Faults
+from lakeward_simulator.faults import CALLS, DISK, EXCHANGE, ROWS, Fault, Faults
+from lakeward_simulator.partitions import ROUTES
 from lakeward_simulator.scheduler import FENCE_S, RunawayError
-from lakeward_simulator.themes import faults
+from lakeward_simulator.themes import exchange_faults, faults, recovery_faults
 from lakeward_simulator.world import World
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
+_PARTITIONED = 1 / 3
+"""Share of the runs whose tables have a lake partitioning."""
+_NEVER_PARTITIONED = frozenset({4, 7, 16, 18, 20, 118, 304, 348, 443, 494, 2026112280612})
+"""Seeds that tests, and the table of mistakes in the documentation, name for what they do without."""
+_RECOVERING = 1 / 2
+"""Share of the runs with an exchange that take checkpoints during recoveries."""
+_IN_MEMORY = 1 / 3
+"""Share of the runs that recover in which disks are faster than writers, so that pieces wait in memory."""
+_LIMITED = 1 / 2
+"""Share of the runs with a lake partitioning in which Spark has no more slots than it has."""
+_EVOLVING = 1 / 4
+"""Share of the same whose lake partitioning is another one at every other start."""
+_NEVER_RECOVERING = frozenset({532, 3083, 21494, 2026112303598})
+"""As `_NEVER_PARTITIONED`."""
 _FAULTS_S = 26.0
 """Until then faults may strike."""
 _QUIET_S = 8.0
@@ -35,6 +51,8 @@ class Outcome:
     failures: list[str]
     hits: Counter[tuple[str, str]]
     virtual_s: float
+    recovered: int = 0
+    """Checkpoints that completed, of which a part was stored during a recovery."""
     lines: list[str] = field(default_factory=list)
     aim: tuple[str, str] | None = None
     """The fault that had to be among its faults."""
@@ -63,6 +81,7 @@ def run_seed(seed: int, *, story: bool = False, aim: tuple[str, str] | None = No
     world.checkpoint_s = chance.choice((0.7, 2.0))
     world.max_round_s = chance.choice((5.0, 9.0, 60.0, 60.0))
     suit(world, aim)
+    _partition(world, Random(seed * 7919 + 2), aim)  # noqa: S311 - as above
     with world.alive():
         try:
             _populate(world, chance)
@@ -77,7 +96,9 @@ def run_seed(seed: int, *, story: bool = False, aim: tuple[str, str] | None = No
         for coordinator in world.coordinators:
             coordinator.loop.kill()
             coordinator.loop.dispose()
-    return Outcome(seed, failures, world.faults.hits, world.scheduler.now, world.story.lines, aim)
+    return Outcome(
+        seed, failures, world.faults.hits, world.scheduler.now, world.checks.recovered, world.story.lines, aim
+    )
 
 
 def come_to_rest(world: World) -> None:
@@ -164,6 +185,82 @@ def _let_a_round_settle(world: World, *, undisturbed: bool) -> None:
         if undisturbed or fault.step == "settle":
             fault.after = FENCE_S
     world.faults.armed.append(Fault("source away", "read"))
+
+
+def _partition(world: World, chance: Random, aim: tuple[str, str] | None) -> None:
+    """Give some of the runs tables with a lake partitioning, most with an exchange: small channels, few open files.
+
+    Args:
+        world: everything.
+        chance: of this alone: other runs are as they would be without it.
+        aim: kind and step of the fault that has to strike, None for none.
+    """
+    tables, recovering = world.partitioned, aim is not None and (aim[1] == "recover" or aim[0] in {*DISK, *ROWS})
+    exchanged = recovering or (aim is not None and aim[0] in EXCHANGE)
+    drawn = chance.random() < _PARTITIONED and world.seed not in _NEVER_PARTITIONED
+    if not drawn and not exchanged:
+        return
+    kinds = ("append", "keyed") if exchanged else ("append", "append", "keyed", "keyed", "moving")
+    route = tables.routes[TablePath("t", "t0")] = chance.choice(kinds)
+    world.faults.armed += exchange_faults(chance) if route != "moving" else ()
+    if chance.random() < 0.5:
+        tables.routes[TablePath("t", "t1")] = chance.choice([*ROUTES])
+    world.slots = chance.randint(2, 5)
+    world.exchange.window_bytes = chance.choice((200, 600, 1 << 20))
+    tables.limits = OutputLimits(
+        window_bytes=world.exchange.window_bytes,
+        channel_bytes=chance.choice((300, 2000)),
+        subtask_bytes=chance.choice((600, 4000)),
+        gathered_bytes=chance.choice((1, 300, 1 << 20)),
+        gathered_rows=chance.choice((1, 3, 100)),
+    )
+    tables.aligned_timeout_s = chance.choice((0.0, 0.0, 0.3, 1.5))
+    tables.unaligned = chance.random() < 0.85
+    tables.open_rows = chance.choice((1, 400, 1 << 20))
+    tables.open_files = chance.choice((1, 2, 64))
+    world.exchange.latency_s = chance.choice((0.05, 0.3, 1.0))
+    limits = Random(world.seed * 7919 + 4)  # noqa: S311 - as above
+    if limits.random() < _LIMITED and world.seed not in _NEVER_RECOVERING:
+        tables.missing_slots = limits.choice((0, 0, 1, 2))
+    tables.evolves = limits.random() < _EVOLVING and world.seed not in _NEVER_RECOVERING
+    if route != "moving":
+        _recover(world, Random(world.seed * 7919 + 3), aimed=recovering)  # noqa: S311 - as above
+
+
+def _recover(world: World, chance: Random, *, aimed: bool) -> None:
+    """Let some of the runs with an exchange take checkpoints during recoveries: many small pieces, little memory.
+
+    Args:
+        world: everything.
+        chance: of this alone.
+        aimed: a fault of a recovery has to strike.
+    """
+    if not aimed and (chance.random() >= _RECOVERING or world.seed in _NEVER_RECOVERING):
+        return
+    tables = world.partitioned
+    tables.during_recovery = (True,) if aimed else chance.choice(((True,), (True,), (True, False), (False, True)))
+    tables.unaligned = aimed or chance.random() < 0.95
+    tables.aligned_timeout_s = chance.choice((0.0, 0.0, 0.3))
+    tables.limits = replace(tables.limits, restored_bytes=chance.choice((1, 1, 200, 1 << 20)))
+    tables.memory = chance.choice((1, 400, 1 << 20))
+    tables.open_rows = chance.choice((400, 1 << 20, 1 << 20))
+    world.target_rows = chance.choice((4, 8, 30))
+    world.checkpoint_s = 0.7
+    world.more_rows = max(world.more_rows, chance.choice((20, 40, 80)))
+    world.commit_every = chance.choice((0.0, 0.0, 0.0, 2.0))
+    world.latency_s, world.exchange.latency_s = chance.choice((0.05, 0.05, 0.3)), chance.choice((0.05, 0.3))
+    world.read_s = chance.choice((0.8, 1.6))
+    if chance.random() < _IN_MEMORY:
+        tables.restored_s, tables.written_s, world.more_rows = 0.02, 0.1, 100
+        tables.limits = replace(tables.limits, restored_bytes=1)
+    others = world.faults.armed[aimed:]
+    world.faults.armed = world.faults.armed[:aimed] + chance.sample(others, min(len(others), chance.choice((0, 0, 1))))
+    if aimed:  # something has to be recovered from first
+        world.faults.armed[0].patience = _FAULTS_S
+        world.faults.armed.append(Fault("job crash", "read", needs="rows"))
+        world.faults.armed += [Fault("channel slow", "read")] * chance.choice((0, 1))
+    else:
+        world.faults.armed += recovery_faults(chance)
 
 
 def _populate(world: World, chance: Random) -> None:

@@ -11,14 +11,18 @@ from lakeward.errors import OutcomeUnknownError, SnapshotGoneError, SourceError,
 from lakeward.model.leases import Protection
 from lakeward.model.tables import BucketState, Change, KvSnapshot, TableBucket, TablePath, TableSpec
 from lakeward.model.tiering import HeartbeatResponse, LakeRecord, Refusal, TableAssignment
-from lakeward_simulator.records import Row, batches
+from lakeward_simulator import partitions
+from lakeward_simulator.partitions import arrow_records
+from lakeward_simulator.records import Row, batches, records
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterator, Mapping, Sequence
+    from random import Random
 
     from lakeward.model.splits import LogSplit, SnapshotSplit
     from lakeward.model.tiering import HeartbeatRequest, TableEpoch
     from lakeward.ports import SourceBatch
+    from lakeward_simulator.partitions import Route
     from lakeward_simulator.world import World
 
 SCHEMA = pa.schema([pa.field("key", pa.int64(), nullable=False)])
@@ -41,10 +45,46 @@ class SimTable:
     epoch: int = 1
     due: float = 0.0
     record: LakeRecord | None = None
+    route: Route | None = None
+    """None for a table without a lake partitioning."""
+    changes: dict[TableBucket, list[tuple[int, int]]] = field(default_factory=dict)
+    """With a route: the change and the day of each record of the logs."""
 
     def live_rows(self, bucket: TableBucket, log_offset: int) -> list[int]:
         """Return the keys that a snapshot at an offset holds."""
-        return sorted(set(self.logs[bucket][:log_offset]))
+        return sorted(self.live_days(bucket, log_offset))
+
+    def live_days(self, bucket: TableBucket, log_offset: int) -> dict[int, int]:
+        """Return the day of each key that a snapshot at an offset holds."""
+        if self.route is None:
+            return dict.fromkeys(self.logs[bucket][:log_offset], 0)
+        found: dict[int, int] = {}
+        for key, (change, day) in zip(self.logs[bucket][:log_offset], self.changes[bucket], strict=False):
+            found[key] = day
+            if change == Change.DELETE:
+                del found[key]
+        return found
+
+    def snapshot_rows(self, bucket: TableBucket, snapshot_id: int, log_offset: int) -> list[Row]:
+        """Return the rows of a KV snapshot."""
+        live = self.live_days(bucket, log_offset)
+        return [Row(bucket, -1, key, Change.INSERT, snapshot_id, live[key]) for key in sorted(live)]
+
+    def row(self, bucket: TableBucket, offset: int) -> Row:
+        """Return a record of the log."""
+        change, day = self.changes[bucket][offset] if self.route is not None else (Change.APPEND, 0)
+        return Row(bucket, offset, self.logs[bucket][offset], change, None, day)
+
+    def write(self, bucket: TableBucket, random: Random) -> None:
+        """Write to a bucket: one record, or the two of an update."""
+        log = self.logs[bucket]
+        if self.route is None:
+            log.append(random.randrange(5) if self.spec.has_primary_key else len(log))
+            return
+        live = self.live_days(bucket, len(log)) if self.route.moves else {}
+        for key, change, day in self.route.log_row(random, live, len(log)):
+            log.append(key)
+            self.changes[bucket].append((change, day))
 
 
 @dataclass(slots=True)
@@ -79,12 +119,16 @@ class SimSource:
     # --- what the test does ----------------------------------------------------------------------------------
 
     def create(self, path: TablePath, *, buckets: int, keyed: bool) -> SimTable:
-        """Create a table, or create it anew."""
+        """Create a table, or create it anew; one with a route (`Partitioned`) has a key if its route says so."""
+        route = self._world.partitioned.route(path)
+        keyed = keyed if route is None else route.keyed
+        schema = SCHEMA if route is None else partitions.SCHEMA
         table_id = self._next_id
         self._next_id += 1
-        spec = TableSpec(path, table_id, 1, SCHEMA, ("key",) if keyed else (), (), ("key",), buckets, _FRESHNESS_S)
+        spec = TableSpec(path, table_id, 1, schema, ("key",) if keyed else (), (), ("key",), buckets, _FRESHNESS_S)
         names = [TableBucket(table_id, None, number) for number in range(buckets)]
         table = SimTable(spec, {name: [] for name in names}, {name: {} for name in names})
+        table.route, table.changes = route, {name: [] for name in names}
         self.tables_by_path[path] = table
         self.every[table_id] = table
         self._order.append(table_id)
@@ -301,20 +345,19 @@ class SimReader:
         """Read one table."""
         self._source = source
         self._table = source.every[table_id]
+        self._make = records if self._table.route is None else arrow_records
 
     def read_log(self, split: LogSplit) -> Iterator[SourceBatch]:
         """See Protocol."""
-        log = self._table.logs[split.bucket]
-        rows = [Row(split.bucket, offset, log[offset], Change.APPEND) for offset in range(split.start, split.stop)]
-        for batch in batches(rows, split.stop, log=True):
+        rows = [self._table.row(split.bucket, offset) for offset in range(split.start, split.stop)]
+        for batch in batches(rows, self._make, split.stop, log=True):
             self._check()
             yield batch
 
     def read_snapshot(self, split: SnapshotSplit, skip_rows: int = 0) -> Iterator[SourceBatch]:
         """See Protocol."""
-        keys = self._table.live_rows(split.bucket, split.log_offset)
-        rows = [Row(split.bucket, -1, key, Change.INSERT, split.snapshot_id) for key in keys][skip_rows:]
-        for batch in batches(rows, split.log_offset, log=False):
+        rows = self._table.snapshot_rows(split.bucket, split.snapshot_id, split.log_offset)
+        for batch in batches(rows[skip_rows:], self._make, split.log_offset, log=False):
             self._check()
             if not self._source.has(split.bucket, split.snapshot_id):
                 message = f"snapshot {split.snapshot_id} of bucket {split.bucket} is gone"

@@ -17,6 +17,8 @@ if TYPE_CHECKING:
 
 _TRIES = 3
 _START_S = 0.5
+_OFFER_S = 1.0
+"""Seconds between two looks of Spark for free slots."""
 _EXECUTOR_S = 12.0
 """Seconds within which Spark has another executor in the place of a lost one."""
 
@@ -34,9 +36,36 @@ class SimJob:
         self._done: set[int] = set()
         self._waiting: list[int] = []
         """Subtasks that have no slot until another one ends."""
+        self._stage = 0
+        """Of a gang, whose tasks start together and fail together: how often they were started again."""
         self.ended = False
+        self.reserved = 0
+        """Slots of a gang whose tasks start, or run."""
+        if spec.exchange:
+            self._begin_stage(self._stage)
+            return
         for subtask in range(spec.subtasks):
             self._later(subtask)
+
+    @property
+    def occupied(self) -> int:
+        """How many slots it has."""
+        living = sum(task.alive and not task.outlives for task in self.tasks.values())
+        return 0 if self.ended else max(self.reserved, living)
+
+    def _begin_stage(self, stage: int, within_s: float = _START_S, after_s: float = 0.0) -> None:
+        """Start all tasks of a gang once all have a slot; Spark refuses what can never have them."""
+        if self.ended or stage != self._stage:
+            return
+        if not self._jobs.has_room(self.spec.subtasks):
+            if self.spec.subtasks > self._jobs.slots_there:
+                self.end("it requires more slots than the total number of slots in the cluster currently")
+            else:
+                self._jobs.world.scheduler.after(_OFFER_S, self._begin_stage, stage, within_s, after_s)
+            return
+        self.reserved = self.spec.subtasks
+        for subtask in range(self.spec.subtasks):
+            self._later(subtask, within_s, after_s)
 
     def end(self, reason: str | None) -> None:
         """The job is over; what of it still runs is killed."""
@@ -64,19 +93,43 @@ class SimJob:
             subtask = task.place.subtask
             task.outlives = True
             task.kill()
+            if self.spec.exchange:
+                continue
             if self._tries[subtask] >= _TRIES:
                 self.end(f"task {subtask} failed {_TRIES} times")
             elif retried:
                 self._later(subtask, _EXECUTOR_S)
             else:
                 self._waiting.append(subtask)
+        if self.spec.exchange:
+            self._stage_over(_EXECUTOR_S)
 
-    def _later(self, subtask: int, within_s: float = _START_S) -> None:
-        scheduler = self._jobs.world.scheduler
-        scheduler.after(scheduler.random.random() * within_s, partial(self._start, subtask))
-
-    def _start(self, subtask: int) -> None:
+    def _stage_over(self, within_s: float = _START_S) -> None:
+        """One task of a gang has failed: Spark kills the others, and starts all of them again."""
         if self.ended:
+            return
+        for task in self.tasks.values():
+            if task.alive and not task.outlives:
+                self._jobs.let_die(task)
+        self._stage += 1
+        self.reserved = 0
+        self._done.clear()
+        if self._stage >= _TRIES:
+            self.end(f"its stage failed {_TRIES} times")
+            return
+        seconds = self._jobs.world.random.random() * within_s
+        self._begin_stage(self._stage, after_s=seconds)
+
+    def _later(self, subtask: int, within_s: float = _START_S, after_s: float = 0.0) -> None:
+        scheduler = self._jobs.world.scheduler
+        seconds = after_s + scheduler.random.random() * within_s
+        scheduler.after(seconds, partial(self._start, subtask, self._stage))
+
+    def _start(self, subtask: int, stage: int) -> None:
+        if self.ended or stage != self._stage:
+            return
+        if not self.spec.exchange and not self._jobs.has_room(1):
+            self._jobs.world.scheduler.after(_OFFER_S, self._start, subtask, stage)
             return
         number = self._tries[subtask]
         self._tries[subtask] += 1
@@ -92,6 +145,9 @@ class SimJob:
 
     def _task_over(self, subtask: int, outcome: str | None) -> None:
         if self.ended:
+            return
+        if outcome is None and self.spec.exchange:
+            self._stage_over()
             return
         if self._waiting:
             self._later(self._waiting.pop(0))
@@ -112,12 +168,18 @@ class SimJobs:
         """Run nothing yet."""
         self.world = world
         self.loop = loop
-        self.slots = slots
+        self.slots = self.slots_there = slots
+        self.limited = False
+        """Whether no more tasks run at once than `slots_there`."""
         self.jobs: list[SimJob] = []
 
     def gone(self) -> str | None:
         """See `lakeward.ports.Jobs`; here the JVM goes with its driver."""
         return None
+
+    def has_room(self, count: int) -> bool:
+        """Return whether so many slots are free."""
+        return not self.limited or sum(one.occupied for one in self.jobs) + count <= self.slots_there
 
     def launch(self, job: JobSpec, on_done: Callable[[str | None], None]) -> None:
         """See Protocol."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 from functools import partial
 from typing import TYPE_CHECKING
 
+from lakeward_simulator.exchange import SILENT_S
 from lakeward_simulator.faults import LONG
 from lakeward_simulator.source import HEARTBEAT_S
 
@@ -13,6 +14,7 @@ if TYPE_CHECKING:
 
     from lakeward.model.tables import TablePath
     from lakeward_simulator.coordinator import Coordinator
+    from lakeward_simulator.exchange import SimChannel
     from lakeward_simulator.network import SimConnection
     from lakeward_simulator.world import World
 
@@ -78,6 +80,7 @@ def _rescale(world: World, who: Coordinator) -> bool:
     if not _job_crash(world, who):
         return False
     world.slots = who.jobs.slots = slots
+    who.jobs.slots_there = max(1, slots - (world.partitioned.missing_slots or 0))
     return True
 
 
@@ -104,7 +107,9 @@ def _second_start(world: World, who: Coordinator) -> None:
 
 
 def _other_service(world: World, who: Coordinator) -> bool:
-    if who.service_name != "svc" or world.of("other"):
+    if (
+        who.service_name != "svc" or world.of("other") or world.partitioned.routes
+    ):  # a mirrored lake table has one service
         return False
     world.start("other")
     return True
@@ -142,6 +147,74 @@ def _repeated(world: World, who: Coordinator) -> bool:
         return False
     connection.repeat = True
     return True
+
+
+def _channels(world: World, who: Coordinator) -> list[SimChannel]:
+    """Return the open channels of a service's subtasks."""
+    tasks = {id(task) for task in who.jobs.running()}
+    return [one for one in world.exchange.channels if id(one.producer.process) in tasks]
+
+
+def _channel_lost(world: World, who: Coordinator) -> bool:
+    channels = _channels(world, who)
+    if channels:
+        world.random.choice(channels).cut()
+    return bool(channels)
+
+
+def _channel_stalled(world: World, who: Coordinator) -> bool:
+    """One stream stands still; for too long, and the channel is lost."""
+    channels = _channels(world, who)
+    if channels:
+        stream = world.random.choice(("data", "data", "marks"))
+        world.random.choice(channels).stall(stream, 1.0 + world.random.random() * 1.2 * SILENT_S)
+    return bool(channels)
+
+
+def _channel_slow(world: World, who: Coordinator) -> bool:
+    """All that one subtask sends, or gets, is late: batches wait where they are made."""
+    channels = _channels(world, who)
+    if not channels:
+        return False
+    one, seconds = world.random.choice(channels), 0.5 + world.random.random() * 3.0
+    outwards = world.random.random() < 0.5
+    for other in channels:
+        if (other.producer is one.producer) if outwards else (other.consumer is one.consumer):
+            other.slow_s = seconds
+    return True
+
+
+def _credit_late(world: World, who: Coordinator) -> bool:
+    """What a subtask has written is known to nobody for a while: all that send to it stand still."""
+    channels = _channels(world, who)
+    if not channels:
+        return False
+    consumer = world.random.choice(channels).consumer
+    for other in channels:
+        if other.consumer is consumer:
+            other.stall("credit", 1.0 + world.random.random() * (SILENT_S - 2.0))
+    return True
+
+
+def _rows(world: World, who: Coordinator) -> list[str]:
+    """Return the files of rows that a service's newest checkpoints need."""
+    newest = (run.newest for run in who.attempts.values() if run.newest is not None)
+    found = {one.name for done in newest for state in done.state.exchange for one in state.segments()}
+    return sorted(name for name in found if name in world.files)
+
+
+def _rows_damaged(world: World, who: Coordinator) -> bool:
+    if rows := _rows(world, who):
+        world.files.damage(world.random.choice(rows))
+    return bool(rows)
+
+
+def _rows_gone(world: World, who: Coordinator) -> bool:
+    if rows := _rows(world, who):
+        name = world.random.choice(rows)
+        world.files.damage(name)
+        world.files.lose(name)
+    return bool(rows)
 
 
 def _clock(world: World, who: Coordinator) -> None:
@@ -262,4 +335,10 @@ _STRIKES: Mapping[str, Callable[[World, Coordinator], bool | None]] = {
     "long outage": _long_outage,
     "cleaned while away": _cleaned_while_away,
     "graceful stop": _graceful_stop,
+    "channel lost": _channel_lost,
+    "channel stalled": _channel_stalled,
+    "channel slow": _channel_slow,
+    "credit late": _credit_late,
+    "rows damaged": _rows_damaged,
+    "rows gone": _rows_gone,
 }

@@ -6,11 +6,11 @@ the middle of a split, and next to no answer came after its caller had given up.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
-from lakeward_simulator.cells import draw
-from lakeward_simulator.faults import KINDS, NEEDS, Fault
+from lakeward_simulator.cells import draw, draw_at_recovery
+from lakeward_simulator.faults import COMMON, DISK, EXCHANGE, NEEDS, ROWS, Fault
 
 if TYPE_CHECKING:
     from random import Random
@@ -87,6 +87,79 @@ THEMES: tuple[tuple[ThemeStep, ...], ...] = (
     (ThemeStep(("coordinator pause",), (*_ROUND, "open", "commit")), ThemeStep(("second start",), _ROUND)),
 )
 
+_LATE = ThemeStep(("channel slow", "credit late", "channel stalled"), ("read", "read", "close", "cut"))
+_MEMBER = ThemeStep(
+    ("subtask crash", "executor lost", "job crash", "rescale", "channel lost", "subtask pause"), _ROUND, "checkpoint"
+)
+"""Whoever is lost, the whole launch is: the round goes on from its newest checkpoint."""
+_MEMBER_AGAIN = ThemeStep(_MEMBER.kinds, ("launch", "read", "read", "close", "cut", "collect"), "relaunched")
+"""Soon after a restore, or in the midst of it."""
+_SEGMENT = ThemeStep(
+    ("store fails", "store slow", "store unknown", "crash in store"),
+    ("close", "cut", "drain", "collect", "read"),
+    times=(1, 1, 2, 6),
+    call="/segments/",
+)
+"""Rows beside a checkpoint, as they are written."""
+_SEGMENT_READ = ThemeStep(_SEGMENT.kinds, ("launch", "read", "read"), "relaunched", call="/segments/")
+EXCHANGE_THEMES: tuple[tuple[ThemeStep, ...], ...] = (
+    (_LATE, _MEMBER),
+    (_LATE, _MEMBER, _MEMBER_AGAIN),
+    (_LATE, _RESUME),
+    (_LATE, _RESUME, _AGAIN),
+    (_LATE, _MEMBER, _RESUME),
+    (_MEMBER, _MEMBER_AGAIN, _MEMBER_AGAIN),
+    (_SEGMENT, _MEMBER),
+    (_LATE, _SEGMENT, _RESUME),
+    (_MEMBER, _SEGMENT_READ),
+    (_LATE, _MEMBER, _SEGMENT_READ, _RESUME),
+    (_LATE, _LATE, _LATE),
+    (_LATE, ThemeStep(_ENDS, ("commit", "complete")), _AGAIN),
+)
+
+_RECOVERS = ("recover",)
+_PATIENT_S = 24.0
+"""As `faults.PATIENCE_S`, where something has to be recovered from first."""
+_LOST = ThemeStep(_MEMBER.kinds, _ROUND, "rows")
+_ENDED = ThemeStep(_ENDS, _ROUND, "rows")
+_AT_RECOVERY = ThemeStep(_MEMBER.kinds, _RECOVERS)
+_STARTS_AT_RECOVERY = ThemeStep(_ENDS, _RECOVERS)
+_IN_CHECKPOINT = ThemeStep((*_MEMBER.kinds, *_ENDS), _ROUND[1:], "recovering")
+"""In a checkpoint that is taken while rows are restored."""
+_DISK = ThemeStep(DISK, _RECOVERS, times=(1, 1, 2, 6))
+_DISK_LATER = ThemeStep(("disk slow", "disk fails", "disk damaged"), _ROUND[1:], "recovering")
+_DAMAGE = ThemeStep(ROWS, _ROUND, "rows")
+_READ_BACK = ThemeStep(("store fails", "store slow", "crash in store"), _RECOVERS, call="/segments/")
+RECOVERY_THEMES: tuple[tuple[ThemeStep, ...], ...] = (
+    (_LATE, _LOST, _AT_RECOVERY),
+    (_LATE, _LOST, _AT_RECOVERY, _AT_RECOVERY),
+    (_LATE, _LOST, _IN_CHECKPOINT),
+    (_LATE, _LOST, _IN_CHECKPOINT, _AT_RECOVERY),
+    (_LATE, _ENDED, _STARTS_AT_RECOVERY),
+    (_LATE, _ENDED, _IN_CHECKPOINT, _STARTS_AT_RECOVERY),
+    (_LATE, ThemeStep(("rescale",), _ROUND, "rows"), ThemeStep(("rescale",), _RECOVERS), _IN_CHECKPOINT),
+    (_LATE, _LOST, _DISK),
+    (_LATE, _ENDED, _DISK, _AT_RECOVERY),
+    (_LATE, _LOST, _DISK_LATER),
+    (_LATE, _LOST, _DISK_LATER, _AT_RECOVERY),
+    (_LATE, _LOST, _READ_BACK),
+    (_LATE, _DAMAGE, _LOST),
+    (_LATE, _DAMAGE, _ENDED),
+    (_LATE, _LOST, ThemeStep(ROWS, ("launch", "recover")), _AT_RECOVERY),
+    (_LATE, _LOST, ThemeStep(("channel slow", "credit late", "channel stalled"), _RECOVERS), _IN_CHECKPOINT),
+)
+
+
+def recovery_faults(chance: Random) -> list[Fault]:
+    """Draw faults for a run that takes checkpoints during recoveries, besides its others.
+
+    Args:
+        chance: of the seed.
+    """
+    found = _of_theme(chance, chance.choice(RECOVERY_THEMES))
+    found += (Fault(*draw_at_recovery(chance)) for _ in range(chance.choice((0, 0, 1, 2))))
+    return [replace(fault, patience=_PATIENT_S) for fault in found]
+
 
 def faults(chance: Random, aim: tuple[str, str] | None) -> list[Fault]:
     """Draw a run's faults: those of a theme, and some more of a few kinds, so that combinations get deep.
@@ -98,13 +171,27 @@ def faults(chance: Random, aim: tuple[str, str] | None) -> list[Fault]:
     found = [] if aim is None else [Fault(*aim)]
     if chance.random() < 0.75:
         theme = chance.choice(THEMES)
-        found += [
-            Fault(chance.choice(beat.kinds), chance.choice(beat.steps), 0.0, needs=beat.needs,
-                  times=chance.choice(beat.times), amid=beat.amid, call=beat.call)
-            for beat in theme
-        ]  # fmt: skip
-    kinds = KINDS if chance.random() < 0.5 else chance.sample(KINDS, chance.randint(1, 3))
+        found += _of_theme(chance, theme)
+    kinds = COMMON if chance.random() < 0.5 else chance.sample(COMMON, chance.randint(1, 3))
     return found + [_any(chance, kinds) for _ in range(chance.choice((0, 1, 1, 2, 3, 4) if found else (1, 2, 3, 5)))]
+
+
+def exchange_faults(chance: Random) -> list[Fault]:
+    """Draw faults for a run with an exchange, besides its others.
+
+    Args:
+        chance: of the seed.
+    """
+    found = _of_theme(chance, chance.choice(EXCHANGE_THEMES)) if chance.random() < 0.7 else []
+    return found + [_any(chance, EXCHANGE) for _ in range(chance.choice((0, 1, 1, 2)))]
+
+
+def _of_theme(chance: Random, theme: tuple[ThemeStep, ...]) -> list[Fault]:
+    return [
+        Fault(chance.choice(beat.kinds), chance.choice(beat.steps), 0.0, needs=beat.needs,
+              times=chance.choice(beat.times), amid=beat.amid, call=beat.call)
+        for beat in theme
+    ]  # fmt: skip
 
 
 def _any(chance: Random, kinds: tuple[str, ...] | list[str]) -> Fault:

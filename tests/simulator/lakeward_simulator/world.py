@@ -11,9 +11,12 @@ from lakeward.storage.checkpoint_store import CheckpointFiles
 from lakeward_simulator import strikes
 from lakeward_simulator.checks import Checks
 from lakeward_simulator.coordinator import Coordinator
+from lakeward_simulator.disk import SimDisks
+from lakeward_simulator.exchange import ExchangeNetwork
 from lakeward_simulator.faults import AMID, LONG
 from lakeward_simulator.files import SimFiles
 from lakeward_simulator.lake import SimLake
+from lakeward_simulator.partitions import Partitioned
 from lakeward_simulator.scheduler import Killed, Process, Scheduler, SimClock
 from lakeward_simulator.source import SimSource
 from lakeward_simulator.story import Story
@@ -56,6 +59,9 @@ class World:
         self.source = SimSource(self)
         self.lake = SimLake(self)
         self.connections: list[SimConnection] = []
+        self.exchange = ExchangeNetwork(self.scheduler)
+        self.disks = SimDisks(self)
+        self.exchange.on_overrun = self.checks.fail
         self.coordinators: list[Coordinator] = []
         self.slots = 2
         self.target_rows = 6
@@ -78,6 +84,7 @@ class World:
         """Seconds after which a round is cut."""
         self.checkpoint_s = 2.0
         """Seconds from the start of a checkpoint to the start of the next."""
+        self.partitioned = Partitioned()
         self.keep_alive = True
         self.on_fault: Callable[[str, Coordinator], bool] = lambda _kind, _who: True
         self.before_call: Callable[[str, str, Process], str | None] = lambda _service, _what, _caller: None
@@ -277,9 +284,7 @@ class World:
             return
         buckets = [*table.logs]
         for _ in range(count):
-            bucket = self.random.choice(buckets)
-            log = table.logs[bucket]
-            log.append(self.random.randrange(5) if table.spec.has_primary_key else len(log))
+            table.write(self.random.choice(buckets), self.random)
 
     def take_snapshots(self, path: TablePath) -> None:
         """Take KV snapshots of a table; older ones are cleaned."""

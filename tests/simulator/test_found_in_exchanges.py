@@ -1,0 +1,32 @@
+"""What seeds with an exchange found in the product: each is the seed that found it."""
+
+from __future__ import annotations
+
+from lakeward_simulator.scenario import run_seed
+
+
+def test_a_start_that_is_overtaken_while_it_counts_slots_launches_no_gang_again() -> None:
+    assert run_seed(532).failures == []
+
+
+def test_a_checkpoint_whose_open_rows_are_in_files_of_a_later_commit_is_not_gone_on_from() -> None:
+    """A round was finished early, its commit landed without an answer, and its offsets were the checkpoint's."""
+    assert run_seed(3083).failures == []
+
+
+def test_a_launch_that_was_ended_misses_none_of_its_connections() -> None:
+    assert run_seed(21494).failures == []
+
+
+def test_a_checkpoint_that_completes_after_a_later_start_deleted_its_files_is_no_fault() -> None:
+    assert run_seed(2026112303598).failures == []
+
+
+def test_a_checkpoint_that_completes_after_a_later_start_deleted_its_rows_is_no_fault() -> None:
+    """That start had another layout, and dropped the checkpoint before it with the rows of its open files."""
+    assert run_seed(2026112302103).failures == []
+
+
+def test_a_table_does_not_go_on_from_damaged_rows_for_ever_though_nobody_hears_of_the_damage() -> None:
+    """Every subtask that found it died before its word was heard, and each round went on from the same checkpoint."""
+    assert run_seed(2026112302516).failures == []
