@@ -19,6 +19,15 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
 
+_LONG = ("test_exchange_services_killed", "test_chaos", "test_killed_with_object_store", "test_driver_killed")
+"""Modules that run for minutes: where several processes share the tests, these begin with them."""
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Put long modules first; the others stay in their order."""
+    items.sort(key=lambda item: _LONG.index(item.path.stem) if item.path.stem in _LONG else len(_LONG))
+
+
 @pytest.fixture
 def world(tmp_path: Path) -> Iterator[World]:
     """A world of one test."""

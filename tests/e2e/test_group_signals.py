@@ -34,7 +34,7 @@ PHASES: dict[str, tuple[str, str]] = {
     "opening": ("after-stamp.events", "sleep 2"),
     "running": ("writing.events", "sleep 2"),
     "committing": ("before-lake-commit.events", "sleep 2"),
-    "stopping": ("writing.events", "sleep 2"),
+    "stopping": ("writing.events", "wait"),
 }
 
 
@@ -64,7 +64,7 @@ def test_a_signal_to_the_group_ends_the_service_in_order(world: World, phase: st
     config = world.configure(service_keys={"stop_timeout_s": STOP_S})
     service = world.start(config)
     reach(world, service, events, phase)
-    service.send_group(number)
+    service.send_another(number, group=True)
     code = service.ended(IN_TIME_S)
     words = service.words()
     assert code == (128 + number if phase == "stopping" else 0), words

@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import json
 import sys
+import time
 import urllib.request
+from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from queue import SimpleQueue
 from typing import TYPE_CHECKING, Any
@@ -119,6 +122,48 @@ def test_a_job_that_is_cancelled_ends_and_its_workers_with_it(spark: SparkHandle
     assert left_in(tmp_path) == {"0-0", "1-0"}
 
 
+def launch_gang(
+    spark: SparkHandle, folder: Path, work: Callable[[SubtaskPlace], str], subtasks: int = SUBTASKS
+) -> tuple[SparkJobs, SimpleQueue[Any]]:
+    """Launch a job whose subtasks exchange rows."""
+    folder.mkdir(exist_ok=True)
+    jobs, ends = SparkJobs(spark, work), SimpleQueue[Any]()
+    jobs.launch(replace(job_of(folder), subtasks=subtasks, exchange=True), ends.put)
+    return jobs, ends
+
+
+def test_two_jobs_whose_subtasks_need_one_another_do_not_take_each_others_slots(
+    spark: SparkHandle, tmp_path: Path
+) -> None:
+    ends = [launch_gang(spark, tmp_path / name, tasks.meet)[1] for name in ("first", "second", "third")]
+    assert [end.get(timeout=60) for end in ends] == [None, None, None]
+
+
+def test_a_job_that_needs_more_slots_than_there_are_ends_with_that_reason_within_seconds(
+    spark: SparkHandle, tmp_path: Path
+) -> None:
+    started = time.monotonic()
+    _, ends = launch_gang(spark, tmp_path / "large", tasks.meet, SUBTASKS + 1)
+    assert "more slots than the total number of slots" in ends.get(timeout=60)
+    assert time.monotonic() - started < 30
+    assert left_in(tmp_path / "large") == set()
+
+
+def test_one_subtask_that_fails_ends_a_job_whose_subtasks_need_one_another_at_once(
+    spark: SparkHandle, tmp_path: Path
+) -> None:
+    _, ends = launch_gang(spark, tmp_path / "failing", tasks.fail)
+    assert ends.get(timeout=30) is not None
+    assert not left_in(tmp_path / "failing") & {"0-1", "1-1"}
+
+
+def test_a_job_whose_subtasks_need_one_another_is_cancelled_as_others_are(spark: SparkHandle, tmp_path: Path) -> None:
+    jobs, ends = launch_gang(spark, tmp_path / "hanging", tasks.hang)
+    until(lambda: len(left_in(tmp_path / "hanging")) == SUBTASKS, "both tasks to run")
+    jobs.cancel(job_of(tmp_path / "hanging"))
+    assert "cancelled" in ends.get(timeout=30)
+
+
 def test_the_worker_of_a_job_imports_no_pandas(spark: SparkHandle) -> None:
     """It costs a new worker up to half a second."""
 
@@ -126,6 +171,15 @@ def test_the_worker_of_a_job_imports_no_pandas(spark: SparkHandle) -> None:
         return str("pandas" in sys.modules)
 
     assert run_as_rdd(spark.session.sparkContext, 1, work) == ("False",)
+
+
+def test_arrow_allocates_from_the_system_in_a_worker(spark: SparkHandle) -> None:
+    def work(_number: int, _attempt: int) -> str:
+        import pyarrow as pa  # noqa: PLC0415 - in the worker
+
+        return str(pa.default_memory_pool().backend_name)
+
+    assert run_as_rdd(spark.session.sparkContext, 1, work) == ("system",)
 
 
 @pytest.mark.filterwarnings("ignore:PySpark does not yet fully support pandas:FutureWarning")
@@ -139,3 +193,5 @@ def test_both_ways_to_run_a_job_give_each_task_its_number(spark: SparkHandle, wa
     session = spark.session
     found = run_as_rdd(session.sparkContext, 3, work) if way == "rdd" else run_as_query(session, 3, work)
     assert sorted(found) == ["0-0", "1-0", "2-0"]
+    together = partial(run_as_rdd, session.sparkContext) if way == "rdd" else partial(run_as_query, session)
+    assert sorted(together(SUBTASKS, work, barrier=True)) == ["0-0", "1-0"]

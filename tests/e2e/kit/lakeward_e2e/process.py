@@ -13,8 +13,10 @@ from typing import TYPE_CHECKING
 
 import psutil
 
+from lakeward.coordinator.service.stop_signals import SAME_S
+
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterable
 
 PATIENCE_S = 180.0
 _TURN_S = 0.05
@@ -40,6 +42,13 @@ def _seen(look: Callable[[psutil.Process], bool], process: psutil.Process) -> bo
     with contextlib.suppress(psutil.NoSuchProcess):
         return look(process)
     return False
+
+
+def kill_all(processes: Iterable[psutil.Process]) -> None:
+    """Kill processes; one that has ended meanwhile is as good."""
+    for process in processes:
+        with contextlib.suppress(psutil.NoSuchProcess):
+            process.kill()
 
 
 class ServiceProcess:
@@ -74,6 +83,12 @@ class ServiceProcess:
     def send(self, number: signal.Signals) -> None:
         """Send the driver a signal."""
         self._process.send_signal(number)
+
+    def send_another(self, number: signal.Signals, *, group: bool = False) -> None:
+        """Send a signal that is not taken for one that was sent right before it; `group`: as `send_group`."""
+        another_s = time.monotonic() + 2 * SAME_S
+        until(lambda: time.monotonic() > another_s, "the time after which a signal is another one")
+        (self.send_group if group else self.send)(number)
 
     def send_group(self, number: signal.Signals) -> None:
         """Send the driver and all of its children in its process group a signal, as systemd and a terminal do."""
@@ -113,8 +128,7 @@ class ServiceProcess:
     def destroy(self) -> None:
         """Kill whatever is left of it and of its Spark."""
         left = [process for process in psutil.process_iter(["environ"]) if self._is_mine(process)]
-        for process in left:
-            process.kill()
+        kill_all(left)
         self._process.kill()
         self._process.wait()
         psutil.wait_procs(left, timeout=10)

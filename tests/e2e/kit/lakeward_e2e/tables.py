@@ -3,17 +3,39 @@
 from __future__ import annotations
 
 import random
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 import pyarrow as pa
 
 from lakeward.model.tables import TablePath
 
 if TYPE_CHECKING:
-    from lakeward_source_embedded.store import EmbeddedStore
+    from collections.abc import Mapping, Sequence
 
 Row = tuple[object, ...]
 _CHANGE = "change"
+
+
+class TableStore(Protocol):
+    """Where tables are: the embedded store, or a cluster that stands in its place."""
+
+    def create_table(
+        self,
+        path: TablePath,
+        schema: pa.Schema,
+        *,
+        primary_key: Sequence[str] = (),
+        buckets: int = 1,
+        freshness_s: float = 60.0,
+        properties: Mapping[str, str] | None = None,
+    ) -> object:
+        """Create a table."""
+
+    def load(self, path: TablePath, rows: object, change: str | None = None) -> int:
+        """Append rows, or make the changes that a column names."""
+
+    def snapshot(self, path: TablePath) -> int:
+        """Take KV snapshots now."""
 
 
 class LogTable:
@@ -21,7 +43,7 @@ class LogTable:
 
     columns = ("id", "note")
 
-    def __init__(self, store: EmbeddedStore, name: str, buckets: int = 2, **properties: str) -> None:
+    def __init__(self, store: TableStore, name: str, buckets: int = 2, **properties: str) -> None:
         """Create it in the store, in the database `shop`."""
         self.path = TablePath("shop", name)
         self.store = store
@@ -45,7 +67,7 @@ class KeyTable:
 
     columns = ("id", "note", "version")
 
-    def __init__(self, store: EmbeddedStore, name: str, buckets: int = 2, **properties: str) -> None:
+    def __init__(self, store: TableStore, name: str, buckets: int = 2, **properties: str) -> None:
         """Create it in the store, in the database `shop`."""
         self.path = TablePath("shop", name)
         self.store = store

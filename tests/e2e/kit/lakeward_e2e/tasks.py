@@ -30,5 +30,18 @@ def hang(place: SubtaskPlace) -> str:
     return "done"
 
 
+def meet(place: SubtaskPlace) -> str:
+    """End when all tasks of the job run at the same time, as subtasks that exchange rows need it."""
+    _leave(place)
+    everyone = {f"{subtask}-0" for subtask in range(place.job.subtasks)}
+    by = time.monotonic() + 30
+    while not everyone <= {file.name for file in Path(place.job.round_name).iterdir()}:
+        if time.monotonic() > by:
+            message = "the others did not come"
+            raise TimeoutError(message)
+        time.sleep(0.02)
+    return "done"
+
+
 def _leave(place: SubtaskPlace) -> None:
     Path(place.job.round_name, f"{place.subtask}-{place.spark_attempt}").touch()

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import sqlite3
+from contextlib import closing, suppress
 from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -25,6 +27,8 @@ class Warehouse:
     def __init__(self, root: Path) -> None:
         """Read nothing yet."""
         self.root = root
+        self._read: dict[tuple[TablePath, str], tuple[str, list[Row]]] = {}
+        """What was read last, and of which version: whoever waits looks often, and a version stays as it is."""
 
     def table(self, path: TablePath) -> Table | None:
         """Load a table as it is now; None where there is none yet."""
@@ -38,12 +42,29 @@ class Warehouse:
         finally:
             catalog.engine.dispose()
 
+    def version(self, path: TablePath) -> str:
+        """Return the name of a table's newest metadata, without reading it; empty where it is not known."""
+        query = "SELECT metadata_location FROM iceberg_tables WHERE table_namespace = ? AND table_name = ?"
+        file = f"file:{self.root}/catalog.db?mode=ro"
+        # Nothing may be there yet, or it is locked just now.
+        with suppress(sqlite3.OperationalError), closing(sqlite3.connect(file, uri=True)) as catalog:
+            return "".join(name for (name,) in catalog.execute(query, (path.database, path.table)))
+        return ""
+
     def rows(self, table: AnyTable) -> list[Row]:
         """Return a table's live rows by DuckDB, sorted."""
         return self.select(table.path, ", ".join(table.columns))
 
     def select(self, path: TablePath, columns: str) -> list[Row]:
         """Return columns of a table's live rows by DuckDB, sorted; none where there is no such table."""
+        version = self.version(path)
+        known, rows = self._read.get((path, columns), ("", []))
+        if not version or version != known:
+            rows = self._select(path, columns)
+            self._read[path, columns] = (version, rows)
+        return list(rows)
+
+    def _select(self, path: TablePath, columns: str) -> list[Row]:
         table = self.table(path)
         if table is None or table.current_snapshot() is None:
             return []
@@ -52,6 +73,25 @@ class Warehouse:
             for name in ("avro", "iceberg"):
                 connection.execute(f"LOAD '{_extension(name)}'")
             return sorted(connection.execute(query).fetchall(), key=str)
+
+    def partitions(self, path: TablePath) -> dict[int, set[Row]]:
+        """Return the partitions of the data files that a table has now, by the id of their layout."""
+        table = self.table(path)
+        found: dict[int, set[Row]] = {}
+        for task in () if table is None else table.scan().plan_files():
+            values = tuple(task.file.partition[place] for place in range(len(task.file.partition)))
+            found.setdefault(task.file.spec_id, set()).add(values)
+        return found
+
+    def ids_by_snapshot(self, path: TablePath) -> list[list[int]]:
+        """Return the column `id` as of each retained snapshot, by pyiceberg."""
+        table = self.table(path)
+        snapshots = [] if table is None else table.metadata.snapshots
+        return [
+            sorted(table.scan(snapshot_id=one.snapshot_id).to_arrow().column("id").to_pylist())
+            for one in snapshots
+            if table is not None
+        ]
 
     def commits(self, path: TablePath) -> int:
         """Return how many retained snapshots carry offsets."""

@@ -15,6 +15,8 @@ from lakeward_faulty.points import FAULTS
 from lakeward_source_embedded.store import EmbeddedStore
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from lakeward_e2e.tables import AnyTable
 
 _LOOK_S = 0.3
@@ -24,9 +26,7 @@ _CONFIG = """
 name = "{service}"
 {service_keys}
 [source]
-type = "embedded-faulty"
-path = "{root}/store"
-heartbeat_timeout_s = {heartbeat_timeout_s}
+{source_keys}
 [lake]
 type = "iceberg-faulty"
 warehouse = "{root}/warehouse"
@@ -43,6 +43,7 @@ ui = false
 {spark_keys}
 [observe]
 level = "info"
+{tables}
 """
 _SERVICE = {"poll_s": 0.2, "renew_s": 0.5, "fence_s": 4, "backoff_first_s": 0.2, "stop_timeout_s": 20}
 _LEASE = {"backend": '"fluss"', "wrappers": '["faulty"]', "call_timeout_s": 5}
@@ -50,6 +51,7 @@ _FAULTY_METADATA = "Metadata-Version: 2.1\nName: lakeward-faulty\nVersion: 0.1\n
 _FAULTY_ENTRY_POINTS = """
 [lakeward.source]
 embedded-faulty = lakeward_faulty.source:FaultySourcePlugin
+fluss-faulty = lakeward_faulty.fluss:FaultyFlussPlugin
 [lakeward.lake]
 iceberg-faulty = lakeward_faulty.lake:FaultyLakePlugin
 [lakeward.lease]
@@ -81,19 +83,32 @@ class World:
         Args:
             service: the service's name.
             **sections: `service_keys`, `lake_keys`, `lease_keys`, `checkpoint_keys`, `spark_keys`: TOML keys over the
-                defaults; `heartbeat_timeout_s`, `commit_timeout_s`; `master`: where Spark runs.
+                defaults; `source_keys`: in place of the embedded source's; `heartbeat_timeout_s`, `commit_timeout_s`;
+                `master`: where Spark runs; `tables`: the TOML keys of a table's section, by its name in the database
+                `shop`.
         """
         timeouts = {"heartbeat_timeout_s": 12, "commit_timeout_s": 4}
         timeouts |= {key: sections[key] for key in timeouts if key in sections}
+        embedded = {
+            "type": '"embedded-faulty"',
+            "path": f'"{self.root}/store"',
+            "heartbeat_timeout_s": timeouts["heartbeat_timeout_s"],
+        }
         keys = {
+            "source_keys": sections.get("source_keys", embedded),
             "service_keys": _SERVICE | sections.get("service_keys", {}),
             "lease_keys": _LEASE | sections.get("lease_keys", {}),
             **{name: sections.get(name, {}) for name in ("lake_keys", "checkpoint_keys", "spark_keys")},
         }
         lines = {name: "\n".join(f"{key} = {value}" for key, value in some.items()) for name, some in keys.items()}
         file = self.root / f"{service}.toml"
+        lines["tables"] = "\n".join(
+            f'[tables."shop.{name}"]\n{text}' for name, text in sections.get("tables", {}).items()
+        )
         lines["master"] = sections.get("master", "local[2]")
-        file.write_text(_CONFIG.format(service=service, root=self.root, **timeouts, **lines), encoding="utf-8")
+        commit_timeout_s = timeouts["commit_timeout_s"]
+        text = _CONFIG.format(service=service, root=self.root, commit_timeout_s=commit_timeout_s, **lines)
+        file.write_text(text, encoding="utf-8")
         self.store.set_option("tiering-timeout-s", str(timeouts["heartbeat_timeout_s"]))
         return file
 
@@ -141,6 +156,11 @@ class World:
         draft.write_text(action, encoding="utf-8")
         draft.rename(self.faults / ("always" if always else "once") / point)
 
+    def hold(self, point: str) -> None:
+        """Let every process that gets to a point wait there, until `let_go`."""
+        (self.faults / "go" / point).unlink(missing_ok=True)
+        self.arm(point, "wait", always=True)
+
     def disarm(self, point: str) -> None:
         """Take back what was armed with `always`."""
         (self.faults / "always" / point).unlink()
@@ -176,6 +196,11 @@ class World:
         """Say whether the lake holds exactly what the source holds."""
         return all(self.warehouse.rows(table) == table.rows() for table in tables)
 
+    def slots(self, table: AnyTable, service: str = "tier") -> tuple[int, int]:
+        """Return how many slots a table's running round has and asks for, as the status file shows them."""
+        report = self.table_status(table, service).get("round") or {}
+        return report.get("slots", 0), report.get("slots_asked", 0)
+
     def until_same(self, *tables: AnyTable) -> None:
         """Wait until the lake holds exactly what the source holds."""
         for table in tables:
@@ -189,8 +214,12 @@ class World:
         """Wait until no file is without an owner, no lease held and no journal left."""
         for table in tables:
             self._until_none(partial(self.warehouse.orphans, table.path), f"orphans of {table.path}")
-        self._until_none(lambda: [lease for lease in self.store.leases() if lease.held], "leases held")
+        self._until_none(self.leases_held, "leases held")
         self._until_none(self.journals, "journals")
+
+    def leases_held(self) -> Sequence[object]:
+        """Return the source's leases that hold a snapshot."""
+        return [lease for lease in self.store.leases() if lease.held]
 
     def journals(self) -> list[str]:
         """Return all round journals on disk."""
@@ -200,11 +229,19 @@ class World:
         """Return all files of checkpoints on disk."""
         return sorted(str(file) for file in (self.root / "state").rglob("chk-*/*"))
 
+    def segments(self) -> list[str]:
+        """Return all files of rows beside checkpoints."""
+        return sorted(str(file) for file in (self.root / "state").rglob("segments/*"))
+
+    def until_no_checkpoints(self) -> None:
+        """Wait until nothing is left of any checkpoint."""
+        self._until_none(lambda: [*self.checkpoints(), *self.segments()], "checkpoints")
+
     def assert_clean(self, *tables: AnyTable) -> None:
         """As `until_clean`, now: the service has ended."""
         for table in tables:
             assert self.warehouse.orphans(table.path) == set()
-        assert [lease for lease in self.store.leases() if lease.held] == []
+        assert self.leases_held() == []
         assert self.journals() == []
 
     def _until_none(self, look: Any, what: str) -> None:  # noqa: ANN401 - a callable that gives a collection

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from lakeward.model.results import CommitOutcome, CommitRequest, LakeFile, LakeHead
     from lakeward.model.splits import Split
     from lakeward.model.tables import TablePath, TableSpec
-    from lakeward.ports import Clock, LakeWriter, SourceBatch
+    from lakeward.ports import Clock, LakeWriter, Partitioner, SourceBatch
 
 _WRITTEN = 2
 """Batches of a split after which it counts as in the middle of writing."""
@@ -138,3 +138,19 @@ class FaultyLakePlugin:
         self, task: bytes, table: TableSpec, split: Split, attempt: int, progress: SplitProgress | None = None
     ) -> FaultyWriter:
         return FaultyWriter(IcebergLakePlugin().writer(task, table, split, attempt, progress), table)
+
+    def partitioner(self, task: bytes, table: TableSpec) -> Partitioner:
+        return IcebergLakePlugin().partitioner(task, table)
+
+    def partition_writer(  # noqa: PLR0917 - as the Protocol
+        self,
+        task: bytes,
+        table: TableSpec,
+        partition: bytes,
+        name: str,
+        attempt: int,
+        before: tuple[LakeFile, ...],
+        memory_bytes: int,
+    ) -> FaultyWriter:
+        inner = IcebergLakePlugin().partition_writer(task, table, partition, name, attempt, before, memory_bytes)
+        return FaultyWriter(inner, table)

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from lakeward.model.tables import OFFSET_COLUMN
 from lakeward.ports import SourceBatch
-from lakeward_faulty.points import name_driver, note, reached
+from lakeward_faulty.points import note, note_executor, reached
 from lakeward_source_embedded.plugin import EmbeddedOptions, EmbeddedSourcePlugin
 
 if TYPE_CHECKING:
@@ -52,6 +52,7 @@ class FaultyReader:
 
     def read_log(self, split: LogSplit) -> Iterator[SourceBatch]:
         reached(f"before-read.{self._at}")
+        note_executor(f"executors.{self._at}")
         return self._cut(self._inner.read_log(split))
 
     def read_snapshot(self, split: SnapshotSplit, skip_rows: int = 0) -> Iterator[SourceBatch]:
@@ -65,6 +66,7 @@ class FaultyReader:
         for batch in batches:
             rows = batch.records.num_rows
             for start in range(0, max(rows, 1), self._rows):
+                reached(f"each-read.{self._at}")
                 part = batch.records.slice(start, self._rows)
                 note(f"rows-read.{self._at}", str(part.num_rows))
                 last = start + self._rows >= rows
@@ -78,7 +80,9 @@ class FaultySourcePlugin:
     options = EmbeddedOptions
 
     def open(self, options: EmbeddedOptions, clock: Clock) -> FaultySource:
-        name_driver()
+        from lakeward_faulty.driver import watch_driver  # noqa: PLC0415 - workers need nothing of the driver
+
+        watch_driver()
         return FaultySource(EmbeddedSourcePlugin().open(options, clock))
 
     def reader(self, task: bytes, table: TableSpec) -> FaultyReader:

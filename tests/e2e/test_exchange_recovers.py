@@ -1,0 +1,60 @@
+"""A service with `during_recovery` on a real Spark: killed, and killed again at a checkpoint after its restore."""
+
+from __future__ import annotations
+
+import json
+import signal
+from typing import TYPE_CHECKING
+
+import pytest
+
+from lakeward_e2e.exchange import DAEMON, assert_nothing_lost, exchange_sections, exchanging_tables
+from lakeward_e2e.process import until
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from lakeward_e2e.process import ServiceProcess
+    from lakeward_e2e.tables import AnyTable
+    from lakeward_e2e.world import World
+
+pytestmark = [pytest.mark.spark, pytest.mark.crash]
+
+
+def configured(world: World, spill: Path, *tables: AnyTable) -> Path:
+    """Write a configuration in which restored rows go through `spill`, a few at a time."""
+    sections = exchange_sections(*tables, aligned_timeout_s=0)
+    sections["checkpoint_keys"] |= {"during_recovery": "true", "spill_dirs": json.dumps([str(spill)]), "memory": 1}
+    conf = "{ " + ", ".join(f'"{key}" = "{text}"' for key, text in DAEMON.items()) + " }"
+    return world.configure(master="local[3]", spark_keys={"conf": conf}, **sections)
+
+
+def killed_at(world: World, config: Path, point: str) -> ServiceProcess:
+    """Start the service, and wait until it is killed at a point."""
+    world.arm(point, "kill-driver")
+    service = world.start(config)
+    until(lambda: not service.alive, f"{point} to be reached; {service.words()}")
+    assert service.ended() == -signal.SIGKILL
+    service.destroy()
+    return service
+
+
+def test_a_service_that_spills_what_it_restores_is_killed_twice_and_loses_no_row(world: World) -> None:
+    spill = world.root / "spill"
+    spill.mkdir()
+    log, keyed = exchanging_tables(world)
+    for table in (log, keyed):
+        table.load(600)
+    config = configured(world, spill, log, keyed)
+
+    killed_at(world, config, "completed-unaligned.events")
+    killed_at(world, config, "completed-unaligned.events")
+
+    # Its last report may be older than the checkpoint at which it was killed.
+    assert world.table_status(log)["round"]["exchange"]["recovery"] in {"not_ready", "draining", "none"}
+    newest = world.status()["incarnation"]
+    assert_nothing_lost(world, config, log, keyed)
+    third = world.processes[-1]
+    third.end()
+    assert f"goes on from a checkpoint [lakeward.rounds] checkpoint={newest}" in third.words()
+    assert [file for file in spill.rglob("*") if file.is_file()] == []

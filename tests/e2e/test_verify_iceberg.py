@@ -1,0 +1,149 @@
+"""`lakeward verify` on Iceberg tables that a service wrote and a person then changed; no Spark is needed for that."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+import pytest
+from pyiceberg.catalog.sql import SqlCatalog
+
+from lakeward.cli.main import run
+from lakeward.clock import SystemClock
+from lakeward.coordinator.service.scheduling import ScheduledSource
+from lakeward.model.settings import TableSettings
+from lakeward.model.tables import TablePath
+from lakeward_lake_iceberg.options import IcebergOptions
+from lakeward_lake_iceberg.plugin import IcebergLakePlugin
+from lakeward_service_kit.service_world import World as Services
+from lakeward_source_embedded.source import EmbeddedSource
+from lakeward_source_embedded.store import EmbeddedStore
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+LOG, KEYED, MIRRORED = (TablePath("t", name) for name in ("log", "keyed", "mirrored"))
+RULES = {MIRRORED: TableSettings(mode="mirror", lake_partition=("truncate(2, name)",), exchange="none")}
+CONFIG = """
+[service]
+name = "svc"
+[source]
+type = "embedded"
+path = "store"
+[lake]
+type = "iceberg"
+warehouse = "warehouse"
+[checkpoint]
+root = "state"
+[tables."t.mirrored"]
+mode = "mirror"
+lake_partition = ["truncate(2, name)"]
+exchange = "none"
+"""
+
+
+@pytest.fixture(scope="module")
+def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A directory with a configuration and three tables that were tiered; the keyed one has changed since."""
+    folder = tmp_path_factory.mktemp("verified")
+    (folder / "lakeward.toml").write_text(CONFIG, encoding="utf-8")
+    services = Services.create(folder)
+    services.rules = lambda path: RULES.get(path, TableSettings())
+    for name in ("log", "mirrored", "keyed"):
+        services.table(name, key=name == "keyed")
+    services.load(LOG, 0, 300)
+    services.load(MIRRORED, 0, 300)
+    services.load(KEYED, 0, 300, "insert")
+    lake = IcebergLakePlugin().open(IcebergOptions(warehouse=str(folder / "warehouse")), services.clock)
+    tier(services, lake)
+    services.load(KEYED, 0, 50, "update")
+    services.load(KEYED, 290, 10, "delete")
+    tier(services, lake)
+    lake.close()
+    services.store.close()
+    return folder
+
+
+def tier(services: Services, lake: Any) -> None:  # noqa: ANN401 - a lake of any type
+    source = EmbeddedSource(EmbeddedStore.open(services.store.root))
+    mirrors = ScheduledSource(source, services.rules, SystemClock())
+    end = services.once(source=mirrors, lake=lake, lake_type="iceberg")
+    assert end.failed == ()
+
+
+@pytest.fixture
+def verified(place: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Callable[..., Any]:
+    """Verify a table by the command; gives the exit code and the document."""
+    monkeypatch.chdir(place)
+
+    def verify(path: TablePath) -> tuple[int, Any]:
+        capsys.readouterr()
+        code = run(["verify", str(path), "-o", "json"])
+        return code, json.loads(capsys.readouterr().out)
+
+    return verify
+
+
+@pytest.fixture
+def file(place: Path, path: TablePath) -> Iterator[Path]:
+    """A data file with the row of id 7, without deletes; a person may change it, and it is put back afterwards."""
+    uri = f"sqlite:///{place}/warehouse/catalog.db"
+    catalog = SqlCatalog("lakeward", uri=uri, warehouse=f"file://{place}/warehouse")
+    tasks = catalog.load_table((path.database, path.table)).scan().plan_files()
+    catalog.engine.dispose()
+    files = [Path(task.file.file_path.removeprefix("file://")) for task in tasks if not task.delete_files]
+    (found,) = [file for file in files if 7 in pq.read_table(file, partitioning=None).column("id").to_pylist()]
+    before = found.read_bytes()
+    yield found
+    found.write_bytes(before)
+
+
+def removed(rows: pa.Table) -> pa.Table:
+    return rows.filter(pc.not_equal(rows.column("id"), 7))
+
+
+def doubled(rows: pa.Table) -> pa.Table:
+    return pa.concat_tables([rows, rows.filter(pc.equal(rows.column("id"), 7))])
+
+
+def changed(rows: pa.Table) -> pa.Table:
+    names = pc.if_else(pc.equal(rows.column("id"), 7), "by hand", rows.column("name"))
+    return rows.set_column(1, rows.schema.field("name"), names)
+
+
+@pytest.mark.parametrize("path", [LOG, KEYED, MIRRORED], ids=str)
+def test_what_a_service_wrote_is_equal(verified: Callable[..., Any], path: TablePath) -> None:
+    code, found = verified(path)
+    rows = 290 if path == KEYED else 300
+    assert (code, found["equal"], found["source_rows"], found["lake_rows"]) == (0, True, rows, rows)
+
+
+@pytest.mark.parametrize("edit", [removed, doubled, changed])
+@pytest.mark.parametrize("path", [LOG, KEYED, MIRRORED], ids=str)
+def test_what_a_person_changed_is_found(
+    verified: Callable[..., Any], path: TablePath, file: Path, edit: Callable[[pa.Table], pa.Table]
+) -> None:
+    pq.write_table(edit(pq.read_table(file, partitioning=None)), file)
+    code, found = verified(path)
+    kind = "missing" if edit is removed else edit.__name__
+    assert (code, {name: number for name, number in found["counts"].items() if number}) == (1, {kind: 1})
+    (first,) = found["first"]
+    shown = (first["column"], first["source"], first["lake"])
+    assert shown == (("name", "'n7'", "'by hand'") if edit is changed else ("", "", ""))
+
+
+def test_nothing_of_a_comparison_stays_on_disk(verified: Callable[..., Any], place: Path) -> None:
+    before = sorted(place.rglob("*"))
+    assert verified(LOG)[0] == 0
+    assert sorted(place.rglob("*")) == before
+
+
+def test_a_table_that_was_never_tiered_has_nothing_to_compare(verified: Callable[..., Any]) -> None:
+    with EmbeddedStore.open("store") as store:
+        store.create_table(TablePath("t", "fresh"), pa.schema([("id", pa.int64())]))
+    code, found = verified(TablePath("t", "fresh"))
+    assert (code, found["equal"], found["snapshot_id"]) == (0, True, None)
