@@ -1,0 +1,8 @@
+"""Puts the kit of these tests on the path."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).with_name("kit")))

@@ -1,0 +1,1 @@
+"""Rounds with an exchange on real processes, without a JVM: killed, rescaled, and compared row by row."""
