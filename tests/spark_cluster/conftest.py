@@ -10,6 +10,7 @@ import pytest
 
 sys.path.insert(0, str(Path(__file__).with_name("kit")))
 sys.path.insert(0, str(Path(__file__).parents[1] / "e2e" / "kit"))
+sys.path.insert(0, str(Path(__file__).parents[2] / "plugins" / "source-fluss" / "tests" / "kit"))
 
 from lakeward_cluster.cluster import HOST, OTHER_HOST
 from lakeward_cluster.world import ClusterWorld

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from lakeward_cluster.cluster import HOST
+from lakeward_cluster.cluster import HOST, OTHER_HOST
 from lakeward_cluster.world import ClusterWorld
 from lakeward_e2e.process import until
 from lakeward_e2e.tables import KeyTable, LogTable
@@ -36,7 +36,8 @@ def world(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ClusterWorld]:
 
 
 def serve(world: ClusterWorld) -> ServiceProcess:
-    return world.serve(world.configure_cluster(slots=SLOTS))
+    living = [process for process in world.processes if process.alive]
+    return living[-1] if living else world.start(world.configure_cluster(slots=SLOTS), "--progress")
 
 
 def metrics(root: Path) -> str:
@@ -48,7 +49,7 @@ def test_a_round_waits_for_a_cluster_without_workers_and_says_so_until_a_late_on
     log.load()
     service = serve(world)
     until(lambda: world.table_status(log).get("message") == WAITING, WAITING)
-    until(lambda: WAITING in service.words(), "the warning")
+    until(lambda: f"{WAITING} [lakeward.job]" in service.words(), "the warning")
     assert 'lakeward_slots{table="shop.events"} 0.0' in metrics(world.root)
     assert 'lakeward_slots_asked{table="shop.events"} 8.0' in metrics(world.root)
     assert world.warehouse.rows(log) == []
@@ -57,7 +58,9 @@ def test_a_round_waits_for_a_cluster_without_workers_and_says_so_until_a_late_on
     world.until_same(log)
     assert time.monotonic() - late_at < SECONDS
     world.until_clean(log)
-    assert service.words().count(WAITING) == 1
+    lines = [line for line in service.words().splitlines() if WAITING in line]
+    assert ["[lakeward.job]" in line for line in lines] == [False, True], "on the terminal at once, in the log once"
+    assert lines[0].endswith(f" {log.path}: {WAITING}")
 
 
 def test_a_worker_that_is_killed_in_the_middle_of_a_round_and_comes_back_costs_no_row(world: ClusterWorld) -> None:
@@ -77,3 +80,21 @@ def test_a_worker_that_is_killed_in_the_middle_of_a_round_and_comes_back_costs_n
     world.until_clean(log, keyed)
     assert service.alive
     assert "subtask silent" not in service.words()
+
+
+def test_a_second_worker_that_joins_in_the_middle_of_a_round_takes_part_in_it(world: ClusterWorld) -> None:
+    """The round has asked for more slots than there were."""
+    if not world.cluster.workers:
+        world.cluster.add_workers(HOST, cores=2)
+    log = LogTable(world.store, "joining", buckets=10)
+    service = serve(world)
+    world.hold("each-write.joining")
+    log.load(1000)
+    until(lambda: world.slots(log) == (2, 8), "the first worker to read")
+    (late,) = world.cluster.add_workers(OTHER_HOST, cores=2)
+    until(lambda: world.slots(log) == (4, 8), "both workers to have a part of the round")
+    until(lambda: {executor.pid for executor in late.executors()} < world.executors_of(log), "the second one to read")
+    world.let_go("each-write.joining")
+    world.until_same(log)
+    world.until_clean(log)
+    assert service.alive

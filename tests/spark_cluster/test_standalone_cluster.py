@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from lakeward_cluster.cluster import OTHER_HOST
+from lakeward_e2e.process import until
 from lakeward_e2e.tables import KeyTable, LogTable
 
 if TYPE_CHECKING:
@@ -69,6 +71,32 @@ def test_tier_and_mirror_are_right_where_speculation_is_asked_for(shared_world: 
     assert "speculation is switched off" in service.words()
     assert "launching the job again" not in service.words()
     assert LOST not in service.words()
+
+
+def test_where_executors_decide_a_worker_that_joins_in_the_middle_of_a_round_counts_from_the_next_one_on(
+    shared_world: ClusterWorld,
+) -> None:
+    world = shared_world
+    world.end_services()
+    world.cluster.remove(world.cluster.workers[1:])
+    log = LogTable(world.store, "joined", buckets=6)
+    world.hold("each-write.joined")
+    log.load()
+    service = world.start(world.configure_cluster(slots=0))
+    until(lambda: world.slots(log) == (1, 1), "the first worker to read")
+    (late,) = world.cluster.add_workers(OTHER_HOST, cores=2)
+    until(lambda: late.serves, "an executor of the second worker")
+    world.let_go("each-write.joined")
+    world.until_same(log)
+    assert not {executor.pid for executor in late.executors()} & world.executors_of(log)
+    world.hold("each-write.joined")
+    log.load()
+    until(lambda: world.slots(log) == (3, 3), "both workers to have a part of the round")
+    until(lambda: {executor.pid for executor in late.executors()} <= world.executors_of(log), "the second one to read")
+    world.let_go("each-write.joined")
+    world.until_same(log)
+    world.until_clean(log)
+    assert service.alive
 
 
 def test_two_services_share_one_master(shared_world: ClusterWorld) -> None:

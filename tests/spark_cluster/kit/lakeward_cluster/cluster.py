@@ -25,6 +25,7 @@ _MASTER = "org.apache.spark.deploy.master.Master"
 _WORKER = "org.apache.spark.deploy.worker.Worker"
 _EXECUTOR = "CoarseGrainedExecutorBackend"
 _MASTER_URL = re.compile(r"Starting Spark master at (spark://\S+)")
+_REGISTERED = "Successfully registered with driver"
 _JOINED = "Successfully registered with master"
 _START_S = 90.0
 _DAEMON = {
@@ -69,6 +70,16 @@ class _Daemon:
 
 class SparkWorker(_Daemon):
     """One worker of a cluster."""
+
+    def __init__(self, words: Sequence[str], environment: dict[str, str], log: Path, folder: Path) -> None:
+        """Start it; its executors' output is in the folder."""
+        super().__init__(words, environment, log)
+        self._folder = folder
+
+    @property
+    def serves(self) -> bool:
+        """Whether an executor of it is known to a driver, which may give it tasks from then on."""
+        return any(_REGISTERED in file.read_text(encoding="utf-8") for file in self._folder.glob("*/*/stderr"))
 
     def executors(self) -> list[psutil.Process]:
         """Return its executors' Java processes."""
@@ -137,7 +148,7 @@ class SparkCluster:
         number = len([*self._root.glob("worker-*.txt")])
         folder = self._root / f"worker-{number}"
         words = self._words(_WORKER, host, "--cores", str(cores), "--memory", "1g", "--work-dir", str(folder), self.url)
-        worker = SparkWorker(words, self._environment, self._root / f"worker-{number}.txt")
+        worker = SparkWorker(words, self._environment, self._root / f"worker-{number}.txt", folder)
         self.workers.append(worker)
         return worker
 

@@ -10,6 +10,8 @@ from lakeward_e2e.world import World
 if TYPE_CHECKING:
     from pathlib import Path
 
+    from lakeward_e2e.tables import AnyTable
+
 _CONF = {
     "spark.driver.host": HOST,
     "spark.driver.bindAddress": HOST,
@@ -24,6 +26,7 @@ class ClusterWorld(World):
     def __init__(self, root: Path) -> None:
         """Make an empty store, and start a master without workers."""
         super().__init__(root)
+        (self.faults / "noted").mkdir()
         environment = self.environment(root / "cluster.txt")
         self.cluster = SparkCluster(root / "cluster", environment)
 
@@ -41,6 +44,11 @@ class ClusterWorld(World):
         return self.configure(
             service, master=self.cluster.url, spark_keys=spark, checkpoint_keys=checkpoint, **sections
         )
+
+    def executors_of(self, table: AnyTable) -> set[int]:
+        """Return the process ids of the executors that have read a table since the folder `noted` is there."""
+        file = self.faults / "noted" / f"executors.{table.path.table}"
+        return {int(line) for line in file.read_text(encoding="utf-8").split()} if file.exists() else set()
 
     def end_services(self) -> None:
         """Stop what runs: a service keeps the executors that it has."""
