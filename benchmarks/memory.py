@@ -1,6 +1,8 @@
 """Peak memory of driver and workers, tiering 1 M and 20 M rows of the same log table shape.
 
-python benchmarks/memory.py [--small 1000000] [--large 20000000]
+python benchmarks/memory.py [--small 1000000] [--large 20000000] [--exchange]
+
+With `--exchange` the lake table has 64 partitions, and rows are exchanged.
 
 `lakeward run --once` runs as a process of its own; its process tree is looked at ten times a second.
 """
@@ -15,6 +17,7 @@ import tempfile
 import time
 from pathlib import Path
 
+from exchange import TABLES, spread
 from lakeward.model.tables import TablePath
 from lakeward_source_embedded.store import EmbeddedStore
 from log_to_iceberg import BUCKETS, STEP, rows
@@ -58,16 +61,18 @@ def private_kib(pid: int) -> int:
     return (int(resident) - int(shared)) * PAGE_KIB
 
 
-def tier(total: int) -> dict[str, int]:
+def tier(total: int, *, exchange: bool) -> dict[str, int]:
     """Tier so many rows; returns the peak of each kind of process, in MiB."""
     with tempfile.TemporaryDirectory(prefix="lakeward-bench-") as place:
         directory = Path(place)
-        (directory / "lakeward.toml").write_text(CONFIG.format(rounds=2, level=3, backend="noop"), encoding="utf-8")
+        config = CONFIG.format(rounds=2, level=3, backend="noop") + (TABLES if exchange else "")
+        (directory / "lakeward.toml").write_text(config, encoding="utf-8")
         store = EmbeddedStore.create(directory / "store")
-        table = TablePath("bench", "log")
+        table = TablePath("bench", "exchange" if exchange else "log")
         store.create_table(table, rows(0, 10).schema, buckets=BUCKETS)
         for start in range(0, total, STEP):
-            store.load(table, rows(start % 5_000_000, STEP))
+            piece = rows(start % 5_000_000, STEP)
+            store.load(table, spread(piece) if exchange else piece)
         command = [sys.executable, "-m", "lakeward", "run", "--once", "-c", str(directory / "lakeward.toml")]
         process = subprocess.Popen(command)
         peak: dict[str, int] = {}
@@ -86,8 +91,9 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("--small", type=int, default=1_000_000)
     parser.add_argument("--large", type=int, default=20_000_000)
+    parser.add_argument("--exchange", action="store_true")
     options = parser.parse_args()
-    small, large = tier(options.small), tier(options.large)
+    small, large = (tier(total, exchange=options.exchange) for total in (options.small, options.large))
     print(f"peak private memory, MiB, of one process of each kind: {options.small:,} rows and {options.large:,} rows")
     for what in ("driver", "worker"):
         print(f"  {what}: {small[what]} and {large[what]}, ratio {large[what] / small[what]:.2f}")

@@ -1,12 +1,14 @@
 """What a killed service costs: rows that are read again, and seconds until the first new one.
 
-python benchmarks/resume.py [--rows 40000000] [--interval 1]
+python benchmarks/resume.py [--rows 40000000] [--interval 1] [--exchange]
 
 A service on Spark `local[2]` tiers one log table of 8 columns in 2 buckets, embedded to Iceberg, with a checkpoint
 every INTERVAL seconds and files of 32 MiB. In the middle every process of it is killed at once, as when the machine
 goes down; then it is started again. Printed: rows that were read before the kill and are not in the checkpoint (those
 are read again) beside the bound of one interval's worth and one file for each subtask, and the seconds from the second
-start to the service's own word that it has a row the checkpoint did not have.
+start to the service's own word that it has a row the checkpoint did not have. With `--exchange` the lake table has 64
+partitions: a row counts as read once a writer has taken it, so the checkpoint's rows of channels and open files are
+drained first.
 """
 
 from __future__ import annotations
@@ -17,11 +19,13 @@ import subprocess
 import sys
 import tempfile
 import time
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
 import psutil
 
+from exchange import spread
 from lakeward.clock import SystemClock
 from lakeward.model.tables import TablePath
 from lakeward_source_embedded.store import EmbeddedStore
@@ -49,6 +53,10 @@ master = "local[2]"
 interval_s = {interval}
 pause_s = 0.0
 """
+PARTITIONED = """
+[tables."bench.killed"]
+lake_partition = ["day(at)", "bucket(16, id)"]
+"""
 
 
 def main() -> None:
@@ -56,9 +64,11 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("--rows", type=int, default=40_000_000)
     parser.add_argument("--interval", type=float, default=1.0)
+    parser.add_argument("--exchange", action="store_true")
     options = parser.parse_args()
+    config = CONFIG.format(interval=options.interval) + (PARTITIONED if options.exchange else "")
     with tempfile.TemporaryDirectory(prefix="lakeward-bench-") as place:
-        Path(place, "lakeward.toml").write_text(CONFIG.format(interval=options.interval), encoding="utf-8")
+        Path(place, "lakeward.toml").write_text(config, encoding="utf-8")
         with EmbeddedStore.create(Path(place) / "store") as store:
             fill(store, options.rows)
         bench(Path(place), options)
@@ -69,7 +79,7 @@ def fill(store: EmbeddedStore, total: int) -> None:
     off = {"table.datalake.enabled": "false"}
     store.create_table(TABLE, rows(0, 1).schema, buckets=SUBTASKS, freshness_s=3600, properties=off)
     for start in range(0, total, STEP):
-        store.load(TABLE, rows(start, STEP))
+        store.load(TABLE, spread(rows(start, STEP)))
     store.set_property(TABLE, "table.datalake.enabled", "true")
 
 
@@ -90,15 +100,19 @@ def bench(directory: Path, options: argparse.Namespace) -> None:
         done = wait(directory, second, lambda found: found["outcome"] == "committed")
     finally:
         killed(second)
-    one_file = max(kept["files"])
-    bound = options.interval * rate + SUBTASKS * one_file
     print(f"rate before the kill: {rate / 1e6:.2f} M rows/s, killed after {read / 1e6:.2f} M rows")
-    print(
-        f"read again: {(read - kept['rows']) / 1e6:.2f} M rows; bound: {bound / 1e6:.2f} M (a file: {one_file:,} rows)"
-    )
+    if not kept["exchange"]:  # with one, rows that were read and rows that a writer took are not the same
+        one_file = max(kept["files"])
+        bound = options.interval * rate + SUBTASKS * one_file
+        again = (read - kept["rows"]) / 1e6
+        print(f"read again: {again:.2f} M rows; bound: {bound / 1e6:.2f} M (a file: {one_file:,} rows)")
     up_s = (report["started_ms"] - began_ms) / 1000
     open_s = sum(report["timings_s"].get(phase, 0.0) for phase in ("enumerate", "lease"))
     parts = f"{up_s:.1f} until its round began, {open_s:.2f} to open it, the rest to launch the job and to read"
+    if kept["exchange"]:
+        waiting = sum(line["in_rows"] + line["out_rows"] for line in kept["exchange"])
+        opened = sum(line["open_rows"] for line in kept["exchange"])
+        print(f"the checkpoint had {opened:,} rows in open files and {waiting:,} in channels")
     print(f"from the second start to the first new row: {resumed_s:.1f} s: {parts}; rows in the end: {done['rows']:,}")
 
 
@@ -134,7 +148,8 @@ def killed(service: subprocess.Popen[bytes]) -> int:
     at_ms = SystemClock().wall_ms()
     service.kill()
     for child in family:
-        child.kill()
+        with suppress(psutil.NoSuchProcess):  # it ended meanwhile
+            child.kill()
     service.wait()
     psutil.wait_procs(family)
     return at_ms
@@ -147,7 +162,8 @@ def checkpointed(directory: Path) -> dict[str, Any]:
     command += ["--config", str(directory / "lakeward.toml")]
     shown = json.loads(subprocess.run(command, capture_output=True, check=True, cwd=directory).stdout)
     files = [file["rows"] for file in shown["files"]]
-    return {"rows": sum(files), "files": files or [0]}
+    taken = sum(line["rows"] for line in shown["exchange"])
+    return {"rows": taken or sum(files), "files": files or [0], "exchange": shown["exchange"]}
 
 
 if __name__ == "__main__":

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import os
 import threading
 import time
 from dataclasses import replace
@@ -14,6 +15,7 @@ from typing import TYPE_CHECKING, Any, cast
 from lakeward import container as containers
 from lakeward.clock import SystemClock
 from lakeward.config.loader import load_config
+from lakeward.observe.logs import setup_logs
 from lakeward.observe.progress import show_progress
 
 if TYPE_CHECKING:
@@ -40,6 +42,25 @@ backend = "{backend}"
 [spark]
 master = "local[2]"
 """
+
+
+_TICKS = os.sysconf("SC_CLK_TCK")
+
+
+def cpu_s() -> float:
+    """Return the processor time of this process and of all below it, also of those that have ended."""
+    times: dict[int, tuple[int, int]] = {}
+    for entry in Path("/proc").iterdir():
+        if entry.name.isdigit():
+            try:
+                fields = (entry / "stat").read_text(encoding="utf-8", errors="replace").rsplit(")", 1)[1].split()
+            except (OSError, IndexError):
+                continue
+            times[int(entry.name)] = (int(fields[1]), sum(map(int, fields[11:15])))
+    found = {os.getpid()}
+    while more := {pid for pid, (parent, _) in times.items() if parent in found} - found:
+        found |= more
+    return sum(times[pid][1] for pid in found) / _TICKS
 
 
 class HandTimes:
@@ -97,6 +118,7 @@ class RunningService:
         file = directory / "lakeward.toml"
         text = config or CONFIG.format(level=level, rounds=rounds, backend=backend)
         file.write_text(text, encoding="utf-8")
+        setup_logs("text", "warning")
         loaded = load_config(file, {})
         self.container = containers.build(loaded)
         self.rounds: SimpleQueue[tuple[str, RoundReport]] = SimpleQueue()
