@@ -19,6 +19,7 @@ FILES = {
     "M": "tests/core/machines/test_checkpoints_model.py",
     "P": "tests/core/machines/test_splits_cells.py",
     "B": "tests/core/storage/test_checkpoint_bytes.py",
+    "E": "tests/core/subtask/test_exchange_window.py",
 }
 CITED = re.compile(r"\b([A-Z]): `(test_\w+)`")
 

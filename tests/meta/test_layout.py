@@ -12,6 +12,8 @@ TOP = {
     "CHANGELOG.md",
     "README.md",
     "LICENSE",
+    "SECURITY.md",
+    "CONTRIBUTING.md",
     "benchmarks",
 }
 

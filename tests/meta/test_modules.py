@@ -40,3 +40,17 @@ def test_no_tracked_file_names_a_place_on_somebodys_machine(tracked: list[Path])
         if any(pattern.search(line) for pattern in MACHINE_PATHS)
     ]
     assert found == []
+
+
+def test_types_are_learned_while_a_module_is_imported(tracked: list[Path]) -> None:
+    """What msgspec learns of a type at its first use must not be learned by several threads: that is a crash."""
+    late = [
+        f"{path}:{call.lineno}"
+        for path in modules(tracked)
+        for call in ast.walk(ast.parse(path.read_text(encoding="utf-8")))
+        if isinstance(call, ast.Call)
+        and isinstance(call.func, ast.Attribute)
+        and call.func.attr == "decode"
+        and "type" in {given.arg for given in call.keywords}
+    ]
+    assert late == []

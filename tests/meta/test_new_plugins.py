@@ -1,0 +1,74 @@
+"""What `lakeward plugins new` writes is a project that is green at once: `tox` in it passes, for each kind."""
+
+from __future__ import annotations
+
+import importlib.util
+import os
+import re
+import subprocess
+import sys
+import zipfile
+from importlib.metadata import version
+from pathlib import Path
+
+import pytest
+
+KINDS = ["lease", "wrapper", "lake", "source"]
+
+
+def linked_wheel(name: str, links: Path, wheels: Path) -> None:
+    """Make a wheel that leads to a package which is installed here: Spark's own has 450 MB and comes as sources."""
+    spec = importlib.util.find_spec(name)
+    assert spec is not None
+    assert spec.origin is not None
+    (links / name).symlink_to(Path(spec.origin).parent)
+    release = version(name)
+    info = f"{name}-{release}.dist-info"
+    with zipfile.ZipFile(wheels / f"{name}-{release}-py3-none-any.whl", "w") as wheel:
+        wheel.writestr(f"{name}.pth", f"{links}\n")
+        wheel.writestr(f"{info}/METADATA", f"Metadata-Version: 2.1\nName: {name}\nVersion: {release}\n")
+        wheel.writestr(
+            f"{info}/WHEEL", "Wheel-Version: 1.0\nGenerator: test\nRoot-Is-Purelib: true\nTag: py3-none-any\n"
+        )
+        wheel.writestr(f"{info}/RECORD", "")
+
+
+@pytest.fixture(scope="module")
+def wheels(tmp_path_factory: pytest.TempPathFactory, root: Path) -> Path:
+    """Serve the wheel of this checkout's core, and Spark by links, as a package index would."""
+    place, links = tmp_path_factory.mktemp("wheels"), tmp_path_factory.mktemp("links")
+    words = ["-m", "uv", "build", "--quiet", "--wheel", "--no-create-gitignore", "--out-dir", str(place)]
+    subprocess.run([sys.executable, *words, str(root / "core")], check=True)
+    for name in ("pyspark", "py4j"):
+        linked_wheel(name, links, place)
+    return place
+
+
+def run(words: list[str], where: Path, wheels: Path, **more: str) -> subprocess.CompletedProcess[str]:
+    """Run a command as a newcomer would: nothing of this test run's environment but the path to the wheels."""
+    ours = ("LAKEWARD_", "PYTEST_", "TOX", "PYTHON", "VIRTUAL_ENV")
+    environment = {key: text for key, text in os.environ.items() if not key.startswith(ours)}
+    environment |= {"UV_FIND_LINKS": str(wheels), **more}
+    return subprocess.run(words, cwd=where, env=environment, capture_output=True, encoding="utf-8", check=False)
+
+
+@pytest.mark.network
+@pytest.mark.parametrize("kind", KINDS)
+def test_tox_passes_in_a_new_project(tmp_path: Path, wheels: Path, kind: str) -> None:
+    new = [sys.executable, "-m", "lakeward", "plugins", "new", "--kind", kind, "my-own"]
+    assert run(new, tmp_path, wheels).returncode == 0
+    project = tmp_path / f"lakeward-{kind}-my-own"
+    code = [path for path in (project / "src").rglob("*.py") if path.name != "__init__.py"]
+    assert len(code) == 1
+
+    tox = [sys.executable, "-m", "tox", "--colored", "no"]
+    done = run(tox, project, wheels, UV_OFFLINE="1")
+    if "UV_OFFLINE" in done.stdout + done.stderr or "network was disabled" in done.stdout + done.stderr:
+        done = run(tox, project, wheels)  # the installer's cache does not have all of it yet
+
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert re.search(r"\d\d passed", done.stdout), done.stdout
+    assert re.search(r"py3: OK", done.stdout), done.stdout
+    # The package that was tested is the installed one.
+    (installed,) = (project / ".tox").glob(f"py3/lib/python*/site-packages/lakeward_{kind}_my_own/plugin.py")
+    assert installed.read_bytes() == code[0].read_bytes()

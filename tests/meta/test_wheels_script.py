@@ -1,0 +1,49 @@
+"""`tox run -e lowest` takes the oldest release of everything that we ask for, of extras too."""
+
+from __future__ import annotations
+
+import importlib.util
+import re
+import sys
+import tomllib
+from pathlib import Path
+from types import ModuleType
+
+import pytest
+
+
+@pytest.fixture
+def wheels(root: Path, monkeypatch: pytest.MonkeyPatch) -> ModuleType:
+    spec = importlib.util.spec_from_file_location("ci_wheels", root / ".ci" / "wheels.py")
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    monkeypatch.setitem(sys.modules, "ci_wheels", module)  # dataclasses look their module up
+    spec.loader.exec_module(module)
+    return module
+
+
+def test_the_dependencies_of_extras_are_direct_requirements(root: Path, wheels: ModuleType) -> None:
+    project = tomllib.loads((root / "core" / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+    own, extras = project["dependencies"], project["optional-dependencies"]
+    assert wheels.Wanted.parse("core").dependencies() == own
+    assert wheels.Wanted.parse("core[page]").dependencies() == [*own, *extras["page"]]
+    assert wheels.Wanted.parse("core[java,page]").dependencies() == [*own, *extras["java"], *extras["page"]]
+
+
+def test_distributions_of_this_project_are_no_dependencies_from_elsewhere(wheels: ModuleType) -> None:
+    assert not [one for one in wheels.Wanted.parse("core[fluss]").dependencies() if one.startswith("lakeward")]
+
+
+def test_each_dependency_of_an_extra_has_a_lower_bound_or_is_pinned(root: Path) -> None:
+    project = tomllib.loads((root / "core" / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+    needs = [need for extra in project["optional-dependencies"].values() for need in extra]
+    assert [need for need in needs if ">=" not in need and "==" not in need] == []
+
+
+def test_the_environment_with_the_lowest_versions_has_the_page_and_runs_its_tests(root: Path) -> None:
+    text = (root / "tox.ini").read_text(encoding="utf-8")
+    lowest = text.split("[testenv:lowest]")[1].split("\n[testenv")[0]
+    assert re.search(r"--lowest all\[[\w,]*\bpage\b", lowest)
+    assert "tests/core plugins" in lowest
+    assert "--ignore tests/core/page" not in lowest
