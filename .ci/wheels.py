@@ -47,8 +47,12 @@ class Wanted:
         return f"{self._project()['name']}{self.extras} @ {_wheel(self.folder).as_uri()}"
 
     def dependencies(self) -> list[str]:
-        """Return what it needs from elsewhere, as direct requirements: only those are taken at their oldest."""
-        return [str(one) for one in self._project()["dependencies"] if not str(one).startswith("lakeward")]
+        """Return what it and its extras need from elsewhere: direct requirements, which are taken at their oldest."""
+        project = self._project()
+        needs = list(project["dependencies"])
+        for extra in filter(None, self.extras.strip("[]").split(",")):
+            needs += project["optional-dependencies"][extra.strip()]
+        return [str(one) for one in needs if not str(one).startswith("lakeward")]
 
     def _project(self) -> dict[str, Any]:
         document = tomllib.loads((self.folder / "pyproject.toml").read_text(encoding="utf-8"))
