@@ -10,6 +10,7 @@ from lakeward_e2e.process import until
 from lakeward_e2e.tables import KeyTable, LogTable
 
 if TYPE_CHECKING:
+    from lakeward_e2e.tables import AnyTable
     from lakeward_e2e.world import World
 
 pytestmark = [pytest.mark.spark]
@@ -41,6 +42,12 @@ def test_an_answer_that_is_lost_doubles_no_row(what: str, shared_world: World) -
         world.store.drop_table(table.path)
 
 
+def waits_for_a_commit(world: World, table: AnyTable) -> bool:
+    """Say whether the status file shows a table that is tried again later, as its commit may still land."""
+    line = world.table_status(table)
+    return line.get("status") == "backoff" and "may still land" in line["message"]
+
+
 def test_a_catalog_that_never_answers_holds_up_its_table_alone(shared_world: World) -> None:
     """Each request is lost: the round fails, is tried again, and is right once the catalog answers."""
     world = shared_world
@@ -50,8 +57,7 @@ def test_a_catalog_that_never_answers_holds_up_its_table_alone(shared_world: Wor
         table.load()
     world.serve(world.configure())
     world.until_same(well)
-    until(lambda: world.table_status(sick).get("status") == "backoff", "the table to wait")
-    assert "may still land" in world.table_status(sick)["message"]
+    until(lambda: waits_for_a_commit(world, sick), "the table to wait, and to say for what")
     well.load()
     world.until_same(well)
     world.disarm("send.sick")

@@ -98,6 +98,12 @@ def named_files(world: World, table: AnyTable) -> set[str]:
     return world.warehouse.files(table.path) - world.warehouse.orphans(table.path)
 
 
+def outcome(world: World, table: AnyTable, service: str) -> str | None:
+    """Return how a table's last round ended, as a service's status file shows it."""
+    report = world.table_status(table, service).get("round") or {}
+    return report.get("outcome")
+
+
 def test_a_fenced_service_whose_table_was_given_away_commits_nothing(world: World) -> None:
     """The tiering timeout passes while it is paused, and a service of another name takes the table."""
     log = LogTable(world.store, "events")
@@ -111,7 +117,7 @@ def test_a_fenced_service_whose_table_was_given_away_commits_nothing(world: Worl
 
     zombie.send(signal.SIGCONT)
     given_up = {"failed", "fenced"}  # whichever it hears of first: its call timed out, the stamp, the source's refusal
-    until(lambda: world.table_status(log, "one")["round"]["outcome"] in given_up, "the fenced one to notice")
+    until(lambda: outcome(world, log, "one") in given_up, "the fenced one to notice")
     assert zombie.alive
     assert world.same(log)
     assert world.warehouse.commits(log.path) == commits
