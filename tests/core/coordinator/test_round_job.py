@@ -14,6 +14,7 @@ from lakeward.coordinator.jobs.job import RoundJob
 from lakeward.coordinator.jobs.plan import JobPlan
 from lakeward.machines.checkpoints.events import TimePassed
 from lakeward.machines.transport.channel import Channel, ChannelKey
+from lakeward.model.backoff import NO_PAUSES, RetryPauses
 from lakeward.model.events import AnyEvent, AssignSplits, Deploy, Register, RequestSplit, SplitFinished
 from lakeward.model.jobs import JobSpec
 from lakeward.model.results import LakeFile, WriteResult
@@ -76,7 +77,7 @@ def job_of(
     clock: FakeClock,
     listener: SilentRound,
     jobs: IdleJobs,
-    pause_s: Callable[[int], float] = lambda _: 0.0,
+    retries: RetryPauses = NO_PAUSES,
 ) -> RoundJob:
     state = CheckpointContents.of(PART, [subtask_snapshot(subtask=1, attempt=7)])
     store = CheckpointFiles(SmallFiles(str(tmp_path)), clock)
@@ -84,9 +85,7 @@ def job_of(
         CheckpointSettings(interval_s=30.0), store, reference(), 1, lambda _what, _work, _done: None
     )
     enumeration = state.enumeration()
-    plan = JobPlan(
-        "svc/7-3-2", enumeration, deploy, spec, 2, 3, 60.0, 5.0, checkpoints, state, relaunch_pause_s=pause_s
-    )
+    plan = JobPlan("svc/7-3-2", enumeration, deploy, spec, 2, 3, 60.0, 5.0, checkpoints, state, retries=retries)
     return RoundJob(plan, jobs, clock, listener)
 
 
@@ -191,7 +190,7 @@ def test_a_job_that_fails_again_is_launched_again_after_growing_pauses(
 ) -> None:
     """The first time at once: a lost executor is nobody's fault."""
     jobs = EndingJobs()
-    job = job_of(tmp_path, clock, listener, jobs, pause_s=lambda launches: 0.0 if launches < 2 else 10.0 * launches)
+    job = job_of(tmp_path, clock, listener, jobs, RetryPauses(20.0, 60.0))
     job.launch(lambda work: work())
     assert len(jobs.launched) == 2
     clock.advance(19.0)
@@ -208,9 +207,9 @@ def test_a_round_that_ends_while_its_job_waits_to_be_launched_leaves_nothing_run
     tmp_path: Path, clock: FakeClock, listener: SilentRound
 ) -> None:
     jobs = EndingJobs()
-    job = job_of(tmp_path, clock, listener, jobs, pause_s=lambda _: 10.0)
+    job = job_of(tmp_path, clock, listener, jobs, RetryPauses(10.0, 60.0))
     job.launch(lambda work: work())
     job.cancel()
     clock.advance(20.0)
     job.tick()
-    assert (len(jobs.launched), job.running, listener.events[-1]) == (1, False, "over")
+    assert (len(jobs.launched), job.running, listener.events[-1]) == (2, False, "over")

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 _DOUBLINGS = 60
 """More of them would overflow in the end."""
 
@@ -18,3 +20,24 @@ def backoff_s(failures: int, first_s: float, most_s: float) -> float:
         Seconds.
     """
     return min(most_s, first_s * 2.0 ** min(failures - 1, _DOUBLINGS))
+
+
+@dataclass(frozen=True, slots=True)
+class RetryPauses:
+    """Pauses before what failed inside a round is tried again: none after one failure, then growing ones.
+
+    The usual cause of one failure is a lost executor; what fails twice may fail as long as its cause lasts.
+    """
+
+    first_s: float = 0.0
+    """Seconds after two failures."""
+    most_s: float = 0.0
+    """The longest pause in seconds."""
+
+    def after(self, failures: int) -> float:
+        """Return the seconds to wait after so many failures, >= 1."""
+        return 0.0 if failures == 1 else backoff_s(failures - 1, self.first_s, self.most_s)
+
+
+NO_PAUSES = RetryPauses()
+"""Everything is tried again at once."""

@@ -553,7 +553,7 @@ class RoundJob:
         elif self.launches >= self.plan.limit:
             self._owner.job_failed(f"job launched {self.launches} times, the last time: {reason}", permanent=False)
         else:
-            pause_s = self.plan.relaunch_pause_s(self.launches)
+            pause_s = self.plan.retries.after(self.launches)
             _log.warning("launching the job again", round=self.plan.round_name, reason=reason, pause_s=pause_s)
             self._preparing, self._prepare_at = True, self._clock.now() + pause_s
             if not pause_s:

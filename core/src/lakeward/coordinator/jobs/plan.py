@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol
 
 from lakeward.coordinator.checkpoints.round_checkpoints import CheckpointListener
+from lakeward.model.backoff import NO_PAUSES, RetryPauses
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection
@@ -80,7 +81,7 @@ class JobPlan:
     """Seconds in which a subtask whose connection closed may come back; then its splits are read by others."""
     checkpoints: CheckpointPlan
     restored: CheckpointContents | None = None
-    relaunch_pause_s: Callable[[int], float] = lambda _: 0.0
-    """Seconds before the next launch, by the number of launches so far."""
+    retries: RetryPauses = NO_PAUSES
+    """Before the next launch, by the number of launches so far."""
     exchange: ExchangePlan | None = None
     """What the exchange of its rows needs; None: each subtask writes what it reads."""

@@ -11,7 +11,7 @@ from lakeward.coordinator.jobs.gang import ExchangePlan
 from lakeward.coordinator.jobs.plan import JobPlan
 from lakeward.coordinator.workers.calls import call
 from lakeward.coordinator.workers.log_fields import fields_of_round, with_log_fields
-from lakeward.model.backoff import backoff_s
+from lakeward.model.backoff import RetryPauses
 from lakeward.model.checkpoints import CheckpointRef
 from lakeward.model.events import Deploy
 from lakeward.model.jobs import JobSpec
@@ -97,11 +97,6 @@ class JobPlanner:
         spare = self.settings.service.rounds - 1
         return max(1, min(total - spare, total - used))
 
-    def _relaunch_pause_s(self, launches: int) -> float:
-        """Launch a second time at once, for a lost executor is the usual cause; then after a growing pause."""
-        service = self.settings.service
-        return 0.0 if launches < 2 else backoff_s(launches - 1, service.backoff_first_s, service.backoff_most_s)  # noqa: PLR2004
-
     def _count_slots(self) -> int:
         return self._jobs.slots_there
 
@@ -147,7 +142,7 @@ class JobPlanner:
             limit=settings.spark.job_attempts,
             silence_s=settings.spark.subtask_timeout_s,
             reconnect_within_s=settings.spark.reconnect_s,
-            relaunch_pause_s=self._relaunch_pause_s,
+            retries=RetryPauses(settings.service.backoff_first_s, settings.service.backoff_most_s),
             checkpoints=CheckpointPlan(
                 settings=settings.checkpoint,
                 store=self._checkpoints,
