@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from lakeward_e2e.process import until
 from lakeward_e2e.tables import KeyTable, LogTable
 
 if TYPE_CHECKING:
@@ -63,6 +64,21 @@ def test_a_service_whose_java_process_is_killed_says_so_and_ends(world: World) -
     assert "Traceback" not in service.words()
     world.serve(config)
     world.until_clean(log)
+
+
+def test_a_split_that_fails_as_long_as_its_cause_lasts_rests_and_is_read_once_it_has_gone(world: World) -> None:
+    """Its table's other bucket, and other tables, are read meanwhile."""
+    log, other = LogTable(world.store, "events"), LogTable(world.store, "other")
+    for table in (log, other):
+        table.load()
+    world.arm("writing.events", "raise the disk is on fire", always=True)
+    service = world.serve(world.configure())
+    until(lambda: "a split failed again, and rests" in service.words(), f"a split to rest; {service.words()}")
+    world.until_same(other)
+    world.disarm("writing.events")
+    world.until_same(log)
+    world.until_clean(log, other)
+    assert service.alive
 
 
 def _tiered_in_spite_of(point: str, world: World, log: LogTable, keyed: KeyTable) -> None:

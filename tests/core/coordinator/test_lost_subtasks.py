@@ -12,7 +12,8 @@ from lakeward.coordinator.jobs.job import RoundJob
 from lakeward.coordinator.jobs.plan import JobPlan
 from lakeward.machines.splits import Enumeration
 from lakeward.machines.transport.channel import Channel, ChannelKey
-from lakeward.model.events import AssignSplits, Cancel, Deploy, Heartbeat, Register, RequestSplit
+from lakeward.model.backoff import RetryPauses
+from lakeward.model.events import AssignSplits, Cancel, Deploy, Failed, Heartbeat, Register, RequestSplit
 from lakeward.model.jobs import JobSpec
 from lakeward.model.settings import CheckpointSettings
 from lakeward.model.splits import LogSplit
@@ -52,6 +53,9 @@ class Reader:
     def show_life(self) -> None:
         self.job.on_message(self.key, self.connection, self._up.send(Heartbeat(acked=1)))
 
+    def fail(self) -> None:
+        self.job.on_message(self.key, self.connection, self._up.send(Failed(message="no such file", code="LW-000")))
+
     def splits(self) -> list[str]:
         found = [one.event for one in self.connection.sent if isinstance(one.event, AssignSplits)]
         return [wire.split.split_id for event in found for wire in event.splits]
@@ -83,6 +87,7 @@ def job(tmp_path: Path, clock: FakeClock, jobs: IdleJobs) -> RoundJob:
         limit=3,
         silence_s=60.0,
         reconnect_within_s=RECONNECT_S,
+        retries=RetryPauses(2.0, 60.0),
         checkpoints=CheckpointPlan(
             CheckpointSettings(interval_s=0.0),
             CheckpointFiles(SmallFiles(str(tmp_path)), clock),
@@ -157,3 +162,23 @@ def test_a_subtask_that_is_connected_and_silent_still_ends_the_launch(
     clock.advance(61.0)
     job.tick()
     assert jobs.cancelled == [job.launched]
+
+
+def test_a_split_that_fails_again_and_again_rests_longer_each_time_while_others_are_read(
+    job: RoundJob, clock: FakeClock
+) -> None:
+    for _ in range(2):
+        reader = Reader(job, 0)
+        assert reader.splits() == ["b0-0"]
+        reader.fail()
+    others = [Reader(job, 1), Reader(job, 2)]
+    assert [other.splits() for other in others] == [["b0-10"], ["b0-20"]]
+    for rest_s in (2.0, 4.0, 8.0, 10.0, 10.0):
+        reader = Reader(job, 0)
+        clock.advance(rest_s - 0.1)
+        job.tick()
+        assert reader.splits() == []
+        clock.advance(0.1)
+        job.tick()
+        assert reader.splits() == ["b0-0"]
+        reader.fail()

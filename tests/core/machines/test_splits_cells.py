@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 from dataclasses import replace
+from math import inf
 
 import pytest
 
@@ -32,9 +33,11 @@ from lakeward.machines.splits import (
     SplitRequested,
     Splits,
     SplitsEvent,
+    SplitsRested,
     SplitsReturned,
 )
 from lakeward.machines.splits.transitions import SplitGuard, State
+from lakeward.model.backoff import RetryPauses
 from lakeward.model.splits import LogSplit, SnapshotSplit, Split
 from lakeward.model.tables import TableBucket
 
@@ -45,7 +48,7 @@ FIRST, SECOND = LogSplit("b0-0", A, (), 0, 10), LogSplit("b0-10", A, (), 10, 20)
 
 def machine(*splits: Split) -> Splits:
     """A round with these."""
-    return Splits(Enumeration(splits or (FIRST, SECOND), {}, (), behind=False))
+    return Splits(Enumeration(splits or (FIRST, SECOND), {}, (), behind=False), retries=RetryPauses(2, 3))
 
 
 def registered(subtask: int, attempt: int = 1, *restored: str) -> AttemptRegistered:
@@ -90,7 +93,21 @@ def checked(now: float) -> ConnectionsChecked:
     return ConnectionsChecked(now=now)
 
 
+def rested(now: float) -> SplitsRested:
+    """Time passed."""
+    return SplitsRested(now=now)
+
+
 JOB_ENDED, FINISH_EARLY = JobEnded(now=0), FinishEarlyRequested(now=0)
+FAILED_TWICE: tuple[SplitsEvent, ...] = (
+    registered(0),
+    requests(0),
+    lost(0),
+    registered(0, 2),
+    requests(0, 2),
+    lost(0, 2),
+)
+"""Two attempts were lost with the first split, which rests now."""
 STORIES: tuple[tuple[SplitsEvent, ...], ...] = (
     (),
     (FINISH_EARLY,),
@@ -119,6 +136,10 @@ STORIES: tuple[tuple[SplitsEvent, ...], ...] = (
     (registered(0, 3), requests(0, 3)),
     (registered(0), disconnected(0)),
     (registered(0), requests(0), disconnected(0), checked(5)),
+    FAILED_TWICE,
+    (*FAILED_TWICE, registered(1), requests(1), requests(1)),
+    (*FAILED_TWICE, registered(1), requests(1), registered(2), requests(2)),
+    (*FAILED_TWICE, registered(1), requests(1), done(SECOND, 1), requests(1)),
 )
 """From each of them every event is tried; together they stand in every state."""
 
@@ -150,6 +171,8 @@ TRIED: tuple[SplitsEvent, ...] = (
     *(reconnected(subtask, attempt) for subtask in (0, 1, 2) for attempt in (1, 2)),
     checked(4.9),
     checked(5),
+    rested(1.9),
+    rested(2),
 )
 
 
@@ -176,9 +199,9 @@ class Recorded(Splits):
 
 
 def after(story: tuple[SplitsEvent, ...], *withheld: str) -> Recorded:
-    """A machine after a story, with nothing recorded; an attempt may reconnect within 5 s."""
+    """A machine after a story, with nothing recorded; an attempt may reconnect within 5 s, a split rests 2 s first."""
     enumeration = Enumeration((FIRST, SECOND), {}, (), behind=False)
-    splits = Recorded(enumeration, withheld=withheld, reconnect_s=5)
+    splits = Recorded(enumeration, withheld=withheld, reconnect_s=5, retries=RetryPauses(2, 3))
     splits.moves = []
     for event in story:
         splits.step(event)
@@ -189,7 +212,7 @@ def after(story: tuple[SplitsEvent, ...], *withheld: str) -> Recorded:
 def states(splits: Splits, event: SplitsEvent) -> dict[str | Attempt, State]:
     """The state of each split, and of each attempt that the event names (all, if it names none)."""
     attempts = [(subtask, attempt) for subtask in (0, 1, 2) for attempt in (1, 2)]
-    if not isinstance(event, JobEnded | FinishEarlyRequested | ConnectionsChecked):
+    if not isinstance(event, JobEnded | FinishEarlyRequested | ConnectionsChecked | SplitsRested):
         attempts = [(event.subtask, event.attempt)]
     found: dict[str | Attempt, State] = {attempt: splits._phase_of(attempt) for attempt in attempts}
     return found | dict(splits._phases)
@@ -486,3 +509,46 @@ def test_snapshot_that_ends_elsewhere_is_refused(split: SnapshotSplit, end: int)
     splits.step(requests(0))
     with pytest.raises(IllegalEventError):
         splits.step(done(split, 0, end=end))
+
+
+def test_a_split_that_fails_once_is_read_again_at_once_and_then_rests_longer_each_time() -> None:
+    splits = after(FAILED_TWICE)
+    assert splits.rested_by == 2
+    assert splits.step(registered(1)) == ()
+    assert splits.step(requests(1)) == (Assign(1, 1, SECOND),), "others are read meanwhile"
+    splits.step(registered(2))
+    assert splits.step(requests(2)) == ()
+    assert splits.step(rested(1.9)) == ()
+    assert splits.step(rested(2)) == (Assign(2, 1, FIRST),)
+    assert splits.rested_by == inf
+    assert splits.step(lost(2)) == (SplitsReturned((FIRST,)),)
+    assert splits.rested_by == 3, "twice as long would be more than the longest rest"
+
+
+def test_a_split_does_not_rest_beyond_the_end_of_its_job() -> None:
+    """The next launch waits by itself; the end of a job is no failure of a split."""
+    splits = after((*FAILED_TWICE, JOB_ENDED))
+    assert splits.rested_by == inf
+    splits.step(registered(0, 3))
+    assert splits.step(requests(0, 3)) == (Assign(0, 3, FIRST),)
+    splits.step(JOB_ENDED)
+    assert splits.rested_by == inf
+
+
+def test_a_split_that_rests_is_left_out_when_the_round_finishes_early() -> None:
+    splits = after((*FAILED_TWICE, registered(1), requests(1)))
+    assert splits.step(FINISH_EARLY) == (SendFinishEarly(1, 1),)
+    assert splits.rested_by == inf
+    assert splits.step(done(SECOND, 1)) == (Accept(SECOND.split_id), AllDone(incomplete=True))
+
+
+def test_who_waits_for_a_split_that_rests_is_dismissed_when_the_round_finishes_early() -> None:
+    splits = after((*FAILED_TWICE, registered(1), requests(1), done(SECOND, 1), requests(1)))
+    assert splits.step(FINISH_EARLY) == (NoMore(1, 1), AllDone(incomplete=True))
+
+
+def test_all_are_dismissed_only_when_the_split_that_rests_is_read_as_well() -> None:
+    splits = after((*FAILED_TWICE, registered(1), requests(1), done(SECOND, 1), requests(1)))
+    assert not splits.done
+    assert splits.step(rested(2)) == (Assign(1, 1, FIRST),)
+    assert splits.step(done(FIRST, 1)) == (Accept(FIRST.split_id), AllDone(incomplete=False))

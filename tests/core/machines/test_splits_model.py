@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from math import inf
+
 import pytest
 from hypothesis import HealthCheck, Phase, settings
 from hypothesis import strategies as st
@@ -29,9 +31,11 @@ from lakeward.machines.splits import (
     Splits,
     SplitsCommand,
     SplitsEvent,
+    SplitsRested,
     SplitsReturned,
     enumerate_splits,
 )
+from lakeward.model.backoff import RetryPauses
 from lakeward.model.splits import LogSplit, Split
 from lakeward.model.tables import BucketState, KvSnapshot, TableBucket
 from lakeward_mutants.splits import (
@@ -42,11 +46,18 @@ from lakeward_mutants.splits import (
     HandsOutWhileFinishingEarly,
     JumpsOverGaps,
     KeepsWhoDoesNotReconnect,
+    NeverRests,
+    RestsAsLongEachTime,
+    RestsBeyondItsJob,
+    RestsForEver,
 )
 
 Attempt = tuple[int, int]
 RECONNECT_S, MOMENT_S = 5.0, 1.0
 """In which an attempt may reconnect; in which the connections of one executor close."""
+PAUSES = RetryPauses(2.0, 5.0)
+RESTS_S = (0.0, 2.0, 4.0, 5.0)
+"""How long a split rests by how often it failed, one less; from then on the last one."""
 subtasks = st.integers(0, 2)
 BUCKETS = [TableBucket(1, None, number) for number in range(3)]
 
@@ -66,7 +77,9 @@ class Subtasks(RuleBasedStateMachine):
     def start(self, primary_key: bool) -> None:
         """Start a round, with two attempts ready."""
         self.enumeration = some_round(primary_key=primary_key)
-        self.splits = self.machine(self.enumeration, reconnect_s=RECONNECT_S)
+        self.splits = self.machine(self.enumeration, reconnect_s=RECONNECT_S, retries=PAUSES)
+        self.failures: dict[str, int] = {}
+        self.rests: dict[str, float] = {}
         self.now = 0.0
         self.closed: dict[Attempt, float] = {}
         self.numbers = dict.fromkeys(range(3), 0)
@@ -107,6 +120,7 @@ class Subtasks(RuleBasedStateMachine):
         assert not self.finishing_early, "handed out while finishing early"
         assert split.split_id not in self.finished, "handed out again"
         assert all(split.split_id not in held for held in self.given.values()), "two read one split"
+        assert self.rests.pop(split.split_id, 0.0) <= self.now, "handed out before it has rested"
         self.waiting.remove(attempt)
         self.given[attempt][split.split_id] = split
         self.once_given[attempt].add(split.split_id)
@@ -116,10 +130,18 @@ class Subtasks(RuleBasedStateMachine):
         older = (subtask, self.numbers[subtask])
         self.numbers[subtask] += 1
         attempt = (subtask, self.numbers[subtask])
-        self.given.pop(older, None)
-        self.waiting.discard(older)
+        self.fail(older)
         self.given[attempt], self.once_given[attempt] = {}, set()
-        self.feed(AttemptRegistered(now=0, subtask=subtask, attempt=attempt[1]))
+        self.feed(AttemptRegistered(now=self.now, subtask=subtask, attempt=attempt[1]))
+
+    def fail(self, attempt: Attempt) -> None:
+        """An attempt is gone: what it holds rests, if it has failed before."""
+        self.waiting.discard(attempt)
+        for split_id in self.given.pop(attempt, {}):
+            failures = self.failures[split_id] = self.failures.get(split_id, 0) + 1
+            rest_s = RESTS_S[min(failures, len(RESTS_S)) - 1]
+            if rest_s and not self.finishing_early:
+                self.rests[split_id] = self.now + rest_s
 
     @rule(subtask=subtasks, action=st.integers(0, 5), part=st.integers(0, 3))
     def work_goes_on(self, subtask: int, action: int, part: int) -> None:
@@ -163,9 +185,8 @@ class Subtasks(RuleBasedStateMachine):
     def lost(self, subtask: int) -> None:
         """The living attempt of a subtask is gone, or was before."""
         attempt = (subtask, self.numbers[subtask])
-        self.given.pop(attempt, None)
-        self.waiting.discard(attempt)
-        self.feed(AttemptLost(now=0, subtask=subtask, attempt=attempt[1]))
+        self.fail(attempt)
+        self.feed(AttemptLost(now=self.now, subtask=subtask, attempt=attempt[1]))
 
     @rule(subtask=subtasks, closes=st.booleans())
     def connection_closes_or_comes_back(self, subtask: int, closes: bool) -> None:
@@ -193,6 +214,8 @@ class Subtasks(RuleBasedStateMachine):
         for attempt in given_up:
             assert self.now - self.closed[attempt] >= RECONNECT_S - MOMENT_S
             self.lost(attempt[0])
+        self.feed(SplitsRested(now=self.now))
+        self.rests = {split_id: at for split_id, at in self.rests.items() if at > self.now}
 
     @rule(choice=st.integers(0, 99), again=st.booleans())
     def a_late_event(self, choice: int, again: bool) -> None:
@@ -218,12 +241,13 @@ class Subtasks(RuleBasedStateMachine):
         if often == 0:
             self.finish_early()
         elif often == 1:
-            self.given, self.waiting = {}, set()
-            self.feed(JobEnded(now=0))
+            self.given, self.waiting, self.rests = {}, set(), {}
+            self.feed(JobEnded(now=self.now))
 
     def finish_early(self) -> None:
         """From now on nothing is handed out."""
         self.finishing_early = True
+        self.rests = {}
         self.feed(FinishEarlyRequested(now=0))
 
     @invariant()
@@ -235,7 +259,8 @@ class Subtasks(RuleBasedStateMachine):
         held = {split_id for splits in self.given.values() for split_id in splits}
         assert not unfinished & self.finished.keys()
         assert held <= unfinished
-        assert not (self.waiting and unfinished - held), "an attempt waits while a split is free"
+        assert self.splits.rested_by == min(self.rests.values(), default=inf)
+        assert not (self.waiting and unfinished - held - self.rests.keys()), "an attempt waits while a split is free"
         assert self.splits.done == (not unfinished)
         assert self.ended == self.splits.done
         assert not (self.finishing_early and unfinished - held)
@@ -305,6 +330,10 @@ def test_the_machine_holds_every_invariant() -> None:
         KeepsWhoDoesNotReconnect,
         AllowsNoTimeToReconnect,
         GivesUpWhoReconnected,
+        NeverRests,
+        RestsForEver,
+        RestsAsLongEachTime,
+        RestsBeyondItsJob,
     ],
 )
 def test_a_mutant_dies(mutant: type[Splits]) -> None:

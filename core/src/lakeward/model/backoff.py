@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 _DOUBLINGS = 60
 """More of them would overflow in the end."""
@@ -37,6 +37,10 @@ class RetryPauses:
     def after(self, failures: int) -> float:
         """Return the seconds to wait after so many failures, >= 1."""
         return 0.0 if failures == 1 else backoff_s(failures - 1, self.first_s, self.most_s)
+
+    def at_most(self, most_s: float) -> RetryPauses:
+        """Return the same with a longest pause of so many seconds, if it is shorter."""
+        return replace(self, most_s=min(self.most_s, most_s))
 
 
 NO_PAUSES = RetryPauses()

@@ -55,9 +55,16 @@ class ServiceSettings(Options, frozen=True, kw_only=True):
         Meta(gt=0, description="Seconds after which a round finishes early and commits the finished splits."),
     ] = 600.0
     backoff_first_s: Annotated[
-        float, Meta(gt=0, description="Seconds that a failed table waits the first time; doubles each time.")
+        float,
+        Meta(
+            gt=0,
+            description="Seconds that a failed table waits the first time, and a split or a launch of its round after "
+            "its second failure; doubles each time.",
+        ),
     ] = 1.0
-    backoff_most_s: Annotated[float, Meta(gt=0, description="Longest wait of a failed table in seconds.")] = 300.0
+    backoff_most_s: Annotated[
+        float, Meta(gt=0, description="Longest wait of a failed table in seconds; a split waits 10 at the most.")
+    ] = 300.0
     max_tables: Annotated[
         int,
         Meta(

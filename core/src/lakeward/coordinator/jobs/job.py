@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from math import inf
 from typing import TYPE_CHECKING
 
 import msgspec
@@ -56,6 +57,7 @@ from lakeward.machines.splits import (
     Splits,
     SplitsCommand,
     SplitsEvent,
+    SplitsRested,
     SplitsReturned,
 )
 from lakeward.machines.transport.channel import ChannelKey
@@ -94,6 +96,8 @@ if TYPE_CHECKING:
     from lakeward.ports import Clock, Connection, Jobs
 
 _log = structlog.get_logger("lakeward.job")
+_REST_MOST_S = 10.0
+"""Longest rest of a split in seconds: its round, and the slot of who waits for it, stay taken meanwhile."""
 
 
 class RoundJob:
@@ -114,7 +118,11 @@ class RoundJob:
             IndependentSubtasks(plan.slots) if exchange is None else Gang(exchange, plan.restored, within_s)
         )
         self.progress = RoundProgress(
-            plan.enumeration, plan.restored, reconnect_within_s=within_s, exchange=exchange is not None
+            plan.enumeration,
+            plan.restored,
+            reconnect_within_s=within_s,
+            retries=plan.retries.at_most(_REST_MOST_S),
+            exchange=exchange is not None,
         )
         self._driver = self._drive(self.progress)
         self._results: dict[SplitsEvent, WriteResult] = {}
@@ -195,6 +203,8 @@ class RoundJob:
         self._group.show_life(now, self.launched.fence_s / 10)
         if now >= self.splits.reconnect_by:
             self._step(ConnectionsChecked(now=now))
+        if now >= self.splits.rested_by:
+            self._step(SplitsRested(now=now))
         if self._group.takes_checkpoints or self._checkpoints.running is not None:
             self._note(TimePassed(now=now, at_once=self._first.begin(self._group, self._clock.wall_ms())))
             self._first.look(self._checkpoints)
@@ -605,6 +615,8 @@ class RoundJob:
                 kind = FailoverKind.JOB if isinstance(event, JobEnded) else FailoverKind.READER
                 number = self.launches if kind is FailoverKind.JOB else getattr(event, "attempt", 0)
                 self._owner.splits_returned(kind, number, command.splits)
+                if (rest_s := self.splits.rested_by - self._clock.now()) < inf:
+                    _log.warning("a split failed again, and rests", round=self.plan.round_name, next_try_s=rest_s)
             case GiveUp():
                 self._give_up(command.attempts)
             case AllDone() if not self._group.ends_together:

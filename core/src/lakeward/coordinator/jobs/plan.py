@@ -82,6 +82,6 @@ class JobPlan:
     checkpoints: CheckpointPlan
     restored: CheckpointContents | None = None
     retries: RetryPauses = NO_PAUSES
-    """Before the next launch, by the number of launches so far."""
+    """Before the next launch, by the number of launches so far; within a launch before the next try of a split."""
     exchange: ExchangePlan | None = None
     """What the exchange of its rows needs; None: each subtask writes what it reads."""

@@ -13,6 +13,7 @@ from lakeward.coordinator.commits.commit_account import SplitShare, shares_of
 from lakeward.coordinator.jobs.writers import Writers
 from lakeward.machines.checkpoints.gateway import Origins
 from lakeward.machines.splits import Splits
+from lakeward.model.backoff import NO_PAUSES
 from lakeward.model.checkpoints import SplitProgress
 from lakeward.model.events import wire_split
 from lakeward.model.splits import SnapshotSplit
@@ -22,6 +23,7 @@ if TYPE_CHECKING:
 
     from lakeward.coordinator.checkpoints.contents import CheckpointContents
     from lakeward.machines.splits.enumeration import Enumeration
+    from lakeward.model.backoff import RetryPauses
     from lakeward.model.checkpoints import BlockedEvent, Origin, SubtaskSnapshot
     from lakeward.model.events import WireSplit
     from lakeward.model.results import LakeFile, WriteResult
@@ -38,6 +40,7 @@ class RoundProgress:
         restored: CheckpointContents | None = None,
         *,
         reconnect_within_s: float = inf,
+        retries: RetryPauses = NO_PAUSES,
         exchange: bool = False,
     ) -> None:
         """Start with nothing read, or where a checkpoint left off.
@@ -46,6 +49,7 @@ class RoundProgress:
             enumeration: the round's splits.
             restored: what a checkpoint of the same splits holds, None for a fresh round.
             reconnect_within_s: see `Splits`.
+            retries: see `Splits`.
             exchange: whether the rows of a split are written by other subtasks than the one that reads it.
         """
         self.enumeration = enumeration
@@ -68,7 +72,7 @@ class RoundProgress:
         ends = {split_id: result.end_offset for split_id, result in self.results.items()}
         begun = {split_id for split_id, one in self._progress.items() if exchange and one.is_half_snapshot}
         self.splits = Splits(
-            enumeration, finished=ends, withheld=self._blocked, begun=begun, reconnect_s=reconnect_within_s
+            enumeration, ends, self._blocked, begun=begun, reconnect_s=reconnect_within_s, retries=retries
         )
 
     def blocked(self) -> list[BlockedEvent]:

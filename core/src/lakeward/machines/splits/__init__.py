@@ -25,6 +25,7 @@ from lakeward.machines.splits.events import (
     SplitDone,
     SplitRequested,
     SplitsEvent,
+    SplitsRested,
 )
 from lakeward.machines.splits.machine import Splits
 from lakeward.machines.splits.transitions import TRANSITIONS, AttemptPhase, ConnectionPhase, SplitPhase
@@ -54,6 +55,7 @@ __all__ = [
     "Splits",
     "SplitsCommand",
     "SplitsEvent",
+    "SplitsRested",
     "SplitsReturned",
     "enumerate_splits",
 ]

@@ -82,6 +82,13 @@ class ConnectionsChecked:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class SplitsRested:
+    """Time passed: a split that failed again and again may be due for its next try."""
+
+    now: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class JobEnded:
     """The job has ended, successfully or not: all attempts are gone, unfinished splits are returned."""
 
@@ -103,6 +110,7 @@ SplitsEvent = (
     | AttemptDisconnected
     | AttemptReconnected
     | ConnectionsChecked
+    | SplitsRested
     | JobEnded
     | FinishEarlyRequested
 )

@@ -11,6 +11,8 @@ Rules
 * An attempt whose connection closed may reconnect. After `reconnect_s` it is given up: its job takes over what it did
   and reports it as lost. The connections of one executor's subtasks close one after the other, so those that closed
   within a moment of one another are given up together.
+* A split whose attempts were lost again and again rests before its next try, longer each time; others are read
+  meanwhile. No split rests beyond the end of its job, whose next launch waits by itself.
 * After a restore, a finished split whose result had not reached the coordinator is withheld: it is not read again, an
   attempt sends its result once more. If that attempt is lost before, the next one to register sends it.
 * `transitions.TRANSITIONS` gives the next state; every state is looked up there.
@@ -48,8 +50,10 @@ from lakeward.machines.splits.events import (
     SplitDone,
     SplitRequested,
     SplitsEvent,
+    SplitsRested,
 )
 from lakeward.machines.splits.transitions import TRANSITIONS, AttemptPhase, ConnectionPhase, SplitGuard, SplitPhase
+from lakeward.model.backoff import NO_PAUSES, RetryPauses
 from lakeward.model.splits import LogSplit, SnapshotSplit, Split
 
 if TYPE_CHECKING:
@@ -84,6 +88,7 @@ class Splits:
         *,
         begun: Collection[str] = (),
         reconnect_s: float = inf,
+        retries: RetryPauses = NO_PAUSES,
     ) -> None:
         """Start with every split unassigned, or restored from a checkpoint.
 
@@ -94,6 +99,7 @@ class Splits:
             begun: restored splits that are read to their end even if the round finishes early: with an exchange, some
                 of their rows are already among those of other splits.
             reconnect_s: seconds in which an attempt whose connection closed may reconnect, > 0; infinite: no limit.
+            retries: how long a split rests by the number of its attempts that were lost.
 
         Raises:
             UsageError: no split, two splits of one id, or a restored one that is not of the round.
@@ -115,6 +121,11 @@ class Splits:
         self._withheld = frozenset(withheld)
         ready = (rank for rank, name in enumerate(self._order) if self._phases[name] is SplitPhase.UNASSIGNED)
         self._queue = list(ready)  # a heap of ranks; sorted is a heap
+        self._retries = retries
+        self._failures: dict[str, int] = {}
+        """By split: how many attempts were lost while they held it."""
+        self._resting: dict[str, float] = {}
+        """By unassigned split that is not in the queue: when it may be assigned again."""
         self._open = len(self._order) - len(finished)
         self._finishes: dict[str, tuple[Attempt, int]] = {name: (_RESTORED, end) for name, end in finished.items()}
         self._attempts: dict[Attempt, AttemptPhase] = {}
@@ -158,6 +169,8 @@ class Splits:
             **vars(self),
             "_phases": dict(self._phases),
             "_queue": list(self._queue),
+            "_failures": dict(self._failures),
+            "_resting": dict(self._resting),
             "_finishes": dict(self._finishes),
             "_attempts": dict(self._attempts),
             "_newest": dict(self._newest),
@@ -183,7 +196,10 @@ class Splits:
                 commands = self._note_connection(event)
             case ConnectionsChecked():
                 commands = self._give_up(event)
+            case SplitsRested():
+                commands = self._wake(event.now)
             case JobEnded():
+                self._wake(inf)
                 alive = [attempt for attempt, phase in self._attempts.items() if phase is not AttemptPhase.GONE]
                 commands = self._lose(alive, event)
             case FinishEarlyRequested():
@@ -238,6 +254,11 @@ class Splits:
         return min(self._disconnected_at.values(), default=inf) + self._reconnect_s
 
     @property
+    def rested_by(self) -> float:
+        """When the first resting split may be assigned again; infinite if none rests."""
+        return min(self._resting.values(), default=inf)
+
+    @property
     def done(self) -> bool:
         """True once `AllDone` was sent."""
         return self._done
@@ -276,7 +297,7 @@ class Splits:
 
     def _check(self, event: SplitsEvent) -> SplitGuard:
         """Return the guard of an event; raise before anything is changed if the table does not allow the event."""
-        if isinstance(event, JobEnded | FinishEarlyRequested | ConnectionsChecked):
+        if isinstance(event, JobEnded | FinishEarlyRequested | ConnectionsChecked | SplitsRested):
             return SplitGuard.ALWAYS
         phase = self._phase_of((event.subtask, event.attempt))
         guard = self._guard(event, phase)
@@ -372,6 +393,7 @@ class Splits:
         if self._finishing_early:
             return []
         self._finishing_early = True
+        self._wake(inf)
         skipped = [rank for rank in self._queue if self._order[rank] not in self._begun]
         for rank in skipped:
             self._end(self._order[rank], SplitGuard.ALWAYS, event)
@@ -421,9 +443,27 @@ class Splits:
                 self._end(split_id, SplitGuard.RETURNED_EARLY, cause)
             else:
                 self._move_split(split_id, SplitGuard.RETURNED, cause)
-                heapq.heappush(self._queue, self._rank[split_id])
+                self._put_back(split_id, cause)
         unread = tuple(self._splits[split_id] for split_id in returned if split_id not in self._withheld)
         return [SplitsReturned(unread)] if unread and not self._finishing_early else []
+
+    def _put_back(self, split_id: str, cause: SplitsEvent) -> None:
+        """Let a split be assigned again, once it has rested; the end of a job says nothing against its splits."""
+        pause_s = 0.0
+        if not isinstance(cause, JobEnded):
+            self._failures[split_id] = self._failures.get(split_id, 0) + 1
+            pause_s = self._retries.after(self._failures[split_id])
+        if pause_s > 0:
+            self._resting[split_id] = cause.now + pause_s
+        else:
+            heapq.heappush(self._queue, self._rank[split_id])
+
+    def _wake(self, now: float) -> list[SplitsCommand]:
+        """Put the splits that have rested back into the queue."""
+        for split_id in [split_id for split_id, at in self._resting.items() if at <= now]:
+            del self._resting[split_id]
+            heapq.heappush(self._queue, self._rank[split_id])
+        return []
 
     def _serve(self, cause: SplitsEvent) -> Iterator[SplitsCommand]:
         """Assign free splits to the attempts that wait, first come first served."""

@@ -24,6 +24,7 @@ from lakeward.machines.splits.events import (
     SplitDone,
     SplitRequested,
     SplitsEvent,
+    SplitsRested,
 )
 
 if TYPE_CHECKING:
@@ -140,6 +141,7 @@ _SPLIT: Table = {
     **_rows(SplitRequested, _ASSIGNMENT, SplitPhase),
     **_rows(SplitDone, {_ASSIGNED: {_G.COUNTS: _FINISHED}}, SplitPhase),
     **_rows(AttemptLost, {**_ASSIGNMENT, **_RETURNED}, SplitPhase),
+    **_rows(SplitsRested, _ASSIGNMENT, SplitPhase),
     **_rows(JobEnded, _RETURNED, (_UNASSIGNED, _WITHHELD, *_ENDED)),
     # A split that is being read is still finished, and the result of a withheld one still comes.
     **_rows(FinishEarlyRequested, {_UNASSIGNED: {_G.ALWAYS: _SKIPPED}}, (_WITHHELD, _ASSIGNED, *_ENDED)),
@@ -186,8 +188,11 @@ _ATTEMPT: Table = {
         },
         (_UNKNOWN, _GONE),
     ),
+    # Who waits gets a split that has rested: an idle attempt, or one that wants its next split already.
+    **_rows(SplitsRested, {_IDLE: {_G.ASSIGNED: _READING}, _READING: {_G.ASSIGNED: _READING}}, AttemptPhase),
     **_rows(JobEnded, _LOST, (_UNKNOWN, _GONE)),
-    **_rows(FinishEarlyRequested, {}, AttemptPhase),
+    # Where the only split that was left rests, who waits for it is dismissed.
+    **_rows(FinishEarlyRequested, {_IDLE: {_G.ALL_DONE: _DISMISSED}}, AttemptPhase),
 }
 _CONNECTION: Table = {
     **_rows(AttemptDisconnected, {_CONNECTED: {_G.ALWAYS: _DISCONNECTED}}, (_DISCONNECTED, _GIVEN_UP)),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import heapq
+from math import inf
 from typing import TYPE_CHECKING
 
 from lakeward.machines.splits import AttemptReconnected, ConnectionsChecked, SplitDone, SplitPhase, Splits
@@ -94,3 +95,37 @@ class GivesUpWhoReconnected(Splits):
     def _note_connection(self, event: AttemptDisconnected | AttemptReconnected) -> list[SplitsCommand]:
         """Note what closes alone."""
         return [] if isinstance(event, AttemptReconnected) else super()._note_connection(event)
+
+
+class NeverRests(Splits):
+    """Mutant: a split that fails again and again is tried again at once."""
+
+    def _put_back(self, split_id: str, cause: SplitsEvent) -> None:
+        """Let it be assigned now."""
+        super()._put_back(split_id, cause)
+        self._wake(inf)
+
+
+class RestsForEver(Splits):
+    """Mutant: a split that rests is never tried again by the same job."""
+
+    def _wake(self, now: float) -> list[SplitsCommand]:
+        """Only where the job ends, or its round finishes early."""
+        return super()._wake(now) if now == inf else []
+
+
+class RestsAsLongEachTime(Splits):
+    """Mutant: rests do not grow."""
+
+    def _put_back(self, split_id: str, cause: SplitsEvent) -> None:
+        """As after the second failure."""
+        self._failures[split_id] = min(self._failures.get(split_id, 0), 1)
+        super()._put_back(split_id, cause)
+
+
+class RestsBeyondItsJob(Splits):
+    """Mutant: a split rests on in the next launch, which has waited already."""
+
+    def _wake(self, now: float) -> list[SplitsCommand]:
+        """Not at the end of a job."""
+        return [] if now == inf and not self._finishing_early else super()._wake(now)
