@@ -67,7 +67,7 @@ def test_a_service_whose_java_process_is_killed_says_so_and_ends(world: World) -
 
 
 def test_a_split_that_fails_as_long_as_its_cause_lasts_rests_and_is_read_once_it_has_gone(world: World) -> None:
-    """Its table's other bucket, and other tables, are read meanwhile."""
+    """Another table is read meanwhile."""
     log, other = LogTable(world.store, "events"), LogTable(world.store, "other")
     for table in (log, other):
         table.load()

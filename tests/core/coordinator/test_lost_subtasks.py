@@ -182,3 +182,12 @@ def test_a_split_that_fails_again_and_again_rests_longer_each_time_while_others_
         job.tick()
         assert reader.splits() == ["b0-0"]
         reader.fail()
+
+
+def test_the_log_names_a_split_that_rests_and_not_one_that_failed_once_meanwhile(job: RoundJob) -> None:
+    with capture_logs() as logs:
+        for _ in range(2):
+            Reader(job, 0).fail()
+        Reader(job, 1).fail()
+    (told,) = [one for one in logs if one["event"] == "a split failed again, and rests"]
+    assert (told["split"], told["next_try_s"]) == (str(LogSplit("b0-0", TableBucket(1, None, 0), (), 0, 10)), 2.0)

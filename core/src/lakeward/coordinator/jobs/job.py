@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from math import inf
 from typing import TYPE_CHECKING
 
 import msgspec
@@ -615,14 +614,20 @@ class RoundJob:
                 kind = FailoverKind.JOB if isinstance(event, JobEnded) else FailoverKind.READER
                 number = self.launches if kind is FailoverKind.JOB else getattr(event, "attempt", 0)
                 self._owner.splits_returned(kind, number, command.splits)
-                if (rest_s := self.splits.rested_by - self._clock.now()) < inf:
-                    _log.warning("a split failed again, and rests", round=self.plan.round_name, next_try_s=rest_s)
+                self._log_rests(command)
             case GiveUp():
                 self._give_up(command.attempts)
             case AllDone() if not self._group.ends_together:
                 self.all_written()
             case _:
                 pass
+
+    def _log_rests(self, returned: SplitsReturned) -> None:
+        for split in returned.splits:
+            if (until := self.splits.rests_until(split.split_id)) is not None:
+                next_try_s = until - self._clock.now()
+                name = self.plan.round_name
+                _log.warning("a split failed again, and rests", round=name, split=str(split), next_try_s=next_try_s)
 
     def _reject(self, command: Reject, result: WriteResult | None) -> None:
         self.may_have_orphans = True

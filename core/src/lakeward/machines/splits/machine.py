@@ -197,7 +197,8 @@ class Splits:
             case ConnectionsChecked():
                 commands = self._give_up(event)
             case SplitsRested():
-                commands = self._wake(event.now)
+                self._wake(event.now)
+                commands = []
             case JobEnded():
                 self._wake(inf)
                 alive = [attempt for attempt, phase in self._attempts.items() if phase is not AttemptPhase.GONE]
@@ -257,6 +258,10 @@ class Splits:
     def rested_by(self) -> float:
         """When the first resting split may be assigned again; infinite if none rests."""
         return min(self._resting.values(), default=inf)
+
+    def rests_until(self, split_id: str) -> float | None:
+        """Return when a split that rests may be assigned again; None if it does not rest."""
+        return self._resting.get(split_id)
 
     @property
     def done(self) -> bool:
@@ -458,12 +463,11 @@ class Splits:
         else:
             heapq.heappush(self._queue, self._rank[split_id])
 
-    def _wake(self, now: float) -> list[SplitsCommand]:
+    def _wake(self, now: float) -> None:
         """Put the splits that have rested back into the queue."""
         for split_id in [split_id for split_id, at in self._resting.items() if at <= now]:
             del self._resting[split_id]
             heapq.heappush(self._queue, self._rank[split_id])
-        return []
 
     def _serve(self, cause: SplitsEvent) -> Iterator[SplitsCommand]:
         """Assign free splits to the attempts that wait, first come first served."""

@@ -109,9 +109,10 @@ class NeverRests(Splits):
 class RestsForEver(Splits):
     """Mutant: a split that rests is never tried again by the same job."""
 
-    def _wake(self, now: float) -> list[SplitsCommand]:
+    def _wake(self, now: float) -> None:
         """Only where the job ends, or its round finishes early."""
-        return super()._wake(now) if now == inf else []
+        if now == inf:
+            super()._wake(now)
 
 
 class RestsAsLongEachTime(Splits):
@@ -126,6 +127,7 @@ class RestsAsLongEachTime(Splits):
 class RestsBeyondItsJob(Splits):
     """Mutant: a split rests on in the next launch, which has waited already."""
 
-    def _wake(self, now: float) -> list[SplitsCommand]:
+    def _wake(self, now: float) -> None:
         """Not at the end of a job."""
-        return [] if now == inf and not self._finishing_early else super()._wake(now)
+        if now != inf or self._finishing_early:
+            super()._wake(now)
