@@ -63,7 +63,7 @@ def test_files_of_a_later_start_are_not_swept(disk: Disk) -> None:
         settings=ServiceSettings(fence_s=0.0),
         checkpointed=lambda _: frozenset(),
     )
-    cleaner.before_round(PATH)
+    cleaner.before_round(PATH, None)
     cleaner.after_commit(PATH, RoundId(SECOND, 7, 3, 1))
     cleaner.again(lambda _path, _table_id: True)
     cleaner.again()
@@ -100,7 +100,7 @@ def test_files_of_a_table_that_is_created_anew_during_a_sweep_stay(disk: Disk) -
         settings=ServiceSettings(fence_s=0.0),
         checkpointed=lambda _: frozenset(),
     )
-    cleaner.before_round(PATH)
+    cleaner.before_round(PATH, None)
     assert file.exists()
 
 
@@ -119,7 +119,39 @@ def test_opening_a_round_deletes_nothing_of_one_whose_commit_may_still_land(disk
     file = disk.file_of(FIRST)
     (journal,) = disk.journals.list()
     disk.journals.write(replace(journal, commits=(("uuid", 1),)))
-    cleaner_of(disk, SECOND).before_round(PATH)
+    cleaner_of(disk, SECOND).before_round(PATH, None)
+    assert file.exists()
+
+
+@pytest.mark.parametrize(
+    ("newest", "left"),
+    [
+        (None, True),  # nothing has landed
+        (10, True),  # nothing since the round began
+        (11, True),  # its first step, while the second may land yet
+        (12, False),  # its second step, so what it does not name is in no commit
+        (13, False),  # a later start's, which was killed before it could clean up
+    ],
+)
+def test_files_of_a_commit_of_unknown_outcome_are_deleted_once_a_later_commit_has_landed(
+    disk: Disk, newest: int | None, *, left: bool
+) -> None:
+    file = disk.file_of(FIRST)
+    (journal,) = disk.journals.list()
+    disk.journals.write(replace(journal, base_commit=10, commits=(("one", 11), ("two", 12))))
+    cleaner = cleaner_of(disk, THIRD, fence_s=10.0)
+    cleaner.before_round(PATH, newest)
+    assert file.exists() == left
+    disk.clock.advance(11)
+    cleaner.before_round(PATH, newest)
+    assert bool(disk.journals.list()) == left
+
+
+def test_a_round_of_this_start_is_left_to_its_own_commit(disk: Disk) -> None:
+    file = disk.file_of(SECOND)
+    (journal,) = disk.journals.list()
+    disk.journals.write(replace(journal, base_commit=10, commits=(("one", 11),)))
+    cleaner_of(disk, SECOND).before_round(PATH, 13)
     assert file.exists()
 
 
@@ -127,16 +159,16 @@ def test_files_of_a_round_of_ours_whose_tasks_run_are_not_swept(disk: Disk) -> N
     file, cleaner = disk.file_of(SECOND), cleaner_of(disk, SECOND)
     round_id = disk.journals.list()[0].round_id
     cleaner.begin(round_id)
-    cleaner.before_round(PATH)
+    cleaner.before_round(PATH, None)
     assert file.exists()
     cleaner.end(round_id)
-    cleaner.before_round(PATH)
+    cleaner.before_round(PATH, None)
     assert not file.exists()
 
 
 def test_what_a_task_writes_after_a_sweep_is_swept_once_the_fence_time_is_over(disk: Disk) -> None:
     file, cleaner = disk.file_of(FIRST), cleaner_of(disk, SECOND, fence_s=10.0)
-    cleaner.before_round(PATH)
+    cleaner.before_round(PATH, None)
     assert not file.exists()
     file.parent.mkdir(parents=True, exist_ok=True)
     file.write_bytes(b"written by a task that lives on")

@@ -4,8 +4,8 @@ A journal has a round's file prefix and the ids of every commit that was tried. 
 a commit is by its compare-and-swap. Hence these rules:
 
 * No file is deleted that a retained snapshot of the table or a live checkpoint references.
-* The files of a commit of unknown outcome are deleted only after a later commit with offsets of this service has
-  landed, or if the source has dropped their table and this start's stamp fences that commit.
+* The files of a commit of unknown outcome are deleted only after a later commit with offsets has landed, of this start
+  or of one before it, or if the source has dropped their table and this start's stamp fences that commit.
 * The prefix of a round whose process may still be alive is listed once more after the fence time.
 * The journals of a later start are ignored: its rounds are still writing.
 
@@ -93,18 +93,31 @@ class Cleaner:
         """Note that no task of a round runs any more."""
         self._live.discard(round_id)
 
-    def before_round(self, path: TablePath) -> None:
+    def before_round(self, path: TablePath, newest: int | None) -> None:
         """Delete the files of this table's earlier rounds that no commit can reference any more.
 
-        This start's stamp is on the table. Those rounds never tried to commit, or a later commit has landed since (then
-        their files were deleted once, and the prefix is listed again after the fence time).
+        This start's stamp is on the table. Those rounds never tried to commit, or a later commit has landed since. A
+        prefix whose files were deleted once is listed again after the fence time.
 
         Args:
             path: the table.
+            newest: snapshot id of the newest commit with offsets, read with the stamp; None where there is none.
         """
         for journal in self._of(path):
-            if not journal.commits or journal.swept_ms is not None:
+            if not journal.commits or journal.swept_ms is not None or self._is_decided(journal, newest):
                 self._sweep(journal)
+
+    def _is_decided(self, journal: RoundJournal, newest: int | None) -> bool:
+        """Return whether no commit of an earlier start's round can land any more.
+
+        Each was to follow the one before it, and the first one the commit that its round began from. So all are decided
+        if the newest commit is the last of them, or another one that has landed since the round began. The start that
+        made it may have been killed before it could clean up, and without new rows no round of this start commits.
+        """
+        if journal.round_id.incarnation == self._incarnation or newest in {None, journal.base_commit}:
+            return False
+        tries = [snapshot_id for _, snapshot_id in journal.commits]
+        return newest not in tries[:-1]
 
     def again(self, is_gone: Callable[[TablePath, int], bool] = _still_there) -> None:
         """List the prefix of each journal again whose files were deleted once, the fence time ago or longer.

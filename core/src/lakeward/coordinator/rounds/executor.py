@@ -386,7 +386,8 @@ class RoundExecutor:
         head = None if before is None else replace(before, commit=context.head.commit)
         exchange = context.layout.exchange is ExchangeMode.HASH
         restored = self._restorer.find(context.table, head, exchange=exchange) if may_go_on else None
-        self._cleaner.before_round(path)
+        newest = context.head.commit
+        self._cleaner.before_round(path, None if newest is None else newest.snapshot_id)
         if restored is not None:
             # The round reads the checkpoint's splits, not what the buckets contain now.
             context = replace(context, enumeration=restored.state.enumeration())

@@ -329,7 +329,7 @@ def works_side_by_side(monkeypatch: pytest.MonkeyPatch) -> None:
 def sweeps_before_a_commit_is_settled(monkeypatch: pytest.MonkeyPatch) -> None:
     """Opening a round sweeps what earlier rounds tried to commit as well."""
 
-    def before(self: Cleaner, path: Any) -> None:  # noqa: ANN401 - passed on
+    def before(self: Cleaner, path: Any, _newest: Any) -> None:  # noqa: ANN401 - passed on
         for journal in self._of(path):
             self._sweep(journal)
 
