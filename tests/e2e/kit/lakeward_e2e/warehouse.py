@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 import duckdb
 from pyiceberg.catalog.sql import SqlCatalog
 from pyiceberg.exceptions import NoSuchTableError
+from sqlalchemy.exc import OperationalError
 
 if TYPE_CHECKING:
     from pyiceberg.table import Table
@@ -34,10 +35,16 @@ class Warehouse:
         """Load a table as it is now; None where there is none yet."""
         if not (self.root / "catalog.db").exists():
             return None
-        catalog = SqlCatalog("lakeward", uri=f"sqlite:///{self.root}/catalog.db", warehouse=f"file://{self.root}")
+        # It only reads: a service may be making the catalog's own tables just now.
+        properties = {"warehouse": f"file://{self.root}", "init_catalog_tables": "false"}
+        catalog = SqlCatalog("lakeward", uri=f"sqlite:///{self.root}/catalog.db", **properties)
         try:
             return catalog.load_table((path.database, path.table))
         except NoSuchTableError:
+            return None
+        except OperationalError as failed:
+            if "no such table" not in str(failed):
+                raise
             return None
         finally:
             catalog.engine.dispose()
