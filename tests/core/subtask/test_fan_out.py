@@ -122,6 +122,23 @@ def test_rows_that_follow_one_another_in_a_partition_are_not_copied(tmp_path: Pa
     assert kept.column("id").buffers()[1].address == records.records.column("id").buffers()[1].address
 
 
+@pytest.mark.parametrize("sizes", [[5000, 5000], [5000, 3, 4, 5000], [1, 2, 5000, 3], [3, 4]])
+def test_rows_of_large_and_small_batches_that_are_divided_at_once_stay_in_order(
+    tmp_path: Path, sizes: list[int]
+) -> None:
+    fan_out = Folder(tmp_path, "color").fan_out(keep_open_rows=True, memory_bytes=HUGE)
+    wanted: dict[str, list[int]] = {}
+    first = 0
+    for size in sizes:
+        colors = [["red", "blue", "green"][3 * number // size] for number in range(size)]  # each color once
+        fan_out.write(batch(first, colors))
+        for number, color in enumerate(colors, first):
+            wanted.setdefault(color, []).append(number)
+        first += size
+
+    assert by_partition(fan_out.close()) == wanted
+
+
 def test_rows_of_a_partition_keep_no_others_in_memory_however_large_those_are(tmp_path: Path) -> None:
     fan_out = Folder(tmp_path, "color").fan_out(keep_open_rows=True, bucket=None)
     huge = "b" * 1_000_000

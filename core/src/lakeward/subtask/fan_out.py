@@ -39,7 +39,12 @@ _CHUNK_BYTES = 256
 _MOST_RETAINED = 2
 """A slice is copied if what it keeps in memory is more than so many times itself."""
 _RUN_ROWS = 4096
-"""Rows that follow one another in one partition are not copied from so many rows a run on, on average."""
+"""Rows that follow one another in one partition are not put in order from so many rows a run on, on average; nor are
+those of a batch in which each partition comes about once, as in those that were put in order for the exchange."""
+_MOST_RUNS = 2
+"""How often a partition comes in such a batch, on average, at most."""
+_BATCH_ROWS = 4096
+"""Batches of fewer rows are divided together: one by one, that takes longer than to join them."""
 _SMALL_CODES = 1 << 15
 """Codes below this fit 16 bits, which NumPy sorts by radix."""
 
@@ -319,14 +324,13 @@ class FanOutWriter:
             return
         started = self._now()
         gathered, self._gathered, self._gathered_bytes = self._gathered, [], 0
-        records = gathered[0] if len(gathered) == 1 else pa.concat_batches(gathered)
-        gathered.clear()
-        bytes_per_row = records.nbytes / records.num_rows
-        with naming_exchanged_rows(self._table, records):
-            groups = list(self._divide(records))
-        for partition, rows in groups:
-            self._hold(partition, rows, int(rows.num_rows * bytes_per_row))
-        del records, groups
+        for records in _joined(gathered):
+            bytes_per_row = records.nbytes / records.num_rows
+            with naming_exchanged_rows(self._table, records):
+                groups = list(self._divide(records))
+            for partition, rows in groups:
+                self._hold(partition, rows, int(rows.num_rows * bytes_per_row))
+            del records, groups
         self._spent_s["partition"] += self._now() - started
         while self._held_bytes > self._memory_bytes:
             self._pass_on(max(self._open, key=lambda partition: self._open[partition].held_bytes))
@@ -339,7 +343,7 @@ class FanOutWriter:
         """Yield the rows of each partition, in order; a partition may come in several runs."""
         codes, partitions = self._partitioner.partition(records)
         ends = np.append(np.flatnonzero(codes[1:] != codes[:-1]) + 1, len(codes))
-        if len(ends) > 1 and len(codes) < _RUN_ROWS * len(ends):
+        if len(ends) > _MOST_RUNS * len(partitions) and len(codes) < _RUN_ROWS * len(ends):
             if len(partitions) < _SMALL_CODES:
                 codes = codes.astype(np.int16)
             order = np.argsort(codes, kind="stable")
@@ -452,6 +456,18 @@ def _own_memory(rows: pa.RecordBatch, empty: pa.RecordBatch, *, copy: bool) -> p
         return rows
     # With one batch there would be no copy, and `take` of all rows is several times slower than a copy of memory.
     return pa.concat_batches([rows, empty])
+
+
+def _joined(batches: list[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    """Yield the same rows in the same order, in batches that are not small if there is another way; empty the list."""
+    batches.reverse()
+    while batches:
+        together = [batches.pop()]
+        rows = together[0].num_rows
+        while batches and (rows < _BATCH_ROWS or batches[-1].num_rows < _BATCH_ROWS):
+            together.append(batches.pop())
+            rows += together[-1].num_rows
+        yield together[0] if len(together) == 1 else pa.concat_batches(together)
 
 
 def _add(total: dict[str, float], more: Mapping[str, float]) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import struct
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pyarrow as pa
@@ -13,12 +13,12 @@ from lakeward.model.partitioning import KEY_GROUPS, subtask_of
 from lakeward.model.tables import BUCKET_COLUMN
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Iterable, Iterator
 
     from lakeward.model.exchange import KeptRows
     from lakeward.ports import Partitioner
 
-    Ints = np.ndarray[Any, np.dtype[np.int64]]
+    Ints = np.ndarray[Any, np.dtype[np.signedinteger[Any]]]
 
 _KNOWN_MOST = 100_000
 """Keys whose group is remembered; beyond that all are forgotten."""
@@ -43,19 +43,26 @@ class Routing:
         self._known: dict[tuple[bytes, int], int] = {}
 
     def divide(self, records: pa.RecordBatch) -> Iterator[tuple[int, pa.RecordBatch]]:
-        """Yield, for each consumer that gets any, its rows in their order.
+        """Yield, for each consumer that gets any, its rows: those of one partition in their order.
+
+        Rows are put in order once, so those of each partition follow one another as well: their writer need not do it.
 
         Args:
             records: with `__bucket`; at least one row.
         """
-        consumers = self._consumers(records)
-        first = int(consumers[0])
-        if (consumers == first).all():
+        codes, groups = self._keys(records)
+        owners = self._owners(groups)
+        first = int(owners[0])
+        if (owners == first).all():
             yield first, records
             return
-        if self._subtasks < _SMALL:
-            consumers = consumers.astype(np.int16)
-        order = np.argsort(consumers, kind="stable")
+        consumers = owners[codes]
+        if len(owners) < _SMALL:
+            ranks = np.empty(len(owners), dtype=np.int16)
+            ranks[np.argsort(owners, kind="stable")] = np.arange(len(owners), dtype=np.int16)
+            order = np.argsort(ranks[codes], kind="stable")
+        else:
+            order = np.argsort(consumers.astype(np.int16 if self._subtasks < _SMALL else np.int64), kind="stable")
         taken, ordered = records.take(pa.array(order)), consumers[order]
         starts = np.flatnonzero(np.diff(ordered, prepend=-1))
         for start, end in zip(starts.tolist(), [*starts[1:].tolist(), len(ordered)], strict=True):
@@ -74,7 +81,8 @@ class Routing:
             subtask: whose.
             kept: of a checkpoint that holds a share: only rows of these key groups, wherever they are.
         """
-        groups = self._by_row(records, lambda found: found)
+        codes, keys = self._keys(records)
+        groups = keys[codes]
         mine = self._owners(groups) == subtask
         if kept is not None:
             mine &= (groups >= kept.first_group) & (groups < kept.end_group)
@@ -84,27 +92,24 @@ class Routing:
         """Return the subtask that owns a partition as a whole; not where the bucket is part of the key."""
         return subtask_of(self._group(partition, 0), self._subtasks)
 
-    def _consumers(self, records: pa.RecordBatch) -> Ints:
-        return self._by_row(records, self._owners)
-
     def _owners(self, groups: Ints) -> Ints:
         return groups * self._subtasks // KEY_GROUPS
 
-    def _by_row(self, records: pa.RecordBatch, of: Callable[[Ints], Ints]) -> Ints:
-        """Return for each row what a function makes of its key group; it is called with each group once, or more."""
+    def _keys(self, records: pa.RecordBatch) -> tuple[Ints, Ints]:
+        """Return the number of each row's key, and the group of each key; no key of either is without a row."""
         codes, partitions = self._partitioner.partition(records)
         if not self.by_bucket:
-            found = [self._group(partition, 0) for partition in partitions]
-            return cast("Ints", of(np.array(found, dtype=np.int64))[codes])
+            return codes, self._groups((partition, 0) for partition in partitions)
         buckets = records.column(BUCKET_COLUMN).to_numpy()
         first = int(buckets[0]) if len(buckets) else 0
         if (buckets == first).all():  # as in each batch of a split: nothing has to be sorted
-            found = [self._group(partition, first) for partition in partitions]
-            return cast("Ints", of(np.array(found, dtype=np.int64))[codes])
+            return codes, self._groups((partition, first) for partition in partitions)
         width = len(partitions)
         pairs, rows = np.unique(buckets.astype(np.int64) * width + codes, return_inverse=True)
-        found = [self._group(partitions[pair % width], pair // width) for pair in pairs.tolist()]
-        return cast("Ints", of(np.array(found, dtype=np.int64))[rows])
+        return rows, self._groups((partitions[pair % width], pair // width) for pair in pairs.tolist())
+
+    def _groups(self, keys: Iterable[tuple[bytes, int]]) -> Ints:
+        return np.array([self._group(partition, bucket) for partition, bucket in keys], dtype=np.int64)
 
     def _group(self, partition: bytes, bucket: int) -> int:
         """Return a key's group: the same in every process and every version."""
