@@ -36,6 +36,8 @@ if TYPE_CHECKING:
     from lakeward_simulator.world import World
 
 
+ORPHAN = "orphan file:"
+"""How the sentence about a file begins that nothing references."""
 _READING = frozenset({"launch", "read", "close", "cut", "drain", "collect", "store"})
 
 
@@ -389,7 +391,7 @@ class Checks:
             if file not in named and file not in world.lake.stray and not any(who in file for who in woken)
         )
         # What tried and did not land on a table that was set aside stays there: nobody can ask any more what it names.
-        wrong += [f"orphan file: {file}" for file in orphans if not file.startswith(aside)]
+        wrong += [f"{ORPHAN} {file}" for file in orphans if not file.startswith(aside)]
         # What did not complete under a service's newest start is for its next one to sweep.
         newest = {one.service_name: str(one.incarnation) for one in world.coordinators}
         segments = (name for name in world.files.all if parse_segment(name) is not None)

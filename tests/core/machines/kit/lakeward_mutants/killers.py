@@ -99,6 +99,9 @@ KILLERS: Mapping[Callable[[pytest.MonkeyPatch], None], str] = {
     seams.sweeps_before_a_commit_is_settled: (
         f"{_OVERTAKEN}opening_a_round_deletes_nothing_of_one_whose_commit_may_still_land"
     ),
+    seams.waits_for_its_own_commit: (
+        f"{_OVERTAKEN}files_of_a_commit_of_unknown_outcome_are_deleted_once_a_later_commit_has_landed"
+    ),
     seams.spares_no_living_round: f"{_OVERTAKEN}files_of_a_round_of_ours_whose_tasks_run_are_not_swept",
     seams.sweeps_once: f"{_OVERTAKEN}what_a_task_writes_after_a_sweep_is_swept_once_the_fence_time_is_over",
     seams.goes_on_from_any_checkpoint: f"{_CASES}control_state_older_than_the_lake_doubles_nothing",

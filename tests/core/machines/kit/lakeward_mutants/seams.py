@@ -336,6 +336,11 @@ def sweeps_before_a_commit_is_settled(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(Cleaner, "before_round", before)
 
 
+def waits_for_its_own_commit(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Opening a round leaves what an earlier round tried to commit, although a later commit has landed since."""
+    monkeypatch.setattr(Cleaner, "_is_decided", lambda *_: False)
+
+
 def spares_no_living_round(monkeypatch: pytest.MonkeyPatch) -> None:
     """A sweep deletes what tasks of another round of ours are writing."""
     monkeypatch.setattr(Cleaner, "begin", lambda *_: None)
@@ -420,6 +425,7 @@ SEAMS = (
     commits_a_round_that_is_over,
     works_side_by_side,
     sweeps_before_a_commit_is_settled,
+    waits_for_its_own_commit,
     spares_no_living_round,
     sweeps_once,
     goes_on_from_any_checkpoint,

@@ -1,0 +1,84 @@
+"""Processes killed at steps of an exchange's life on a cluster of two machines; the lake is compared by DuckDB.
+
+The gate kills drivers, and their JVMs, at some points. With `LAKEWARD_EXCHANGE_KILLS=all`, as `tox run -e
+exchange-kills-cluster` has it, drivers, JVMs, executors and Python workers are killed at each point of both tables.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+from typing import TYPE_CHECKING
+
+import pytest
+
+from lakeward_e2e.exchange import (
+    DAEMON,
+    PHASES,
+    STEPS,
+    VICTIMS,
+    assert_nothing_lost,
+    exchange_sections,
+    exchanging_tables,
+    kill_in_order,
+    kills_at,
+)
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from lakeward_cluster.world import ClusterWorld
+    from lakeward_e2e.tables import AnyTable
+
+ALL = os.environ.get("LAKEWARD_EXCHANGE_KILLS") == "all"
+SLOTS = 4
+"""Of the two machines together."""
+ENDED = {"driver": -signal.SIGKILL, "jvm": 1}
+"""What a service ends with, by what of it was killed; it outlives the loss of an executor or a Python worker."""
+SOME = ("connecting", "overtaken-kept", "completed-unaligned", "read-back", "files-closed")
+pytestmark = [pytest.mark.spark_cluster, pytest.mark.timeout(3600)]
+
+
+def configured(world: ClusterWorld, *tables: AnyTable) -> Path:
+    """Write a configuration for both machines."""
+    return world.configure_cluster(slots=SLOTS, conf=DAEMON, **exchange_sections(*tables))
+
+
+@pytest.mark.skipif(ALL, reason="each point is a case of its own")
+@pytest.mark.parametrize("victim", ENDED)
+def test_a_service_that_is_killed_at_some_steps_costs_no_row(shared_world: ClusterWorld, victim: str) -> None:
+    """Points of one table with the driver are points of the other one with its JVM."""
+    shared_world.end_services()
+    tables = exchanging_tables(shared_world, f"log_{victim}", f"keyed_{victim}")
+    config = configured(shared_world, *tables)
+    one, other = tables if victim == "driver" else tables[::-1]
+    kills = kills_at(one, SOME[:2], victim) | kills_at(other, SOME[2:], victim)
+    before = len(shared_world.processes)
+    killed = kill_in_order(shared_world, config, kills, *tables)
+    assert len(killed) == len(kills)
+    assert {service.ended() for service in killed} == {ENDED[victim]}
+    assert_nothing_lost(shared_world, config, *tables)
+    assert len(shared_world.processes) == before + len(killed) + 1
+
+
+@pytest.mark.skipif(not ALL, reason="too long for the gate: `tox run -e exchange-kills-cluster`")
+@pytest.mark.parametrize("phase", PHASES)
+@pytest.mark.parametrize("kind", ["log", "keyed"])
+@pytest.mark.parametrize("victim", VICTIMS)
+def test_whatever_is_killed_at_each_step_costs_no_row(
+    shared_world: ClusterWorld, victim: str, kind: str, phase: str
+) -> None:
+    shared_world.end_services()
+    name = f"{victim}_{phase}".replace("-", "_")
+    log, keyed = exchanging_tables(shared_world, f"log_{name}", f"keyed_{name}")
+    table: AnyTable = log if kind == "log" else keyed
+    config = configured(shared_world, table)
+    points = [point for point in STEPS if point in PHASES[phase]]
+    kills = kills_at(table, points, victim)
+    before = len(shared_world.processes)
+    killed = kill_in_order(shared_world, config, kills, table)
+    assert len(killed) == (len(kills) if victim in ENDED else 1)
+    if victim in ENDED:
+        assert {service.ended() for service in killed} == {ENDED[victim]}
+    assert_nothing_lost(shared_world, config, table)
+    assert len(shared_world.processes) == before + len(killed) + (victim in ENDED)
