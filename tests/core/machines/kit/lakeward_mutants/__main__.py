@@ -21,6 +21,8 @@ import pytest
 from lakeward_mutants.catalogue import harmless, killer, mutants
 from lakeward_simulator.scenario import run_seed
 
+_QUIET = ("-q", "--no-header", "-p", "no:cacheprovider", "-W", "ignore::pytest.PytestAssertRewriteWarning")
+"""Some plugin of pytest, such as anyio's, may have been imported by the product: pytest cannot rewrite it then."""
 SEEDS = 2000
 GOAL = 0.8
 """Share of the mutants of what surrounds the machines that seeds alone have to kill, of those that do harm."""
@@ -66,7 +68,7 @@ def hunt(name: str, seeds: range) -> tuple[bool, int | None, str]:
         mutants()[name](monkeypatch)
         test = killer(name)
         with redirect_stdout(io.StringIO()):
-            killed = test is not None and pytest.main(["-q", "--no-header", "-p", "no:cacheprovider", test]) == 1
+            killed = test is not None and pytest.main([*_QUIET, test]) == 1
         for seed in seeds:
             failures = run_seed(seed).failures
             if failures:
