@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
+import msgspec
 import pytest
 
 from lakeward.coordinator.checkpoints.contents import CheckpointContents
@@ -609,7 +610,9 @@ def test_what_the_subtasks_report_of_the_exchange_is_summed_and_says_how_uneven_
     first, second = world.connect()
     assert world.job.exchange() == ExchangeReport()
     for member, received in ((first, 300), (second, 100)):
-        figures = ExchangeFigures(sent_bytes=200, received_bytes=received, credit_wait_s=0.25, queued_bytes=7)
+        moved = ExchangeFigures(sent_bytes=200, received_bytes=received, credit_wait_s=0.25, queued_bytes=7)
+        figures = msgspec.structs.replace(moved, timings_s={"partition": 0.5, "encode": 2.0})
         member.say(Progress(split_id="", rows=0, size_bytes=0, offset=0, exchange=figures))
-    assert world.job.exchange() == ExchangeReport(400, 400, 14, 0.5, skew=1.5)
+    spent = {"partition": 1.0, "encode": 4.0}
+    assert world.job.exchange() == ExchangeReport(400, 400, 14, 0.5, skew=1.5, timings_s=spent)
     assert world.job.counts() == (0, 0, 0)

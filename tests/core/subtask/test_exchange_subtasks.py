@@ -87,6 +87,7 @@ def test_the_last_figures_of_a_round_that_is_shorter_than_the_time_between_two_r
     last = [member.told(Progress)[-1].exchange for member in world.members]
     assert sum(one.received_bytes for one in last) == sum(one.sent_bytes for one in last) > 0
     assert [one.queued_bytes for one in last] == [0, 0]
+    assert all("partition" in one.timings_s for one in last)
     kinds = [[type(event) for event in member.sent] for member in world.members]
     assert all(kind.index(Progress) < kind.index(SubtaskDone) for kind in kinds)
 

@@ -177,6 +177,8 @@ class ExchangeFigures(msgspec.Struct, frozen=True, kw_only=True):
     """Of the spill, what checkpoints hold by reference, each counted anew."""
     markers_missing: int = 0
     """Checkpoints that failed for a missing marker: never to be seen."""
+    timings_s: dict[str, float] = {}
+    """Seconds of its writer by phase: partition, encode, upload."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from lakeward.model.tables import TableBucket, TablePath
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterable, Mapping
 
     from lakeward.model.identity import Incarnation, RoundId
 
@@ -45,6 +45,15 @@ class WriteResult:
     timings_s: dict[str, float] = field(default_factory=dict)
     left_out: int | None = None
     empty_offsets: int | None = None
+
+
+def sum_timings(parts: Iterable[Mapping[str, float]]) -> dict[str, float]:
+    """Return the seconds of each phase, in all parts together."""
+    total: dict[str, float] = {}
+    for part in parts:
+        for phase, seconds in part.items():
+            total[phase] = total.get(phase, 0.0) + seconds
+    return total
 
 
 @dataclass(frozen=True, slots=True)

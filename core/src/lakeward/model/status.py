@@ -37,7 +37,7 @@ class ExchangeReport:
     """What the exchange of a running launch has moved, all subtasks together.
 
     `credit_wait_s` are seconds in which readers stood still because channels were full. `skew` is what the busiest
-    writer received, as a multiple of the mean: 1.0 means evenly spread.
+    writer received, as a multiple of the mean: 1.0 means evenly spread. `timings_s` are the writers' seconds by phase.
 
     `recovery` is how far the subtask is that is least far with what was restored: `not_ready`, `draining` or `none`;
     empty where nothing is spilled. `recovered_bytes` of `recovery_bytes` are written; `spill_bytes` are on disks now;
@@ -58,6 +58,7 @@ class ExchangeReport:
     markers_missing: int = 0
     first_checkpoint_s: float | None = None
     """From the moment in which checkpoints could be taken to the completion of the launch's first one."""
+    timings_s: dict[str, float] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)

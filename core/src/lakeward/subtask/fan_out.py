@@ -15,6 +15,7 @@ import numpy as np
 import pyarrow as pa
 
 from lakeward.model.batches import SourceBatch
+from lakeward.model.results import sum_timings
 from lakeward.model.tables import BUCKET_COLUMN, CHANGE_COLUMN, Change
 from lakeward.subtask.row_errors import naming_exchanged_rows
 
@@ -241,10 +242,7 @@ class FanOutWriter:
     @property
     def timings_s(self) -> dict[str, float]:
         """See Protocol; `partition` is the time for dividing rows."""
-        spent = dict(self._spent_s)
-        for writer in self._present():
-            _add(spent, writer.timings_s)
-        return spent
+        return sum_timings((self._spent_s, *(writer.timings_s for writer in self._present())))
 
     # --- open rows, for checkpoints with an exchange ----------------------------------------------------------
 
@@ -436,7 +434,7 @@ class FanOutWriter:
             self._files[partition] = one.writer.close()
         self._retired.append(one.writer)
         self._left_out += one.writer.left_out
-        _add(self._spent_s, one.writer.timings_s)
+        self._spent_s = sum_timings((self._spent_s, one.writer.timings_s))
 
     def _closed_files(self, of_open: Mapping[bytes, tuple[LakeFile, ...]] | None = None) -> tuple[LakeFile, ...]:
         """Return all closed files, with those of the open writers as given: the files of `before` first, as given."""
@@ -468,8 +466,3 @@ def _joined(batches: list[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
             together.append(batches.pop())
             rows += together[-1].num_rows
         yield together[0] if len(together) == 1 else pa.concat_batches(together)
-
-
-def _add(total: dict[str, float], more: Mapping[str, float]) -> None:
-    for phase, seconds in more.items():
-        total[phase] = total.get(phase, 0.0) + seconds

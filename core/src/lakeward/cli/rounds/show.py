@@ -25,6 +25,7 @@ _MEANINGS = {
     "job": "the Spark job: waiting for slots, reading, writing",
     "read": "in subtasks: reading from the source",
     "decode": "in subtasks: decoding records",
+    "partition": "in subtasks: dividing rows among partitions of the lake table",
     "encode": "in subtasks: encoding files",
     "keys": "in subtasks: finding the rows that changes replace",
     "upload": "in subtasks: storing files",

@@ -82,7 +82,7 @@ from lakeward.model.events import (
 from lakeward.model.exchange import RECOVERY_PHASES
 from lakeward.model.jobs import JobSpec
 from lakeward.model.leases import FailoverKind
-from lakeward.model.results import LakeFile, WriteResult
+from lakeward.model.results import LakeFile, WriteResult, sum_timings
 from lakeward.model.splits import snapshots_of
 from lakeward.model.status import ExchangeReport, SubtaskReport
 
@@ -287,6 +287,7 @@ class RoundJob:
             spill_bytes=sum(one.spill_bytes for one in figures),
             kept_spill_bytes=sum(one.kept_spill_bytes for one in figures),
             markers_missing=sum(one.markers_missing for one in figures),
+            timings_s=sum_timings(one.timings_s for one in figures),
         )
 
     # --- called by the server -------------------------------------------------------------------------------

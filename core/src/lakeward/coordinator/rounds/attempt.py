@@ -9,6 +9,7 @@ from lakeward.coordinator.commits.commit_account import CommitAccount
 from lakeward.coordinator.workers.log_fields import fields_of_round
 from lakeward.errors import UsageError
 from lakeward.model.checkpoints import RoundSnapshot
+from lakeward.model.results import sum_timings
 from lakeward.model.round_record import RoundRecord
 from lakeward.model.splits import LogSplit, SnapshotSplit
 from lakeward.model.status import CheckpointReport, RoundReport
@@ -168,8 +169,7 @@ class RoundAttempt:
     def apply(self, done: CommittedRound) -> None:
         """Record a commit that landed."""
         self.snapshot_id, self.journal = done.snapshot_id, done.journal
-        for phase, seconds in done.timings_s.items():
-            self.timings_s[phase] = self.timings_s.get(phase, 0.0) + seconds
+        self.timings_s = sum_timings((self.timings_s, done.timings_s))
 
     def note_phase(self, phase: str, now_ms: int) -> None:
         """Add the time since the last call to a phase.
@@ -351,10 +351,12 @@ class RoundAttempt:
         )
 
     def _timings(self) -> dict[str, float]:
-        total = dict(self.timings_s)
-        for result in self.job.progress.results.values() if self.job is not None else ():
-            for phase, seconds in result.timings_s.items():
-                total[phase] = total.get(phase, 0.0) + seconds
+        parts: list[Mapping[str, float]] = [self.timings_s]
+        if self.job is not None:
+            parts += [result.timings_s for result in self.job.progress.results.values()]
+            exchange = self.job.exchange()
+            parts += [] if exchange is None else [exchange.timings_s]
+        total = sum_timings(parts)
         return {phase: round(seconds, 4) for phase, seconds in total.items()}
 
 

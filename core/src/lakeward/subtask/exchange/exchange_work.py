@@ -174,6 +174,7 @@ class ExchangeWork:
             sent_bytes=deployed.outputs.sent_bytes,
             received_bytes=deployed.inputs.received_bytes,
             queued_bytes=deployed.outputs.queued_bytes,
+            timings_s=deployed.writer.timings_s,
         )
 
     # --- its life -------------------------------------------------------------------------------------------
