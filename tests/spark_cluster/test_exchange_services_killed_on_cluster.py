@@ -69,7 +69,7 @@ def test_whatever_is_killed_at_each_step_costs_no_row(
     shared_world: ClusterWorld, victim: str, kind: str, phase: str
 ) -> None:
     shared_world.end_services()
-    name = f"{victim}_{phase}".replace("-", "_")
+    name = f"{victim}_{kind}_{phase}"
     log, keyed = exchanging_tables(shared_world, f"log_{name}", f"keyed_{name}")
     table: AnyTable = log if kind == "log" else keyed
     config = configured(shared_world, table)
