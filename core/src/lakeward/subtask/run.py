@@ -11,6 +11,7 @@ from lakeward.sockets import SocketTransport
 from lakeward.sockets.flight.transport import FlightExchange
 from lakeward.storage.checkpoint_store import CheckpointFiles
 from lakeward.storage.small_files import SmallFiles
+from lakeward.subtask.arrow_alone import use_arrow_alone
 from lakeward.subtask.parts import SubtaskParts
 from lakeward.subtask.subtask import Subtask
 from lakeward.subtask.task_log import begin_task_log
@@ -22,6 +23,7 @@ if TYPE_CHECKING:
 
 def run_task(place: SubtaskPlace) -> str:
     """Do the work of one task in a worker of Spark's, whose log lines are all this task's. See `run_subtask`."""
+    use_arrow_alone()
     begin_task_log(place)
     return run_subtask(place)
 
