@@ -12,7 +12,7 @@ DRIVERS = ("structlog", "rich", "attr", "click", "pandas")
 ARRAYS = """
 import sys
 import numpy as np
-from lakeward.subtask.arrow_alone import use_arrow_alone
+from lakeward.arrow_alone import use_arrow_alone
 import pyarrow as pa
 
 {prepare}

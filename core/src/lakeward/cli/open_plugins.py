@@ -5,6 +5,7 @@ from __future__ import annotations
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
+from lakeward.arrow_alone import use_arrow_alone
 from lakeward.clock import SystemClock
 from lakeward.config.tables import modes_of, table_rules
 from lakeward.coordinator.service.scheduling import scheduled
@@ -31,6 +32,7 @@ def opened_source(loaded: Loaded) -> Iterator[Source]:
     Raises:
         ConfigError, SourceError: as the plugin's `open`.
     """
+    use_arrow_alone()
     plugin: Any = load(SOURCE_GROUP, loaded.settings.source.type)
     source: Source = plugin.open(loaded.source_options, SystemClock())
     try:
@@ -81,6 +83,7 @@ def opened_lake(loaded: Loaded) -> Iterator[Lake]:
     Raises:
         ConfigError, StorageError: as the plugin's `open`.
     """
+    use_arrow_alone()
     plugin: Any = load(LAKE_GROUP, loaded.settings.lake.type)
     lake: Lake = plugin.open(loaded.lake_options, SystemClock())
     try:

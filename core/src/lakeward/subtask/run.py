@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, cast
 
+from lakeward.arrow_alone import use_arrow_alone
 from lakeward.clock import SystemClock
 from lakeward.hooks.discovery import load
 from lakeward.hooks.plugins import LAKE_GROUP, SOURCE_GROUP, LakePlugin, SourcePlugin
@@ -11,7 +12,6 @@ from lakeward.sockets import SocketTransport
 from lakeward.sockets.flight.transport import FlightExchange
 from lakeward.storage.checkpoint_store import CheckpointFiles
 from lakeward.storage.small_files import SmallFiles
-from lakeward.subtask.arrow_alone import use_arrow_alone
 from lakeward.subtask.parts import SubtaskParts
 from lakeward.subtask.subtask import Subtask
 from lakeward.subtask.task_log import begin_task_log

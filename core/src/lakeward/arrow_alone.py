@@ -1,6 +1,7 @@
 """Lets pyarrow do without pandas: it imports pandas with the first array that is made of Python or NumPy values.
 
-A new Python worker makes one before it has read a row, and pandas takes longer to import than all that a worker needs.
+A command and a new Python worker make one before they have read a row. To import pandas takes longer than to import all
+that a worker needs.
 """
 
 from __future__ import annotations
