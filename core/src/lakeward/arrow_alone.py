@@ -9,8 +9,6 @@ from __future__ import annotations
 import sys
 from typing import TYPE_CHECKING
 
-import pyarrow as pa
-
 if TYPE_CHECKING:
     from collections.abc import Sequence
     from importlib.machinery import ModuleSpec
@@ -38,6 +36,8 @@ def use_arrow_alone() -> None:
     Whoever converts to or from pandas later gets it all the same: pyarrow looks again where it cannot do without
     (`pandas-shim.pxi`). Call it while this is the only thread that imports.
     """
+    import pyarrow as pa  # noqa: PLC0415 - commands import this module, and their help must not wait for Arrow
+
     if _PANDAS in sys.modules:
         return
     missing = _Missing()

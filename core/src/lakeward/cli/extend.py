@@ -5,6 +5,7 @@ Publish a click command under the entry-point group `lakeward.command`; the entr
 
 from __future__ import annotations
 
+from lakeward.arrow_alone import use_arrow_alone
 from lakeward.cli.groups import Lazy, command_group
 from lakeward.cli.invocation import Invocation, pass_invocation, with_common_options
 from lakeward.cli.output import Columns
@@ -18,5 +19,6 @@ __all__ = [
     "count",
     "pass_invocation",
     "seconds",
+    "use_arrow_alone",
     "with_common_options",
 ]

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+from lakeward.cli.extend import use_arrow_alone
 from lakeward.errors import ConfigError
 from lakeward_source_embedded.store import EmbeddedStore
 
@@ -35,6 +36,7 @@ def open_store(invocation: Invocation, store: Path | None, *, create: bool = Fal
     Raises:
         ConfigError: no store is named, or there is none.
     """
+    use_arrow_alone()
     directory = store or _configured(invocation)
     return EmbeddedStore.create(directory) if create else EmbeddedStore.open(directory)
 
