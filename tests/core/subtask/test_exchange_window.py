@@ -74,3 +74,22 @@ def test_scenarios_57_and_58_with_a_failure_what_was_sent_in_the_window_is_sent_
     again = ExchangeWorld(tmp_path, table, count, [ack.exchange for ack in acks if ack.exchange is not None])
     again.assign([*(wire for ack in acks for wire in ack.splits), *splits()[2:]])
     assert rows_of(again.finish()) == EVERY
+
+
+@pytest.mark.parametrize(("late_s", "unaligned"), [(0.0, False), (2.0, True)])
+def test_the_time_to_be_aligned_counts_from_the_trigger_also_where_the_subtasks_were_busy(
+    tmp_path: Path, late_s: float, *, unaligned: bool
+) -> None:
+    world = ExchangeWorld(tmp_path, APPEND, 2)
+    world.memory.stalled = {(0, 1), (1, 0)}
+    world.assign(splits()[:2])
+    world.turn(25)
+    world.checkpoint()
+    world.clock.advance(late_s)  # as if a write took so long
+    world.turn(1)
+    assert [member.subtask._exchange.is_ready for member in world.members if member.subtask._exchange] == [True, True]
+    world.turn(25)
+    world.memory.let_go()
+    world.turn()
+    assert any(ack.exchange.unaligned for ack in world.acks() if ack.exchange is not None) is unaligned
+    assert rows_of(world.finish()) != []

@@ -24,7 +24,12 @@ class Origin:
 
 
 class SplitFinished(Event, frozen=True, kw_only=True):
-    """Up, data: all records of a split are in closed files. `origin` is given where it is sent again, restored."""
+    """Up, data: all records of a split are in closed files. `origin` is given where it is sent again, restored.
+
+    `read_bytes` is the size of the records that its sender has read of the split, for people; None where the finish
+    comes from a checkpoint, which does not keep that.
+    """
 
     result: WriteResult
     origin: Origin | None = None
+    read_bytes: int | None = None

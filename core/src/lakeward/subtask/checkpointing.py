@@ -116,10 +116,14 @@ class MakePart:
 
 @dataclass(frozen=True, slots=True)
 class MakeExchangePart:
-    """Posted to the mailbox of a subtask with an exchange: a checkpoint was triggered; the gateway is still closed."""
+    """Posted to the mailbox of a subtask with an exchange: a checkpoint was triggered; the gateway is still closed.
+
+    `since` is when the trigger came, on the subtask's clock: the mailbox may be busy for a while.
+    """
 
     checkpoint: int
     close_files: bool
+    since: float
 
 
 @dataclass(frozen=True, slots=True)
@@ -275,7 +279,7 @@ class Checkpointing:
             return
         self._taken = checkpoint
         if self._exchange:
-            self._mailbox.put_message(MakeExchangePart(checkpoint, message.close_files))
+            self._mailbox.put_message(MakeExchangePart(checkpoint, message.close_files, self._parts.clock.now()))
             return
         blocked = self.blocked()
         self._ended[checkpoint] = []

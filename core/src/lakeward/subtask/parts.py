@@ -20,13 +20,16 @@ class OutputLimits:
 
     window_bytes: int = 4 << 20
     """Of a channel: sent and not yet written by its consumer, at most."""
+    received_bytes: int = 64 << 20
+    """Of all channels of one consumer: sent and not yet written, at most; channels share it where there are many."""
     channel_bytes: int = 16 << 20
     """Waiting for one consumer, from which on nothing more is read."""
     subtask_bytes: int = 64 << 20
     """Waiting for all consumers together, from which on nothing more is read."""
     gathered_bytes: int = 1 << 20
-    """Slices are gathered until they have so many bytes, or `gathered_rows`; larger ones are parted at that."""
+    """Slices are gathered until they have so many bytes, half a window, or `gathered_rows`."""
     gathered_rows: int = 65_536
+    """Of a batch, at most; larger slices are parted at that, and at half a window."""
     restored_bytes: int | None = None
     """Restored rows of a channel are spilled once there are so many; None: as many as a segment of the spill holds."""
 

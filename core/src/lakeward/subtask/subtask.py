@@ -234,7 +234,7 @@ class Subtask:
             case MakePart():
                 self._deployed().make_part(item, self._roll)
             case MakeExchangePart():
-                self._exchanged().trigger(item.checkpoint, close_files=item.close_files, progress=self._roll)
+                self._exchanged().trigger(item, progress=self._roll)
             case CheckpointEnded():
                 self._exchanged().end_checkpoint(item.checkpoint)
             case PartWritten():
@@ -310,7 +310,8 @@ class Subtask:
     def _finish(self, work: SplitWork, *, ended: bool = True) -> None:
         result = work.close(ended=ended)
         self._work = None
-        self._deployed().finish(SplitFinished(result=result), work.ended(result))
+        finish = SplitFinished(result=result, read_bytes=work.size_bytes)
+        self._deployed().finish(finish, work.ended(result))
         if self._waiting:
             self._start_next()
         else:

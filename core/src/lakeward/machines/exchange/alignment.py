@@ -286,6 +286,7 @@ class BarrierAlignment:
         since = event.now
         match event:
             case CheckpointTriggered():
+                since -= event.age_s
                 running.close_files = running.close_files if running.triggered else event.close_files
                 running.at_once = running.at_once or event.at_once
                 running.triggered = True

@@ -56,10 +56,14 @@ class EndReceived:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CheckpointTriggered:
-    """The coordinator triggered this subtask; its readers' state and its own barriers belong to this moment."""
+    """The subtask begins a checkpoint, `age_s` seconds after its coordinator's trigger had come.
+
+    Its readers' state and its own barriers belong to this moment; the time to be aligned counts from the trigger.
+    """
 
     now: float
     checkpoint: int
+    age_s: float = 0.0
     close_files: bool = False
     """It is aligned, however long that takes."""
     at_once: bool = False

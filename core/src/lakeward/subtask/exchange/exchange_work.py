@@ -64,7 +64,7 @@ if TYPE_CHECKING:
     from lakeward.model.results import LakeFile
     from lakeward.model.tables import TableSpec
     from lakeward.ports import LakeWriter
-    from lakeward.subtask.checkpointing import Checkpointing
+    from lakeward.subtask.checkpointing import Checkpointing, MakeExchangePart
     from lakeward.subtask.mailbox import Mailbox
     from lakeward.subtask.parts import SubtaskParts
 
@@ -270,14 +270,14 @@ class ExchangeWork:
 
     # --- checkpoints ----------------------------------------------------------------------------------------
 
-    def trigger(self, checkpoint: int, *, close_files: bool, progress: Callable[[], Iterable[SplitProgress]]) -> None:
+    def trigger(self, order: MakeExchangePart, *, progress: Callable[[], Iterable[SplitProgress]]) -> None:
         """Take this subtask's part of a checkpoint: its readers now, its writer once the channels are aligned.
 
         Args:
-            checkpoint: its number.
-            close_files: see `TriggerCheckpoint`.
+            order: the checkpoint, and since when it is triggered.
             progress: returns the positions of all splits of this subtask.
         """
+        checkpoint, close_files = order.checkpoint, order.close_files
         checkpointing = self._checkpointing
         if checkpointing is None:
             return
@@ -293,9 +293,10 @@ class ExchangeWork:
         self._end_parts(checkpoint - 1)
         self._drop_part()
         self._part = CollectedPart(checkpoint, close_files, tuple(progress()), checkpointing.blocked())
-        deployed.outputs.barrier(checkpoint)
+        age_s = max(0.0, self._parts.clock.now() - order.since)
+        deployed.outputs.barrier(checkpoint, age_s=age_s)
         at_once = self._recovery is not None and not self._recovery.done
-        self._execute(deployed.inputs.trigger(checkpoint, close_files=close_files, at_once=at_once))
+        self._execute(deployed.inputs.trigger(checkpoint, age_s=age_s, close_files=close_files, at_once=at_once))
         checkpointing.open(checkpoint)
         self._go_on()
 

@@ -74,10 +74,15 @@ class Inputs:
                 assert_never(mark)
         return self._step(event)
 
-    def trigger(self, checkpoint: int, *, close_files: bool, at_once: bool = False) -> tuple[AlignmentCommand, ...]:
+    def trigger(
+        self, checkpoint: int, *, close_files: bool, age_s: float = 0.0, at_once: bool = False
+    ) -> tuple[AlignmentCommand, ...]:
         """Start a checkpoint here. Arguments as of `CheckpointTriggered`."""
         now = self._clock.now()
-        return self._step(CheckpointTriggered(now=now, checkpoint=checkpoint, close_files=close_files, at_once=at_once))
+        event = CheckpointTriggered(
+            now=now, checkpoint=checkpoint, age_s=age_s, close_files=close_files, at_once=at_once
+        )
+        return self._step(event)
 
     def abort(self, checkpoint: int) -> tuple[AlignmentCommand, ...]:
         """End a checkpoint that will not be."""

@@ -34,6 +34,10 @@ if TYPE_CHECKING:
     from lakeward.subtask.parts import OutputLimits
 
 
+_BATCHES = 2
+"""So many batches fit a window at least: while one is written, the next one is on its way."""
+
+
 @dataclass(slots=True)
 class _Output:
     sender: ChannelSender
@@ -61,7 +65,13 @@ class Outputs:
         """
         self._routing = routing
         self._limits = limits
-        queues = [OutputQueue(window_bytes=limits.window_bytes, granted=granted) for _ in senders]
+        window_bytes = min(limits.window_bytes, max(1, limits.received_bytes // max(1, len(senders))))
+        self._batch_bytes = max(1, window_bytes // _BATCHES)
+        """Of a batch, at most, but for a single row that is larger."""
+        self._enough_bytes = min(limits.gathered_bytes, self._batch_bytes)
+        self._gathered_bytes = 0
+        """Of all channels."""
+        queues = [OutputQueue(window_bytes=window_bytes, granted=granted) for _ in senders]
         self._outputs = [_Output(sender, queue) for sender, queue in zip(senders, queues, strict=True)]
         self.sent_bytes = 0
 
@@ -73,11 +83,16 @@ class Outputs:
         limits = self._limits
         for consumer, rows in self._routing.divide(records):
             output = self._outputs[consumer]
+            size_bytes = int(rows.num_rows * bytes_per_row)
             output.gathered.append(rows)
             output.gathered_rows += rows.num_rows
-            output.gathered_bytes += int(rows.num_rows * bytes_per_row)
-            if output.gathered_rows >= limits.gathered_rows or output.gathered_bytes >= limits.gathered_bytes:
+            output.gathered_bytes += size_bytes
+            self._gathered_bytes += size_bytes
+            if output.gathered_rows >= limits.gathered_rows or output.gathered_bytes >= self._enough_bytes:
                 self._flush(consumer)
+        # What is gathered for very many consumers must not fill the subtask: its reader would stand still for nothing.
+        while self._gathered_bytes > limits.subtask_bytes // 2:
+            self._flush(max(range(len(self._outputs)), key=lambda consumer: self._outputs[consumer].gathered_bytes))
 
     def flush(self) -> None:
         """Queue what is gathered."""
@@ -104,11 +119,16 @@ class Outputs:
         """Note that a consumer has written all batches before `end`."""
         self._step(consumer, BatchesWritten(end))
 
-    def barrier(self, checkpoint: int) -> None:
-        """Send a checkpoint's barrier into all channels, behind everything that was put in."""
+    def barrier(self, checkpoint: int, *, age_s: float = 0.0) -> None:
+        """Send a checkpoint's barrier into all channels, behind everything that was put in.
+
+        Args:
+            checkpoint: its number.
+            age_s: seconds since it was triggered.
+        """
         self.flush()
         for consumer in range(len(self._outputs)):
-            self._step(consumer, BarrierRequested(checkpoint))
+            self._step(consumer, BarrierRequested(checkpoint, age_s))
 
     def overtake(self, checkpoint: int) -> dict[int, list[pa.RecordBatch]]:
         """Let a checkpoint's barrier overtake what waits here; return, by consumer, the batches to be kept for it."""
@@ -136,8 +156,10 @@ class Outputs:
         if not output.gathered_rows:
             return
         batch = output.gathered[0] if len(output.gathered) == 1 else pa.concat_batches(output.gathered)
+        self._gathered_bytes -= output.gathered_bytes
+        fitting = self._batch_bytes * batch.num_rows // max(1, output.gathered_bytes)
+        rows = max(1, min(self._limits.gathered_rows, fitting))
         output.gathered, output.gathered_rows, output.gathered_bytes = [], 0, 0
-        rows = self._limits.gathered_rows
         for start in range(0, batch.num_rows, rows):
             piece = batch.slice(start, rows)
             output.waiting[output.queue.queued] = piece
