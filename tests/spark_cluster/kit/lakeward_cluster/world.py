@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from lakeward_cluster.cluster import HOST, SparkCluster
+from lakeward_e2e.process import until
 from lakeward_e2e.world import World
 
 if TYPE_CHECKING:
@@ -54,6 +55,8 @@ class ClusterWorld(World):
         """Stop what runs: a service keeps the executors that it has."""
         for process in self.processes:
             if process.alive:
+                # One that has only just been started does not hear a signal in order yet.
+                until(lambda process=process: process.words() or not process.alive, "its first line")  # type: ignore[misc]
                 assert process.end() == 0, process.words()
 
     def destroy(self) -> None:
