@@ -8,12 +8,17 @@ import shutil
 import subprocess
 import sys
 import tomllib
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from lakeward.clock import SystemClock
 from lakeward.config.loader import load_config
+from lakeward.observe.live_status import REPORT_LATE_S, SILENT_AFTER_S, LiveStatus
+from lakeward.observe.metrics import ServiceMetrics
+from lakeward.observe.recent_problems import RecentProblems
 
 yaml = pytest.importorskip("yaml")
 OTHERS = pytest.mark.filterwarnings("ignore::EncodingWarning:kubernetes_validate")
@@ -22,13 +27,14 @@ DEPLOY = Path(__file__).parents[2] / "docs" / "deploy"
 CHART = DEPLOY / "helm" / "lakeward"
 RELEASE = "lakeward"
 KUBERNETES = "1.31"
-SUBSTITUTION = re.compile(r"^(?P<before>.*?)\{\{(?P<trim>-?) (?P<what>[^}]+) \}\}$")
+SUBSTITUTION = re.compile(r"^(?P<before>.*?)\{\{(?P<trim>-?) (?P<what>[^}]+) \}\}(?P<after>[\w-]*)$")
+SERVICE, PAGE, STATEFUL_SET = "Service/lakeward", "Service/lakeward-page", "StatefulSet/lakeward"
 
 
 def rendered(template: str, values: dict[str, Any]) -> str:
     """Render a template of the chart: the small part of helm's language that our templates keep to.
 
-    Any other expression fails: `{{ .Release.Name }}`, `{{ .Values.a.b }}`, and both forms of `nindent`.
+    Any other expression fails: `{{ .Release.Name }}`, `{{ .Values.a.b }}`, `quote`, and both forms of `nindent`.
     """
     lines: list[str] = []
     for line in template.splitlines():
@@ -37,16 +43,17 @@ def rendered(template: str, values: dict[str, Any]) -> str:
             assert "{{" not in line, f"not rendered by this test: {line}"
             lines.append(line)
             continue
-        expression = re.fullmatch(r"(toYaml )?(\.[\w.]+)(?: \| nindent (\d+))?", found["what"])
+        expression = re.fullmatch(r"(toYaml )?(\.[\w.]+)(?: \| (?:nindent (\d+)|(quote)))?", found["what"])
         assert expression, f"not rendered by this test: {line}"
-        yamled, where, indent = expression.groups()
+        yamled, where, indent, quoted = expression.groups()
         value: Any = {"Release": {"Name": RELEASE}, "Values": values}
         for part in where.strip(".").split("."):
             value = value[part]
         text = yaml.safe_dump(value, sort_keys=False).rstrip() if yamled else str(value)
         if indent is None:
-            lines.append(found["before"] + text)
+            lines.append(found["before"] + (json.dumps(text) if quoted else text) + found["after"])
         else:
+            assert not found["after"], f"not rendered by this test: {line}"
             assert found["trim"], f"nindent without {{{{-: {line}"
             lines += [" " * int(indent) + one if one else "" for one in text.splitlines()]
     return "\n".join(lines) + "\n"
@@ -58,17 +65,41 @@ def values() -> dict[str, Any]:
     return loaded
 
 
+def by_name(documents: Iterable[Any]) -> dict[str, Any]:
+    """Return objects by kind and name, no two of which are the same."""
+    objects = list(documents)
+    named = {f"{one['kind']}/{one['metadata']['name']}": one for one in objects}
+    assert len(named) == len(objects)
+    return named
+
+
+def made_by_the_chart(values: dict[str, Any]) -> dict[str, Any]:
+    texts = [rendered(path.read_text(encoding="utf-8"), values) for path in sorted((CHART / "templates").iterdir())]
+    return by_name(yaml.safe_load(text) for text in texts)
+
+
+def shipped() -> dict[str, Any]:
+    return by_name(yaml.safe_load_all((DEPLOY / "kubernetes" / "lakeward.yaml").read_text(encoding="utf-8")))
+
+
+def container_of(objects: dict[str, Any]) -> dict[str, Any]:
+    """Return the container that runs the service."""
+    (container,) = objects[STATEFUL_SET]["spec"]["template"]["spec"]["containers"]
+    return dict(container)
+
+
+def variables_of(objects: dict[str, Any]) -> dict[str, str]:
+    return {one["name"]: one["value"] for one in container_of(objects)["env"]}
+
+
 @pytest.fixture
 def objects(values: dict[str, Any]) -> dict[str, Any]:
-    """The objects that the chart makes, by kind."""
-    texts = [rendered(path.read_text(encoding="utf-8"), values) for path in sorted((CHART / "templates").iterdir())]
-    made = [yaml.safe_load(text) for text in texts]
-    return {one["kind"]: one for one in made}
+    """The objects that the chart makes, by kind and name."""
+    return made_by_the_chart(values)
 
 
 def test_the_chart_makes_the_manifests_that_ship(objects: dict[str, Any]) -> None:
-    shipped = yaml.safe_load_all((DEPLOY / "kubernetes" / "lakeward.yaml").read_text(encoding="utf-8"))
-    assert {one["kind"]: one for one in shipped} == objects
+    assert shipped() == objects
 
 
 @OTHERS
@@ -81,9 +112,9 @@ def test_each_object_fits_the_schema_of_kubernetes(objects: dict[str, Any]) -> N
 @OTHERS
 def test_a_mistake_in_an_object_is_found(objects: dict[str, Any]) -> None:
     validate = pytest.importorskip("kubernetes_validate")
-    objects["StatefulSet"]["spec"]["replica"] = 1
+    objects[STATEFUL_SET]["spec"]["replica"] = 1
     with pytest.raises(validate.ValidationError):
-        validate.validate(objects["StatefulSet"], KUBERNETES, strict=True)
+        validate.validate(objects[STATEFUL_SET], KUBERNETES, strict=True)
 
 
 def test_the_values_fit_their_schema(values: dict[str, Any]) -> None:
@@ -92,16 +123,70 @@ def test_the_values_fit_their_schema(values: dict[str, Any]) -> None:
     jsonschema.validate(values, schema)
     with pytest.raises(jsonschema.ValidationError):
         jsonschema.validate(values | {"imge": "x"}, schema)
+    with pytest.raises(jsonschema.ValidationError):
+        jsonschema.validate(values | {"page": {"host": "0.0.0.0", "port": "8080"}}, schema)  # noqa: S104 - in a pod
 
 
-def test_the_configuration_of_the_chart_is_one_of_lakeward(values: dict[str, Any], tmp_path: Path) -> None:
+def test_the_configuration_of_the_chart_is_one_of_lakeward(objects: dict[str, Any], tmp_path: Path) -> None:
     file = tmp_path / "lakeward.toml"
-    file.write_text(values["config"], encoding="utf-8")
-    assert load_config(file, {}).settings.checkpoint.root == "/var/lib/lakeward/state"
+    file.write_text(objects["ConfigMap/lakeward"]["data"]["lakeward.toml"], encoding="utf-8")
+    settings = load_config(file, variables_of(objects)).settings
+    assert settings.checkpoint.root == "/var/lib/lakeward/state"
+    assert (settings.observe.status_host, settings.observe.status_port) == ("0.0.0.0", 8080)  # noqa: S104 - in a pod
+
+
+def test_the_page_is_there_whatever_the_configuration_says_of_it(objects: dict[str, Any], tmp_path: Path) -> None:
+    """A `config` without `[observe]`, or with another port, would have a healthy pod killed by its probes."""
+    file = tmp_path / "lakeward.toml"
+    text = objects["ConfigMap/lakeward"]["data"]["lakeward.toml"]
+    file.write_text(f'{text}\n[observe]\nstatus_port = 1\nstatus_host = "127.0.0.1"\n', encoding="utf-8")
+    observe = load_config(file, variables_of(objects)).settings.observe
+    assert (observe.status_host, observe.status_port) == ("0.0.0.0", 8080)  # noqa: S104 - in a pod
+
+
+@pytest.mark.parametrize("port", [8080, 9191])
+def test_page_container_and_service_have_one_port(values: dict[str, Any], port: int) -> None:
+    values["page"]["port"] = port
+    objects = made_by_the_chart(values)
+    assert variables_of(objects)["LAKEWARD_OBSERVE__STATUS_PORT"] == str(port)
+    assert container_of(objects)["ports"] == [{"name": "page", "containerPort": port}]
+    page = objects[PAGE]["spec"]
+    assert page["ports"] == [{"name": "page", "port": port, "targetPort": "page"}]
+    assert page["type"] == "ClusterIP"
+    labels = objects[STATEFUL_SET]["spec"]["template"]["metadata"]["labels"]
+    assert page["selector"].items() <= labels.items()
+
+
+@pytest.mark.parametrize(("probe", "path"), [("readinessProbe", "/readyz"), ("livenessProbe", "/healthz")])
+def test_both_probes_ask_the_page(objects: dict[str, Any], probe: str, path: str) -> None:
+    for made in (objects, shipped()):
+        assert container_of(made)[probe]["httpGet"] == {"path": path, "port": "page"}
+
+
+@pytest.mark.parametrize(("path", "code"), [("/healthz", 200), ("/readyz", 503)])
+def test_a_service_that_starts_is_alive_and_not_ready(path: str, code: int) -> None:
+    """So a long start of Spark costs no probe of liveness."""
+    testclient = pytest.importorskip("starlette.testclient")
+    app = pytest.importorskip("lakeward.page.app")
+    content = app.PageContent("shop", LiveStatus(SystemClock()), ServiceMetrics(), RecentProblems([]))
+    assert testclient.TestClient(app.PageApp(content).asgi()).get(path).status_code == code
+
+
+def test_what_is_only_slow_is_not_killed(objects: dict[str, Any]) -> None:
+    probe = container_of(objects)["livenessProbe"]
+    assert probe["initialDelaySeconds"] >= 120  # Spark takes up to a minute to start
+    assert probe["periodSeconds"] * probe["failureThreshold"] >= 10 * max(SILENT_AFTER_S, REPORT_LATE_S)
+    assert probe["timeoutSeconds"] >= 10
+
+
+@pytest.mark.parametrize("service", [SERVICE, PAGE])
+def test_a_pod_that_is_not_ready_has_an_address(objects: dict[str, Any], service: str) -> None:
+    """Executors register, and people look at the page, before the service serves."""
+    assert objects[service]["spec"]["publishNotReadyAddresses"]
 
 
 def test_containers_are_not_root_and_write_to_their_volumes_alone(objects: dict[str, Any]) -> None:
-    pod = objects["StatefulSet"]["spec"]["template"]["spec"]
+    pod = objects[STATEFUL_SET]["spec"]["template"]["spec"]
     assert pod["securityContext"]["runAsNonRoot"]
     for container in (*pod["initContainers"], *pod["containers"]):
         rights = container["securityContext"]
@@ -131,6 +216,10 @@ def test_the_image_is_not_roots_and_is_built_of_what_is_there() -> None:
     built = re.findall(r"\./((?:core|plugins/[\w-]+))\b", text)
     assert {"core", "plugins/lake-iceberg", "plugins/source-fluss"} <= set(built)
     assert [one for one in built if not (root / one / "pyproject.toml").is_file()] == []
+    (extras,) = re.findall(r"\./core\[([\w,]+)\]", text)
+    assert set(extras.split(",")) == {"java", "page", "telemetry"}
+    core = tomllib.loads((root / "core" / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+    assert set(extras.split(",")) <= set(core["optional-dependencies"])
     images = [line[1] for line in lines if line[0] == "FROM"]
     assert all(re.fullmatch(r"[a-z]+:[\w.-]+", image) and not image.endswith(":latest") for image in images)
 
