@@ -39,6 +39,26 @@ def test_a_cluster_may_keep_its_state_on_a_mount_that_is_declared_shared(load: L
     assert load(text).settings.checkpoint.root == "/mnt/state"
 
 
+@pytest.mark.parametrize(
+    "host", ["", "worker.internal", "10.0.0.7", "fd00::7", "10.0.0.0/8", "10.1.2.3/32", "fd00::/8", "::1/128"]
+)
+def test_executors_reach_each_other_at_a_name_an_address_or_their_own_ones_in_a_network(load: Load, host: str) -> None:
+    assert load(f'[spark]\nexchange_host = "{host}"').settings.spark.exchange_host == host
+
+
+@pytest.mark.parametrize("host", ["10.0.0.0/33", "10.0.0/8", "fd00::/129", "fd00:/8", "workers/8", "/8", "10.0.0.0/"])
+def test_a_network_that_is_none_is_refused(load: Load, host: str) -> None:
+    expected = r"lakeward\.toml: spark\.exchange_host: expected .* a network such as 10\.0\.0\.0/8 or fd00::/8"
+    with pytest.raises(ConfigError, match=rf"{expected}, found '{host}'"):
+        load(f'[spark]\nexchange_host = "{host}"')
+
+
+def test_a_network_with_the_address_of_one_machine_is_refused(load: Load) -> None:
+    """It would be read as the whole network, while its author may have meant that machine."""
+    with pytest.raises(ConfigError, match=r"found '10\.0\.0\.7/8'\. 10\.0\.0\.7/8 has host bits set"):
+        load('[spark]\nexchange_host = "10.0.0.7/8"')
+
+
 def test_a_port_beyond_65535_is_refused(load: Load) -> None:
     with pytest.raises(
         ConfigError, match=r"service\.port: expected a whole number at least 0 at most 65535, found 65536"

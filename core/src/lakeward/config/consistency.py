@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ipaddress
 from pathlib import PurePath
 from typing import TYPE_CHECKING
 
@@ -43,6 +44,7 @@ def check_consistency(settings: Settings, file: Path) -> None:
     _check_state_root(settings, file)
     _check_storage(settings, file)
     _check_spill(settings, file)
+    _check_exchange_host(settings, file)
 
 
 def check_partitioned_tables(loaded: Loaded, *, can_partition: bool) -> None:
@@ -151,6 +153,18 @@ def _check_spill(settings: Settings, file: Path) -> None:
     for directory in checkpoint.spill_dirs:
         if not PurePath(directory).is_absolute():
             raise ConfigError(key, "absolute paths of directories on the executors' machines", directory)
+
+
+def _check_exchange_host(settings: Settings, file: Path) -> None:
+    """Refuse a network that is none; names and addresses have no `/`, and only executors can say if they are right."""
+    host = settings.spark.exchange_host
+    if "/" not in host:
+        return
+    try:
+        ipaddress.ip_network(host)
+    except ValueError as error:
+        expected = "a name, an address, or a network such as 10.0.0.0/8 or fd00::/8"
+        raise ConfigError(place(file, "spark.exchange_host"), expected, host, f"{error}.") from error
 
 
 def _check_storage(settings: Settings, file: Path) -> None:

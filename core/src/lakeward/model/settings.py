@@ -312,8 +312,9 @@ class SparkSettings(Options, frozen=True, kw_only=True):
     exchange_host: Annotated[
         str,
         Meta(
-            description="Name or address at which executors reach each other when their subtasks exchange rows, the "
-            "same for all of them. Empty: of each executor, the address of its route to the driver."
+            description="Where executors reach each other when their subtasks exchange rows: a network "
+            "(`10.0.0.0/8`, `fd00::/8`), in which each of them takes its own address, or a name or address, the same "
+            "for all of them. Empty: of each executor, the address of its route to the driver."
         ),
     ] = ""
     class_archive: Annotated[

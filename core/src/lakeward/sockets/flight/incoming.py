@@ -15,7 +15,7 @@ import structlog
 
 from lakeward.errors import ProtocolError, StorageError
 from lakeward.model.exchange import EndOfChannel
-from lakeward.sockets.flight.data_address import bind_host, bracketed
+from lakeward.sockets.flight.data_address import bracketed
 from lakeward.sockets.flight.handshake import Hello, StreamKind, admit, answer_to
 from lakeward.sockets.flight.messages import GOODBYE, PING, decode_mark, decode_place, encode_number
 
@@ -60,7 +60,7 @@ class IncomingChannels:
     """Listens for producers, and tells the receiver what they send."""
 
     def __init__(
-        self, key: ExchangeKey, receiver: ChannelReceiver, clock: Clock, host: str, own: OwnCertificate | None
+        self, key: ExchangeKey, receiver: ChannelReceiver, clock: Clock, listen: str, own: OwnCertificate | None
     ) -> None:
         """Listen at any free port.
 
@@ -68,7 +68,7 @@ class IncomingChannels:
             key: whose channels.
             receiver: is told what arrives.
             clock: the machine's clock.
-            host: what others reach this machine at.
+            listen: the address to listen at.
             own: with it the server speaks TLS; None: it does not.
 
         Raises:
@@ -83,7 +83,7 @@ class IncomingChannels:
         self._calls = 0
         self._idle = threading.Condition(self._lock)
         self._closed = False
-        where = f"{'grpc+tcp' if own is None else 'grpc+tls'}://{bracketed(bind_host(host))}:0"
+        where = f"{'grpc+tcp' if own is None else 'grpc+tls'}://{bracketed(listen)}:0"
         pairs = None if own is None else [(own.certificate.encode(), own.key.encode())]
         try:
             self._server = _Server(where, pairs, _Gate(key), self._serve)

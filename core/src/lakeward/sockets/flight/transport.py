@@ -7,13 +7,14 @@ import threading
 from functools import partial
 from typing import TYPE_CHECKING
 
-from lakeward.errors import StorageError
-from lakeward.sockets.flight.data_address import DataAddress, make_certificate, own_address
+from lakeward.sockets.flight.data_address import DataAddress, make_certificate
+from lakeward.sockets.flight.own_place import own_place
 from lakeward.sockets.flight.poster import Poster
 
 if TYPE_CHECKING:
     from lakeward.ports import ChannelReceiver, Clock, ExchangeKey
     from lakeward.sockets.flight.outgoing import OutgoingChannel
+    from lakeward.sockets.flight.own_place import OwnPlace
 
 SILENT_S = 8.0
 """Seconds without a message from a peer, not even a ping, after which the channel is lost."""
@@ -40,24 +41,22 @@ class FlightExchange:
         self._silent_s = silent_s
 
     def open(self, key: ExchangeKey, host: str, receiver: ChannelReceiver) -> FlightSubtaskExchange:
-        """See `lakeward.ports.ExchangeTransport`; an empty host is found out."""
-        try:
-            found = host or own_address(*self._coordinator)
-        except OSError as error:
-            message = f"the address of this machine on its way to {self._coordinator[0]} cannot be found: {error}"
-            raise StorageError(message) from error
-        return FlightSubtaskExchange(key, found, receiver, self._clock, self._silent_s)
+        """See `lakeward.ports.ExchangeTransport`; an empty host is found out, and the own address in a network."""
+        place = own_place(host, self._coordinator)
+        return FlightSubtaskExchange(key, place, receiver, self._clock, self._silent_s)
 
 
 class FlightSubtaskExchange:
     """See `lakeward.ports.SubtaskExchange`."""
 
-    def __init__(self, key: ExchangeKey, host: str, receiver: ChannelReceiver, clock: Clock, silent_s: float) -> None:
+    def __init__(
+        self, key: ExchangeKey, place: OwnPlace, receiver: ChannelReceiver, clock: Clock, silent_s: float
+    ) -> None:
         """Listen.
 
         Args:
             key: whose.
-            host: what other executors reach this one at.
+            place: what other executors reach this one at, and where it listens.
             receiver: is told what arrives.
             clock: the machine's clock.
             silent_s: seconds without a message after which a channel is lost.
@@ -73,8 +72,8 @@ class FlightSubtaskExchange:
         self._clock = clock
         self._silent_s = silent_s
         own = make_certificate(clock) if key.trusted else None
-        self._incoming = IncomingChannels(key, receiver, clock, host, own)
-        self._address = str(DataAddress(host, self._incoming.port, "" if own is None else own.certificate))
+        self._incoming = IncomingChannels(key, receiver, clock, place.listen, own)
+        self._address = str(DataAddress(place.host, self._incoming.port, "" if own is None else own.certificate))
         self._outgoing: list[OutgoingChannel] = []
         self._lock = threading.Lock()
         self._closed = False
