@@ -239,6 +239,7 @@ class ServiceContainer(containers.DeclarativeContainer):
         on_report=options.provided.on_report,
         on_round=options.provided.on_round,
         on_record=options.provided.on_record,
+        complete_ms=options.provided.complete_ms,
     )
     cleaner = providers.Singleton(
         Cleaner,
@@ -578,7 +579,9 @@ def _options(
     exchange = _exchange(settings, metrics)
     container.resources().add("status", exchange.close)
 
-    history = HistoryWriter(RoundHistory(container.files(), service.name))
+    rounds = RoundHistory(container.files(), service.name)
+    complete_ms = rounds.complete_ms()  # before another thread writes
+    history = HistoryWriter(rounds)
     container.resources().add("history", history.close)
     conditions, events = ConditionTracker(_last_report(settings)), EventLog()
 
@@ -598,6 +601,7 @@ def _options(
         on_report=on_report,
         on_round=progress.round_ended,
         on_record=history.add,
+        complete_ms=complete_ms,
         on_span=None if telemetry is None else telemetry.add_span,
         host=host,
         bind=bind_address(service, local=handle.local),

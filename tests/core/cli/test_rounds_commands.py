@@ -89,6 +89,30 @@ def test_a_round_is_shown_with_where_its_time_went(known: Lakeward) -> None:
     assert known("rounds", "show", BAD.round, "-o", "json").document["code"] == "LW-302"
 
 
+@pytest.mark.parametrize(
+    ("freshness_s", "listed", "shown"),
+    [(60.0, "1 min 0 s  kept ", "1 min 0 s: kept"), (48.0, "1 min 0 s  missed by 12 s ", "48 s: missed by 12 s")],
+)
+def test_a_round_says_whether_it_kept_the_promised_freshness(
+    configured: Lakeward, freshness_s: float, listed: str, shown: str
+) -> None:
+    record = replace(GOOD, complete_ms=GOOD.started_ms, freshness_s=freshness_s)
+    RoundHistory(SmallFiles(str(Path("lakeward-state").resolve())), "nyc").add(record)
+    assert listed in configured("rounds").out
+    lines = configured("rounds", "show", "1-1-1").out.splitlines()
+    assert f"complete up to  {date_time(1000)}, 1 min 0 s before it ended" in lines
+    assert f"promised        {shown}" in lines
+    (only,) = configured("rounds", "-o", "json").document["rounds"]
+    assert (only["complete_ms"], only["freshness_s"]) == (1000, freshness_s)
+
+
+def test_of_a_round_whose_freshness_nobody_knows_nothing_is_claimed(known: Lakeward) -> None:
+    head, first, second = known("rounds").out.splitlines()
+    start, end = head.index("promise"), head.index("rows") - 2
+    assert [line[start:end].strip() for line in (first, second)] == ["", ""]
+    assert "promised" not in known("rounds", "show", "1-1-1").out
+
+
 def test_a_round_that_is_not_kept_is_a_usage_error(known: Lakeward) -> None:
     said = known("rounds", "show", "9-9-9")
     assert said.code == 2

@@ -40,6 +40,28 @@ def test_tables_are_shown_as_json(flights: Lakeward) -> None:
     assert document["service"]["running"] is False
 
 
+def test_the_promised_and_the_delivered_freshness_are_shown(
+    flights: Lakeward,
+    tmp_path: Any,  # noqa: ANN401 - a path
+) -> None:
+    with open("lakeward.toml", "a", encoding="utf-8") as file:  # noqa: PTH123 - relative to the test's directory
+        file.write('[tables."nyc.flights"]\nfreshness_s = 200\n')
+    (table,) = flights("tables", "-o", "json").document["tables"]
+    assert (table["freshness_s"], table["complete_ms"]) == (200.0, None)
+    with EmbeddedStore.open(tmp_path / "store") as store:
+        spec = store.table(TablePath("nyc", "flights"))
+        bucket = store.buckets(spec.path)[0].bucket
+    own = OffsetCommit(5, {bucket: 3}, None, Incarnation("nyc", 1, "0" * 16), "1-1-1", 1, 0)
+    Path("head.pickle").write_bytes(pickle.dumps(LakeHead(spec.path, spec.table_id, "/w", 5, None, own, own)))
+    began = SystemClock().wall_ms()
+    (table,) = flights("tables", "-o", "json").document["tables"]
+    assert began <= table["complete_ms"] <= SystemClock().wall_ms()
+    head, line = flights("tables").out.splitlines()[1:]
+    start = head.index("complete up to")
+    assert line[start : start + len("complete up to  ")].strip() == "0.0 s ago"
+    assert line[start + len("complete up to  ") :].startswith("3 min 20 s  ")
+
+
 PARTITIONED = '[tables."nyc.flights"]\nlake_partition = ["{field}"]\n'
 
 

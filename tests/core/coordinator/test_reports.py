@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import threading
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -17,8 +18,8 @@ from lakeward.testing.folder_lake import FolderLake
 
 if TYPE_CHECKING:
     from lakeward.model.identity import Incarnation
-    from lakeward.model.results import LakeHead
-    from lakeward.model.status import ServiceReport
+    from lakeward.model.results import CommitOutcome, CommitRequest, LakeHead
+    from lakeward.model.status import ServiceReport, SubtaskReport
     from lakeward.model.tables import TableSpec
     from lakeward_service_kit.service_world import World
 
@@ -154,6 +155,28 @@ def test_a_table_report_says_what_was_promised_what_was_delivered_and_how_many_f
     assert last.started_ms <= began + 1
 
 
+def test_a_table_is_reported_to_be_as_complete_as_an_earlier_start_left_it_until_its_next_commit(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = world.table("log")
+    world.load(path, 0, 10)
+    world.once()
+    (record,) = world.records
+    assert record.complete_ms is not None
+    world.load(path, 10, 10)
+
+    def refuse(*_: object) -> None:
+        message = "column 'id': expected bigint, found string"
+        raise SchemaMismatchError(message)
+
+    with monkeypatch.context() as refusing:
+        refusing.setattr(world.lake, "open_table", refuse)
+        world.once(complete_ms={record.table_id: record.complete_ms})
+    assert world.reports[-1].tables[0].complete_ms == record.complete_ms
+    world.once()
+    assert world.reports[-1].tables[0].complete_ms > record.complete_ms
+
+
 def test_a_running_round_reports_its_subtasks_and_an_ended_one_has_none(world: World) -> None:
     path = world.table("log")
     world.load(path, 0, 10)
@@ -166,11 +189,54 @@ def test_a_running_round_reports_its_subtasks_and_an_ended_one_has_none(world: W
     assert all(table.round is None or not table.round.subtasks for table in world.reports[-1].tables)
 
 
+def test_a_subtask_is_reported_with_the_bytes_of_splits_too_short_for_a_report_of_their_progress(world: World) -> None:
+    seen, told = [], threading.Event()
+
+    class Waiting(FolderLake):
+        """Commits once the round was reported whose splits are all finished."""
+
+        def commit(self, request: CommitRequest) -> CommitOutcome:
+            told.wait(20)
+            return super().commit(request)
+
+    def look(report: ServiceReport) -> None:
+        for table in report.tables:
+            if table.round is not None and table.round.subtasks and table.round.splits_done == table.round.splits:
+                seen.append((sum(one.rows for one in table.round.subtasks), _bytes(table.round.subtasks)))
+                told.set()
+
+    world.load(world.table("log"), 0, 10)
+    world.lake = Waiting(world.lake.root)
+    world.once(progress_s=3600.0, on_report=look)
+    rows, read_bytes = seen[0]
+    assert rows == 10
+    assert read_bytes > 10 * 8
+
+
+def _bytes(subtasks: tuple[SubtaskReport, ...]) -> int:
+    return sum(one.size_bytes for one in subtasks)
+
+
 def test_a_subtask_counts_the_rows_of_a_finished_split_once() -> None:
     attempt = _attempt(rows=4)
     attempt.finish_split("log-0", 5)
     after = attempt.report(10.0)
     assert (after.splits_done, after.rows, after.size_bytes, after.split) == (1, 5, 40, "")
+
+
+def test_a_subtask_counts_the_bytes_of_a_split_that_ended_before_it_had_reported_any() -> None:
+    attempt = _attempt(rows=4)
+    attempt.finish_split("log-0", 5, read_bytes=50)
+    attempt.finish_split("log-1", 3, read_bytes=30)
+    after = attempt.report(10.0)
+    assert (after.splits_done, after.rows, after.size_bytes) == (2, 8, 80)
+
+
+def test_a_finish_that_does_not_say_its_bytes_counts_those_that_were_reported_last() -> None:
+    """A checkpoint does not keep them."""
+    attempt = _attempt(rows=4)
+    attempt.finish_split("log-0", 5, read_bytes=None)
+    assert attempt.report(10.0).size_bytes == 40
 
 
 def test_the_lease_of_a_running_service_has_an_end(world: World) -> None:

@@ -32,6 +32,28 @@ def test_a_round_from_snapshots_says_so_and_one_without_rows_is_not_recorded(tmp
     assert "lease" in world.records[0].timings_s
 
 
+def test_a_committed_round_records_up_to_when_the_lake_is_complete_and_what_was_promised(tmp_path: Path) -> None:
+    world = World.create(tmp_path)
+    log = world.table("log")
+    world.load(log, 0, 40)
+    world.once()
+    (record,) = world.records
+    assert (record.complete_ms, record.freshness_s) == (record.started_ms, 0.2)
+
+
+def test_a_round_that_leaves_rows_which_it_knew_of_does_not_say_that_the_lake_is_complete(tmp_path: Path) -> None:
+    """Those that a table got after its newest snapshot are left to the next round."""
+    world = World.create(tmp_path)
+    keyed = world.table("keyed", key=True, buckets=1)
+    world.load(keyed, 0, 40, "insert")
+    world.store.snapshot(keyed)
+    world.load(keyed, 40, 5, "insert")
+    world.once()
+    first, second = world.records
+    assert (first.kind, first.complete_ms) == ("snapshots", None)
+    assert (second.kind, second.complete_ms) == ("log", second.started_ms)
+
+
 class ClosedLake(FolderLake):
     """A lake that refuses every commit."""
 
@@ -60,4 +82,5 @@ def test_a_round_that_failed_is_recorded_with_the_errors_code(tmp_path: Path) ->
     assert world.once().failed
     last = world.records[-1]
     assert (last.outcome, last.code, last.snapshot_id, last.end_offset) == ("failed", "LW-402", None, None)
+    assert (last.complete_ms, last.freshness_s) == (None, 0.2)
     assert "cleaned from the log" in last.reason

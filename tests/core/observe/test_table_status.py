@@ -139,6 +139,30 @@ def test_a_table_with_newer_rows_is_late_once_they_are_older_than_promised(place
     assert line.action == "Start the service: `lakeward run`."
 
 
+def test_the_lake_is_complete_up_to_the_oldest_row_that_waits(place: Place) -> None:
+    spec = place.table()
+    place.load(10)
+    (never,) = place.look()
+    assert (never.complete_ms, never.freshness_s) == (None, spec.freshness_s)
+    place.commit(spec, 10)
+    place.clock.advance(60.0)
+    (all_of_it,) = place.look()
+    assert all_of_it.complete_ms == place.clock.wall_ms()
+    place.load(5)
+    loaded_ms = place.clock.wall_ms()
+    place.clock.advance(2.0)
+    (some,) = place.look()
+    assert some.complete_ms == loaded_ms
+
+
+def test_of_a_table_that_cannot_be_read_the_freshness_that_was_reported_last_is_shown(place: Place) -> None:
+    spec = place.table()
+    place.lake.heads[PATH] = RolledBackError("rolled back")
+    report = TableReport(str(PATH), spec.table_id, "idle", "", 0, 0.0, 1, 10, None, complete_ms=1234)
+    (line,) = place.look(reports={str(PATH): report}, running=True)
+    assert (line.status, line.complete_ms, line.freshness_s) == ("unreadable", 1234, spec.freshness_s)
+
+
 def test_an_empty_table_is_ok(place: Place) -> None:
     place.table()
     (line,) = place.look()

@@ -53,6 +53,42 @@ def test_a_line_of_another_version_is_skipped(tmp_path: Path) -> None:
     assert history.read() == [numbered(1), numbered(1)]
 
 
+def test_a_line_of_a_release_that_kept_no_freshness_is_read(tmp_path: Path) -> None:
+    line = (
+        b'{"version":1,"round":{"table":"t.log","table_id":1,"round":"svc-1-00/1-1-1","outcome":"committed",'
+        b'"kind":"log","started_ms":1,"ended_ms":2,"rows":5,"splits":1,"splits_done":1,"files":1,"size_bytes":100,'
+        b'"snapshot_id":55,"timings_s":{"job":0.5},"offsets":{"1/0":5},"end_offset":5,"launches":0,"failovers":0,'
+        b'"checkpoints":0,"aborted":0,"resumed_from":"","exchanged_bytes":null,"reason":"","code":""}}\n'
+    )
+    (tmp_path / "svc").mkdir()
+    (tmp_path / NAME).write_bytes(line)
+    (record,) = RoundHistory(SmallFiles(str(tmp_path)), "svc").read()
+    assert record == RECORD
+    assert (record.complete_ms, record.freshness_s, record.missed_by_s) == (None, None, None)
+
+
+def test_a_promise_is_missed_by_what_the_lake_was_older_than_promised() -> None:
+    record = replace(RECORD, ended_ms=70_000, complete_ms=10_000)
+    missed = [replace(record, freshness_s=promised).missed_by_s for promised in (None, 48.0, 60.0, 90.0)]
+    assert missed == [None, 12.0, 0.0, 0.0]
+
+
+def test_up_to_when_each_table_was_complete_outlives_the_service(root: str) -> None:
+    """A round that left rows, or failed, does not say: what was known before it still holds."""
+    history = RoundHistory(SmallFiles(root), "svc")
+    for number, complete_ms in enumerate((500, 700, None)):
+        history.add(replace(numbered(1000 + number), complete_ms=complete_ms))
+    history.add(numbered(2000, table_id=2))
+    assert RoundHistory(SmallFiles(root), "svc").complete_ms() == {1: 700}
+
+
+def test_a_history_that_cannot_be_read_says_nothing_of_freshness(tmp_path: Path) -> None:
+    (tmp_path / NAME).mkdir(parents=True)
+    with capture_logs() as logs:
+        assert RoundHistory(SmallFiles(str(tmp_path)), "svc").complete_ms() == {}
+    assert [line["event"] for line in logs] == ["the rounds that ended cannot be read"]
+
+
 def test_of_each_table_only_the_newest_are_kept(tmp_path: Path) -> None:
     files = SmallFiles(str(tmp_path))
     history = RoundHistory(files, "svc")

@@ -15,7 +15,8 @@ class RoundRecord:
     sums over all subtasks within `job`. `offsets` are those after the round, empty for a table of many buckets;
     `end_offset` is their sum. `launches` counts those of its Spark job, the first one included; `failovers` how often
     splits came back from a lost subtask or job. `checkpoints` completed, `aborted` did not; `resumed_from` is the
-    checkpoint that it went on from.
+    checkpoint that it went on from. The lake has every row that the source had at `complete_ms`: the start of a round
+    that committed and left nothing that it knew of, else None. `freshness_s` is what the table was promised then.
     """
 
     table: str
@@ -42,3 +43,12 @@ class RoundRecord:
     exchanged_bytes: int | None = None
     reason: str = ""
     code: str = ""
+    complete_ms: int | None = None
+    freshness_s: float | None = None
+
+    @property
+    def missed_by_s(self) -> float | None:
+        """By how much the lake was older at the round's end than promised; 0 if it was not, None if unknown."""
+        if self.complete_ms is None or self.freshness_s is None:
+            return None
+        return max(0.0, (self.ended_ms - self.complete_ms) / 1000 - self.freshness_s)

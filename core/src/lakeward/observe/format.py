@@ -36,6 +36,18 @@ def seconds(value: float | None) -> str:
     return f"{rounded // _DAY_S} d {rounded % _DAY_S // _HOUR_S} h"
 
 
+def ago(wall_ms: int | None, now_ms: int) -> str:
+    """Write how long ago a moment was: `12 s ago`; unknown is empty."""
+    return "" if wall_ms is None else f"{seconds(max(0.0, (now_ms - wall_ms) / 1000))} ago"
+
+
+def promise(missed_by_s: float | None) -> str:
+    """Write whether a promised freshness was kept: `kept`, `missed by 12 s`; unknown is empty."""
+    if missed_by_s is None:
+        return ""
+    return f"missed by {seconds(missed_by_s)}" if missed_by_s else "kept"
+
+
 def count(value: float | None, one: str = "", many: str = "") -> str:
     """Write a number with its noun: `1 row`, `12,345 rows`; unknown is `?`."""
     number = "?" if value is None else f"{value:,.0f}"

@@ -59,6 +59,10 @@ class TableLine:
     """The service that tiers it, as far as is known."""
     bound: bool = False
     """No other service may tier it."""
+    freshness_s: float | None = None
+    """The freshness that was promised for it."""
+    complete_ms: int | None = None
+    """The lake has every row that the source had at this moment."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -135,6 +139,7 @@ def _table_line(source: Source, lake: Lake, table: TableSpec, context: StatusCon
         "",
         phase=known.phase if context.running else "",
         last_round=None if report is None else _last_round(report, context),
+        freshness_s=context.freshness_s(table),
     )
     try:
         states = source.buckets(table)
@@ -150,6 +155,7 @@ def _table_line(source: Source, lake: Lake, table: TableSpec, context: StatusCon
             offsets = record.offsets
         since_ms = source.pending_since_ms(table, _next_offsets(states, offsets))
     except LakewardError as error:
+        line = replace(line, complete_ms=None if report is None else report.complete_ms)
         return _with_condition(line, replace(known, wrong=UNREADABLE, why=str(error)))
     lag_rows = sum(_waiting(state, offsets) for state in states)
     lag_s = 0.0 if since_ms is None or not lag_rows else max(0.0, (context.now_ms - since_ms) / 1000)
@@ -160,7 +166,7 @@ def _table_line(source: Source, lake: Lake, table: TableSpec, context: StatusCon
         committed_ms=committed_ms,
         lag_rows=lag_rows,
         lag_s=lag_s,
-        freshness_s=context.freshness_s(table),
+        freshness_s=line.freshness_s,
     )
     line = replace(
         line,
@@ -170,9 +176,17 @@ def _table_line(source: Source, lake: Lake, table: TableSpec, context: StatusCon
         lag_s=lag_s,
         committed_ms=committed_ms,
         snapshot_id=None if commit is None else commit.snapshot_id,
+        complete_ms=_complete_ms(lag_rows, since_ms, context.now_ms, tiered=commit is not None),
         buckets=tuple(TableOffsets(state.bucket, offsets.get(state.bucket), state.end) for state in states),
     )
     return _with_condition(line, known)
+
+
+def _complete_ms(lag_rows: int, since_ms: int | None, now_ms: int, *, tiered: bool) -> int | None:
+    """Return the moment up to which the lake has every row, None where it never had any of those that wait."""
+    if not lag_rows:
+        return now_ms
+    return since_ms if tiered else None
 
 
 def _with_condition(line: TableLine, known: TableFacts) -> TableLine:

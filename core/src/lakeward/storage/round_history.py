@@ -72,6 +72,19 @@ class RoundHistory:
             kept.setdefault(record.table_id, deque(maxlen=KEPT)).append(record)
         return sorted((one for each in kept.values() for one in each), key=lambda one: one.ended_ms, reverse=True)
 
+    def complete_ms(self) -> dict[int, int]:
+        """Return by table id the moment up to which the lake is known to be complete; nothing if it cannot be read."""
+        try:
+            records = self.read()
+        except StorageError as error:
+            _log.warning("the rounds that ended cannot be read", reason=str(error))
+            return {}
+        found: dict[int, int] = {}
+        for record in records:
+            if record.complete_ms is not None:
+                found[record.table_id] = max(record.complete_ms, found.get(record.table_id, record.complete_ms))
+        return found
+
     def add(self, record: RoundRecord) -> None:
         """Append a round.
 

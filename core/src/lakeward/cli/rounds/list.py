@@ -10,12 +10,13 @@ from lakeward.cli.invocation import Invocation, pass_invocation, with_common_opt
 from lakeward.cli.open_plugins import open_history
 from lakeward.cli.output import Columns
 from lakeward.model.tables import TablePath
-from lakeward.observe.format import count, date_time, seconds, size
+from lakeward.observe.format import count, date_time, promise, seconds, size
 
 if TYPE_CHECKING:
     from lakeward.model.round_record import RoundRecord
 
-_NAMES = ("ended", "table", "round", "outcome", "kind", "took", "rows#", "size#", "files#", "most of its time", "why")
+_RESULT = ("outcome", "kind", "took", "promise", "rows#", "size#", "files#")
+_NAMES = ("ended", "table", "round", *_RESULT, "most of its time", "why")
 _SEQUENTIAL = ("enumerate", "lease", "launch", "job", "commit")
 
 
@@ -30,7 +31,7 @@ def list_rounds(invocation: Invocation, *, table: str | None, most: int) -> None
     """List the rounds that have ended, of DB.TABLE or of all tables, the newest first.
 
     The service keeps the newest 100 of each table, across restarts; rounds that found nothing to do are left out. No
-    service needs to run.
+    service needs to run. `promise` says of a committed round whether the lake, at its end, was as recent as promised.
     """
     path = None if table is None else TablePath.parse(table)
     found = [one for one in open_history(invocation.load()).read() if path is None or one.table == str(path)][:most]
@@ -47,6 +48,7 @@ def _row(one: RoundRecord) -> tuple[object, ...]:
         one.outcome,
         one.kind,
         seconds((one.ended_ms - one.started_ms) / 1000),
+        promise(one.missed_by_s),
         count(one.rows),
         size(one.size_bytes),
         count(one.files),

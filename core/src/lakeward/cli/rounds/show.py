@@ -10,7 +10,7 @@ from lakeward.cli.invocation import Invocation, pass_invocation, with_common_opt
 from lakeward.cli.open_plugins import open_history
 from lakeward.cli.output import Columns
 from lakeward.errors import UsageError
-from lakeward.observe.format import count, date_time, seconds, size
+from lakeward.observe.format import count, date_time, promise, seconds, size
 from lakeward.storage.round_history import find_rounds
 
 if TYPE_CHECKING:
@@ -76,6 +76,12 @@ def _facts(one: RoundRecord) -> Iterator[tuple[str, str]]:
     if one.exchanged_bytes is not None:
         yield "exchanged", size(one.exchanged_bytes)
     yield "lake snapshot", "none" if one.snapshot_id is None else str(one.snapshot_id)
+    if one.complete_ms is not None:
+        age = seconds(max(0.0, (one.ended_ms - one.complete_ms) / 1000))
+        yield "complete up to", f"{date_time(one.complete_ms)}, {age} before it ended"
+    if one.freshness_s is not None:
+        verdict = promise(one.missed_by_s)
+        yield "promised", seconds(one.freshness_s) + (f": {verdict}" if verdict else "")
     if one.end_offset is not None:
         yield "offsets", f"{count(one.end_offset)} in all buckets"
     yield "launches", f"{one.launches}; splits came back {count(one.failovers, 'time')}"

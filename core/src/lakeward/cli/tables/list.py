@@ -15,7 +15,7 @@ from lakeward.cli.serving import Server, Services, find_services
 from lakeward.clock import SystemClock
 from lakeward.config.tables import table_rules
 from lakeward.observe.control import read_control
-from lakeward.observe.format import count, date_time, seconds, size
+from lakeward.observe.format import ago, count, date_time, seconds, size
 from lakeward.observe.progress import format_exchange, format_lag
 from lakeward.observe.table_status import StatusContext, TableLine, table_status
 
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
 
 _STATUS = ("status", "since")
-_NUMBERS = ("tiered#", "end#", "lag", "last commit", "last round", "last checkpoint")
+_NUMBERS = ("tiered#", "end#", "lag", "complete up to#", "promised#", "last commit", "last round", "last checkpoint")
 
 
 @click.command("list")
@@ -37,7 +37,7 @@ _NUMBERS = ("tiered#", "end#", "lag", "last commit", "last round", "last checkpo
 @with_common_options
 @pass_invocation
 def list_tables(invocation: Invocation, *, buckets: bool) -> None:
-    """Show each table: status, tiered and end offsets, lag in rows and seconds, last round, lake layout.
+    """Show each table: status, offsets, lag, delivered and promised freshness, last round, lake layout.
 
     Reads source and lake; no service needs to run. The status is `ok`, `new` (never tiered), `late` (rows have waited
     for longer than the promised freshness), `retrying`, `suspended`, `paused`, `lake-gone` (it had commits),
@@ -46,7 +46,8 @@ def list_tables(invocation: Invocation, *, buckets: bool) -> None:
     """
     loaded = invocation.load()
     services = find_services(loaded)
-    lines = _look(loaded, services)
+    now_ms = SystemClock().wall_ms()
+    lines = _look(loaded, services, now_ms)
     shown = (services.ours, *services.others)
     document = {
         "service": services.ours.document(),
@@ -54,13 +55,13 @@ def list_tables(invocation: Invocation, *, buckets: bool) -> None:
         "tables": lines,
     }
     parts: list[str | Columns] = [f"service {one.name}: {one.message}" for one in shown]
-    parts.append(_overview(lines, services=services.several) if lines else "The source has no table to tier.")
+    parts.append(_overview(lines, now_ms, services=services.several) if lines else "The source has no table to tier.")
     if buckets and lines:
         parts += ["", _buckets(lines)]
     invocation.output.show(document, *parts)
 
 
-def _look(loaded: Loaded, services: Services) -> list[TableLine]:
+def _look(loaded: Loaded, services: Services, now_ms: int) -> list[TableLine]:
     with opened_source(loaded) as source, opened_lake(loaded) as lake:
         tables = [table for table in source.tables() if table_rules(loaded, table.path).settings.include]
         layouts = {layout.table: layout for layout in table_layouts(loaded, tables)}
@@ -71,19 +72,19 @@ def _look(loaded: Loaded, services: Services) -> list[TableLine]:
         lines = [
             replace(line, service=server.name, bound=server.bound)
             for server, theirs in served.values()
-            for line in table_status(source, lake, theirs, _context(loaded, server))
+            for line in table_status(source, lake, theirs, _context(loaded, server, now_ms))
         ]
     return [_with_layout(line, layouts[line.path]) for line in sorted(lines, key=lambda line: line.path)]
 
 
-def _context(loaded: Loaded, server: Server) -> StatusContext:
+def _context(loaded: Loaded, server: Server, now_ms: int) -> StatusContext:
     """Return what is known of the tables of one service."""
     seen = server.seen
     return StatusContext(
         seen.running,
         {table.path: table for table in seen.report.tables} if seen.report else {},
         read_control(loaded.settings.checkpoint.address, seen.name).paused,
-        SystemClock().wall_ms(),
+        now_ms,
         {record.table_id: record for record in open_records(loaded, seen.name).list()},
         lambda path: table_rules(loaded, path).settings.freshness_s,
         server.name if server.bound else "",
@@ -98,7 +99,7 @@ def _with_layout(line: TableLine, layout: TableLayout) -> TableLine:
     return replace(line, lake_partition=layout.lake_partition, exchange="impossible", message=message)
 
 
-def _overview(lines: Sequence[TableLine], *, services: bool) -> Columns:
+def _overview(lines: Sequence[TableLine], now_ms: int, *, services: bool) -> Columns:
     phase = ("phase",) if any(line.phase for line in lines) else ()
     more = ("lake partition", "exchange") if any(line.lake_partition for line in lines) else ()
     rows = [
@@ -111,6 +112,8 @@ def _overview(lines: Sequence[TableLine], *, services: bool) -> Columns:
             count(line.tiered),
             count(line.end),
             format_lag(line.lag_rows, line.lag_s),
+            ago(line.complete_ms, now_ms),
+            "" if line.freshness_s is None else seconds(line.freshness_s),
             "never" if line.committed_ms is None else date_time(line.committed_ms),
             _round(line.last_round),
             _checkpoint(line.last_round),

@@ -477,7 +477,7 @@ class RoundJob:
         )
         self._step(done, result)
         if result.split_id in self.progress.results:
-            attempt.finish_split(result.split_id, result.rows)
+            attempt.finish_split(result.split_id, result.rows, event.read_bytes)
 
     def _failed(self, attempt: TaskAttempt, event: Failed) -> None:
         self.may_have_orphans = True

@@ -32,7 +32,7 @@ class TaskAttempt:
     splits_done: int = 0
     rows_done: int = 0
     bytes_done: int = 0
-    """Of its finished splits: rows read, and bytes as it last reported them."""
+    """Of its finished splits: rows and bytes read."""
     counted: tuple[int, int] = (0, 0)
     """Data events received from it and acknowledged by it, as last passed to the checkpoints."""
     channel: Channel = field(init=False)
@@ -51,18 +51,22 @@ class TaskAttempt:
         """Sequence number of the last data event that was sent to it."""
         return self.channel.sent
 
-    def finish_split(self, split_id: str, rows: int) -> None:
+    def finish_split(self, split_id: str, rows: int, read_bytes: int | None = None) -> None:
         """Count a finished split; its progress is not counted any more.
 
         Args:
             split_id: which one.
             rows: that were read of it.
+            read_bytes: that were read of it; None where the finish does not say, then those that were reported last.
         """
         self.splits_done += 1
         self.rows_done += rows
-        if self.progress is not None and self.progress.split_id == split_id:
-            self.bytes_done += self.progress.size_bytes
-            self.progress = replace(self.progress, split_id="", rows=0, size_bytes=0, offset=0)
+        reported = self.progress if self.progress is not None and self.progress.split_id == split_id else None
+        if read_bytes is None:
+            read_bytes = reported.size_bytes if reported is not None else 0
+        self.bytes_done += read_bytes
+        if reported is not None:
+            self.progress = replace(reported, split_id="", rows=0, size_bytes=0, offset=0)
 
     def report(self, now: float) -> SubtaskReport:
         """Describe the subtask for people.

@@ -248,6 +248,11 @@ class RoundAttempt:
             return None
         return self.context.waiting_rows(self.tiered())
 
+    def complete_ms(self) -> int | None:
+        """Return a moment up to which the lake has all rows of the source; None if the round left some, or failed."""
+        # It listed the buckets after its start, so what the source had at its start is in their known ends.
+        return self.started_ms if self.outcome == "committed" and self.lag_rows() == 0 else None
+
     def lake_files(self) -> int | None:
         """Return how many files the lake table has after the round's last commit, None where its head did not say."""
         if self.context is None or self.context.head.files is None:
@@ -320,6 +325,8 @@ class RoundAttempt:
             exchanged_bytes=None if report.exchange is None else report.exchange.sent_bytes,
             reason=report.reason,
             code=self.code,
+            complete_ms=self.complete_ms(),
+            freshness_s=self.assignment.freshness_s,
         )
 
     def _kind_of_splits(self) -> str:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 from lakeward.model.tables import TablePath
@@ -71,6 +71,8 @@ class ServiceOptions:
     """Seconds between two checks for tables that were dropped while they had no round."""
     on_record: Callable[[RoundRecord], None] = _keep_nothing
     """Takes each round that has ended and had something to do; returns at once."""
+    complete_ms: Mapping[int, int] = field(default_factory=dict)
+    """By table id the moment up to which earlier starts had completed the lake, as far as is known."""
     on_span: Callable[[RoundSpan], None] | None = None
     """Takes the spans of rounds, None where nobody wants them; returns at once."""
 

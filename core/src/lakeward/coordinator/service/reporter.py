@@ -16,7 +16,7 @@ from lakeward.model.status import RoundReport, ServiceReport, TableReport
 from lakeward.model.tiering import Refusal
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Mapping
 
     from lakeward.coordinator.leases.driver import LeaseDriver
     from lakeward.coordinator.rounds.attempt import RoundAttempt
@@ -86,8 +86,9 @@ class Reporter:
         on_report: Callable[[ServiceReport], None],
         on_round: Callable[[str, RoundReport], None],
         on_record: Callable[[RoundRecord], None],
+        complete_ms: Mapping[int, int] | None = None,
     ) -> None:
-        """Start without history.
+        """Start without history, but for what earlier starts have left in the lake.
 
         Args:
             incarnation: ours.
@@ -100,6 +101,7 @@ class Reporter:
             on_report: takes each report.
             on_round: takes a table's name and how a round of it ended.
             on_record: takes a round that has ended, as it is kept.
+            complete_ms: by table id the moment up to which earlier starts had completed the lake, as far as is known.
         """
         self.state = "starting"
         """The service's state: starting, serving, stopping or stopped."""
@@ -113,6 +115,7 @@ class Reporter:
         self._on_report = on_report
         self._on_round = on_round
         self._on_record = on_record
+        self._complete_ms = complete_ms or {}
         self._tables: dict[int, _History] = {}
         self._dropped: deque[int] = deque()
         self._last = float("-inf")
@@ -137,6 +140,9 @@ class Reporter:
             history.rounds += 1
             history.rows += report.rows
             history.committed_ms = attempt.ended_ms
+            complete_ms = attempt.complete_ms()
+            if complete_ms is not None:  # until the source has said which row is the oldest that waits now
+                history.complete_ms = max(complete_ms, history.complete_ms or complete_ms)
         elif attempt.lag_s == 0:  # it found nothing new
             history.complete_ms = attempt.started_ms
         history.lake_files = attempt.lake_files() if attempt.context is not None else history.lake_files
@@ -203,7 +209,10 @@ class Reporter:
             self._trouble = ""
 
     def _history(self, table_id: int, path: TablePath) -> _History:
-        return self._tables.setdefault(table_id, _History(str(path)))
+        found = self._tables.get(table_id)
+        if found is None:
+            found = self._tables[table_id] = _History(str(path), complete_ms=self._complete_ms.get(table_id))
+        return found
 
     def _build(self) -> ServiceReport:
         held = self._leases.held_leases
