@@ -1,4 +1,8 @@
-"""Iceberg's Java reader agrees with DuckDB and pyiceberg on partitioned tables: rows, deletes, pruning, old specs."""
+"""Iceberg's Java reader agrees with DuckDB and pyiceberg on partitioned tables: rows, deletes, pruning, old specs.
+
+The reader's jar (47 MB) is fetched from Maven Central once. `tox run -e cluster` requires it; elsewhere the tests are
+skipped where it cannot be had, and say why.
+"""
 
 from __future__ import annotations
 
@@ -7,11 +11,12 @@ from typing import TYPE_CHECKING
 import pytest
 
 from lakeward.testing.lake_tables import PATH, incarnation, key_table
-from lakeward_iceberg_kit.java import JavaReader, java_reader
+from lakeward_iceberg_kit.java import REQUIRED, JavaReader, java_reader
 from lakeward_iceberg_kit.partitioned import DAY_US, EVENTS, World, layout, leave_a_void_field
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
+    from pathlib import Path
 
     import pyarrow as pa
     from pyiceberg.catalog.sql import SqlCatalog
@@ -109,3 +114,23 @@ def test_java_finds_each_value_by_pruning_partitions_of_every_transform(
         assert java.rows(table.metadata_location, "id", where=by_name) == [(key,)]
     late = java.expressions.lessThan("ts", "0002-01-01T00:00:00")
     assert java.rows(table.metadata_location, "id", where=late) == [(34,)]
+
+
+@pytest.mark.parametrize(("required", "outcome"), [("", pytest.skip.Exception), ("required", pytest.fail.Exception)])
+def test_a_jar_that_cannot_be_had_is_a_failure_where_it_is_required_and_else_a_skip(
+    required: str, outcome: type[BaseException], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pytest.importorskip("pyspark", reason="its Ivy fetches the jar")
+    pytest.importorskip("lakeward_source_fluss", reason="runs Ivy")
+    settings = tmp_path / "nowhere.xml"
+    settings.write_text(
+        """<ivysettings><settings defaultResolver="nowhere"/><resolvers>
+        <ibiblio name="nowhere" m2compatible="true" usepoms="false" root="http://127.0.0.1:9/"/>
+        </resolvers></ivysettings>""",
+        encoding="utf-8",
+    )
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    monkeypatch.setenv("LAKEWARD_IVY_SETTINGS", str(settings))
+    monkeypatch.setenv(REQUIRED, required)
+    with pytest.raises(outcome, match="iceberg-spark-runtime"), java_reader():
+        pass

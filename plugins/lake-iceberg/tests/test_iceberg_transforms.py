@@ -10,7 +10,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from pyiceberg.transforms import (
     BucketTransform,
@@ -94,15 +94,33 @@ _PLAIN: dict[str, Transform[Any, Any]] = {
     "day": DayTransform(),
     "hour": HourTransform(),
 }
-ROWS = st.sampled_from(sorted(VALUES, key=str)).flatmap(
-    lambda kind: st.tuples(st.just(kind), st.lists(st.none() | VALUES[kind], max_size=9), st.integers(0, 3))
-)
+_DATES = (DateType, TimestampType, TimestamptzType)
+_NUMBERS_AND_TEXTS = (IntegerType, LongType, DecimalType, StringType, BinaryType)
+TAKES: dict[str, tuple[type[IcebergType], ...]] = {
+    "identity": (PrimitiveType,),
+    "year": _DATES,
+    "month": _DATES,
+    "day": _DATES,
+    "hour": (TimestampType, TimestamptzType),
+    "bucket": (*_NUMBERS_AND_TEXTS, *_DATES, TimeType, FixedType, UUIDType),
+    "truncate": _NUMBERS_AND_TEXTS,
+}
+"""The types that each transform takes (Iceberg's specification, "Partition Transforms")."""
+Pair = tuple[str, int | None, IcebergType]
+ALL_PAIRS: list[Pair] = [(name, argument, kind) for name, argument in TRANSFORMS for kind in VALUES]
+PAIRS = [(name, argument, kind) for name, argument, kind in ALL_PAIRS if isinstance(kind, TAKES[name])]
+EXAMPLES = 40
+"""Of each pair: there are 125, and 9 values at most in an example."""
 
 
 def _theirs(name: str, argument: int | None) -> Transform[Any, Any]:
     if argument is not None:
         return BucketTransform(argument) if name == "bucket" else TruncateTransform(argument)
     return _PLAIN[name]
+
+
+def _can(name: str, argument: int | None, kind: IcebergType) -> bool:
+    return _theirs(name, argument).can_transform(kind)
 
 
 def _column(kind: IcebergType, values: list[Any]) -> pa.Array:
@@ -125,23 +143,32 @@ def _wrapped(kind: IcebergType, value: int) -> int:
     return (value + half) % (2 * half) - half
 
 
-@pytest.mark.parametrize(("name", "argument"), TRANSFORMS, ids=str)
-@settings(deadline=None)
-@given(given_rows=ROWS)
-def test_each_transform_is_pyicebergs_own(
-    name: str, argument: int | None, given_rows: tuple[PrimitiveType, list[Any], int]
-) -> None:
-    kind, values, skipped = given_rows
-    theirs = _theirs(name, argument)
-    if not theirs.can_transform(kind):
-        return
-    expected = [_stored(theirs.transform(kind)(value)) for value in values]
-    if name == "truncate" and isinstance(kind, IntegerType | LongType):
-        expected = [None if one is None else _wrapped(kind, one) for one in expected]
-    column = _column(kind, values)
-    for first in (0, min(skipped, len(values))):
-        found = values_of(transform(name, argument, column.slice(first)))
-        assert [repr(one) for one in found] == [repr(one) for one in expected[first:]]
+@pytest.mark.parametrize(("name", "argument", "kind"), PAIRS, ids=str)
+def test_each_transform_of_each_type_is_pyicebergs_own(name: str, argument: int | None, kind: IcebergType) -> None:
+    theirs = _theirs(name, argument).transform(kind)
+    compared: list[bool] = []
+
+    @settings(deadline=None, max_examples=EXAMPLES)
+    @example(values=[None], skipped=0)
+    @given(values=st.lists(st.none() | VALUES[kind], max_size=9), skipped=st.integers(0, 3))
+    def compare(values: list[Any], skipped: int) -> None:
+        expected = [_stored(theirs(value)) for value in values]
+        if name == "truncate" and isinstance(kind, IntegerType | LongType):
+            expected = [None if one is None else _wrapped(kind, one) for one in expected]
+        column = _column(kind, values)
+        for first in (0, min(skipped, len(values))):
+            found = values_of(transform(name, argument, column.slice(first)))
+            assert [repr(one) for one in found] == [repr(one) for one in expected[first:]]
+        compared.extend(value is None for value in values)
+
+    compare()
+    assert set(compared) == {True, False}, "expected nulls and values among what was compared"
+
+
+def test_each_type_has_the_identity_and_what_is_left_out_pyiceberg_refuses_as_well() -> None:
+    assert {kind for name, _, kind in PAIRS if name == "identity"} == set(VALUES)
+    refused = [(name, argument, kind) for name, argument, kind in ALL_PAIRS if not _can(name, argument, kind)]
+    assert [one for one in ALL_PAIRS if one not in PAIRS] == refused
 
 
 @settings(deadline=None)

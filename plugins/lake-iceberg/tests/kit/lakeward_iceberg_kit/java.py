@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import importlib.util
+import os
 from contextlib import contextmanager
 from pathlib import Path
 from subprocess import DEVNULL
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NoReturn
 
 import pytest
 
@@ -14,6 +15,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
 Rows = list[tuple[Any, ...]]
+REQUIRED = "LAKEWARD_ICEBERG_JAVA"
+"""Set to `required` where the reader has to be there, as in tox's `cluster`: then its absence is a failure."""
 
 
 class JavaReader:
@@ -60,9 +63,9 @@ class JavaReader:
 
 @contextmanager
 def java_reader() -> Iterator[JavaReader]:
-    """Start a Java process with Iceberg's jar; skip where there is no Java, no pyspark or no jar."""
+    """Start a Java process with Iceberg's jar; without Java, pyspark or the jar, skip, or fail where it is required."""
     if importlib.util.find_spec("pyspark") is None or importlib.util.find_spec("lakeward_source_fluss") is None:
-        pytest.skip("needs pyspark's jars, and lakeward-source-fluss to fetch Iceberg's")
+        _go_without("needs pyspark's jars, and lakeward-source-fluss to fetch Iceberg's")
     import pyspark  # noqa: PLC0415 - where it is skipped nothing is loaded
     from py4j.java_gateway import GatewayParameters, JavaGateway, launch_gateway  # noqa: PLC0415 - as above
 
@@ -75,7 +78,7 @@ def java_reader() -> Iterator[JavaReader]:
         java = find_java()
         iceberg = find_jars((Jar("org.apache.iceberg", "iceberg-spark-runtime-4.0_2.13", "1.10.1"),), java)
     except (JavaError, JarsMissingError) as missing:
-        pytest.skip(str(missing))
+        _go_without(str(missing))
     (py4j,) = jars.glob("py4j-*.jar")
     others = ":".join(str(one) for one in (*iceberg, f"{jars}/*"))
     port, token, process = launch_gateway(
@@ -96,6 +99,12 @@ def java_reader() -> Iterator[JavaReader]:
         for stream in (process.stdin, process.stdout):
             stream.close()
         process.wait()
+
+
+def _go_without(why: str) -> NoReturn:
+    if os.environ.get(REQUIRED) == "required":
+        pytest.fail(f"{REQUIRED}=required, and Iceberg's Java reader cannot be had: {why}")
+    pytest.skip(why)
 
 
 def _plain(value: Any) -> Any:  # noqa: ANN401 - a Java value
