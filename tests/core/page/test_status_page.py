@@ -11,8 +11,10 @@ from html.parser import HTMLParser
 import pytest
 
 from lakeward.model.secrets import MASK
-from lakeward.model.status import CheckpointReport, TableCondition
+from lakeward.model.status import CheckpointReport, ExchangeReport, TableCondition
 from lakeward.observe.condition import STATUSES
+from lakeward.observe.format import seconds
+from lakeward.observe.progress import format_exchange
 from lakeward.page.tables_view import badge
 from lakeward_service_kit.page_reports import REPORT, ROUND, TABLE, Page
 
@@ -70,6 +72,27 @@ def test_a_running_round_is_shown_by_subtask(page: Page) -> None:
     for words in ("reading", "7-0-log-0-100", "1,234", "4.0 KiB", "0.4 s ago", "worker-1"):
         assert words in shown.text
     assert shown.all("progress")[0]["aria-label"]
+
+
+@pytest.mark.parametrize("kind", ["aligned", "unaligned"])
+def test_a_running_round_with_an_exchange_shows_its_checkpoints_kind_and_what_was_under_way(
+    page: Page, kind: str
+) -> None:
+    taken = CheckpointReport("demo/7/3", 3_000, 0.5, 2048, 0, "", kind, 5 * 1024, 7 * 1024**2, 0.25)
+    exchange = ExchangeReport(sent_bytes=13 * 1024**2, skew=1.3, credit_wait_s=0.4)
+    page.show(replace(REPORT, tables=(replace(TABLE, round=replace(ROUND, checkpoint=taken, exchange=exchange)),)))
+    text = document(page).text
+    held = f"2.0 KiB besides 5.0 KiB in channels, 7.0 MiB in open files; {kind}, blocked for"
+    assert f"3, {seconds(2)} ago, {held} {seconds(0.25)}" in text
+    assert format_exchange(exchange) in text
+
+
+def test_without_an_exchange_a_checkpoint_has_no_kind_and_nothing_was_under_way(page: Page) -> None:
+    taken = CheckpointReport("demo/7/3", 3_000, 0.5, 2048)
+    page.show(replace(REPORT, tables=(replace(TABLE, round=replace(ROUND, checkpoint=taken)),)))
+    text = document(page).text
+    assert f"3, {seconds(2)} ago" in text
+    assert "in open files" not in text
 
 
 def test_leases_say_how_many_there_are_and_when_they_end(page: Page) -> None:

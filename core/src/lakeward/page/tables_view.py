@@ -11,7 +11,7 @@ from lakeward.observe.format import clock_time, count, rate, seconds, size
 from lakeward.observe.progress import format_exchange
 
 if TYPE_CHECKING:
-    from lakeward.model.status import RoundReport, ServiceReport, SubtaskReport, TableReport
+    from lakeward.model.status import CheckpointReport, RoundReport, ServiceReport, SubtaskReport, TableReport
 
 _SIGNS = {
     "good": "\u2713",
@@ -151,8 +151,7 @@ def _running(table: TableReport, found: RoundReport, now_ms: int) -> RunningRoun
     if found.exchange is not None:
         facts.append(("Exchanged", format_exchange(found.exchange)))
     if found.checkpoint is not None and found.checkpoint.name:
-        age = seconds(max(0.0, (now_ms - found.checkpoint.completed_ms) / 1000))
-        facts.append(("Checkpoint", f"{found.checkpoint.name.rpartition('/')[2]}, {age} ago"))
+        facts.append(("Checkpoint", _checkpoint(found.checkpoint, now_ms)))
     return RunningRound(
         path=table.path,
         name=found.round_name,
@@ -163,6 +162,16 @@ def _running(table: TableReport, found: RoundReport, now_ms: int) -> RunningRoun
         facts=tuple(facts),
         subtasks=tuple(_subtask(one) for one in found.subtasks),
     )
+
+
+def _checkpoint(taken: CheckpointReport, now_ms: int) -> str:
+    """Describe a round's newest checkpoint; with an exchange in the words of `lakeward tables`."""
+    age = seconds(max(0.0, (now_ms - taken.completed_ms) / 1000))
+    shown = f"{taken.name.rpartition('/')[2]}, {age} ago"
+    if not taken.kind:
+        return shown
+    held = f"{size(taken.channel_bytes)} in channels, {size(taken.open_row_bytes)} in open files"
+    return f"{shown}, {size(taken.size_bytes)} besides {held}; {taken.kind}, blocked for {seconds(taken.blocked_s)}"
 
 
 def _subtask(one: SubtaskReport) -> SubtaskRow:
