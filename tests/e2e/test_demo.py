@@ -10,6 +10,7 @@ import sys
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from pyiceberg.table import StaticTable
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -35,6 +36,20 @@ def run(at: Path, *words: str) -> subprocess.CompletedProcess[str]:
     )
 
 
+def partitions(metadata: Path) -> tuple[str, set[tuple[Any, ...]]]:
+    """Return what a lake table is partitioned by, as it is configured, and the partitions that have files."""
+    table = StaticTable.from_metadata(str(metadata))
+    names = {field.field_id: field.name for field in table.schema().fields}
+    fields = [_configured(str(one.transform), names[one.source_id]) for one in table.spec().fields]
+    found = {tuple(file["partition"].values()) for file in table.inspect.data_files().to_pylist()}
+    return ", ".join(fields), found
+
+
+def _configured(transform: str, column: str) -> str:
+    kind, _, argument = transform.rstrip("]").partition("[")
+    return column if kind == "identity" else f"{kind}({f'{argument}, ' if argument else ''}{column})"
+
+
 @pytest.fixture(scope="module")
 def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Where the demo runs; a name that a shell has to be careful with."""
@@ -58,6 +73,28 @@ def test_the_lake_holds_what_was_fed(told: dict[str, Any]) -> None:
     assert told["lake_rows"]["nyc.flights"] == SCHEDULED - CANCELLED
     assert told["lake_rows"]["nyc.events"] == sum(told["fed"].values())
     assert min(told["rounds"].values()) >= 1
+
+
+def test_both_mirrored_tables_lie_in_partitions_that_their_source_does_not_have(
+    told: dict[str, Any], place: Path
+) -> None:
+    events, board = (partitions(place / told["metadata"][table]) for table in ("nyc.events", "nyc.board"))
+    # January to March, as months since 1970.
+    months = {516, 517, 518}
+    assert events == ("month(at), bucket(4, flight_id)", {(month, part) for month in months for part in range(4)})
+    assert board == (
+        "month(scheduled), origin",
+        {(month, airport) for month in months for airport in ("EWR", "JFK", "LGA")},
+    )
+    assert told["lake_partition"] == {
+        "nyc.events": ["month(at)", "bucket(4, flight_id)"],
+        "nyc.board": ["month(scheduled)", "origin"],
+    }
+
+
+def test_rows_of_the_append_only_table_alone_were_exchanged(told: dict[str, Any]) -> None:
+    assert list(told["exchanged_bytes"]) == ["nyc.events"]
+    assert told["exchanged_bytes"]["nyc.events"] > 20 * sum(told["fed"].values())
 
 
 def test_snapshots_were_cleaned_away_and_no_lease_is_left(told: dict[str, Any]) -> None:

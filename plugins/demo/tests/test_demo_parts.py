@@ -15,6 +15,8 @@ import pytest
 from lakeward.config.entries import read_document
 from lakeward.config.loaded import Loaded
 from lakeward.config.loader import load_config
+from lakeward.config.tables import table_rules
+from lakeward.coordinator.rounds.layout import table_layout
 from lakeward.errors import LakeError, SourceError, UsageError
 from lakeward.hooks import discovery
 from lakeward.hooks.demo import SnapshotCount
@@ -28,7 +30,14 @@ from lakeward_demo.proof import check_same
 from lakeward_demo.readers import duckdb_ready
 from lakeward_demo.source import EmbeddedDemo
 from lakeward_demo.stage import Stage, open_stage
-from lakeward_demo.tables import BOARD_TABLE, EVENTS_TABLE, FLIGHTS_TABLE, load_changes
+from lakeward_demo.tables import (
+    ALL_TABLES,
+    BOARD_TABLE,
+    EVENTS_TABLE,
+    FLIGHTS_TABLE,
+    LAKE_PARTITIONS,
+    load_changes,
+)
 from lakeward_source_embedded.store import EmbeddedStore
 
 if TYPE_CHECKING:
@@ -37,7 +46,7 @@ if TYPE_CHECKING:
     Lakeward = Callable[..., Any]
 
 
-TABLES = (FLIGHTS_TABLE, EVENTS_TABLE)
+TABLES = (FLIGHTS_TABLE, dataclasses.replace(EVENTS_TABLE, tiered=True))
 
 
 @pytest.fixture
@@ -71,6 +80,29 @@ def changes(numbers: range, event: str = "scheduled", change: str = "insert") ->
 def test_a_directory_is_made_with_a_configuration(tmp_path: Path) -> None:
     with fresh_place(tmp_path / "demo") as place:
         assert read_document(place.config)["source"] == {"type": "embedded", "path": "store"}
+
+
+def test_a_configuration_partitions_the_mirrored_tables_and_no_other(tmp_path: Path) -> None:
+    with fresh_place(tmp_path / "demo") as place:
+        sections = read_document(place.config)["tables"]
+    assert {name: (one["mode"], one["lake_partition"]) for name, one in sections.items()} == {
+        "nyc.events": ("mirror", ["month(at)", "bucket(4, flight_id)"]),
+        "nyc.board": ("mirror", ["month(scheduled)", "origin"]),
+    }
+    assert {table.path for table in ALL_TABLES if not table.tiered} == set(LAKE_PARTITIONS)
+
+
+def test_only_rows_of_events_are_exchanged(tmp_path: Path) -> None:
+    with fresh_place(tmp_path / "demo") as place, EmbeddedStore.create(place.store) as store:
+        for table in ALL_TABLES:
+            EmbeddedDemo(store).create(table)
+        loaded = load_config(place.config, {}, {})
+        layouts = [table_layout(spec, table_rules(loaded, spec.path).settings) for spec in store.tables()]
+    assert {one.table: (one.exchange, one.error) for one in layouts} == {
+        "nyc.flights": ("none", ""),
+        "nyc.events": ("hash", ""),
+        "nyc.board": ("none", ""),
+    }
 
 
 def test_an_earlier_demo_is_emptied_but_for_what_somebody_else_put_there(tmp_path: Path) -> None:

@@ -45,9 +45,9 @@ def demo(invocation: Invocation, *, directory: Path, days: int, source: str) -> 
     A scheduled flight is an insert, its departure and its arrival are updates, a cancelled flight is a delete.
     The store cleans superseded KV snapshots away as it goes; a lease keeps those that are being read.
 
-    Tables whose data lake is enabled are tiered; `nyc.board`, whose is not, is mirrored, into partitions by month and
-    airport that the source does not have. With another source than the embedded one a private cluster of it lives as
-    long as the demo.
+    `nyc.flights`, whose data lake is enabled, is tiered. The others are mirrored, into partitions that the source does
+    not have: `nyc.board` by month and airport, and `nyc.events` by month and bucket, for which its rows are exchanged
+    between subtasks. With another source than the embedded one a private cluster of it lives as long as the demo.
     """
     from lakeward_demo.story import run_demo  # noqa: PLC0415 - the feeder's process does without Spark
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import fcntl
+import json
 import shutil
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
@@ -12,6 +13,8 @@ from typing import TYPE_CHECKING
 from lakeward.clock import SystemClock
 from lakeward.errors import StorageError, UsageError
 from lakeward.observe import status_file
+from lakeward_demo.source import FRESHNESS_S
+from lakeward_demo.tables import LAKE_PARTITIONS
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -20,6 +23,13 @@ SERVICE = "demo"
 _MARKER = ".lakeward-demo"
 _OURS = ("store", "cluster", "warehouse", "lakeward-state", "lakeward.toml", "duckdb", "feeder.log")
 """All that a demo makes beside its marker; nothing else in the directory is ever touched."""
+_COMMON = """\
+[lease]
+backend = "fluss"          # a lease with an id that survives a restart; `lakeward plugins` lists the others
+
+[spark]
+master = "local[2]"
+"""
 _CONFIG = f"""\
 # The configuration of `lakeward demo`. All keys, units and defaults: `lakeward config show --config THIS-FILE`.
 
@@ -34,17 +44,6 @@ path = "store"
 [lake]
 type = "iceberg"
 warehouse = "warehouse"
-
-[lease]
-backend = "fluss"          # a lease with an id that survives a restart; `lakeward plugins` lists the others
-
-[spark]
-master = "local[2]"
-
-[tables."nyc.board"]
-mode = "mirror"            # its data lake is not enabled: the copy is ours alone
-freshness_s = 2.0
-lake_partition = ["month(scheduled)", "origin"]   # partitions that the source does not have
 """
 
 
@@ -90,6 +89,20 @@ class Place:
         return self.root / "duckdb"
 
 
+def common_config() -> str:
+    """Return the end of the configuration, which is the same for every source: lease, Spark, and mirrored tables."""
+    sections = (
+        f"""
+[tables."{path}"]
+mode = "mirror"            # its data lake is not enabled: the copy is ours alone
+freshness_s = {FRESHNESS_S}
+lake_partition = {json.dumps(fields)}   # partitions that the source does not have
+"""
+        for path, fields in LAKE_PARTITIONS.items()
+    )
+    return "".join((_COMMON, *sections))
+
+
 @contextmanager
 def fresh_place(root: Path) -> Iterator[Place]:
     """Make the directory of a demo, with its configuration, and keep it from other demos until the end.
@@ -111,7 +124,7 @@ def fresh_place(root: Path) -> Iterator[Place]:
         try:
             held.enter_context(_taken(place))
             _empty(place)
-            place.config.write_text(_CONFIG, encoding="utf-8")
+            place.config.write_text(f"{_CONFIG}\n{common_config()}", encoding="utf-8")
         except OSError as error:
             message = f"{error.filename or root}: cannot be written ({error.strerror or error})"
             raise StorageError(message) from error

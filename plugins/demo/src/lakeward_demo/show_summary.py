@@ -8,10 +8,10 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from lakeward.observe.format import count, seconds
+from lakeward.observe.format import count, seconds, size
 from lakeward_demo.feed import FLIGHTS
 from lakeward_demo.readers import CATALOG, catalog_uri, duckdb_ready, metadata_file
-from lakeward_demo.tables import BOARD, BOARD_PARTITION
+from lakeward_demo.tables import LAKE_PARTITIONS
 
 if TYPE_CHECKING:
     from lakeward.hooks.demo import SnapshotCount
@@ -26,10 +26,14 @@ _SQL_ORDER = "GROUP BY carrier ORDER BY flights DESC LIMIT 5"
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """What a demo did. `leases` is how many leases are left in the store; `spared` see `FeederLine`."""
+    """What a demo did. `leases` is how many leases are left in the store; `spared` see `FeederLine`.
+
+    `exchanged` is, of tables whose rows were exchanged between subtasks, how many bytes were.
+    """
 
     fed: Fed
     rounds: dict[str, int]
+    exchanged: dict[str, int]
     snapshots: SnapshotCount
     spared: int
     leases: int
@@ -46,6 +50,8 @@ def document(place: Place, outcome: Outcome) -> dict[str, object]:
         "fed": asdict(outcome.fed),
         "lake_rows": {str(table): rows for table, rows in outcome.proof.rows.items()},
         "rounds": outcome.rounds,
+        "lake_partition": {str(table): fields for table, fields in LAKE_PARTITIONS.items()},
+        "exchanged_bytes": outcome.exchanged,
         "snapshots": {**asdict(outcome.snapshots), "spared_by_lease": outcome.spared},
         "leases_left": outcome.leases,
         "read_by": outcome.proof.reader,
@@ -78,7 +84,7 @@ def lines(place: Place, stage: Stage, outcome: Outcome) -> list[str]:
         "",
         f"verified   {proof.reader} finds in the lake exactly what was fed, every row and column:",
         f"           {found}",
-        *_modes(stage),
+        *_modes(stage, outcome),
         f"tiered     {count(fed.inserts, 'insert')} (schedules), {count(fed.deletes, 'delete')} (cancelled flights),",
         f"           {count(fed.updates, 'update')} (departures and arrivals)",
         f"           {rounds}, {seconds(outcome.seconds)} in all",
@@ -91,8 +97,8 @@ def lines(place: Place, stage: Stage, outcome: Outcome) -> list[str]:
     ]
 
 
-def _modes(stage: Stage) -> list[str]:
-    """Say which tables were tiered and which mirrored, where there are both."""
+def _modes(stage: Stage, outcome: Outcome) -> list[str]:
+    """Say which tables were tiered and which mirrored, where there are both, and how these lie in the lake."""
     mirrored = [str(table.path) for table in stage.tables if not table.tiered]
     tiered = [str(table.path) for table in stage.tables if table.tiered]
     if not mirrored:
@@ -100,8 +106,18 @@ def _modes(stage: Stage) -> list[str]:
     return [
         f"modes      tier: {', '.join(tiered)} (the source knows their lake snapshots and offsets)",
         f"           mirror: {', '.join(mirrored)} (the source was told nothing)",
-        f"layout     {BOARD} by {', '.join(BOARD_PARTITION)}: partitions that the source does not have",
+        "layout     partitions that the source does not have:",
+        *(
+            f"           {table} by {', '.join(fields)}; {_route(outcome.exchanged.get(str(table)))}"
+            for table, fields in LAKE_PARTITIONS.items()
+        ),
     ]
+
+
+def _route(exchanged: int | None) -> str:
+    if exchanged is None:
+        return "each row written by the subtask that read it"
+    return f"{size(exchanged)} of rows exchanged between subtasks"
 
 
 def duckdb_line(place: Place) -> str | None:

@@ -11,9 +11,9 @@ from lakeward.errors import UsageError
 from lakeward.hooks.demo import DemonstratedSource, SharedLake
 from lakeward.hooks.discovery import load
 from lakeward.hooks.plugins import LAKE_GROUP, SOURCE_GROUP
-from lakeward_demo.place import SERVICE
-from lakeward_demo.source import FRESHNESS_S, EmbeddedDemo
-from lakeward_demo.tables import ALL_TABLES, BOARD_PARTITION, BOARD_TABLE
+from lakeward_demo.place import SERVICE, common_config
+from lakeward_demo.source import EmbeddedDemo
+from lakeward_demo.tables import ALL_TABLES
 from lakeward_source_embedded.store import EmbeddedStore
 
 if TYPE_CHECKING:
@@ -112,16 +112,6 @@ def _config(source: str, options: Mapping[str, str], lake: Mapping[str, str]) ->
         f'type = "{_LAKE}"',
         *(f"{key} = {json.dumps(value)}" for key, value in lake.items()),
         "",
-        "[lease]",
-        'backend = "fluss"          # a lease with an id that survives a restart',
-        "",
-        "[spark]",
-        'master = "local[2]"',
-        "",
-        f'[tables."{BOARD_TABLE.path}"]',
-        'mode = "mirror"            # its data lake is not enabled: the copy is ours alone',
-        f"freshness_s = {FRESHNESS_S}",
-        f"lake_partition = {json.dumps(BOARD_PARTITION)}   # partitions that the source does not have",
-        "",
+        common_config(),
     ]
     return "\n".join(lines)

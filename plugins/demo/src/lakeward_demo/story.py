@@ -5,6 +5,7 @@ from __future__ import annotations
 import sys
 from typing import TYPE_CHECKING
 
+from lakeward.cli.open_plugins import open_history
 from lakeward.clock import SystemClock
 from lakeward.config.loader import load_config
 from lakeward.container import serve
@@ -106,6 +107,7 @@ class _Story:
         outcome = Outcome(
             fed=fed + last.total,
             rounds=self._rounds(),
+            exchanged=self._exchanged(),
             snapshots=store.snapshots(FLIGHTS_TABLE),
             spared=last.spared,
             leases=store.leases(),
@@ -180,6 +182,14 @@ class _Story:
         else:
             self._report("Interrupted. The private cluster is gone with it.")
         return _INTERRUPTED
+
+    def _exchanged(self) -> dict[str, int]:
+        """Return the bytes that the rounds of each table exchanged; of very many rounds, those of the newest."""
+        found: dict[str, int] = {}
+        for one in open_history(self._loaded).read():
+            if one.exchanged_bytes is not None:
+                found[one.table] = found.get(one.table, 0) + one.exchanged_bytes
+        return found
 
 
 def _check_flags(invocation: Invocation) -> None:

@@ -30,11 +30,17 @@ BOARD_COLUMNS = pa.schema(
     [FLIGHT_COLUMNS.field(name) for name in ("flight_id", "origin", "dest", "status", "scheduled")]
 )
 FLIGHTS_TABLE = DemoTable(FLIGHTS, FLIGHT_COLUMNS, primary_key=("flight_id",), buckets=4)
-EVENTS_TABLE = DemoTable(EVENTS, EVENT_COLUMNS, partition_keys=("month",))
+EVENTS_TABLE = DemoTable(EVENTS, EVENT_COLUMNS, partition_keys=("month",), tiered=False)
 BOARD_TABLE = DemoTable(BOARD, BOARD_COLUMNS, primary_key=("flight_id",), buckets=2, tiered=False)
-"""What the boards at the airports show: not lake-enabled, so that it can be mirrored alone."""
-BOARD_PARTITION = ("month(scheduled)", "origin")
-"""Partitions of its lake table, which the source does not have."""
+"""What the boards at the airports show."""
+LAKE_PARTITIONS = {
+    EVENTS: ("month(at)", "bucket(4, flight_id)"),
+    BOARD: ("month(scheduled)", "origin"),
+}
+"""Partitions of lake tables that the source does not have; so these tables are not lake-enabled, and mirrored alone.
+
+Events are exchanged between subtasks. Boards are not: their partition columns are outside the primary key.
+"""
 ALL_TABLES = (FLIGHTS_TABLE, EVENTS_TABLE, BOARD_TABLE)
 
 
