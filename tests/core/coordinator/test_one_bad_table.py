@@ -16,6 +16,7 @@ import pytest
 
 from lakeward.errors import LakeError, SchemaMismatchError, TableGoneError
 from lakeward.model.backoff import backoff_s
+from lakeward.model.settings import TableSettings
 from lakeward.observe.condition import ConditionTracker
 from lakeward.subtask.reading import SplitReading
 from lakeward.testing.folder_lake import FolderLake
@@ -37,6 +38,10 @@ if TYPE_CHECKING:
 
 FIRST_S, MOST_S, TRIES = 0.05, 0.2, 4
 """Back-off of the services here, and the failed rounds after which they suspend a table."""
+PROMISE_S = 20.0
+"""The freshness that is promised here: a healthy round takes less than a second, on a busy machine a few."""
+TROUBLE = frozenset({"late", "retrying", "suspended"})
+"""What no healthy table may be, whatever is wrong with the one beside it."""
 
 
 async def until(true: Callable[[], object]) -> None:
@@ -81,9 +86,15 @@ class Refusal:
 class Neighbours:
     """A bad table among two healthy ones, and the service that tiers them."""
 
+    promise_s = PROMISE_S
+    allowed: frozenset[str] = frozenset()
+    """Statuses of `TROUBLE` that a fault of all tables may give the healthy ones."""
+
     def __init__(self, world: World) -> None:
         """Create the tables, each with ten rows."""
         self.world = world
+        # Only the promise: the source still hands its tables out every 0.2 s, else each commit would take that long.
+        world.rules = lambda _path: TableSettings(freshness_s=self.promise_s)
         self.lake = world.lake = TroubledLake(world.directory / "lake")
         self.bad = world.table("bad", buckets=1)
         self.good = (world.table("good", buckets=1), world.table("fine", buckets=1))
@@ -93,24 +104,44 @@ class Neighbours:
 
     @asynccontextmanager
     async def served(self, **options: Any) -> AsyncIterator[None]:  # noqa: ANN401 - as `World.service`
-        """Serve them; the healthy ones are tiered once."""
+        """Serve them; the healthy ones are tiered once, and are without trouble all the time."""
         keys = {"backoff_first_s": FIRST_S, "backoff_most_s": MOST_S, "suspend_after": TRIES}
         self.service = self.world.service(**{**keys, **options})
         serving = asyncio.create_task(self.service.serve())
         try:
             await self.healthy_tables_commit(1)
             yield
+            self.assert_healthy_tables_had_no_trouble()
         finally:
             self.service.stop()
             await serving
 
     async def healthy_tables_commit(self, times: int = 3) -> None:
-        """Load rows into the healthy tables and wait until the lake has them, so many times."""
+        """Load rows into the healthy tables and wait until the lake has them, so many times, all of it in time."""
         for _ in range(times):
             for path in self.good:
                 self.world.load(path, self.rows, 10)
             self.rows += 10
             await until(lambda: all(self.tiered(path) == self.rows for path in self.good))
+            # Rows may be in the lake before the report says so: the reports have to reach as far as the commits.
+            await until(lambda: all(self.reported(path) == self.rows for path in self.good))
+        self.assert_healthy_tables_had_no_trouble()
+
+    def assert_healthy_tables_had_no_trouble(self) -> None:
+        """No report since the start, each as it was shown at its time, has a healthy table in trouble."""
+        names, shown = {str(path) for path in self.good}, ConditionTracker(None)
+        conditions = [
+            (table.path, table.condition)
+            for report in self.world.reports
+            for table in shown.describe(report, ()).tables
+            if table.path in names and table.condition is not None
+        ]
+        trouble = TROUBLE - self.allowed
+        assert not [f"{name}: {one.status}: {one.message}" for name, one in conditions if one.status in trouble]
+
+    def reported(self, path: TablePath) -> int:
+        """Return how many committed rows of a table the newest report has."""
+        return sum(table.rows for table in self.world.reports[-1].tables if table.path == str(path))
 
     def tiered(self, path: TablePath) -> int:
         """Return how many rows of a table the lake has."""
@@ -146,6 +177,38 @@ def assert_pauses_grow(pauses: list[float]) -> None:
     """Each pause is as long as the back-off says, at least."""
     expected = [backoff_s(number, FIRST_S, MOST_S) for number in range(1, len(pauses) + 1)]
     assert all(pause >= least for pause, least in zip(pauses, expected, strict=True)), (pauses, expected)
+
+
+def test_a_healthy_table_that_waits_longer_than_promised_would_be_noticed(tables: Neighbours) -> None:
+    """What every test below relies on: the commit of a healthy table is held until it is shown as late."""
+    tables.promise_s, (slow, _) = 0.1, tables.good
+    noticed = threading.Event()
+
+    def hold(request: CommitRequest) -> None:
+        if request.path == slow:
+            noticed.wait(60)
+
+    tables.lake.before_commit = hold
+
+    def notice() -> bool:
+        try:
+            tables.assert_healthy_tables_had_no_trouble()
+        except AssertionError as error:
+            return f"{slow}: late" in str(error)
+        return False
+
+    async def run() -> None:
+        tables.world.load(slow, 0, 10)
+        service = tables.world.service()
+        serving = asyncio.create_task(service.serve())
+        try:
+            await until(notice)
+        finally:
+            noticed.set()
+            service.stop()
+            await serving
+
+    asyncio.run(run())
 
 
 def test_a_lake_table_altered_by_somebody_else_is_suspended_at_once_and_says_what_differs(tables: Neighbours) -> None:
@@ -219,6 +282,7 @@ def test_a_table_that_keeps_failing_while_others_are_served_is_suspended(tables:
 
 def test_a_catalog_that_is_down_for_a_while_suspends_nobody_and_all_go_on_once_it_is_back(tables: Neighbours) -> None:
     """It would be a person's work to resume each table; what fails for all of them is not their fault."""
+    tables.allowed = frozenset({"retrying"})
 
     async def run() -> None:
         async with tables.served():
