@@ -100,7 +100,7 @@ def test_a_slow_writer_delays_a_control_message_and_a_barrier_by_the_batch_that_
 def test_a_full_channel_stops_the_readers_and_neither_barriers_nor_what_was_read_for_others(
     tmp_path: Path,
 ) -> None:
-    limits = OutputLimits(window_bytes=1, channel_bytes=1, gathered_bytes=1)
+    limits = OutputLimits(window_bytes=2048, channel_bytes=1, gathered_bytes=1)  # a slice fits half a window
     world = ExchangeWorld(tmp_path, APPEND, 3, limits=limits)
 
     def meanwhile() -> None:
