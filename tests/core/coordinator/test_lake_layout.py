@@ -175,8 +175,11 @@ READ_AGAIN = (SnapshotSplit("files", BUCKET, (), 1, 5), LogSplit("log", BUCKET, 
 
 def test_a_live_snapshot_is_refused_with_an_exchange_and_the_key_is_named() -> None:
     spec = table("id")
-    with pytest.raises(ConfigError, match=r'tables\."shop\.orders"\.exchange: expected `none`, because the snapshot'):
+    with pytest.raises(
+        ConfigError, match=r'tables\."shop\.orders"\.exchange: expected `none`, because the snapshot'
+    ) as no:
         check_splits(spec, resolve(spec, "bucket(4, id)"), (*READ_AGAIN, LIVE))
+    assert "without the key there is one, because the partition columns are in the primary key" in str(no.value)
 
 
 @pytest.mark.parametrize("exchange", ["auto", "none"])

@@ -115,10 +115,12 @@ class ExchangeTransport(Protocol):
 
         Args:
             key: whose.
-            host: name or address that other executors reach this one at.
+            host: name or address that other executors reach this one at, or a network in which it has one; empty: that
+                of the route to the coordinator.
             receiver: is told what arrives.
 
         Raises:
+            ConfigError: this machine has no address in the network.
             StorageError: no port can be opened.
         """
         ...

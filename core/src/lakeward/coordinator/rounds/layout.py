@@ -130,7 +130,10 @@ def check_splits(table: TableSpec, layout: LakeLayout, splits: Iterable[Split]) 
     live = [split for split in splits if isinstance(split, SnapshotSplit) and split.live]
     if layout.exchange is ExchangeMode.HASH and live:
         expected = f"`none`, because the snapshot of bucket {live[0].bucket} is read live from the server"
-        hint = "After a failure, such a snapshot does not come in the same order again, which an exchange needs."
+        hint = (
+            "After a failure, such a snapshot does not come in the same order again, which an exchange needs; "
+            f"without the key there is one, because {layout.reason}."
+        )
         raise ConfigError(_key(table, "exchange"), expected, layout.exchange.value, hint)
 
 
