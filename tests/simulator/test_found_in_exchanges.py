@@ -27,6 +27,16 @@ def test_a_checkpoint_that_completes_after_a_later_start_deleted_its_rows_is_no_
     assert run_seed(2026112302103).failures == []
 
 
+def test_a_long_recovery_ends_though_a_step_is_due_all_the_while() -> None:
+    """Each checkpoint was to close all files, waited for the recovery, and was not complete in time: four of these."""
+    assert run_seed(2026112446387).failures == []
+
+
+def test_files_of_a_commit_that_was_tried_twice_go_without_new_rows() -> None:
+    """The first try had landed without an answer, and the start was killed before the source knew."""
+    assert run_seed(2026112402044).failures == []
+
+
 def test_a_table_does_not_go_on_from_damaged_rows_for_ever_though_nobody_hears_of_the_damage() -> None:
     """Every subtask that found it died before its word was heard, and each round went on from the same checkpoint."""
     assert run_seed(2026112302516).failures == []

@@ -232,6 +232,27 @@ def test_files_are_closed_at_the_cut_that_a_step_is_made_of_and_at_no_other(worl
     assert [one.close_files for one in triggers] == [due, due]
 
 
+def test_after_a_cut_for_a_step_that_came_to_nothing_a_checkpoint_leaves_files_open_until_one_completes(
+    world: GangWorld,
+) -> None:
+    """That it is aligned may take too long again and again: then the round would never get further."""
+    world.round.due = True
+    members = world.connect()
+    closed = []
+    for complete in (False, True, True):
+        world.start_checkpoint(members)
+        number = world.job.checkpoints.running
+        assert number is not None
+        closed.append(members[0].told(TriggerCheckpoint)[-1].close_files)
+        if complete:
+            members[0].take_part(members[0].state(100, (A,)))
+            members[1].take_part(members[1].state(0))
+        else:
+            members[0].say(DeclineCheckpoint(checkpoint=number, reason="it took too long"))
+        assert world.job.checkpoints.running is None
+    assert closed == [True, False, True]
+
+
 def test_a_checkpoint_holds_the_states_of_all_writers(world: GangWorld) -> None:
     states = store_checkpoint(world, world.connect())
     assert world.newest.exchange == states

@@ -128,8 +128,8 @@ def test_opening_a_round_deletes_nothing_of_one_whose_commit_may_still_land(disk
     [
         (None, True),  # nothing has landed
         (10, True),  # nothing since the round began
-        (11, True),  # its first step, while the second may land yet
-        (12, False),  # its second step, so what it does not name is in no commit
+        (11, False),  # its first try: the second one is fenced by the stamp of the start that looks
+        (12, False),  # its second try, so what it does not name is in no commit
         (13, False),  # a later start's, which was killed before it could clean up
     ],
 )

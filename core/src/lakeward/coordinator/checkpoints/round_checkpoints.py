@@ -215,6 +215,12 @@ class RoundCheckpoints:
         self._aborted_at_end: int | None = None
         self._close_files = (0, False)
         """Number of the newest checkpoint that was triggered, and whether all files are closed at its cut."""
+        self._step_missed = False
+        """The newest checkpoint that was to close all files was aborted: the next one does not, so that one completes.
+
+        It has to be aligned, behind all rows that wait and all that are restored. If each took too long, the round
+        would fail for too many of them, and go on from the same place for ever.
+        """
         self.newest: CompletedCheckpoint | None = None
         """The newest that completed since the round's job began."""
 
@@ -331,7 +337,8 @@ class RoundCheckpoints:
     def _closes_files(self, checkpoint: int) -> bool:
         """Return whether a checkpoint closes all files: the same for all subtasks, also if it is triggered again."""
         if self._close_files[0] != checkpoint:
-            self._close_files = (checkpoint, self._plan.exchange and self._owner.step_due())
+            closes = self._plan.exchange and not self._step_missed and self._owner.step_due()
+            self._close_files = (checkpoint, closes)
         return self._close_files[1]
 
     def _turn(self, command: CloseDownGateways | OpenDownGateway) -> None:
@@ -369,6 +376,7 @@ class RoundCheckpoints:
                 log = self._log.info if at_end else self._log.warning
                 log("checkpoint aborted", checkpoint=str(self._ref(command.checkpoint)), reason=command.reason)
                 self._aborted_at_end = command.checkpoint if self.ended else None
+                self._step_missed = self._step_missed or self._close_files == (command.checkpoint, True)
                 self._delete(command.checkpoint)
                 if not at_end:
                     self._owner.checkpoint_aborted(command.checkpoint, command.reason)
@@ -407,6 +415,7 @@ class RoundCheckpoints:
                 return
             seconds, size = now - self._started[1], cast("int", answer)
             done = self.newest = CompletedCheckpoint(ref, state, seconds, size, self._clock.wall_ms())
+            self._step_missed = False
             self.step(CheckpointStored(now=now, checkpoint=ref.number))
             if not self.ended:
                 self._owner.checkpoint_done(done)

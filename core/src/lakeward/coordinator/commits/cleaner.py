@@ -110,14 +110,11 @@ class Cleaner:
     def _is_decided(self, journal: RoundJournal, newest: int | None) -> bool:
         """Return whether no commit of an earlier start's round can land any more.
 
-        Each was to follow the one before it, and the first one the commit that its round began from. So all are decided
-        if the newest commit is the last of them, or another one that has landed since the round began. The start that
-        made it may have been killed before it could clean up, and without new rows no round of this start commits.
+        A commit has landed since the round began: one of its own, whose start was killed before it could note that, or
+        of a later start that was killed before it could clean up. What that start had sent besides is fenced by this
+        start's stamp. Without new rows no round of this start commits, so nothing later would settle it.
         """
-        if journal.round_id.incarnation == self._incarnation or newest in {None, journal.base_commit}:
-            return False
-        tries = [snapshot_id for _, snapshot_id in journal.commits]
-        return newest not in tries[:-1]
+        return journal.round_id.incarnation != self._incarnation and newest not in {None, journal.base_commit}
 
     def again(self, is_gone: Callable[[TablePath, int], bool] = _still_there) -> None:
         """List the prefix of each journal again whose files were deleted once, the fence time ago or longer.
