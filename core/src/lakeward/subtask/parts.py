@@ -27,7 +27,7 @@ class OutputLimits:
     subtask_bytes: int = 64 << 20
     """Waiting for all consumers together, from which on nothing more is read."""
     gathered_bytes: int = 1 << 20
-    """Slices are gathered until they have so many bytes, half a window, or `gathered_rows`."""
+    """Slices are gathered until they have so many bytes, or `gathered_rows`."""
     gathered_rows: int = 65_536
     """Of a batch, at most; larger slices are parted at that, and at half a window."""
     restored_bytes: int | None = None

@@ -68,7 +68,6 @@ class Outputs:
         window_bytes = min(limits.window_bytes, max(1, limits.received_bytes // max(1, len(senders))))
         self._batch_bytes = max(1, window_bytes // _BATCHES)
         """Of a batch, at most, but for a single row that is larger."""
-        self._enough_bytes = min(limits.gathered_bytes, self._batch_bytes)
         self._gathered_bytes = 0
         """Of all channels."""
         queues = [OutputQueue(window_bytes=window_bytes, granted=granted) for _ in senders]
@@ -88,7 +87,7 @@ class Outputs:
             output.gathered_rows += rows.num_rows
             output.gathered_bytes += size_bytes
             self._gathered_bytes += size_bytes
-            if output.gathered_rows >= limits.gathered_rows or output.gathered_bytes >= self._enough_bytes:
+            if output.gathered_rows >= limits.gathered_rows or output.gathered_bytes >= limits.gathered_bytes:
                 self._flush(consumer)
         # What is gathered for very many consumers must not fill the subtask: its reader would stand still for nothing.
         while self._gathered_bytes > limits.subtask_bytes // 2:
