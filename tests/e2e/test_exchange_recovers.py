@@ -61,7 +61,8 @@ def test_a_service_that_spills_what_it_restores_is_killed_twice_and_loses_no_row
     world.hold("before-complete.events")
     second = world.start(config)
     until(lambda: recovering(world, log), f"a report of the recovery; {second.words()}")
-    world.arm("completed-unaligned.events", "kill-driver")
+    # What is drained by now is in open files: the checkpoint holds rows in any case, of channels or of files.
+    world.arm("completed.events", "kill-driver")
     world.let_go("before-complete.events")
     assert ended_by_kill(second)
     newest = world.status()["incarnation"]

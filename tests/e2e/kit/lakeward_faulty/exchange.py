@@ -46,7 +46,7 @@ if TYPE_CHECKING:
     )
     from lakeward.subtask.parts import SubtaskParts
 
-_LIMITS = OutputLimits(window_bytes=1024, gathered_rows=40)
+_LIMITS = OutputLimits(window_bytes=512, gathered_rows=40)
 _SENT = {AckCheckpoint: "acknowledged", WriterFinished: "files-closed", SubtaskDone: "done"}
 
 
