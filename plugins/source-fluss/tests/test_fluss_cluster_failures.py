@@ -5,6 +5,7 @@ from __future__ import annotations
 import signal
 import threading
 import time
+from contextlib import closing
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
@@ -14,6 +15,7 @@ from lakeward.errors import SourceError
 from lakeward.model.splits import LogSplit
 from lakeward.model.tables import TableBucket, TablePath
 from lakeward.model.tiering import HeartbeatRequest, Refusal, TableAssignment, TableEpoch
+from lakeward_source_fluss.cluster.writer import FlussWriter
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -45,6 +47,21 @@ def table(lake_cluster: LakeCluster, source: FlussSource) -> TableSpec:
     rows = pa.table({"id": range(1000), "name": ["n"] * 1000}, schema=SCHEMA)
     lake_cluster.writer.append(NAME, rows)
     return source.table(PATH)
+
+
+def test_new_table_without_a_leader_is_an_error_that_names_the_coordinator(lake_cluster: LakeCluster) -> None:
+    with closing(FlussWriter(lake_cluster.cluster.bootstrap, leader_s=0)) as writer:
+        with pytest.raises(RuntimeError, match=r"fail\.led was made, but has no leader after 0 s: the coordinator"):
+            writer.create("fail.led", SCHEMA, buckets=2)
+        writer.drop("fail.led")
+
+
+def test_coordinator_that_missed_a_new_table_is_started_again(lake_cluster: LakeCluster) -> None:
+    cluster, rows = lake_cluster.cluster, pa.table({"id": [1], "name": ["n"]}, schema=SCHEMA)
+    with closing(FlussWriter(cluster.bootstrap, None, cluster.restart_coordinator, leader_s=0)) as writer:
+        writer.create("fail.led", SCHEMA, buckets=2)
+        writer.append("fail.led", rows)
+        writer.drop("fail.led")
 
 
 def test_restarted_coordinator_counts_as_another_one_and_fences_what_was_in_hand(

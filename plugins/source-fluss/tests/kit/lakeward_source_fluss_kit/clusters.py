@@ -70,7 +70,7 @@ def lake_cluster(directory: Path, catalog_uri: str, warehouse: str) -> Iterator[
         "datalake.iceberg.warehouse": warehouse,
     }
     with FlussCluster.running(directory, ClusterPlan(lake=lake, settings=SETTINGS)) as cluster:
-        writer = FlussWriter(cluster.bootstrap)
+        writer = FlussWriter(cluster.bootstrap, restart_coordinator=cluster.restart_coordinator)
         catalog = load_catalog("tests", type="rest", uri=catalog_uri)
         try:
             yield LakeCluster(
