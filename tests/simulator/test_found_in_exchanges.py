@@ -40,3 +40,7 @@ def test_files_of_a_commit_that_was_tried_twice_go_without_new_rows() -> None:
 def test_a_table_does_not_go_on_from_damaged_rows_for_ever_though_nobody_hears_of_the_damage() -> None:
     """Every subtask that found it died before its word was heard, and each round went on from the same checkpoint."""
     assert run_seed(2026112302516).failures == []
+
+
+def test_a_subtask_that_finishes_before_it_is_triggered_needs_no_open_gateway() -> None:
+    assert run_seed(2026112426851).failures == []
