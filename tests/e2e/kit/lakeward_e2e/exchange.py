@@ -17,11 +17,13 @@ if TYPE_CHECKING:
     from lakeward_e2e.world import World
 
 PHASES = {
-    "connecting": ("gathering", "connecting", "connected"),
+    "connecting": ("opening", "gathering", "connecting", "connected"),
     "sending": ("sending", "received"),
     "checkpoint": (
+        "sent-Barrier",
         "aligning",
         "sent-Overtaken",
+        "received-kept",
         "overtaken-kept",
         "segment-written",
         "acknowledged",
