@@ -18,8 +18,8 @@ if TYPE_CHECKING:
 class OutputLimits:
     """How much a producer of an exchange has under way, keeps waiting and gathers."""
 
-    window_bytes: int = 4 << 20
-    """Of a channel: sent and not yet written by its consumer, at most."""
+    window_bytes: int = 16 << 20
+    """Of a channel: sent and not yet written by its consumer, at most. With 4 MiB two subtasks wait for each other."""
     received_bytes: int = 64 << 20
     """Of all channels of one consumer: sent and not yet written, at most; channels share it where there are many."""
     channel_bytes: int = 16 << 20
