@@ -152,24 +152,96 @@ class _Suite(SourceConformance):
 
 
 WRONG: list[tuple[type[EmbeddedSource], str, str]] = [
-    (ListsNoTable, "test_tables_are_listed_and_found_by_name", r"set\(\) == \{"),
-    (InventsATable, "test_dropped_and_recreated_table_is_another_one", "DID NOT RAISE.*TableGoneError"),
-    (TurnsBucketsAround, "test_buckets_come_in_order_with_ends_and_partitions", r"\('tue',\).* == \[\('mon',\)"),
-    (MissesNoSnapshot, "test_snapshot_that_was_cleaned_away_is_reported_and_cannot_be_read", r"frozenset\(\) == "),
-    (KnowsNothingOfWaitingRecords, "test_pending_since_is_the_time_of_the_oldest_record", "None == "),
-    (RefusesNobody, "test_silent_holder_is_fenced_and_the_table_given_away", "{} == {.*FENCED"),
-    (DropsRenewals, "test_renewed_table_is_kept", "TableAssignment.* is None"),
-    (ForgetsToForce, "test_forced_and_failed_tables_come_back_at_once", "None is not None"),
-    (MakesNothingDue, "test_table_made_due_is_handed_out_at_once", "is not None"),
-    (CannotBeAskedAndDoesNotSaySo, "test_table_made_due_is_handed_out_at_once", "False is True"),
-    (PreparesNothing, "test_prepared_offsets_can_be_read_and_are_not_on_record", r"{} == {TableBucket"),
-    (RemembersNoLake, "test_committed_snapshot_is_on_record", "None is not None"),
-    (PutsWhatIsPreparedOnRecord, "test_prepared_offsets_can_be_read_and_are_not_on_record", "LakeRecord.* is None"),
-    (StopsOneRecordEarly, "test_each_offset_is_a_record_or_is_said_to_hold_none", r"\d+ == \d+"),
-    (SaysANextOffsetThatIsOneTooLow, "test_next_offset_follows_the_last_record_of_each_batch", r"\d == \(\d \+ 1\)"),
-    (CallsEachChangeAnInsert, "test_changes_say_what_became_of_the_row", r"\(1, 'a'\) != \(2, 'a'\)"),
-    (LeavesOutTheSystemColumns, "test_columns_are_the_schema_and_then_change_offset_and_timestamp", "__change"),
-    (ReadsSkippedRowsAgain, "test_snapshot_goes_on_after_the_rows_that_are_skipped", r"\[\{.* == \[\{"),
+    (
+        ListsNoTable,
+        "test_tables_are_listed_and_found_by_name",
+        r"tables: ids of the tables: expected {\d, \d}, found set\(\)",
+    ),
+    (
+        InventsATable,
+        "test_dropped_and_recreated_table_is_another_one",
+        "buckets of a table that was dropped and made anew: expected TableGoneError, found no error",
+    ),
+    (
+        TurnsBucketsAround,
+        "test_buckets_come_in_order_with_ends_and_partitions",
+        r"buckets: partitions, in the order of their ids: expected \[\('mon',\), .*, found \[\('tue',\), ",
+    ),
+    (
+        MissesNoSnapshot,
+        "test_snapshot_that_was_cleaned_away_is_reported_and_cannot_be_read",
+        r"missing_snapshots of a snapshot that was cleaned away: expected {KvSnapshot\(.*, found frozenset\(\)",
+    ),
+    (
+        KnowsNothingOfWaitingRecords,
+        "test_pending_since_is_the_time_of_the_oldest_record",
+        r"pending_since_ms, where records from offset 0 on are not in the lake: expected \d+, found None",
+    ),
+    (
+        RefusesNobody,
+        "test_silent_holder_is_fenced_and_the_table_given_away",
+        "heartbeat that renews a table which another caller has: refused tables, .*: expected .*FENCED.*, found {}",
+    ),
+    (
+        DropsRenewals,
+        "test_renewed_table_is_kept",
+        r"heartbeat .*, where the only table was renewed in time: assignment: expected None, found TableAssignment\(",
+    ),
+    (
+        ForgetsToForce,
+        "test_forced_and_failed_tables_come_back_at_once",
+        "heartbeat that finishes a table and forces it: expected the table again, found None",
+    ),
+    (
+        MakesNothingDue,
+        "test_table_made_due_is_handed_out_at_once",
+        "heartbeat after make_due said that the table is due: expected it, found None",
+    ),
+    (
+        CannotBeAskedAndDoesNotSaySo,
+        "test_table_made_due_is_handed_out_at_once",
+        "make_due of a source with can_make_due = True: expected True, found False",
+    ),
+    (
+        PreparesNothing,
+        "test_prepared_offsets_can_be_read_and_are_not_on_record",
+        r"read_offsets of what prepare stored: expected {TableBucket\(.*, found {}",
+    ),
+    (
+        RemembersNoLake,
+        "test_committed_snapshot_is_on_record",
+        "lake_record after a commit: expected the committed lake snapshot, found None",
+    ),
+    (
+        PutsWhatIsPreparedOnRecord,
+        "test_prepared_offsets_can_be_read_and_are_not_on_record",
+        r"lake_record after prepare, without a commit: expected None, found LakeRecord\(",
+    ),
+    (
+        StopsOneRecordEarly,
+        "test_each_offset_is_a_record_or_is_said_to_hold_none",
+        "read_log: next offset of the last batch: expected 15, found 14",
+    ),
+    (
+        SaysANextOffsetThatIsOneTooLow,
+        "test_next_offset_follows_the_last_record_of_each_batch",
+        "read_log: next offset, one after the batch's last record: expected 9, found 8",
+    ),
+    (
+        CallsEachChangeAnInsert,
+        "test_changes_say_what_became_of_the_row",
+        r"read_log of an insert, an update and a delete: expected \[\(1, 'a'\), \(2, .*, found \[\(1, 'a'\), \(1, ",
+    ),
+    (
+        LeavesOutTheSystemColumns,
+        "test_columns_are_the_schema_and_then_change_offset_and_timestamp",
+        r"read_log: columns: expected \[.*'__change', .*\], found \['id', 'name', 'day'\]",
+    ),
+    (
+        ReadsSkippedRowsAgain,
+        "test_snapshot_goes_on_after_the_rows_that_are_skipped",
+        r"read_snapshot with skip_rows = 6: rows: expected \[{'id': 7, ",
+    ),
 ]
 
 
@@ -201,7 +273,7 @@ def test_the_suite_says_what_is_wrong_with_a_source_that(
     embedded_world: object, store: EmbeddedStore, wrong: type[EmbeddedSource], test: str, message: str
 ) -> None:
     said = verdict(embedded_world, wrong, store, test)
-    assert re.search(message, said, re.DOTALL), said
+    assert re.search(message, said.partition("\n")[0]), said
 
 
 def test_there_is_a_mistake_for_each_wrong_source() -> None:

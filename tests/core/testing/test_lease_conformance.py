@@ -13,7 +13,7 @@ from lakeward.hooks.markers import hookimpl
 from lakeward.model.leases import Failover, FailoverAction, FailoverAnswer, FailoverKind, Lease, Protection
 from lakeward.testing.lease_conformance import LeaseBackendConformance
 from lakeward.testing.lease_server import MemoryLeaseServer
-from lakeward_service_kit.suites import failures
+from lakeward_service_kit.suites import failures, plain_part
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -182,23 +182,87 @@ class _Suite(LeaseBackendConformance):
 
 # Which test of the suite finds the mistake, and what it then says.
 WRONG: list[tuple[type, str, str]] = [
-    (ChoosesItsOwnId, "test_acquire_protects_every_snapshot_under_the_id_it_was_given", "'mine'.*'svc-1-a-1'"),
-    (TakesItsOwnDuration, "test_acquire_takes_the_duration_of_the_lease", "svc-1-a-1.* == {}"),
-    (RenewsNothing, "test_acquire_again_renews", "{} == {'svc-1-a-1'"),
-    (SwallowsErrors, "test_a_refused_acquire_is_an_error", "DID NOT RAISE.*SourceError"),
-    (SwallowsErrors, "test_an_acquire_without_an_answer_is_unknown", "DID NOT RAISE.*OutcomeUnknownError"),
-    (RetriesByItself, "test_a_refused_acquire_is_an_error", "DID NOT RAISE.*SourceError"),
-    (PromisesMoreThanTheServer, "test_acquire_says_until_when", "600.0 <= 60.0"),
+    (
+        ChoosesItsOwnId,
+        "test_acquire_protects_every_snapshot_under_the_id_it_was_given",
+        r"acquire of a lease with the id 'svc-1-a-1': leases at the server: expected {'svc-1-a-1': .*, found {'mine': ",
+    ),
+    (
+        TakesItsOwnDuration,
+        "test_acquire_takes_the_duration_of_the_lease",
+        r"acquire with a duration of 60.0 s; a second after its end: leases at the server: expected {}, found {'svc-",
+    ),
+    (
+        RenewsNothing,
+        "test_acquire_again_renews",
+        r"acquire, called again .* to renew the lease: leases at the server: expected {'svc-1-a-1': .*, found {}$",
+    ),
+    (
+        SwallowsErrors,
+        "test_a_refused_acquire_is_an_error",
+        "acquire, where the server refuses the call: expected SourceError, found no error",
+    ),
+    (
+        SwallowsErrors,
+        "test_an_acquire_without_an_answer_is_unknown",
+        "acquire, where no answer of the server arrives: expected OutcomeUnknownError, found no error",
+    ),
+    (
+        RetriesByItself,
+        "test_a_refused_acquire_is_an_error",
+        "acquire: expected one call of the server, found 2: the backend retried by itself",
+    ),
+    (
+        PromisesMoreThanTheServer,
+        "test_acquire_says_until_when",
+        "acquire: expected `until_s` to be at most the lease's duration of 60.0 s, found 600.0",
+    ),
     (AnswersNothing, "test_acquire_protects_every_snapshot", "acquire: expected a Protection, found None"),
-    (AcquiresAllThatIsHeld, "test_acquire_takes_only_what_is_asked_for", "svc-1-a-1.* == {'svc-1-a-1'"),
-    (ReleasesTheWholeLease, "test_release_gives_back_these_buckets_and_no_other", "{} == {'svc-1-a-1'"),
-    (NeverReleases, "test_a_backend_that_never_releases_calls_the_server_for_nothing_else", "'release'"),
-    (SwallowsFailedReleases, "test_a_refused_release_is_an_error", "DID NOT RAISE.*SourceError"),
-    (DropsByReleasingWhatIsHeld, "test_drop_removes_the_whole_lease_even_if_its_books_are_empty", "svc-1-a-1.* == {}"),
-    (DropsTheGenerationBefore, "test_acquire_under_a_new_generation_leaves_the_old_one_alone", "svc-1-a-1"),
-    (CallsTheServerToSerialize, "test_serialize_state_calls_nothing", "'acquire', 'svc-1-a-1'"),
-    (KeepsStateThatItDidNotDeclare, "test_serialize_state_calls_nothing", "is not None"),
-    (RestoresAfterAReader, "test_a_failed_reader_or_job_restores_nothing", "on_failover changed the lease by itself"),
+    (
+        AcquiresAllThatIsHeld,
+        "test_acquire_takes_only_what_is_asked_for",
+        "acquire of one snapshot, where `lease.held` has three: leases at the server: expected .*, found ",
+    ),
+    (
+        ReleasesTheWholeLease,
+        "test_release_gives_back_these_buckets_and_no_other",
+        "release of two of the three buckets: leases at the server: expected {'svc-1-a-1': .*, found {}$",
+    ),
+    (
+        NeverReleases,
+        "test_a_backend_that_never_releases_calls_the_server_for_nothing_else",
+        "releases = True: methods of the server that they call: expected {.*'release'.*}, found {(?!.*'release')",
+    ),
+    (
+        SwallowsFailedReleases,
+        "test_a_refused_release_is_an_error",
+        "release, where the server refuses the call: expected SourceError, found no error",
+    ),
+    (
+        DropsByReleasingWhatIsHeld,
+        "test_drop_removes_the_whole_lease_even_if_its_books_are_empty",
+        "drop of a lease whose `held` is empty: leases at the server: expected {}, found {'svc-1-a-1'",
+    ),
+    (
+        DropsTheGenerationBefore,
+        "test_acquire_under_a_new_generation_leaves_the_old_one_alone",
+        "acquire under the id of the next generation: leases .*: expected {'svc-1-a-1'.*, found {'svc-1-a-2'",
+    ),
+    (
+        CallsTheServerToSerialize,
+        "test_serialize_state_calls_nothing",
+        r"serialize_state: calls of the server: expected \[\], found \[\('acquire', 'svc-1-a-1'\)\]",
+    ),
+    (
+        KeepsStateThatItDidNotDeclare,
+        "test_serialize_state_calls_nothing",
+        "serialize_state of a backend with stateful = False: expected None, found b'state'",
+    ),
+    (
+        RestoresAfterAReader,
+        "test_a_failed_reader_or_job_restores_nothing",
+        "on_failover after a failed reader: on_failover changed the lease by itself; .*, found {}$",
+    ),
 ]
 
 
@@ -216,7 +280,7 @@ def test_the_suite_finds_nothing_wrong_with_a_right_backend() -> None:
 def test_the_suite_says_what_is_wrong_with_a_backend_that(wrong: type, test: str, message: str) -> None:
     """Each of these breaks one rule of the contract."""
     (said,) = verdicts(wrong, test).values()
-    assert re.search(message, said, re.DOTALL), said
+    assert re.search(message, plain_part(said)), said
 
 
 def test_there_is_a_mistake_for_each_wrong_backend() -> None:

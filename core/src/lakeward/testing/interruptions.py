@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 from lakeward.model.checkpoints import SplitProgress
 from lakeward.model.splits import LogSplit
 from lakeward.model.tables import Change
+from lakeward.testing.expectations import mismatch
 from lakeward.testing.lake_tables import COLUMNS, check_each_record_is_accounted_for, source_batch
 
 if TYPE_CHECKING:
@@ -107,8 +108,10 @@ class Interruptions:
             if done:
                 files = writer.close()
                 before = () if progress is None else progress.files
-                assert files[: len(before)] == before
-                assert len({file.path for file in files}) == len(files)
+                first = files[: len(before)]
+                assert first == before, mismatch("close: first files, those of the checkpoint", before, first)
+                paths = [file.path for file in files]
+                assert len(set(paths)) == len(files), f"close: expected each file once, found {paths}"
                 taken = len(log.rows) - (0 if progress is None else progress.position)
                 check_each_record_is_accounted_for(taken, files[len(before) :], writer)
                 return files

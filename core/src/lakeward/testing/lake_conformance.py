@@ -20,16 +20,22 @@ from lakeward.errors import FencedError, LakewardError, RolledBackError, RowErro
 from lakeward.model.results import CommitOutcome
 from lakeward.model.tables import BUCKET_COLUMN, Change, TablePath
 from lakeward.testing.clock import FakeClock
+from lakeward.testing.expectations import expect_error, expect_no_error, mismatch
 from lakeward.testing.lake_fencing import RACERS, LakeFencingConformance, rows_of
 from lakeward.testing.lake_resume import LakeResumeConformance
 from lakeward.testing.lake_tables import (
     COLUMNS,
     PATH,
     TieringRound,
+    check_landed,
+    check_row_count,
+    check_values,
+    head_of,
     incarnation,
     key_table,
     log_split,
     log_table,
+    newest_commit,
     snapshot_split,
     source_batch,
 )
@@ -55,12 +61,12 @@ class LakeConformance(LakeFencingConformance, LakeResumeConformance):
         self, lake: Lake, begin: Callable[..., TieringRound], roll_back: RollBack
     ) -> None:
         lake.commit(begin(log_table()).request())
-        head = lake.head(PATH)
-        assert head is not None
-        assert head.snapshot_id is not None
+        snapshot_id = head_of(lake).snapshot_id
+        assert snapshot_id is not None, "head after a commit: expected a snapshot id, found None"
         lake.commit(begin(log_table(), number=2).request())
-        roll_back(PATH, head.snapshot_id)
-        with pytest.raises(RolledBackError, match=r"shop\.orders"):
+        roll_back(PATH, snapshot_id)
+        where = "head of a table that was rolled back behind its newest commit"
+        with expect_error(RolledBackError, where, match=r"shop\.orders"):
             lake.head(PATH)
 
     def test_partitions_and_buckets_come_back(
@@ -74,8 +80,9 @@ class LakeConformance(LakeFencingConformance, LakeResumeConformance):
                 tiering.write(split, [source_batch(schema, [{"id": 10 * number + bucket, "day": day}])])
         lake.commit(tiering.request())
         rows = read_table(PATH).sort_by("id")
-        assert rows.column("day").to_pylist() == ["mon", "mon", "tue", "tue"]
-        assert rows.column(BUCKET_COLUMN).to_pylist() == [0, 1, 0, 1]
+        where = "commit of two partitions of two buckets"
+        check_values(rows, "day", ["mon", "mon", "tue", "tue"], where)
+        check_values(rows, BUCKET_COLUMN, [0, 1, 0, 1], where)
 
     def test_nested_nulls_and_all_types_come_back(
         self, lake: Lake, begin: Callable[..., TieringRound], read_table: ReadTable
@@ -89,18 +96,19 @@ class LakeConformance(LakeFencingConformance, LakeResumeConformance):
         tiering.write(log_split(tiering.table), [batch])
         lake.commit(tiering.request())
         rows = read_table(PATH).sort_by("id")
-        assert rows.column("parts").to_pylist() == values
-        assert rows.column("ratio").to_pylist() == [None] * 4
+        check_values(rows, "parts", values, "commit of lists of structs with nulls")
+        check_values(rows, "ratio", [None] * 4, "commit of a column of nulls")
 
     def test_a_null_in_a_column_that_has_none_is_named(self, begin: Callable[..., TieringRound]) -> None:
         tiering = begin(log_table())
-        with pytest.raises(RowError, match="'id'"):
+        with expect_error(RowError, "writer with a null in the column 'id', which has none", match="'id'"):
             tiering.write(log_split(tiering.table), [source_batch(COLUMNS, [{"id": 1}, {"name": "no id"}])])
 
     def test_an_empty_split_leaves_no_file(self, lake: Lake, begin: Callable[..., TieringRound]) -> None:
         tiering = begin(log_table())
-        assert tiering.write(log_split(tiering.table), [source_batch(COLUMNS, [])]) == ()
-        assert lake.list_prefix(PATH, lake.file_prefix(PATH, tiering.round_id)) == ()
+        files = tiering.write(log_split(tiering.table), [source_batch(COLUMNS, [])])
+        assert files == (), mismatch("close of a writer that took no row: files", (), files)
+        _check_listed(lake, tiering, (), "a writer took no row")
 
     def test_files_lie_under_the_prefix_of_their_round_alone(
         self, lake: Lake, begin: Callable[..., TieringRound]
@@ -109,15 +117,16 @@ class LakeConformance(LakeFencingConformance, LakeResumeConformance):
         for tiering in (one, ten):
             tiering.write(log_split(tiering.table), [source_batch(COLUMNS, [{"id": 1}])])
         for tiering in (one, ten):
-            prefix = lake.file_prefix(PATH, tiering.round_id)
-            assert lake.list_prefix(PATH, prefix) == tuple(file.path for file in tiering.files)
+            written = tuple(file.path for file in tiering.files)
+            _check_listed(lake, tiering, written, f"rounds 1 and 10 wrote; the prefix is that of {tiering.number}")
 
     @chaos
     def test_two_tries_of_a_split_write_different_files(self, begin: Callable[..., TieringRound]) -> None:
         tiering = begin(log_table())
         for _ in range(2):
             tiering.write(log_split(tiering.table), [source_batch(COLUMNS, [{"id": 1}])])
-        assert len({file.path for file in tiering.files}) == 2
+        paths = [file.path for file in tiering.files]
+        assert len(set(paths)) == 2, f"writer: expected files of two tries to have different paths, found {paths}"
 
     @chaos
     def test_an_aborted_writer_leaves_nothing(
@@ -129,8 +138,9 @@ class LakeConformance(LakeFencingConformance, LakeResumeConformance):
             writer.write(source_batch(COLUMNS, [{"id": 1}]))
             writer.close()
             writer.abort()
-            writer.abort()
-            assert lake.list_prefix(table.path, lake.file_prefix(table.path, tiering.round_id)) == ()
+            with expect_no_error("abort of a writer that was aborted before"):
+                writer.abort()
+            _check_listed(lake, tiering, (), "a writer was aborted")
 
     def test_only_committed_files_are_referenced(self, lake: Lake, begin: Callable[..., TieringRound]) -> None:
         tiering = begin(log_table())
@@ -138,7 +148,8 @@ class LakeConformance(LakeFencingConformance, LakeResumeConformance):
         committed = tiering.files[0].path
         lake.commit(tiering.request())
         stray = tiering.write(log_split(tiering.table), [source_batch(COLUMNS, [{"id": 2}])])[0].path
-        assert lake.referenced(PATH, (committed, stray)) == frozenset({committed})
+        found, expected = lake.referenced(PATH, (committed, stray)), frozenset({committed})
+        assert found == expected, mismatch("referenced of a committed and an uncommitted file", expected, found)
 
     def test_deleting_takes_a_file_away_and_a_missing_one_is_no_error(
         self, lake: Lake, begin: Callable[..., TieringRound]
@@ -146,8 +157,9 @@ class LakeConformance(LakeFencingConformance, LakeResumeConformance):
         tiering = begin(log_table())
         path = tiering.write(log_split(tiering.table), [source_batch(COLUMNS, [{"id": 1}])])[0].path
         lake.delete((path,))
-        lake.delete((path,))
-        assert lake.list_prefix(PATH, lake.file_prefix(PATH, tiering.round_id)) == ()
+        with expect_no_error("delete of a file that is gone already"):
+            lake.delete((path,))
+        _check_listed(lake, tiering, (), "the round's file was deleted")
 
     def test_all_that_a_landed_commit_wrote_is_referenced(self, lake: Lake, begin: Callable[..., TieringRound]) -> None:
         tiering = begin(log_table())
@@ -155,7 +167,8 @@ class LakeConformance(LakeFencingConformance, LakeResumeConformance):
         request = tiering.request()
         lake.commit(request)
         written = lake.commit_leftovers(PATH, request.ids)
-        assert lake.referenced(PATH, written) == frozenset(written)
+        found, expected = lake.referenced(PATH, written), frozenset(written)
+        assert found == expected, mismatch("referenced of all that a landed commit wrote", expected, found)
 
     @chaos
     def test_what_lost_commits_wrote_can_be_deleted(
@@ -176,9 +189,12 @@ class LakeConformance(LakeFencingConformance, LakeResumeConformance):
             written = lake.commit_leftovers(PATH, request.ids)
             lake.delete(frozenset(written) - lake.referenced(PATH, written))
         landed = [request for request in requests if lake.find(PATH, request.round_id, 0) is not None]
-        assert len(landed) == 1
-        assert not any(lake.commit_leftovers(PATH, one.ids) for one in requests if one is not landed[0])
-        assert read_table(PATH).num_rows == 0
+        where = f"commit by {RACERS} rounds at once"
+        assert len(landed) == 1, mismatch(f"{where}: how many `find` says have landed", 1, len(landed))
+        for one in requests:
+            left = lake.commit_leftovers(PATH, one.ids) if one is not landed[0] else ()
+            assert not left, mismatch("commit_leftovers of a lost commit, after what it gave was deleted", (), left)
+        check_row_count(read_table(PATH), 0, f"{where}, without files")
 
     def test_expiry_keeps_what_is_needed_and_every_row(
         self, lake: Lake, begin: Callable[..., TieringRound], read_table: ReadTable
@@ -191,11 +207,15 @@ class LakeConformance(LakeFencingConformance, LakeResumeConformance):
             lake.commit(requests[-1])
         oldest, newest = requests[0].ids.snapshot_id, requests[-1].ids.snapshot_id
         before = lake.head(PATH)
-        assert lake.expire(PATH, frozenset({oldest})) > 0
-        assert lake.expire(PATH, frozenset({oldest})) == 0
-        assert lake.head(PATH) == before
-        assert lake.find(PATH, requests[-1].round_id, 0) == newest
-        assert sorted(read_table(PATH).column("id").to_pylist()) == list(range(1, 41))
+        expired = lake.expire(PATH, frozenset({oldest}))
+        assert expired > 0, f"expire of a table of 40 commits: expected more than 0 snapshots, found {expired}"
+        expired = lake.expire(PATH, frozenset({oldest}))
+        assert expired == 0, mismatch("expire, called again: snapshots", 0, expired)
+        head = lake.head(PATH)
+        assert head == before, mismatch("head after expire", before, head)
+        found = lake.find(PATH, requests[-1].round_id, 0)
+        assert found == newest, mismatch("find of the newest round after expire", newest, found)
+        check_values(read_table(PATH).sort_by("id"), "id", list(range(1, 41)), "expire")
 
     @chaos
     def test_expiry_never_takes_the_newest_commit_nor_raises_a_false_alarm(
@@ -206,11 +226,11 @@ class LakeConformance(LakeFencingConformance, LakeResumeConformance):
         for started_ms in range(1001, 1031):
             lake.stamp(PATH, incarnation(started_ms))
         lake.expire(PATH, frozenset())
-        head = lake.head(PATH)
-        assert head is not None
-        assert head.commit is not None
-        assert head.commit.snapshot_id == request.ids.snapshot_id
-        assert head.stamp == incarnation(1030)
+        found = newest_commit(lake).snapshot_id
+        said = mismatch("expire after 30 stamps: snapshot id of the newest commit", request.ids.snapshot_id, found)
+        assert found == request.ids.snapshot_id, said
+        stamp = head_of(lake).stamp
+        assert stamp == incarnation(1030), mismatch("expire after 30 stamps: stamp", incarnation(1030), stamp)
 
     @chaos
     def test_a_table_that_was_dropped_and_made_anew_starts_empty(
@@ -220,14 +240,17 @@ class LakeConformance(LakeFencingConformance, LakeResumeConformance):
         stale.write(log_split(stale.table), [source_batch(COLUMNS, [{"id": 1}])])
         lake.commit(stale.request())
         head = lake.open_table(log_table(table_id=8), incarnation())
-        assert (head.table_id, head.commit, head.stamp) == (8, None, None)
+        found = (head.table_id, head.commit, head.stamp)
+        where = "open_table of a table that was dropped and made anew"
+        said = mismatch(f"{where}: table id, commit and stamp", (8, None, None), found)
+        assert found == (8, None, None), said
         lake.stamp(PATH, stale.who)
-        with pytest.raises(FencedError):
+        with expect_error(FencedError, "commit for the table before it was dropped and made anew"):
             lake.commit(stale.request())
         fresh = begin(log_table(table_id=8))
         fresh.write(log_split(fresh.table), [source_batch(COLUMNS, [{"id": 2}])])
         lake.commit(fresh.request())
-        assert read_table(PATH).column("id").to_pylist() == [2]
+        check_values(read_table(PATH), "id", [2], f"{where}, and a commit")
 
     @upsert
     def test_a_kv_snapshot_becomes_rows(
@@ -237,7 +260,7 @@ class LakeConformance(LakeFencingConformance, LakeResumeConformance):
         rows = [{"id": number, "name": "s"} for number in range(5)]
         tiering.write(snapshot_split(tiering.table), [source_batch(COLUMNS, rows, snapshot=True)])
         lake.commit(tiering.request())
-        assert rows_of(read_table(PATH)) == [(number, "s") for number in range(5)]
+        _check_rows(read_table(PATH), [(number, "s") for number in range(5)], "commit of a KV snapshot")
 
     @pytest.mark.parametrize("seed", range(3))
     @upsert
@@ -250,8 +273,9 @@ class LakeConformance(LakeFencingConformance, LakeResumeConformance):
             tiering = begin(key_table(), number=number)
             batches = [_random_batch(source, model, 100 * number + part * 20) for part in range(source.randrange(1, 4))]
             tiering.write(log_split(tiering.table), batches)
-            assert lake.commit(tiering.request()) is CommitOutcome.LANDED
-            assert rows_of(read_table(PATH)) == sorted(model.items(), key=repr)
+            check_landed(lake.commit(tiering.request()))
+            where = f"commit of round {number} of random changes of keys"
+            _check_rows(read_table(PATH), sorted(model.items(), key=repr), where)
 
     @upsert
     def test_a_round_that_deletes_unknown_keys_changes_no_row(
@@ -259,8 +283,8 @@ class LakeConformance(LakeFencingConformance, LakeResumeConformance):
     ) -> None:
         tiering = begin(key_table())
         tiering.write(log_split(tiering.table), [source_batch(COLUMNS, [{"id": 5}], changes=[Change.DELETE])])
-        assert lake.commit(tiering.request()) is CommitOutcome.LANDED
-        assert read_table(PATH).num_rows == 0
+        check_landed(lake.commit(tiering.request()), "commit of a DELETE of a key that the table does not have")
+        check_row_count(read_table(PATH), 0, "commit of a DELETE of a key that the table does not have")
 
     @chaos
     def test_tables_commit_side_by_side(self, lake: Lake, plugin: LakePlugin, read_table: ReadTable) -> None:
@@ -272,18 +296,35 @@ class LakeConformance(LakeFencingConformance, LakeResumeConformance):
             return lake.commit(tiering.request())
 
         with ThreadPoolExecutor(RACERS) as pool:
-            assert list(pool.map(tier, paths)) == [CommitOutcome.LANDED] * RACERS
-        assert [read_table(path).num_rows for path in paths] == [1] * RACERS
+            outcomes = list(pool.map(tier, paths))
+        where = f"commit to {RACERS} tables at once"
+        for path, outcome in zip(paths, outcomes, strict=True):
+            check_landed(outcome, f"{where}: table {path}")
+            check_row_count(read_table(path), 1, f"{where}: table {path}")
 
     def test_closing_twice_is_harmless(self, plugin: LakePlugin, options: Any) -> None:  # noqa: ANN401 - a plugin's options
         lake = plugin.open(options, FakeClock())
         lake.close()
-        lake.close()
+        with expect_no_error("close of a lake that was closed before"):
+            lake.close()
 
     @chaos
     def test_a_round_on_a_table_that_is_gone_is_an_error_of_ours(self, lake: Lake) -> None:
-        with pytest.raises(LakewardError):
+        with expect_error(LakewardError, "stamp of a table that is not there"):
             lake.stamp(TablePath("no", "table"), incarnation())
+
+
+def _check_listed(lake: Lake, tiering: TieringRound, expected: tuple[str, ...], where: str) -> None:
+    __tracebackhide__ = True
+    path = tiering.table.path
+    found = lake.list_prefix(path, lake.file_prefix(path, tiering.round_id))
+    assert found == expected, mismatch(f"list_prefix, after {where}", expected, found)
+
+
+def _check_rows(table: pa.Table, expected: list[tuple[Any, Any]], where: str) -> None:
+    __tracebackhide__ = True
+    found = rows_of(table)
+    assert found == expected, mismatch(f"{where}: rows of the table as a reader sees it", expected, found)
 
 
 def _random_batch(source: random.Random, model: dict[int, str | None], start: int) -> Any:  # noqa: ANN401 - a batch

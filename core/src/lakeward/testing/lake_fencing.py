@@ -14,13 +14,19 @@ from lakeward.errors import FencedError, LakeError, OutcomeUnknownError, SchemaM
 from lakeward.model.results import CommitOutcome
 from lakeward.model.tables import TableBucket, TablePath
 from lakeward.testing.clock import FakeClock
+from lakeward.testing.expectations import expect_error, mismatch
 from lakeward.testing.lake_tables import (
     COLUMNS,
     PATH,
     TieringRound,
+    check_landed,
+    check_row_count,
+    check_values,
+    head_of,
     incarnation,
     log_split,
     log_table,
+    newest_commit,
     source_batch,
 )
 from lakeward.testing.levels import Conformance, chaos
@@ -29,6 +35,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
     from lakeward.hooks.plugins import LakePlugin
+    from lakeward.model.identity import Incarnation
     from lakeward.model.results import CommitRequest
     from lakeward.model.tables import TableSpec
     from lakeward.ports import Lake
@@ -80,14 +87,18 @@ class LakeFencingConformance(Conformance):
         return start
 
     def test_a_table_that_is_not_there_has_no_head(self, lake: Lake) -> None:
-        assert lake.head(TablePath("no", "table")) is None
+        found = lake.head(TablePath("no", "table"))
+        assert found is None, mismatch("head of a table that is not there", None, found)
 
     def test_opening_creates_a_table_without_stamp_and_commit(self, lake: Lake) -> None:
         head = lake.open_table(log_table(), incarnation())
-        assert (head.table_id, head.stamp, head.commit) == (7, None, None)
+        found = (head.table_id, head.stamp, head.commit)
+        said = mismatch("open_table of a table that is not there: table id, stamp and commit", (7, None, None), found)
+        assert found == (7, None, None), said
 
     def test_opening_twice_changes_nothing(self, lake: Lake) -> None:
-        assert lake.open_table(log_table(), incarnation()) == lake.open_table(log_table(), incarnation())
+        first, second = (lake.open_table(log_table(), incarnation()) for _ in range(2))
+        assert first == second, mismatch("open_table, called twice: the second head", first, second)
 
     @chaos
     def test_an_overtaken_start_sets_no_table_aside_that_its_successor_stamped(
@@ -97,23 +108,22 @@ class LakeFencingConformance(Conformance):
         live = begin(log_table(table_id=8), 2000)
         live.write(log_split(live.table), [source_batch(COLUMNS, [{"id": 1}])])
         lake.commit(live.request())
-        with pytest.raises(FencedError) as fenced:
+        where = "open_table by an overtaken start, where its successor has stamped a later table"
+        with expect_error(FencedError, where) as fenced:
             lake.open_table(log_table(), incarnation(1000))
-        assert fenced.value.by == str(incarnation(2000))
-        head = lake.head(PATH)
-        assert head is not None
-        assert head.table_id == live.table.table_id
-        assert read_table(PATH).num_rows == 1
+        _check_fenced_by(fenced.value, incarnation(2000), where)
+        _check_table_id(lake, live.table.table_id, where)
+        check_row_count(read_table(PATH), 1, where)
 
     @chaos
     def test_an_overtaken_start_sets_no_table_aside_that_its_successor_has_only_created(self, lake: Lake) -> None:
         lake.open_table(log_table(table_id=8), incarnation(2000))
-        with pytest.raises(FencedError) as fenced:
+        where = "open_table by an overtaken start, where its successor has created a later table"
+        with expect_error(FencedError, where) as fenced:
             lake.open_table(log_table(), incarnation(1000))
-        assert fenced.value.by == str(incarnation(2000))
-        head = lake.head(PATH)
-        assert head is not None
-        assert (head.table_id, head.stamp) == (8, None)
+        _check_fenced_by(fenced.value, incarnation(2000), where)
+        _check_table_id(lake, 8, where)
+        _check_stamp(lake, None, where)
 
     @chaos
     def test_a_start_that_saw_an_earlier_table_sets_no_later_one_aside(
@@ -123,12 +133,11 @@ class LakeFencingConformance(Conformance):
         live = begin(log_table(table_id=8), 1000)
         live.write(log_split(live.table), [source_batch(COLUMNS, [{"id": 1}])])
         lake.commit(live.request())
-        with pytest.raises(LakeError):
+        where = "open_table for a table that the source has dropped, where the lake has a later one"
+        with expect_error(LakeError, where):
             lake.open_table(log_table(), incarnation(2000))
-        head = lake.head(PATH)
-        assert head is not None
-        assert head.table_id == live.table.table_id
-        assert read_table(PATH).num_rows == 1
+        _check_table_id(lake, live.table.table_id, where)
+        check_row_count(read_table(PATH), 1, where)
 
     def test_a_new_nullable_column_is_appended_and_old_rows_have_null(
         self, lake: Lake, begin: Callable[..., TieringRound], read_table: ReadTable
@@ -141,39 +150,41 @@ class LakeFencingConformance(Conformance):
         second.write(log_split(second.table), [source_batch(wider, [{"id": 2, "name": "b", "note": "n"}], start=1)])
         lake.commit(second.request())
         rows = read_table(PATH).sort_by("id")
-        assert rows.column("note").to_pylist() == [None, "n"]
+        check_values(rows, "note", [None, "n"], "open_table with a new nullable column, and a commit")
 
     def test_a_column_of_another_type_is_refused_by_name(self, lake: Lake) -> None:
         lake.open_table(log_table(), incarnation())
         other = log_table(pa.schema([COLUMNS.field("id"), pa.field("name", pa.int64())]))
-        with pytest.raises(SchemaMismatchError, match="'name'"):
+        with expect_error(SchemaMismatchError, "open_table with another type of the column 'name'", match="'name'"):
             lake.open_table(other, incarnation())
 
     def test_the_stamp_is_found_on_the_head(self, lake: Lake) -> None:
         lake.open_table(log_table(), incarnation())
         lake.stamp(PATH, incarnation())
-        head = lake.head(PATH)
-        assert head is not None
-        assert head.stamp == incarnation()
+        _check_stamp(lake, incarnation(), "stamp")
 
     def test_stamping_twice_makes_one_snapshot(self, lake: Lake) -> None:
         lake.open_table(log_table(), incarnation())
-        assert lake.stamp(PATH, incarnation()).snapshot_id == lake.stamp(PATH, incarnation()).snapshot_id
+        first, second = (lake.stamp(PATH, incarnation()).snapshot_id for _ in range(2))
+        assert first == second, mismatch("stamp, called twice by one start: the second snapshot id", first, second)
 
     @chaos
     def test_a_later_start_takes_the_stamp_and_an_earlier_one_cannot_take_it_back(self, lake: Lake) -> None:
         lake.open_table(log_table(), incarnation())
         lake.stamp(PATH, incarnation(1000))
         lake.stamp(PATH, incarnation(2000))
-        with pytest.raises(FencedError) as fenced:
+        where = "stamp by an earlier start, where a later one has stamped"
+        with expect_error(FencedError, where) as fenced:
             lake.stamp(PATH, incarnation(1000))
-        assert fenced.value.by == str(incarnation(2000))
+        _check_fenced_by(fenced.value, incarnation(2000), where)
 
     @chaos
     def test_another_service_takes_the_stamp_over(self, lake: Lake) -> None:
         lake.open_table(log_table(), incarnation())
         lake.stamp(PATH, incarnation(2000, "other"))
-        assert lake.stamp(PATH, incarnation(1000)).stamp == incarnation(1000)
+        stamp = lake.stamp(PATH, incarnation(1000)).stamp
+        where = "stamp, where another service has stamped: stamp of the head"
+        assert stamp == incarnation(1000), mismatch(where, incarnation(1000), stamp)
 
     @chaos
     def test_of_threads_that_stamp_at_once_the_latest_start_holds_it(self, lake: Lake) -> None:
@@ -187,9 +198,7 @@ class LakeFencingConformance(Conformance):
 
         with ThreadPoolExecutor(RACERS) as pool:
             list(pool.map(stamp, range(1000, 1000 + RACERS)))
-        head = lake.head(PATH)
-        assert head is not None
-        assert head.stamp == incarnation(999 + RACERS)
+        _check_stamp(lake, incarnation(999 + RACERS), f"stamp by {RACERS} threads at once")
 
     @chaos
     def test_of_processes_that_stamp_at_once_the_latest_start_holds_it(
@@ -202,10 +211,9 @@ class LakeFencingConformance(Conformance):
         with ProcessPoolExecutor(RACERS, mp_context=get_context("spawn")) as pool:
             racing = [pool.submit(_stamp_in_process, plugin, options, 1000 + number) for number in range(RACERS)]
             outcomes = [race.result() for race in racing]
-        head = lake.head(PATH)
-        assert head is not None
-        assert head.stamp == incarnation(999 + RACERS)
-        assert outcomes[-1] == "stamped"
+        where = f"stamp by {RACERS} processes at once"
+        _check_stamp(lake, incarnation(999 + RACERS), where)
+        assert outcomes[-1] == "stamped", mismatch(f"{where}: outcome of the latest start", "stamped", outcomes[-1])
 
     def test_a_commit_is_found_with_its_offsets_and_rows(
         self, lake: Lake, begin: Callable[..., TieringRound], read_table: ReadTable
@@ -213,27 +221,34 @@ class LakeFencingConformance(Conformance):
         tiering = begin(log_table())
         tiering.write(log_split(tiering.table), [source_batch(COLUMNS, [{"id": 1, "name": "a"}, {"id": 2}])])
         request = tiering.request({TableBucket(7, None, 0): 2, TableBucket(7, None, 1): 5}, source_path="/mine")
-        assert lake.commit(request) is CommitOutcome.LANDED
-        head = lake.head(PATH)
-        assert head is not None
-        assert head.commit is not None
-        assert head.commit.offsets == request.offsets
-        assert head.commit.source_path == "/mine"
-        assert (head.commit.incarnation, head.commit.round_name, head.commit.step) == (
-            request.incarnation,
-            request.round_id.name,
-            0,
-        )
-        assert head.commit.snapshot_id == request.ids.snapshot_id == head.snapshot_id
-        assert rows_of(read_table(PATH)) == [(1, "a"), (2, None)]
+        check_landed(lake.commit(request))
+        commit = newest_commit(lake)
+        said = mismatch("head after a commit: offsets of the newest commit", request.offsets, commit.offsets)
+        assert commit.offsets == request.offsets, said
+        said = mismatch("head after a commit: source path of the newest commit", "/mine", commit.source_path)
+        assert commit.source_path == "/mine", said
+        made = (request.incarnation, request.round_id.name, 0)
+        found = (commit.incarnation, commit.round_name, commit.step)
+        said = mismatch("head after a commit: incarnation, round and step of the newest commit", made, found)
+        assert found == made, said
+        snapshot_id = request.ids.snapshot_id
+        for what, of in (("the newest commit", commit.snapshot_id), ("the head", head_of(lake).snapshot_id)):
+            assert of == snapshot_id, mismatch(f"head after a commit: snapshot id of {what}", snapshot_id, of)
+        rows = rows_of(read_table(PATH))
+        said = mismatch("commit: rows of the table as a reader sees it", [(1, "a"), (2, None)], rows)
+        assert rows == [(1, "a"), (2, None)], said
 
     def test_a_round_finds_its_own_commit_and_no_other(self, lake: Lake, begin: Callable[..., TieringRound]) -> None:
         tiering = begin(log_table())
         request = tiering.request()
-        assert lake.find(PATH, request.round_id, 0) is None
+        found = lake.find(PATH, request.round_id, 0)
+        assert found is None, mismatch("find, before the round commits", None, found)
         lake.commit(request)
-        assert lake.find(PATH, request.round_id, 0) == request.ids.snapshot_id
-        assert lake.find(PATH, request.round_id, 1) is None
+        found = lake.find(PATH, request.round_id, 0)
+        said = mismatch("find, after the round's commit: id of its snapshot", request.ids.snapshot_id, found)
+        assert found == request.ids.snapshot_id, said
+        found = lake.find(PATH, request.round_id, 1)
+        assert found is None, mismatch("find of a step that the round has not committed", None, found)
 
     @pytest.fixture
     def repeat_commits(self) -> Callable[[Lake], None] | None:
@@ -254,13 +269,17 @@ class LakeFencingConformance(Conformance):
         tiering.write(log_split(tiering.table), [source_batch(COLUMNS, [{"id": 1}])])
         request = tiering.request()
         repeat_commits(lake)
-        assert _sent(lake, request) is not CommitOutcome.CONFLICT
-        assert lake.find(PATH, request.round_id, 0) == request.ids.snapshot_id
+        where = "commit that a gateway sends twice"
+        sent = _sent(lake, request)
+        assert sent is not CommitOutcome.CONFLICT, f"{where}: expected that it landed or is unknown, found {sent!r}"
+        found = lake.find(PATH, request.round_id, 0)
+        said = mismatch(f"find after a {where}", request.ids.snapshot_id, found)
+        assert found == request.ids.snapshot_id, said
         lake.stamp(PATH, incarnation(2000))
         lake.expire(PATH, frozenset())
         written = lake.commit_leftovers(PATH, request.ids)
         lake.delete(frozenset(written) - lake.referenced(PATH, written))
-        assert read_table(PATH).column("id").to_pylist() == [1]
+        check_values(read_table(PATH), "id", [1], f"{where}; then its leftovers were deleted")
 
     @chaos
     def test_the_same_request_cannot_land_twice(
@@ -269,25 +288,23 @@ class LakeFencingConformance(Conformance):
         tiering = begin(log_table())
         tiering.write(log_split(tiering.table), [source_batch(COLUMNS, [{"id": 1}])])
         lake.commit(tiering.request())
-        with pytest.raises(FencedError):
+        where = "commit of a request that has landed already"
+        with expect_error(FencedError, where):
             lake.commit(tiering.request())
-        assert read_table(PATH).num_rows == 1
+        check_row_count(read_table(PATH), 1, where)
 
     def test_a_commit_without_files_moves_the_offsets(self, lake: Lake, begin: Callable[..., TieringRound]) -> None:
         tiering = begin(log_table())
-        assert lake.commit(tiering.request({TableBucket(7, None, 0): 9})) is CommitOutcome.LANDED
-        head = lake.head(PATH)
-        assert head is not None
-        assert head.commit is not None
-        assert head.commit.offsets == {TableBucket(7, None, 0): 9}
+        offsets = {TableBucket(7, None, 0): 9}
+        check_landed(lake.commit(tiering.request(offsets)), "commit without files")
+        found = newest_commit(lake).offsets
+        assert found == offsets, mismatch("head after a commit without files: offsets", offsets, found)
 
     def test_offsets_of_very_many_buckets_come_back(self, lake: Lake, begin: Callable[..., TieringRound]) -> None:
         offsets = {TableBucket(7, part, bucket): 10**12 + bucket for part in (3, 4) for bucket in range(MANY_BUCKETS)}
         lake.commit(begin(log_table()).request(offsets))
-        head = lake.head(PATH)
-        assert head is not None
-        assert head.commit is not None
-        assert head.commit.offsets == offsets
+        found = newest_commit(lake).offsets
+        assert found == offsets, mismatch(f"head after a commit of {len(offsets)} offsets: offsets", offsets, found)
 
     @chaos
     def test_a_committer_is_fenced_by_a_successor_that_has_only_stamped(
@@ -296,10 +313,11 @@ class LakeFencingConformance(Conformance):
         stale = begin(log_table(), 1000)
         stale.write(log_split(stale.table), [source_batch(COLUMNS, [{"id": 1}])])
         lake.stamp(PATH, incarnation(2000))
-        with pytest.raises(FencedError) as fenced:
+        where = "commit by a start whose successor has stamped"
+        with expect_error(FencedError, where) as fenced:
             lake.commit(stale.request())
-        assert fenced.value.by == str(incarnation(2000))
-        assert read_table(PATH).num_rows == 0
+        _check_fenced_by(fenced.value, incarnation(2000), where)
+        check_row_count(read_table(PATH), 0, where)
 
     @chaos
     def test_a_committer_is_fenced_by_a_successor_that_has_committed(
@@ -308,9 +326,10 @@ class LakeFencingConformance(Conformance):
         stale = begin(log_table(), 1000)
         stale.write(log_split(stale.table), [source_batch(COLUMNS, [{"id": 1}])])
         lake.commit(begin(log_table(), 2000).request())
-        with pytest.raises(FencedError):
+        where = "commit by a start whose successor has committed"
+        with expect_error(FencedError, where):
             lake.commit(stale.request())
-        assert read_table(PATH).num_rows == 0
+        check_row_count(read_table(PATH), 0, where)
 
     @chaos
     def test_a_round_whose_base_commit_is_no_longer_the_newest_is_fenced(
@@ -318,7 +337,7 @@ class LakeFencingConformance(Conformance):
     ) -> None:
         late, early = begin(log_table(), number=1), begin(log_table(), number=2)
         lake.commit(early.request())
-        with pytest.raises(FencedError):
+        with expect_error(FencedError, "commit of a round whose base commit is no longer the newest"):
             lake.commit(late.request())
 
     @chaos
@@ -337,8 +356,27 @@ class LakeFencingConformance(Conformance):
 
         with ThreadPoolExecutor(RACERS) as pool:
             outcomes = list(pool.map(commit, rounds))
-        assert outcomes.count(CommitOutcome.LANDED) == 1
-        assert read_table(PATH).column("id").to_pylist() == [outcomes.index(CommitOutcome.LANDED)]
+        landed, where = outcomes.count(CommitOutcome.LANDED), f"commit by {RACERS} rounds at once"
+        assert landed == 1, mismatch(f"{where}: how many landed", 1, landed)
+        check_values(read_table(PATH), "id", [outcomes.index(CommitOutcome.LANDED)], where)
+
+
+def _check_fenced_by(fenced: FencedError, successor: Incarnation, where: str) -> None:
+    __tracebackhide__ = True
+    said = mismatch(f"{where}: `by` of the FencedError, which is the start that has the table", successor, fenced.by)
+    assert fenced.by == str(successor), said
+
+
+def _check_table_id(lake: Lake, expected: int, where: str) -> None:
+    __tracebackhide__ = True
+    found = head_of(lake).table_id
+    assert found == expected, mismatch(f"{where}: table id of the head afterwards", expected, found)
+
+
+def _check_stamp(lake: Lake, expected: Incarnation | None, where: str) -> None:
+    __tracebackhide__ = True
+    found = head_of(lake).stamp
+    assert found == expected, mismatch(f"{where}: stamp of the head afterwards", expected, found)
 
 
 def _sent(lake: Lake, request: CommitRequest) -> CommitOutcome | None:

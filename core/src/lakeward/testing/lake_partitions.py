@@ -15,10 +15,19 @@ import pytest
 
 from lakeward.errors import LakeError
 from lakeward.model.partitioning import PartitionField
-from lakeward.model.results import CommitOutcome
 from lakeward.model.tables import BUCKET_COLUMN, Change, TablePath
 from lakeward.testing.clock import FakeClock
-from lakeward.testing.lake_tables import PATH, TieringRound, incarnation, key_table, log_table, source_batch
+from lakeward.testing.expectations import expect_error, mismatch
+from lakeward.testing.lake_tables import (
+    PATH,
+    TieringRound,
+    check_landed,
+    check_values,
+    incarnation,
+    key_table,
+    log_table,
+    source_batch,
+)
 from lakeward.testing.levels import Conformance, chaos, upsert
 
 if TYPE_CHECKING:
@@ -104,9 +113,10 @@ class LakePartitionConformance(Conformance):
         tiering.write(rows_with_bucket(rows))
         tiering.commit()
         found = read_partitioned(PATH).sort_by("id")
-        assert found.column("id").to_pylist() == list(range(40))
-        assert found.column("region").to_pylist() == [row["region"] for row in rows]
-        assert found.column(BUCKET_COLUMN).to_pylist() == [number % 2 for number in range(40)]
+        where = f"commit of a table that is partitioned by {', '.join(fields)}"
+        check_values(found, "id", list(range(40)), where)
+        check_values(found, "region", [row["region"] for row in rows], where)
+        check_values(found, BUCKET_COLUMN, [number % 2 for number in range(40)], where)
 
     @pytest.mark.parametrize("fields", LAYOUTS, ids=", ".join)
     def test_a_partition_is_the_same_in_every_process_and_is_that_of_its_files(
@@ -116,14 +126,19 @@ class LakePartitionConformance(Conformance):
         tiering = _Partitions(plugin, open_sized(_HUGE), table)
         batch = rows_with_bucket(some_rows(40))
         codes, partitions = plugin.partitioner(tiering.round.task, table).partition(batch.records)
-        assert codes.dtype == np.int32
-        assert len(set(partitions)) == len(partitions)
+        where = f"partition by {', '.join(fields)}"
+        assert codes.dtype == np.int32, mismatch(f"{where}: type of the codes", np.dtype(np.int32), codes.dtype)
+        assert len(set(partitions)) == len(partitions), f"{where}: expected each partition once, found {partitions}"
         backwards = plugin.partitioner(tiering.round.task, table).partition(
             batch.records.take(pa.array(range(39, -1, -1)))
         )
-        assert [partitions[code] for code in codes] == [backwards.partitions[code] for code in backwards.codes[::-1]]
+        forth = [partitions[code] for code in codes]
+        back = [backwards.partitions[code] for code in backwards.codes[::-1]]
+        said = mismatch(f"{where}, of the same rows by another partitioner: partitions", forth, back)
+        assert forth == back, said
         for partition, files in tiering.write(batch).items():
-            assert {tiering.partitioner.partition_of(file) for file in files} == {partition}
+            found = {tiering.partitioner.partition_of(file) for file in files}
+            assert found == {partition}, mismatch("partition_of the files of one partition", {partition}, found)
 
     @upsert
     def test_a_key_that_moves_leaves_its_old_partition_in_the_same_commit(
@@ -138,7 +153,8 @@ class LakePartitionConformance(Conformance):
         moved = [{"id": 1, "region": "north"}, {"id": 1, "region": "south"}]
         second.write(rows_with_bucket(moved, start=2, changes=[Change.DELETE, Change.UPDATE_AFTER]))
         second.commit()
-        assert _regions(read_partitioned) == [(1, "south"), (2, "north")]
+        where = "commit of a key that moves to another partition"
+        _check_regions(read_partitioned, [(1, "south"), (2, "north")], where)
 
     @upsert
     def test_a_key_that_moves_and_comes_back_within_a_round_is_there_once(
@@ -155,7 +171,8 @@ class LakePartitionConformance(Conformance):
         second.write(rows_with_bucket(there, start=1, changes=changes))
         second.write(rows_with_bucket(there[::-1], start=3, changes=changes))
         second.commit()
-        assert _regions(read_partitioned) == [(1, "north")]
+        where = "commit of a key that moves to another partition and comes back"
+        _check_regions(read_partitioned, [(1, "north")], where)
 
     @pytest.mark.parametrize("keyed", [False, True], ids=["log", "key"])
     @chaos
@@ -175,7 +192,8 @@ class LakePartitionConformance(Conformance):
         first = tiering.writer(partition, ())
         first.write(rows_with_bucket(rows[:5], changes=changes))
         before = first.roll()
-        assert first.all_rows_flushed
+        flushed = first.all_rows_flushed
+        assert flushed, mismatch("roll of a partition's writer: all_rows_flushed afterwards", True, flushed)
         first.write(rows_with_bucket(rows[5:], start=5, changes=changes))
         first.abort()
         second = tiering.writer(partition, before)
@@ -183,10 +201,12 @@ class LakePartitionConformance(Conformance):
         if keyed:
             second.write(rows_with_bucket(rows[:1], start=10, changes=[Change.DELETE]))
         files = second.close()
-        assert files[: len(before)] == before
+        kept, where = files[: len(before)], "of a partition's writer that goes on from a checkpoint"
+        assert kept == before, mismatch(f"close {where}: first files", before, kept)
         tiering.round.files += files
         tiering.commit()
-        assert _regions(read_partitioned) == [(number, "north") for number in range(int(keyed), 10)]
+        expected: list[tuple[object, object]] = [(number, "north") for number in range(int(keyed), 10)]
+        _check_regions(read_partitioned, expected, f"commit {where}")
 
     @pytest.mark.parametrize("target_bytes", [1 << 12, 1 << 14, 1 << 16])
     @pytest.mark.parametrize("keyed", [False, True], ids=["log", "key"])
@@ -204,9 +224,8 @@ class LakePartitionConformance(Conformance):
             writer.write(rows_with_bucket(rows[start : start + 100], start=start, changes=changes))
             files = writer.roll()
             if writer.all_rows_flushed:
-                assert sum(file.rows for file in files if file.kind == "data") + writer.left_out == start + 100
-        files = writer.close()
-        assert sum(file.rows for file in files if file.kind == "data") + writer.left_out == 4000
+                _check_counted(files, writer, start + 100, "roll, where all_rows_flushed is True")
+        _check_counted(writer.close(), writer, 4000, "close of a partition's writer")
 
     def test_a_table_with_data_gets_another_layout_and_keeps_its_rows(
         self, plugin: PartitioningLakePlugin, open_sized: Callable[[int], Lake], read_partitioned: ReadTable
@@ -217,7 +236,8 @@ class LakePartitionConformance(Conformance):
             tiering = _Partitions(plugin, lake, table, number)
             tiering.write(rows_with_bucket(some_rows(40)[10 * number : 10 * number + 10], start=10 * number))
             tiering.commit()
-        assert sorted(read_partitioned(PATH).column("id").to_pylist()) == list(range(10, 40))
+        rows = read_partitioned(PATH).sort_by("id")
+        check_values(rows, "id", list(range(10, 40)), "open_table with another partitioning, twice, and commits")
 
     @upsert
     def test_a_key_whose_row_lies_in_another_layout_is_updated(
@@ -230,7 +250,8 @@ class LakePartitionConformance(Conformance):
         second = _Partitions(plugin, lake, key_table(**partitioned("bucket(2, id)")), 2)
         second.write(rows_with_bucket([{"id": 1, "region": "west"}], start=2, changes=[Change.UPDATE_AFTER]))
         second.commit()
-        assert _regions(read_partitioned) == [(1, "west"), (2, "south")]
+        where = "commit of a key whose row lies in another partitioning"
+        _check_regions(read_partitioned, [(1, "west"), (2, "south")], where)
 
     @chaos
     def test_a_file_of_another_layout_is_refused(
@@ -240,7 +261,7 @@ class LakePartitionConformance(Conformance):
         first = _Partitions(plugin, lake, log_table(**partitioned("region")))
         ((file,),) = first.write(rows_with_bucket([{"id": 1, "region": "north"}])).values()
         second = _Partitions(plugin, lake, log_table(**partitioned("bucket(2, id)")), 2)
-        with pytest.raises(LakeError):
+        with expect_error(LakeError, "partition_of a file of another partitioning"):
             second.partitioner.partition_of(file)
 
 
@@ -272,9 +293,19 @@ class _Partitions:
 
     def commit(self) -> None:
         self.round.files += [file for files in self._files.values() for file in files]
-        assert self.round.lake.commit(self.round.request()) is CommitOutcome.LANDED
+        check_landed(self.round.lake.commit(self.round.request()))
 
 
-def _regions(read_partitioned: ReadTable) -> list[tuple[object, object]]:
+def _check_regions(read_partitioned: ReadTable, expected: list[tuple[object, object]], where: str) -> None:
+    __tracebackhide__ = True
     rows = read_partitioned(PATH)
-    return sorted(zip(rows.column("id").to_pylist(), rows.column("region").to_pylist(), strict=True))
+    found = sorted(zip(rows.column("id").to_pylist(), rows.column("region").to_pylist(), strict=True))
+    said = mismatch(f"{where}: id and region of the rows as a reader sees them", expected, found)
+    assert found == expected, said
+
+
+def _check_counted(files: tuple[LakeFile, ...], writer: LakeWriter, taken: int, where: str) -> None:
+    __tracebackhide__ = True
+    found = sum(file.rows for file in files if file.kind == "data") + writer.left_out
+    said = mismatch(f"{where}: rows of the closed data files and those that `left_out` counts", taken, found)
+    assert found == taken, said

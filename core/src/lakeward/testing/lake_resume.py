@@ -14,13 +14,14 @@ import pyarrow as pa
 import pytest
 
 from lakeward.model.checkpoints import SplitProgress
-from lakeward.model.results import CommitOutcome
 from lakeward.model.tables import TablePath
 from lakeward.testing.clock import FakeClock
+from lakeward.testing.expectations import mismatch
 from lakeward.testing.interruptions import Changelog, Interruptions
 from lakeward.testing.lake_tables import (
     PATH,
     TieringRound,
+    check_landed,
     incarnation,
     key_table,
     log_split,
@@ -73,7 +74,10 @@ class LakeResumeConformance(Conformance):
         resumed = 0
         for seed in range(SEEDS):
             resumed += _Scenario(plugin, lake, kind, seed).check(read_table)
-        assert resumed or target_bytes == NONE
+        assert resumed or target_bytes == NONE, (
+            f"writer with files of {target_bytes} bytes: expected some writers to go on from a checkpoint, "
+            "found that `roll` and `all_rows_flushed` let none of them"
+        )
 
     @chaos
     def test_a_file_below_half_its_target_size_stays_open_at_a_checkpoint(
@@ -84,10 +88,13 @@ class LakeResumeConformance(Conformance):
             writer = plugin.writer(tiering.task, table, log_split(table), 1)
             moments = [writer.all_rows_flushed]
             writer.write(Changelog.of_inserts(10).batch(0, 10, snapshot=False))
-            assert writer.roll() == ()
+            files = writer.roll()
+            assert files == (), mismatch("roll with a file below half its target size: closed files", (), files)
             moments.append(writer.all_rows_flushed)
-            assert moments == [True, False]
-            assert len(writer.close()) == 1
+            said = mismatch("all_rows_flushed, before and after a write to an open file", [True, False], moments)
+            assert moments == [True, False], said
+            closed = writer.close()
+            assert len(closed) == 1, f"close of a writer with an open file: expected one file, found {closed}"
 
     @chaos
     def test_a_checkpoint_closes_a_file_from_half_its_target_size_on(
@@ -98,10 +105,15 @@ class LakeResumeConformance(Conformance):
             writer = plugin.writer(tiering.task, table, log_split(table), 1)
             writer.write(Changelog.of_inserts(10).batch(0, 10, snapshot=False))
             files = writer.roll()
-            assert writer.all_rows_flushed
-            assert [file.rows for file in files] == [10]
-            assert writer.roll() == files
-            assert writer.close() == files
+            where = "roll with a file of more than half its target size"
+            flushed = writer.all_rows_flushed
+            assert flushed, mismatch(f"{where}: all_rows_flushed afterwards", True, flushed)
+            rows = [file.rows for file in files]
+            assert rows == [10], mismatch(f"{where}: rows of the closed files", [10], rows)
+            again = writer.roll()
+            assert again == files, mismatch("roll, called again without a write: files", files, again)
+            closed = writer.close()
+            assert closed == files, mismatch("close after a roll that closed all files: files", files, closed)
 
     @chaos
     def test_an_aborted_writer_leaves_what_a_checkpoint_may_name(
@@ -119,10 +131,15 @@ class LakeResumeConformance(Conformance):
             second.write(log.batch(10, 15, snapshot=False))
             files = second.roll()
             second.write(log.batch(15, 20, snapshot=False))
-            assert len(second.close()) == len(files) + 1
+            closed = second.close()
+            assert len(closed) == len(files) + 1, (
+                f"close after {len(files)} files of checkpoints and a further write: "
+                f"expected {len(files) + 1} files, found {closed}"
+            )
             second.abort()
-            left = lake.list_prefix(table.path, lake.file_prefix(table.path, tiering.round_id))
-            assert set(left) == {file.path for file in files}
+            left = set(lake.list_prefix(table.path, lake.file_prefix(table.path, tiering.round_id)))
+            kept = {file.path for file in files}
+            assert left == kept, mismatch("abort of a writer that gave files to checkpoints: files left", kept, left)
 
     @chaos
     def test_a_writer_that_takes_nothing_more_returns_what_was_there(
@@ -135,9 +152,11 @@ class LakeResumeConformance(Conformance):
             first.write(Changelog.of_inserts(10).batch(0, 10, snapshot=False))
             progress = SplitProgress(split, 10, first.roll(), 10, -1)
             second = plugin.writer(tiering.task, table, split, 2, progress)
-            assert second.all_rows_flushed
-            assert second.roll() == progress.files
-            assert second.close() == progress.files
+            where = "of a writer that goes on from a checkpoint and takes nothing more"
+            flushed = second.all_rows_flushed
+            assert flushed, mismatch(f"all_rows_flushed {where}", True, flushed)
+            for name, files in (("roll", second.roll()), ("close", second.close())):
+                assert files == progress.files, mismatch(f"{name} {where}: files", progress.files, files)
 
 
 class _Scenario:
@@ -166,11 +185,13 @@ class _Scenario:
         files = interruptions.write(self._split, self._log)
         last = self._rounds[-1]
         last.files += files
-        assert self._lake.commit(last.request()) is CommitOutcome.LANDED
+        check_landed(self._lake.commit(last.request()), "commit of a split that was interrupted")
         self._sweep()
         rows = read_table(self._table.path)
         found = zip(rows.column("id").to_pylist(), rows.column("name").to_pylist(), strict=True)
-        assert sorted(found) == sorted(self._log.table.items())
+        held, expected = sorted(found), sorted(self._log.table.items())
+        where = "commit of a split whose writers were interrupted and went on: rows of the table as a reader sees it"
+        assert held == expected, mismatch(where, expected, held)
         return interruptions.resumed
 
     @staticmethod
@@ -182,7 +203,7 @@ class _Scenario:
         base = Changelog.of_changes(self._source, {}, 30)
         tiering = self._rounds[-1]
         tiering.write(log_split(self._table), [base.batch(0, len(base.rows), snapshot=False)])
-        assert self._lake.commit(tiering.request()) is CommitOutcome.LANDED
+        check_landed(self._lake.commit(tiering.request()))
         self._base = base.table
         self._rounds.append(self._begin())
 

@@ -10,7 +10,7 @@ import pyarrow as pa
 
 from lakeward.model.batches import SYSTEM_FIELDS
 from lakeward.model.identity import Incarnation, RoundId
-from lakeward.model.results import CommitRequest
+from lakeward.model.results import CommitOutcome, CommitRequest
 from lakeward.model.splits import LogSplit, SnapshotSplit
 from lakeward.model.tables import (
     NO_OFFSET,
@@ -20,12 +20,13 @@ from lakeward.model.tables import (
     TableSpec,
 )
 from lakeward.ports import SourceBatch
+from lakeward.testing.expectations import mismatch
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
     from lakeward.hooks.plugins import LakePlugin
-    from lakeward.model.results import CommitIds, LakeFile, LakeHead
+    from lakeward.model.results import CommitIds, LakeFile, LakeHead, OffsetCommit
     from lakeward.model.splits import Split
     from lakeward.ports import Lake, LakeWriter
 
@@ -104,7 +105,46 @@ def snapshot_split(table: TableSpec, bucket: int = 0) -> SnapshotSplit:
 def check_each_record_is_accounted_for(taken: int, files: Iterable[LakeFile], writer: LakeWriter) -> None:
     """Assert that the records which a writer took are rows of its files, or that it counts them as left out."""
     rows = sum(file.rows for file in files if file.kind == "data")
-    assert rows + writer.left_out == taken, f"{taken} records: {rows} rows, {writer.left_out} left out"
+    assert rows + writer.left_out == taken, (
+        f"writer: expected each of its {taken} records to be a row of a data file or counted by `left_out`, "
+        f"found {taken} records: {rows} rows, {writer.left_out} left out"
+    )
+
+
+def head_of(lake: Lake, path: TablePath = PATH) -> LakeHead:
+    """Return the head of a table that is there."""
+    __tracebackhide__ = True
+    head = lake.head(path)
+    assert head is not None, f"head: expected the head of table {path}, which was created, found None"
+    return head
+
+
+def newest_commit(lake: Lake, path: TablePath = PATH) -> OffsetCommit:
+    """Return the newest commit of a table that has one."""
+    __tracebackhide__ = True
+    commit = head_of(lake, path).commit
+    assert commit is not None, f"head: expected the newest commit of table {path}, found a head without one"
+    return commit
+
+
+def check_landed(outcome: object, where: str = "commit") -> None:
+    """Assert that a commit landed."""
+    __tracebackhide__ = True
+    assert outcome is CommitOutcome.LANDED, mismatch(where, CommitOutcome.LANDED, outcome)
+
+
+def check_values(table: pa.Table, column: str, expected: Sequence[object], where: str) -> None:
+    """Assert that a column of a table which was read back holds these values."""
+    __tracebackhide__ = True
+    found = table.column(column).to_pylist()
+    assert found == expected, mismatch(f"{where}: column {column!r} of the table as a reader sees it", expected, found)
+
+
+def check_row_count(table: pa.Table, expected: int, where: str) -> None:
+    """Assert how many rows a table has which was read back."""
+    __tracebackhide__ = True
+    found = table.num_rows
+    assert found == expected, mismatch(f"{where}: rows of the table as a reader sees it", expected, found)
 
 
 @dataclass(slots=True)

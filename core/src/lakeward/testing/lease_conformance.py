@@ -22,6 +22,7 @@ from lakeward.hooks.backend import LeaseBackend
 from lakeward.model.leases import Failover, FailoverAction, FailoverKind, Lease
 from lakeward.model.tables import TableBucket
 from lakeward.testing.clock import FakeClock
+from lakeward.testing.expectations import expect_error, expect_no_error, mismatch
 from lakeward.testing.lease_server import LOST_AFTER, LOST_BEFORE, REFUSED, MemoryLeaseServer
 from lakeward.testing.levels import Conformance, chaos, upsert
 
@@ -74,20 +75,25 @@ class LeaseBackendConformance(Conformance):
         """The id is the core's: it is persisted already."""
         answer = hooks.acquire(_lease(server), SNAPSHOTS)
 
-        assert answer.protects is self.protects
-        assert server.leases == ({"svc-1-a-1": SNAPSHOTS} if self.protects else {})
+        said = mismatch("acquire: `protects` of its answer", self.protects, answer.protects)
+        assert answer.protects is self.protects, said
+        expected = {"svc-1-a-1": SNAPSHOTS} if self.protects else {}
+        _check_leases(server, expected, "acquire of a lease with the id 'svc-1-a-1'")
 
     def test_acquire_says_until_when(self, hooks: LeaseBackend, server: MemoryLeaseServer) -> None:
         """What it says may not outlive what the server holds."""
         answer = hooks.acquire(_lease(server), SNAPSHOTS)
 
         if not self.protects:
-            assert answer.until_s is None
+            said = mismatch("acquire: `until_s` of a backend that protects nothing", None, answer.until_s)
+            assert answer.until_s is None, said
             return
-        assert answer.until_s is not None
-        assert answer.until_s <= DURATION_S
+        assert answer.until_s is not None, "acquire: expected `until_s` in seconds in the answer, found None"
+        assert answer.until_s <= DURATION_S, (
+            f"acquire: expected `until_s` to be at most the lease's duration of {DURATION_S} s, found {answer.until_s}"
+        )
         server.clock.advance(answer.until_s)
-        assert server.leases == {"svc-1-a-1": SNAPSHOTS}
+        _check_leases(server, {"svc-1-a-1": SNAPSHOTS}, f"acquire answered until_s = {answer.until_s}; at that time")
 
     def test_acquire_takes_the_duration_of_the_lease(self, hooks: LeaseBackend, server: MemoryLeaseServer) -> None:
         """The configured duration wins over the backend's own."""
@@ -95,7 +101,7 @@ class LeaseBackendConformance(Conformance):
 
         server.clock.advance(DURATION_S + 1)
 
-        assert server.leases == {}
+        _check_leases(server, {}, f"acquire with a duration of {DURATION_S} s; a second after its end")
 
     @upsert
     def test_acquire_takes_only_what_is_asked_for(self, hooks: LeaseBackend, server: MemoryLeaseServer) -> None:
@@ -103,7 +109,8 @@ class LeaseBackendConformance(Conformance):
         one = {BUCKETS[0]: 10}
         hooks.acquire(_lease(server), one)
 
-        assert server.leases == ({"svc-1-a-1": one} if self.protects else {})
+        expected = {"svc-1-a-1": one} if self.protects else {}
+        _check_leases(server, expected, "acquire of one snapshot, where `lease.held` has three")
 
     @upsert
     def test_acquire_again_renews(self, hooks: LeaseBackend, server: MemoryLeaseServer) -> None:
@@ -113,7 +120,8 @@ class LeaseBackendConformance(Conformance):
             server.clock.advance(DURATION_S / 3)
             hooks.acquire(_lease(server), SNAPSHOTS)
 
-        assert server.leases == ({"svc-1-a-1": SNAPSHOTS} if self.protects else {})
+        expected = {"svc-1-a-1": SNAPSHOTS} if self.protects else {}
+        _check_leases(server, expected, "acquire, called again after each third of the duration to renew the lease")
 
     @upsert
     def test_acquire_moves_a_bucket_to_another_snapshot(self, hooks: LeaseBackend, server: MemoryLeaseServer) -> None:
@@ -121,7 +129,8 @@ class LeaseBackendConformance(Conformance):
         hooks.acquire(_lease(server), {BUCKETS[0]: 1})
         hooks.acquire(_lease(server), {BUCKETS[0]: 2})
 
-        assert server.leases == ({"svc-1-a-1": {BUCKETS[0]: 2}} if self.protects else {})
+        expected = {"svc-1-a-1": {BUCKETS[0]: 2}} if self.protects else {}
+        _check_leases(server, expected, "acquire of another snapshot of a bucket that the lease holds")
 
     @upsert
     def test_acquire_under_a_new_generation_leaves_the_old_one_alone(
@@ -132,18 +141,19 @@ class LeaseBackendConformance(Conformance):
         hooks.acquire(_lease(server, generation=2), SNAPSHOTS)
 
         expected = {"svc-1-a-1": SNAPSHOTS, "svc-1-a-2": SNAPSHOTS} if self.protects else {}
-        assert server.leases == expected
+        _check_leases(server, expected, "acquire under the id of the next generation")
 
     @chaos
     def test_a_refused_acquire_is_an_error(self, hooks: LeaseBackend, server: MemoryLeaseServer) -> None:
         """Retry and back-off are the core's; nothing is swallowed."""
         self.needs("protects")
-        server.script(REFUSED)
+        server.script(REFUSED, REFUSED)
 
-        with pytest.raises(SourceError):
+        with expect_error(SourceError, "acquire, where the server refuses the call"):
             hooks.acquire(_lease(server), SNAPSHOTS)
 
-        assert len(server.calls) == 1, "the backend retried by itself"
+        calls = len(server.calls)
+        assert calls == 1, f"acquire: expected one call of the server, found {calls}: the backend retried by itself"
 
     @pytest.mark.parametrize("outcome", [LOST_BEFORE, LOST_AFTER])
     @chaos
@@ -154,7 +164,7 @@ class LeaseBackendConformance(Conformance):
         self.needs("protects")
         server.script(outcome)
 
-        with pytest.raises(OutcomeUnknownError):
+        with expect_error(OutcomeUnknownError, "acquire, where no answer of the server arrives"):
             hooks.acquire(_lease(server), SNAPSHOTS)
 
     @chaos
@@ -163,16 +173,20 @@ class LeaseBackendConformance(Conformance):
         self.needs("protects")
         server.old_server = True
         if not self.survives_old_server:
-            with pytest.raises(SourceError):
+            with expect_error(SourceError, "acquire at a server without the lease API (survives_old_server = False)"):
                 hooks.acquire(_lease(server), SNAPSHOTS)
             return
 
-        answer = hooks.acquire(_lease(server), SNAPSHOTS)
-        hooks.release(_lease(server), frozenset(BUCKETS))
-        hooks.drop(_lease(server))
+        where = "at a server without the lease API (survives_old_server = True)"
+        with expect_no_error(f"acquire {where}"):
+            answer = hooks.acquire(_lease(server), SNAPSHOTS)
+        with expect_no_error(f"release {where}"):
+            hooks.release(_lease(server), frozenset(BUCKETS))
+        with expect_no_error(f"drop {where}"):
+            hooks.drop(_lease(server))
 
-        assert not answer.protects
-        assert answer.until_s is None
+        assert not answer.protects, mismatch(f"acquire {where}: `protects` of its answer", False, answer.protects)
+        assert answer.until_s is None, mismatch(f"acquire {where}: `until_s` of its answer", None, answer.until_s)
 
     # --- release and drop ----------------------------------------------------------------------------------------
 
@@ -185,19 +199,24 @@ class LeaseBackendConformance(Conformance):
         hooks.release(_lease(server), frozenset(BUCKETS[:2]))
 
         left = {BUCKETS[2]: 12} if self.releases else SNAPSHOTS
-        assert server.leases == ({"svc-1-a-1": left} if self.protects else {})
+        expected = {"svc-1-a-1": left} if self.protects else {}
+        _check_leases(server, expected, "release of two of the three buckets")
 
     @upsert
     def test_releasing_twice_or_what_was_never_held_is_no_error(
         self, hooks: LeaseBackend, server: MemoryLeaseServer
     ) -> None:
         """A release is repeated until it is confirmed."""
-        hooks.release(_lease(server), frozenset(BUCKETS))
+        with expect_no_error("release of buckets that were never held"):
+            hooks.release(_lease(server), frozenset(BUCKETS))
         hooks.acquire(_lease(server), SNAPSHOTS)
         hooks.release(_lease(server), frozenset(BUCKETS))
-        hooks.release(_lease(server), frozenset(BUCKETS))
+        with expect_no_error("release of buckets that were released before"):
+            hooks.release(_lease(server), frozenset(BUCKETS))
 
-        assert not self.releases or not any(server.leases.values())
+        assert not self.releases or not any(server.leases.values()), (
+            f"release of all buckets: expected the server to hold no snapshot, found {server.leases}"
+        )
 
     @chaos
     def test_a_refused_release_is_an_error(self, hooks: LeaseBackend, server: MemoryLeaseServer) -> None:
@@ -206,7 +225,7 @@ class LeaseBackendConformance(Conformance):
         hooks.acquire(_lease(server), SNAPSHOTS)
         server.script(REFUSED)
 
-        with pytest.raises(SourceError):
+        with expect_error(SourceError, "release, where the server refuses the call"):
             hooks.release(_lease(server), frozenset(BUCKETS))
 
     @upsert
@@ -217,9 +236,11 @@ class LeaseBackendConformance(Conformance):
         hooks.acquire(_lease(server), SNAPSHOTS)
 
         hooks.drop(_lease(server, held={}))
-        hooks.drop(_lease(server, held={}))
+        with expect_no_error("drop of a lease that was dropped before"):
+            hooks.drop(_lease(server, held={}))
 
-        assert server.leases == ({"svc-1-a-1": SNAPSHOTS} if self.protects and not self.releases else {})
+        expected = {"svc-1-a-1": SNAPSHOTS} if self.protects and not self.releases else {}
+        _check_leases(server, expected, "drop of a lease whose `held` is empty")
 
     @upsert
     def test_drop_leaves_other_ids_alone(self, hooks: LeaseBackend, server: MemoryLeaseServer) -> None:
@@ -229,7 +250,10 @@ class LeaseBackendConformance(Conformance):
 
         hooks.drop(_lease(server))
 
-        assert ("svc-1-a-2" in server.leases) is self.protects
+        assert ("svc-1-a-2" in server.leases) is self.protects, (
+            f"drop of 'svc-1-a-1': expected 'svc-1-a-2' {'still' if self.protects else 'not'} to be at the server, "
+            f"found {server.leases}"
+        )
 
     def test_a_backend_that_never_releases_calls_the_server_for_nothing_else(
         self, hooks: LeaseBackend, server: MemoryLeaseServer
@@ -240,7 +264,9 @@ class LeaseBackendConformance(Conformance):
         hooks.drop(_lease(server))
 
         called = {call for call, _ in server.calls}
-        assert called == ({"acquire"} if self.protects else set()) | ({"release", "drop"} if self.releases else set())
+        expected = ({"acquire"} if self.protects else set()) | ({"release", "drop"} if self.releases else set())
+        where = f"acquire, release and drop of a backend with protects = {self.protects}, releases = {self.releases}"
+        assert called == expected, mismatch(f"{where}: methods of the server that they call", expected, called)
 
     # --- state and fail-over -------------------------------------------------------------------------------------
 
@@ -248,8 +274,11 @@ class LeaseBackendConformance(Conformance):
         """It runs on the coordinator's thread."""
         state = hooks.serialize_state(_lease(server))
 
-        assert server.calls == []
-        assert (state is not None) is self.stateful
+        assert server.calls == [], mismatch("serialize_state: calls of the server", [], server.calls)
+        assert (state is not None) is self.stateful, (
+            f"serialize_state of a backend with stateful = {self.stateful}: "
+            f"expected {'bytes' if self.stateful else None}, found {state!r}"
+        )
 
     @chaos
     def test_a_restarted_service_gets_its_lease_back(self, hooks: LeaseBackend, server: MemoryLeaseServer) -> None:
@@ -259,15 +288,21 @@ class LeaseBackendConformance(Conformance):
 
         answer = hooks.on_failover(_lease(server, held={}), Failover(FailoverKind.COORDINATOR, 0, state=state))
 
+        where = "on_failover of a restarted service"
         if not self.stateful:
-            assert answer.restored is None
+            said = mismatch(f"{where}, of a backend with stateful = False: `restored`", None, answer.restored)
+            assert answer.restored is None, said
             return
-        assert answer.restored is not None
+        assert answer.restored is not None, f"{where}: expected `restored` with the lease of its state, found None"
         restored = answer.restored
-        assert (restored.lease_id, restored.generation) == ("svc-1-a-3", 3)
-        assert dict(restored.held) == SNAPSHOTS
-        assert restored.old_ids == (("svc-1-a-2", 2),)
-        assert answer.action is FailoverAction.ACQUIRE
+        found = (restored.lease_id, restored.generation)
+        assert found == ("svc-1-a-3", 3), mismatch(f"{where}: id and generation", ("svc-1-a-3", 3), found)
+        held = dict(restored.held)
+        assert held == SNAPSHOTS, mismatch(f"{where}: snapshots that the restored lease holds", SNAPSHOTS, held)
+        old_ids = (("svc-1-a-2", 2),)
+        assert restored.old_ids == old_ids, mismatch(f"{where}: ids still to be dropped", old_ids, restored.old_ids)
+        said = mismatch(f"{where}: action", FailoverAction.ACQUIRE, answer.action)
+        assert answer.action is FailoverAction.ACQUIRE, said
 
     @chaos
     def test_state_of_many_buckets_survives(self, hooks: LeaseBackend, server: MemoryLeaseServer) -> None:
@@ -278,15 +313,18 @@ class LeaseBackendConformance(Conformance):
 
         answer = hooks.on_failover(_lease(server, held={}), Failover(FailoverKind.COORDINATOR, 0, state=state))
 
-        assert answer.restored is not None
-        assert dict(answer.restored.held) == held
+        where = "on_failover with the state of a lease of 10,000 snapshots"
+        assert answer.restored is not None, f"{where}: expected `restored` with the lease of its state, found None"
+        found = dict(answer.restored.held)
+        assert found == held, mismatch(f"{where}: snapshots that the restored lease holds", held, found)
 
     @chaos
     def test_a_first_start_has_nothing_to_restore(self, hooks: LeaseBackend, server: MemoryLeaseServer) -> None:
         """No bytes, no lease."""
         answer = hooks.on_failover(_lease(server, held={}), Failover(FailoverKind.COORDINATOR, 0))
 
-        assert answer.restored is None
+        said = mismatch("on_failover at a first start, without state: `restored`", None, answer.restored)
+        assert answer.restored is None, said
 
     @pytest.mark.parametrize("damage", [b"", b"\x00\xff not ours", b"{}"])
     @chaos
@@ -296,7 +334,7 @@ class LeaseBackendConformance(Conformance):
         """A wrong guess would leak the lease, or drop somebody else's."""
         self.needs("stateful")
 
-        with pytest.raises(CorruptFileError):
+        with expect_error(CorruptFileError, f"on_failover with {damage!r}, which is no state of this backend"):
             hooks.on_failover(_lease(server, held={}), Failover(FailoverKind.COORDINATOR, 0, state=damage))
 
     @chaos
@@ -306,7 +344,7 @@ class LeaseBackendConformance(Conformance):
         state = hooks.serialize_state(_lease(server)) or b""
 
         for end in (1, len(state) // 2, len(state) - 1):
-            with pytest.raises(CorruptFileError):
+            with expect_error(CorruptFileError, f"on_failover with {end} of the {len(state)} bytes of a state"):
                 hooks.on_failover(_lease(server, held={}), Failover(FailoverKind.COORDINATOR, 0, state=state[:end]))
 
     @pytest.mark.parametrize("kind", [FailoverKind.READER, FailoverKind.JOB])
@@ -320,8 +358,10 @@ class LeaseBackendConformance(Conformance):
 
         answer = hooks.on_failover(_lease(server), Failover(kind, 1))
 
-        assert answer.restored is None
-        assert server.leases == before, "on_failover changed the lease by itself"
+        where = f"on_failover after a failed {kind.name.lower()}"
+        assert answer.restored is None, mismatch(f"{where}: `restored`", None, answer.restored)
+        said = mismatch(f"{where}: on_failover changed the lease by itself; at the server", before, server.leases)
+        assert server.leases == before, said
 
     @chaos
     def test_each_kind_of_failover_is_answered_as_declared(
@@ -335,12 +375,23 @@ class LeaseBackendConformance(Conformance):
         job = hooks.on_failover(_lease(server), Failover(FailoverKind.JOB, 1)).action
         start = hooks.on_failover(_lease(server, held={}), restart).action
 
-        assert (reader, job) == (self.on_reader, self.on_job)
-        assert start is (FailoverAction.ACQUIRE if self.stateful else FailoverAction.KEEP)
+        said = mismatch("on_failover after a failed reader: action (`on_reader`)", self.on_reader, reader)
+        assert reader == self.on_reader, said
+        assert job == self.on_job, mismatch("on_failover after a failed job: action (`on_job`)", self.on_job, job)
+        expected = FailoverAction.ACQUIRE if self.stateful else FailoverAction.KEEP
+        where = f"on_failover of a restarted service, of a backend with stateful = {self.stateful}: action"
+        assert start is expected, mismatch(where, expected, start)
 
     def test_the_default_duration_is_a_sensible_period(self, hooks: LeaseBackend) -> None:
         """Seconds; a third of it is the pace of renewal."""
-        assert SHORTEST_S <= hooks.default_duration_s <= LONGEST_S
+        assert SHORTEST_S <= hooks.default_duration_s <= LONGEST_S, (
+            f"default_duration_s: expected {SHORTEST_S} to {LONGEST_S} seconds, found {hooks.default_duration_s}"
+        )
+
+
+def _check_leases(server: MemoryLeaseServer, expected: dict[str, dict[TableBucket, int]], where: str) -> None:
+    __tracebackhide__ = True
+    assert server.leases == expected, mismatch(f"{where}: leases at the server", expected, server.leases)
 
 
 def _lease(

@@ -21,23 +21,30 @@ from lakeward.model.tables import (
     TIMESTAMP_COLUMN,
 )
 from lakeward.model.tiering import HeartbeatRequest, Refusal, TableEpoch
+from lakeward.testing.expectations import expect_error, expect_no_error, mismatch
 from lakeward.testing.levels import chaos, upsert
 from lakeward.testing.source_reading import SourceReadingConformance
 from lakeward.testing.source_steps import (
     OTHER,
     PATH,
     UPSERT,
+    check_missing,
+    check_nothing_due,
+    check_refused,
     epoch_of,
     joined,
     logged,
     only_bucket,
     read_log,
+    record_of,
     request_table,
     snapshotted,
     supersede,
 )
 
 if TYPE_CHECKING:
+    from lakeward.model.tables import TableBucket
+    from lakeward.model.tiering import LakeRecord
     from lakeward.testing.source_world import SourceWorld
 
 
@@ -64,7 +71,7 @@ class SourceConformance(SourceReadingConformance):
             leases.acquire("lease-a", 600, {snapshot.bucket: snapshot.snapshot_id + 1})
         supersede(world)
 
-        assert world.source.missing_snapshots([snapshot]) == {snapshot}
+        check_missing(world, [snapshot], {snapshot}, f"of a snapshot whose lease has ended ({end}), after newer ones")
 
     @upsert
     def test_acquiring_again_renews(self, world: SourceWorld) -> None:
@@ -74,7 +81,7 @@ class SourceConformance(SourceReadingConformance):
             world.advance(400)
         supersede(world)
 
-        assert world.source.missing_snapshots([snapshot]) == frozenset()
+        check_missing(world, [snapshot], frozenset(), "of a snapshot whose lease was renewed by leases.acquire")
 
     @upsert
     def test_one_lease_does_not_release_another_ones_snapshot(self, world: SourceWorld) -> None:
@@ -84,16 +91,18 @@ class SourceConformance(SourceReadingConformance):
         world.source.leases.drop("lease-a")
         supersede(world)
 
-        assert world.source.missing_snapshots([snapshot]) == frozenset()
+        check_missing(world, [snapshot], frozenset(), "of a snapshot under two leases, one of which was dropped")
 
     @upsert
     def test_releasing_and_dropping_what_is_not_there_is_no_error(self, world: SourceWorld) -> None:
         _, snapshot = snapshotted(world)
 
-        world.source.leases.release("nobody", [snapshot.bucket])
-        world.source.leases.drop("nobody")
+        with expect_no_error("leases.release under an id that there is not"):
+            world.source.leases.release("nobody", [snapshot.bucket])
+        with expect_no_error("leases.drop of an id that there is not"):
+            world.source.leases.drop("nobody")
 
-        assert world.source.missing_snapshots([snapshot]) == frozenset()
+        check_missing(world, [snapshot], frozenset(), "of the newest snapshot, after another lease was dropped")
 
     @chaos
     def test_old_server_says_that_it_has_no_lease_api(self, world: SourceWorld) -> None:
@@ -102,13 +111,13 @@ class SourceConformance(SourceReadingConformance):
         world.set_lease_api(on=False)
 
         leases = world.source.leases
-        for call in (
-            lambda: leases.acquire("lease-a", 60, {snapshot.bucket: snapshot.snapshot_id}),
-            lambda: leases.release("lease-a", [snapshot.bucket]),
-            lambda: leases.drop("lease-a"),
-        ):
-            with pytest.raises(LeaseApiMissingError):
-                call()
+        where = "at a server without the lease API"
+        with expect_error(LeaseApiMissingError, f"leases.acquire {where}"):
+            leases.acquire("lease-a", 60, {snapshot.bucket: snapshot.snapshot_id})
+        with expect_error(LeaseApiMissingError, f"leases.release {where}"):
+            leases.release("lease-a", [snapshot.bucket])
+        with expect_error(LeaseApiMissingError, f"leases.drop {where}"):
+            leases.drop("lease-a")
 
     # --- tables and buckets --------------------------------------------------------------------------------------
 
@@ -116,9 +125,12 @@ class SourceConformance(SourceReadingConformance):
         spec = world.create(PATH, primary_key=True)
         other = world.create(OTHER, primary_key=False, partitioned=True, buckets=3)
 
-        assert {table.table_id for table in world.source.tables()} == {spec.table_id, other.table_id}
-        found = world.source.table(OTHER)
-        assert (found.buckets, found.partition_keys, found.has_primary_key) == (3, ("day",), False)
+        listed, created = {table.table_id for table in world.source.tables()}, {spec.table_id, other.table_id}
+        assert listed == created, mismatch("tables: ids of the tables", created, listed)
+        table = world.source.table(OTHER)
+        found, expected = (table.buckets, table.partition_keys, table.has_primary_key), (3, ("day",), False)
+        said = mismatch("table: buckets, partition keys and whether it has a primary key", expected, found)
+        assert found == expected, said
 
     def test_buckets_come_in_order_with_ends_and_partitions(self, world: SourceWorld) -> None:
         spec = world.create(PATH, primary_key=True, partitioned=True, buckets=2)
@@ -127,14 +139,19 @@ class SourceConformance(SourceReadingConformance):
 
         states = world.source.buckets(spec)
 
-        assert [state.partition for state in states] == [("mon",), ("mon",), ("tue",), ("tue",)]
-        assert [state.bucket.sort_key() for state in states] == sorted(state.bucket.sort_key() for state in states)
-        assert sum(state.end for state in states) == 40
-        assert {state.start for state in states} == {0}
+        partitions, expected = [state.partition for state in states], [("mon",), ("mon",), ("tue",), ("tue",)]
+        said = mismatch("buckets: partitions, in the order of their ids", expected, partitions)
+        assert partitions == expected, said
+        keys = [state.bucket.sort_key() for state in states]
+        assert keys == sorted(keys), mismatch("buckets: expected in order of their sort key; keys", sorted(keys), keys)
+        records = sum(state.end for state in states)
+        assert records == 40, mismatch("buckets: sum of their ends after 40 records", 40, records)
+        starts = {state.start for state in states}
+        assert starts == {0}, mismatch("buckets: starts of logs of which nothing was cleaned away", {0}, starts)
 
     @chaos
     def test_table_that_is_not_there_is_gone(self, world: SourceWorld) -> None:
-        with pytest.raises(TableGoneError):
+        with expect_error(TableGoneError, "table of a path where there is none"):
             world.source.table(PATH)
 
     @chaos
@@ -144,11 +161,14 @@ class SourceConformance(SourceReadingConformance):
         world.drop(PATH)
         new = world.create(PATH, primary_key=True)
 
-        assert new.table_id != old.table_id
-        assert [state.end for state in world.source.buckets(new)] == [0]
-        with pytest.raises(TableGoneError):
+        assert new.table_id != old.table_id, (
+            f"a table that was dropped and made anew: expected another table id, found {new.table_id} again"
+        )
+        ends = [state.end for state in world.source.buckets(new)]
+        assert ends == [0], mismatch("buckets of a table that was dropped and made anew: ends", [0], ends)
+        with expect_error(TableGoneError, "buckets of a table that was dropped and made anew"):
             world.source.buckets(old)
-        with pytest.raises(TableGoneError):
+        with expect_error(TableGoneError, "read_log of a table that was dropped and made anew"):
             read_log(world, old, 0, 1)
 
     @chaos
@@ -157,7 +177,7 @@ class SourceConformance(SourceReadingConformance):
         world.source.leases.acquire("lease-a", 600, {snapshot.bucket: snapshot.snapshot_id})
         world.drop(PATH)
 
-        assert world.source.missing_snapshots([snapshot]) == {snapshot}
+        check_missing(world, [snapshot], {snapshot}, "of a snapshot under a lease whose table was dropped")
 
     @upsert
     def test_added_column_raises_the_schema_id(self, world: SourceWorld) -> None:
@@ -166,22 +186,31 @@ class SourceConformance(SourceReadingConformance):
 
         changed = world.source.table(PATH)
 
-        assert changed.schema_id > spec.schema_id
-        assert changed.schema.names == [*spec.schema.names, "note"]
-        assert changed.table_id == spec.table_id
+        where = "table, after a column was added"
+        assert changed.schema_id > spec.schema_id, (
+            f"{where}: expected a schema id above {spec.schema_id}, found {changed.schema_id}"
+        )
+        names = [*spec.schema.names, "note"]
+        assert changed.schema.names == names, mismatch(f"{where}: columns", names, changed.schema.names)
+        said = mismatch(f"{where}: table id", spec.table_id, changed.table_id)
+        assert changed.table_id == spec.table_id, said
 
     def test_pending_since_is_the_time_of_the_oldest_record_that_offsets_lack(self, world: SourceWorld) -> None:
         spec = world.create(PATH, primary_key=False)
         bucket = only_bucket(world, spec).bucket
-        assert world.source.pending_since_ms(spec, {}) is None
+        since = world.source.pending_since_ms(spec, {})
+        assert since is None, mismatch("pending_since_ms of a table without records", None, since)
         for number in range(3):
             world.advance(10)
             world.write(PATH, [(UPSERT, number, "n")])
 
         times = joined(read_log(world, spec, 0, 3)).column(TIMESTAMP_COLUMN).cast(pa.int64()).to_pylist()
         for offset in (0, 1, 2):
-            assert world.source.pending_since_ms(spec, {bucket: offset}) == times[offset] // 1000
-        assert world.source.pending_since_ms(spec, {bucket: 3}) is None
+            since, expected = world.source.pending_since_ms(spec, {bucket: offset}), times[offset] // 1000
+            where = f"pending_since_ms, where records from offset {offset} on are not in the lake"
+            assert since == expected, mismatch(where, expected, since)
+        since = world.source.pending_since_ms(spec, {bucket: 3})
+        assert since is None, mismatch("pending_since_ms, where all records are in the lake", None, since)
 
     # --- the tiering queue ---------------------------------------------------------------------------------------
 
@@ -190,16 +219,19 @@ class SourceConformance(SourceReadingConformance):
 
         assignment = request_table(world)
 
-        assert (assignment.table_id, assignment.path) == (spec.table_id, PATH)
-        assert world.source.heartbeat(HeartbeatRequest(request=True)).assignment is None
+        found, expected = (assignment.table_id, assignment.path), (spec.table_id, PATH)
+        said = mismatch("heartbeat that asks for a table: id and path of the assignment", expected, found)
+        assert found == expected, said
+        check_nothing_due(world, "the only table is another caller's")
 
     def test_renewed_table_is_kept(self, world: SourceWorld) -> None:
         world.create(PATH, primary_key=False)
         assignment = request_table(world)
         for _ in range(4):
             world.advance(world.tiering_timeout_s * 0.6)
-            assert not world.source.heartbeat(HeartbeatRequest(renewed=(epoch_of(assignment),))).refused
-        assert world.source.heartbeat(HeartbeatRequest(request=True)).assignment is None
+            response = world.source.heartbeat(HeartbeatRequest(renewed=(epoch_of(assignment),)))
+            check_refused(response, {}, "that renews a table in time")
+        check_nothing_due(world, "the only table was renewed in time")
 
     @chaos
     def test_silent_holder_is_fenced_and_the_table_given_away_under_a_higher_epoch(self, world: SourceWorld) -> None:
@@ -208,23 +240,31 @@ class SourceConformance(SourceReadingConformance):
         world.advance(world.tiering_timeout_s * 1.5)
         second = request_table(world)
 
-        assert second.epoch > first.epoch
-        for request in (
-            HeartbeatRequest(renewed=(epoch_of(first),)),
-            HeartbeatRequest(finished=(epoch_of(first),)),
-            HeartbeatRequest(failed=(epoch_of(first),)),
-        ):
-            assert world.source.heartbeat(request).refused == {spec.table_id: Refusal.FENCED}
-        assert not world.source.heartbeat(HeartbeatRequest(renewed=(epoch_of(second),))).refused
+        assert second.epoch > first.epoch, (
+            "heartbeat that asks for a table whose holder was silent for too long: "
+            f"expected an epoch above {first.epoch}, found {second.epoch}"
+        )
+        for verb, request in {
+            "renews": HeartbeatRequest(renewed=(epoch_of(first),)),
+            "finishes": HeartbeatRequest(finished=(epoch_of(first),)),
+            "gives back as failed": HeartbeatRequest(failed=(epoch_of(first),)),
+        }.items():
+            response = world.source.heartbeat(request)
+            check_refused(response, {spec.table_id: Refusal.FENCED}, f"that {verb} a table which another caller has")
+        response = world.source.heartbeat(HeartbeatRequest(renewed=(epoch_of(second),)))
+        check_refused(response, {}, "that renews a table which was silent callers' before")
 
     def test_finished_table_waits_out_its_freshness(self, world: SourceWorld) -> None:
         world.create(PATH, primary_key=False, freshness_s=60)
         assignment = request_table(world)
         world.source.heartbeat(HeartbeatRequest(finished=(epoch_of(assignment),)))
 
-        assert world.source.heartbeat(HeartbeatRequest(request=True)).assignment is None
+        check_nothing_due(world, "the only table was finished and is fresh")
         world.advance(61)
-        assert request_table(world).epoch > assignment.epoch
+        epoch = request_table(world).epoch
+        assert epoch > assignment.epoch, (
+            f"heartbeat that asks for a table again: expected an epoch above {assignment.epoch}, found {epoch}"
+        )
 
     def test_forced_and_failed_tables_come_back_at_once(self, world: SourceWorld) -> None:
         spec = world.create(PATH, primary_key=False, freshness_s=3600)
@@ -232,11 +272,16 @@ class SourceConformance(SourceReadingConformance):
         again = world.source.heartbeat(
             HeartbeatRequest(finished=(epoch_of(forced),), forced=frozenset({spec.table_id}), request=True)
         ).assignment
-        assert again is not None
+        assert again is not None, "heartbeat that finishes a table and forces it: expected the table again, found None"
         after_failure = world.source.heartbeat(HeartbeatRequest(failed=(epoch_of(again),), request=True)).assignment
 
-        assert after_failure is not None
-        assert forced.epoch < again.epoch < after_failure.epoch
+        assert after_failure is not None, (
+            "heartbeat that gives a table back as failed and asks for one: expected the table again, found None"
+        )
+        epochs = [forced.epoch, again.epoch, after_failure.epoch]
+        assert forced.epoch < again.epoch < after_failure.epoch, (
+            f"heartbeat that asks for the same table three times: expected rising epochs, found {epochs}"
+        )
 
     @chaos
     def test_finished_twice_is_accepted(self, world: SourceWorld) -> None:
@@ -244,8 +289,9 @@ class SourceConformance(SourceReadingConformance):
         held = epoch_of(request_table(world))
         world.source.heartbeat(HeartbeatRequest(finished=(held,)))
 
-        assert not world.source.heartbeat(HeartbeatRequest(finished=(held,))).refused
-        assert world.source.heartbeat(HeartbeatRequest(request=True)).assignment is None
+        response = world.source.heartbeat(HeartbeatRequest(finished=(held,)))
+        check_refused(response, {}, "that finishes a table which the caller has finished already")
+        check_nothing_due(world, "the only table was finished twice and is fresh")
 
     @chaos
     def test_renewing_a_finished_table_is_refused(self, world: SourceWorld) -> None:
@@ -253,7 +299,8 @@ class SourceConformance(SourceReadingConformance):
         held = epoch_of(request_table(world))
         world.source.heartbeat(HeartbeatRequest(finished=(held,)))
 
-        assert world.source.heartbeat(HeartbeatRequest(renewed=(held,))).refused == {spec.table_id: Refusal.NOT_TIERING}
+        response = world.source.heartbeat(HeartbeatRequest(renewed=(held,)))
+        check_refused(response, {spec.table_id: Refusal.NOT_TIERING}, "that renews a table which was finished")
 
     @chaos
     def test_dropped_table_and_another_coordinator_are_refused(self, world: SourceWorld) -> None:
@@ -268,17 +315,22 @@ class SourceConformance(SourceReadingConformance):
             )
         )
 
-        refused = world.source.heartbeat(request).refused
+        response = world.source.heartbeat(request)
 
-        assert refused == {spec.table_id: Refusal.GONE, other.table_id: Refusal.COORDINATOR_CHANGED}
+        expected = {spec.table_id: Refusal.GONE, other.table_id: Refusal.COORDINATOR_CHANGED}
+        check_refused(response, expected, "that renews a dropped table, and one under another coordinator's epoch")
 
     def test_table_made_due_is_handed_out_at_once(self, world: SourceWorld) -> None:
         world.create(PATH, primary_key=False, freshness_s=3600)
         world.source.heartbeat(HeartbeatRequest(finished=(epoch_of(request_table(world)),)))
 
-        assert world.source.make_due([PATH]) is self.can_make_due
+        made = world.source.make_due([PATH])
+        said = mismatch(f"make_due of a source with can_make_due = {self.can_make_due}", self.can_make_due, made)
+        assert made is self.can_make_due, said
         self.needs("can_make_due")
-        assert request_table(world).path == PATH
+        found = world.source.heartbeat(HeartbeatRequest(request=True)).assignment
+        assert found is not None, "heartbeat after make_due said that the table is due: expected it, found None"
+        assert found.path == PATH, mismatch("heartbeat after make_due: path of the assignment", PATH, found.path)
 
     # --- lake offsets --------------------------------------------------------------------------------------------
 
@@ -289,8 +341,10 @@ class SourceConformance(SourceReadingConformance):
 
         prepared = world.source.prepare(spec, offsets)
 
-        assert dict(world.source.read_offsets(spec, prepared)) == offsets
-        assert world.source.lake_record(spec) is None
+        found = dict(world.source.read_offsets(spec, prepared))
+        assert found == offsets, mismatch("read_offsets of what prepare stored", offsets, found)
+        record = world.source.lake_record(spec)
+        assert record is None, mismatch("lake_record after prepare, without a commit", None, record)
 
     def test_committed_snapshot_is_on_record(self, world: SourceWorld) -> None:
         spec, bucket = logged(world)
@@ -298,9 +352,7 @@ class SourceConformance(SourceReadingConformance):
             prepared = world.source.prepare(spec, {bucket: offset})
             world.source.commit(spec, snapshot_id, prepared, {bucket: offset})
 
-        record = world.source.lake_record(spec)
-        assert record is not None
-        assert (record.snapshot_id, dict(record.offsets)) == (17, {bucket: 2})
+        _check_record(record_of(world, spec), 17, {bucket: 2}, "lake_record after commits of 900 and then of 17")
 
     @chaos
     def test_same_commit_twice_is_one(self, world: SourceWorld) -> None:
@@ -310,10 +362,9 @@ class SourceConformance(SourceReadingConformance):
         for _ in range(2):
             world.source.commit(spec, 900, prepared, {bucket: 2})
 
-        record = world.source.lake_record(spec)
-        assert record is not None
-        assert (record.snapshot_id, dict(record.offsets)) == (900, {bucket: 2})
-        assert dict(world.source.read_offsets(spec, prepared)) == {bucket: 2}
+        _check_record(record_of(world, spec), 900, {bucket: 2}, "lake_record after the same commit twice")
+        found = dict(world.source.read_offsets(spec, prepared))
+        assert found == {bucket: 2}, mismatch("read_offsets after the same commit twice", {bucket: 2}, found)
 
     @chaos
     def test_commit_for_a_dropped_table_is_refused(self, world: SourceWorld) -> None:
@@ -322,6 +373,13 @@ class SourceConformance(SourceReadingConformance):
         world.drop(PATH)
         world.create(PATH, primary_key=False)
 
-        with pytest.raises(TableGoneError):
+        with expect_error(TableGoneError, "commit for a table that was dropped and made anew"):
             world.source.commit(spec, 900, prepared, {bucket: 2})
-        assert world.source.lake_record(world.source.table(PATH)) is None
+        record = world.source.lake_record(world.source.table(PATH))
+        assert record is None, mismatch("lake_record of the table that was made anew", None, record)
+
+
+def _check_record(record: LakeRecord, snapshot_id: int, offsets: dict[TableBucket, int], where: str) -> None:
+    __tracebackhide__ = True
+    found, expected = (record.snapshot_id, dict(record.offsets)), (snapshot_id, offsets)
+    assert found == expected, mismatch(f"{where}: snapshot id and offsets", expected, found)

@@ -15,12 +15,16 @@ from lakeward.model.tables import (
     TIMESTAMP_COLUMN,
     Change,
 )
+from lakeward.testing.expectations import expect_error, mismatch
 from lakeward.testing.levels import Conformance, chaos, upsert
 from lakeward.testing.source_steps import (
     DELETE,
     PATH,
     UPSERT,
+    check_missing,
+    check_values,
     joined,
+    newest_snapshot,
     only_bucket,
     read_log,
     read_snapshot,
@@ -32,6 +36,8 @@ from lakeward.testing.source_steps import (
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+    from lakeward.model.tables import KvSnapshot
+    from lakeward.ports import SourceBatch
     from lakeward.testing.source_world import SourceWorld
 
 
@@ -68,10 +74,11 @@ class SourceReadingConformance(Conformance):
 
         batches = read_log(world, spec, start, stop)
 
-        records = joined(batches)
-        assert records.column(OFFSET_COLUMN).to_pylist() == list(range(start, stop))
-        assert records.column("id").to_pylist() == list(range(start, stop))
-        assert batches[-1].next_offset == stop
+        where = f"read_log from {start} to {stop}"
+        check_values(batches, OFFSET_COLUMN, list(range(start, stop)), where)
+        check_values(batches, "id", list(range(start, stop)), where)
+        reached = batches[-1].next_offset
+        assert reached == stop, mismatch(f"{where}: next offset of the last batch", stop, reached)
 
     def test_next_offset_follows_the_last_record_of_each_batch(self, world: SourceWorld) -> None:
         spec = world.create(PATH, primary_key=False)
@@ -79,7 +86,9 @@ class SourceReadingConformance(Conformance):
             world.write(PATH, [(UPSERT, number, "n"), (UPSERT, number, "m")])
 
         for batch in read_log(world, spec, 1, 9):
-            assert batch.next_offset == batch.records.column(OFFSET_COLUMN)[-1].as_py() + 1
+            last = batch.records.column(OFFSET_COLUMN)[-1].as_py()
+            said = mismatch("read_log: next offset, one after the batch's last record", last + 1, batch.next_offset)
+            assert batch.next_offset == last + 1, said
 
     def test_each_offset_is_a_record_or_is_said_to_hold_none(self, world: SourceWorld) -> None:
         spec = world.create(PATH, primary_key=False)
@@ -91,10 +100,16 @@ class SourceReadingConformance(Conformance):
 
         reached = 1
         for batch in read_log(world, spec, 1, end):
-            assert batch.empty_offsets is not None
-            assert batch.records.num_rows + batch.empty_offsets == batch.next_offset - reached
+            assert batch.empty_offsets is not None, (
+                "read_log: expected `empty_offsets` to be the number of offsets without a record, found None"
+            )
+            counted, passed = batch.records.num_rows + batch.empty_offsets, batch.next_offset - reached
+            assert counted == passed, (
+                f"read_log: expected each of the {passed} offsets from {reached} to {batch.next_offset} to be a record "
+                f"or one of `empty_offsets`, found {batch.records.num_rows} records and {batch.empty_offsets} empty"
+            )
             reached = batch.next_offset
-        assert reached == end
+        assert reached == end, mismatch("read_log: next offset of the last batch", end, reached)
 
     @chaos
     def test_hole_in_the_log_is_an_error_that_names_both_offsets(self, world: SourceWorld) -> None:
@@ -104,13 +119,13 @@ class SourceReadingConformance(Conformance):
             world.write(PATH, [(UPSERT, number, "n") for number in ids])
         world.lose(PATH, 0, 2)
 
-        with pytest.raises(LogGapError) as gap:
-            read_log(world, spec, 0, 6)
-        assert (gap.value.expected, gap.value.found) == (2, 5)
-        with pytest.raises(LogGapError) as gap:
-            read_log(world, spec, 3, 6)
-        assert (gap.value.expected, gap.value.found) == (3, 5)
-        assert joined(read_log(world, spec, 5, 6)).column("id").to_pylist() == [5]
+        for start, missing in ((0, 2), (3, 3)):
+            where = f"read_log from {start}, where the log has lost the offsets from 2 to 4"
+            with expect_error(LogGapError, where) as gap:
+                read_log(world, spec, start, 6)
+            named = (gap.value.expected, gap.value.found)
+            assert named == (missing, 5), mismatch(f"{where}: both offsets of the LogGapError", (missing, 5), named)
+        check_values(read_log(world, spec, 5, 6), "id", [5], "read_log after the offsets that the log has lost")
 
     def test_columns_are_the_schema_and_then_change_offset_and_timestamp(self, world: SourceWorld) -> None:
         spec = world.create(PATH, primary_key=False)
@@ -118,15 +133,20 @@ class SourceReadingConformance(Conformance):
 
         schema = joined(read_log(world, spec, 0, 1)).schema
 
-        assert schema.names == [*spec.schema.names, CHANGE_COLUMN, OFFSET_COLUMN, TIMESTAMP_COLUMN]
-        assert [field.type for field in list(schema)[-3:]] == [pa.uint8(), pa.int64(), pa.timestamp("us", tz="UTC")]
-        assert [schema.field(field.name).type for field in spec.schema] == [field.type for field in spec.schema]
+        names = [*spec.schema.names, CHANGE_COLUMN, OFFSET_COLUMN, TIMESTAMP_COLUMN]
+        assert schema.names == names, mismatch("read_log: columns", names, schema.names)
+        types = [pa.uint8(), pa.int64(), pa.timestamp("us", tz="UTC")]
+        found = [field.type for field in list(schema)[-3:]]
+        assert found == types, mismatch("read_log: types of change, offset and timestamp", types, found)
+        types = [field.type for field in spec.schema]
+        found = [schema.field(field.name).type for field in spec.schema]
+        assert found == types, mismatch("read_log: types of the columns of the table", types, found)
 
     def test_append_only_records_have_the_change_append(self, world: SourceWorld) -> None:
         spec = world.create(PATH, primary_key=False)
         world.write(PATH, [(UPSERT, 1, "a"), (UPSERT, 1, "a")])
 
-        assert joined(read_log(world, spec, 0, 2)).column(CHANGE_COLUMN).to_pylist() == [Change.APPEND] * 2
+        check_values(read_log(world, spec, 0, 2), CHANGE_COLUMN, [Change.APPEND] * 2, "read_log of a log table")
 
     def test_timestamp_is_the_time_of_the_write(self, world: SourceWorld) -> None:
         spec = world.create(PATH, primary_key=False)
@@ -136,7 +156,10 @@ class SourceReadingConformance(Conformance):
 
         first, second = joined(read_log(world, spec, 0, 2)).column(TIMESTAMP_COLUMN).cast(pa.int64()).to_pylist()
 
-        assert second - first >= 10_000_000
+        assert second - first >= 10_000_000, (
+            "read_log: expected timestamps of two writes that are 10 s apart to be at least 10,000,000 microseconds "
+            f"apart, found {second - first}"
+        )
 
     @upsert
     def test_changes_say_what_became_of_the_row(self, world: SourceWorld) -> None:
@@ -147,14 +170,14 @@ class SourceReadingConformance(Conformance):
 
         records = joined(read_log(world, spec, 0, 4))
 
-        assert list(
-            zip(records.column(CHANGE_COLUMN).to_pylist(), records.column("name").to_pylist(), strict=True)
-        ) == [
+        found = list(zip(records.column(CHANGE_COLUMN).to_pylist(), records.column("name").to_pylist(), strict=True))
+        expected = [
             (Change.INSERT, "a"),
             (Change.UPDATE_BEFORE, "a"),
             (Change.UPDATE_AFTER, "b"),
             (Change.DELETE, "b"),
         ]
+        assert found == expected, mismatch("read_log of an insert, an update and a delete", expected, found)
 
     @upsert
     def test_older_records_read_null_in_a_column_that_came_later(self, world: SourceWorld) -> None:
@@ -163,10 +186,10 @@ class SourceReadingConformance(Conformance):
         world.add_column(PATH, "note")
         world.write(PATH, [(UPSERT, 2, "b")])
 
-        records = joined(read_log(world, world.source.table(PATH), 0, 2))
+        batches = read_log(world, world.source.table(PATH), 0, 2)
 
-        assert records.column("note").to_pylist() == [None, None]
-        assert records.column("id").to_pylist() == [1, 2]
+        check_values(batches, "note", [None, None], "read_log of records before and after a column was added")
+        check_values(batches, "id", [1, 2], "read_log of records before and after a column was added")
 
     def test_empty_batches_still_reach_the_stop(self, world: SourceWorld) -> None:
         self.needs("has_empty_batches")
@@ -175,9 +198,13 @@ class SourceReadingConformance(Conformance):
         world.write(PATH, [(UPSERT, 1, "a")])
         world.append_empty(PATH, 0, 2)
 
-        assert joined(read_log(world, spec, 0, 6)).column(OFFSET_COLUMN).to_pylist() == [3]
-        assert read_log(world, spec, 0, 6)[-1].next_offset == 6
-        assert [(batch.next_offset, len(batch.records)) for batch in read_log(world, spec, 4, 6)] == [(6, 0)]
+        where = "read_log of a log whose offset 3 alone has a record"
+        check_values(read_log(world, spec, 0, 6), OFFSET_COLUMN, [3], where)
+        reached = read_log(world, spec, 0, 6)[-1].next_offset
+        assert reached == 6, mismatch(f"{where}: next offset of the last batch", 6, reached)
+        found = [(batch.next_offset, len(batch.records)) for batch in read_log(world, spec, 4, 6)]
+        said = mismatch("read_log of offsets without records: next offset and records of each batch", [(6, 0)], found)
+        assert found == [(6, 0)], said
 
     @chaos
     def test_log_that_was_cleaned_away_is_an_error(self, world: SourceWorld) -> None:
@@ -186,10 +213,11 @@ class SourceReadingConformance(Conformance):
         world.write(PATH, [(UPSERT, 3, "c")])
         world.trim(PATH, 0, 2)
 
-        assert only_bucket(world, spec).start == 2
-        with pytest.raises(LogTruncatedError):
+        start = only_bucket(world, spec).start
+        assert start == 2, mismatch("buckets, where the log before offset 2 was cleaned away: start", 2, start)
+        with expect_error(LogTruncatedError, "read_log from 0, where the log before offset 2 was cleaned away"):
             read_log(world, spec, 0, 3)
-        assert joined(read_log(world, spec, 2, 3)).column("id").to_pylist() == [3]
+        check_values(read_log(world, spec, 2, 3), "id", [3], "read_log from the start of a log that was cleaned away")
 
     # --- snapshots -----------------------------------------------------------------------------------------------
 
@@ -202,13 +230,17 @@ class SourceReadingConformance(Conformance):
         world.write(PATH, [(UPSERT, 3, "newest"), (DELETE, 4, ""), (UPSERT, 77, "late")])
 
         state = only_bucket(world, spec)
-        assert state.snapshot is not None
-        rows = table_of(read_snapshot(world, spec, state.snapshot))
+        snapshot = state.snapshot
+        assert snapshot is not None, "buckets after a KV snapshot: expected the bucket's newest snapshot, found None"
+        rows = table_of(read_snapshot(world, spec, snapshot))
         expected = {number: "old" for number in range(10) if number != 2} | {1: "new"}
-        assert rows == expected
-        rows = table_of(read_log(world, spec, state.snapshot.log_offset, state.end), rows)
+        assert rows == expected, mismatch("read_snapshot: rows, by id", expected, rows)
+        rows = table_of(read_log(world, spec, snapshot.log_offset, state.end), rows)
         del expected[4]
-        assert rows == expected | {3: "newest", 77: "late"}
+        expected |= {3: "newest", 77: "late"}
+        assert rows == expected, mismatch(
+            "read_snapshot and then read_log from its offset: rows, by id", expected, rows
+        )
 
     @upsert
     def test_snapshot_rows_are_inserts_without_offset_and_time(self, world: SourceWorld) -> None:
@@ -216,11 +248,12 @@ class SourceReadingConformance(Conformance):
 
         batches = read_snapshot(world, spec, snapshot)
 
-        records = joined(batches)
-        assert records.column(CHANGE_COLUMN).to_pylist() == [Change.INSERT] * 2
-        assert records.column(OFFSET_COLUMN).to_pylist() == [-1] * 2
-        assert records.column(TIMESTAMP_COLUMN).cast(pa.int64()).to_pylist() == [-1000] * 2
-        assert {batch.next_offset for batch in batches} == {snapshot.log_offset}
+        check_values(batches, CHANGE_COLUMN, [Change.INSERT] * 2, "read_snapshot")
+        check_values(batches, OFFSET_COLUMN, [-1] * 2, "read_snapshot")
+        times = joined(batches).column(TIMESTAMP_COLUMN).cast(pa.int64()).to_pylist()
+        said = mismatch(f"read_snapshot: column {TIMESTAMP_COLUMN!r}, in microseconds", [-1000] * 2, times)
+        assert times == [-1000] * 2, said
+        _check_next_offset(batches, snapshot)
 
     @pytest.mark.parametrize("skipped", [0, 1, 6, 12, 13])
     @upsert
@@ -231,21 +264,22 @@ class SourceReadingConformance(Conformance):
         world.write(PATH, [(UPSERT, number, f"n{number}") for number in range(8, 14)])
         world.write(PATH, [(DELETE, 5, "")])
         world.snapshot(PATH)
-        snapshot = only_bucket(world, spec).snapshot
-        assert snapshot is not None
+        snapshot = newest_snapshot(world, spec)
 
         everything = joined(read_snapshot(world, spec, snapshot))
         rest = read_snapshot(world, spec, snapshot, skipped)
 
-        assert everything.num_rows == 13
-        assert joined(rest).to_pylist() == everything.slice(skipped).to_pylist()
-        assert {batch.next_offset for batch in rest} == {snapshot.log_offset}
+        assert everything.num_rows == 13, mismatch("read_snapshot: rows", 13, everything.num_rows)
+        found, expected = joined(rest).to_pylist(), everything.slice(skipped).to_pylist()
+        assert found == expected, mismatch(f"read_snapshot with skip_rows = {skipped}: rows", expected, found)
+        _check_next_offset(rest, snapshot)
 
     @chaos
     def test_snapshot_with_fewer_rows_than_are_skipped_is_an_error(self, world: SourceWorld) -> None:
         spec, snapshot = snapshotted(world)
 
-        with pytest.raises(CorruptFileError, match="at least 3 rows"):
+        where = "read_snapshot of 2 rows with skip_rows = 3"
+        with expect_error(CorruptFileError, where, match="at least 3 rows"):
             read_snapshot(world, spec, snapshot, 3)
 
     @upsert
@@ -253,17 +287,17 @@ class SourceReadingConformance(Conformance):
         _, snapshot = snapshotted(world)
         world.add_column(PATH, "note")
 
-        records = joined(read_snapshot(world, world.source.table(PATH), snapshot))
+        batches = read_snapshot(world, world.source.table(PATH), snapshot)
 
-        assert records.column("note").to_pylist() == [None, None]
+        check_values(batches, "note", [None, None], "read_snapshot from before a column was added")
 
     @chaos
     def test_snapshot_that_was_cleaned_away_is_reported_and_cannot_be_read(self, world: SourceWorld) -> None:
         spec, snapshot = snapshotted(world)
         supersede(world)
 
-        assert world.source.missing_snapshots([snapshot]) == {snapshot}
-        with pytest.raises(SnapshotGoneError):
+        check_missing(world, [snapshot], {snapshot}, "of a snapshot that was cleaned away")
+        with expect_error(SnapshotGoneError, "read_snapshot of a snapshot that was cleaned away"):
             read_snapshot(world, spec, snapshot)
 
     @upsert
@@ -272,15 +306,22 @@ class SourceReadingConformance(Conformance):
         protection = world.source.leases.acquire("lease-a", 600, {snapshot.bucket: snapshot.snapshot_id})
         supersede(world)
 
-        assert protection.protects
-        assert world.source.missing_snapshots([snapshot]) == frozenset()
-        assert table_of(read_snapshot(world, spec, snapshot)) == {1: "a", 2: "b"}
+        assert protection.protects, mismatch("leases.acquire: `protects` of its answer", True, protection.protects)
+        check_missing(world, [snapshot], frozenset(), "of a snapshot under a lease, after newer ones came")
+        rows = table_of(read_snapshot(world, spec, snapshot))
+        expected = {1: "a", 2: "b"}
+        assert rows == expected, mismatch("read_snapshot of a snapshot under a lease: rows, by id", expected, rows)
 
     @upsert
     def test_newest_snapshot_is_never_missing(self, world: SourceWorld) -> None:
         spec, _ = snapshotted(world)
         supersede(world)
 
-        newest = only_bucket(world, spec).snapshot
-        assert newest is not None
-        assert world.source.missing_snapshots([newest]) == frozenset()
+        check_missing(world, [newest_snapshot(world, spec)], frozenset(), "of the newest snapshot")
+
+
+def _check_next_offset(batches: list[SourceBatch], snapshot: KvSnapshot) -> None:
+    __tracebackhide__ = True
+    found, expected = {batch.next_offset for batch in batches}, {snapshot.log_offset}
+    said = mismatch("read_snapshot: next offsets of the batches, that of the log after it", expected, found)
+    assert found == expected, said

@@ -18,8 +18,12 @@ from lakeward.model.tables import (
     TableSpec,
 )
 from lakeward.model.tiering import HeartbeatRequest, TableAssignment, TableEpoch
+from lakeward.testing.expectations import mismatch
 
 if TYPE_CHECKING:
+    from collections.abc import Collection, Mapping
+
+    from lakeward.model.tiering import HeartbeatResponse, LakeRecord
     from lakeward.ports import SourceBatch
     from lakeward.testing.source_world import SourceWorld
 
@@ -30,8 +34,39 @@ UPSERT, DELETE = "upsert", "delete"
 
 def only_bucket(world: SourceWorld, spec: TableSpec) -> BucketState:
     """Return the table's one bucket as it is now."""
-    (state,) = world.source.buckets(spec)
-    return state
+    states = world.source.buckets(spec)
+    assert len(states) == 1, f"buckets of a table of one bucket: expected one, found {states}"
+    return states[0]
+
+
+def newest_snapshot(world: SourceWorld, spec: TableSpec) -> KvSnapshot:
+    """Return the newest snapshot of the table's one bucket."""
+    snapshot = only_bucket(world, spec).snapshot
+    assert snapshot is not None, "buckets after a KV snapshot: expected the bucket's newest snapshot, found None"
+    return snapshot
+
+
+def check_missing(
+    world: SourceWorld, snapshots: Collection[KvSnapshot], expected: Collection[KvSnapshot], where: str
+) -> None:
+    """Assert which snapshots the source says are missing."""
+    __tracebackhide__ = True
+    found = world.source.missing_snapshots(snapshots)
+    assert found == expected, mismatch(f"missing_snapshots {where}", expected, found)
+
+
+def check_values(batches: list[SourceBatch], column: str, expected: list[object], where: str) -> None:
+    """Assert what a column of records holds."""
+    __tracebackhide__ = True
+    found = joined(batches).column(column).to_pylist()
+    assert found == expected, mismatch(f"{where}: column {column!r}", expected, found)
+
+
+def record_of(world: SourceWorld, spec: TableSpec) -> LakeRecord:
+    """Return the lake record of a table for which a lake snapshot was committed."""
+    record = world.source.lake_record(spec)
+    assert record is not None, "lake_record after a commit: expected the committed lake snapshot, found None"
+    return record
 
 
 def logged(world: SourceWorld) -> tuple[TableSpec, TableBucket]:
@@ -46,9 +81,7 @@ def snapshotted(world: SourceWorld) -> tuple[TableSpec, KvSnapshot]:
     spec = world.create(PATH, primary_key=True)
     world.write(PATH, [(UPSERT, 1, "a"), (UPSERT, 2, "b")])
     world.snapshot(PATH)
-    snapshot = only_bucket(world, spec).snapshot
-    assert snapshot is not None
-    return spec, snapshot
+    return spec, newest_snapshot(world, spec)
 
 
 def supersede(world: SourceWorld) -> None:
@@ -80,9 +113,13 @@ def table_of(batches: list[SourceBatch], base: dict[int, str] | None = None) -> 
     rows = dict(base or {})
     for row in joined(batches).to_pylist():
         if row[CHANGE_COLUMN] in {Change.DELETE, Change.UPDATE_BEFORE}:
-            assert rows.pop(row["id"]) == row["name"]
+            assert row["id"] in rows, f"records: expected a change of a row that is there, found {row} of {rows}"
+            before, where = rows.pop(row["id"]), "records: name in a DELETE or UPDATE_BEFORE, that of the row before"
+            assert before == row["name"], mismatch(where, before, row["name"])
         else:
-            assert row["id"] not in rows
+            assert row["id"] not in rows, (
+                f"records: expected an UPDATE_BEFORE or DELETE before another row of {row['id']!r}, found {row}"
+            )
             rows[row["id"]] = row["name"]
     return rows
 
@@ -90,8 +127,22 @@ def table_of(batches: list[SourceBatch], base: dict[int, str] | None = None) -> 
 def request_table(world: SourceWorld) -> TableAssignment:
     """Ask the queue for a table; it must have one."""
     assignment = world.source.heartbeat(HeartbeatRequest(request=True)).assignment
-    assert assignment is not None
+    assert assignment is not None, "heartbeat that asks for a table, where one is due: expected it, found None"
     return assignment
+
+
+def check_nothing_due(world: SourceWorld, where: str) -> None:
+    """Assert that the queue has no table to give."""
+    __tracebackhide__ = True
+    found = world.source.heartbeat(HeartbeatRequest(request=True)).assignment
+    assert found is None, mismatch(f"heartbeat that asks for a table, where {where}: assignment", None, found)
+
+
+def check_refused(response: HeartbeatResponse, expected: Mapping[int, object], where: str) -> None:
+    """Assert which tables a heartbeat refused, and why."""
+    __tracebackhide__ = True
+    found = response.refused
+    assert found == expected, mismatch(f"heartbeat {where}: refused tables, by id", expected, found)
 
 
 def epoch_of(assignment: TableAssignment) -> TableEpoch:

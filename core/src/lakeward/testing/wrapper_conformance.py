@@ -39,6 +39,7 @@ from lakeward.model.leases import (
     RestoredLease,
 )
 from lakeward.model.tables import TableBucket
+from lakeward.testing.expectations import expect_error, expect_no_error, mismatch
 from lakeward.testing.lease_server import MemoryLeaseServer
 from lakeward.testing.levels import Conformance, chaos, upsert
 
@@ -135,30 +136,41 @@ class LeaseWrapperConformance(Conformance):
         """A wrapper neither calls for itself, nor twice, nor with something else."""
         expected = []
         for hook in HOOKS:
-            call(hooks, hook, _lease())
+            with expect_no_error(f"{hook}, where the backend raises none"):
+                call(hooks, hook, _lease())
             expected.append(hook)
-            assert [one[0] for one in backend.calls] == expected, f"{hook}: expected one call of the backend"
+            found = [one[0] for one in backend.calls]
+            assert found == expected, mismatch(f"{hook}: hooks of the backend that were called so far", expected, found)
 
-        assert backend.calls == [
-            ("acquire", "svc-1-a-1", SNAPSHOTS),
-            ("release", "svc-1-a-1", frozenset(BUCKETS)),
-            ("drop", "svc-1-a-1"),
-            ("on_failover", "svc-1-a-1", RESTART),
-            ("serialize_state", "svc-1-a-1"),
-        ]
+        for hook, one, made in zip(
+            HOOKS,
+            backend.calls,
+            [
+                ("acquire", "svc-1-a-1", SNAPSHOTS),
+                ("release", "svc-1-a-1", frozenset(BUCKETS)),
+                ("drop", "svc-1-a-1"),
+                ("on_failover", "svc-1-a-1", RESTART),
+                ("serialize_state", "svc-1-a-1"),
+            ],
+            strict=True,
+        ):
+            assert one == made, mismatch(f"{hook}: the call that reached the backend", made, one)
 
     @pytest.mark.parametrize("hook", HOOKS)
     def test_the_answer_of_the_backend_comes_back(
         self, hooks: LeaseBackend, backend: ScriptedBackend, hook: str
     ) -> None:
         """What is protected until when is the backend's to say."""
-        assert call(hooks, hook, _lease()) == backend.answers.get(hook), f"{hook}: another answer than the backend's"
+        found, expected = call(hooks, hook, _lease()), backend.answers.get(hook)
+        assert found == expected, mismatch(f"{hook}: another answer than the backend's", expected, found)
 
     def test_what_is_not_protected_stays_unprotected(self, hooks: LeaseBackend, backend: ScriptedBackend) -> None:
         """The operator is warned of it."""
         backend.answers["acquire"] = Protection(None, protects=False)
 
-        assert not hooks.acquire(_lease(), SNAPSHOTS).protects
+        answer = hooks.acquire(_lease(), SNAPSHOTS)
+        where = "acquire: `protects` of its answer, where the backend's says False"
+        assert not answer.protects, mismatch(where, False, answer.protects)
 
     def test_the_arguments_are_left_as_they_are(self, hooks: LeaseBackend, backend: ScriptedBackend) -> None:
         """The core goes on to use them."""
@@ -166,16 +178,16 @@ class LeaseWrapperConformance(Conformance):
         snapshots, lease = dict(SNAPSHOTS), _lease()
         hooks.acquire(lease, snapshots)
 
-        assert snapshots == SNAPSHOTS
-        assert dict(lease.held) == SNAPSHOTS
+        assert snapshots == SNAPSHOTS, mismatch("acquire: its argument `snapshots` afterwards", SNAPSHOTS, snapshots)
+        held = dict(lease.held)
+        assert held == SNAPSHOTS, mismatch("acquire: `lease.held` afterwards", SNAPSHOTS, held)
 
     def test_the_server_is_called_by_the_backend_alone(self, hooks: LeaseBackend) -> None:
         """A lease that a wrapper holds is one that nobody knows of."""
         server = MemoryLeaseServer()
         for hook in HOOKS:
             call(hooks, hook, _lease(server))
-
-        assert server.calls == []
+            assert server.calls == [], mismatch(f"{hook}: calls of the server by the wrapper itself", [], server.calls)
 
     # --- upsert: the same call again -----------------------------------------------------------------------------
 
@@ -186,7 +198,8 @@ class LeaseWrapperConformance(Conformance):
             backend.calls.clear()
             for _ in range(3):
                 call(hooks, hook, _lease())
-            assert len(backend.calls) == 3, f"{hook}: {len(backend.calls)} of 3 calls reached the backend"  # noqa: PLR2004
+            calls = len(backend.calls)
+            assert calls == 3, f"{hook}, called 3 times: expected 3 calls of the backend, found {calls}"  # noqa: PLR2004
 
     @upsert
     def test_each_lease_gets_its_own_answer(self, hooks: LeaseBackend, backend: ScriptedBackend) -> None:
@@ -196,7 +209,9 @@ class LeaseWrapperConformance(Conformance):
             backend.answers["acquire"] = Protection(float(len(answers) + 1))
             answers.append(hooks.acquire(_lease(generation=generation), SNAPSHOTS).until_s)
 
-        assert answers == [1.0, 2.0, 3.0]
+        expected = [1.0, 2.0, 3.0]
+        said = mismatch("acquire for generations 1, 2 and 1: `until_s` of the answers", expected, answers)
+        assert answers == expected, said
 
     # --- chaos ---------------------------------------------------------------------------------------------------
 
@@ -209,18 +224,19 @@ class LeaseWrapperConformance(Conformance):
         """A refused call is tried again, an unknown one starts a new generation: the kind of error decides."""
         backend.answers[hook] = error
 
-        with pytest.raises(LakewardError) as caught:
+        with expect_error(LakewardError, f"{hook}, where the backend raises {error!r}") as caught:
             call(hooks, hook, _lease())
 
         assert caught.value is error, f"{hook}: expected {error!r}, found {caught.value!r}"
-        assert len(backend.calls) == 1, f"{hook}: the wrapper tried again by itself"
+        calls = len(backend.calls)
+        assert calls == 1, f"{hook}: expected one call of the backend, found {calls}: the wrapper tried again by itself"
 
     @chaos
     def test_a_backends_own_exception_is_still_its_own(self, hooks: LeaseBackend, backend: ScriptedBackend) -> None:
         """The core names the backend for it."""
         backend.answers["drop"] = KeyError("x")
 
-        with pytest.raises(LeaseError, match="KeyError"):
+        with expect_error(LeaseError, "drop, where the backend raises KeyError", match="KeyError"):
             hooks.drop(_lease())
 
     @chaos
@@ -231,20 +247,22 @@ class LeaseWrapperConformance(Conformance):
         """A second signal ends a service at once."""
         backend.answers["drop"] = error()
 
-        with pytest.raises(error):
+        with expect_error(error, f"drop, where {error.__name__} ends the process"):
             hooks.drop(_lease())
 
     @chaos
     def test_the_call_after_an_error_works(self, hooks: LeaseBackend, backend: ScriptedBackend) -> None:
         """Errors are the ordinary course of a long-lived service."""
         backend.answers["drop"] = SourceError("refused")
-        with pytest.raises(SourceError):
+        with expect_error(SourceError, "drop, where the backend raises SourceError"):
             hooks.drop(_lease())
         backend.answers["drop"] = None
 
-        hooks.drop(_lease())
+        with expect_no_error("drop, after a drop that the backend refused"):
+            hooks.drop(_lease())
 
-        assert [one[0] for one in backend.calls] == ["drop", "drop"]
+        found = [one[0] for one in backend.calls]
+        assert found == ["drop", "drop"], mismatch("drop, twice: calls of the backend", ["drop", "drop"], found)
 
     @chaos
     def test_calls_of_two_leases_overlap(self, hooks: LeaseBackend, backend: ScriptedBackend) -> None:
@@ -265,7 +283,7 @@ class LeaseWrapperConformance(Conformance):
         for thread in threads:
             thread.join()
 
-        assert not troubles, f"expected both calls inside the backend at once, found {troubles}"
+        assert not troubles, f"drop of two leases: expected both calls inside the backend at once, found {troubles}"
 
     @chaos
     def test_metrics_of_two_services_in_one_process_are_apart(self, make_wrapper: MakeWrapper) -> None:
@@ -276,7 +294,9 @@ class LeaseWrapperConformance(Conformance):
             hooks = LeaseBackend("under-test", ScriptedBackend(), [("wrapper", make_wrapper())], registry=registry)
             hooks.acquire(_lease(), SNAPSHOTS)
 
-            assert list(registry.collect()), "expected metrics in the registry that was given, found none"
+            assert list(registry.collect()), (
+                "register_metrics: expected metrics in the registry that was given, found none"
+            )
 
 
 def call(hooks: LeaseBackend, hook: str, lease: Lease) -> object:

@@ -39,6 +39,11 @@ def failures(suite: type, make_fixtures: Callable[[], dict[str, Any]], wanted: s
     return failed
 
 
+def plain_part(said: str) -> str:
+    """Return what a suite says in words: its first line, without the values that pytest shows below it."""
+    return said.partition("\n")[0]
+
+
 def _cases(test: Any) -> Iterator[dict[str, object]]:  # noqa: ANN401 - a test function with its marks
     """Yield the arguments of each case of a test, as pytest would."""
     marks = [mark for mark in getattr(test, "pytestmark", ()) if mark.name == "parametrize"]
