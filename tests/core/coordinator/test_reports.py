@@ -30,6 +30,14 @@ def test_a_stopped_service_advertises_no_spark_page(world: World) -> None:
     assert (world.reports[-1].state, world.reports[-1].spark_ui) == ("stopped", None)
 
 
+def test_a_committed_round_says_what_the_lake_lacks_after_it(world: World) -> None:
+    """The service's newest report may be of the time before the commit."""
+    path = world.table("log")
+    world.load(path, 0, 10)
+    world.once()
+    assert [(report.outcome, report.lag_rows) for _, report in world.rounds] == [("committed", 0)]
+
+
 def test_a_report_that_takes_long_is_made_less_often(world: World) -> None:
     """A report of hundreds of tables would otherwise be most of what an idle service does."""
     world.clock = clock = FakeClock()

@@ -34,8 +34,8 @@ def terminal() -> tuple[ProgressDisplay, io.StringIO]:
 
 def test_without_a_terminal_a_round_is_one_line_that_is_not_wrapped() -> None:
     progress, out = plain()
-    progress.update(replace(REPORT, tables=(replace(TABLE, lag_rows=0),)))
-    progress.round_ended("nyc.flights", ROUND)
+    progress.update(REPORT)
+    progress.round_ended("nyc.flights", replace(ROUND, lag_rows=0))
     serving, line = out.getvalue().splitlines()
     expected = r"\d\d:\d\d:\d\d nyc\.flights committed 12,345 rows in 1\.8 s \(6,858 rows/s\), 4 files, lag 0 rows"
     assert serving.endswith("service nyc: serving")
@@ -135,7 +135,7 @@ def test_start_spark_page_waiting_stop_and_end_are_lines_also_without_a_terminal
     progress.update(replace(REPORT, tables=()))
     progress.update(replace(REPORT, tables=(replace(TABLE, message="waiting for Spark: 0 of 8 slots"),)))
     progress.update(REPORT)
-    progress.round_ended("nyc.flights", ROUND)
+    progress.round_ended("nyc.flights", replace(ROUND, lag_rows=1200))
     progress.round_ended("nyc.flights", replace(ROUND, outcome="failed", reason="no disk"))
     progress.stopping("SIGTERM", 30.0)
     progress.update(replace(REPORT, state="stopping", tables=()))

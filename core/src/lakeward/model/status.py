@@ -111,6 +111,8 @@ class RoundReport:
     """None where each subtask writes what it reads."""
     subtasks: tuple[SubtaskReport, ...] = ()
     """Of a running round: its subtasks, ordered by number."""
+    lag_rows: int | None = None
+    """Of a committed round: rows that it knew of and that the lake still lacks."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -50,7 +50,6 @@ class ProgressDisplay:
         self._live: Live | None = None
         self._service = ""
         self._served = False
-        self._lag: dict[str, int] = {}
         self._commits: dict[str, RoundReport] = {}
         self._messages: dict[str, str] = {}
         self._rounds = {"committed": 0, "failed": 0}
@@ -106,7 +105,6 @@ class ProgressDisplay:
 
     def update(self, report: ServiceReport) -> None:
         """Take the service's newest report."""
-        self._lag = {table.path: table.lag_rows for table in report.tables if table.lag_rows is not None}
         self._service = report.service
         if report.state == "serving" and not self._served:
             self._served = True
@@ -130,7 +128,7 @@ class ProgressDisplay:
             self._rows += report.rows
         bad = report.outcome != "committed"
         if report.outcome not in _QUIET_OUTCOMES and (bad or not self._console.is_terminal):
-            self._print(round_line(table, report, self._lag.get(table)))
+            self._print(round_line(table, report))
 
     @contextmanager
     def standard_error(self) -> Iterator[None]:
@@ -248,13 +246,12 @@ def _grown(least: int, wanted: int, room: int) -> tuple[int, int]:
     return least + more, room - more
 
 
-def round_line(table: str, report: RoundReport, lag_rows: int | None) -> str:
+def round_line(table: str, report: RoundReport) -> str:
     """Write a finished round as one line.
 
     Args:
         table: `db.table`.
         report: the round.
-        lag_rows: rows that the lake table still lacks, None where unknown.
 
     Returns:
         `12:03:07 nyc.flights committed 12,345 rows in 1.8 s (6,858 rows/s), 4 files, lag 0 rows`, or the outcome and
@@ -271,8 +268,8 @@ def round_line(table: str, report: RoundReport, lag_rows: int | None) -> str:
     ]
     if report.exchange is not None:
         parts.append(f"exchanged {format_exchange(report.exchange)}")
-    if lag_rows is not None:
-        parts.append(f"lag {count(lag_rows, 'row')}")
+    if report.lag_rows is not None:
+        parts.append(f"lag {count(report.lag_rows, 'row')}")
     return ", ".join(parts)
 
 

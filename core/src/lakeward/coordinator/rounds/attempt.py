@@ -290,6 +290,7 @@ class RoundAttempt:
             slots_asked=asked,
             exchange=self.job.exchange() if self.job is not None else None,
             subtasks=self.job.subtasks() if self.job is not None and self.ended_ms is None else (),
+            lag_rows=self.lag_rows() if self.outcome == "committed" else None,
         )
 
     def record(self, report: RoundReport) -> RoundRecord:
