@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections import Counter
 from dataclasses import replace
 from typing import TYPE_CHECKING
@@ -212,6 +213,9 @@ CONTRASTS = """(() => {
 })()"""
 
 
+ROOM_LEFT = "document.documentElement.clientWidth - document.documentElement.scrollWidth"
+
+
 @pytest.mark.parametrize("dark", [False, True], ids=["light", "dark"])
 def test_every_text_stands_out_from_its_ground(browser: Browser, url: str, *, dark: bool) -> None:
     contrasts = opened(browser, url, dark=dark).run(CONTRASTS)
@@ -230,7 +234,20 @@ def test_light_and_dark_are_two_pictures(browser: Browser, url: str, width: int)
     assert grounds[0] != grounds[1]
 
 
-@pytest.mark.parametrize("width", [320, 400, 800, 1280])
+@pytest.mark.parametrize("width", [320, 400, 800, 1264, 1265, 1280])
 def test_nothing_is_wider_than_the_window(browser: Browser, url: str, width: int) -> None:
-    wide = opened(browser, url, width=width).run("document.documentElement.scrollWidth")
-    assert wide <= width
+    assert opened(browser, url, width=width).run(ROOM_LEFT) >= 0
+
+
+@pytest.mark.parametrize("width", [320, 400, 800, 1264, 1265, 1280])
+def test_long_names_large_numbers_and_lines_of_the_log_make_nothing_wider(
+    page: Page, browser: Browser, url: str, width: int
+) -> None:
+    large = replace(
+        TABLE, path=f"shop.{'by_region_' * 6}", lag_rows=98_765_432, lag_s=7_384.0, freshness_s=7_260.0,
+        complete_ms=-7_384_000, lake_files=12_345, rounds=12_345, rows=1_234_567_890, queue_position=3,
+    )  # fmt: skip
+    page.problems.listen()
+    logging.getLogger("lakeward.test").warning("a round failed")
+    page.show(replace(REPORT, tables=(large, replace(BROKEN, rows=1_234_567_890))))
+    assert opened(browser, url, width=width).run(ROOM_LEFT) >= 0

@@ -5,6 +5,8 @@ from __future__ import annotations
 from importlib.util import find_spec
 from typing import TYPE_CHECKING, Protocol
 
+import structlog
+
 from lakeward.errors import ConfigError
 from lakeward.observe.recent_problems import RecentProblems
 
@@ -17,6 +19,7 @@ if TYPE_CHECKING:
 
 _PORT = "observe.status_port"
 _NEEDED = ("jinja2", "starlette", "uvicorn")
+_log = structlog.get_logger("lakeward.page")
 
 
 class _Server(Protocol):
@@ -78,4 +81,5 @@ def start_page(
     app = PageApp(PageContent(settings.service.name, live, metrics, problems))
     server = PageServer(app.asgi(), settings.observe.status_host, port)
     problems.listen()
+    _log.info("status page opened", url=server.url)  # nothing else says which port it is where there is no progress
     return StatusPage(server, problems)
