@@ -65,8 +65,8 @@ NOT_RUN = {
 """Lines that are not run: how they begin, and why."""
 
 TRANSCRIPTS = {
-    "README.md": "recorded after the block before it, which is run; output has times and ids",
-    "docs/how-to/operate.md": "recorded while a table was spoiled and mended; output has times and ids",
+    "README.md": "tests/meta/test_sessions.py types it again",
+    "docs/how-to/operate.md": "tests/meta/test_sessions.py types it again",
     "docs/explanation/a-recovery.md": "shows a recovery that happened; tests/e2e/test_exchange_recovers.py repeats it",
 }
 """Pages with commands that are shown with their output, and why these are not run."""
