@@ -10,6 +10,7 @@ import itertools
 import json
 from dataclasses import dataclass, field
 from enum import Enum
+from http import HTTPStatus
 from typing import TYPE_CHECKING, Any, ClassVar
 from urllib.parse import unquote, urlparse
 
@@ -50,6 +51,8 @@ class Fate(Enum):
     LANDED_503 = "landed, then 503"
     UNAVAILABLE = "503"
     MISSING = "404"
+    THROTTLED = "429"
+    """Refused without being passed on; the client really waits before it asks again."""
 
 
 _STATUS = {
@@ -61,6 +64,7 @@ _STATUS = {
     Fate.LANDED_503: 503,
     Fate.UNAVAILABLE: 503,
     Fate.MISSING: 404,
+    Fate.THROTTLED: 429,
 }
 _LANDED = {
     Fate.LANDED_403,
@@ -104,6 +108,8 @@ class Gateway:
     fate: Callable[[Request], Fate] = lambda _: Fate.PASSED
     before: Callable[[Request], None] = lambda _: None
     """Runs right before a request arrives at the catalog."""
+    retry_after: str | None = None
+    """The header `Retry-After` of answers that are no success."""
     late: list[Request] = field(default_factory=list, repr=False)
     log: list[tuple[Request, Fate, int]] = field(default_factory=list, repr=False)
     """Requests that ask for a change, with their fate and the status that the client saw (0: none)."""
@@ -250,6 +256,8 @@ class _Adapter(BaseAdapter):
         response.request = request
         response.url = request.url or ""
         response.encoding = "utf-8"
+        if status >= HTTPStatus.BAD_REQUEST and gateway.retry_after is not None:
+            response.headers["Retry-After"] = gateway.retry_after
         response._content = b"" if document is None else json.dumps(document).encode()
         return response
 
