@@ -1,0 +1,133 @@
+"""A real Iceberg REST catalog on a socket that throttles, is slow, loses answers or is down."""
+
+from __future__ import annotations
+
+import json
+import socket
+import threading
+import time
+from contextlib import suppress
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from lakeward_lake_iceberg.options import IcebergOptions
+from lakeward_lake_iceberg.rest_server import RestCatalogServer, _Handler
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
+
+@dataclass(frozen=True, slots=True)
+class Trouble:
+    """What becomes of a commit instead of its answer; `status` 0 closes the connection without a word.
+
+    With `landed` the catalog carries the commit out first.
+    """
+
+    status: int
+    landed: bool = False
+    retry_after_s: int | None = None
+
+
+class TroubledCatalog:
+    """The catalog. `trouble` is asked for each commit with its table's name; it may wait, and None lets it pass."""
+
+    def __init__(self, warehouse: Path) -> None:
+        """Serve on a free port."""
+        self.trouble: Callable[[str], Trouble | None] = lambda _table: None
+        self.commits: list[tuple[str, float, int]] = []
+        """Commits in the order of their answers: the table, when it was answered, and the status (0: not at all)."""
+        self._warehouse = warehouse
+        self._port = 0
+        self._connections: set[socket.socket] = set()
+        self.come_up()
+
+    @property
+    def options(self) -> IcebergOptions:
+        """Options of a lake on this catalog."""
+        return IcebergOptions(
+            warehouse=f"file://{self._warehouse}", catalog="rest", uri=f"http://127.0.0.1:{self._port}"
+        )
+
+    def come_up(self) -> None:
+        """Serve, at the same address as before."""
+        self._server = RestCatalogServer(self._warehouse, self._port)
+        listening: Any = self._server._server
+        self._port = listening.server_address[1]
+        bound = listening.RequestHandlerClass
+        listening.RequestHandlerClass = type("_Troubled", (_TroubledHandler, bound), {"catalog": self})
+        self._thread = threading.Thread(target=self._server.serve, name="troubled-catalog", daemon=True)
+        self._thread.start()
+
+    def go_down(self) -> None:
+        """Refuse connections, and break those that are open."""
+        self._server.close()
+        self._thread.join()
+        for connection in list(self._connections):
+            with suppress(OSError):  # its other end has closed it
+                connection.shutdown(socket.SHUT_RDWR)
+
+    def ids(self, name: str) -> list[int]:
+        """Return the column `id` of all rows of a table, sorted, as pyiceberg reads them."""
+        rows = self._server._catalog.load_table(name).scan().to_arrow()
+        return sorted(rows.column("id").to_pylist())
+
+    def answered(self, table: str, status: int) -> list[float]:
+        """Return when commits of a table were answered so."""
+        return [at for name, at, found in list(self.commits) if (name, found) == (table, status)]
+
+
+class _TroubledHandler(_Handler):
+    """Asks for a trouble before a commit."""
+
+    catalog: TroubledCatalog
+
+    def setup(self) -> None:
+        """Note the connection, so that it can be broken."""
+        super().setup()
+        self.catalog._connections.add(self.connection)
+
+    def finish(self) -> None:
+        """Forget the connection."""
+        self.catalog._connections.discard(self.connection)
+        super().finish()
+
+    def do_POST(self) -> None:  # noqa: N802 - the library's name
+        """Answer a commit as its trouble says, everything else as the catalog does."""
+        *place, table = self.path.strip("/").split("/")
+        if place[-1:] != ["tables"] or table == "rename":
+            self.do_GET()
+            return
+        trouble = self.catalog.trouble(table)
+        if trouble is None:
+            self.do_GET()
+            return
+        text = self.rfile.read(int(self.headers["Content-Length"]))
+        if trouble.landed:
+            self.calls.answer("POST", self.path.strip("/").split("/"), json.loads(text))
+        self._note(table, trouble.status)
+        self.close_connection = True
+        if trouble.status:
+            self._refuse(trouble)
+
+    def _refuse(self, trouble: Trouble) -> None:
+        error = {"message": f"the catalog answers {trouble.status}", "type": "Troubled", "code": trouble.status}
+        body = json.dumps({"error": error}).encode()
+        self.send_response(trouble.status)
+        self.send_header("Content-Type", "application/json")
+        self.send_header("Content-Length", str(len(body)))
+        self.send_header("Connection", "close")
+        if trouble.retry_after_s is not None:
+            self.send_header("Retry-After", str(trouble.retry_after_s))
+        self.end_headers()
+        self.wfile.write(body)
+
+    def _note(self, table: str, status: int) -> None:
+        self.catalog.commits.append((table, time.monotonic(), status))
+
+    def _send(self, status: int, document: dict[str, Any] | None) -> None:
+        *place, table = self.path.strip("/").split("/")
+        if self.command == "POST" and place[-1:] == ["tables"]:
+            self._note(table, status)
+        super()._send(status, document)
