@@ -1,0 +1,25 @@
+"""Spark's daemon of Python workers, for `spark.python.daemon.module`: as the faulty one, and spills are noted."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from pyspark import daemon
+
+from lakeward_faulty import daemon as faulty
+
+if TYPE_CHECKING:
+    import socket
+
+
+def worker(sock: socket.socket, authenticated: bool) -> int:
+    """As the other one's: what starts threads is imported here alone."""
+    from lakeward_cluster.spills import watch_spills  # noqa: PLC0415
+
+    watch_spills()
+    return faulty.worker(sock, authenticated)
+
+
+if __name__ == "__main__":
+    daemon.worker = worker
+    daemon.manager()
