@@ -157,6 +157,8 @@ class Run:
             self._result.problems.append(str(error))
         for service in self._world.processes:
             service.destroy()
+        recovered = [int(line.split()[1]) for line in noted(self._world.faults, f"{RECOVERED}.{self._name}")]
+        self._result.recovering, self._result.spill_bytes = len(recovered), sum(recovered)
         self._result.seconds = time.monotonic() - began
         return self._result
 
@@ -301,8 +303,6 @@ class Run:
         assert [*self._spill.rglob("*")] == [], "spill files are left"
         for process in world.processes:
             assert "marker missing" not in process.words(), process.words()
-        recovered = [int(line.split()[1]) for line in noted(world.faults, f"{RECOVERED}.{self._name}")]
-        self._result.recovering, self._result.spill_bytes = len(recovered), sum(recovered)
 
 
 # --- many of them -------------------------------------------------------------------------------------------------
