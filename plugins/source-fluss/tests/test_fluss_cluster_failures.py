@@ -58,10 +58,17 @@ def test_new_table_without_a_leader_is_an_error_that_names_the_coordinator(lake_
 
 def test_coordinator_that_missed_a_new_table_is_started_again(lake_cluster: LakeCluster) -> None:
     cluster, rows = lake_cluster.cluster, pa.table({"id": [1], "name": ["n"]}, schema=SCHEMA)
-    with closing(FlussWriter(cluster.bootstrap, None, cluster.restart_coordinator, leader_s=0)) as writer:
+    restarted: list[str] = []
+
+    def restart() -> None:
+        cluster.restart_coordinator()
+        restarted.append("coordinator")
+
+    with closing(FlussWriter(cluster.bootstrap, None, restart, leader_s=0)) as writer:
         writer.create("fail.led", SCHEMA, buckets=2)
         writer.append("fail.led", rows)
         writer.drop("fail.led")
+    assert restarted == ["coordinator"]
 
 
 def test_restarted_coordinator_counts_as_another_one_and_fences_what_was_in_hand(

@@ -77,10 +77,11 @@ class FlussWriter:
         arguments = (list(key), list(partition), buckets, None if bucket_key is None else list(bucket_key))
         table_id = int(self._call("create", name, schema, *arguments, log_format, kv_format, dict(properties or {})))
         if not partition and not self._call("leads", name, buckets, self._leader_s):
-            self._lead(name, buckets)
+            self._await_leaders_anew(name, buckets)
         return table_id
 
-    def _lead(self, name: str, buckets: int) -> None:
+    def _await_leaders_anew(self, name: str, buckets: int) -> None:
+        """Restart the coordinator that missed a table, if that may be done."""
         if self._restart_coordinator is not None:
             self._restart_coordinator()
             # What it learned when there was no leader it would believe for ever.
