@@ -9,6 +9,7 @@ import asyncio
 import itertools
 import threading
 from contextlib import asynccontextmanager
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import msgspec
@@ -18,21 +19,17 @@ from lakeward.clock import SystemClock
 from lakeward.model.tables import TablePath
 from lakeward_e2e.troubled_catalog import Trouble, TroubledCatalog
 from lakeward_lake_iceberg.plugin import IcebergLakePlugin
+from lakeward_service_kit import waiting
 from lakeward_service_kit.service_world import World as Services
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable, Iterator
     from pathlib import Path
 
+until = partial(waiting.until, seconds=60)
+
 BAD, GOOD, FINE = (TablePath("t", name) for name in ("bad", "good", "fine"))
 HEALTHY = (GOOD, FINE)
-
-
-async def until(true: Callable[[], object]) -> None:
-    """Look again and again, for a minute at the most."""
-    async with asyncio.timeout(60):
-        while not true():  # noqa: ASYNC110 - what is looked at has no event of its own
-            await asyncio.sleep(0.02)
 
 
 class Neighbours:

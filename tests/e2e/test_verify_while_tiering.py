@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import sys
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -12,14 +13,17 @@ import pytest
 from lakeward.clock import SystemClock
 from lakeward_lake_iceberg.options import IcebergOptions
 from lakeward_lake_iceberg.plugin import IcebergLakePlugin
+from lakeward_service_kit import waiting
 from lakeward_service_kit.service_world import World as Services
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Iterator
     from pathlib import Path
 
     from lakeward.model.tables import TablePath
     from lakeward.ports import Lake
+
+until = partial(waiting.until, seconds=60)
 
 CONFIG = """
 [service]
@@ -35,13 +39,6 @@ root = "state"
 """
 TIMES = 2
 """Verifications during which at least one commit of the table has to land."""
-
-
-async def until(true: Callable[[], object]) -> None:
-    """Look again and again, for a minute at the most."""
-    async with asyncio.timeout(60):
-        while not true():  # noqa: ASYNC110 - what is looked at has no event of its own
-            await asyncio.sleep(0.02)
 
 
 @pytest.fixture

@@ -22,6 +22,7 @@ from lakeward.storage.small_files import SmallFiles
 from lakeward.testing.clock import FakeClock
 from lakeward_service_kit.exchange_world import Executor
 from lakeward_service_kit.service_world import SCHEMA
+from lakeward_service_kit.waiting import until
 from lakeward_source_embedded.source import EmbeddedSource
 from lakeward_source_embedded.store import EmbeddedStore
 
@@ -229,12 +230,6 @@ async def running(*services: Service) -> AsyncIterator[None]:
         for service in services:
             service.stop()
         await asyncio.gather(*tasks)
-
-
-async def until(seen: Callable[[], bool]) -> None:
-    async with asyncio.timeout(20):
-        while not seen():  # noqa: ASYNC110 - what is looked at has no event of its own
-            await asyncio.sleep(0.02)
 
 
 @pytest.fixture

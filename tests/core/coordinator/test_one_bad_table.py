@@ -10,6 +10,7 @@ import asyncio
 import threading
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -20,6 +21,7 @@ from lakeward.model.settings import TableSettings
 from lakeward.observe.condition import ConditionTracker
 from lakeward.subtask.reading import SplitReading
 from lakeward.testing.folder_lake import FolderLake
+from lakeward_service_kit import waiting
 from lakeward_service_kit.full_disk import FULL
 from lakeward_service_kit.held_source import Hold
 from lakeward_source_embedded.source import EmbeddedSource
@@ -36,19 +38,14 @@ if TYPE_CHECKING:
     from lakeward.model.tables import TablePath, TableSpec
     from lakeward_service_kit.service_world import World
 
+until = partial(waiting.until, seconds=60)
+
 FIRST_S, MOST_S, TRIES = 0.05, 0.2, 4
 """Back-off of the services here, and the failed rounds after which they suspend a table."""
 PROMISE_S = 20.0
 """The freshness that is promised here: a healthy round takes less than a second, on a busy machine a few."""
 TROUBLE = frozenset({"late", "retrying", "suspended"})
 """What no healthy table may be, whatever is wrong with the one beside it."""
-
-
-async def until(true: Callable[[], object]) -> None:
-    """Look again and again, for a minute at the most."""
-    async with asyncio.timeout(60):
-        while not true():  # noqa: ASYNC110 - what is looked at has no event of its own
-            await asyncio.sleep(0.02)
 
 
 @dataclass

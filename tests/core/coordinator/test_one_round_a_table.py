@@ -21,10 +21,9 @@ from lakeward.storage.round_journal import JournalStore, RoundJournal
 from lakeward.storage.small_files import SmallFiles
 from lakeward.testing.checkpoint_values import FIRST, PATH, reference, round_snapshot
 from lakeward.testing.lake_tables import log_table
+from lakeward_service_kit.waiting import until
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     from lakeward.model.results import CommitRequest
     from lakeward.model.tables import TablePath
     from lakeward_service_kit.service_world import World
@@ -46,12 +45,6 @@ class SlowJournals(JournalStore):
             self.begun.set()
             self.go_on.wait(30)
         super().write(journal)
-
-
-async def until(true: Callable[[], object]) -> None:
-    async with asyncio.timeout(20):
-        while not true():  # noqa: ASYNC110 - what is looked at has no event of its own
-            await asyncio.sleep(0.02)
 
 
 def take_back(world: World, path: TablePath) -> None:

@@ -19,11 +19,12 @@ from lakeward.model.tables import TablePath
 from lakeward.model.tiering import TableAssignment
 from lakeward.subtask.run import run_subtask
 from lakeward.testing.jobs import ThreadJobs
+from lakeward_service_kit.waiting import until
 from lakeward_source_embedded.source import EmbeddedSource
 from lakeward_source_embedded.store import EmbeddedStore
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Mapping, Sequence
 
     from lakeward.model.jobs import SubtaskPlace
     from lakeward.model.results import CommitRequest, OffsetCommit
@@ -41,13 +42,6 @@ def committed(world: World, path: TablePath) -> OffsetCommit:
     assert head is not None
     assert head.commit is not None
     return head.commit
-
-
-async def until(true: Callable[[], object]) -> None:
-    """Look again and again, for 20 s at the most."""
-    async with asyncio.timeout(20):
-        while not true():  # noqa: ASYNC110 - what is looked at has no event of its own
-            await asyncio.sleep(0.02)
 
 
 def test_once_ends_when_each_table_stands_at_its_end_offsets(world: World) -> None:

@@ -13,6 +13,7 @@ from lakeward.storage.service_state import ServiceStateStore
 from lakeward.storage.small_files import SmallFiles
 from lakeward.subtask.run import run_subtask
 from lakeward.testing.jobs import ThreadJobs
+from lakeward_service_kit.waiting import until
 from lakeward_source_embedded.source import EmbeddedSource
 from lakeward_source_embedded.store import EmbeddedStore
 
@@ -24,13 +25,6 @@ if TYPE_CHECKING:
     from lakeward.model.tables import TableSpec
     from lakeward.model.tiering import HeartbeatRequest, HeartbeatResponse
     from lakeward_service_kit.service_world import World
-
-
-async def until(true: Callable[[], object]) -> None:
-    """Look again and again, for 20 s at the most."""
-    async with asyncio.timeout(20):
-        while not true():  # noqa: ASYNC110 - what is looked at has no event of its own
-            await asyncio.sleep(0.02)
 
 
 class HeldSource(EmbeddedSource):

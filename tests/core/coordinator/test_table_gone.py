@@ -14,11 +14,12 @@ from lakeward.errors import TableGoneError
 from lakeward.model.settings import TableMode, TableSettings
 from lakeward.model.tables import KvSnapshot, TableBucket
 from lakeward.testing.folder_lake import FolderLake
+from lakeward_service_kit.waiting import until
 from lakeward_source_embedded.source import EmbeddedSource
 from lakeward_source_embedded.store import EmbeddedStore
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Iterator
 
     from lakeward.container import ServiceContainer
     from lakeward.model.results import CommitOutcome, CommitRequest
@@ -87,11 +88,6 @@ def test_nothing_is_kept_in_memory_of_tables_that_were_dropped_and_counts_go_on(
         world.load(path, 0, 20)
     ids = {world.store.table(path).table_id for path in paths}
     service = world.service(forget_every_s=0.1)
-
-    async def until(true: Callable[[], object]) -> None:
-        async with asyncio.timeout(20):
-            while not true():  # noqa: ASYNC110 - what is looked at has no event of its own
-                await asyncio.sleep(0.02)
 
     async def live() -> None:
         serving = asyncio.create_task(service.serve())

@@ -20,6 +20,7 @@ from lakeward.testing.clock import FakeClock
 from lakeward.testing.folder_lake import FolderLake
 from lakeward.testing.lake_tables import PATH, incarnation, log_table
 from lakeward_service_kit.service_world import World
+from lakeward_service_kit.waiting import until
 from lakeward_source_embedded.source import EmbeddedSource
 from lakeward_source_embedded.store import EmbeddedStore
 
@@ -46,12 +47,6 @@ def lake(world: World) -> StubbornLake:
     lake = StubbornLake(world.directory / "lake")
     world.lake = lake
     return lake
-
-
-async def until(true: Callable[[], object]) -> None:
-    async with asyncio.timeout(20):
-        while not true():  # noqa: ASYNC110 - what is looked at has no event of its own
-            await asyncio.sleep(0.02)
 
 
 async def serve_until(service: Service, true: Callable[[], object]) -> None:

@@ -96,10 +96,7 @@ class _TroubledHandler(_Handler):
     def do_POST(self) -> None:  # noqa: N802 - the library's name
         """Answer a commit as its trouble says, everything else as the catalog does."""
         *place, table = self.path.strip("/").split("/")
-        if place[-1:] != ["tables"] or table == "rename":
-            self.do_GET()
-            return
-        trouble = self.catalog.trouble(table)
+        trouble = self.catalog.trouble(table) if place[-1:] == ["tables"] else None
         if trouble is None:
             self.do_GET()
             return
