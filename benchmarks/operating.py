@@ -245,11 +245,11 @@ def show_processor_time(figures: Figures, operated: Operated, seconds: float) ->
         load_for(operated, paths, seconds)
         spent = time.process_time() - cpu - (time.thread_time() - own)
         share = spent / (time.perf_counter() - began)
-        if not paths:
-            figures.show("idle", f"{share:.1%} of a core", f"below {CPU_GOAL:.0%}", met=share < CPU_GOAL)
-        else:
+        name, found = "idle", f"{share:.1%} of a core"
+        if paths:
             commits = operated.commits(paths) - before
-            print(f"{len(paths)} tables busy: {share:.1%} of a core, with {commits} commits and their subtasks")
+            name, found = f"{len(paths)} tables busy", f"{found}, with {commits} commits and their subtasks"
+        figures.show(name, found, f"below {CPU_GOAL:.0%}", met=share < CPU_GOAL)
 
 
 def show_pages(figures: Figures, operated: Operated) -> None:
