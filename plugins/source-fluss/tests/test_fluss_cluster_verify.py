@@ -97,7 +97,9 @@ def tier(cluster: LakeCluster, world: World) -> None:
 
 def verified(place: Path, name: str) -> tuple[int, Any]:
     """Verify a table by the command; gives the exit code and the document."""
-    command = [sys.executable, "-m", "lakeward", "verify", name, "-o", "json"]
+    # Where the tests ask for warnings of encodings, numba's import gives one; a user's Python does not ask.
+    quiet = ["-W", "ignore::EncodingWarning:numba.core.config"]
+    command = [sys.executable, *quiet, "-m", "lakeward", "verify", name, "-o", "json"]
     done = subprocess.run(command, cwd=place, capture_output=True, encoding="utf-8", check=False, timeout=120)
     assert done.stderr == ""
     return done.returncode, json.loads(done.stdout)
