@@ -16,3 +16,7 @@ class SystemClock:
     def wall_ms(self) -> int:
         """Return milliseconds since 1970."""
         return time.time_ns() // 1_000_000
+
+    def sleep(self, seconds: float) -> None:
+        """Block for so many seconds."""
+        time.sleep(seconds)

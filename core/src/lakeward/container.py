@@ -24,7 +24,7 @@ from lakeward.config.tables import modes_of, table_rules
 from lakeward.coordinator.checkpoints.restorer import Restorer
 from lakeward.coordinator.commits.cleaner import Cleaner
 from lakeward.coordinator.commits.fence import CommitFence
-from lakeward.coordinator.commits.round_committer import RoundCommitter
+from lakeward.coordinator.commits.round_committer import RoundCommitter, commit_pauses
 from lakeward.coordinator.commits.upkeep import Upkeep
 from lakeward.coordinator.jobs.address import SubtaskAddress
 from lakeward.coordinator.jobs.server import SubtaskServer
@@ -64,6 +64,7 @@ from lakeward.observe.exchange import BackgroundExchange, DirectExchange
 from lakeward.observe.files import service_folder, writable
 from lakeward.observe.live_status import LiveStatus, Part
 from lakeward.observe.metrics import ServiceMetrics
+from lakeward.observe.other_services import OtherServices
 from lakeward.observe.progress import ProgressDisplay
 from lakeward.page.start import start_page
 from lakeward.sockets import SocketTransport
@@ -273,6 +274,7 @@ class ServiceContainer(containers.DeclarativeContainer):
         journals=components.provided.journals,
         committed=components.provided.committed,
         fence=fence,
+        pauses=providers.Callable(commit_pauses, settings.service, settings.lake),
     )
     planner = providers.Singleton(
         JobPlanner,
@@ -364,7 +366,10 @@ class Container(containers.DeclarativeContainer):
     metrics = providers.Singleton(ServiceMetrics)
     live = providers.Singleton(LiveStatus, clock)
     telemetry = providers.Singleton(start_telemetry, settings, incarnation, metrics)
-    page = providers.Singleton(start_page, settings, live, metrics, providers.Callable(secret_values, loaded))
+    others = providers.Singleton(
+        OtherServices, settings.checkpoint.address, service_name, live, clock, providers.Factory(ThreadExecutor)
+    )
+    page = providers.Singleton(start_page, settings, live, metrics, providers.Callable(secret_values, loaded), others)
     backend = providers.Singleton(_backend, loaded, resources, metrics)
     starting_spark = providers.Singleton(_starting_spark, settings, resources)
     spark = providers.Singleton(_spark, starting_spark)

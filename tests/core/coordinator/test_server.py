@@ -210,6 +210,9 @@ class Clock:
     def wall_ms(self) -> int:
         return 0
 
+    def sleep(self, seconds: float) -> None:
+        self._now += seconds
+
 
 def answer_of(port: int) -> object:
     """Let a subtask register at a port; return what its link gives it first."""

@@ -155,9 +155,15 @@ class Process:
 class SimClock:
     """A `lakeward.ports.Clock`: the boot-time clock is virtual time, the wall clock can be set."""
 
-    def __init__(self, scheduler: Scheduler) -> None:
-        """Start at some wall time."""
+    def __init__(self, scheduler: Scheduler, sleep: Callable[[float], None]) -> None:
+        """Start at some wall time.
+
+        Args:
+            scheduler: the world's.
+            sleep: lets the process that acts stand still for so many seconds.
+        """
         self._scheduler = scheduler
+        self._sleep = sleep
         self.offset_ms = 1_700_000_000_000
 
     def now(self) -> float:
@@ -167,3 +173,7 @@ class SimClock:
     def wall_ms(self) -> int:
         """See Protocol."""
         return self.offset_ms + round(self._scheduler.now * 1000)
+
+    def sleep(self, seconds: float) -> None:
+        """See Protocol."""
+        self._sleep(seconds)

@@ -51,7 +51,7 @@ class World:
         self.random = Random(seed)  # noqa: S311 - a replay, not a secret
         self.scheduler = Scheduler(self.random)
         self.story = Story(self.scheduler, on=story)
-        self.clock = SimClock(self.scheduler)
+        self.clock = SimClock(self.scheduler, self._sleep)
         self.checks = Checks(self)
         self.faults = faults
         self.files = SimFiles(self)
@@ -223,6 +223,10 @@ class World:
             process.wait(seconds)
         finally:
             self._acting = process
+
+    def _sleep(self, seconds: float) -> None:
+        if self._acting is not None:
+            self.block(self._acting, seconds)
 
     def landed(self, table: LakeTable, request: CommitRequest) -> None:
         """A commit has landed."""

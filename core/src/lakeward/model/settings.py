@@ -58,8 +58,8 @@ class ServiceSettings(Options, frozen=True, kw_only=True):
         float,
         Meta(
             gt=0,
-            description="Seconds that a failed table waits the first time, and a split or a launch of its round after "
-            "its second failure; doubles each time.",
+            description="Seconds that a failed table waits the first time, and a split, a launch or a commit of its "
+            "round after its second failure; doubles each time.",
         ),
     ] = 1.0
     backoff_most_s: Annotated[

@@ -15,3 +15,7 @@ class Clock(Protocol):
     def wall_ms(self) -> int:
         """Return milliseconds since 1970; only for what is persisted or shown."""
         ...
+
+    def sleep(self, seconds: float) -> None:
+        """Block for so many seconds, >= 0; only on a thread of one's own, never on the event loop."""
+        ...

@@ -33,6 +33,10 @@ class FakeClock:
         self._now += seconds
         self._wall_ms += seconds * 1000
 
+    def sleep(self, seconds: float) -> None:
+        """Return at once, after so many seconds of the test's time."""
+        self.advance(seconds)
+
     def jump_wall(self, seconds: float) -> None:
         """Set the wall clock, as a person or a time server does; the boot-time clock does not see it.
 

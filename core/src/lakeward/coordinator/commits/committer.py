@@ -13,17 +13,22 @@ from typing import TYPE_CHECKING
 import structlog
 
 from lakeward.errors import CommitConflictError, FencedError, LakeError, OutcomeUnknownError
+from lakeward.model.backoff import NO_PAUSES
 from lakeward.model.results import CommitIds, CommitOutcome, CommitRequest, LakeFile
 from lakeward.model.tables import TableBucket, TablePath, TableSpec
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from lakeward.model.backoff import RetryPauses
     from lakeward.model.identity import Incarnation, RoundId
     from lakeward.ports import Clock, Lake, Source
 
-_TRIES = 8
-"""How often a commit is built again after a conflict; each conflict means that another commit landed."""
+TRIES = 8
+"""How often a commit is built, and how many calls of it may fail, before its round has failed.
+
+Each conflict means that another commit landed.
+"""
 _log = structlog.get_logger("lakeward.committer")
 
 
@@ -60,14 +65,40 @@ class CommitResult:
     parts_s: dict[str, tuple[float, float]]
 
 
+class _Patience:
+    """What is left of it for a lake that does not answer one commit, or the search for it."""
+
+    def __init__(self, pauses: RetryPauses, clock: Clock) -> None:
+        """Begin with all of it."""
+        self._pauses = pauses
+        self._clock = clock
+        self._failures = 0
+
+    def wait(self) -> bool:
+        """Wait before the lake is called again; False, at once, if it is not to be called again."""
+        self._failures += 1
+        if self._failures == TRIES:
+            return False
+        self._clock.sleep(self._pauses.after(self._failures))
+        return True
+
+
 class Committer:
     """Commits rounds; safe to use from several threads, one per table."""
 
-    def __init__(self, source: Source, lake: Lake, clock: Clock) -> None:
-        """Keep source and lake."""
+    def __init__(self, source: Source, lake: Lake, clock: Clock, pauses: RetryPauses = NO_PAUSES) -> None:
+        """Keep the collaborators.
+
+        Args:
+            source: is told of each commit.
+            lake: gets each commit.
+            clock: the service's clock.
+            pauses: before a lake that did not answer is called again.
+        """
         self._source = source
         self._lake = lake
         self._clock = clock
+        self._pauses = pauses
 
     def commit(self, work: CommitWork) -> CommitResult:
         """Commit a round.
@@ -81,7 +112,7 @@ class Committer:
         Raises:
             FencedError: the stamp or the base commit is another one now.
             LakeError: the lake refused; nothing landed.
-            OutcomeUnknownError: it may have landed, and the lookup failed too.
+            OutcomeUnknownError: it may have landed; the lake did not answer often enough to tell.
         """
         table = work.table
         started = self._clock.now()
@@ -102,48 +133,61 @@ class Committer:
         base commit or loses the compare-and-swap, and the first one is found. If the second one lands, the first one's
         assertion on the head fails. The first one's files stay until then (see `Cleaner`).
         """
-        path = work.table.path
+        path, patience = work.table.path, _Patience(self._pauses, self._clock)
         unknown: OutcomeUnknownError | None = None
-        for _ in range(_TRIES):
-            work.may_commit()
-            ids = self._lake.new_ids()
-            work.journal(ids)
-            work.may_commit()
-            outcome: CommitOutcome | None = None
-            try:
-                outcome = self._lake.commit(self._request(work, ids, prepared))
-            except OutcomeUnknownError as error:
-                _log.warning("outcome of a lake commit unknown, asking back", table=str(path), reason=str(error))
-                unknown = error
-            except FencedError:
-                if (found := self._find(work)) is None:
-                    raise
+        for _ in range(TRIES):
+            ids, outcome = self._send(work, prepared)
+            if outcome is CommitOutcome.LANDED:
+                return ids.snapshot_id
+            if (found := self._find(work, patience)) is not None:
                 return found
-            else:
-                if outcome is CommitOutcome.LANDED:
-                    return ids.snapshot_id
-            if (found := self._find(work)) is not None:
-                return found
+            if isinstance(outcome, FencedError):
+                raise outcome
             if outcome is CommitOutcome.CONFLICT:
                 self._drop_leftovers(path, ids)
+                continue
+            unknown = outcome
+            if not patience.wait():
+                break
         if unknown is not None:
             message = f"table {path}: the lake commit of round {work.round_id} may still land: {unknown}"
             raise OutcomeUnknownError(message) from unknown
-        message = f"table {path}: lost the race to commit {_TRIES} times in a row"
+        message = f"table {path}: lost the race to commit {TRIES} times in a row"
         raise CommitConflictError(message)
+
+    def _send(
+        self, work: CommitWork, prepared: str
+    ) -> tuple[CommitIds, CommitOutcome | FencedError | OutcomeUnknownError]:
+        """Send the commit once, its ids in the journal; an error that it may be to blame for itself is returned."""
+        work.may_commit()
+        ids = self._lake.new_ids()
+        work.journal(ids)
+        work.may_commit()
+        try:
+            return ids, self._lake.commit(self._request(work, ids, prepared))
+        except OutcomeUnknownError as error:
+            _log.warning("outcome of a lake commit unknown, asking back", table=str(work.table.path), reason=str(error))
+            return ids, error
+        except FencedError as error:
+            return ids, error
 
     def _drop_leftovers(self, path: TablePath, ids: CommitIds) -> None:
         """Delete the files of a failed try, but not those that the table references: the commit may have landed."""
         written = self._lake.commit_leftovers(path, ids)
         self._lake.delete(frozenset(written) - self._lake.referenced(path, written))
 
-    def _find(self, work: CommitWork) -> int | None:
+    def _find(self, work: CommitWork, patience: _Patience) -> int | None:
+        """Look for the commit until the lake answers: what cannot be looked for is neither sent again nor given up."""
         path = work.table.path
-        try:
-            return self._lake.find(path, work.round_id, work.step)
-        except LakeError as error:
-            message = f"table {path}: the lake commit of round {work.round_id} may have landed, cannot look: {error}"
-            raise OutcomeUnknownError(message) from error
+        while True:
+            try:
+                return self._lake.find(path, work.round_id, work.step)
+            except (LakeError, OutcomeUnknownError) as error:
+                if not patience.wait():
+                    what = f"the lake commit of round {work.round_id} may have landed, cannot look"
+                    message = f"table {path}: {what}: {error}"
+                    raise OutcomeUnknownError(message) from error
+                _log.warning("the lake cannot be asked for a commit, asking again", table=str(path), reason=str(error))
 
     def _request(self, work: CommitWork, ids: CommitIds, prepared: str) -> CommitRequest:
         table = work.table

@@ -7,8 +7,9 @@ from typing import TYPE_CHECKING
 
 import structlog
 
-from lakeward.coordinator.commits.committer import Committer, CommitWork
+from lakeward.coordinator.commits.committer import TRIES, Committer, CommitWork
 from lakeward.errors import LakewardError
+from lakeward.model.backoff import RetryPauses
 from lakeward.storage.commit_records import CommitRecord
 from lakeward.storage.round_journal import RoundJournal
 
@@ -19,6 +20,7 @@ if TYPE_CHECKING:
     from lakeward.coordinator.commits.fence import CommitFence
     from lakeward.model.identity import Incarnation, RoundId
     from lakeward.model.results import CommitIds, LakeFile, LakeHead
+    from lakeward.model.settings import LakeSettings, ServiceSettings
     from lakeward.model.tables import TableBucket, TablePath, TableSpec
     from lakeward.ports import Clock, Lake, Source
     from lakeward.storage.commit_records import CommitRecords
@@ -59,6 +61,19 @@ class CommittedRound:
     parts_s: Mapping[str, tuple[float, float]]
 
 
+def commit_pauses(service: ServiceSettings, lake: LakeSettings) -> RetryPauses:
+    """Return the pauses before a lake that did not answer a commit is called again.
+
+    Args:
+        service: has the pauses of everything that failed.
+        lake: has the time limit of a commit; all pauses of one are shorter together.
+
+    Returns:
+        The pauses.
+    """
+    return RetryPauses(service.backoff_first_s, service.backoff_most_s).at_most(lake.commit_timeout_s / TRIES)
+
+
 class RoundCommitter:
     """Commits rounds: several tables at once, one commit of a table at a time."""
 
@@ -72,6 +87,7 @@ class RoundCommitter:
         journals: JournalStore,
         committed: CommitRecords,
         fence: CommitFence,
+        pauses: RetryPauses,
     ) -> None:
         """Keep the collaborators.
 
@@ -83,6 +99,7 @@ class RoundCommitter:
             journals: where the ids of each commit are written before it is sent.
             committed: where the newest commit of each table is remembered.
             fence: knows whether a round may still commit.
+            pauses: before a lake that did not answer is called again.
         """
         self._incarnation = incarnation
         self._clock = clock
@@ -90,7 +107,7 @@ class RoundCommitter:
         self._journals = journals
         self._committed = committed
         self._fence = fence
-        self._committer = Committer(source, lake, clock)
+        self._committer = Committer(source, lake, clock, pauses)
 
     def write_journal(self, round_id: RoundId, path: TablePath, head: LakeHead) -> RoundJournal:
         """Write the journal, which lists what must be deleted if the round fails.

@@ -249,13 +249,13 @@ def looks_for_no_own_commit_when_fenced(monkeypatch: pytest.MonkeyPatch) -> None
                     fenced[0] = True
                     raise
 
-        return original(Committer(self._source, Watched(), self._clock), work, prepared)
+        return original(Committer(self._source, Watched(), self._clock, self._pauses), work, prepared)
 
-    def look(self: Committer, work: Any) -> int | None:  # noqa: ANN401 - passed on
+    def look(self: Committer, work: Any, patience: Any) -> int | None:  # noqa: ANN401 - passed on
         if fenced[0]:
             fenced[0] = False
             return None
-        return find(self, work)
+        return find(self, work, patience)
 
     monkeypatch.setattr(Committer, "_to_lake", to_lake)
     monkeypatch.setattr(Committer, "_find", look)
@@ -284,7 +284,7 @@ def deletes_what_an_unknown_commit_wrote(monkeypatch: pytest.MonkeyPatch) -> Non
                     lake.delete(lake.commit_leftovers(request.path, request.ids))
                     raise
 
-        return original(Committer(self._source, Hasty(), self._clock), work, prepared)
+        return original(Committer(self._source, Hasty(), self._clock, self._pauses), work, prepared)
 
     monkeypatch.setattr(Committer, "_to_lake", to_lake)
 
