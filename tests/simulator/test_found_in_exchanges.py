@@ -44,3 +44,8 @@ def test_a_table_does_not_go_on_from_damaged_rows_for_ever_though_nobody_hears_o
 
 def test_a_subtask_that_finishes_before_it_is_triggered_needs_no_open_gateway() -> None:
     assert run_seed(2026112426851).failures == []
+
+
+def test_a_round_that_waits_for_slots_beyond_its_maximum_duration_reads_all_the_same() -> None:
+    """It finished early while it waited, had read nothing, and so had the next one: nothing of the table was tiered."""
+    assert run_seed(2026112477855).failures == []

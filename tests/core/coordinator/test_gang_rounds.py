@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 
     from lakeward.coordinator.service.service import Service
     from lakeward.model.checkpoints import Checkpoint, CheckpointRef
-    from lakeward.model.jobs import SubtaskPlace
+    from lakeward.model.jobs import JobSpec, SubtaskPlace
     from lakeward.model.results import CommitRequest
     from lakeward_service_kit.service_world import World
 
@@ -253,6 +253,39 @@ def test_two_rounds_never_ask_for_more_slots_together_than_there_are(rounds: Gan
     rounds.once()
     rounds.check()
     assert sorted(row["id"] for row in rounds.world.lake.read(other)) == list(range(ROWS))
+
+
+class BusyJobs(ThreadJobs):
+    """All slots are taken by somebody else: no task starts until its job is cancelled."""
+
+    def __init__(self) -> None:
+        super().__init__(StandInGang(), slots=3, attempts=1)
+        self._waiting: list[Callable[[str | None], None]] = []
+
+    def launch(self, job: JobSpec, on_done: Callable[[str | None], None]) -> None:
+        self.launched.append(job)
+        self._waiting.append(on_done)
+
+    def cancel(self, job: JobSpec) -> None:
+        super().cancel(job)
+        self._waiting.pop()("cancelled")
+
+
+def test_a_round_that_still_waits_for_slots_ends_at_once_when_its_service_stops(rounds: GangRounds) -> None:
+    """It has read nothing: its subtasks would wait for one another to write nothing."""
+    jobs = BusyJobs()
+
+    async def stop_while_it_waits() -> None:
+        service = rounds.service(jobs=jobs, stop_timeout_s=60.0)
+        serving = asyncio.ensure_future(service.serve())
+        await _until(lambda: bool(jobs.launched))
+        service.stop()
+        await asyncio.wait_for(serving, 20)
+
+    asyncio.run(stop_while_it_waits())
+    assert jobs.cancelled == jobs.launched
+    rounds.once()
+    rounds.check()
 
 
 def test_a_table_of_keys_keeps_its_snapshots_leased_until_a_checkpoint_or_the_commit_holds_their_rows(

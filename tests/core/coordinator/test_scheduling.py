@@ -19,6 +19,7 @@ from lakeward.machines.rounds import (
     Committed,
     Drained,
     HeartbeatAnswered,
+    JobStarted,
     LaunchJob,
     Opened,
     OpenRound,
@@ -133,7 +134,11 @@ def longest_waits(queue: Queue, round_s: float, until_s: float) -> dict[TablePat
                     table = command.assignment.table_id
                     after = [(0.0, Opened(now=0.0, table_id=table, splits=1, leases=False))]
                 case LaunchJob():
-                    after = [(round_s, Drained(now=0.0, table_id=command.table_id, finished_early=False))]
+                    table = command.table_id
+                    after = [
+                        (0.0, JobStarted(now=0.0, table_id=table)),
+                        (round_s, Drained(now=0.0, table_id=table, finished_early=False)),
+                    ]
                 case CommitRound():
                     path = paths[command.table_id]
                     longest[path] = max(longest[path], clock.now() - last[path])

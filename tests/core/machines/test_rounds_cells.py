@@ -16,6 +16,7 @@ from lakeward.machines.rounds import (
     HeartbeatAnswered,
     HeartbeatFailed,
     HeartbeatPhase,
+    JobStarted,
     Leased,
     Opened,
     PauseRequested,
@@ -76,6 +77,7 @@ EVENTS: dict[type[RoundsEvent], tuple[RoundsEvent, ...]] = {
         for splits, leases in ((0, False), (2, False), (2, True))
     ),
     Leased: (Leased(now=NOW, table_id=7),),
+    JobStarted: (JobStarted(now=NOW, table_id=7),),
     SnapshotsGone: (SnapshotsGone(now=NOW, table_id=7, reason="gone"),),
     Drained: (Drained(now=NOW, table_id=7, finished_early=False), Drained(now=NOW, table_id=7, finished_early=True)),
     Committed: (Committed(now=NOW, table_id=7, caught_up=True), Committed(now=NOW, table_id=7, caught_up=False)),
@@ -155,7 +157,7 @@ def test_each_event_type_is_tried_and_has_a_row_for_a_table_somewhere() -> None:
     """Nothing is left out of the tests below, and nothing of the table."""
     tried = {kind for kind, events in EVENTS.items() if all(type(event) is kind for event in events)}
     assert tried == {event for state, event in TRANSITIONS if isinstance(state, Phase)}
-    assert len(tried) == 18
+    assert len(tried) == 19
 
 
 @pytest.mark.parametrize("kind", list(EVENTS), ids=lambda kind: kind.__name__)

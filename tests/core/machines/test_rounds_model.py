@@ -21,6 +21,7 @@ from lakeward.machines.rounds import (
     Forget,
     HeartbeatAnswered,
     HeartbeatFailed,
+    JobStarted,
     LaunchJob,
     Leased,
     Opened,
@@ -83,6 +84,7 @@ class SourceAndShell(RuleBasedStateMachine):
         self.renewed: dict[int, float] = {}
         self.stage: dict[int, str] = {}
         self.finishing_early: set[int] = set()
+        self.started: set[int] = set()
         self.request: HeartbeatRequest | None = None
         self.sent_at = 0.0
         self.stopped = 0
@@ -143,6 +145,7 @@ class SourceAndShell(RuleBasedStateMachine):
             self.seen_opening.add(command.table_id)
         del self.stage[command.table_id]
         self.finishing_early.discard(command.table_id)
+        self.started.discard(command.table_id)
 
     def enter(self, table_id: int, before: str | None, stage: str) -> None:
         """Move a round that the shell works on."""
@@ -264,13 +267,16 @@ class SourceAndShell(RuleBasedStateMachine):
             self.stage.update({table_id: "drained"} if self.phase(table_id) is TablePhase.SETTLING else {})
         elif stage == "leasing":
             self.feed(Leased(now=now, table_id=table_id))
+        elif stage == "running" and splits and table_id not in self.started:
+            self.started.add(table_id)
+            self.feed(JobStarted(now=now, table_id=table_id))
         elif stage == "running":
             self.stage[table_id] = "drained"
             self.feed(Drained(now=now, table_id=table_id, finished_early=flag))
         else:
             self.feed(Committed(now=now, table_id=table_id, caught_up=flag))
 
-    @rule(table_id=table_ids, kind=st.integers(0, 5))
+    @rule(table_id=table_ids, kind=st.integers(0, 6))
     def a_late_answer(self, table_id: int, kind: int) -> None:
         """About a round that is no more: nothing may come of it."""
         if table_id in self.stage:
@@ -279,6 +285,7 @@ class SourceAndShell(RuleBasedStateMachine):
         late: RoundsEvent = (
             Opened(now=self.now, table_id=table_id, splits=1, leases=True),
             Leased(now=self.now, table_id=table_id),
+            JobStarted(now=self.now, table_id=table_id),
             SnapshotsGone(now=self.now, table_id=table_id, reason="gone"),
             Drained(now=self.now, table_id=table_id, finished_early=False),
             Committed(now=self.now, table_id=table_id, caught_up=True),

@@ -17,6 +17,7 @@ from lakeward.machines.rounds import (
     Forget,
     HeartbeatAnswered,
     HeartbeatFailed,
+    JobStarted,
     LaunchJob,
     Leased,
     Opened,
@@ -101,6 +102,7 @@ class Drive:
     def run(self, table_id: int) -> Drive:
         """Bring an opened table to its job."""
         self(Opened(now=self.now, table_id=table_id, splits=1, leases=False))
+        self(JobStarted(now=self.now, table_id=table_id))
         return self
 
     def commit(self, table_id: int) -> Drive:
@@ -192,6 +194,18 @@ def test_a_round_over_its_maximum_duration_is_cut_once_and_its_report_is_forced(
     drive.answer()
     assert drive.request is not None
     assert drive.request.forced == {1}
+
+
+def test_the_maximum_duration_of_a_round_counts_from_when_its_first_subtask_runs() -> None:
+    """A round that was ended while it waits for slots would commit nothing, and the next one would wait as long."""
+    drive = Drive(ServiceSettings(max_round_s=20)).take(assigned(1))
+    drive(Opened(now=drive.now, table_id=1, splits=1, leases=False))
+    drive.wait(100)
+    assert not drive.all(FinishRoundEarly)
+    drive(JobStarted(now=drive.now, table_id=1))
+    drive.wait(19)
+    assert not drive.all(FinishRoundEarly)
+    assert drive.wait(1)[0] == FinishRoundEarly(1, "the maximum duration is over")
 
 
 def test_the_earliest_deadline_is_opened_first() -> None:
@@ -599,6 +613,9 @@ KILLERS: Mapping[Callable[[pytest.MonkeyPatch], None], Callable[[], None]] = {
     ),
     mutants.makes_room_twice_for_one_table: test_a_long_round_finishes_early_for_a_table_that_waits_and_is_late,
     mutants.lets_the_youngest_round_make_room: test_a_long_round_finishes_early_for_a_table_that_waits_and_is_late,
+    mutants.counts_the_time_that_a_round_waits_for_spark: (
+        test_the_maximum_duration_of_a_round_counts_from_when_its_first_subtask_runs
+    ),
     mutants.takes_a_round_that_made_room_for_a_whole_one: (
         test_a_round_that_made_room_for_another_table_goes_on_at_once_when_it_is_its_turn
     ),

@@ -18,6 +18,7 @@ from lakeward.machines.rounds import (
     Drained,
     FinishRoundEarly,
     HeartbeatAnswered,
+    JobStarted,
     LaunchJob,
     Opened,
     OpenRound,
@@ -239,6 +240,7 @@ class FreshnessRun:
         left = self._left_s.setdefault(table_id, max(MIN_JOB_S, took))
         self._launched[table_id] = (self._after(left, lambda: self._drained(table_id, number)), self.clock.now())
         number = self._launched[table_id][0]
+        self._step(JobStarted(now=self.clock.now(), table_id=table_id))
 
     def _finish_early(self, table_id: int) -> None:
         _, began = self._launched[table_id]

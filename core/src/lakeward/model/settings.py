@@ -52,7 +52,11 @@ class ServiceSettings(Options, frozen=True, kw_only=True):
     ] = 45.0
     max_round_s: Annotated[
         float,
-        Meta(gt=0, description="Seconds after which a round finishes early and commits the finished splits."),
+        Meta(
+            gt=0,
+            description="Seconds after which a round finishes early and commits what it has read; they count from "
+            "when its first subtask runs.",
+        ),
     ] = 600.0
     backoff_first_s: Annotated[
         float,

@@ -74,6 +74,10 @@ class SilentRound:
         self.events: list[str] = []
         self._part = part
 
+    def job_started(self) -> None:
+        """See `JobListener`."""
+        self.events.append("started")
+
     def job_drained(self, *, finished_early: bool) -> None:
         """See `JobListener`."""
         self.events.append(f"drained, finished early {finished_early}")

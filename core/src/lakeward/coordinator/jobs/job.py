@@ -141,6 +141,8 @@ class RoundJob:
         self._next_attempt = self.progress.first_attempt
         self.launches = 0
         """So often it was launched."""
+        self._started = False
+        """A subtask of some launch was deployed."""
         self._launch_again = ""
         """Why the last launch ended, until the next one: that may wait for a checkpoint which is being stored."""
         self._preparing = False
@@ -388,6 +390,9 @@ class RoundJob:
         restored = frozenset(one.event.result.split_id for one in blocked)
         now = self._clock.now()
         self._step(AttemptRegistered(now=now, subtask=admit.subtask, attempt=admit.attempt, restored=restored))
+        if not self._started:
+            self._started = True
+            self._owner.job_started()
 
     def give_back(self, part: SubtaskSnapshot | None) -> None:
         """Record the lost attempt's progress from its newest part; the splits machine then returns its splits."""
@@ -620,6 +625,9 @@ class RoundJob:
                 self._give_up(command.attempts)
             case AllDone() if not self._group.ends_together:
                 self.all_written()
+            case AllDone() if self.launched is not None and not self._started and not self.progress.has_rows:
+                self.all_written()
+                self._jobs.cancel(self.launched)  # its subtasks would wait for one another to write nothing
             case _:
                 pass
 

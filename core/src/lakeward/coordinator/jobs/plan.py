@@ -28,6 +28,10 @@ if TYPE_CHECKING:
 class JobListener(CheckpointListener, Protocol):
     """Is told what happens to a job and its checkpoints; its round implements it."""
 
+    def job_started(self) -> None:
+        """The first subtask is deployed; said once, whatever happens to it."""
+        ...
+
     def job_drained(self, *, finished_early: bool) -> None:
         """Every split is finished or left out."""
         ...

@@ -6,7 +6,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Protocol
 
 from lakeward.coordinator.workers.log_fields import with_log_fields
-from lakeward.machines.rounds import Drained, RoundFailed
+from lakeward.machines.rounds import Drained, JobStarted, RoundFailed
 from lakeward.model.leases import Failover, FailoverKind
 
 if TYPE_CHECKING:
@@ -84,6 +84,10 @@ class RoundJobListener:
         self._loop = loop
         self._protection = protection
         self._table_id = attempt.assignment.table_id
+
+    def job_started(self) -> None:
+        """See `JobListener`."""
+        self._post(JobStarted(now=self._clock.now(), table_id=self._table_id))
 
     def job_drained(self, *, finished_early: bool) -> None:
         """See `JobListener`."""

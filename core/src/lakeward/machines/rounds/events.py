@@ -63,6 +63,14 @@ class Leased:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class JobStarted:
+    """The round's first subtask is deployed: Spark has slots for it."""
+
+    now: float
+    table_id: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class SnapshotsGone:
     """A snapshot vanished before it was acquired or read: enumerate the splits again. `reason` names it."""
 
@@ -176,6 +184,7 @@ RoundsEvent = (
     | HeartbeatFailed
     | Opened
     | Leased
+    | JobStarted
     | SnapshotsGone
     | Drained
     | Committed

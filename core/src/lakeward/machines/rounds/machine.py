@@ -42,6 +42,7 @@ from lakeward.machines.rounds.events import (
     Drained,
     HeartbeatAnswered,
     HeartbeatFailed,
+    JobStarted,
     Leased,
     Opened,
     PauseRequested,
@@ -75,7 +76,7 @@ COMMITS_MOST = 32
 ONCE_ATTEMPTS = 3
 """So often a table is tried while the service serves until its targets are reached."""
 _MACHINE = "rounds"
-_Answer = Opened | Leased | SnapshotsGone | Drained | Committed | RoundFailed | TableGone | RoundFenced
+_Answer = Opened | Leased | JobStarted | SnapshotsGone | Drained | Committed | RoundFailed | TableGone | RoundFenced
 """Events about one table, by its id; they may be late."""
 
 
@@ -217,6 +218,8 @@ class Rounds:
                 self._opened(table, event)
             case Leased(), Phase.LEASING:
                 self._launch(table, RoundsGuard.ALWAYS)
+            case JobStarted(), Phase.RUNNING:
+                self._started(table)
             case Drained(), Phase.RUNNING:
                 self._drained(table)
             case Committed(), Phase.COMMITTING:
@@ -356,9 +359,16 @@ class Rounds:
             self._succeeded(table, RoundsGuard.NO_SPLITS, forced=False)
 
     def _launch(self, table: TieringTable, guard: RoundsGuard) -> None:
-        """Start the job; the round's maximum duration counts from here."""
-        self._move(replace(table, finish_by=self._event.now + self._settings.max_round_s), guard)
+        self._move(table, guard)
         self._commands.append(LaunchJob(table.assignment.table_id))
+
+    def _started(self, table: TieringTable) -> None:
+        """Let the round's maximum duration count from here: one that ended while it waits for slots had read nothing.
+
+        Its table's next round would wait as long.
+        """
+        finish_by = None if table.finishing_early else self._event.now + self._settings.max_round_s
+        self._move(replace(table, finish_by=finish_by), RoundsGuard.ALWAYS)
 
     def _drained(self, table: TieringTable) -> None:
         """Commit, or wait for a renewal that is fresh enough."""
@@ -545,7 +555,7 @@ class Rounds:
     def _next_yield(self) -> float | None:
         """Return when a round has to make room for a waiting table, None if none has to.
 
-        Each round that finishes early already makes room for one of them.
+        None has to that waits for Spark. Each round that finishes early already makes room for one of them.
         """
         if not any(table.finish_by is not None for table in self._state.tables.values()):
             return None
@@ -553,11 +563,11 @@ class Rounds:
         waiting = self._first_waiting(coming + 1)
         if len(waiting) <= coming:
             return None
-        launched_at = (self._longest_running().finish_by or 0.0) - self._settings.max_round_s
-        return max(waiting[coming].deadline, launched_at + self._settings.yield_s)
+        started_at = (self._longest_running().finish_by or 0.0) - self._settings.max_round_s
+        return max(waiting[coming].deadline, started_at + self._settings.yield_s)
 
     def _longest_running(self) -> TieringTable:
-        """Return the running round that was launched first and does not finish early yet."""
+        """Return the running round that started first and does not finish early yet."""
         running = [table for table in self._state.tables.values() if table.finish_by is not None]
         return min(running, key=lambda table: (table.finish_by or 0.0, table.assignment.table_id))
 

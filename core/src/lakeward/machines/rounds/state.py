@@ -45,7 +45,7 @@ class TieringTable:
     """`RoundsState.served` when it was assigned, succeeded last, or when its last failure was counted."""
     retry_at: float | None = None
     finish_by: float | None = None
-    """When the round's maximum duration is over."""
+    """When the round's maximum duration is over; None until a subtask is deployed, and once it finishes early."""
     finishing_early: bool = False
     """`FinishRoundEarly` was sent."""
     overran: bool = False

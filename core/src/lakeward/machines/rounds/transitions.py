@@ -24,6 +24,7 @@ from lakeward.machines.rounds.events import (
     Drained,
     HeartbeatAnswered,
     HeartbeatFailed,
+    JobStarted,
     Leased,
     Opened,
     PauseRequested,
@@ -207,6 +208,7 @@ _TABLES: _Rows = {
         },
     ),
     **_rows(Leased, _RESTING, {_P.LEASING: {_G.ALWAYS: _P.RUNNING}}),
+    **_rows(JobStarted, frozenset(Phase) - {_P.RUNNING}, {_P.RUNNING: {_G.ALWAYS: _P.RUNNING}}),
     **_rows(
         SnapshotsGone,
         _RESTING | {_P.OPENING, _P.SETTLING, _P.COMMITTING},

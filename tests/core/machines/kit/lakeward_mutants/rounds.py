@@ -189,6 +189,17 @@ def lets_the_youngest_round_make_room(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(Rounds, "_longest_running", longest_running)
 
 
+def counts_the_time_that_a_round_waits_for_spark(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Mutant: the maximum duration counts from the launch."""
+    launch = Rounds._launch
+
+    def launch_and_count(self: Rounds, table: TieringTable, guard: RoundsGuard) -> None:
+        launch(self, table, guard)
+        self._put(replace(self._state.tables[table.assignment.table_id], finish_by=self._event.now + 20))
+
+    monkeypatch.setattr(Rounds, "_launch", launch_and_count)
+
+
 def takes_a_round_that_made_room_for_a_whole_one(monkeypatch: pytest.MonkeyPatch) -> None:
     """Mutant: what it left waits for the table's next turn at the source."""
 
@@ -213,5 +224,6 @@ OF_DEADLINES = (
     makes_room_twice_for_one_table,
     lets_the_youngest_round_make_room,
     takes_a_round_that_made_room_for_a_whole_one,
+    counts_the_time_that_a_round_waits_for_spark,
 )
 """What a seed sees as lateness at the most: each is killed by a scenario of the machine."""
