@@ -115,6 +115,52 @@ def test_the_lag_of_a_table_whose_round_failed_before_it_looked_is_unknown(
     assert lags[:2] == [(0, 0.0), (None, None)]
 
 
+def test_a_row_that_waits_has_waited_for_longer_in_each_report(world: World) -> None:
+    world.clock = clock = FakeClock()
+    path = world.table("log")
+    reports: list[ServiceReport] = []
+    reporter = world.service_container(on_report=reports.append).reporter()
+    reporter.note_lag(1, path, 0.02)
+    for _ in range(2):
+        clock.advance(15.0)
+        reporter.report(force=True)
+    assert [report.tables[0].lag_s for report in reports] == [15.02, 30.02]
+
+
+def test_of_rows_that_a_round_has_found_nobody_says_that_they_came_when_the_last_round_left_none(world: World) -> None:
+    path = world.table("log")
+    world.load(path, 0, 10)
+    told, loaded = threading.Event(), threading.Event()
+    lags: list[tuple[int, float | None]] = []
+
+    class Waiting(FolderLake):
+        """Commits the later rows once the round was reported that found them."""
+
+        def commit(self, request: CommitRequest) -> CommitOutcome:
+            if loaded.is_set():
+                told.wait(20)
+            return super().commit(request)
+
+    def look(report: ServiceReport) -> None:
+        for table in report.tables:
+            if (table.lag_rows, table.lag_s) == (0, 0.0) and not loaded.is_set():
+                loaded.set()
+                world.load(path, 10, 20)
+            elif loaded.is_set() and table.lag_rows:
+                lags.append((table.lag_rows, table.lag_s))
+                told.set()
+                service.stop()
+
+    async def soon() -> None:
+        async with asyncio.timeout(20):
+            await service.serve()
+
+    world.lake = Waiting(world.lake.root)
+    service = world.service(on_report=look)
+    asyncio.run(soon())
+    assert lags[0] == (20, None)
+
+
 def test_a_suspended_table_that_a_person_resumes_is_tried_again(world: World) -> None:
     @dataclass
     class RefusesOnce(FolderLake):

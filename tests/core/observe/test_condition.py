@@ -178,6 +178,20 @@ def test_the_report_of_a_service_calls_a_table_late_whose_rows_wait_for_longer_t
     assert (found.status, found.since_ms) == ("late", NOW - 10_000)
 
 
+def test_a_table_in_hand_is_late_once_its_deadline_has_passed_however_old_its_rows_were() -> None:
+    """Its rows are as old as promised when the source assigns it, in each turn."""
+    (table,) = REPORT.tables
+    tracker = ConditionTracker(None)
+    found = []
+    for due_ms in (NOW + 1, NOW - 1_000):
+        in_hand = replace(table, lag_rows=5, lag_s=12.0, freshness_s=10.0, due_ms=due_ms)
+        condition = tracker.describe(replace(REPORT, tables=(in_hand,)), frozenset()).tables[0].condition
+        assert condition is not None
+        found.append((condition.status, condition.message, condition.since_ms))
+    waits = "5 rows wait, the oldest for 12 s."
+    assert found == [("ok", waits, NOW), ("late", waits, NOW - 1_000)]
+
+
 def test_a_new_start_goes_on_from_the_last_report() -> None:
     said = ConditionTracker(None).describe(REPORT, {"nyc.flights"})
     tracker = ConditionTracker(said)

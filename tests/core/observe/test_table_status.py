@@ -16,7 +16,7 @@ from lakeward_source_embedded.source import EmbeddedSource
 from lakeward_source_embedded.store import EmbeddedStore
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Mapping
     from pathlib import Path
 
 PATH = TablePath("nyc", "flights")
@@ -81,6 +81,21 @@ def test_a_table_that_was_never_tiered_is_new(place: Place) -> None:
     (line,) = place.look()
     assert (line.status, line.tiered, line.end, line.lag_rows, line.lag_s) == ("new", 0, 10, 10, 3.0)
     assert line.message == "Never tiered; 10 rows wait, the oldest for 3.0 s. No service is running."
+
+
+def test_rows_that_wait_for_a_time_that_the_source_cannot_say_are_not_said_to_have_just_come(place: Place) -> None:
+    class Silent(EmbeddedSource):
+        """Knows how many rows there are, and of none when it came."""
+
+        def pending_since_ms(self, table: TableSpec, offsets: Mapping[TableBucket, int]) -> None:
+            del table, offsets
+
+    place.table()
+    place.load(10)
+    place.source = Silent(place.store)
+    (line,) = place.look()
+    assert (line.lag_rows, line.lag_s) == (10, None)
+    assert line.message == "Never tiered; 10 rows wait. No service is running."
 
 
 @pytest.mark.parametrize("running", [True, False])

@@ -113,6 +113,7 @@ class ConditionTracker:
 
     def _describe(self, table: TableReport, report: ServiceReport, paused: Collection[str]) -> TableReport:
         now_ms, running = report.written_ms, report.state != "stopped"
+        due_ms = table.due_ms if running else None
         condition = table_condition(
             TableFacts(  # twice a second for each table: `replace` would take longer than all the rest
                 path=table.path,
@@ -123,11 +124,12 @@ class ConditionTracker:
                 reason=table.message,
                 failure=table.failure,
                 failing_since_ms=table.failing_since_ms,
-                due_ms=table.due_ms if running else None,
+                due_ms=due_ms,
                 never_tiered=table.never_tiered,
                 lag_rows=table.lag_rows,
                 lag_s=table.lag_s,
-                freshness_s=table.freshness_s,
+                # A source assigns a table when its promise is over: from then on its deadline says what is late.
+                freshness_s=table.freshness_s if due_ms is None else None,
                 before=self._known.get(table.path),
             )
         )

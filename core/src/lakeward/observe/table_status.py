@@ -158,7 +158,7 @@ def _table_line(source: Source, lake: Lake, table: TableSpec, context: StatusCon
         line = replace(line, complete_ms=None if report is None else report.complete_ms)
         return _with_condition(line, replace(known, wrong=UNREADABLE, why=str(error)))
     lag_rows = sum(_waiting(state, offsets) for state in states)
-    lag_s = 0.0 if since_ms is None or not lag_rows else max(0.0, (context.now_ms - since_ms) / 1000)
+    lag_s = _lag_s(lag_rows, since_ms, context.now_ms)
     committed_ms = None if commit is None else commit.timestamp_ms
     known = replace(
         known,
@@ -180,6 +180,13 @@ def _table_line(source: Source, lake: Lake, table: TableSpec, context: StatusCon
         buckets=tuple(TableOffsets(state.bucket, offsets.get(state.bucket), state.end) for state in states),
     )
     return _with_condition(line, known)
+
+
+def _lag_s(lag_rows: int, since_ms: int | None, now_ms: int) -> float | None:
+    """Return for how long the oldest row has waited, None where rows wait and the source cannot say since when."""
+    if not lag_rows:
+        return 0.0
+    return None if since_ms is None else max(0.0, (now_ms - since_ms) / 1000)
 
 
 def _complete_ms(lag_rows: int, since_ms: int | None, now_ms: int, *, tiered: bool) -> int | None:

@@ -57,7 +57,10 @@ class _History:
     rounds: int = 0
     rows: int = 0
     lag_rows: int | None = None
-    lag_s: float | None = None
+    waiting_since_ms: int | None = None
+    """When the oldest row came that is known to wait."""
+    caught_up: bool = False
+    """Whether no row waited when that was looked at last."""
     complete_ms: int | None = None
     committed_ms: int | None = None
     freshness_s: float | None = None
@@ -68,6 +71,27 @@ class _History:
     failing_since_ms: int | None = None
     failure: str = ""
     never_tiered: bool = False
+
+    def note_waiting(self, since_ms: int | None) -> None:
+        """Note since when the oldest row waits, None where none does."""
+        self.waiting_since_ms, self.caught_up = since_ms, since_ms is None
+
+    def note_complete(self, complete_ms: int) -> None:
+        """Note a moment up to which a commit has completed the lake."""
+        self.complete_ms = max(complete_ms, self.complete_ms or complete_ms)
+        if self.waiting_since_ms is not None and self.waiting_since_ms < complete_ms:
+            self.note_waiting(None)  # that row is in the lake now
+
+    def lag_s(self, lag_rows: int | None, now_ms: int) -> float | None:
+        """Return for how long the oldest row has waited; None where rows wait, and nobody has said since when.
+
+        Args:
+            lag_rows: rows that are known to wait now: they came later if none waited when that was looked at last.
+            now_ms: milliseconds since 1970.
+        """
+        if self.waiting_since_ms is not None:
+            return max(0.0, (now_ms - self.waiting_since_ms) / 1000)
+        return 0.0 if self.caught_up and not lag_rows else None
 
 
 class Reporter:
@@ -134,15 +158,16 @@ class Reporter:
         if attempt.context is not None:
             history.lag_rows = attempt.lag_rows()
         elif attempt.outcome in _FAILED:  # it did not get to look: what the last round left is of the past
-            history.lag_rows, history.lag_s = None, None
-        history.lag_s = attempt.lag_s if attempt.lag_s is not None else history.lag_s
+            history.lag_rows, history.waiting_since_ms, history.caught_up = None, None, False
+        if attempt.lag_s == 0:  # it found nothing new
+            history.note_waiting(None)
         if attempt.outcome == "committed":
             history.rounds += 1
             history.rows += report.rows
             history.committed_ms = attempt.ended_ms
             complete_ms = attempt.complete_ms()
             if complete_ms is not None:  # until the source has said which row is the oldest that waits now
-                history.complete_ms = max(complete_ms, history.complete_ms or complete_ms)
+                history.note_complete(complete_ms)
         elif attempt.lag_s == 0:  # it found nothing new
             history.complete_ms = attempt.started_ms
         history.lake_files = attempt.lake_files() if attempt.context is not None else history.lake_files
@@ -167,8 +192,8 @@ class Reporter:
             lag_s: seconds.
         """
         history = self._history(table_id, path)
-        history.lag_s = lag_s
         history.complete_ms = self._clock.wall_ms() - round(lag_s * 1000)
+        history.note_waiting(history.complete_ms if lag_s else None)
 
     def forget(self, table_id: int, reason: str) -> None:
         """Record that a table's assignment ended. Its history stays; of dropped tables only that of the newest few.
@@ -254,13 +279,14 @@ class Reporter:
     ) -> TableReport:
         attempt = self._attempts.get(table_id)
         started = attempt is not None and attempt.context is not None
+        lag_rows = attempt.lag_rows() if attempt is not None and started else history.lag_rows
         return TableReport(
             path=history.path,
             table_id=table_id,
             status=status.phase.value if status is not None else history.status,
             message=self._message(history, status) or _waits_for(attempt),
-            lag_rows=attempt.lag_rows() if attempt is not None and started else history.lag_rows,
-            lag_s=history.lag_s,
+            lag_rows=lag_rows,
+            lag_s=history.lag_s(lag_rows, self._clock.wall_ms()),
             rounds=history.rounds,
             rows=history.rows,
             round=attempt.report(self._clock.wall_ms()) if attempt is not None and started else history.last,
