@@ -2,22 +2,20 @@
 
 from __future__ import annotations
 
-import os
+import asyncio
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from lakeward.clock import SystemClock
 from lakeward.config.loader import load_config
 from lakeward.container import build
-from lakeward.model.bindings import ServiceBinding
-from lakeward.model.status import ServiceReport, TableReport
 from lakeward.model.tiering import HeartbeatRequest
-from lakeward.observe import status_file
 from lakeward.observe.control import read_control
 from lakeward.storage.binding_files import BindingFiles
 from lakeward.storage.small_files import SmallFiles
+from lakeward_service_kit.other_services import bind, report
+from lakeward_service_kit.waiting import until
 
 if TYPE_CHECKING:
     from lakeward.testing.command_line import Lakeward
@@ -27,20 +25,6 @@ if TYPE_CHECKING:
 def root(tmp_path: Path) -> str:
     """The state root of the configuration."""
     return str(tmp_path / "lakeward-state")
-
-
-def bind(root: str, service: str, *patterns: str, shared: bool = True) -> None:
-    BindingFiles(SmallFiles(root)).write(ServiceBinding(service, dict.fromkeys(patterns, 1), shared))
-
-
-def report(root: str, service: str, *tables: str, state: str = "serving") -> None:
-    """Let a service report what it tiers, as if it ran in this process."""
-    reports = tuple(TableReport(name, 1, "waiting", "", 3, 0.0, 1, 3, None, committed_ms=5) for name in tables)
-    now_ms = SystemClock().wall_ms()
-    incarnation = f"{service}-1-0123456789abcdef"
-    status_file.write(
-        root, service, ServiceReport(service, incarnation, os.getpid(), state, now_ms, None, reports, None, 0, 0)
-    )
 
 
 def the_line(flights: Lakeward) -> dict[str, Any]:
@@ -194,3 +178,12 @@ def test_the_source_of_a_service_assigns_no_table_that_is_bound_to_another_one(
     assigned = source.heartbeat(HeartbeatRequest(request=True)).assignment
     source.close()
     assert (None if assigned is None else str(assigned.path)) == (None if bound else "nyc.flights")
+
+
+def test_a_service_knows_the_others_of_its_state_root(flights: Lakeward, root: str) -> None:
+    del flights  # its configuration lies in this directory
+    report(root, "other", "nyc.flights")
+    others = build(load_config(None, {})).others()
+    asyncio.run(until(lambda: others.newest().services))
+    (found,) = others.newest().services
+    assert (found.name, found.running, found.tables) == ("other", True, ("nyc.flights",))

@@ -11,12 +11,15 @@ import pytest
 
 from lakeward.model.settings import ObserveSettings, Settings
 from lakeward.model.status import TableCondition
-from lakeward.page.start import start_page
+from lakeward.observe.other_services import OtherServices
+from lakeward.page.start import StatusPage, start_page
 from lakeward_service_kit.chromium import CHROMIUM, MISSING, Browser, Node, Tab
+from lakeward_service_kit.other_services import AtOnce, bind, report
 from lakeward_service_kit.page_reports import REPORT, TABLE, Page
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+    from pathlib import Path
 
 CAUSE = "The lake table was altered by somebody else."
 BROKEN = replace(
@@ -37,12 +40,31 @@ def browser(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Browser]:
         yield started
 
 
+def served(page: Page, others: OtherServices | None = None) -> StatusPage:
+    """Serve the page at a free port."""
+    shown = start_page(Settings(observe=ObserveSettings(status_port=0)), page.live, page.metrics, [], others)
+    assert shown is not None
+    return shown
+
+
 @pytest.fixture
 def url(page: Page, browser: Browser) -> Iterator[str]:
     """The address of a page that shows a table that is well and one that is suspended."""
     page.show(WITH_FAULT)
-    shown = start_page(Settings(observe=ObserveSettings(status_port=0)), page.live, page.metrics, [])
-    assert shown is not None
+    shown = served(page)
+    yield shown.url
+    shown.close()
+
+
+@pytest.fixture
+def url_with_others(page: Page, browser: Browser, tmp_path: Path) -> Iterator[str]:
+    """The address of a page that shows two other services: one that lives, with many tables, and one that hangs."""
+    del browser  # it is skipped where there is none
+    bind(str(tmp_path), "sales", "sales.*", shared=False)
+    report(str(tmp_path), "sales", *(f"sales.{'by_region_' * 4}{number}" for number in range(12)))
+    report(str(tmp_path), "a_service_with_a_long_name_" * 2, written_ms=1)
+    page.show(WITH_FAULT)
+    shown = served(page, OtherServices(str(tmp_path), "demo", page.live, page.clock, AtOnce()))
     yield shown.url
     shown.close()
 
@@ -80,8 +102,7 @@ def test_with_javascript_the_page_is_live_without_a_reload(page: Page, browser: 
 
 def test_a_service_that_does_not_answer_any_more_is_announced(page: Page, browser: Browser) -> None:
     page.show(REPORT)
-    shown = start_page(Settings(observe=ObserveSettings(status_port=0)), page.live, page.metrics, [])
-    assert shown is not None
+    shown = served(page)
     tab = opened(browser, shown.url)
     shown.close()
     tab.until(lambda: "The service does not answer; this is what it said last." in tab.text())
@@ -221,6 +242,22 @@ def test_every_text_stands_out_from_its_ground(browser: Browser, url: str, *, da
     contrasts = opened(browser, url, dark=dark).run(CONTRASTS)
     assert len(contrasts) > 50
     assert {text: ratio for text, ratio in contrasts.items() if ratio < 4.5} == {}  # WCAG 2, level AA
+
+
+@pytest.mark.parametrize("dark", [False, True], ids=["light", "dark"])
+def test_what_is_said_of_other_services_stands_out_from_its_ground(
+    browser: Browser, url_with_others: str, *, dark: bool
+) -> None:
+    contrasts = opened(browser, url_with_others, dark=dark).run(CONTRASTS)
+    assert {"Other services", "silent", "sales"} <= contrasts.keys()
+    assert {text: ratio for text, ratio in contrasts.items() if ratio < 4.5} == {}  # as above
+
+
+@pytest.mark.parametrize("width", [320, 400, 800, 1264, 1265, 1280])
+def test_other_services_make_nothing_wider(browser: Browser, url_with_others: str, width: int) -> None:
+    tab = opened(browser, url_with_others, width=width)
+    assert "Other services" in tab.text()
+    assert tab.run(ROOM_LEFT) >= 0
 
 
 @pytest.mark.parametrize("width", [400, 1280])

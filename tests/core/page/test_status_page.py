@@ -6,42 +6,19 @@ import logging
 import re
 import time
 from dataclasses import replace
-from html.parser import HTMLParser
 
 import pytest
 
 from lakeward.model.secrets import MASK
-from lakeward.model.status import CheckpointReport, ExchangeReport, TableCondition
+from lakeward.model.status import CheckpointReport, ExchangeReport, RoundReport, TableCondition
 from lakeward.observe.condition import STATUSES
-from lakeward.observe.format import seconds
+from lakeward.observe.format import date_time, seconds
 from lakeward.observe.progress import format_exchange
 from lakeward.page.tables_view import badge
 from lakeward_service_kit.page_reports import REPORT, ROUND, TABLE, Page
+from lakeward_service_kit.page_text import Document
 
 SCRIPTS = re.compile(r"<script\b(?![^>]*\bsrc=)|\son\w+=|\sstyle=|<style")
-
-
-class Document(HTMLParser):
-    """The elements of a page in their order, with their attributes, and its text."""
-
-    def __init__(self, html: str) -> None:
-        super().__init__()
-        self.elements: list[tuple[str, dict[str, str | None]]] = []
-        self.words: list[str] = []
-        self.feed(html)
-
-    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
-        self.elements.append((tag, dict(attrs)))
-
-    def handle_data(self, data: str) -> None:
-        self.words += data.split()
-
-    @property
-    def text(self) -> str:
-        return " ".join(self.words)
-
-    def all(self, tag: str) -> list[dict[str, str | None]]:
-        return [attributes for name, attributes in self.elements if name == tag]
 
 
 def document(page: Page) -> Document:
@@ -120,6 +97,35 @@ def test_the_queue_position_is_shown(page: Page) -> None:
     text = document(page).text
     assert "3." in text
     assert "1 table waits" in text
+
+
+def work(page: Page) -> str:
+    """Return what the column "Work" says of the only table."""
+    html = page.client().get("/").text
+    cell = html.partition('data-label="Work">')[2].partition("</td>")[0]
+    return Document(cell).text
+
+
+def test_a_tables_work_says_its_phase_where_that_is_not_its_status(page: Page) -> None:
+    page.show(REPORT)
+    assert work(page) == "\u25b8 running"
+
+
+def test_a_suspended_tables_work_is_the_round_that_failed_last(page: Page) -> None:
+    condition = TableCondition("suspended", "column 'id' does not fit", since_ms=5_000)
+    suspended = replace(TABLE, status="suspended", condition=condition)
+    for outcome in ("failed", "fenced"):
+        ended = replace(ROUND, outcome=outcome, ended_ms=4_000)
+        page.show(replace(REPORT, tables=(replace(suspended, round=ended),)))
+        assert work(page) == f"round 7-1-1 {outcome} at {date_time(4_000)}"
+
+
+@pytest.mark.parametrize("status", ["suspended", "paused"])
+@pytest.mark.parametrize("last", [None, replace(ROUND, outcome="committed", ended_ms=4_000)], ids=["none", "committed"])
+def test_a_tables_work_never_repeats_its_status(page: Page, status: str, last: RoundReport | None) -> None:
+    condition = TableCondition(status, "its cause")
+    page.show(replace(REPORT, tables=(replace(TABLE, status=status, condition=condition, round=last),)))
+    assert work(page) == "\u2013"
 
 
 def test_text_from_outside_is_escaped(page: Page) -> None:

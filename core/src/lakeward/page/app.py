@@ -16,7 +16,8 @@ from starlette.applications import Starlette
 from starlette.responses import PlainTextResponse, Response
 from starlette.routing import Route
 
-from lakeward.page.view import masked, status_view
+from lakeward.observe.other_services import OthersSeen
+from lakeward.page.view import masked, masked_others, status_view
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
@@ -26,6 +27,7 @@ if TYPE_CHECKING:
     from lakeward.model.status import ServiceReport
     from lakeward.observe.live_status import LiveStatus
     from lakeward.observe.metrics import ServiceMetrics
+    from lakeward.observe.other_services import OtherServices
     from lakeward.observe.recent_problems import RecentProblems
 
 _HERE = Path(__file__).parent
@@ -48,6 +50,8 @@ class PageContent:
     live: LiveStatus
     metrics: ServiceMetrics
     problems: RecentProblems
+    others: OtherServices | None = None
+    """Knows the other services of the state root, None where nobody does."""
 
 
 class PageApp:
@@ -107,7 +111,9 @@ class PageApp:
 
     def _page(self) -> Response:
         content = self._content
-        view = status_view(content.service, content.live, self._report(), content.problems.newest())
+        mask = content.problems.without_secrets
+        others = OthersSeen() if content.others is None else masked_others(content.others.newest(), mask)
+        view = status_view(content.service, content.live, self._report(), content.problems.newest(), others)
         return Response(self._template.render(view=view), media_type="text/html")
 
     def _report(self) -> ServiceReport | None:

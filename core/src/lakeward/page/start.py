@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from lakeward.model.settings import Settings
     from lakeward.observe.live_status import LiveStatus
     from lakeward.observe.metrics import ServiceMetrics
+    from lakeward.observe.other_services import OtherServices
 
 _PORT = "observe.status_port"
 _NEEDED = ("jinja2", "starlette", "uvicorn")
@@ -50,7 +51,11 @@ class StatusPage:
 
 
 def start_page(
-    settings: Settings, live: LiveStatus, metrics: ServiceMetrics, secrets: Iterable[str]
+    settings: Settings,
+    live: LiveStatus,
+    metrics: ServiceMetrics,
+    secrets: Iterable[str],
+    others: OtherServices | None = None,
 ) -> StatusPage | None:
     """Serve the status page.
 
@@ -59,6 +64,7 @@ def start_page(
         live: what the process knows of the service.
         metrics: the service's metrics.
         secrets: texts that are never shown.
+        others: knows the other services of the state root, None where nobody does.
 
     Returns:
         The page; None where `observe.status_port` is unset.
@@ -78,8 +84,10 @@ def start_page(
     from lakeward.page.server import PageServer  # noqa: PLC0415 - see above
 
     problems = RecentProblems(secrets)
-    app = PageApp(PageContent(settings.service.name, live, metrics, problems))
+    app = PageApp(PageContent(settings.service.name, live, metrics, problems, others))
     server = PageServer(app.asgi(), settings.observe.status_host, port)
     problems.listen()
+    if others is not None:
+        others.newest()  # so that the first page has them
     _log.info("status page opened", url=server.url)  # nothing else says which port it is where there is no progress
     return StatusPage(server, problems)

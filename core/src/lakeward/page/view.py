@@ -6,7 +6,8 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from lakeward.observe import condition
-from lakeward.observe.format import clock_time, count, date_time, seconds
+from lakeward.observe.format import ago, clock_time, count, date_time, seconds
+from lakeward.observe.other_services import OthersSeen
 from lakeward.page.tables_view import Badge, RunningRound, TableRow, running_rounds, table_row
 
 if TYPE_CHECKING:
@@ -14,12 +15,15 @@ if TYPE_CHECKING:
 
     from lakeward.model.status import RoundReport, ServiceReport, TableReport
     from lakeward.observe.live_status import LiveStatus
+    from lakeward.observe.other_services import OtherService
     from lakeward.observe.recent_problems import Problem
 
 _STATES = {"starting": "busy", "serving": "good", "stopping": "busy", "stopped": "rest"}
 _LEASE_SHORT_S = 60.0
 _UNKNOWN = "\u2013"
 _TROUBLES_SHOWN = 20
+_NAMES_SHOWN = 10
+_NOBODY = OthersSeen()
 _ORDER = {"bad": 0, "warn": 1, "busy": 2}
 
 
@@ -53,6 +57,18 @@ class ProblemRow:
 
 
 @dataclass(frozen=True, slots=True)
+class OtherRow:
+    """Another service of the state root. `message` is empty while it lives."""
+
+    name: str
+    state: Badge
+    message: str
+    seen: str
+    tables: str
+    binds: str
+
+
+@dataclass(frozen=True, slots=True)
 class StatusView:
     """Everything that the template needs."""
 
@@ -68,6 +84,8 @@ class StatusView:
     tables: tuple[TableRow, ...]
     rounds: tuple[RunningRound, ...]
     problems: tuple[ProblemRow, ...]
+    others: tuple[OtherRow, ...]
+    others_trouble: str
 
 
 def masked(report: ServiceReport, mask: Callable[[str], str]) -> ServiceReport:
@@ -79,6 +97,11 @@ def masked(report: ServiceReport, mask: Callable[[str], str]) -> ServiceReport:
     """
     tables = tuple(_masked_table(table, mask) for table in report.tables)
     return replace(report, lease_message=mask(report.lease_message), tables=tables)
+
+
+def masked_others(others: OthersSeen, mask: Callable[[str], str]) -> OthersSeen:
+    """Return what was read of other services, without secrets. Arguments as `masked`."""
+    return replace(others, trouble=mask(others.trouble)) if others.trouble else others
 
 
 def _masked_table(table: TableReport, mask: Callable[[str], str]) -> TableReport:
@@ -101,7 +124,11 @@ def _masked_round(found: RoundReport, mask: Callable[[str], str]) -> RoundReport
 
 
 def status_view(
-    service: str, live: LiveStatus, report: ServiceReport | None, problems: Sequence[Problem]
+    service: str,
+    live: LiveStatus,
+    report: ServiceReport | None,
+    problems: Sequence[Problem],
+    others: OthersSeen = _NOBODY,
 ) -> StatusView:
     """Describe a service.
 
@@ -110,6 +137,7 @@ def status_view(
         live: what its process knows of it.
         report: its newest report, without secrets.
         problems: the newest lines of the log, without secrets.
+        others: the other services of the state root, without secrets.
     """
     trouble = live.trouble()
     state = Badge("does not answer" if trouble else live.state, "bad" if trouble else _STATES[live.state])
@@ -130,6 +158,8 @@ def status_view(
         tables=rows,
         rounds=() if report is None else running_rounds(report),
         problems=tuple(_problem(one) for one in problems),
+        others=tuple(_other(one, now_ms) for one in others.services),
+        others_trouble=others.trouble,
     )
 
 
@@ -206,6 +236,23 @@ def _lease(report: ServiceReport, now_ms: int) -> str:
     left_s = (report.lease_expires_ms - now_ms) / 1000
     ends = f"the lease ends in {seconds(left_s)} unless renewed" if left_s > 0 else "the lease has ended"
     return f"{ends}; {count(report.releasing, 'release')} to come" if report.releasing else ends
+
+
+def _other(one: OtherService, now_ms: int) -> OtherRow:
+    left = count(len(one.tables) - _NAMES_SHOWN)
+    names = (*one.tables[:_NAMES_SHOWN], *((f"{left} more",) if len(one.tables) > _NAMES_SHOWN else ()))
+    binds = [f"binds {', '.join(one.patterns)}"] if one.patterns else []
+    binds += [] if one.shared else ["leaves the others alone"]
+    stopped = one.state == "stopped"
+    kind = _STATES[one.state] if one.running else "rest" if stopped else "warn"
+    return OtherRow(
+        name=one.name,
+        state=Badge(one.state if one.running or stopped else "silent", kind),
+        message="" if one.running else one.message,
+        seen=ago(one.written_ms, now_ms),
+        tables=", ".join(names) or _UNKNOWN,
+        binds="; ".join(binds),
+    )
 
 
 def _problem(one: Problem) -> ProblemRow:

@@ -16,6 +16,8 @@ from lakeward.testing.clock import FakeClock
 if TYPE_CHECKING:
     from starlette.testclient import TestClient
 
+    from lakeward.observe.other_services import OtherServices
+
 SUBTASK = SubtaskReport(0, 1, "worker-1", "reading", "7-0-log-0-100", 2, 1234, 4096, 0.4)
 ROUND = RoundReport(
     "demo-1/7-1-1", "running", 1_000, None, 1234, 8, 2, 3, 4096, 617.0, None, slots=1, slots_asked=2,
@@ -39,6 +41,7 @@ class Page:
     live: LiveStatus
     metrics: ServiceMetrics = field(default_factory=ServiceMetrics)
     problems: RecentProblems = field(default_factory=lambda: RecentProblems(["hush-hush"]))
+    others: OtherServices | None = None
 
     def show(self, report: ServiceReport) -> None:
         """Take a report of a service that is open."""
@@ -51,6 +54,6 @@ class Page:
         testclient = pytest.importorskip("starlette.testclient", reason="the extra `page` is not installed")
         from lakeward.page.app import PageApp, PageContent  # noqa: PLC0415 - needs the extra
 
-        content = PageContent("demo", self.live, self.metrics, self.problems)
+        content = PageContent("demo", self.live, self.metrics, self.problems, self.others)
         client: TestClient = testclient.TestClient(PageApp(content).asgi(), raise_server_exceptions=False)
         return client

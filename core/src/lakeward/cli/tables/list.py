@@ -11,7 +11,7 @@ from lakeward.cli.invocation import Invocation, pass_invocation, with_common_opt
 from lakeward.cli.layouts import table_layouts
 from lakeward.cli.open_plugins import open_records, opened_lake, opened_source
 from lakeward.cli.output import Columns
-from lakeward.cli.serving import Server, Services, find_services
+from lakeward.cli.serving import find_services
 from lakeward.clock import SystemClock
 from lakeward.config.tables import table_rules
 from lakeward.observe.control import read_control
@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from lakeward.coordinator.rounds.layout import TableLayout
     from lakeward.model.status import RoundReport
     from lakeward.model.tables import TableSpec
+    from lakeward.observe.services import Server, Services
 
 
 _STATUS = ("status", "since")

@@ -5,9 +5,9 @@ from __future__ import annotations
 import click
 
 from lakeward.cli.invocation import Invocation, pass_invocation, with_common_options
-from lakeward.cli.service_line import see_service_named
 from lakeward.errors import UsageError
 from lakeward.model.bindings import ServiceBinding
+from lakeward.observe.services import see_service_named
 from lakeward.storage.binding_files import BindingFiles
 from lakeward.storage.small_files import SmallFiles
 
