@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from lakeward.model.status import TableCondition
 from lakeward.observe import condition
-from lakeward.observe.format import clock_time, count, rate, seconds, size
+from lakeward.observe.format import clock_time, count, date_time, rate, seconds, size
 from lakeward.observe.progress import format_exchange
 
 if TYPE_CHECKING:
@@ -32,6 +32,7 @@ _KINDS = {
     condition.OFFSETS_BACK: "bad",
     condition.UNREADABLE: "bad",
 }
+_FAILED = frozenset({"failed", "fenced"})
 _AT_WORK = frozenset({"opening", "leasing", "running", "settling", "committing", "reporting"})
 
 
@@ -50,7 +51,7 @@ class Badge:
 
 @dataclass(frozen=True, slots=True)
 class TableRow:
-    """One table."""
+    """One table. `work` is shown instead of the phase, where the phase says no more than the status."""
 
     path: str
     status: Badge
@@ -58,6 +59,7 @@ class TableRow:
     action: str
     since: str
     phase: Badge
+    work: str
     delivered: str
     promised: str
     lag_rows: str
@@ -118,6 +120,7 @@ def table_row(table: TableReport, now_ms: int) -> TableRow:
         action=found.action,
         since="" if found.since_ms is None else seconds(max(0.0, (now_ms - found.since_ms) / 1000)),
         phase=_phase(table.status),
+        work=_last_failure(table.round) if table.status == found.status else "",
         delivered="" if delivered_s is None else seconds(delivered_s),
         promised="" if table.freshness_s is None else seconds(table.freshness_s),
         lag_rows=_or_dash(table.lag_rows),
@@ -186,6 +189,13 @@ def _subtask(one: SubtaskReport) -> SubtaskRow:
         read=size(one.size_bytes),
         seen=f"{seconds(one.seen_s)} ago",
     )
+
+
+def _last_failure(last: RoundReport | None) -> str:
+    """Name the last round if it failed, as `lakeward rounds show` takes it; else return a dash."""
+    if last is None or last.outcome not in _FAILED or last.ended_ms is None:
+        return "\u2013"
+    return f"round {last.round_name.rpartition('/')[2]} {last.outcome} at {date_time(last.ended_ms)}"
 
 
 def _phase(text: str) -> Badge:
