@@ -21,6 +21,11 @@ Found = tuple[bool, str]
 
 def executor(world: World, *words: str, environment: dict[str, str] | None = None) -> Found:
     """Run the doctor; return what it says of the executor."""
+    return checks(world, *words, environment=environment)["executor"]
+
+
+def checks(world: World, *words: str, environment: dict[str, str] | None = None) -> dict[str, Found]:
+    """Run the doctor; return what it says of each thing."""
     config = world.configure()
     known = {key: text for key, text in os.environ.items() if not key.startswith(("LAKEWARD_", "PYSPARK_"))}
     done = subprocess.run(
@@ -33,9 +38,8 @@ def executor(world: World, *words: str, environment: dict[str, str] | None = Non
     )
     assert done.stdout, done.stderr
     document = json.loads(done.stdout)
-    checks = {check["what"]: (check["ok"], check["message"]) for check in document["checks"]}
     assert done.returncode == (0 if document["ok"] else 1)
-    return checks["executor"]
+    return {check["what"]: (check["ok"], check["message"]) for check in document["checks"]}
 
 
 def another_python(folder: Path, *, with_packages: bool) -> str:
@@ -84,6 +88,34 @@ def test_a_driver_that_executors_do_not_reach_is_found(world: World) -> None:
     assert not ok
     assert "cannot connect to the driver (ConnectionRefusedError" in message
     assert "set service.host" in message
+
+
+PLACES = ("executor's checkpoint.root", "executor's lake.warehouse")
+
+
+def test_an_executor_tries_to_write_where_state_and_tables_are_kept_only_if_asked(world: World) -> None:
+    assert not {*PLACES} & checks(world).keys()
+    found = checks(world, "--write")
+    for place in PLACES:
+        ok, message = found[place]
+        assert ok, message
+        assert "a file was written and deleted on " in message
+    assert list(world.root.rglob("*lakeward_doctor*")) == []
+
+
+def test_an_executor_that_cannot_write_where_this_machine_can_is_found(world: World) -> None:
+    python = world.root / "python-without-room"
+    python.write_text(f'#!/bin/sh\nulimit -f 0\nexec {sys.executable} "$@"\n', encoding="utf-8")
+    python.chmod(0o755)
+    found = checks(world, "--write", "--set", f"spark.conf.spark.pyspark.python={python}")
+    assert found["executor"][0], found["executor"][1]
+    assert found["state directory"][0]
+    assert found["lake warehouse"][0]
+    for place in PLACES:
+        ok, message = found[place]
+        assert not ok
+        assert "cannot be used on " in message
+        assert "File too large" in message
 
 
 def test_a_task_that_no_executor_takes_is_given_up(world: World) -> None:

@@ -13,7 +13,7 @@ import click
 
 from lakeward.cli.checks import Check, as_result, show_checks
 from lakeward.cli.disk_checks import disk_checks
-from lakeward.cli.executor_check import executor_check
+from lakeward.cli.executor_check import executor_checks
 from lakeward.cli.invocation import Invocation, pass_invocation, with_common_options
 from lakeward.cli.lake_checks import lake_checks
 from lakeward.cli.layouts import layout_checks, table_layouts
@@ -67,8 +67,9 @@ def doctor(invocation: Invocation, *, write: bool, no_spark: bool, spark_timeout
 
     Nothing is created, unless `--write` is given: what it makes has a name of its own, and is deleted again.
 
-    One real task runs on the configured master: it says which Python and versions the executors have, and whether
-    they reach the driver. Works without a configuration too.
+    One real task runs on the configured master: it says which Python and versions the executors have, and whether they
+    reach the driver; with `--write` also whether they can write and delete in the directories that hold state and
+    tables. Works without a configuration too.
     """
     machine = list(_machine())
     spark = not no_spark and all(as_result(check).ok for check in machine)
@@ -118,7 +119,9 @@ def _configured(invocation: Invocation, spark_timeout_s: float | None, *, write:
     yield from _directories(loaded)
     yield _port(loaded)
     if spark_timeout_s is not None:
-        yield executor_check(loaded, spark_timeout_s)
+        places = {"checkpoint.root": loaded.settings.checkpoint.root}
+        places |= {f"lake.{name}": value for name, value in _paths(loaded.lake_options)}
+        yield from executor_checks(loaded, places, spark_timeout_s, write=write)
 
 
 def _source(loaded: Loaded, server_lakes: list[ServerLake]) -> Iterator[Check]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import secrets
+from contextlib import ExitStack, contextmanager, suppress
 from importlib.metadata import version
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -13,49 +14,128 @@ from lakeward.clock import SystemClock
 from lakeward.errors import LakewardError
 from lakeward.hooks.discovery import installed
 from lakeward.hooks.plugins import LAKE_GROUP, SOURCE_GROUP
+from lakeward.local_files import is_local
+from lakeward.ports import CheckResult
 from lakeward.ports.transport import Address
 from lakeward.sockets import SocketTransport
 from lakeward.sockets.addresses import bind_address, check_addresses
 from lakeward.sockets.certificates import load_tls
-from lakeward.spark.probe import ExecutorReport, probe
+from lakeward.spark.probe import ExecutorReport, ProbeTask, probe
 from lakeward.spark.session import SparkHandle, start_session
+from lakeward.storage.small_files import SmallFiles
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterator, Mapping, Sequence
 
-    from lakeward.cli.checks import Check
     from lakeward.config.loaded import Loaded
     from lakeward.model.events import Envelope
     from lakeward.model.settings import Settings
     from lakeward.ports import Clock, Connection
 
 
-def executor_check(loaded: Loaded, timeout_s: float) -> Check:
+def executor_checks(
+    loaded: Loaded, places: Mapping[str, str], timeout_s: float, *, write: bool
+) -> Iterator[CheckResult]:
     """Run one task on the master, and compare what it saw with what is here.
 
     Args:
         loaded: the configuration.
+        places: directories that subtasks write to, by the key that names them; those elsewhere are left out.
         timeout_s: seconds that the task may take, > 0.
+        write: let the task write a file into each of these directories, and delete it.
     """
     here = {name: version(name) for name in _distributions(loaded)}
-    try:
-        seen = probe_executor(loaded, tuple(here), timeout_s)
-    except LakewardError as error:
-        return "executor", False, str(error)
+    with shared_places(places if write else {}) as shared:
+        try:
+            seen = probe_executor(loaded, ProbeTask(tuple(here), shared), timeout_s)
+        except LakewardError as error:
+            yield CheckResult("executor", ok=False, message=str(error))
+            return
+    yield from executor_results(seen, here, shared)
+
+
+def executor_results(
+    seen: ExecutorReport, here: Mapping[str, str], shared: Sequence[tuple[str, str, str]]
+) -> Iterator[CheckResult]:
+    """Compare what an executor saw with what is here.
+
+    Args:
+        seen: what it saw.
+        here: the version of each distribution that it was asked for.
+        shared: the places that it has tried.
+    """
+    yield _executor(seen, here)
+    if _strangers(seen, here):
+        return  # it lacks what it would write with, or has another release of it
+    for name, root, _ in shared:
+        yield _place(name, root, seen)
+
+
+def _executor(seen: ExecutorReport, here: Mapping[str, str]) -> CheckResult:
     where = f"Python {seen.python} ({seen.executable}) on {seen.host}"
-    wrong = [
+    if wrong := _strangers(seen, here):
+        advice = "install the same distributions for it, or name another Python (spark.pyspark.python)"
+        return CheckResult("executor", ok=False, message=f"{where}: {', '.join(wrong)}; {advice}")
+    if seen.address is None:
+        advice = "set service.host to an address that executors reach, and open service.port for them"
+        message = f"{where} cannot connect to the driver ({seen.error}); {advice}"
+        return CheckResult("executor", ok=False, message=message)
+    versions = ", ".join(f"{name} {found}" for name, found in here.items())
+    message = f"{where}, {versions}; reaches the driver from {seen.address}; {seen.took_s:.1f} s"
+    return CheckResult("executor", ok=True, message=message)
+
+
+def _strangers(seen: ExecutorReport, here: Mapping[str, str]) -> list[str]:
+    """Say which distributions of the executor are not those of the driver."""
+    return [
         f"expected {name} {expected} as here, found {seen.versions[name] or 'none'}"
         for name, expected in here.items()
         if seen.versions[name] != expected
     ]
-    if wrong:
-        advice = "install the same distributions for it, or name another Python (spark.pyspark.python)"
-        return "executor", False, f"{where}: {', '.join(wrong)}; {advice}"
-    if seen.address is None:
-        advice = "set service.host to an address that executors reach, and open service.port for them"
-        return "executor", False, f"{where} cannot connect to the driver ({seen.error}); {advice}"
-    versions = ", ".join(f"{name} {found}" for name, found in here.items())
-    return "executor", True, f"{where}, {versions}; reaches the driver from {seen.address}; {seen.took_s:.1f} s"
+
+
+def _place(name: str, root: str, seen: ExecutorReport) -> CheckResult:
+    what, (there, error) = f"executor's {name}", seen.places[name]
+    if error:
+        action = f"let the user of the executors write and delete there, or name another place in {name}"
+        return CheckResult(what, ok=False, message=f"{root} cannot be used on {seen.host}: {error}", action=action)
+    if not there:
+        message = (
+            f"{root} on {seen.host} is not the directory that it is here: a file that was written here is not there"
+        )
+        action = f"mount the same directory on every machine that Spark uses, or name a store in {name}"
+        return CheckResult(what, ok=False, message=message, action=action)
+    return CheckResult(what, ok=True, message=f"{root}: a file was written and deleted on {seen.host}")
+
+
+@contextmanager
+def shared_places(places: Mapping[str, str]) -> Iterator[tuple[tuple[str, str, str], ...]]:
+    """Write a file into directories, for an executor to look for; it is deleted again.
+
+    Args:
+        places: directories by name. Left out are those elsewhere, and those that cannot be written here: other lines
+            of `doctor` say so.
+
+    Yields:
+        For each its name, the directory, and the folder in it that has the file: what `probe` takes.
+    """
+    folder = f".lakeward_doctor_{secrets.token_hex(4)}"
+    with ExitStack() as cleaning:
+        shared = []
+        for name, root in places.items():
+            if not is_local(root):
+                continue
+            with suppress(LakewardError):
+                files = SmallFiles(root)
+                cleaning.callback(_delete, files, f"{folder}/driver")
+                files.write(f"{folder}/driver", b"written by `lakeward doctor --write`\n")
+                shared.append((name, root, folder))
+        yield tuple(shared)
+
+
+def _delete(files: SmallFiles, name: str) -> None:
+    with suppress(LakewardError):
+        files.delete(name)
 
 
 def _distributions(loaded: Loaded) -> tuple[str, ...]:
@@ -65,12 +145,12 @@ def _distributions(loaded: Loaded) -> tuple[str, ...]:
     return tuple(dict.fromkeys(["lakeward", "pyarrow", "pyspark", *owners]))
 
 
-def probe_executor(loaded: Loaded, distributions: Sequence[str], timeout_s: float) -> ExecutorReport:
+def probe_executor(loaded: Loaded, task: ProbeTask, timeout_s: float) -> ExecutorReport:
     """Start Spark as the service would, listen as the service would, and run one task that connects to us.
 
     Args:
         loaded: the configuration.
-        distributions: whose versions the executor is asked for.
+        task: what the task does besides.
         timeout_s: seconds that the task may take, > 0.
 
     Returns:
@@ -84,13 +164,13 @@ def probe_executor(loaded: Loaded, distributions: Sequence[str], timeout_s: floa
     with TemporaryDirectory(prefix="lakeward-") as folder:
         handle = start_session(settings.spark, settings.service.name, settings.service.rounds, Path(folder))
         try:
-            return asyncio.run(_probe(settings, handle, distributions, clock, timeout_s))
+            return asyncio.run(_probe(settings, handle, task, clock, timeout_s))
         finally:
             handle.stop()
 
 
 async def _probe(
-    settings: Settings, handle: SparkHandle, distributions: Sequence[str], clock: Clock, timeout_s: float
+    settings: Settings, handle: SparkHandle, task: ProbeTask, clock: Clock, timeout_s: float
 ) -> ExecutorReport:
     service = settings.service
     secret, host = secrets.token_bytes(32), service.host or handle.driver_host
@@ -99,7 +179,7 @@ async def _probe(
     listener = await SocketTransport(clock, tls=tls).listen(bind, _Nobody())
     address = Address(host, listener.port, secret, tls.trusted if tls is not None else "")
     try:
-        return await asyncio.to_thread(probe, handle, address, distributions, clock, timeout_s)
+        return await asyncio.to_thread(probe, handle, address, task, clock, timeout_s)
     finally:
         await listener.close()
 

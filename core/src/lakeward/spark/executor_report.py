@@ -6,16 +6,20 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 
-def report(distributions: Iterable[str], address: tuple[str, int, bytes, str]) -> Mapping[str, Any]:
-    """Look around in an executor, and connect to the driver as a subtask would.
+def report(
+    distributions: Iterable[str], address: tuple[str, int, bytes, str], places: Iterable[tuple[str, str, str]] = ()
+) -> Mapping[str, Any]:
+    """Look around in an executor, connect to the driver as a subtask would, and write where a subtask would.
 
     Args:
         distributions: whose versions are asked for.
         address: the parts of a `lakeward.ports.transport.Address`.
+        places: what is tried, see `try_places`.
 
     Returns:
         `python`, `executable`, `host`, `versions` (None where a distribution is not installed), `address` (of the
-        executor, as its connection to the driver has it) and `error` (why there is none), both perhaps None.
+        executor, as its connection to the driver has it) and `error` (why there is none), both perhaps None; and
+        `places` as `try_places` returns them.
     """
     import socket  # noqa: PLC0415 - a function that is sent whole brings its imports
     import sys  # noqa: PLC0415
@@ -46,4 +50,32 @@ def report(distributions: Iterable[str], address: tuple[str, int, bytes, str]) -
         "versions": versions,
         "address": own,
         "error": error,
+        "places": try_places(places),
     }
+
+
+def try_places(places: Iterable[tuple[str, str, str]]) -> Mapping[str, tuple[bool, str]]:
+    """Write a file into directories that the driver uses too, and delete it again.
+
+    Args:
+        places: a name, a directory, and a folder in it where the driver has written a file `driver`.
+
+    Returns:
+        By name whether that file is there, and why none could be written beside it or deleted (empty: it was). Where
+        the driver's file is missing, nothing is written: it is another directory.
+    """
+    found: dict[str, tuple[bool, str]] = {}
+    for name, root, folder in places:
+        there = False
+        try:
+            from lakeward.storage.small_files import SmallFiles  # noqa: PLC0415 - see above
+
+            files = SmallFiles(root)
+            there = files.read(f"{folder}/driver") is not None
+            if there:
+                files.write(f"{folder}/executor", b"written by `lakeward doctor --write` on an executor\n")
+                files.delete(f"{folder}/executor")
+            found[name] = there, ""
+        except Exception as failed:  # noqa: BLE001 - as above
+            found[name] = there, str(failed) or type(failed).__name__
+    return found

@@ -26,6 +26,14 @@ _CHOOSE = 'name another Python with spark.conf."spark.pyspark.python" or PYSPARK
 
 
 @dataclass(frozen=True, slots=True)
+class ProbeTask:
+    """What the task does: it says which `distributions` it has, and tries `places` (`executor_report.try_places`)."""
+
+    distributions: Sequence[str]
+    places: Sequence[tuple[str, str, str]] = ()
+
+
+@dataclass(frozen=True, slots=True)
 class ExecutorReport:
     """What one task saw. `versions` has None where a distribution is not installed; `took_s` is seconds."""
 
@@ -36,18 +44,18 @@ class ExecutorReport:
     address: str | None
     """The executor's own, as its connection to the driver has it; None where it could not connect."""
     error: str | None
+    places: Mapping[str, tuple[bool, str]]
+    """As `executor_report.try_places` returns them."""
     took_s: float
 
 
-def probe(
-    handle: SparkHandle, address: Address, distributions: Sequence[str], clock: Clock, timeout_s: float
-) -> ExecutorReport:
+def probe(handle: SparkHandle, address: Address, task: ProbeTask, clock: Clock, timeout_s: float) -> ExecutorReport:
     """Run a task and wait for what it says.
 
     Args:
         handle: a running session.
         address: where the driver listens for subtasks.
-        distributions: whose versions are asked for.
+        task: what it does besides.
         clock: for the time that it takes.
         timeout_s: seconds to wait, > 0.
 
@@ -66,7 +74,7 @@ def probe(
         cloudpickle.register_pickle_by_value(executor_report)  # type: ignore[no-untyped-call]
         try:
             context.setJobGroup(_GROUP, "lakeward doctor: what an executor is, and whether it reaches the driver")
-            found.extend(context.parallelize([0], 1).map(_task(distributions, address)).collect())
+            found.extend(context.parallelize([0], 1).map(_sent(task, address)).collect())
         except Exception as error:  # noqa: BLE001 - py4j's own, told on the caller's thread
             failed.append(error)
         finally:
@@ -88,10 +96,10 @@ def probe(
     return ExecutorReport(**found[0], took_s=clock.now() - began)
 
 
-def _task(distributions: Sequence[str], address: Address) -> Callable[[int], Mapping[str, Any]]:
-    names, report = tuple(distributions), executor_report.report
+def _sent(task: ProbeTask, address: Address) -> Callable[[int], Mapping[str, Any]]:
+    names, places, report = tuple(task.distributions), tuple(task.places), executor_report.report
     parts = (address.host, address.port, address.secret, address.trusted)
-    return lambda _: report(names, parts)
+    return lambda _: report(names, parts, places)
 
 
 def _advice(error: Exception) -> str:
