@@ -178,7 +178,7 @@ def test_a_commit_that_hangs_beyond_the_end_of_its_table_names_no_file_that_late
 
 def test_a_start_holds_what_a_checkpoint_needs_that_completes_between_its_looks_at_state_and_store(case: Case) -> None:
     """The state names an older snapshot of the bucket: once that is let go, the checkpoint's has to be acquired."""
-    case.world.slots, case.world.read_s = 1, 3.0
+    case.world.slots, case.world.read_s = 1, 4.0
     case.table(keyed=True, buckets=3, rows=60)
     first = case.world.start()
     case.until(lambda: case.step(first) == "read")

@@ -292,6 +292,7 @@ def test_a_start_that_knows_that_it_is_overtaken_gives_its_subtasks_no_work(case
 
 def test_a_step_takes_nothing_back_of_what_an_earlier_one_has_committed(case: Case) -> None:
     """A checkpoint held the finish of a snapshot, which was lost with a connection; then the job was lost as well."""
+    case.world.random.seed(8)  # one in forty loses that finish
     case.world.slots, case.world.latency_s, case.world.read_s = 3, 0.2, 2.0
     case.world.checkpoint_s, case.world.commit_every = 0.7, 0.1
     case.table(keyed=True, rows=40)
