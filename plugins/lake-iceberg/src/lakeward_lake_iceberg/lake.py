@@ -21,6 +21,7 @@ from lakeward.model.results import CommitIds, CommitOutcome
 from lakeward_lake_iceberg import expire, files, pins, tables
 from lakeward_lake_iceberg.catalog import CatalogClient, Fate, Sent
 from lakeward_lake_iceberg.check import check_lake, compare_catalogs
+from lakeward_lake_iceberg.columns import check_columns
 from lakeward_lake_iceberg.commit import SnapshotBuilder, check_format
 from lakeward_lake_iceberg.expiry_plan import Expiry, ExpiryPlans
 from lakeward_lake_iceberg.head import Ancestry, newest_commit_id, newest_stamp, read_head, summary_of
@@ -35,6 +36,7 @@ from lakeward_lake_iceberg.offsets import (
     TABLE_ID,
 )
 from lakeward_lake_iceberg.read_rows import snapshot_rows
+from lakeward_lake_iceberg.schema import lake_schema
 from lakeward_lake_iceberg.storage import Storage
 from lakeward_lake_iceberg.task import pack_task
 
@@ -110,6 +112,8 @@ class IcebergLake:
     def writer_task(self, table: TableSpec, head: LakeHead, round_id: RoundId) -> bytes:
         """See `lakeward.ports.Lake.writer_task`."""
         loaded = self._load_own(table.path, table.table_id)
+        # Writers match columns by name: values of one that was renamed since `open_table` would be in no file.
+        check_columns(loaded, table, lake_schema(table), may_add=False)
         prefix = _round_prefix(loaded, round_id)
         storage = self._storage_properties()
         return pack_task(pins.build_task(loaded, table, head, prefix=prefix, options=self._options, storage=storage))

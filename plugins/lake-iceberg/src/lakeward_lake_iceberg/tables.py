@@ -31,6 +31,7 @@ from lakeward.errors import (
     StorageError,
 )
 from lakeward_lake_iceberg.catalog import Sent
+from lakeward_lake_iceberg.columns import check_columns
 from lakeward_lake_iceberg.commit import check_format, main_is
 from lakeward_lake_iceberg.head import Ancestry, newest_stamp
 from lakeward_lake_iceberg.layout import check_layout, layout_change, layout_properties, wanted_order, wanted_spec
@@ -200,6 +201,8 @@ def _evolve(client: CatalogClient, table: Table, spec: TableSpec) -> bool:
     """Make the lake table fit; return whether nothing had to be changed."""
     check_format(table)
     wanted = lake_schema(spec)
+    # Before the layout: a partition column that was renamed would be told as another partitioning.
+    check_columns(table, spec, wanted, may_add=True)
     _check_layout(table, spec, wanted)
     changes = _Changes(table, spec, wanted)
     uuid = AssertTableUUID(uuid=table.metadata.table_uuid)
