@@ -1,9 +1,10 @@
-"""Checkpoints to test stores with: a round of two buckets, half read by two subtasks."""
+"""Checkpoints to test stores with, and checks: a round of two buckets, half read by two subtasks."""
 
+# ruff: noqa: S101 - a step of a test asserts what it builds on
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
 import pyarrow as pa
 
@@ -23,14 +24,16 @@ from lakeward.model.identity import Incarnation, RoundId
 from lakeward.model.results import LakeFile, WriteResult
 from lakeward.model.splits import LogSplit, SnapshotSplit
 from lakeward.model.tables import TableBucket, TablePath
+from lakeward.testing.expectations import mismatch
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
 
     from lakeward.model.checkpoints import CheckpointState
     from lakeward.ports import CheckpointStore
     from lakeward.storage.small_files import SmallFiles
 
+One = TypeVar("One")
 SERVICE = "svc"
 FIRST = Incarnation(SERVICE, 1000, "00000000000000aa")
 SECOND = Incarnation(SERVICE, 2000, "00000000000000bb")
@@ -150,7 +153,7 @@ def file_name(ref: CheckpointRef, name: str) -> str:
 def change_file(files: SmallFiles, name: str, change: Callable[[bytes], bytes]) -> None:
     """Put other bytes in a file's place."""
     data = files.read(name)
-    assert data is not None  # noqa: S101 - a test's own check
+    assert data is not None, f"read of {name}: expected bytes, found None"
     files.write(name, change(data))
 
 
@@ -163,3 +166,35 @@ def newest_of(store: CheckpointStore) -> CheckpointRef | None:
 def state_of(store: CheckpointStore, ref: CheckpointRef) -> CheckpointState | None:
     """Return what a list says of a checkpoint."""
     return next((info.state for info in store.list(ref.service) if info.ref == ref), None)
+
+
+def check(where: str, expected: object, found: object) -> None:
+    """Check that two values are equal."""
+    __tracebackhide__ = True
+    assert found == expected, mismatch(where, expected, found)
+
+
+def check_rows(where: str, expected: set[str], files: SmallFiles) -> None:
+    """Check which files with rows are left."""
+    __tracebackhide__ = True
+    found = {entry.name for entry in files.entries(SERVICE) if "/segments/" in entry.name}
+    assert found == expected, mismatch(f"{where}: files with rows that are left", sorted(expected), sorted(found))
+
+
+def check_end(where: str, expected: str, found: str) -> None:
+    """Check how a text ends."""
+    __tracebackhide__ = True
+    assert found.endswith(expected), mismatch(f"{where}, at its end", expected, found)
+
+
+def check_text(where: str, expected: str, found: str) -> None:
+    """Check what a text contains."""
+    __tracebackhide__ = True
+    assert expected in found, mismatch(f"{where}, in it", expected, found)
+
+
+def only(where: str, values: Sequence[One]) -> One:
+    """Return the one value that there has to be."""
+    __tracebackhide__ = True
+    assert len(values) == 1, f"{where}: expected one, found {len(values)}: {values!r}"
+    return values[0]
