@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     import pyarrow as pa
+    from pyiceberg.catalog.sql import SqlCatalog
 
     from lakeward.model.tables import TablePath
     from lakeward.ports import Lake
@@ -49,6 +50,15 @@ class TestIcebergLake(_RepeatedCommits, LakeConformance, LakePartitionConformanc
     @pytest.fixture
     def read_partitioned(self, read_table: Callable[[TablePath], pa.Table]) -> Callable[[TablePath], pa.Table]:
         return read_table
+
+    @pytest.fixture
+    def read_each_snapshot(self, catalog: SqlCatalog) -> Callable[[TablePath], list[pa.Table]]:
+        def read(path: TablePath) -> list[pa.Table]:
+            table = catalog.load_table((path.database, path.table))
+            ids = [entry.snapshot_id for entry in table.history()]
+            return [table.scan(snapshot_id=snapshot_id).to_arrow() for snapshot_id in ids]
+
+        return read
 
 
 class TestPartitionedIcebergLake(_RepeatedCommits, LakeConformance):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
@@ -11,6 +12,7 @@ from lakeward.testing.folder_lake import FolderLake, FolderLakePlugin, FolderOpt
 from lakeward.testing.lake_partitions import LakePartitionConformance
 from lakeward.testing.lake_resume import LakeResumeConformance
 from lakeward.testing.lake_tables import COLUMNS
+from lakeward_service_kit.folder_tables import read_each_snapshot, read_partitioned
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -41,9 +43,8 @@ class TestFolderLake(LakeResumeConformance, LakePartitionConformance):
 
     @pytest.fixture
     def read_partitioned(self, tmp_path: Path) -> Callable[[TablePath], pa.Table]:
-        def read(path: TablePath) -> pa.Table:
-            rows = FolderLake(tmp_path).read(path, "id")
-            names = ("id", "region", "at", "__bucket")
-            return pa.Table.from_pylist([{name: row[name] for name in names} for row in rows])
+        return partial(read_partitioned, tmp_path)
 
-        return read
+    @pytest.fixture
+    def read_each_snapshot(self, tmp_path: Path) -> Callable[[TablePath], list[pa.Table]]:
+        return partial(read_each_snapshot, tmp_path)

@@ -1,12 +1,15 @@
 """What a lake must do whose tables can have a partitioning of their own (`PartitioningLakePlugin`).
 
 Fixtures beside those of `LakeResumeConformance`: `read_partitioned`, a function from `TablePath` to a `pa.Table` of the
-live rows with their columns `id`, `region`, `at` and `__bucket`, by an independent reader.
+live rows with their columns `id`, `region`, `at` and `__bucket`, by an independent reader. And `read_each_snapshot`,
+where the lake keeps snapshots that a reader can see: the same, of each snapshot of a table, the oldest first.
 """
 
 # ruff: noqa: S101, D102, PLR2004 - these are tests: they assert, and a name states its fact
 from __future__ import annotations
 
+from collections import defaultdict
+from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -39,6 +42,7 @@ if TYPE_CHECKING:
     from lakeward.ports import Lake, LakeWriter, SourceBatch
 
     ReadTable = Callable[[TablePath], pa.Table]
+    ReadSnapshots = Callable[[TablePath], Sequence[pa.Table]]
     WithTarget = Callable[[int], Any]
 
 PARTITIONED = pa.schema(
@@ -81,10 +85,32 @@ def some_rows(count: int) -> list[dict[str, object]]:
     ]
 
 
+def transformed(field: PartitionField, value: Any) -> object:  # noqa: ANN401 - of any column
+    """Return a value's place in a field of a layout, as the Iceberg specification has it; a bucket's is its value.
+
+    Args:
+        field: the field.
+        value: the column's value; of a timestamp, its microseconds.
+    """
+    if value is None or field.transform in {"identity", "bucket"}:
+        return value
+    if field.transform == "truncate":
+        width = field.argument or 1
+        return value - value % width if isinstance(value, int) else value[:width]
+    at = datetime(1970, 1, 1, tzinfo=UTC) + timedelta(microseconds=value)
+    parts = (at.year, at.month, at.day, at.hour)
+    return parts[: ("year", "month", "day", "hour").index(field.transform) + 1]
+
+
 class LakePartitionConformance(Conformance):
     """The contract of `PartitioningLakePlugin`, as tests."""
 
     __test__ = False
+
+    @pytest.fixture
+    def read_each_snapshot(self) -> ReadSnapshots | None:
+        """Reads a table as of each snapshot that a reader can see, the oldest first; None where there are none."""
+        return None
 
     @pytest.fixture
     def open_sized(self, plugin: PartitioningLakePlugin, with_target: WithTarget) -> Iterator[Callable[[int], Lake]]:
@@ -140,6 +166,19 @@ class LakePartitionConformance(Conformance):
             found = {tiering.partitioner.partition_of(file) for file in files}
             assert found == {partition}, mismatch("partition_of the files of one partition", {partition}, found)
 
+    @pytest.mark.parametrize("fields", LAYOUTS, ids=", ".join)
+    def test_rows_share_a_partition_where_the_layout_says_so_and_nowhere_else(
+        self, plugin: PartitioningLakePlugin, open_sized: Callable[[int], Lake], fields: tuple[str, ...]
+    ) -> None:
+        table = log_table(**partitioned(*fields))
+        tiering = _Partitions(plugin, open_sized(_HUGE), table)
+        times = [-7 * _HOUR_US * number if number % 2 else None for number in range(1, 13)]
+        rows = some_rows(40)
+        rows += [{"id": -number, "region": "nördlich", "at": at} for number, at in enumerate(times, 1)]
+        codes, partitions = tiering.partitioner.partition(rows_with_bucket(rows).records)
+        found = [partitions[code] if code >= 0 else None for code in codes.tolist()]
+        _check_shared(table.lake_partition, rows, found)
+
     @upsert
     def test_a_key_that_moves_leaves_its_old_partition_in_the_same_commit(
         self, plugin: PartitioningLakePlugin, open_sized: Callable[[int], Lake], read_partitioned: ReadTable
@@ -155,6 +194,31 @@ class LakePartitionConformance(Conformance):
         second.commit()
         where = "commit of a key that moves to another partition"
         _check_regions(read_partitioned, [(1, "south"), (2, "north")], where)
+
+    @upsert
+    def test_no_snapshot_has_a_key_that_moves_in_two_partitions_or_in_none(
+        self,
+        plugin: PartitioningLakePlugin,
+        open_sized: Callable[[int], Lake],
+        read_each_snapshot: ReadSnapshots | None,
+    ) -> None:
+        if read_each_snapshot is None:
+            pytest.skip("declared: read_each_snapshot gives None; a reader sees no snapshots of this lake")
+        table = key_table(**partitioned("region"))
+        lake = open_sized(_HUGE)
+        first = _Partitions(plugin, lake, table)
+        first.write(rows_with_bucket([{"id": 1, "region": "north"}, {"id": 2, "region": "north"}], changes=[1, 1]))
+        first.commit()
+        known = len(read_each_snapshot(PATH))
+        second = _Partitions(plugin, lake, table, 2)
+        moved = [{"id": 1, "region": "north"}, {"id": 1, "region": "south"}]
+        second.write(rows_with_bucket(moved, start=2, changes=[Change.DELETE, Change.UPDATE_AFTER]))
+        second.commit()
+        states = [_regions(rows) for rows in read_each_snapshot(PATH)[known - 1 :]]
+        found = [state for number, state in enumerate(states) if not number or state != states[number - 1]]
+        expected = [[(1, "north"), (2, "north")], [(1, "south"), (2, "north")]]
+        where = "commit of a key that moves to another partition: id and region of the rows, by snapshot"
+        assert found == expected, mismatch(where, expected, found)
 
     @upsert
     def test_a_key_that_moves_and_comes_back_within_a_round_is_there_once(
@@ -296,10 +360,44 @@ class _Partitions:
         check_landed(self.round.lake.commit(self.round.request()))
 
 
+def _check_shared(
+    fields: tuple[PartitionField, ...], rows: Sequence[Mapping[str, Any]], found: Sequence[bytes | None]
+) -> None:
+    """Check which rows are in one partition. Which bucket a value is in is the lake's own matter."""
+    __tracebackhide__ = True
+    where = f"partition by {', '.join(map(str, fields))}"
+    places = [tuple(transformed(field, row.get(field.column)) for field in fields) for row in rows]
+    known: dict[tuple[object, ...], tuple[bytes | None, Mapping[str, Any]]] = {}
+    for row, place, partition in zip(rows, places, found, strict=True):
+        assert partition is not None, f"{where}: expected a partition of row {row}, found none"
+        one, other = known.setdefault(place, (partition, row))
+        said = f"{where}: expected rows {other} and {row} in one partition, found {one!r} and {partition!r}"
+        assert one == partition, said
+    plain = [number for number, field in enumerate(fields) if field.transform != "bucket"]
+    owners: dict[bytes | None, tuple[tuple[object, ...], Mapping[str, Any]]] = {}
+    shares: dict[tuple[object, ...], set[bytes | None]] = defaultdict(set)
+    for row, place, partition in zip(rows, places, found, strict=True):
+        key = tuple(place[number] for number in plain)
+        shares[key].add(partition)
+        one_key, other = owners.setdefault(partition, (key, row))
+        said = f"{where}: expected rows {other} and {row} in two partitions, found both in {partition!r}"
+        assert one_key == key, said
+    buckets = int(np.prod([field.argument or 1 for field in fields if field.transform == "bucket"]))
+    most = max(map(len, shares.values()))
+    assert most <= buckets, (
+        f"{where}: expected at most {buckets} buckets of rows that differ in nothing else, found {most}"
+    )
+    said = f"{where}: expected rows of several buckets, found one bucket for all of {len(rows)} ids"
+    assert buckets == 1 or len(owners) > len(shares), said
+
+
+def _regions(rows: pa.Table) -> list[tuple[object, object]]:
+    return sorted(zip(rows.column("id").to_pylist(), rows.column("region").to_pylist(), strict=True))
+
+
 def _check_regions(read_partitioned: ReadTable, expected: list[tuple[object, object]], where: str) -> None:
     __tracebackhide__ = True
-    rows = read_partitioned(PATH)
-    found = sorted(zip(rows.column("id").to_pylist(), rows.column("region").to_pylist(), strict=True))
+    found = _regions(read_partitioned(PATH))
     said = mismatch(f"{where}: id and region of the rows as a reader sees them", expected, found)
     assert found == expected, said
 
