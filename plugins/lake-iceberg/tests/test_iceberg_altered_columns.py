@@ -222,3 +222,18 @@ def test_a_column_that_is_new_in_the_source_is_still_added(tier: Tier, catalog: 
     tier(1)
     tier(2, log_table(COLUMNS.append(pa.field("note", pa.string()))))
     assert "note" in catalog.load_table("shop.orders").schema().column_names
+
+
+def test_a_column_that_the_source_renames_stays_beside_the_new_one(
+    plugin: IcebergLakePlugin, lake: Lake, tier: Tier, catalog: SqlCatalog
+) -> None:
+    tier(1)
+    schema = pa.schema([one.with_name("label") if one.name == "name" else one for one in COLUMNS])
+    tiering = TieringRound(plugin, lake, log_table(schema), incarnation(), 2)
+    tiering.write(log_split(tiering.table), [source_batch(schema, [{"id": 2, "label": "n2"}], start=2)])
+    assert lake.commit(tiering.request()) is CommitOutcome.LANDED
+    found = catalog.load_table("shop.orders").scan(selected_fields=("id", "name", "label")).to_arrow().to_pylist()
+    assert sorted(found, key=lambda row: row["id"]) == [
+        {"id": 1, "name": "n1", "label": None},
+        {"id": 2, "name": None, "label": "n2"},
+    ]
