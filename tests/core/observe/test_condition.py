@@ -192,6 +192,16 @@ def test_a_table_in_hand_is_late_once_its_deadline_has_passed_however_old_its_ro
     assert found == [("ok", waits, NOW), ("late", waits, NOW - 1_000)]
 
 
+def test_a_table_that_waits_for_a_round_beyond_its_deadline_is_late_whatever_the_last_round_left() -> None:
+    (table,) = REPORT.tables
+    tracker = ConditionTracker(None)
+    for rows, message in ((0, "It waits for a round."), (5, "5 rows wait, the oldest for 12 s.")):
+        queued = replace(table, status="waiting", lag_rows=rows, lag_s=12.0 if rows else 0.0, due_ms=NOW - 1_000)
+        condition = tracker.describe(replace(REPORT, tables=(queued,)), frozenset()).tables[0].condition
+        assert condition is not None
+        assert (condition.status, condition.message, condition.since_ms) == ("late", message, NOW - 1_000)
+
+
 def test_a_new_start_goes_on_from_the_last_report() -> None:
     said = ConditionTracker(None).describe(REPORT, {"nyc.flights"})
     tracker = ConditionTracker(said)

@@ -114,6 +114,8 @@ class ConditionTracker:
     def _describe(self, table: TableReport, report: ServiceReport, paused: Collection[str]) -> TableReport:
         now_ms, running = report.written_ms, report.state != "stopped"
         due_ms = table.due_ms if running else None
+        # Nobody has looked since it was assigned: "nothing waits" is what the round before it left.
+        unseen = table.status == "waiting" and due_ms is not None and due_ms < now_ms
         condition = table_condition(
             TableFacts(  # twice a second for each table: `replace` would take longer than all the rest
                 path=table.path,
@@ -126,7 +128,7 @@ class ConditionTracker:
                 failing_since_ms=table.failing_since_ms,
                 due_ms=due_ms,
                 never_tiered=table.never_tiered,
-                lag_rows=table.lag_rows,
+                lag_rows=table.lag_rows or None if unseen else table.lag_rows,
                 lag_s=table.lag_s,
                 # A source assigns a table when its promise is over: from then on its deadline says what is late.
                 freshness_s=table.freshness_s if due_ms is None else None,
