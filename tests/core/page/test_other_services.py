@@ -90,6 +90,12 @@ def test_a_stopped_service_keeps_the_tables_that_are_bound_to_it(page: Page, roo
     assert "\u00b7 stopped stopped at" in look(page, root)
 
 
+def test_a_state_that_only_a_later_release_knows_is_shown_as_it_is_called(page: Page, root: str) -> None:
+    report(root, "spare", state="balancing")
+    page.show(REPORT)
+    assert "balancing" in look(page, root)
+
+
 def test_files_that_cannot_be_read_are_named_and_what_was_read_stays(page: Page, root: str, tmp_path: Path) -> None:
     report(root, "spare", "web.clicks")
     page.show(REPORT)

@@ -244,7 +244,7 @@ def _other(one: OtherService, now_ms: int) -> OtherRow:
     binds = [f"binds {', '.join(one.patterns)}"] if one.patterns else []
     binds += [] if one.shared else ["leaves the others alone"]
     stopped = one.state == "stopped"
-    kind = _STATES[one.state] if one.running else "rest" if stopped else "warn"
+    kind = _STATES.get(one.state, "rest") if one.running else "rest" if stopped else "warn"
     return OtherRow(
         name=one.name,
         state=Badge(one.state if one.running or stopped else "silent", kind),
