@@ -43,10 +43,12 @@ def commit(lake: FolderLake, clock: FakeClock, tmp_path: Path) -> Commit:
     offsets = {TableBucket(table.table_id, None, 0): 5}
 
     def run(
-        journal: Callable[[CommitIds], None] = lambda _: None, may_commit: Callable[[], None] = lambda: None
+        journal: Callable[[CommitIds], None] = lambda _: None,
+        may_commit: Callable[[], None] = lambda: None,
+        hurry: Callable[[], bool] = lambda: False,
     ) -> int:
         round_id = RoundId(who, table.table_id, 1, 1)
-        work = CommitWork(round_id, 1, None, who, table, (), offsets, journal, may_commit)
+        work = CommitWork(round_id, 1, None, who, table, (), offsets, journal, may_commit, hurry)
         return Committer(EmbeddedSource(store), lake, clock, RetryPauses(1.0, 5.0)).commit(work).snapshot_id
 
     return run
@@ -103,6 +105,20 @@ def test_a_lake_that_does_not_answer_is_called_again_after_pauses_that_grow(
     with pytest.raises(OutcomeUnknownError, match="may still land"):
         commit()
     assert times == [0.0, 0.0, 1.0, 3.0, 7.0, 12.0, 17.0, 22.0]
+
+
+def test_a_pause_ends_when_there_is_a_hurry(lake: FolderLake, clock: FakeClock, commit: Commit) -> None:
+    times: list[float] = []
+
+    def lose(_: CommitRequest) -> None:
+        times.append(clock.now())
+        message = "no answer"
+        raise OutcomeUnknownError(message)
+
+    lake.before_commit = lose
+    with pytest.raises(OutcomeUnknownError, match="may still land"):
+        commit(hurry=lambda: clock.now() >= 5.0)
+    assert times == [0.0, 0.0, 1.0, 3.0, 5.0, 5.0, 5.0, 5.0]
 
 
 def test_a_table_that_is_lost_in_a_pause_gets_no_commit(lake: FolderLake, clock: FakeClock, commit: Commit) -> None:

@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from lakeward.errors import LakewardError, UsageError
+from lakeward.coordinator.commits.committer import TRIES
+from lakeward.errors import LakewardError, OutcomeUnknownError, UsageError
 from lakeward.storage.service_state import ServiceStateStore
 from lakeward.storage.small_files import SmallFiles
 from lakeward.subtask.run import run_subtask
@@ -22,6 +23,7 @@ if TYPE_CHECKING:
 
     from lakeward.coordinator.service.service import Service, ServiceEnd
     from lakeward.model.jobs import JobSpec
+    from lakeward.model.results import CommitRequest
     from lakeward.model.tables import TableSpec
     from lakeward.model.tiering import HeartbeatRequest, HeartbeatResponse
     from lakeward_service_kit.service_world import World
@@ -194,3 +196,29 @@ def test_an_internal_error_that_the_service_waits_behind_ends_it_in_bounded_time
 
     with pytest.raises(LakewardError, match="internal error, the service gave up what it had in hand: KeyError"):
         asyncio.run(run())
+
+
+def test_a_stop_does_not_wait_for_the_pauses_of_a_commit_that_the_lake_does_not_answer(world: World) -> None:
+    """It is tried as often as without a stop, but at once."""
+    log = world.table("log")
+    world.load(log, 0, 10)
+    sent: list[CommitRequest] = []
+
+    def lose(request: CommitRequest) -> None:
+        sent.append(request)
+        message = "no answer"
+        raise OutcomeUnknownError(message)
+
+    world.lake.before_commit = lose
+
+    async def run() -> None:
+        service = world.service(
+            backoff_first_s=100.0, backoff_most_s=100.0, commit_timeout_s=800.0, stop_timeout_s=60.0
+        )
+        serving = asyncio.create_task(service.serve())
+        await until(lambda: len(sent) == 2)  # there is no pause between these two
+        service.stop()
+        await asyncio.wait_for(serving, 20)
+
+    asyncio.run(run())
+    assert len(sent) == TRIES

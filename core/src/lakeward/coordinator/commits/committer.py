@@ -29,7 +29,13 @@ TRIES = 8
 
 Each conflict means that another commit landed.
 """
+_LOOK_S = 0.25
+"""Seconds between two looks whether a pause is to end early."""
 _log = structlog.get_logger("lakeward.committer")
+
+
+def _no_hurry() -> bool:
+    return False
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,6 +57,8 @@ class CommitWork:
 
     Called before each try, and again right before it is sent: writing the journal may have taken long.
     """
+    hurry: Callable[[], bool] = _no_hurry
+    """Whether pauses are left out now: somebody waits for the service to end."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,10 +76,11 @@ class CommitResult:
 class _Patience:
     """What is left of it for a lake that does not answer one commit, or the search for it."""
 
-    def __init__(self, pauses: RetryPauses, clock: Clock) -> None:
+    def __init__(self, pauses: RetryPauses, clock: Clock, hurry: Callable[[], bool]) -> None:
         """Begin with all of it."""
         self._pauses = pauses
         self._clock = clock
+        self._hurry = hurry
         self._failures = 0
 
     def wait(self) -> bool:
@@ -79,7 +88,9 @@ class _Patience:
         self._failures += 1
         if self._failures == TRIES:
             return False
-        self._clock.sleep(self._pauses.after(self._failures))
+        until = self._clock.now() + self._pauses.after(self._failures)
+        while (left_s := until - self._clock.now()) > 0 and not self._hurry():
+            self._clock.sleep(min(left_s, _LOOK_S))
         return True
 
 
@@ -133,7 +144,7 @@ class Committer:
         base commit or loses the compare-and-swap, and the first one is found. If the second one lands, the first one's
         assertion on the head fails. The first one's files stay until then (see `Cleaner`).
         """
-        path, patience = work.table.path, _Patience(self._pauses, self._clock)
+        path, patience = work.table.path, _Patience(self._pauses, self._clock, work.hurry)
         unknown: OutcomeUnknownError | None = None
         for _ in range(TRIES):
             ids, outcome = self._send(work, prepared)

@@ -33,6 +33,8 @@ class CommitFence:
         self._settings = settings
         self._rounds: dict[RoundId, TableAssignment] = {}
         self._renewed: Mapping[TableAssignment, float] = {}
+        self.stopping = False
+        """Whether the service stops: commits have no time for pauses then."""
 
     def begin(self, round_id: RoundId, assignment: TableAssignment) -> None:
         """Let a round commit as long as its table is renewed under this assignment."""
@@ -42,13 +44,15 @@ class CommitFence:
         """Let a round commit no longer."""
         self._rounds.pop(round_id, None)
 
-    def publish(self, renewed: Mapping[TableAssignment, float]) -> None:
-        """Replace the known renewal times.
+    def publish(self, renewed: Mapping[TableAssignment, float], *, stopping: bool) -> None:
+        """Replace what is known of the service.
 
         Args:
             renewed: when each assigned table was last renewed, in seconds on the service's clock; never changed later.
+            stopping: see the attribute.
         """
         self._renewed = renewed
+        self.stopping = stopping
 
     def check(self, round_id: RoundId, path: TablePath) -> None:
         """Return normally if a round may commit now. Called by workers.

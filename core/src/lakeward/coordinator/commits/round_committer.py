@@ -156,6 +156,7 @@ class RoundCommitter:
                 offsets=commit.offsets,
                 journal=add_ids,
                 may_commit=lambda: self._fence.check(round_id, table.path),
+                hurry=lambda: self._fence.stopping,
             )
         )
         self._remember(table, done.snapshot_id, commit.offsets)

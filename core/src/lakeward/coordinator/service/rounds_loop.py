@@ -128,7 +128,8 @@ class ServiceLoop:
 
     def _on_step(self, step: Step[RoundsEvent, RoundsCommand]) -> None:
         self._log_step(step)
-        self._fence.publish({status.assignment: status.renewed_at for status in self._rounds.tables})
+        renewed = {status.assignment: status.renewed_at for status in self._rounds.tables}
+        self._fence.publish(renewed, stopping=self._rounds.stopping)
 
 
 def _nobody(*_: object) -> None:
