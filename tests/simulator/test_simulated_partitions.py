@@ -68,7 +68,7 @@ def test_checkpoints_of_both_kinds_complete_over_narrow_channels(
 
 
 def test_a_gang_that_loses_a_subtask_goes_on_from_its_newest_checkpoint(case: Case) -> None:
-    partitioned(case, "keyed", rows=120)
+    partitioned(case, "keyed", rows=160)
     found = checkpoints(case)
     first = case.world.start()
     case.until(lambda: bool(found) and len(case.world.tasks(first)) > 1)

@@ -108,6 +108,16 @@ def test_the_attempt_that_replaces_a_living_one_is_given_what_that_had_to_send_a
     assert told(restored) == [WORD]
 
 
+def test_a_job_says_once_that_it_has_started_however_many_subtasks_are_deployed(
+    restored: RoundJob, listener: SilentRound
+) -> None:
+    assert listener.started == 0
+    told(restored)
+    told(restored, subtask=1)
+    told(restored)
+    assert listener.started == 1
+
+
 class Talker:
     """An attempt of subtask 0 that says what the test wants said."""
 
