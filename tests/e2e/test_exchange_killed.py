@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import signal
+from itertools import count
 from typing import TYPE_CHECKING
 
 import pytest
@@ -60,6 +61,16 @@ def test_killed_workers_cost_no_row_and_the_round_goes_on_as_a_whole(world: Worl
     assert service.alive
 
 
+def has_checkpoint(world: World, log: LogTable, keyed: KeyTable, look: int) -> bool:
+    """Say whether a checkpoint is complete. Load more now and then: a slow machine may need a longer round for one."""
+    if any("_metadata" in name for name in world.checkpoints()):
+        return True
+    if look % 100 == 0:
+        log.load(3000)
+        keyed.load()
+    return False
+
+
 @pytest.mark.parametrize("killed", ["driver", "java"])
 def test_a_killed_service_goes_on_from_its_checkpoint(world: World, killed: str) -> None:
     log, keyed = tables_of(world)
@@ -67,7 +78,8 @@ def test_a_killed_service_goes_on_from_its_checkpoint(world: World, killed: str)
     layouts = {"events": LAYOUT, "orders": f'{LAYOUT}\ncommit_every = "1s"'}
     config = world.configure(tables=layouts, master="local[4]", checkpoint_keys=OFTEN)
     service = world.start(config)
-    until(lambda: any("_metadata" in name for name in world.checkpoints()), "a completed checkpoint")
+    looks = count(1)
+    until(lambda: has_checkpoint(world, log, keyed, next(looks)), "a completed checkpoint")
     if killed == "driver":
         service.send(signal.SIGKILL)
     else:
