@@ -86,7 +86,7 @@ class _Patience:
     def wait(self) -> bool:
         """Wait before the lake is called again; False, at once, if it is not to be called again."""
         self._failures += 1
-        if self._failures == TRIES:
+        if self._failures >= TRIES:
             return False
         until = self._clock.now() + self._pauses.after(self._failures)
         while (left_s := until - self._clock.now()) > 0 and not self._hurry():
