@@ -18,13 +18,14 @@ from lakeward.testing.folder_lake import FolderLake, FolderLakePlugin, FolderOpt
 from lakeward.testing.lake_conformance import LakeConformance
 from lakeward.testing.lake_tables import TieringRound, incarnation
 from lakeward_service_kit.suites import failures, plain_part
+from lakeward_service_kit.wrong_writers import BoastfulWriter, ForgetfulWriter
 
 if TYPE_CHECKING:
     from collections.abc import Collection
 
     from lakeward.model.checkpoints import SplitProgress
     from lakeward.model.identity import Incarnation, RoundId
-    from lakeward.model.results import CommitRequest, LakeFile
+    from lakeward.model.results import CommitRequest
     from lakeward.model.splits import Split
     from lakeward.model.tables import TablePath, TableSpec
     from lakeward.ports import Clock, SourceBatch
@@ -169,27 +170,16 @@ class LeavesFilesBehind(_Writes):
     wrong = _LeavesFilesBehind
 
 
-class _ForgetsTheFilesBefore(FolderWriter):
-    def close(self) -> tuple[LakeFile, ...]:
-        return super().close()[len(self._before) :]
-
-
 class ForgetsTheFilesBefore(_Writes):
     """A writer that goes on from a checkpoint returns its own files alone."""
 
-    wrong = _ForgetsTheFilesBefore
-
-
-class _SaysThatAllIsFlushed(FolderWriter):
-    @property
-    def all_rows_flushed(self) -> bool:
-        return True
+    wrong = ForgetfulWriter
 
 
 class SaysThatAllIsFlushed(_Writes):
     """A checkpoint would then name rows that are in no file."""
 
-    wrong = _SaysThatAllIsFlushed
+    wrong = BoastfulWriter
 
 
 class _Plugin(FolderLakePlugin):

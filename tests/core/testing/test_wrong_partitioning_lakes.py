@@ -23,6 +23,7 @@ from lakeward.testing.folder_lake import FolderLake, FolderLakePlugin, FolderOpt
 from lakeward.testing.lake_partitions import LakePartitionConformance
 from lakeward_service_kit.folder_tables import read_each_snapshot, read_partitioned
 from lakeward_service_kit.suites import failures, plain_part
+from lakeward_service_kit.wrong_writers import BoastfulWriter, ForgetfulWriter
 
 if TYPE_CHECKING:
     from lakeward.model.results import CommitRequest, LakeFile
@@ -224,27 +225,16 @@ class NumbersBucketsAnew(_Writes):
     wrong = _NumbersBucketsAnew
 
 
-class _ForgetsTheFilesBefore(FolderWriter):
-    def close(self) -> tuple[LakeFile, ...]:
-        return super().close()[len(self._before) :]
-
-
 class ForgetsTheFilesBefore(_Writes):
     """A writer that goes on from a checkpoint returns its own files alone."""
 
-    wrong = _ForgetsTheFilesBefore
-
-
-class _SaysThatAllIsFlushed(FolderWriter):
-    @property
-    def all_rows_flushed(self) -> bool:
-        return True
+    wrong = ForgetfulWriter
 
 
 class SaysThatAllIsFlushed(_Writes):
     """A checkpoint would then name rows that are in no file."""
 
-    wrong = _SaysThatAllIsFlushed
+    wrong = BoastfulWriter
 
 
 class CommitsEachPartition(FolderLake):
