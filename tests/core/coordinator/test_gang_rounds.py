@@ -258,32 +258,60 @@ def test_two_rounds_never_ask_for_more_slots_together_than_there_are(rounds: Gan
 class BusyJobs(ThreadJobs):
     """All slots are taken by somebody else: no task starts until its job is cancelled."""
 
-    def __init__(self) -> None:
-        super().__init__(StandInGang(), slots=3, attempts=1)
+    def __init__(self, gang: StandInGang, *, refused: int = 0, run: int = 0) -> None:
+        """Refuse some launches first, then run some."""
+        super().__init__(gang, slots=3, attempts=1)
+        self._refused, self._busy_from = refused, refused + run
         self._waiting: list[Callable[[str | None], None]] = []
 
     def launch(self, job: JobSpec, on_done: Callable[[str | None], None]) -> None:
+        number = len(self.launched)
+        if self._refused <= number < self._busy_from:
+            super().launch(job, on_done)
+            return
         self.launched.append(job)
-        self._waiting.append(on_done)
+        if number < self._refused:
+            on_done("refused")
+        else:
+            self._waiting.append(on_done)
 
     def cancel(self, job: JobSpec) -> None:
         super().cancel(job)
-        self._waiting.pop()("cancelled")
+        if self._waiting:
+            self._waiting.pop()("cancelled")
 
 
-def test_a_round_that_still_waits_for_slots_ends_at_once_when_its_service_stops(rounds: GangRounds) -> None:
-    """It has read nothing: its subtasks would wait for one another to write nothing."""
-    jobs = BusyJobs()
+@pytest.mark.parametrize(
+    ("refused", "run", "stopped_at"),
+    [(0, 0, 1), (2, 0, 2), (1, 0, 2), (0, 1, 2)],
+    ids=["the first launch", "between two launches", "after a refused one", "after one that failed"],
+)
+def test_a_round_that_waits_for_slots_and_has_no_rows_ends_at_once_when_its_service_stops(
+    rounds: GangRounds, refused: int, run: int, stopped_at: int
+) -> None:
+    """Its subtasks would wait for one another to write nothing."""
+    rounds.gang.fails = lambda _: True
+    jobs = BusyJobs(rounds.gang, refused=refused, run=run)
+    pause_s = 1000.0 * (stopped_at == refused)
 
     async def stop_while_it_waits() -> None:
-        service = rounds.service(jobs=jobs, stop_timeout_s=60.0)
+        service = rounds.service(
+            jobs=jobs,
+            stop_timeout_s=60.0,
+            interval_s=1000.0,
+            backoff_first_s=pause_s,
+            backoff_most_s=pause_s,
+            job_attempts=9,
+        )
         serving = asyncio.ensure_future(service.serve())
-        await _until(lambda: bool(jobs.launched))
+        await _until(lambda: len(jobs.launched) == stopped_at)
         service.stop()
         await asyncio.wait_for(serving, 20)
 
     asyncio.run(stop_while_it_waits())
-    assert jobs.cancelled == jobs.launched
+    assert len(jobs.launched) == stopped_at
+    assert rounds.world.lake.read(rounds.log) == []
+    rounds.gang.fails = lambda _: False
     rounds.once()
     rounds.check()
 

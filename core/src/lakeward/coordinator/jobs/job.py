@@ -143,6 +143,8 @@ class RoundJob:
         """So often it was launched."""
         self._started = False
         """A subtask of some launch was deployed."""
+        self._at_work = False
+        """A subtask of the present launch was deployed, or of the one whose unfinished splits are to be put back."""
         self._launch_again = ""
         """Why the last launch ended, until the next one: that may wait for a checkpoint which is being stored."""
         self._preparing = False
@@ -364,8 +366,7 @@ class RoundJob:
     def all_written(self) -> None:
         """End the job: nothing is left to read or to write."""
         self._drained = True
-        if self._prepare_at is not None:  # the launch that it waited for is not needed any more
-            self._preparing, self._prepare_at = False, None
+        self._preparing, self._prepare_at = False, None  # the launch that it waits for is not needed any more
         self._checkpoints.end()
         self._owner.job_drained(finished_early=self.splits.incomplete)
 
@@ -389,6 +390,7 @@ class RoundJob:
         attempt.send(msgspec.structs.replace(deploy, gateway_closed=admit.closed_for, restored=blocked))
         restored = frozenset(one.event.result.split_id for one in blocked)
         now = self._clock.now()
+        self._at_work = True
         self._step(AttemptRegistered(now=now, subtask=admit.subtask, attempt=admit.attempt, restored=restored))
         if not self._started:
             self._started = True
@@ -562,7 +564,9 @@ class RoundJob:
         reason, self._launch_again = self._launch_again, ""
         if self._ended:
             return
-        self._put_back()
+        if not self._drained:
+            self._put_back()
+            self._at_work = False
         if self._drained:
             self._owner.job_ended()
         elif self.launches >= self.plan.limit:
@@ -579,8 +583,8 @@ class RoundJob:
         self._group.prepare(self.plan.checkpoints.work, self._relaunch)
 
     def _relaunch(self) -> None:
-        self._preparing = False
-        if not self._ended:
+        if self._preparing:
+            self._preparing = False
             self.launch(self._post)
 
     def _put_back(self) -> None:
@@ -623,13 +627,19 @@ class RoundJob:
                 self._log_rests(command)
             case GiveUp():
                 self._give_up(command.attempts)
-            case AllDone() if not self._group.ends_together:
-                self.all_written()
-            case AllDone() if self.launched is not None and not self._started and not self.progress.has_rows:
-                self.all_written()
-                self._jobs.cancel(self.launched)  # its subtasks would wait for one another to write nothing
+            case AllDone():
+                self._on_all_read()
             case _:
                 pass
+
+    def _on_all_read(self) -> None:
+        """End the job, unless subtasks still have to write what they exchanged."""
+        if not self._group.ends_together:
+            self.all_written()
+        elif not self._at_work and not self.progress.has_rows:
+            self.all_written()
+            if self.launched is not None:
+                self._jobs.cancel(self.launched)  # its subtasks would wait for one another to write nothing
 
     def _log_rests(self, returned: SplitsReturned) -> None:
         for split in returned.splits:
