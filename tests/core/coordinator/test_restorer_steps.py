@@ -1,4 +1,4 @@
-"""Which checkpoint of an exchange is still good once its own round has committed."""
+"""Which of a table's checkpoints a round goes on from."""
 
 from __future__ import annotations
 
@@ -26,6 +26,8 @@ from lakeward.testing.lake_tables import log_table
 
 if TYPE_CHECKING:
     from pathlib import Path
+
+    from lakeward.model.checkpoints import CheckpointRef
 
 
 @pytest.fixture(autouse=True)
@@ -77,3 +79,23 @@ def test_the_rows_of_a_doubted_checkpoint_are_read_before_a_round_goes_on_from_i
     assert finds(), "it was read once, and has its size"
     restorer.doubt(ref)
     assert not finds()
+
+
+def test_of_several_checkpoints_the_newest_one_is_gone_on_from_and_an_older_one_where_that_is_rejected(
+    tmp_path: Path,
+) -> None:
+    older, newer = reference(1), reference(2)
+    store, lake = CheckpointFiles(SmallFiles(str(tmp_path / "state")), FakeClock()), FolderLake(tmp_path)
+    table = log_table(path=PATH, table_id=7)
+    lake.open_table(table, FIRST)
+    for ref in (older, newer):
+        store.complete(ref, replace(round_snapshot(ref), finished=()), (), None)
+    restorer, head = Restorer(store, lake, FIRST), LakeHead(PATH, 7, "w", None, FIRST, None, None)
+
+    def found() -> CheckpointRef | None:
+        restored = restorer.find(table, head, exchange=False)
+        return restored.ref if restored is not None else None
+
+    assert found() == newer
+    restorer.reject(newer, "its rows are damaged")
+    assert found() == older

@@ -95,7 +95,7 @@ KILLERS: Mapping[Callable[[pytest.MonkeyPatch], None], str] = {
     seams.writes_no_commit_down: _SLOW,
     seams.stamps_nothing: _ZOMBIE,
     seams.commits_a_round_that_is_over: _CURRENT,
-    seams.works_side_by_side: _SLOW,
+    seams.works_side_by_side: f"{_ONE}a_round_whose_commit_was_given_up_waits_for_it_before_it_is_tried_again",
     seams.sweeps_before_a_commit_is_settled: (
         f"{_OVERTAKEN}opening_a_round_deletes_nothing_of_one_whose_commit_may_still_land"
     ),
@@ -106,7 +106,8 @@ KILLERS: Mapping[Callable[[pytest.MonkeyPatch], None], str] = {
     seams.sweeps_once: f"{_OVERTAKEN}what_a_task_writes_after_a_sweep_is_swept_once_the_fence_time_is_over",
     seams.goes_on_from_any_checkpoint: f"{_CASES}control_state_older_than_the_lake_doubles_nothing",
     seams.goes_on_from_the_oldest_checkpoint: (
-        f"{_CASES}epochs_that_start_again_at_0_after_a_restart_of_the_source_are_no_harm"
+        "tests/core/coordinator/test_restorer_steps.py"
+        "::test_of_several_checkpoints_the_newest_one_is_gone_on_from_and_an_older_one_where_that_is_rejected"
     ),
     seams.forgets_what_steps_have_committed: _TWICE,
     seams.acquires_nothing_for_a_restored_round: _CURRENT,
