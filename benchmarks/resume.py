@@ -6,7 +6,8 @@ A service on Spark `local[2]` tiers one log table of 8 columns in 2 buckets, emb
 every INTERVAL seconds and files of 32 MiB. In the middle every process of it is killed at once, as when the machine
 goes down; then it is started again. Printed: rows that were read before the kill and are not in the checkpoint (those
 are read again) beside the bound of one interval's worth and one file for each subtask, and the seconds from the second
-start to the service's own word that it has a row the checkpoint did not have. With `--exchange` the lake table has 64
+start to the service's own word that it has a row the checkpoint did not have: until its round began, to open it, until
+Spark had started all subtasks, and what is left, which is ours. With `--exchange` the lake table has 64
 partitions: a row counts as read once a writer has taken it, so the checkpoint's rows of channels and open files are
 drained first.
 """
@@ -95,6 +96,8 @@ def bench(directory: Path, options: argparse.Namespace) -> None:
     began, began_ms = time.perf_counter(), SystemClock().wall_ms()
     second = start(directory)
     try:
+        there = wait(directory, second, lambda found: 0 < found["slots_asked"] == found["slots"])
+        started_s = time.perf_counter() - began
         report = wait(directory, second, lambda found: found["outcome"] == "running" and found["rows"] > kept["rows"])
         resumed_s = time.perf_counter() - began
         done = wait(directory, second, lambda found: found["outcome"] == "committed")
@@ -108,7 +111,9 @@ def bench(directory: Path, options: argparse.Namespace) -> None:
         print(f"read again: {again:.2f} M rows; bound: {bound / 1e6:.2f} M (a file: {one_file:,} rows)")
     up_s = (report["started_ms"] - began_ms) / 1000
     open_s = sum(report["timings_s"].get(phase, 0.0) for phase in ("enumerate", "lease"))
-    parts = f"{up_s:.1f} until its round began, {open_s:.2f} to open it, the rest to launch the job and to read"
+    spark_s, ours_s = started_s - up_s - open_s, resumed_s - started_s + open_s
+    parts = f"{up_s:.1f} until its round began, {open_s:.2f} to open it, {spark_s:.1f} until Spark had started "
+    parts += f"{there['slots']} subtasks, {resumed_s - started_s:.1f} to the first new row, so {ours_s:.1f} of our own"
     if kept["exchange"]:
         waiting = sum(line["in_rows"] + line["out_rows"] for line in kept["exchange"])
         opened = sum(line["open_rows"] for line in kept["exchange"])
