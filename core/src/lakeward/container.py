@@ -56,6 +56,7 @@ from lakeward.local_files import is_local
 from lakeward.machines.leases import Leases, LeasesPolicy
 from lakeward.machines.rounds import Rounds
 from lakeward.model.identity import Incarnation
+from lakeward.model.secrets import SecretTexts
 from lakeward.observe import status_file
 from lakeward.observe.condition import ConditionTracker
 from lakeward.observe.control import ControlReader
@@ -63,6 +64,7 @@ from lakeward.observe.event_log import EventLog
 from lakeward.observe.exchange import BackgroundExchange, DirectExchange
 from lakeward.observe.files import service_folder, writable
 from lakeward.observe.live_status import LiveStatus, Part
+from lakeward.observe.masking import masked_record, masked_report, masked_round
 from lakeward.observe.metrics import ServiceMetrics
 from lakeward.observe.other_services import OtherServices
 from lakeward.observe.progress import ProgressDisplay
@@ -369,6 +371,7 @@ class Container(containers.DeclarativeContainer):
     others = providers.Singleton(
         OtherServices, settings.checkpoint.address, service_name, live, clock, providers.Factory(ThreadExecutor)
     )
+    secrets = providers.Singleton(SecretTexts, providers.Callable(secret_values, loaded))
     page = providers.Singleton(start_page, settings, live, metrics, providers.Callable(secret_values, loaded), others)
     backend = providers.Singleton(_backend, loaded, resources, metrics)
     starting_spark = providers.Singleton(_starting_spark, settings, resources)
@@ -491,7 +494,7 @@ def serve(
             progress.close()
     if end.started:
         progress.ended("a later start took over" if end.superseded_by else "stopped")
-    return _print_end(Console(stderr=True, soft_wrap=True), end, once=once)
+    return _print_end(Console(stderr=True, soft_wrap=True), end, container.secrets(), once=once)
 
 
 def _open_telemetry(container: Container) -> None:
@@ -589,9 +592,10 @@ def _options(
     history = HistoryWriter(rounds)
     container.resources().add("history", history.close)
     conditions, events = ConditionTracker(_last_report(settings)), EventLog()
+    hide = container.secrets().hide
 
     def on_report(report: ServiceReport) -> None:
-        report = conditions.describe(report, exchange.control().paused)
+        report = masked_report(conditions.describe(report, exchange.control().paused), hide)
         events.update(report)
         live.update(report)
         metrics.update(report)
@@ -604,8 +608,8 @@ def _options(
         paused=lambda: exchange.control().paused,
         resumed=lambda: exchange.control().resumed,
         on_report=on_report,
-        on_round=progress.round_ended,
-        on_record=history.add,
+        on_round=lambda table, ended: progress.round_ended(table, masked_round(ended, hide)),
+        on_record=lambda record: history.add(masked_record(record, hide)),
         complete_ms=complete_ms,
         on_span=None if telemetry is None else telemetry.add_span,
         host=host,
@@ -617,7 +621,7 @@ def _options(
     )
 
 
-def _print_end(console: Console, end: ServiceEnd, *, once: bool) -> int:
+def _print_end(console: Console, end: ServiceEnd, secrets: SecretTexts, *, once: bool) -> int:
     if not end.started:
         console.print("stopped before it served", markup=False)
         return EXIT_FAILED if once else 0
@@ -625,5 +629,5 @@ def _print_end(console: Console, end: ServiceEnd, *, once: bool) -> int:
         console.print(f"stopped: a later start of this service took over ({end.superseded_by})", markup=False)
         return EXIT_FAILED
     for path, reason in end.failed:
-        console.print(f"{path} did not reach its target: {reason}", markup=False)
+        console.print(f"{path} did not reach its target: {secrets.hide(reason)}", markup=False)
     return EXIT_FAILED if end.failed else 0

@@ -13,10 +13,12 @@ import click
 import pytest
 
 from lakeward.cli import main
+from lakeward.cli.invocation import Invocation, pass_invocation, with_common_options
 from lakeward.cli.main import COMMANDS
 from lakeward.cli.reference import commands
 from lakeward.errors import IllegalEventError, OutcomeUnknownError
 from lakeward.hooks import discovery
+from lakeward.model.secrets import MASK, SecretTexts
 
 Lakeward = Callable[..., Any]
 HEAVY = ("pyarrow", "pyspark", "pyiceberg", "dependency_injector", "numpy")
@@ -153,6 +155,26 @@ def test_a_missing_configuration_is_one_line(lakeward: Lakeward) -> None:
 
 def test_debug_shows_the_traceback(lakeward: Lakeward) -> None:
     assert "Traceback (most recent call last)" in lakeward("tables", "--debug").err
+
+
+@pytest.mark.parametrize("form", ["text", "json"])
+def test_no_secret_is_in_an_error_or_its_traceback(
+    lakeward: Lakeward, monkeypatch: pytest.MonkeyPatch, form: str
+) -> None:
+    @click.command("failing")
+    @with_common_options
+    @pass_invocation
+    def failing(invocation: Invocation) -> None:
+        invocation.secrets = SecretTexts(["hush-hush"])
+        message = "http://me:pass1@lake/cat?token=pass2 does not know hush-hush"
+        raise OutcomeUnknownError(message) from KeyError(message)
+
+    monkeypatch.setattr(main.lakeward, "get_command", lambda _context, _name: failing)
+    said = lakeward("tables", "--debug", "-o", form)
+    told = said.out + said.err
+    assert said.code == 3
+    assert told.count(f"http://{MASK}@lake/cat?token={MASK} does not know {MASK}") == (3 if form == "text" else 4)
+    assert not [secret for secret in ("hush", "pass1", "pass2") if secret in told]
 
 
 def test_an_error_is_json_on_standard_output_where_json_is_asked_for(lakeward: Lakeward) -> None:

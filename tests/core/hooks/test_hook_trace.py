@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import logging
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -12,9 +13,9 @@ import structlog
 from lakeward.errors import SourceError
 from lakeward.hooks.backend import LeaseBackend
 from lakeward.hooks.markers import hookimpl
-from lakeward.hooks.trace import LOGGER
+from lakeward.hooks.trace import LOGGER, _brief
 from lakeward.model.leases import Failover, FailoverAction, FailoverAnswer, FailoverKind, Lease, Protection
-from lakeward.model.options import Options
+from lakeward.model.options import Options, Secret
 from lakeward.model.tables import TableBucket
 from lakeward.observe.logs import setup_logs
 from lakeward.testing.lease_server import MemoryLeaseServer
@@ -31,6 +32,7 @@ LEASE = Lease("svc-1-a-1", 1, 60.0, {BUCKET: 9}, MemoryLeaseServer())
 class SpareOptions(Options, frozen=True, kw_only=True):
     address: str = "spare:1"
     token: str = "hush-hush"  # noqa: S105 - what must not be shown
+    pin: Secret = "hush-1234"
 
 
 class Spare:
@@ -47,7 +49,9 @@ class Spare:
 
     @hookimpl
     def release(self, lease: Lease, buckets: frozenset[TableBucket]) -> None:
-        message = f"401 of http://me:secret1@spare/?access_key=secret2 with password: secret3 and {self._options.token}"
+        options = self._options
+        answer = "401 of http://me:secret1@spare/?access_key=secret2 with password: secret3"
+        message = f"{answer} and {options.token}, {options.pin}"
         raise SourceError(message)
 
     @hookimpl
@@ -112,6 +116,13 @@ def test_persisted_bytes_are_counted_and_not_shown(traced: LeaseBackend, lines: 
     assert events[3] == "lease hook on_failover -> keep"
 
 
+def test_a_line_has_no_buckets_however_many_there_are(traced: LeaseBackend, lines: Lines) -> None:
+    many = {TableBucket(7, None, number): number for number in range(3000)}
+    traced.acquire(LEASE, MappingProxyType(many))
+    assert lines()[0]["event"].endswith("snapshots=3000 buckets)")
+    assert _brief(Protection(1.0, many)) == "Protection(until_s=1.0, 3000 unavailable)"
+
+
 def test_the_rest_of_the_log_keeps_its_level(traced: LeaseBackend, lines: Lines) -> None:
     structlog.get_logger("lakeward.other").debug("not asked for")
     traced.drop(LEASE)
@@ -119,7 +130,7 @@ def test_the_rest_of_the_log_keeps_its_level(traced: LeaseBackend, lines: Lines)
     assert {line["logger"] for line in lines()} == {LOGGER}
 
 
-@pytest.mark.parametrize("value", [None, "", "0"])
+@pytest.mark.parametrize("value", [None, "", "0", "false", "no"])
 def test_nothing_is_traced_unasked(monkeypatch: pytest.MonkeyPatch, lines: Lines, value: str | None) -> None:
     monkeypatch.delenv("LAKEWARD_TRACE_HOOKS", raising=False)
     if value is not None:

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 import pytest
 import structlog
 
+from lakeward.model.secrets import MASK, SecretTexts
 from lakeward.model.spans import trace_id_of
 from lakeward.observe.logs import setup_logs
 
@@ -118,3 +119,24 @@ def test_no_line_has_a_trace_id_where_nothing_is_traced(capsys: pytest.CaptureFi
     setup_logs("json", "info")
     structlog.get_logger("lakeward.x").info("round over", round="svc-1-0123456789abcdef/7-3-2")
     assert "trace_id" not in json.loads(lines(capsys)[0])
+
+
+def fail(message: str) -> None:
+    raise OSError(message)
+
+
+@pytest.mark.parametrize("form", ["text", "json"])
+def test_secrets_are_masked_in_every_part_of_a_line(capsys: pytest.CaptureFixture[str], form: str) -> None:
+    setup_logs(form, "info", secrets=SecretTexts(["hush-hush"]))
+    message = "refused by https://me:hush1@host/cat?pw=hush2: hush-hush"
+    try:
+        fail(message)
+    except OSError as error:
+        facts = {"reason": str(error), "cause": error, "more": {"tried": [message]}}
+        structlog.get_logger("lakeward.x").warning(f"away: {message}", exc_info=error, **facts)
+        logging.getLogger("some.library").exception("away: %s", message)
+    text = "\n".join(lines(capsys))
+    assert "hush" not in text
+    assert text.count(f"refused by https://{MASK}@host/cat?pw={MASK}") >= 7
+    if form == "json":
+        assert len([json.loads(line) for line in text.splitlines()]) == 2

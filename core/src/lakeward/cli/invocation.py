@@ -11,6 +11,7 @@ import click
 
 from lakeward.cli.output import Output
 from lakeward.errors import UsageError
+from lakeward.model.secrets import SecretTexts
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -22,17 +23,21 @@ F = TypeVar("F", bound="Callable[..., Any]")
 
 @dataclass(slots=True)
 class Invocation:
-    """The values of the common options. `flags` maps `section.key` to its text."""
+    """The values of the common options. `flags` maps `section.key` to its text.
+
+    `secrets` are those of the configuration, once that is loaded.
+    """
 
     config: Path | None = None
     form: str = "text"
     debug: bool = False
     flags: dict[str, object] = field(default_factory=dict)
+    secrets: SecretTexts = field(default_factory=SecretTexts)
 
     @property
     def output(self) -> Output:
         """Where results go, in the form that was asked for."""
-        return Output(self.form)
+        return Output(self.form, self.secrets)
 
     def load(self) -> Loaded:
         """Load the configuration and set the logs up as it says.
@@ -41,11 +46,14 @@ class Invocation:
             ConfigError, UsageError: as `load_config`.
         """
         from lakeward.config.loader import load_config  # noqa: PLC0415 - `--help` must not wait for it
+        from lakeward.config.shown import secret_values  # noqa: PLC0415 - as above
         from lakeward.observe.logs import setup_logs  # noqa: PLC0415 - as above
 
         loaded = load_config(self.config, os.environ, self.flags)
+        self.secrets = SecretTexts(secret_values(loaded))
         observe = loaded.settings.observe
-        setup_logs(observe.log, "debug" if self.debug else observe.level, traced=observe.telemetry)
+        level = "debug" if self.debug else observe.level
+        setup_logs(observe.log, level, traced=observe.telemetry, secrets=self.secrets)
         return loaded
 
 

@@ -131,14 +131,15 @@ def _internal_error(invocation: Invocation, error: Exception) -> int:
 
 
 def _print_error(invocation: Invocation, code: str, message: str, exit_code: int) -> None:
-    click.echo(f"error[{code}]: {message}", err=True)
+    click.echo(invocation.secrets.hide(f"error[{code}]: {message}"), err=True)
     if invocation.form == "json":
-        click.echo(as_json({"error": {"code": code, "message": message, "exit_code": exit_code}}))
+        document = {"error": {"code": code, "message": message, "exit_code": exit_code}}
+        click.echo(as_json(document, invocation.secrets))
 
 
 def _print_traceback(invocation: Invocation, error: Exception) -> None:
     if invocation.debug:
-        click.echo("".join(traceback.format_exception(error)), err=True, nl=False)
+        click.echo(invocation.secrets.hide("".join(traceback.format_exception(error))), err=True, nl=False)
 
 
 def _first_line(error: Exception) -> str:

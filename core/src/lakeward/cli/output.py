@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import click
 import msgspec
+
+from lakeward.model.secrets import SecretTexts
 
 
 @dataclass(frozen=True, slots=True)
@@ -19,9 +21,10 @@ class Columns:
 
 @dataclass(frozen=True, slots=True)
 class Output:
-    """Writes results; `form` is `text` or `json`."""
+    """Writes results; `form` is `text` or `json`, and `secrets` are masked in both."""
 
     form: str
+    secrets: SecretTexts = field(default_factory=SecretTexts)
 
     def show(self, document: object, *parts: str | Columns) -> None:
         """Write one result.
@@ -31,15 +34,23 @@ class Output:
             parts: what text gets: lines and tables, in order.
         """
         if self.form == "json":
-            click.echo(as_json(document))
+            click.echo(as_json(document, self.secrets))
             return
         from lakeward.cli.text_tables import text_table  # noqa: PLC0415 - `--help` must not wait for it
 
         for part in parts:
-            click.echo(part if isinstance(part, str) else text_table(part.names, part.rows))
+            click.echo(self.secrets.hide(part) if isinstance(part, str) else text_table(part.names, self._rows(part)))
+
+    def _rows(self, table: Columns) -> Iterable[Sequence[object]]:
+        return ([self.secrets.hide_in(value) for value in row] for row in table.rows)
 
 
-def as_json(document: object) -> str:
-    """Write a document as indented JSON; what JSON does not know becomes its text."""
-    plain = msgspec.to_builtins(document, enc_hook=str, str_keys=True)
+def as_json(document: object, secrets: SecretTexts) -> str:
+    """Write a document as indented JSON; what JSON does not know becomes its text.
+
+    Args:
+        document: what is written.
+        secrets: texts that are masked.
+    """
+    plain = secrets.hide_in(msgspec.to_builtins(document, enc_hook=str, str_keys=True))
     return msgspec.json.format(msgspec.json.encode(plain, enc_hook=str), indent=2).decode()

@@ -13,6 +13,7 @@ from msgspec import inspect
 from lakeward.errors import PluginError
 from lakeward.model import durations, sizes
 from lakeward.model.options import Options
+from lakeward.model.secrets import is_secret_name
 
 if typing.TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -48,8 +49,8 @@ class Key:
 
     @property
     def secret(self) -> bool:
-        """True where the value must never be shown."""
-        return bool(self.extra.get("secret"))
+        """True where the value must never be shown: it says so, or it is a text that is named like a secret."""
+        return bool(self.extra.get("secret")) or (self.plain is str and is_secret_name(self.name))
 
     @property
     def duration(self) -> bool:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -13,6 +13,7 @@ from lakeward.config.keys import Key, keys_of
 from lakeward.config.loader import SECTIONS, section_keys
 from lakeward.config.sections import DEFAULT
 from lakeward.config.tables import table_section
+from lakeward.model.options import Options, secrets_of
 from lakeward.model.secrets import MASK, is_secret_name, mask_uri
 
 if TYPE_CHECKING:
@@ -58,23 +59,9 @@ def secret_values(loaded: Loaded) -> frozenset[str]:
     Args:
         loaded: the configuration.
     """
-    found: set[str] = set()
     options = (loaded.source_options, loaded.lake_options, loaded.lease_options)
-    for values in (*(getattr(loaded.settings, section) for section in SECTIONS), *options):
-        for name, key in keys_of(type(values)).items() if values is not None else ():
-            found.update(_secrets(getattr(values, name), secret=key.secret))
-    return frozenset(found)
-
-
-def _secrets(value: object, *, secret: bool) -> Iterator[str]:
-    if isinstance(value, Mapping):
-        for name, item in value.items():
-            yield from _secrets(item, secret=secret or is_secret_name(str(name)))
-    elif isinstance(value, tuple | list):
-        for item in value:
-            yield from _secrets(item, secret=secret)
-    elif secret and isinstance(value, str | Path) and str(value):
-        yield str(value)
+    sections = (*(getattr(loaded.settings, section) for section in SECTIONS), *options)
+    return frozenset().union(*(secrets_of(values) for values in sections if isinstance(values, Options)))
 
 
 def _section(section: str, keys: Mapping[str, Key], values: Any, loaded: Loaded) -> list[ShownKey]:  # noqa: ANN401 - any section

@@ -9,16 +9,20 @@ from __future__ import annotations
 import logging
 import os
 import threading
+from collections.abc import Mapping
+from collections.abc import Set as AbstractSet
 from typing import TYPE_CHECKING, Any
 
 import structlog
 
 from lakeward.clock import SystemClock
 from lakeward.model.leases import Failover, FailoverAnswer, Lease, RestoredLease
-from lakeward.model.secrets import MASK, is_secret_name, mask_text
+from lakeward.model.options import Options, secrets_of
+from lakeward.model.protection import Protection
+from lakeward.model.secrets import SecretTexts, mask_text
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Sequence
 
     import pluggy
 
@@ -30,7 +34,7 @@ LOGGER = "lakeward.lease.trace"
 
 def is_wanted() -> bool:
     """Return whether the environment asks for a trace."""
-    return os.environ.get(TRACE_VARIABLE, "") not in {"", "0"}
+    return os.environ.get(TRACE_VARIABLE, "").strip().lower() not in {"", "0", "false", "no", "off"}
 
 
 class HookTrace:
@@ -40,12 +44,10 @@ class HookTrace:
         """Open the logger of the trace.
 
         Args:
-            options: the backend's options; values of those that are named like secrets are masked wherever they occur.
+            options: the backend's options; secret values are masked wherever they occur.
             clock: the clock for durations.
         """
-        fields = getattr(options, "__struct_fields__", ())
-        values = {name: getattr(options, name) for name in fields if is_secret_name(name)}
-        self._secrets = tuple(sorted((str(value) for value in values.values() if value), key=len, reverse=True))
+        self._secrets = SecretTexts(secrets_of(options) if isinstance(options, Options) else ())
         self._clock: Clock = clock or SystemClock()
         self._started = threading.local()
         logging.getLogger(LOGGER).setLevel(logging.DEBUG)
@@ -68,9 +70,7 @@ class HookTrace:
         self._write(f"lease hook {hook} {result}", seconds=seconds)
 
     def _write(self, text: str, **facts: object) -> None:
-        for secret in self._secrets:
-            text = text.replace(secret, MASK)
-        structlog.get_logger(LOGGER).debug(mask_text(text), **facts)
+        structlog.get_logger(LOGGER).debug(mask_text(self._secrets.hide(text)), **facts)
 
 
 def _brief(value: object) -> str:
@@ -83,9 +83,10 @@ def _brief(value: object) -> str:
             return f"{value.kind.value} attempt {value.attempt}, {len(value.returned)} splits back, state {state}"
         case FailoverAnswer():
             return value.action.value if value.restored is None else f"{value.action.value} {_brief(value.restored)}"
-        case bytes():
-            return f"{len(value)} bytes"
-        case dict() | frozenset():
-            return f"{len(value)} buckets"
+        case Protection():
+            protects = "" if value.protects else ", protects nothing"
+            return f"Protection(until_s={value.until_s}, {len(value.unavailable)} unavailable{protects})"
+        case bytes() | Mapping() | AbstractSet():
+            return f"{len(value)} {'bytes' if isinstance(value, bytes) else 'buckets'}"
         case _:
             return repr(value)

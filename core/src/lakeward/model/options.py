@@ -13,14 +13,19 @@ A section is a subclass of `Options`. Each field is a key: its type, its default
 from __future__ import annotations
 
 import typing
-from typing import Annotated, Any
+from collections.abc import Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
 
 import msgspec
 from msgspec import Meta
 
-from lakeward.model.secrets import MASK
+from lakeward.model.secrets import MASK, is_secret_name
 
-__all__ = ["ByteSize", "Duration", "LocalPath", "Meta", "Options", "Secret", "extra_of"]
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+__all__ = ["ByteSize", "Duration", "LocalPath", "Meta", "Options", "Secret", "extra_of", "secrets_of"]
 
 Secret = Annotated[str, Meta(extra={"secret": True})]
 """A text that is never shown. For another type: `Meta(extra={"secret": True})`."""
@@ -43,7 +48,7 @@ class Options(msgspec.Struct, frozen=True, kw_only=True):
         hints = typing.get_type_hints(type(self), include_extras=True)
         values = {name: getattr(self, name) for name in self.__struct_fields__}
         shown = {
-            name: MASK if value and extra_of(hints[name]).get("secret") else repr(value)
+            name: MASK if value and _is_secret(name, value, hints[name]) else repr(value)
             for name, value in values.items()
         }
         return f"{type(self).__name__}({', '.join(f'{name}={value}' for name, value in shown.items())})"
@@ -55,3 +60,32 @@ def extra_of(annotation: Any) -> dict[str, Any]:  # noqa: ANN401 - any annotatio
     for meta in getattr(annotation, "__metadata__", ()):
         found.update(meta.extra or {})
     return found
+
+
+def secrets_of(options: Options) -> frozenset[str]:
+    """Return the texts that are never shown: values of secret keys, and of properties that are named like secrets.
+
+    Args:
+        options: a section's values.
+    """
+    hints = typing.get_type_hints(type(options), include_extras=True)
+    found: set[str] = set()
+    for name in options.__struct_fields__:
+        value = getattr(options, name)
+        found.update(_secrets(value, secret=_is_secret(name, value, hints[name])))
+    return frozenset(found)
+
+
+def _is_secret(name: str, value: object, annotation: Any) -> bool:  # noqa: ANN401 - any annotation
+    return bool(extra_of(annotation).get("secret")) or (isinstance(value, str) and is_secret_name(name))
+
+
+def _secrets(value: object, *, secret: bool) -> Iterator[str]:
+    if isinstance(value, Mapping):
+        for name, item in value.items():
+            yield from _secrets(item, secret=secret or is_secret_name(str(name)))
+    elif isinstance(value, tuple | list):
+        for item in value:
+            yield from _secrets(item, secret=secret)
+    elif secret and isinstance(value, str | Path) and str(value):
+        yield str(value)

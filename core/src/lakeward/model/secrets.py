@@ -3,16 +3,53 @@
 from __future__ import annotations
 
 import re
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
 
 MASK = "********"
 _USER_IN_URI = re.compile(r"(?<=://)[^/@\s]+@")
 _QUERY_OF_URI = re.compile(r"(?<=\?)[^#\s]+")
-_NAMES = r"(?:password|passwd|secret|token|credential|access[-_.]?key|account[-_.]?key)"
+_NAMES = (
+    r"(?:password|passwd|passphrase|secret|token|credential|(?:access|account|api|private)[-_.]?key"
+    r"|(?<![a-z])(?:pwd?|sig)(?![a-z]))"
+)
 _SECRET_NAME = re.compile(_NAMES, re.IGNORECASE)
 _SECRET_IN_TEXT = re.compile(
-    rf"""({_NAMES}[\w.-]*["']?\s*(?:=|:)\s*(?:bearer\s+)?)("[^"]*"|'[^']*'|[^\s,;)&]+)""", re.IGNORECASE
+    rf"""((?:{_NAMES}[\w.-]*|authorization)["']?\s*(?:=|:)\s*(?:(?:bearer|basic)\s+)?)("[^"]*"|'[^']*'|[^\s,;)&]+)""",
+    re.IGNORECASE,
 )
-_SECRET_IN_QUERY = re.compile(rf"([?&][^=&#\s]*{_NAMES}[^=&#\s]*=)[^&#\s]+", re.IGNORECASE)
+_SECRET_IN_QUERY = re.compile(rf"""([?&][^=&#\s]*{_NAMES}[^=&#\s]*=)[^&#\s"'\\<>)]+""", re.IGNORECASE)
+_LEAST_SECRET = 4
+"""A shorter text is not hidden: it would be found within other words."""
+
+
+class SecretTexts:
+    """Texts that are never shown: the values of a configuration's secret keys."""
+
+    def __init__(self, secrets: Iterable[str] = ()) -> None:
+        """Keep them, the longest first: a shorter one may be a part of it."""
+        found = {one for one in secrets if len(one) >= _LEAST_SECRET}
+        self._secrets = sorted(found, key=len, reverse=True)
+
+    def hide(self, text: str) -> str:
+        """Return a text in which they, and what `mask_uri` hides, are masked."""
+        for secret in self._secrets:
+            text = text.replace(secret, MASK)
+        return mask_uri(text)
+
+    def hide_in(self, value: object) -> object:
+        """Return a value of lists, dicts and texts in which they are masked; what is neither stays as it is."""
+        match value:
+            case str():
+                return self.hide(value)
+            case dict():
+                return {key: self.hide_in(item) for key, item in value.items()}
+            case list() | tuple():
+                return [self.hide_in(item) for item in value]
+            case _:
+                return value
 
 
 def mask_uri(text: str, *, query: bool = False) -> str:

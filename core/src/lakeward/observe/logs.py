@@ -1,4 +1,7 @@
-"""Send the logs of structlog and of the standard library to standard error, as text or as JSON lines."""
+"""Send the logs of structlog and of the standard library to standard error, as text or as JSON lines.
+
+Secrets are masked in each line, tracebacks included: libraries put addresses with passwords into their errors.
+"""
 
 from __future__ import annotations
 
@@ -8,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import structlog
 
+from lakeward.model.secrets import SecretTexts
 from lakeward.model.spans import trace_id_of
 
 if TYPE_CHECKING:
@@ -17,6 +21,9 @@ if TYPE_CHECKING:
 
 QUIETED = ("py4j", "pyspark", "fsspec", "sqlalchemy", "urllib3", "asyncio", "uvicorn")
 """Libraries whose log lines below a warning are of no use to an operator."""
+
+_PLAIN = (str, int, float, bool, type(None), dict, list, tuple)
+"""What a line in JSON has as it is; of anything else it has the text."""
 
 
 class _StandardError:
@@ -33,16 +40,17 @@ class _Handler(logging.StreamHandler[_StandardError]):
     """Our handler; `setup_logs` removes it before it adds another one."""
 
 
-def setup_logs(form: str, level: str, *, traced: bool = False) -> None:
+def setup_logs(form: str, level: str, *, traced: bool = False, secrets: SecretTexts | None = None) -> None:
     """Send all logs of this process to standard error; calling it again replaces the earlier setting.
 
     Args:
         form: `text`, or `json` for one object on each line.
         level: `debug`, `info`, `warning` or `error`.
         traced: whether a line that names its round also has the id of the round's trace.
+        secrets: texts that are masked beside passwords in URIs.
     """
     handler = _Handler(_StandardError())
-    handler.setFormatter(_formatter(form, traced=traced))
+    handler.setFormatter(_formatter(form, secrets or SecretTexts(), traced=traced))
     handler.addFilter(_is_not_py4j)
     root = logging.getLogger()
     root.handlers = [kept for kept in root.handlers if not isinstance(kept, _Handler)]
@@ -89,18 +97,35 @@ def _shared(*, traced: bool) -> Sequence[Processor]:
     )
 
 
-def _formatter(form: str, *, traced: bool) -> logging.Formatter:
-    last: list[Any]
-    if form == "json":
-        last = [structlog.processors.format_exc_info, structlog.processors.JSONRenderer(default=str)]
-    else:
-        plain = structlog.dev.plain_traceback
-        last = [
-            structlog.dev.ConsoleRenderer(
-                colors=sys.stderr.isatty(), exception_formatter=plain, timestamp_key="time", pad_event_to=0
-            )
-        ]
+class _TextFormatter(structlog.stdlib.ProcessorFormatter):
+    """Masks secrets in a line once it is a text: a traceback becomes one only then."""
+
+    def __init__(self, secrets: SecretTexts, **options: Any) -> None:  # noqa: ANN401 - passed on
+        super().__init__(**options)
+        self._secrets = secrets
+
+    def format(self, record: logging.LogRecord) -> str:
+        return self._secrets.hide(super().format(record))
+
+
+def _formatter(form: str, secrets: SecretTexts, *, traced: bool) -> logging.Formatter:
     remove = structlog.stdlib.ProcessorFormatter.remove_processors_meta
-    return structlog.stdlib.ProcessorFormatter(
-        foreign_pre_chain=list(_shared(traced=traced)), processors=[remove, *last]
+    before = list(_shared(traced=traced))
+    if form == "json":
+
+        def hide(_logger: object, _method: str, line: EventDict) -> EventDict:
+            # Before the line is JSON: an escaped text is another one than the secret.
+            plain = {key: value if isinstance(value, _PLAIN) else str(value) for key, value in line.items()}
+            return {key: secrets.hide_in(value) for key, value in plain.items()}
+
+        to_json = structlog.processors.JSONRenderer(default=str)
+        return structlog.stdlib.ProcessorFormatter(
+            foreign_pre_chain=before, processors=[remove, structlog.processors.format_exc_info, hide, to_json]
+        )
+    renderer = structlog.dev.ConsoleRenderer(
+        colors=sys.stderr.isatty(),
+        exception_formatter=structlog.dev.plain_traceback,
+        timestamp_key="time",
+        pad_event_to=0,
     )
+    return _TextFormatter(secrets, foreign_pre_chain=before, processors=[remove, renderer])

@@ -7,12 +7,10 @@ from collections import deque
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
-from lakeward.model.secrets import MASK, mask_uri
+from lakeward.model.secrets import SecretTexts
 
 KEPT = 20
 _NOT_SHOWN = frozenset({"event", "level", "logger", "time", "exc_info", "stack_info", "trace_id"})
-_LEAST_SECRET = 4
-"""A shorter text is not hidden: it would be found within other words."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,7 +34,7 @@ class RecentProblems(logging.Handler):
             secrets: texts that are hidden wherever they occur.
         """
         super().__init__(logging.WARNING)
-        self._secrets = sorted((one for one in secrets if len(one) >= _LEAST_SECRET), key=len, reverse=True)
+        self._secrets = SecretTexts(secrets)
         self._lines: deque[Problem] = deque(maxlen=KEPT)
 
     def emit(self, record: logging.LogRecord) -> None:
@@ -59,9 +57,7 @@ class RecentProblems(logging.Handler):
 
     def without_secrets(self, text: str) -> str:
         """Return a text in which secrets, and users and passwords in URIs, are hidden."""
-        for secret in self._secrets:
-            text = text.replace(secret, MASK)
-        return mask_uri(text)
+        return self._secrets.hide(text)
 
     def listen(self) -> None:
         """Take each line of this process's log from now on."""

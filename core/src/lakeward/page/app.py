@@ -17,14 +17,13 @@ from starlette.responses import PlainTextResponse, Response
 from starlette.routing import Route
 
 from lakeward.observe.other_services import OthersSeen
-from lakeward.page.view import masked, masked_others, status_view
+from lakeward.page.view import masked_others, status_view
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
 
     from starlette.requests import Request
 
-    from lakeward.model.status import ServiceReport
     from lakeward.observe.live_status import LiveStatus
     from lakeward.observe.metrics import ServiceMetrics
     from lakeward.observe.other_services import OtherServices
@@ -75,8 +74,6 @@ class PageApp:
         self._template = environment.get_template("status.html")
         self._static = {name: (_HERE / "static" / name).read_bytes() for name in _STATIC}
         self._trouble = ""
-        self._masked: tuple[ServiceReport, ServiceReport] | None = None
-        """The last report that was shown, and the same without secrets."""
 
     def asgi(self) -> Starlette:
         """Return the application."""
@@ -113,19 +110,11 @@ class PageApp:
         content = self._content
         mask = content.problems.without_secrets
         others = OthersSeen() if content.others is None else masked_others(content.others.newest(), mask)
-        view = status_view(content.service, content.live, self._report(), content.problems.newest(), others)
+        view = status_view(content.service, content.live, content.live.report, content.problems.newest(), others)
         return Response(self._template.render(view=view), media_type="text/html")
 
-    def _report(self) -> ServiceReport | None:
-        report, last = self._content.live.report, self._masked
-        if report is None:
-            return None
-        if last is None or last[0] is not report:
-            last = self._masked = report, masked(report, self._content.problems.without_secrets)
-        return last[1]
-
     def _status(self) -> Response:
-        report = self._report()
+        report = self._content.live.report
         if report is None:
             return PlainTextResponse("The service has not reported yet.\n", status_code=503)
         return Response(msgspec.json.format(msgspec.json.encode(report), indent=1), media_type="application/json")

@@ -13,7 +13,7 @@ from lakeward.page.tables_view import Badge, RunningRound, TableRow, running_rou
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
-    from lakeward.model.status import RoundReport, ServiceReport, TableReport
+    from lakeward.model.status import ServiceReport, TableReport
     from lakeward.observe.live_status import LiveStatus
     from lakeward.observe.other_services import OtherService
     from lakeward.observe.recent_problems import Problem
@@ -88,39 +88,14 @@ class StatusView:
     others_trouble: str
 
 
-def masked(report: ServiceReport, mask: Callable[[str], str]) -> ServiceReport:
-    """Return a report whose free texts contain no secret.
+def masked_others(others: OthersSeen, mask: Callable[[str], str]) -> OthersSeen:
+    """Return what was read of other services, without secrets.
 
     Args:
-        report: as the service made it.
+        others: as it was read.
         mask: hides the secrets of a text.
     """
-    tables = tuple(_masked_table(table, mask) for table in report.tables)
-    return replace(report, lease_message=mask(report.lease_message), tables=tables)
-
-
-def masked_others(others: OthersSeen, mask: Callable[[str], str]) -> OthersSeen:
-    """Return what was read of other services, without secrets. Arguments as `masked`."""
     return replace(others, trouble=mask(others.trouble)) if others.trouble else others
-
-
-def _masked_table(table: TableReport, mask: Callable[[str], str]) -> TableReport:
-    """Return a table whose texts contain no secret: itself, as hundreds of others, where they contain none."""
-    message, failure, condition = mask(table.message), mask(table.failure), table.condition
-    if condition is not None and (found := mask(condition.message)) != condition.message:
-        condition = replace(condition, message=found)
-    last = table.round and _masked_round(table.round, mask)
-    if (message, failure) == (table.message, table.failure) and condition is table.condition and last is table.round:
-        return table
-    return replace(table, message=message, failure=failure, condition=condition, round=last)
-
-
-def _masked_round(found: RoundReport, mask: Callable[[str], str]) -> RoundReport:
-    taken = found.checkpoint
-    if taken is not None and taken.reason:
-        found = replace(found, checkpoint=replace(taken, reason=mask(taken.reason)))
-    reason = mask(found.reason)
-    return replace(found, reason=reason) if reason != found.reason else found
 
 
 def status_view(

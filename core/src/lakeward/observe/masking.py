@@ -1,0 +1,49 @@
+"""Hides the secrets in what a service says of itself: libraries put addresses with passwords into their errors."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from lakeward.model.round_record import RoundRecord
+    from lakeward.model.status import RoundReport, ServiceReport, TableReport
+
+
+def masked_report(report: ServiceReport, mask: Callable[[str], str]) -> ServiceReport:
+    """Return a report whose free texts contain no secret.
+
+    Args:
+        report: as the service made it.
+        mask: hides the secrets of a text.
+    """
+    tables = tuple(_masked_table(table, mask) for table in report.tables)
+    return replace(report, lease_message=mask(report.lease_message), tables=tables)
+
+
+def masked_record(record: RoundRecord, mask: Callable[[str], str]) -> RoundRecord:
+    """Return a record of a round whose free text contains no secret. Arguments as `masked_report`."""
+    reason = mask(record.reason)
+    return replace(record, reason=reason) if reason != record.reason else record
+
+
+def _masked_table(table: TableReport, mask: Callable[[str], str]) -> TableReport:
+    """Return a table whose texts contain no secret: itself, as hundreds of others, where they contain none."""
+    message, failure, condition = mask(table.message), mask(table.failure), table.condition
+    if condition is not None and (found := mask(condition.message)) != condition.message:
+        condition = replace(condition, message=found)
+    last = table.round and masked_round(table.round, mask)
+    if (message, failure) == (table.message, table.failure) and condition is table.condition and last is table.round:
+        return table
+    return replace(table, message=message, failure=failure, condition=condition, round=last)
+
+
+def masked_round(found: RoundReport, mask: Callable[[str], str]) -> RoundReport:
+    """Return a round whose free texts contain no secret. Arguments as `masked_report`."""
+    taken = found.checkpoint
+    if taken is not None and taken.reason:
+        found = replace(found, checkpoint=replace(taken, reason=mask(taken.reason)))
+    reason = mask(found.reason)
+    return replace(found, reason=reason) if reason != found.reason else found

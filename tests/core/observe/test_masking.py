@@ -1,0 +1,38 @@
+"""What a service says of itself has no secret in any of its free texts."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import msgspec
+
+from lakeward.model.round_record import RoundRecord
+from lakeward.model.secrets import MASK, SecretTexts
+from lakeward.model.status import CheckpointReport, TableCondition
+from lakeward.observe.masking import masked_record, masked_report, masked_round
+from lakeward_service_kit.page_reports import REPORT, ROUND, TABLE
+
+TOLD = "cannot reach s3://me:pw@host with hush-hush"
+HIDDEN = f"cannot reach s3://{MASK}@host with {MASK}"
+HIDE = SecretTexts(["hush-hush"]).hide
+
+
+def test_no_text_of_a_report_has_a_secret() -> None:
+    aborted = replace(ROUND, reason=TOLD, checkpoint=CheckpointReport(aborted=1, reason=TOLD))
+    wrong = TableCondition("retrying", TOLD)
+    table = replace(TABLE, message=TOLD, failure=TOLD, condition=wrong, round=aborted)
+    told = msgspec.json.encode(replace(REPORT, tables=(table,), lease_message=TOLD)).decode()
+    masked = masked_report(msgspec.json.decode(told, type=type(REPORT)), HIDE)
+    assert msgspec.json.encode(masked).decode() == told.replace(TOLD, HIDDEN)
+
+
+def test_a_report_without_secrets_is_passed_on_as_it_is() -> None:
+    masked = masked_report(REPORT, HIDE)
+    assert masked == REPORT
+    assert masked.tables[0] is REPORT.tables[0]
+
+
+def test_no_text_of_a_round_that_has_ended_has_a_secret() -> None:
+    record = RoundRecord("shop.orders", 7, "svc-1/7-1-1", "failed", "log", 1, 2, 0, 1, 0, 0, 0, reason=TOLD)
+    assert masked_record(record, HIDE).reason == HIDDEN
+    assert masked_round(replace(ROUND, reason=TOLD), HIDE).reason == HIDDEN
