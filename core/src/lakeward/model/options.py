@@ -14,7 +14,6 @@ from __future__ import annotations
 
 import typing
 from collections.abc import Mapping
-from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import msgspec
@@ -87,5 +86,5 @@ def _secrets(value: object, *, secret: bool) -> Iterator[str]:
     elif isinstance(value, tuple | list):
         for item in value:
             yield from _secrets(item, secret=secret)
-    elif secret and isinstance(value, str | Path) and str(value):
+    elif secret and not isinstance(value, bool | int | float | None) and str(value):
         yield str(value)
