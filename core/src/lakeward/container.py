@@ -60,7 +60,7 @@ from lakeward.model.secrets import SecretTexts
 from lakeward.observe import status_file
 from lakeward.observe.condition import ConditionTracker
 from lakeward.observe.control import ControlReader
-from lakeward.observe.event_log import EventLog
+from lakeward.observe.event_log import EventLog, log_start
 from lakeward.observe.exchange import BackgroundExchange, DirectExchange
 from lakeward.observe.files import service_folder, writable
 from lakeward.observe.live_status import LiveStatus, Part
@@ -469,6 +469,7 @@ def serve(
     service = loaded.settings.service
 
     def make() -> Service:
+        log_start(service.name)
         check_addresses(service)
         check_telemetry(loaded.settings.observe)
         load_tls(service, service.host)  # before Spark is waited for

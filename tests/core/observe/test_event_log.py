@@ -7,7 +7,7 @@ from dataclasses import replace
 from structlog.testing import capture_logs
 
 from lakeward.model.status import ServiceReport, TableCondition, TableReport
-from lakeward.observe.event_log import EventLog
+from lakeward.observe.event_log import EventLog, log_start
 
 TABLE = TableReport("shop.orders", 7, "idle", "", 0, 0.0, 0, 0, None, TableCondition("ok", ""))
 REPORT = ServiceReport("svc", "svc-1-0123456789abcdef", 1, "serving", 0, None, (TABLE,), None, 0, 0)
@@ -28,8 +28,16 @@ def events(*reports: ServiceReport) -> list[tuple[str, str]]:
 
 
 def test_the_states_of_a_service_are_a_line_each_once() -> None:
-    starting = replace(REPORT, state="starting")
-    assert events(starting, starting, REPORT, REPORT) == [("info", "service starting"), ("info", "service serving")]
+    stopping = replace(REPORT, state="stopping")
+    with capture_logs() as lines:
+        log_start("svc")
+    assert [(line["log_level"], line["event"], line["service"]) for line in lines] == [
+        ("info", "service starting", "svc")
+    ]
+    assert events(replace(REPORT, state="starting"), REPORT, REPORT, stopping) == [
+        ("info", "service serving"),
+        ("info", "service stopping"),
+    ]
 
 
 def test_a_table_that_is_suspended_is_a_warning_with_cause_and_action() -> None:

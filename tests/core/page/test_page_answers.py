@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import http.client
 import socket
 import threading
 import urllib.request
@@ -68,6 +69,40 @@ def test_a_service_that_serves_and_does_not_report_is_not_alive(page: Page, stat
     page.clock.advance(REPORT_LATE_S + 1)
     page.live.stepped()
     assert page.client().get("/healthz").status_code == code
+
+
+@pytest.mark.parametrize(
+    ("listens_at", "asked_for", "code"),
+    [
+        ("127.0.0.1", "localhost:8080", 200),
+        ("127.0.0.1", "127.0.0.1", 200),
+        ("localhost", "127.0.0.1:1", 200),
+        ("127.0.0.1", "[::1]:80", 200),
+        ("127.0.0.1", "evil.example", 421),
+        ("127.0.0.1", "localhost.evil.example:8080", 421),
+        ("127.0.0.1", "10.0.0.1", 421),
+        ("127.0.0.1", "[evil", 421),
+        ("127.0.0.1", "", 421),
+        ("0.0.0.0", "lakeward-page.shop.svc", 200),  # noqa: S104 - as in a pod
+    ],
+)
+def test_a_page_for_this_machine_answers_nobody_who_asks_for_another_one(
+    page: Page, listens_at: str, asked_for: str, code: int
+) -> None:
+    """Else any website could read it, by giving its own name the address 127.0.0.1."""
+    shown = started(page, host=listens_at)
+    assert shown is not None
+    try:
+        for path in ("/", "/status.json", "/metrics", "/healthz", "/page.css"):
+            port = int(shown.url.rstrip("/").rpartition(":")[2])
+            connection = http.client.HTTPConnection("127.0.0.1", port, timeout=10)
+            connection.request("GET", path, headers={"Host": asked_for})
+            answer = connection.getresponse()
+            assert answer.status == (503 if code == 200 and path == "/status.json" else code)
+            assert "default-src" in str(answer.headers["content-security-policy"])
+            connection.close()
+    finally:
+        shown.close()
 
 
 def test_an_error_in_the_page_is_logged_once_and_answered_500(page: Page) -> None:

@@ -13,15 +13,25 @@ if TYPE_CHECKING:
 
 _QUIET = frozenset({OK, NEW, PAUSED, RETRYING})
 """Statuses that ask nothing of anybody; the failed round before `retrying` has a line of its own."""
+STARTING = "starting"
 _log = structlog.get_logger("lakeward.events")
 
 
+def log_start(service: str) -> None:
+    """Write that a service starts: it makes no report before all of it is open.
+
+    Args:
+        service: its name.
+    """
+    _log.info(f"service {STARTING}", service=service)
+
+
 class EventLog:
-    """Compares each report with the one before."""
+    """Compares each report with the one before. The first one comes once source, lake and Spark are open."""
 
     def __init__(self) -> None:
         """Start without a report."""
-        self._state = ""
+        self._state = STARTING
         self._statuses: dict[str, str] = {}
 
     def update(self, report: ServiceReport) -> None:

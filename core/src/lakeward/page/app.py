@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+import ipaddress
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING
+from urllib.parse import urlsplit
 
 import msgspec
 import structlog
@@ -75,8 +77,13 @@ class PageApp:
         self._static = {name: (_HERE / "static" / name).read_bytes() for name in _STATIC}
         self._trouble = ""
 
-    def asgi(self) -> Starlette:
-        """Return the application."""
+    def asgi(self, *, local: bool = False) -> Starlette:
+        """Return the application.
+
+        Args:
+            local: whether requests for another host than this machine are refused. Else any website that somebody on
+                this machine visits could read the page, by giving its own name the address 127.0.0.1.
+        """
         answers: dict[str, Callable[[], Response]] = {
             "/": self._page,
             "/status.json": self._status,
@@ -84,14 +91,18 @@ class PageApp:
             "/healthz": self._health,
             "/readyz": self._ready,
         }
-        routes = [Route(path, self._guarded(answer), methods=["GET"]) for path, answer in answers.items()]
-        routes += [Route(f"/{name}", self._guarded(self._file_of(name)), methods=["GET"]) for name in _STATIC]
-        return Starlette(routes=routes)
+        answers |= {f"/{name}": self._file_of(name) for name in _STATIC}
+        return Starlette(
+            routes=[Route(path, self._guarded(made, local=local), methods=["GET"]) for path, made in answers.items()]
+        )
 
-    def _guarded(self, answer: Callable[[], Response]) -> Callable[[Request], Awaitable[Response]]:
+    def _guarded(self, answer: Callable[[], Response], *, local: bool) -> Callable[[Request], Awaitable[Response]]:
         """Return the endpoint of an answer; an error in it is logged once, and again only when it is another one."""
 
         async def endpoint(request: Request) -> Response:
+            if local and not _names_this_machine(request.headers.get("host", "")):
+                text = "This page is for this machine alone: ask for localhost, or set observe.status_host.\n"
+                return PlainTextResponse(text, status_code=421, headers=_HEADERS)
             try:
                 response = await asyncio.to_thread(answer)
             except Exception as error:  # noqa: BLE001 - whatever is wrong with the page, the service goes on
@@ -132,3 +143,22 @@ class PageApp:
 
     def _file_of(self, name: str) -> Callable[[], Response]:
         return lambda: Response(self._static[name], media_type=_STATIC[name])
+
+
+def is_loopback(host: str) -> bool:
+    """Return whether a name or an address is that of this machine as only this machine sees it.
+
+    Args:
+        host: without a port or brackets.
+    """
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return host.lower() == "localhost" or host.lower().endswith(".localhost")
+
+
+def _names_this_machine(header: str) -> bool:
+    try:
+        return is_loopback(urlsplit(f"//{header}").hostname or "")
+    except ValueError:
+        return False

@@ -80,12 +80,13 @@ def start_page(
         expected = "the status page to be installed (pip install 'lakeward[page]')"
         raise ConfigError(_PORT, expected, f"no {', no '.join(missing)}")
     # Only now: without the extra these modules cannot be imported, and without a port they are not needed.
-    from lakeward.page.app import PageApp, PageContent  # noqa: PLC0415 - see above
+    from lakeward.page.app import PageApp, PageContent, is_loopback  # noqa: PLC0415 - see above
     from lakeward.page.server import PageServer  # noqa: PLC0415 - see above
 
     problems = RecentProblems(secrets)
     app = PageApp(PageContent(settings.service.name, live, metrics, problems, others))
-    server = PageServer(app.asgi(), settings.observe.status_host, port)
+    host = settings.observe.status_host
+    server = PageServer(app.asgi(local=is_loopback(host)), host, port)
     problems.listen()
     if others is not None:
         others.newest()  # so that the first page has them
