@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import re
+import threading
 from typing import TYPE_CHECKING
 
 import pytest
 
-from lakeward.errors import LakewardError
+from lakeward.errors import LakewardError, OutcomeUnknownError, SourceError
 from lakeward.hooks.backend import LeaseBackend
 from lakeward.hooks.markers import hookimpl
 from lakeward.model.leases import Failover, FailoverAction, FailoverAnswer, FailoverKind, Lease, Protection
@@ -162,6 +163,119 @@ class RestoresAfterAReader(Right):
         return FailoverAnswer(FailoverAction.KEEP)
 
 
+class AcquiresInParts(Right):
+    @hookimpl
+    def acquire(self, lease: Lease, snapshots: Mapping[TableBucket, int]) -> Protection | None:
+        for bucket, snapshot in snapshots.items():
+            lease.server.acquire(lease.lease_id, lease.duration_s, {bucket: snapshot})
+        return Protection(lease.duration_s)
+
+
+class HidesWhatTheServerMisses(Right):
+    @hookimpl
+    def acquire(self, lease: Lease, snapshots: Mapping[TableBucket, int]) -> Protection | None:
+        return Protection(lease.server.acquire(lease.lease_id, lease.duration_s, snapshots).until_s)
+
+
+class TakesAnUnknownReleaseForDone(Right):
+    @hookimpl
+    def release(self, lease: Lease, buckets: frozenset[TableBucket]) -> None:
+        try:
+            lease.server.release(lease.lease_id, buckets)
+        except OutcomeUnknownError:
+            return
+
+
+class RetriesAFailedRelease(Right):
+    @hookimpl
+    def release(self, lease: Lease, buckets: frozenset[TableBucket]) -> None:
+        try:
+            lease.server.release(lease.lease_id, buckets)
+        except LakewardError:
+            lease.server.release(lease.lease_id, buckets)
+
+
+class SwallowsFailedDrops(Right):
+    @hookimpl
+    def drop(self, lease: Lease) -> None:
+        try:
+            lease.server.drop(lease.lease_id)
+        except LakewardError:
+            return
+
+
+class RetriesARefusedDrop(Right):
+    @hookimpl
+    def drop(self, lease: Lease) -> None:
+        try:
+            lease.server.drop(lease.lease_id)
+        except SourceError:
+            lease.server.drop(lease.lease_id)
+
+
+class RetriesADropOfUnknownOutcome(Right):
+    @hookimpl
+    def drop(self, lease: Lease) -> None:
+        try:
+            lease.server.drop(lease.lease_id)
+        except OutcomeUnknownError:
+            lease.server.drop(lease.lease_id)
+
+
+class TurnsAnUnknownDropIntoARefusedOne(Right):
+    @hookimpl
+    def drop(self, lease: Lease) -> None:
+        try:
+            lease.server.drop(lease.lease_id)
+        except OutcomeUnknownError as error:
+            message = f"drop failed: {error}"
+            raise SourceError(message) from error
+
+
+class DropsAllGenerations(Right):
+    @hookimpl
+    def drop(self, lease: Lease) -> None:
+        for lease_id in (lease.lease_id, *(old for old, _ in lease.old_ids)):
+            lease.server.drop(lease_id)
+
+
+class EmptiesItsArguments(Right):
+    @hookimpl
+    def acquire(self, lease: Lease, snapshots: Mapping[TableBucket, int]) -> Protection | None:
+        answer = lease.server.acquire(lease.lease_id, lease.duration_s, snapshots)
+        assert isinstance(snapshots, dict)
+        snapshots.clear()
+        return answer
+
+
+class CrossesOutWhatItReleased(Right):
+    @hookimpl
+    def release(self, lease: Lease, buckets: frozenset[TableBucket]) -> None:
+        lease.server.release(lease.lease_id, buckets)
+        assert isinstance(lease.held, dict)
+        for bucket in buckets:
+            lease.held.pop(bucket, None)
+
+
+class LetsOneLeaseWaitForAnother(Right):
+    def __init__(self) -> None:
+        self.lock = threading.Lock()
+
+    @hookimpl
+    def acquire(self, lease: Lease, snapshots: Mapping[TableBucket, int]) -> Protection | None:
+        with self.lock:
+            return lease.server.acquire(lease.lease_id, lease.duration_s, snapshots)
+
+
+class MixesUpTwoLeases(Right):
+    @hookimpl
+    def acquire(self, lease: Lease, snapshots: Mapping[TableBucket, int]) -> Protection | None:
+        self.lease_id = lease.lease_id
+        (bucket, snapshot), *others = snapshots.items()
+        lease.server.acquire(lease.lease_id, lease.duration_s, {bucket: snapshot})
+        return lease.server.acquire(self.lease_id, lease.duration_s, dict(others))
+
+
 class TestRightBackend(LeaseBackendConformance):
     """A right backend passes every test of the suite."""
 
@@ -263,6 +377,81 @@ WRONG: list[tuple[type, str, str]] = [
         "test_a_failed_reader_or_job_restores_nothing",
         "on_failover after a failed reader: on_failover changed the lease by itself; .*, found {}$",
     ),
+    (
+        AcquiresInParts,
+        "test_a_refused_acquire_protects_nothing",
+        "acquire, in several calls .* raised SourceError: leases at the server: expected {}, found {'svc-1-a-1'",
+    ),
+    (
+        HidesWhatTheServerMisses,
+        "test_acquire_says_which_snapshots_the_server_knows_to_be_gone",
+        r"acquire, where the answer of `lease.server` names .*: `unavailable`: expected {TableBucket.*: 11}, found {}$",
+    ),
+    (
+        TakesAnUnknownReleaseForDone,
+        "test_a_release_without_an_answer_is_unknown",
+        "release, where no answer of the server arrives: expected OutcomeUnknownError, found no error",
+    ),
+    (
+        RetriesAFailedRelease,
+        "test_a_refused_release_is_an_error",
+        "release: expected one call of the server, found 2: the backend retried by itself",
+    ),
+    (
+        RetriesAFailedRelease,
+        "test_a_release_without_an_answer_is_unknown",
+        "release: expected one call of the server, found 2: the backend retried by itself",
+    ),
+    (
+        SwallowsFailedDrops,
+        "test_a_refused_drop_is_an_error",
+        "drop, where the server refuses the call: expected SourceError, found no error",
+    ),
+    (
+        SwallowsFailedDrops,
+        "test_a_drop_without_an_answer_is_unknown",
+        "drop, where no answer of the server arrives: expected OutcomeUnknownError, found no error",
+    ),
+    (
+        RetriesARefusedDrop,
+        "test_a_refused_drop_is_an_error",
+        "drop: expected one call of the server, found 2: the backend retried by itself",
+    ),
+    (
+        RetriesADropOfUnknownOutcome,
+        "test_a_drop_without_an_answer_is_unknown",
+        "drop: expected one call of the server, found 2: the backend retried by itself",
+    ),
+    (
+        TurnsAnUnknownDropIntoARefusedOne,
+        "test_a_drop_without_an_answer_is_unknown",
+        "drop, where no answer of the server arrives: expected OutcomeUnknownError, found SourceError: drop failed: ",
+    ),
+    (
+        DropsAllGenerations,
+        "test_drop_leaves_ids_alone_that_are_still_to_be_dropped",
+        "drop of 'svc-1-a-2', with 'svc-1-a-1' in `lease.old_ids`: leases .*: expected {'svc-1-a-1'.*, found {}$",
+    ),
+    (
+        EmptiesItsArguments,
+        "test_the_arguments_are_left_as_they_are",
+        "acquire: its argument `snapshots` afterwards: expected {TableBucket.*, found {}$",
+    ),
+    (
+        CrossesOutWhatItReleased,
+        "test_the_arguments_are_left_as_they_are",
+        "release: `lease.held` afterwards: expected {TableBucket.*, found {}$",
+    ),
+    (
+        LetsOneLeaseWaitForAnother,
+        "test_calls_of_two_leases_overlap",
+        "acquire of two leases: expected both calls inside `lease.server` at once, found .*the other lease's call did",
+    ),
+    (
+        MixesUpTwoLeases,
+        "test_calls_of_two_leases_overlap",
+        "acquire of two leases at the same time: leases at the server: expected {'svc-1-a-1': .*, found ",
+    ),
 ]
 
 
@@ -281,6 +470,38 @@ def test_the_suite_says_what_is_wrong_with_a_backend_that(wrong: type, test: str
     """Each of these breaks one rule of the contract."""
     (said,) = verdicts(wrong, test).values()
     assert re.search(message, plain_part(said)), said
+
+
+class HasAServerOfItsOwn:
+    """Does what it is asked at its own server, one call after the other; it never calls `lease.server`."""
+
+    def __init__(self) -> None:
+        self.own = MemoryLeaseServer()
+        self.lock = threading.Lock()
+
+    @hookimpl
+    def acquire(self, lease: Lease, snapshots: Mapping[TableBucket, int]) -> Protection:
+        with self.lock:
+            return self.own.acquire(lease.lease_id, lease.duration_s, snapshots)
+
+    @hookimpl
+    def release(self, lease: Lease, buckets: frozenset[TableBucket]) -> None:
+        with self.lock:
+            self.own.release(lease.lease_id, buckets)
+
+    @hookimpl
+    def drop(self, lease: Lease) -> None:
+        with self.lock:
+            self.own.drop(lease.lease_id)
+
+
+def test_a_backend_with_a_server_of_its_own_may_let_calls_wait_for_its_connection() -> None:
+    """The backend of the how-to does."""
+    hooks = LeaseBackend("own", HasAServerOfItsOwn)
+    with pytest.raises(pytest.skip.Exception, match="this backend calls a server of its own"):
+        _Suite().test_calls_of_two_leases_overlap(hooks, "acquire")
+    with pytest.raises(pytest.skip.Exception, match="this backend calls a server of its own"):
+        _Suite().test_acquire_says_which_snapshots_the_server_knows_to_be_gone(hooks)
 
 
 def test_there_is_a_mistake_for_each_wrong_backend() -> None:

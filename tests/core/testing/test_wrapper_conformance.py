@@ -10,11 +10,10 @@ import pytest
 from prometheus_client import CollectorRegistry, Counter
 
 from lakeward.errors import LakewardError, SourceError
-from lakeward.hooks.backend import LeaseBackend
 from lakeward.hooks.markers import hookimpl
 from lakeward.model.leases import Lease, Protection
 from lakeward.observe.lease_calls import LeaseAudit, LeaseMetrics
-from lakeward.testing.wrapper_conformance import LeaseWrapperConformance, ScriptedBackend
+from lakeward.testing.wrapper_conformance import HOOKS, LeaseWrapperConformance, ScriptedBackend, wrapped
 from lakeward_service_kit.suites import failures, plain_part
 
 if TYPE_CHECKING:
@@ -179,6 +178,84 @@ class StaysBrokenAfterAnError(Right):
             raise
 
 
+class TakesABrokenBackendForOneThatWorks(Right):
+    @hookimpl(wrapper=True)
+    def acquire(self, lease: Lease, snapshots: dict[TableBucket, int]) -> Around:
+        try:
+            return (yield)
+        except LakewardError:
+            raise
+        except Exception:  # noqa: BLE001 - wrong on purpose
+            return Protection(lease.duration_s)
+
+
+class StopsTheEndOfTheProcessInAcquire(Right):
+    @hookimpl(wrapper=True)
+    def acquire(self, lease: Lease, snapshots: dict[TableBucket, int]) -> Around:
+        try:
+            return (yield)
+        except (KeyboardInterrupt, SystemExit):
+            return Protection(lease.duration_s)
+
+
+class LetsOneAcquireWaitForAnother(Right):
+    def __init__(self) -> None:
+        super().__init__()
+        self.lock = threading.Lock()
+
+    @hookimpl(wrapper=True)
+    def acquire(self, lease: Lease, snapshots: dict[TableBucket, int]) -> Around:
+        with self.lock:
+            return (yield)
+
+
+class LetsTheCoordinatorWaitForAcquires(Right):
+    def __init__(self) -> None:
+        super().__init__()
+        self.places = threading.Semaphore(2)
+
+    @hookimpl(wrapper=True)
+    def acquire(self, lease: Lease, snapshots: dict[TableBucket, int]) -> Around:
+        with self.places:
+            return (yield)
+
+    @hookimpl(wrapper=True)
+    def serialize_state(self, lease: Lease) -> Around:
+        with self.places, self.places:
+            return (yield)
+
+
+class StaysBrokenAfterAnErrorOfAcquire(Right):
+    def __init__(self) -> None:
+        super().__init__()
+        self.broken = False
+
+    @hookimpl(wrapper=True)
+    def acquire(self, lease: Lease, snapshots: dict[TableBucket, int]) -> Around:
+        if self.broken:
+            message = "circuit open"
+            raise SourceError(message)
+        try:
+            return (yield)
+        except SourceError:
+            self.broken = True
+            raise
+
+
+class CrossesOutWhatIsDropped(Right):
+    @hookimpl(wrapper=True)
+    def drop(self, lease: Lease) -> Around:
+        assert isinstance(lease.held, dict)
+        lease.held.clear()
+        return (yield)
+
+
+class NeedsArguments(Right):
+    def __init__(self, name: str) -> None:
+        super().__init__()
+        self.name = name
+
+
 class ShowsNoMetrics(Right):
     def register_metrics(self, registry: CollectorRegistry) -> None:
         return
@@ -261,7 +338,7 @@ WRONG: list[tuple[type, str, str]] = [
     (
         StaysBrokenAfterAnError,
         "test_the_call_after_an_error_works",
-        "drop, after a drop that the backend refused: expected no error, found SourceError: refused",
+        "drop, after a call of it that the backend refused: expected no error, found SourceError: refused",
     ),
     (
         ShowsNoMetrics,
@@ -273,6 +350,41 @@ WRONG: list[tuple[type, str, str]] = [
         "test_metrics_of_two_services",
         "register_metrics: expected metrics in the registry that was given, found none",
     ),
+    (
+        TakesABrokenBackendForOneThatWorks,
+        "test_a_backends_own_exception_is_still_its_own",
+        "acquire, where the backend raises KeyError: expected LeaseError, found no error",
+    ),
+    (
+        StopsTheEndOfTheProcessInAcquire,
+        "test_the_end_of_the_process_is_not_held_up",
+        "acquire, where KeyboardInterrupt ends the process: expected KeyboardInterrupt, found no error",
+    ),
+    (
+        LetsOneAcquireWaitForAnother,
+        "test_calls_of_two_leases_overlap",
+        "acquire of two leases: expected both calls inside the backend at once, found .*the other lease's call did not",
+    ),
+    (
+        LetsTheCoordinatorWaitForAcquires,
+        "test_calls_of_two_leases_overlap",
+        "serialize_state of one lease and acquire of another: expected both calls inside the backend at once, found ",
+    ),
+    (
+        StaysBrokenAfterAnErrorOfAcquire,
+        "test_the_call_after_an_error_works",
+        "acquire, after a call of it that the backend refused: expected no error, found SourceError: circuit open",
+    ),
+    (
+        CrossesOutWhatIsDropped,
+        "test_the_arguments_are_left_as_they_are",
+        "drop: `lease.held` afterwards: expected {TableBucket.*, found {}$",
+    ),
+    (
+        NeedsArguments,
+        "test_each_call_reaches_the_backend_once",
+        "make_wrapper: a service makes a wrapper without arguments: expected no error, found TypeError: .*'name'",
+    ),
     (WrapsNothing, "test_each_call_reaches_the_backend_once", "expected hookimpl.* on drop, found a plain one"),
 ]
 
@@ -282,8 +394,7 @@ def verdicts(wrapper: type, wanted: str = "") -> dict[str, str]:
 
     def fixtures() -> dict[str, object]:
         backend = ScriptedBackend()
-        hooks = LeaseBackend("under-test", backend, [("wrapper", wrapper())])
-        return {"make_wrapper": wrapper, "backend": backend, "hooks": hooks}
+        return {"make_wrapper": wrapper, "backend": backend, "hooks": wrapped(wrapper, backend)}
 
     return failures(LeaseWrapperConformance, fixtures, wanted)
 
@@ -296,6 +407,59 @@ def test_the_suite_finds_nothing_wrong_with_a_right_wrapper() -> None:
 def test_the_suite_says_what_is_wrong_with_a_wrapper_that(wrong: type, test: str, message: str) -> None:
     (said,) = verdicts(wrong, test).values()
     assert re.search(message, plain_part(said)), said
+
+
+@hookimpl(wrapper=True)
+def swallowing(self: object, lease: Lease) -> Around:
+    """Answer nothing where the backend raises, whatever it is."""
+    try:
+        return (yield)
+    except BaseException:  # noqa: BLE001 - wrong on purpose
+        return None
+
+
+@hookimpl(wrapper=True)
+def staying_broken(self: Any, lease: Lease) -> Around:  # noqa: ANN401 - a wrapper
+    """Raise the first error with each later call."""
+    if error := getattr(self, "broken", None):
+        raise error
+    try:
+        return (yield)
+    except LakewardError as error:
+        self.broken = error
+        raise
+
+
+LOCK = threading.Lock()
+
+
+@hookimpl(wrapper=True)
+def locking(self: object, lease: Lease) -> Around:
+    """Let one lease wait for another."""
+    with LOCK:
+        return (yield)
+
+
+@pytest.mark.parametrize("hook", HOOKS)
+@pytest.mark.parametrize(
+    ("mistake", "test"),
+    [
+        (swallowing, "test_a_backends_own_exception_is_still_its_own"),
+        (swallowing, "test_the_end_of_the_process_is_not_held_up"),
+        (staying_broken, "test_the_call_after_an_error_works"),
+    ],
+)
+def test_the_suite_looks_at_every_hook(hook: str, mistake: Callable[..., Around], test: str) -> None:
+    wrong = type("Wrong", (), {hook: mistake})
+    (said,) = verdicts(wrong, test).values()
+    assert said.startswith(f"AssertionError: {hook}, "), said
+
+
+@pytest.mark.parametrize("hook", ["release", "on_failover"])
+def test_the_suite_lets_calls_of_every_hook_overlap(hook: str) -> None:
+    wrong = type("Wrong", (), {hook: locking})
+    (said,) = verdicts(wrong, "test_calls_of_two_leases_overlap").values()
+    assert said.startswith(f"AssertionError: {hook} of two leases: expected both calls inside the backend"), said
 
 
 def test_there_is_a_mistake_for_each_wrong_wrapper() -> None:

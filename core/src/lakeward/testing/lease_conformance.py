@@ -23,6 +23,7 @@ from lakeward.model.leases import Failover, FailoverAction, FailoverKind, Lease
 from lakeward.model.tables import TableBucket
 from lakeward.testing.clock import FakeClock
 from lakeward.testing.expectations import expect_error, expect_no_error, mismatch
+from lakeward.testing.lease_overlap import Meeting, troubles_at_once
 from lakeward.testing.lease_server import LOST_AFTER, LOST_BEFORE, REFUSED, MemoryLeaseServer
 from lakeward.testing.levels import Conformance, chaos, upsert
 
@@ -30,6 +31,10 @@ DURATION_S = 60.0
 SHORTEST_S, LONGEST_S = 10.0, 7 * 86_400.0
 BUCKETS = (TableBucket(7, None, 0), TableBucket(7, None, 1), TableBucket(8, 3, 0))
 SNAPSHOTS = {bucket: number + 10 for number, bucket in enumerate(BUCKETS)}
+"""What is acquired. A backend is given a copy with each call, since one that changes it would change other tests."""
+HOOKS = ("acquire", "release", "drop", "on_failover", "serialize_state")
+SERVER_HOOKS = ("acquire", "release", "drop")
+"""The hooks that call a server."""
 
 
 class LeaseBackendConformance(Conformance):
@@ -73,7 +78,7 @@ class LeaseBackendConformance(Conformance):
         self, hooks: LeaseBackend, server: MemoryLeaseServer
     ) -> None:
         """The id is the core's: it is persisted already."""
-        answer = hooks.acquire(_lease(server), SNAPSHOTS)
+        answer = hooks.acquire(_lease(server), dict(SNAPSHOTS))
 
         said = mismatch("acquire: `protects` of its answer", self.protects, answer.protects)
         assert answer.protects is self.protects, said
@@ -82,7 +87,7 @@ class LeaseBackendConformance(Conformance):
 
     def test_acquire_says_until_when(self, hooks: LeaseBackend, server: MemoryLeaseServer) -> None:
         """What it says may not outlive what the server holds."""
-        answer = hooks.acquire(_lease(server), SNAPSHOTS)
+        answer = hooks.acquire(_lease(server), dict(SNAPSHOTS))
 
         if not self.protects:
             said = mismatch("acquire: `until_s` of a backend that protects nothing", None, answer.until_s)
@@ -97,7 +102,7 @@ class LeaseBackendConformance(Conformance):
 
     def test_acquire_takes_the_duration_of_the_lease(self, hooks: LeaseBackend, server: MemoryLeaseServer) -> None:
         """The configured duration wins over the backend's own."""
-        hooks.acquire(_lease(server), SNAPSHOTS)
+        hooks.acquire(_lease(server), dict(SNAPSHOTS))
 
         server.clock.advance(DURATION_S + 1)
 
@@ -115,10 +120,10 @@ class LeaseBackendConformance(Conformance):
     @upsert
     def test_acquire_again_renews(self, hooks: LeaseBackend, server: MemoryLeaseServer) -> None:
         """The whole list is sent every third of the duration; the lease must live on."""
-        hooks.acquire(_lease(server), SNAPSHOTS)
+        hooks.acquire(_lease(server), dict(SNAPSHOTS))
         for _ in range(6):
             server.clock.advance(DURATION_S / 3)
-            hooks.acquire(_lease(server), SNAPSHOTS)
+            hooks.acquire(_lease(server), dict(SNAPSHOTS))
 
         expected = {"svc-1-a-1": SNAPSHOTS} if self.protects else {}
         _check_leases(server, expected, "acquire, called again after each third of the duration to renew the lease")
@@ -137,8 +142,8 @@ class LeaseBackendConformance(Conformance):
         self, hooks: LeaseBackend, server: MemoryLeaseServer
     ) -> None:
         """The core drops the old id itself, when the new one protects everything."""
-        hooks.acquire(_lease(server), SNAPSHOTS)
-        hooks.acquire(_lease(server, generation=2), SNAPSHOTS)
+        hooks.acquire(_lease(server), dict(SNAPSHOTS))
+        hooks.acquire(_lease(server, generation=2), dict(SNAPSHOTS))
 
         expected = {"svc-1-a-1": SNAPSHOTS, "svc-1-a-2": SNAPSHOTS} if self.protects else {}
         _check_leases(server, expected, "acquire under the id of the next generation")
@@ -150,10 +155,21 @@ class LeaseBackendConformance(Conformance):
         server.script(REFUSED, REFUSED)
 
         with expect_error(SourceError, "acquire, where the server refuses the call"):
-            hooks.acquire(_lease(server), SNAPSHOTS)
+            hooks.acquire(_lease(server), dict(SNAPSHOTS))
 
-        calls = len(server.calls)
-        assert calls == 1, f"acquire: expected one call of the server, found {calls}: the backend retried by itself"
+        _check_one_call(server, "acquire")
+
+    @chaos
+    def test_a_refused_acquire_protects_nothing(self, hooks: LeaseBackend, server: MemoryLeaseServer) -> None:
+        """A refusal is of the whole call; a backend that asks in parts gives back what the parts before it got."""
+        self.needs("protects")
+        server.script("", REFUSED)
+
+        try:
+            hooks.acquire(_lease(server), dict(SNAPSHOTS))
+        except SourceError:
+            where = "acquire, in several calls of the server of which the second is refused, raised SourceError"
+            _check_leases(server, {}, where)
 
     @pytest.mark.parametrize("outcome", [LOST_BEFORE, LOST_AFTER])
     @chaos
@@ -162,10 +178,26 @@ class LeaseBackendConformance(Conformance):
     ) -> None:
         """Unknown is not failed."""
         self.needs("protects")
-        server.script(outcome)
+        server.script(outcome, outcome)
 
         with expect_error(OutcomeUnknownError, "acquire, where no answer of the server arrives"):
-            hooks.acquire(_lease(server), SNAPSHOTS)
+            hooks.acquire(_lease(server), dict(SNAPSHOTS))
+
+        _check_one_call(server, "acquire")
+
+    @chaos
+    def test_acquire_says_which_snapshots_the_server_knows_to_be_gone(self, hooks: LeaseBackend) -> None:
+        """Only what is protected may be answered as protected."""
+        self.needs("protects")
+        server, gone = MemoryLeaseServer(), {BUCKETS[1]: SNAPSHOTS[BUCKETS[1]]}
+        server.missing = dict(gone)
+
+        answer = hooks.acquire(_lease(server), dict(SNAPSHOTS))
+
+        _skip_unless_called(server)
+        found = dict(answer.unavailable)
+        where = "acquire, where the answer of `lease.server` names a snapshot as unavailable: `unavailable`"
+        assert found == gone, mismatch(where, gone, found)
 
     @chaos
     def test_an_old_server_never_counts_as_protection(self, hooks: LeaseBackend, server: MemoryLeaseServer) -> None:
@@ -174,12 +206,12 @@ class LeaseBackendConformance(Conformance):
         server.old_server = True
         if not self.survives_old_server:
             with expect_error(SourceError, "acquire at a server without the lease API (survives_old_server = False)"):
-                hooks.acquire(_lease(server), SNAPSHOTS)
+                hooks.acquire(_lease(server), dict(SNAPSHOTS))
             return
 
         where = "at a server without the lease API (survives_old_server = True)"
         with expect_no_error(f"acquire {where}"):
-            answer = hooks.acquire(_lease(server), SNAPSHOTS)
+            answer = hooks.acquire(_lease(server), dict(SNAPSHOTS))
         with expect_no_error(f"release {where}"):
             hooks.release(_lease(server), frozenset(BUCKETS))
         with expect_no_error(f"drop {where}"):
@@ -194,7 +226,7 @@ class LeaseBackendConformance(Conformance):
         self, hooks: LeaseBackend, server: MemoryLeaseServer
     ) -> None:
         """The others are still being read."""
-        hooks.acquire(_lease(server), SNAPSHOTS)
+        hooks.acquire(_lease(server), dict(SNAPSHOTS))
 
         hooks.release(_lease(server), frozenset(BUCKETS[:2]))
 
@@ -209,7 +241,7 @@ class LeaseBackendConformance(Conformance):
         """A release is repeated until it is confirmed."""
         with expect_no_error("release of buckets that were never held"):
             hooks.release(_lease(server), frozenset(BUCKETS))
-        hooks.acquire(_lease(server), SNAPSHOTS)
+        hooks.acquire(_lease(server), dict(SNAPSHOTS))
         hooks.release(_lease(server), frozenset(BUCKETS))
         with expect_no_error("release of buckets that were released before"):
             hooks.release(_lease(server), frozenset(BUCKETS))
@@ -222,18 +254,62 @@ class LeaseBackendConformance(Conformance):
     def test_a_refused_release_is_an_error(self, hooks: LeaseBackend, server: MemoryLeaseServer) -> None:
         """Otherwise the core would cross out what is still held."""
         self.needs("protects", "releases")
-        hooks.acquire(_lease(server), SNAPSHOTS)
-        server.script(REFUSED)
+        hooks.acquire(_lease(server), dict(SNAPSHOTS))
+        server.script(REFUSED, REFUSED)
 
         with expect_error(SourceError, "release, where the server refuses the call"):
             hooks.release(_lease(server), frozenset(BUCKETS))
+
+        _check_one_call(server, "release")
+
+    @pytest.mark.parametrize("outcome", [LOST_BEFORE, LOST_AFTER])
+    @chaos
+    def test_a_release_without_an_answer_is_unknown(
+        self, hooks: LeaseBackend, server: MemoryLeaseServer, outcome: str
+    ) -> None:
+        """The core moves everything to a new id: the old one may or may not hold these buckets."""
+        self.needs("protects", "releases")
+        hooks.acquire(_lease(server), dict(SNAPSHOTS))
+        server.script(outcome, outcome)
+
+        with expect_error(OutcomeUnknownError, "release, where no answer of the server arrives"):
+            hooks.release(_lease(server), frozenset(BUCKETS))
+
+        _check_one_call(server, "release")
+
+    @chaos
+    def test_a_refused_drop_is_an_error(self, hooks: LeaseBackend, server: MemoryLeaseServer) -> None:
+        """Otherwise the core would forget an id that still holds snapshots."""
+        self.needs("protects", "releases")
+        hooks.acquire(_lease(server), dict(SNAPSHOTS))
+        server.script(REFUSED, REFUSED)
+
+        with expect_error(SourceError, "drop, where the server refuses the call"):
+            hooks.drop(_lease(server, held={}))
+
+        _check_one_call(server, "drop")
+
+    @pytest.mark.parametrize("outcome", [LOST_BEFORE, LOST_AFTER])
+    @chaos
+    def test_a_drop_without_an_answer_is_unknown(
+        self, hooks: LeaseBackend, server: MemoryLeaseServer, outcome: str
+    ) -> None:
+        """When to drop it again is the core's to say."""
+        self.needs("protects", "releases")
+        hooks.acquire(_lease(server), dict(SNAPSHOTS))
+        server.script(outcome, outcome)
+
+        with expect_error(OutcomeUnknownError, "drop, where no answer of the server arrives"):
+            hooks.drop(_lease(server, held={}))
+
+        _check_one_call(server, "drop")
 
     @upsert
     def test_drop_removes_the_whole_lease_even_if_its_books_are_empty(
         self, hooks: LeaseBackend, server: MemoryLeaseServer
     ) -> None:
         """An old generation is dropped by its id alone."""
-        hooks.acquire(_lease(server), SNAPSHOTS)
+        hooks.acquire(_lease(server), dict(SNAPSHOTS))
 
         hooks.drop(_lease(server, held={}))
         with expect_no_error("drop of a lease that was dropped before"):
@@ -245,8 +321,8 @@ class LeaseBackendConformance(Conformance):
     @upsert
     def test_drop_leaves_other_ids_alone(self, hooks: LeaseBackend, server: MemoryLeaseServer) -> None:
         """The new generation is being read under."""
-        hooks.acquire(_lease(server), SNAPSHOTS)
-        hooks.acquire(_lease(server, generation=2), SNAPSHOTS)
+        hooks.acquire(_lease(server), dict(SNAPSHOTS))
+        hooks.acquire(_lease(server, generation=2), dict(SNAPSHOTS))
 
         hooks.drop(_lease(server))
 
@@ -255,11 +331,24 @@ class LeaseBackendConformance(Conformance):
             f"found {server.leases}"
         )
 
+    @upsert
+    def test_drop_leaves_ids_alone_that_are_still_to_be_dropped(
+        self, hooks: LeaseBackend, server: MemoryLeaseServer
+    ) -> None:
+        """The core drops each of `old_ids` by a call of its own, once nothing is read under it."""
+        self.needs("protects", "releases")
+        hooks.acquire(_lease(server), dict(SNAPSHOTS))
+        hooks.acquire(_lease(server, generation=2), dict(SNAPSHOTS))
+
+        hooks.drop(_lease(server, generation=2, held={}, old_ids=(("svc-1-a-1", 1), ("svc-1-a-2", 2))))
+
+        _check_leases(server, {"svc-1-a-1": SNAPSHOTS}, "drop of 'svc-1-a-2', with 'svc-1-a-1' in `lease.old_ids`")
+
     def test_a_backend_that_never_releases_calls_the_server_for_nothing_else(
         self, hooks: LeaseBackend, server: MemoryLeaseServer
     ) -> None:
         """What a backend says of itself is true."""
-        hooks.acquire(_lease(server), SNAPSHOTS)
+        hooks.acquire(_lease(server), dict(SNAPSHOTS))
         hooks.release(_lease(server), frozenset(BUCKETS))
         hooks.drop(_lease(server))
 
@@ -267,6 +356,44 @@ class LeaseBackendConformance(Conformance):
         expected = ({"acquire"} if self.protects else set()) | ({"release", "drop"} if self.releases else set())
         where = f"acquire, release and drop of a backend with protects = {self.protects}, releases = {self.releases}"
         assert called == expected, mismatch(f"{where}: methods of the server that they call", expected, called)
+
+    # --- all hooks -----------------------------------------------------------------------------------------------
+
+    @pytest.mark.parametrize("hook", HOOKS)
+    def test_the_arguments_are_left_as_they_are(
+        self, hooks: LeaseBackend, server: MemoryLeaseServer, hook: str
+    ) -> None:
+        """The core goes on to use them."""
+        hooks.acquire(_lease(server), dict(SNAPSHOTS))
+        lease, snapshots = _lease(server), dict(SNAPSHOTS)
+
+        _call(hooks, hook, lease, snapshots)
+
+        assert snapshots == SNAPSHOTS, mismatch(f"{hook}: its argument `snapshots` afterwards", SNAPSHOTS, snapshots)
+        held = dict(lease.held)
+        assert held == SNAPSHOTS, mismatch(f"{hook}: `lease.held` afterwards", SNAPSHOTS, held)
+
+    @pytest.mark.parametrize("hook", SERVER_HOOKS)
+    @chaos
+    def test_calls_of_two_leases_overlap(self, hooks: LeaseBackend, hook: str) -> None:
+        """Hooks of different lease ids run on threads of their own; a hung one may hold up no other."""
+        self.needs("protects", *(() if hook == "acquire" else ("releases",)))
+        server = MemoryLeaseServer()
+        leases = _lease(server), _lease(server, generation=2)
+        if hook != "acquire":
+            for lease in leases:
+                hooks.acquire(lease, dict(SNAPSHOTS))
+        server.during = Meeting().enter
+
+        first, second = leases
+        troubles = troubles_at_once(lambda: _call(hooks, hook, first), lambda: _call(hooks, hook, second))
+
+        assert not troubles, (
+            f"{hook} of two leases: expected both calls inside `lease.server` at once, found {troubles}"
+        )
+        _skip_unless_called(server)
+        expected = {lease.lease_id: SNAPSHOTS for lease in leases} if hook == "acquire" else {}
+        _check_leases(server, expected, f"{hook} of two leases at the same time")
 
     # --- state and fail-over -------------------------------------------------------------------------------------
 
@@ -353,7 +480,7 @@ class LeaseBackendConformance(Conformance):
         self, hooks: LeaseBackend, server: MemoryLeaseServer, kind: FailoverKind
     ) -> None:
         """The coordinator lives, and so does its lease."""
-        hooks.acquire(_lease(server), SNAPSHOTS)
+        hooks.acquire(_lease(server), dict(SNAPSHOTS))
         before = server.leases
 
         answer = hooks.on_failover(_lease(server), Failover(kind, 1))
@@ -394,11 +521,34 @@ def _check_leases(server: MemoryLeaseServer, expected: dict[str, dict[TableBucke
     assert server.leases == expected, mismatch(f"{where}: leases at the server", expected, server.leases)
 
 
+def _check_one_call(server: MemoryLeaseServer, hook: str) -> None:
+    __tracebackhide__ = True
+    calls = [call for call, _ in server.calls].count(hook)
+    assert calls == 1, f"{hook}: expected one call of the server, found {calls}: the backend retried by itself"
+
+
+def _skip_unless_called(server: MemoryLeaseServer) -> None:
+    """Skip what is seen at `lease.server` alone; a backend may have a server of its own, with rules of its own."""
+    if not server.calls:
+        pytest.skip("this backend calls a server of its own, not `lease.server`")
+
+
+def _call(hooks: LeaseBackend, hook: str, lease: Lease, snapshots: dict[TableBucket, int] | None = None) -> object:
+    """Call a hook with arguments that fit it; `snapshots` are those of `acquire`, all unless given."""
+    asked = dict(SNAPSHOTS) if snapshots is None else snapshots
+    further: dict[str, object] = {
+        "acquire": asked,
+        "release": frozenset(BUCKETS),
+        "on_failover": Failover(FailoverKind.READER, 1),
+    }
+    return getattr(hooks, hook)(lease, *([further[hook]] if hook in further else []))
+
+
 def _lease(
     server: MemoryLeaseServer,
     generation: int = 1,
     held: dict[TableBucket, int] | None = None,
     old_ids: tuple[tuple[str, int], ...] = (),
 ) -> Lease:
-    snapshots = SNAPSHOTS if held is None else held
+    snapshots = dict(SNAPSHOTS) if held is None else held
     return Lease(f"svc-1-a-{generation}", generation, DURATION_S, snapshots, server, old_ids=old_ids)

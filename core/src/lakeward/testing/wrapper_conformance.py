@@ -13,7 +13,6 @@ The class says with attributes what the wrapper does beside: `shows_metrics`.
 # ruff: noqa: S101 - a conformance suite asserts
 from __future__ import annotations
 
-import threading
 from collections.abc import Callable, Mapping
 
 import pytest
@@ -40,6 +39,7 @@ from lakeward.model.leases import (
 )
 from lakeward.model.tables import TableBucket
 from lakeward.testing.expectations import expect_error, expect_no_error, mismatch
+from lakeward.testing.lease_overlap import Meeting, troubles_at_once
 from lakeward.testing.lease_server import MemoryLeaseServer
 from lakeward.testing.levels import Conformance, chaos, upsert
 
@@ -47,7 +47,6 @@ BUCKETS = (TableBucket(7, None, 0), TableBucket(8, 3, 1))
 SNAPSHOTS = {bucket: number + 10 for number, bucket in enumerate(BUCKETS)}
 RESTART = Failover(FailoverKind.COORDINATOR, 0, state=b"persisted")
 HOOKS = ("acquire", "release", "drop", "on_failover", "serialize_state")
-OVERLAP_S = 2.0
 ERRORS = (
     SourceError("refused"),
     LeaseApiMissingError("too old"),
@@ -66,7 +65,7 @@ class ScriptedBackend:
         self.calls: list[tuple[object, ...]] = []
         self.answers: dict[str, object] = {
             "acquire": Protection(42.0, {BUCKETS[0]: 10}),
-            "on_failover": FailoverAnswer(FailoverAction.ACQUIRE, RestoredLease("svc-0-a-1", 1, SNAPSHOTS)),
+            "on_failover": FailoverAnswer(FailoverAction.ACQUIRE, RestoredLease("svc-0-a-1", 1, dict(SNAPSHOTS))),
             "serialize_state": b"\x00state",
         }
         self.during: Callable[[Lease], None] = lambda _: None
@@ -126,7 +125,7 @@ class LeaseWrapperConformance(Conformance):
     @pytest.fixture
     def hooks(self, make_wrapper: MakeWrapper, backend: ScriptedBackend) -> LeaseBackend:
         """Return the backend as the core calls it, wrapped."""
-        return LeaseBackend("under-test", backend, [("wrapper", make_wrapper())])
+        return wrapped(make_wrapper, backend)
 
     # --- basic ---------------------------------------------------------------------------------------------------
 
@@ -168,19 +167,20 @@ class LeaseWrapperConformance(Conformance):
         """The operator is warned of it."""
         backend.answers["acquire"] = Protection(None, protects=False)
 
-        answer = hooks.acquire(_lease(), SNAPSHOTS)
+        answer = hooks.acquire(_lease(), dict(SNAPSHOTS))
         where = "acquire: `protects` of its answer, where the backend's says False"
         assert not answer.protects, mismatch(where, False, answer.protects)
 
-    def test_the_arguments_are_left_as_they_are(self, hooks: LeaseBackend, backend: ScriptedBackend) -> None:
+    @pytest.mark.parametrize("hook", HOOKS)
+    def test_the_arguments_are_left_as_they_are(self, hooks: LeaseBackend, backend: ScriptedBackend, hook: str) -> None:
         """The core goes on to use them."""
         backend.answers["acquire"] = Protection(42.0)
         snapshots, lease = dict(SNAPSHOTS), _lease()
-        hooks.acquire(lease, snapshots)
+        call(hooks, hook, lease, snapshots)
 
-        assert snapshots == SNAPSHOTS, mismatch("acquire: its argument `snapshots` afterwards", SNAPSHOTS, snapshots)
+        assert snapshots == SNAPSHOTS, mismatch(f"{hook}: its argument `snapshots` afterwards", SNAPSHOTS, snapshots)
         held = dict(lease.held)
-        assert held == SNAPSHOTS, mismatch("acquire: `lease.held` afterwards", SNAPSHOTS, held)
+        assert held == SNAPSHOTS, mismatch(f"{hook}: `lease.held` afterwards", SNAPSHOTS, held)
 
     def test_the_server_is_called_by_the_backend_alone(self, hooks: LeaseBackend) -> None:
         """A lease that a wrapper holds is one that nobody knows of."""
@@ -207,7 +207,7 @@ class LeaseWrapperConformance(Conformance):
         answers: list[float | None] = []
         for generation in (1, 2, 1):
             backend.answers["acquire"] = Protection(float(len(answers) + 1))
-            answers.append(hooks.acquire(_lease(generation=generation), SNAPSHOTS).until_s)
+            answers.append(hooks.acquire(_lease(generation=generation), dict(SNAPSHOTS)).until_s)
 
         expected = [1.0, 2.0, 3.0]
         said = mismatch("acquire for generations 1, 2 and 1: `until_s` of the answers", expected, answers)
@@ -232,58 +232,59 @@ class LeaseWrapperConformance(Conformance):
         assert calls == 1, f"{hook}: expected one call of the backend, found {calls}: the wrapper tried again by itself"
 
     @chaos
-    def test_a_backends_own_exception_is_still_its_own(self, hooks: LeaseBackend, backend: ScriptedBackend) -> None:
+    @pytest.mark.parametrize("hook", HOOKS)
+    def test_a_backends_own_exception_is_still_its_own(
+        self, hooks: LeaseBackend, backend: ScriptedBackend, hook: str
+    ) -> None:
         """The core names the backend for it."""
-        backend.answers["drop"] = KeyError("x")
+        backend.answers[hook] = KeyError("x")
 
-        with expect_error(LeaseError, "drop, where the backend raises KeyError", match="KeyError"):
-            hooks.drop(_lease())
+        with expect_error(LeaseError, f"{hook}, where the backend raises KeyError", match="KeyError"):
+            call(hooks, hook, _lease())
 
     @chaos
+    @pytest.mark.parametrize("hook", HOOKS)
     @pytest.mark.parametrize("error", [KeyboardInterrupt, SystemExit])
     def test_the_end_of_the_process_is_not_held_up(
-        self, hooks: LeaseBackend, backend: ScriptedBackend, error: type[BaseException]
+        self, hooks: LeaseBackend, backend: ScriptedBackend, hook: str, error: type[BaseException]
     ) -> None:
         """A second signal ends a service at once."""
-        backend.answers["drop"] = error()
+        backend.answers[hook] = error()
 
-        with expect_error(error, f"drop, where {error.__name__} ends the process"):
-            hooks.drop(_lease())
+        with expect_error(error, f"{hook}, where {error.__name__} ends the process"):
+            call(hooks, hook, _lease())
 
     @chaos
-    def test_the_call_after_an_error_works(self, hooks: LeaseBackend, backend: ScriptedBackend) -> None:
+    @pytest.mark.parametrize("hook", HOOKS)
+    def test_the_call_after_an_error_works(self, hooks: LeaseBackend, backend: ScriptedBackend, hook: str) -> None:
         """Errors are the ordinary course of a long-lived service."""
-        backend.answers["drop"] = SourceError("refused")
-        with expect_error(SourceError, "drop, where the backend raises SourceError"):
-            hooks.drop(_lease())
-        backend.answers["drop"] = None
+        good = backend.answers.get(hook)
+        backend.answers[hook] = SourceError("refused")
+        with expect_error(SourceError, f"{hook}, where the backend raises SourceError"):
+            call(hooks, hook, _lease())
+        backend.answers[hook] = good
 
-        with expect_no_error("drop, after a drop that the backend refused"):
-            hooks.drop(_lease())
+        with expect_no_error(f"{hook}, after a call of it that the backend refused"):
+            call(hooks, hook, _lease())
 
         found = [one[0] for one in backend.calls]
-        assert found == ["drop", "drop"], mismatch("drop, twice: calls of the backend", ["drop", "drop"], found)
+        assert found == [hook, hook], mismatch(f"{hook}, twice: calls of the backend", [hook, hook], found)
 
     @chaos
-    def test_calls_of_two_leases_overlap(self, hooks: LeaseBackend, backend: ScriptedBackend) -> None:
+    @pytest.mark.parametrize("hook", HOOKS)
+    def test_calls_of_two_leases_overlap(self, hooks: LeaseBackend, backend: ScriptedBackend, hook: str) -> None:
         """Hooks of different lease ids run on threads of their own; a hung one may hold up no other."""
-        both_inside = threading.Barrier(2)
-        troubles: list[BaseException] = []
-        backend.during = lambda _: _wait(both_inside)
+        # Only the coordinator calls `serialize_state`, never twice at once; a hung acquire must not hold it up.
+        other = "acquire" if hook == "serialize_state" else hook
+        meeting = Meeting()
+        backend.during = lambda lease: meeting.enter(lease.lease_id)
 
-        def drop(generation: int) -> None:
-            try:
-                hooks.drop(_lease(generation=generation))
-            except BaseException as error:  # noqa: BLE001 - it is the thread's whole result
-                troubles.append(error)
+        troubles = troubles_at_once(
+            lambda: call(hooks, other, _lease(generation=1)), lambda: call(hooks, hook, _lease(generation=2))
+        )
 
-        threads = [threading.Thread(target=drop, args=(generation,)) for generation in (1, 2)]
-        for thread in threads:
-            thread.start()
-        for thread in threads:
-            thread.join()
-
-        assert not troubles, f"drop of two leases: expected both calls inside the backend at once, found {troubles}"
+        which = f"{hook} of two leases" if other == hook else f"{hook} of one lease and {other} of another"
+        assert not troubles, f"{which}: expected both calls inside the backend at once, found {troubles}"
 
     @chaos
     def test_metrics_of_two_services_in_one_process_are_apart(self, make_wrapper: MakeWrapper) -> None:
@@ -291,37 +292,49 @@ class LeaseWrapperConformance(Conformance):
         self.needs("shows_metrics")
         for _ in range(2):
             registry = CollectorRegistry()
-            hooks = LeaseBackend("under-test", ScriptedBackend(), [("wrapper", make_wrapper())], registry=registry)
-            hooks.acquire(_lease(), SNAPSHOTS)
+            hooks = wrapped(make_wrapper, ScriptedBackend(), registry)
+            hooks.acquire(_lease(), dict(SNAPSHOTS))
 
             assert list(registry.collect()), (
                 "register_metrics: expected metrics in the registry that was given, found none"
             )
 
 
-def call(hooks: LeaseBackend, hook: str, lease: Lease) -> object:
+def wrapped(
+    make_wrapper: MakeWrapper, backend: ScriptedBackend, registry: CollectorRegistry | None = None
+) -> LeaseBackend:
+    """Make a wrapper, as a service does, and put it around a backend.
+
+    Args:
+        make_wrapper: the wrapper's class, or a function without arguments.
+        backend: what is wrapped.
+        registry: where the wrapper shows its metrics.
+
+    Returns:
+        The backend as the core calls it.
+    """
+    with expect_no_error("make_wrapper: a service makes a wrapper without arguments"):
+        wrapper = make_wrapper()
+    return LeaseBackend("under-test", backend, [("wrapper", wrapper)], registry=registry)
+
+
+def call(hooks: LeaseBackend, hook: str, lease: Lease, snapshots: dict[TableBucket, int] | None = None) -> object:
     """Call a hook with arguments that fit it.
 
     Args:
         hooks: a backend with its wrappers.
         hook: a name of `HOOKS`.
         lease: whose lease it is.
+        snapshots: what `acquire` asks for; a copy of all unless given.
 
     Returns:
         The answer.
     """
-    arguments: dict[str, object] = {"acquire": SNAPSHOTS, "release": frozenset(BUCKETS), "on_failover": RESTART}
+    asked = dict(SNAPSHOTS) if snapshots is None else snapshots
+    arguments: dict[str, object] = {"acquire": asked, "release": frozenset(BUCKETS), "on_failover": RESTART}
     further = () if hook not in arguments else (arguments[hook],)
     return getattr(hooks, hook)(lease, *further)
 
 
 def _lease(server: MemoryLeaseServer | None = None, generation: int = 1) -> Lease:
     return Lease(f"svc-1-a-{generation}", generation, 60.0, dict(SNAPSHOTS), server or MemoryLeaseServer())
-
-
-def _wait(barrier: threading.Barrier) -> None:
-    try:
-        barrier.wait(OVERLAP_S)
-    except threading.BrokenBarrierError:
-        message = f"the other lease's call did not come within {OVERLAP_S} s"
-        raise SourceError(message) from None
