@@ -64,6 +64,11 @@ def test_rounds_are_listed_the_newest_first(known: Lakeward) -> None:
     assert "12,345  2.0 KiB      2  job 50 s" in second
 
 
+def test_a_table_without_rounds_is_told_beside_those_that_have_some(known: Lakeward) -> None:
+    said = known("rounds", "list", "nyc.flihgts")
+    assert (said.code, said.out) == (0, "No round of nyc.flihgts has ended yet. There are rounds of nyc.flights.\n")
+
+
 def test_rounds_of_one_table_are_listed_as_json(known: Lakeward) -> None:
     (only,) = known("rounds", "list", "nyc.flights", "-o", "json").document["rounds"]
     assert (only["round"], only["rows"], only["offsets"], only["timings_s"]["job"]) == (

@@ -228,6 +228,7 @@ def lost(flights: Lakeward, tmp_path: Any) -> CommitRecords:  # noqa: ANN401 - a
 def test_a_table_whose_lake_table_is_gone_says_so(flights: Lakeward) -> None:
     (table,) = flights("tables", "-o", "json").document["tables"]
     assert table["status"] == "lake-gone"
+    assert table["committed_ms"] == 0, "the record of the service says when"
     assert "committed lake snapshot 5 at 1970-01-01 00:00:00+00:00, and now the lake has no table" in table["message"]
 
 

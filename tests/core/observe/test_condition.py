@@ -19,8 +19,15 @@ CASES: dict[str, list[tuple[TableFacts, str, str, int | None]]] = {
     ],
     "new": [
         (replace(WAITING, never_tiered=True), "Never tiered; 5 rows wait, the oldest for 10 s.", "", NOW - 10_000),
+        (replace(SERVED, never_tiered=True, lag_rows=None, lag_s=None), "No round has been started yet.", "", None),
     ],
     "late": [
+        (
+            replace(WAITING, lag_s=90.0, offered_every_s=180.0),
+            "5 rows wait, the oldest for 1 min 30 s.",
+            "The source offers it every 3 min 0 s at most: shorten its freshness there, or promise no less than that.",
+            NOW - 30_000,
+        ),
         (
             replace(WAITING, lag_s=90.0),
             "5 rows wait, the oldest for 1 min 30 s.",

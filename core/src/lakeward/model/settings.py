@@ -413,7 +413,15 @@ class TableSettings(Options, frozen=True, kw_only=True):
         ),
     ] = "auto"
     freshness_s: (
-        Annotated[float, Meta(gt=0, description="Promised freshness in seconds; unset: the source's own.")] | None
+        Annotated[
+            float,
+            Meta(
+                gt=0,
+                description="Promised freshness in seconds; unset: the source's own. The source still offers the table "
+                "as often as its own freshness says: a shorter promise is kept where that is as short.",
+            ),
+        ]
+        | None
     ) = None
     max_split_rows: Annotated[
         int,

@@ -74,6 +74,8 @@ class TableFacts:
     before: TableCondition | None = None
     bound_to: str = ""
     """The service that alone tiers the table, empty where any may."""
+    offered_every_s: float | None = None
+    """How often the source hands the table out, in seconds; None where that is unknown."""
 
 
 def table_condition(known: TableFacts) -> TableCondition:
@@ -217,14 +219,20 @@ def _served(known: TableFacts) -> TableCondition:
     late_ms = _late_since(known)
     rows_wait = bool(known.lag_rows)
     if late_ms is not None:
-        action = (
-            "If it stays late: more slots, fewer tables, or a longer freshness." if known.running else _start(known)
-        )
-        return TableCondition(LATE, message, action, late_ms)
+        return TableCondition(LATE, message, _hurry(known) if known.running else _start(known), late_ms)
     action = "" if known.running or not rows_wait else _start(known)
-    if known.never_tiered and rows_wait:
+    if known.never_tiered and known.lag_rows != 0:
         return TableCondition(NEW, message, action, _oldest_ms(known))
     return TableCondition(OK, message, action, known.committed_ms)
+
+
+def _hurry(known: TableFacts) -> str:
+    """Say what makes a table that is late less so."""
+    offered_s, promised_s = known.offered_every_s, known.freshness_s
+    if offered_s is not None and promised_s is not None and offered_s > promised_s:
+        every = seconds(offered_s)
+        return f"The source offers it every {every} at most: shorten its freshness there, or promise no less than that."
+    return "If it stays late: more slots, fewer tables, or a longer freshness."
 
 
 def _late_since(known: TableFacts) -> int | None:

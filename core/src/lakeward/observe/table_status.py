@@ -131,6 +131,7 @@ def _table_line(source: Source, lake: Lake, table: TableSpec, context: StatusCon
         facts_of(report, now_ms=context.now_ms, running=context.running, path=path),
         paused=path in context.paused,
         bound_to=context.bound_to,
+        offered_every_s=table.freshness_s,
     )
     line = TableLine(
         path,
@@ -146,6 +147,7 @@ def _table_line(source: Source, lake: Lake, table: TableSpec, context: StatusCon
         head = lake.head(table.path)
         record = context.committed.get(table.table_id)
         if lost := lost_commits(source, table, record, head):
+            line = replace(line, committed_ms=None if record is None else record.committed_ms)
             return _with_condition(line, replace(known, wrong=LAKE_GONE, why=lost))
         commit = _newest_commit(head, table)
         offsets = _offsets(source, table, commit)

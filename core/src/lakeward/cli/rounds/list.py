@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import difflib
 from typing import TYPE_CHECKING
 
 import click
@@ -13,10 +14,14 @@ from lakeward.model.tables import TablePath
 from lakeward.observe.format import count, date_time, promise, seconds, size
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from lakeward.model.round_record import RoundRecord
 
 _RESULT = ("outcome", "kind", "took", "promise", "rows#", "size#", "files#")
 _NAMES = ("ended", "table", "round", *_RESULT, "most of its time", "why")
+_LIKE_MOST = 3
+"""Tables that are named where the one that was asked for has no round."""
 _SEQUENTIAL = ("enumerate", "lease", "launch", "job", "commit")
 
 
@@ -34,10 +39,18 @@ def list_rounds(invocation: Invocation, *, table: str | None, most: int) -> None
     service needs to run. `promise` says of a committed round whether the lake, at its end, was as recent as promised.
     """
     path = None if table is None else TablePath.parse(table)
-    found = [one for one in open_history(invocation.load()).read() if path is None or one.table == str(path)][:most]
-    nothing = "No round has ended yet." if path is None else f"No round of {path} has ended yet."
-    parts = [Columns(_NAMES, [_row(one) for one in found])] if found else [nothing]
+    every = open_history(invocation.load()).read()
+    found = [one for one in every if path is None or one.table == str(path)][:most]
+    parts = [Columns(_NAMES, [_row(one) for one in found])] if found else [_nothing(path, every)]
     invocation.output.show({"rounds": found}, *parts)
+
+
+def _nothing(path: TablePath | None, every: Sequence[RoundRecord]) -> str:
+    if path is None or not every:
+        return f"No round{'' if path is None else f' of {path}'} has ended yet."
+    known = sorted({one.table for one in every})
+    like = difflib.get_close_matches(str(path), known, n=_LIKE_MOST)
+    return f"No round of {path} has ended yet. There are rounds of {', '.join(like or known[:_LIKE_MOST])}."
 
 
 def _row(one: RoundRecord) -> tuple[object, ...]:
