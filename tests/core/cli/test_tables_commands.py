@@ -7,6 +7,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
 import pytest
 
 from lakeward.clock import SystemClock
@@ -212,6 +213,20 @@ def test_tier_now_does_not_say_that_it_can_move_a_mirrored_table(flights: Lakewa
 def test_a_store_without_tables_says_so(configured: Lakeward, tmp_path: Any) -> None:  # noqa: ANN401 - a path
     EmbeddedStore.create(tmp_path / "store").close()
     assert "The source has no table to tier." in configured("tables").out
+
+
+def test_one_table_is_shown_where_it_is_named(flights: Lakeward, tmp_path: Any) -> None:  # noqa: ANN401 - a path
+    with EmbeddedStore.open(tmp_path / "store") as store:
+        store.create_table(TablePath("nyc", "planes"), pa.schema([("id", pa.int64())]), buckets=1)
+    assert len(flights("tables", "-o", "json").document["tables"]) == 2
+    (only,) = flights("tables", "list", "nyc.planes", "-o", "json").document["tables"]
+    assert only["path"] == "nyc.planes"
+    wrong = flights("tables", "list", "nyc.trains")
+    assert (wrong.code, wrong.err.startswith("error[LW-401]: ")) == (1, True)
+    with (tmp_path / "lakeward.toml").open("a", encoding="utf-8") as config:
+        config.write('\n[tables."nyc.planes"]\ninclude = false\n')
+    excluded = flights("tables", "list", "nyc.planes")
+    assert (excluded.code, "excludes this table" in excluded.err) == (2, True)
 
 
 @pytest.fixture

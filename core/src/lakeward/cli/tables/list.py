@@ -14,6 +14,8 @@ from lakeward.cli.output import Columns
 from lakeward.cli.serving import find_services
 from lakeward.clock import SystemClock
 from lakeward.config.tables import table_rules
+from lakeward.errors import UsageError
+from lakeward.model.tables import TablePath
 from lakeward.observe.control import read_control
 from lakeward.observe.format import ago, count, date_time, seconds, size
 from lakeward.observe.progress import format_exchange, format_lag
@@ -34,11 +36,12 @@ _NUMBERS = ("tiered#", "end#", "lag", "complete up to#", "promised#", "last comm
 
 
 @click.command("list")
+@click.argument("table", metavar="[DB.TABLE]", required=False)
 @click.option("--buckets", is_flag=True, help="Show the offsets of each bucket too.")
 @with_common_options
 @pass_invocation
-def list_tables(invocation: Invocation, *, buckets: bool) -> None:
-    """Show each table: status, offsets, lag, delivered and promised freshness, last round, lake layout.
+def list_tables(invocation: Invocation, *, table: str | None, buckets: bool) -> None:
+    """Show DB.TABLE, or each table: status, offsets, lag, delivered and promised freshness, last round, lake layout.
 
     Reads source and lake; no service needs to run. The status is `ok`, `new` (never tiered), `late` (rows have waited
     for longer than the promised freshness), `retrying`, `suspended`, `paused`, `lake-gone` (it had commits),
@@ -48,7 +51,7 @@ def list_tables(invocation: Invocation, *, buckets: bool) -> None:
     loaded = invocation.load()
     services = find_services(loaded)
     now_ms = SystemClock().wall_ms()
-    lines = _look(loaded, services, now_ms)
+    lines = _look(loaded, services, now_ms, None if table is None else TablePath.parse(table))
     shown = (services.ours, *services.others)
     document = {
         "service": services.ours.document(),
@@ -62,9 +65,13 @@ def list_tables(invocation: Invocation, *, buckets: bool) -> None:
     invocation.output.show(document, *parts)
 
 
-def _look(loaded: Loaded, services: Services, now_ms: int) -> list[TableLine]:
+def _look(loaded: Loaded, services: Services, now_ms: int, path: TablePath | None) -> list[TableLine]:
     with opened_source(loaded) as source, opened_lake(loaded) as lake:
-        tables = [table for table in source.tables() if table_rules(loaded, table.path).settings.include]
+        found = source.tables() if path is None else [source.table(path)]
+        tables = [table for table in found if table_rules(loaded, table.path).settings.include]
+        if path is not None and not tables:
+            message = f"{path}: the configuration excludes this table, so it is never tiered"
+            raise UsageError(message)
         layouts = {layout.table: layout for layout in table_layouts(loaded, tables)}
         served: dict[tuple[str, bool], tuple[Server, list[TableSpec]]] = {}
         for table in tables:
