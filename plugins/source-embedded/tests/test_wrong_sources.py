@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 import pytest
 
-from lakeward.errors import TableGoneError
+from lakeward.errors import SourceError, TableGoneError
 from lakeward.model.tables import CHANGE_COLUMN, Change
 from lakeward.testing.source_conformance import SourceConformance
 from lakeward_source_embedded.plugin import EmbeddedSourcePlugin
@@ -19,15 +19,21 @@ if TYPE_CHECKING:
     from collections.abc import Collection, Iterator, Mapping, Sequence
 
     from lakeward.model.batches import SourceBatch
+    from lakeward.model.leases import Protection
     from lakeward.model.splits import LogSplit, SnapshotSplit
     from lakeward.model.tables import BucketState, KvSnapshot, TableBucket, TablePath, TableSpec
     from lakeward.model.tiering import HeartbeatRequest, HeartbeatResponse, LakeRecord
-    from lakeward.ports import SourceReader
+    from lakeward.ports import SnapshotLeases, SourceReader
     from lakeward_source_embedded.store import EmbeddedStore
 
 
 class ListsNoTable(EmbeddedSource):
     def tables(self) -> Sequence[TableSpec]:
+        return ()
+
+
+class ListsNothingWhereAskedForAll(EmbeddedSource):
+    def all_tables(self) -> Sequence[TableSpec]:
         return ()
 
 
@@ -54,6 +60,16 @@ class KnowsNothingOfWaitingRecords(EmbeddedSource):
         return None
 
 
+class SaysSinceWhenTheNewestBucketWaits(EmbeddedSource):
+    def pending_since_ms(self, table: TableSpec, offsets: Mapping[TableBucket, int]) -> int | None:
+        ends = {state.bucket: state.end for state in self.buckets(table)}
+        waiting = []
+        for bucket in ends:
+            since = super().pending_since_ms(table, ends | {bucket: offsets.get(bucket, 0)})
+            waiting += [] if since is None else [since]
+        return max(waiting, default=None)
+
+
 class RefusesNobody(EmbeddedSource):
     def heartbeat(self, heartbeat: HeartbeatRequest) -> HeartbeatResponse:
         return replace(super().heartbeat(heartbeat), refused={})
@@ -67,6 +83,20 @@ class DropsRenewals(EmbeddedSource):
 class ForgetsToForce(EmbeddedSource):
     def heartbeat(self, heartbeat: HeartbeatRequest) -> HeartbeatResponse:
         return super().heartbeat(replace(heartbeat, forced=frozenset()))
+
+
+class HandsOutWhatNobodyAskedFor(EmbeddedSource):
+    def heartbeat(self, heartbeat: HeartbeatRequest) -> HeartbeatResponse:
+        return super().heartbeat(replace(heartbeat, request=True))
+
+
+class PromisesAnotherFreshness(EmbeddedSource):
+    def heartbeat(self, heartbeat: HeartbeatRequest) -> HeartbeatResponse:
+        response = super().heartbeat(heartbeat)
+        if response.assignment is None:
+            return response
+        changed = replace(response.assignment, freshness_s=1000 * response.assignment.freshness_s)
+        return replace(response, assignment=changed)
 
 
 class MakesNothingDue(EmbeddedSource):
@@ -96,6 +126,55 @@ class PutsWhatIsPreparedOnRecord(EmbeddedSource):
         return place
 
 
+class ClosesOnce(EmbeddedSource):
+    _closed = False
+
+    def close(self) -> None:
+        if self._closed:
+            message = "it is closed"
+            raise SourceError(message)
+        self._closed = True
+
+
+class _Leases:
+    """Right leases of a store; the wrong ones differ in `acquire`."""
+
+    def __init__(self, right: SnapshotLeases) -> None:
+        self._right = right
+
+    def acquire(self, lease_id: str, duration_s: float, snapshots: Mapping[TableBucket, int]) -> Protection:
+        return self._right.acquire(lease_id, duration_s, snapshots)
+
+    def release(self, lease_id: str, buckets: Collection[TableBucket]) -> None:
+        self._right.release(lease_id, buckets)
+
+    def drop(self, lease_id: str) -> None:
+        self._right.drop(lease_id)
+
+
+class _ForgetfulLeases(_Leases):
+    def acquire(self, lease_id: str, duration_s: float, snapshots: Mapping[TableBucket, int]) -> Protection:
+        self.drop(lease_id)
+        return super().acquire(lease_id, duration_s, snapshots)
+
+
+class _BoastfulLeases(_Leases):
+    def acquire(self, lease_id: str, duration_s: float, snapshots: Mapping[TableBucket, int]) -> Protection:
+        return replace(super().acquire(lease_id, duration_s, snapshots), until_s=10 * duration_s)
+
+
+class ForgetsOtherBucketsOfALease(EmbeddedSource):
+    def __init__(self, store: EmbeddedStore) -> None:
+        super().__init__(store)
+        self.leases = _ForgetfulLeases(store.lease_table)
+
+
+class SaysThatALeaseLivesLonger(EmbeddedSource):
+    def __init__(self, store: EmbeddedStore) -> None:
+        super().__init__(store)
+        self.leases = _BoastfulLeases(store.lease_table)
+
+
 class _Reads(EmbeddedSource):
     """A right source whose reader is wrong."""
 
@@ -112,6 +191,11 @@ class _Reads(EmbeddedSource):
 class StopsOneRecordEarly(_Reads):
     def log(self, reader: SourceReader, split: LogSplit) -> Iterator[SourceBatch]:
         return super().log(reader, replace(split, stop=max(split.start, split.stop - 1)))
+
+
+class YieldsNoBatchWhereThereIsNoRecord(_Reads):
+    def log(self, reader: SourceReader, split: LogSplit) -> Iterator[SourceBatch]:
+        return (batch for batch in super().log(reader, split) if batch.records.num_rows)
 
 
 class SaysANextOffsetThatIsOneTooLow(_Reads):
@@ -158,6 +242,11 @@ WRONG: list[tuple[type[EmbeddedSource], str, str]] = [
         r"tables: ids of the tables: expected {\d, \d}, found set\(\)",
     ),
     (
+        ListsNothingWhereAskedForAll,
+        "test_tables_are_listed_and_found_by_name",
+        r"all_tables: ids, those of `tables` among them: expected {\d, \d}, found set\(\)",
+    ),
+    (
         InventsATable,
         "test_dropped_and_recreated_table_is_another_one",
         "buckets of a table that was dropped and made anew: expected TableGoneError, found no error",
@@ -178,6 +267,11 @@ WRONG: list[tuple[type[EmbeddedSource], str, str]] = [
         r"pending_since_ms, where records from offset 0 on are not in the lake: expected \d+, found None",
     ),
     (
+        SaysSinceWhenTheNewestBucketWaits,
+        "test_pending_since_is_that_of_the_bucket_which_waits_longest",
+        r"pending_since_ms, where both buckets wait: the time of the oldest record: expected \d+000, found \d+1000$",
+    ),
+    (
         RefusesNobody,
         "test_silent_holder_is_fenced_and_the_table_given_away",
         "heartbeat that renews a table which another caller has: refused tables, .*: expected .*FENCED.*, found {}",
@@ -191,6 +285,16 @@ WRONG: list[tuple[type[EmbeddedSource], str, str]] = [
         ForgetsToForce,
         "test_forced_and_failed_tables_come_back_at_once",
         "heartbeat that finishes a table and forces it: expected the table again, found None",
+    ),
+    (
+        HandsOutWhatNobodyAskedFor,
+        "test_table_is_not_handed_out_unless_one_is_asked_for",
+        r"heartbeat that asks for no table, where one is due: assignment: expected None, found TableAssignment\(",
+    ),
+    (
+        PromisesAnotherFreshness,
+        "test_table_is_handed_to_one_caller",
+        r"heartbeat .*: freshness_s of the assignment, that of the table: expected 60.0, found 60000.0",
     ),
     (
         MakesNothingDue,
@@ -216,6 +320,26 @@ WRONG: list[tuple[type[EmbeddedSource], str, str]] = [
         PutsWhatIsPreparedOnRecord,
         "test_prepared_offsets_can_be_read_and_are_not_on_record",
         r"lake_record after prepare, without a commit: expected None, found LakeRecord\(",
+    ),
+    (
+        ClosesOnce,
+        "test_closing_twice_is_harmless",
+        "close of a source that was closed before: expected no error, found SourceError: it is closed",
+    ),
+    (
+        ForgetsOtherBucketsOfALease,
+        "test_acquiring_one_bucket_leaves_the_lease_its_others",
+        r"missing_snapshots of a lease's first bucket, .*: expected {KvSnapshot\([^}]*bucket=2\).*, found frozenset",
+    ),
+    (
+        SaysThatALeaseLivesLonger,
+        "test_leased_snapshot_survives_clean_up",
+        "leases.acquire for 600 s: `until_s` of its answer: expected more than 0 and at most 600, found 6000",
+    ),
+    (
+        YieldsNoBatchWhereThereIsNoRecord,
+        "test_log_split_gives_exactly_the_offsets_from_start_to_stop",
+        "read_log from 3 to 3: expected a batch with the next offset 3, .*, found no batch",
     ),
     (
         StopsOneRecordEarly,
@@ -245,6 +369,10 @@ WRONG: list[tuple[type[EmbeddedSource], str, str]] = [
 ]
 
 
+CASES: dict[str, dict[str, int]] = {"are_skipped": {"skipped": 6}, "from_start_to_stop": {"start": 3, "stop": 3}}
+"""By a part of a test's name: the case that is run of it."""
+
+
 def verdict(world: Any, make: type[EmbeddedSource], store: EmbeddedStore, test: str) -> str:  # noqa: ANN401 - of conftest.py
     """Run one test of the suite, which is named by how its name begins; return what it says, "" where nothing."""
     source = make(store)
@@ -253,7 +381,7 @@ def verdict(world: Any, make: type[EmbeddedSource], store: EmbeddedStore, test: 
         plugin = EmbeddedSourcePlugin()
         world.reader = lambda table: _Reader(source, plugin.reader(source.reader_task(table), table))
     (name,) = [one for one in dir(_Suite) if one.startswith(test)]
-    case = {"skipped": 6} if "skipped" in name else {}
+    case = next((case for word, case in CASES.items() if word in name), {})
     try:
         getattr(_Suite(), name)(world, **case)
     except (Exception, pytest.fail.Exception) as error:  # noqa: BLE001 - any error is the suite's verdict

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -11,7 +11,7 @@ import pyarrow as pa
 import pytest
 
 from lakeward.errors import FencedError
-from lakeward.model.results import CommitOutcome, LakeHead
+from lakeward.model.results import CommitIds, CommitOutcome, LakeHead
 from lakeward.model.tables import CHANGE_COLUMN, Change
 from lakeward.testing.clock import FakeClock
 from lakeward.testing.folder_lake import FolderLake, FolderLakePlugin, FolderOptions, FolderWriter
@@ -29,6 +29,86 @@ if TYPE_CHECKING:
     from lakeward.model.splits import Split
     from lakeward.model.tables import TablePath, TableSpec
     from lakeward.ports import Clock, SourceBatch
+
+
+KEPT = 20
+"""Snapshots that an expiry keeps."""
+
+
+@dataclass
+class CompleteLake(FolderLake):
+    """The folder lake with what it leaves out: it expires snapshots, and a commit says when it was made."""
+
+    clock: Clock = field(default_factory=FakeClock)
+
+    def commit(self, request: CommitRequest) -> CommitOutcome:
+        outcome = super().commit(request)
+        with self._state(request.path) as state:
+            for entry in state["log"]:
+                if entry["id"] == request.ids.snapshot_id:
+                    entry["made_ms"] = self.clock.wall_ms()
+        return outcome
+
+    def expire(self, path: TablePath, keep: frozenset[int]) -> int:
+        """The next snapshot that stays takes over the files of those that go."""
+        with self._state(path) as state:
+            log = state["log"]
+            commits = [entry["id"] for entry in log if "offsets" in entry]
+            spared = {*keep, *commits[-1:], *(entry["id"] for entry in log[-KEPT:])}
+            state["log"], files = [], []
+            for entry in log:
+                files += entry.get("files", ())
+                if entry["id"] in spared:
+                    state["log"].append(entry | {"files": files})
+                    files = []
+            return len(log) - len(state["log"])
+
+    def _head(self, path: TablePath) -> LakeHead:
+        head = super()._head(path)
+        if head.commit is None:
+            return head
+        with self._state(path) as state:
+            made_ms = {entry["id"]: entry.get("made_ms", 0) for entry in state["log"]}
+        commit = replace(head.commit, timestamp_ms=made_ms[head.commit.snapshot_id])
+        return replace(head, commit=commit, own=commit)
+
+
+class ExpiresWhatHasToBeKept(CompleteLake):
+    """Snapshots that a caller still needs are expired."""
+
+    def expire(self, path: TablePath, keep: frozenset[int]) -> int:
+        return super().expire(path, frozenset())
+
+
+class ExpiresNothing(CompleteLake):
+    """The table's snapshots become more for ever."""
+
+    def expire(self, path: TablePath, keep: frozenset[int]) -> int:
+        return 0
+
+
+class TellsTheTimeInSeconds(CompleteLake):
+    """Each commit seems to be decades old."""
+
+    def _head(self, path: TablePath) -> LakeHead:
+        head = super()._head(path)
+        if head.commit is None:
+            return head
+        return replace(head, commit=replace(head.commit, timestamp_ms=head.commit.timestamp_ms // 1000))
+
+
+class ChoosesTheSameIdsAgain(FolderLake):
+    """A commit cannot be told from the one before."""
+
+    def new_ids(self) -> CommitIds:
+        return CommitIds("00", 4711)
+
+
+class ChoosesTheSameSnapshotIdAgain(FolderLake):
+    """A commit has a uuid of its own, and the snapshot id of the one before."""
+
+    def new_ids(self) -> CommitIds:
+        return replace(super().new_ids(), snapshot_id=4711)
 
 
 class StampsLateStartsToo(FolderLake):
@@ -192,6 +272,31 @@ class _Plugin(FolderLakePlugin):
 
 WRONG: list[tuple[type, str, str]] = [
     (
+        ExpiresWhatHasToBeKept,
+        "test_expiry_keeps_what_is_needed_and_every_row",
+        "expire of a table of 40 commits, .*: expected the second to find more than 0 .*, found 21 and then 0",
+    ),
+    (
+        ExpiresNothing,
+        "test_expiry_keeps_what_is_needed_and_every_row",
+        "expire of a table of 40 commits, .*: expected the second to find more than 0 .*, found 0 and then 0",
+    ),
+    (
+        TellsTheTimeInSeconds,
+        "test_the_time_of_a_commit_is_in_ms_since_1970",
+        r"head after a commit: timestamp_ms .*: expected .* in ms since 1970, .*, found 1700000000$",
+    ),
+    (
+        ChoosesTheSameIdsAgain,
+        "test_the_ids_of_each_commit_are_new",
+        "new_ids, called twice: expected another uuid than that of the first call, found '00' again",
+    ),
+    (
+        ChoosesTheSameSnapshotIdAgain,
+        "test_the_ids_of_each_commit_are_new",
+        "new_ids, called twice: expected another snapshot_id than that of the first call, found 4711 again",
+    ),
+    (
         StampsLateStartsToo,
         "test_a_later_start_takes_the_stamp_and_an_earlier_one",
         "stamp by an earlier start, where a later one has stamped: expected FencedError, found no error",
@@ -311,7 +416,7 @@ def verdicts(wrong: type, wanted: str, place: Path) -> dict[str, str]:
 
 @pytest.mark.parametrize("test", sorted({test for _, test, _ in WRONG}))
 def test_the_suite_finds_nothing_wrong_with_a_right_lake(test: str, tmp_path: Path) -> None:
-    assert verdicts(FolderLake, test, tmp_path) == {}
+    assert verdicts(CompleteLake, test, tmp_path) == {}
 
 
 @pytest.mark.parametrize(("wrong", "test", "message"), WRONG, ids=lambda value: getattr(value, "__name__", ""))
@@ -321,5 +426,5 @@ def test_the_suite_says_what_is_wrong_with_a_lake_that(wrong: type, test: str, m
 
 
 def test_there_is_a_mistake_for_each_wrong_lake() -> None:
-    known = {*FolderLake.__subclasses__(), *_Writes.__subclasses__()}
+    known = {*FolderLake.__subclasses__(), *CompleteLake.__subclasses__(), *_Writes.__subclasses__()} - {CompleteLake}
     assert {wrong for wrong, _, _ in WRONG} == {one for one in known if one.__module__ == __name__}

@@ -19,9 +19,10 @@ import pytest
 from lakeward.errors import FencedError, LakewardError, RolledBackError, RowError
 from lakeward.model.results import CommitOutcome
 from lakeward.model.tables import BUCKET_COLUMN, Change, TablePath
+from lakeward.ports import ReadableLake
 from lakeward.testing.clock import FakeClock
 from lakeward.testing.expectations import expect_error, expect_no_error, mismatch
-from lakeward.testing.lake_fencing import RACERS, LakeFencingConformance, rows_of
+from lakeward.testing.lake_fencing import RACERS, LakeFencingConformance, check_new_ids, rows_of
 from lakeward.testing.lake_resume import LakeResumeConformance
 from lakeward.testing.lake_tables import (
     COLUMNS,
@@ -60,10 +61,13 @@ class LakeConformance(LakeFencingConformance, LakeResumeConformance):
     def test_a_table_that_was_rolled_back_says_so(
         self, lake: Lake, begin: Callable[..., TieringRound], roll_back: RollBack
     ) -> None:
-        lake.commit(begin(log_table()).request())
+        first = begin(log_table()).request()
+        lake.commit(first)
         snapshot_id = head_of(lake).snapshot_id
         assert snapshot_id is not None, "head after a commit: expected a snapshot id, found None"
-        lake.commit(begin(log_table(), number=2).request())
+        second = begin(log_table(), number=2).request()
+        check_new_ids(first.ids, second.ids)
+        lake.commit(second)
         roll_back(PATH, snapshot_id)
         where = "head of a table that was rolled back behind its newest commit"
         with expect_error(RolledBackError, where, match=r"shop\.orders"):
@@ -207,14 +211,24 @@ class LakeConformance(LakeFencingConformance, LakeResumeConformance):
             lake.commit(requests[-1])
         oldest, newest = requests[0].ids.snapshot_id, requests[-1].ids.snapshot_id
         before = lake.head(PATH)
+        # What the first call spares is there for the second to expire: so the port shows that `keep` was heeded.
+        spared = lake.expire(PATH, frozenset(request.ids.snapshot_id for request in requests))
         expired = lake.expire(PATH, frozenset({oldest}))
-        assert expired > 0, f"expire of a table of 40 commits: expected more than 0 snapshots, found {expired}"
+        assert expired > 0, (
+            "expire of a table of 40 commits, first with all of them in `keep`, then with the oldest alone: expected "
+            f"the second to find more than 0 snapshots that the first has spared, found {spared} and then {expired}"
+        )
         expired = lake.expire(PATH, frozenset({oldest}))
         assert expired == 0, mismatch("expire, called again: snapshots", 0, expired)
         head = lake.head(PATH)
         assert head == before, mismatch("head after expire", before, head)
         found = lake.find(PATH, requests[-1].round_id, 0)
         assert found == newest, mismatch("find of the newest round after expire", newest, found)
+        if isinstance(lake, ReadableLake):
+            where = "read_rows of the oldest snapshot, which was in the `keep` of expire"
+            with expect_no_error(where):
+                ids = [number for batch in lake.read_rows(PATH, oldest) for number in batch.column("id").to_pylist()]
+            assert ids == [1], mismatch(f"{where}: column 'id'", [1], ids)
         check_values(read_table(PATH).sort_by("id"), "id", list(range(1, 41)), "expire")
 
     @chaos

@@ -3,6 +3,7 @@
 # ruff: noqa: S101, D102 - these are tests: they assert, and a name states its fact
 from __future__ import annotations
 
+import time
 from concurrent.futures import ProcessPoolExecutor, ThreadPoolExecutor
 from multiprocessing import get_context
 from typing import TYPE_CHECKING, Any
@@ -36,7 +37,7 @@ if TYPE_CHECKING:
 
     from lakeward.hooks.plugins import LakePlugin
     from lakeward.model.identity import Incarnation
-    from lakeward.model.results import CommitRequest
+    from lakeward.model.results import CommitIds, CommitRequest
     from lakeward.model.tables import TableSpec
     from lakeward.ports import Lake
 
@@ -46,6 +47,8 @@ if TYPE_CHECKING:
 RACERS = 4
 MANY_BUCKETS = 6000
 """So many offsets are more than 64 KiB of text."""
+SLACK_MS = 86_400_000
+"""A day: so far may a server's clock be from ours. A time in seconds or in microseconds is years away."""
 
 
 def _stamp_in_process(plugin: LakePlugin, options: Any, started_ms: int) -> str:  # noqa: ANN401 - a plugin's options
@@ -85,6 +88,10 @@ class LakeFencingConformance(Conformance):
             return TieringRound(plugin, lake, table, incarnation(started_ms), number)
 
         return start
+
+    def test_the_ids_of_each_commit_are_new(self, lake: Lake) -> None:
+        """It stands first: where two commits have the same ids, other tests fail for reasons that mislead."""
+        check_new_ids(lake.new_ids(), lake.new_ids())
 
     def test_a_table_that_is_not_there_has_no_head(self, lake: Lake) -> None:
         found = lake.head(TablePath("no", "table"))
@@ -238,6 +245,18 @@ class LakeFencingConformance(Conformance):
         said = mismatch("commit: rows of the table as a reader sees it", [(1, "a"), (2, None)], rows)
         assert rows == [(1, "a"), (2, None)], said
 
+    def test_the_time_of_a_commit_is_in_ms_since_1970(self, lake: Lake, begin: Callable[..., TieringRound]) -> None:
+        """It is told by the clock that the lake was opened with, or by that of a server which the lake asks."""
+        clock_ms, started_ms = FakeClock().wall_ms(), time.time_ns() // 1_000_000
+        lake.commit(begin(log_table()).request())
+        ended_ms = time.time_ns() // 1_000_000
+        found = newest_commit(lake).timestamp_ms
+        spans = ((clock_ms, clock_ms), (started_ms, ended_ms))
+        assert any(first - SLACK_MS <= found <= last + SLACK_MS for first, last in spans), (
+            "head after a commit: timestamp_ms of the newest commit: expected the time of the commit in ms since 1970, "
+            f"about {clock_ms} by the lake's clock or {ended_ms} by that of this machine, found {found}"
+        )
+
     def test_a_round_finds_its_own_commit_and_no_other(self, lake: Lake, begin: Callable[..., TieringRound]) -> None:
         tiering = begin(log_table())
         request = tiering.request()
@@ -359,6 +378,16 @@ class LakeFencingConformance(Conformance):
         landed, where = outcomes.count(CommitOutcome.LANDED), f"commit by {RACERS} rounds at once"
         assert landed == 1, mismatch(f"{where}: how many landed", 1, landed)
         check_values(read_table(PATH), "id", [outcomes.index(CommitOutcome.LANDED)], where)
+
+
+def check_new_ids(first: CommitIds, second: CommitIds) -> None:
+    """Assert that a commit has no id of the commit before."""
+    __tracebackhide__ = True
+    for name in ("uuid", "snapshot_id"):
+        before, found = getattr(first, name), getattr(second, name)
+        assert found != before, (
+            f"new_ids, called twice: expected another {name} than that of the first call, found {found!r} again"
+        )
 
 
 def _check_fenced_by(fenced: FencedError, successor: Incarnation, where: str) -> None:

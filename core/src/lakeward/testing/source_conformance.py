@@ -47,6 +47,9 @@ if TYPE_CHECKING:
     from lakeward.model.tiering import LakeRecord
     from lakeward.testing.source_world import SourceWorld
 
+MANY = 30
+"""So many keys reach every bucket of a table that has a few."""
+
 
 class SourceConformance(SourceReadingConformance):
     """The suite, for the ports `Source` and `SourceReader`."""
@@ -82,6 +85,21 @@ class SourceConformance(SourceReadingConformance):
         supersede(world)
 
         check_missing(world, [snapshot], frozenset(), "of a snapshot whose lease was renewed by leases.acquire")
+
+    @upsert
+    def test_acquiring_one_bucket_leaves_the_lease_its_others(self, world: SourceWorld) -> None:
+        spec = world.create(PATH, primary_key=True, buckets=3)
+        world.write(PATH, [(UPSERT, number, "n") for number in range(MANY)])
+        world.snapshot(PATH)
+        snapshots = [state.snapshot for state in world.source.buckets(spec) if state.snapshot is not None]
+        assert len(snapshots) == 3, mismatch("buckets after a KV snapshot: buckets that have one", 3, len(snapshots))
+        first, second, unprotected = snapshots
+        for one in (first, second):
+            world.source.leases.acquire("lease-a", 600, {one.bucket: one.snapshot_id})
+        supersede(world, MANY)
+
+        where = "of a lease's first bucket, of one that a second leases.acquire added, and of one that no lease has"
+        check_missing(world, snapshots, {unprotected}, where)
 
     @upsert
     def test_one_lease_does_not_release_another_ones_snapshot(self, world: SourceWorld) -> None:
@@ -127,6 +145,8 @@ class SourceConformance(SourceReadingConformance):
 
         listed, created = {table.table_id for table in world.source.tables()}, {spec.table_id, other.table_id}
         assert listed == created, mismatch("tables: ids of the tables", created, listed)
+        found_ids = {table.table_id for table in world.source.all_tables()}
+        assert created <= found_ids, mismatch("all_tables: ids, those of `tables` among them", created, found_ids)
         table = world.source.table(OTHER)
         found, expected = (table.buckets, table.partition_keys, table.has_primary_key), (3, ("day",), False)
         said = mismatch("table: buckets, partition keys and whether it has a primary key", expected, found)
@@ -212,6 +232,22 @@ class SourceConformance(SourceReadingConformance):
         since = world.source.pending_since_ms(spec, {bucket: 3})
         assert since is None, mismatch("pending_since_ms, where all records are in the lake", None, since)
 
+    def test_pending_since_is_that_of_the_bucket_which_waits_longest(self, world: SourceWorld) -> None:
+        spec = world.create(PATH, primary_key=False, partitioned=True)
+        for day in ("mon", "tue"):
+            world.write(PATH, [(UPSERT, 1, "n")], day)
+            world.advance(1)
+        older, newer = (state.bucket for state in world.source.buckets(spec))
+
+        first, second = (world.source.pending_since_ms(spec, {other: 1}) for other in (newer, older))
+        assert first is not None and second is not None and first < second, (  # noqa: PT018 - one fact
+            "pending_since_ms, where only the bucket written first waits, and where only the one written 1 s later: "
+            f"expected rising times, found {first} and {second}"
+        )
+        since = world.source.pending_since_ms(spec, {})
+        where = "pending_since_ms, where both buckets wait: the time of the oldest record"
+        assert since == first, mismatch(where, first, since)
+
     # --- the tiering queue ---------------------------------------------------------------------------------------
 
     def test_table_is_handed_to_one_caller(self, world: SourceWorld) -> None:
@@ -222,7 +258,19 @@ class SourceConformance(SourceReadingConformance):
         found, expected = (assignment.table_id, assignment.path), (spec.table_id, PATH)
         said = mismatch("heartbeat that asks for a table: id and path of the assignment", expected, found)
         assert found == expected, said
+        promised, freshness_s = spec.freshness_s, assignment.freshness_s
+        where = "heartbeat that asks for a table: freshness_s of the assignment, that of the table"
+        assert freshness_s == promised, mismatch(where, promised, freshness_s)
         check_nothing_due(world, "the only table is another caller's")
+
+    def test_table_is_not_handed_out_unless_one_is_asked_for(self, world: SourceWorld) -> None:
+        world.create(PATH, primary_key=False)
+
+        found = world.source.heartbeat(HeartbeatRequest()).assignment
+
+        where = "heartbeat that asks for no table, where one is due: assignment"
+        assert found is None, mismatch(where, None, found)
+        request_table(world)
 
     def test_renewed_table_is_kept(self, world: SourceWorld) -> None:
         world.create(PATH, primary_key=False)
@@ -377,6 +425,13 @@ class SourceConformance(SourceReadingConformance):
             world.source.commit(spec, 900, prepared, {bucket: 2})
         record = world.source.lake_record(world.source.table(PATH))
         assert record is None, mismatch("lake_record of the table that was made anew", None, record)
+
+    # --- the end -------------------------------------------------------------------------------------------------
+
+    def test_closing_twice_is_harmless(self, world: SourceWorld) -> None:
+        world.source.close()
+        with expect_no_error("close of a source that was closed before"):
+            world.source.close()
 
 
 def _check_record(record: LakeRecord, snapshot_id: int, offsets: dict[TableBucket, int], where: str) -> None:

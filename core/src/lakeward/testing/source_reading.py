@@ -307,6 +307,10 @@ class SourceReadingConformance(Conformance):
         supersede(world)
 
         assert protection.protects, mismatch("leases.acquire: `protects` of its answer", True, protection.protects)
+        until_s = protection.until_s
+        assert until_s is not None and 0 < until_s <= 600, (  # noqa: PT018 - one fact
+            f"leases.acquire for 600 s: `until_s` of its answer: expected more than 0 and at most 600, found {until_s}"
+        )
         check_missing(world, [snapshot], frozenset(), "of a snapshot under a lease, after newer ones came")
         rows = table_of(read_snapshot(world, spec, snapshot))
         expected = {1: "a", 2: "b"}

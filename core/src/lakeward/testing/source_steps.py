@@ -84,17 +84,22 @@ def snapshotted(world: SourceWorld) -> tuple[TableSpec, KvSnapshot]:
     return spec, newest_snapshot(world, spec)
 
 
-def supersede(world: SourceWorld) -> None:
-    """Write and snapshot until clean-up has had its way with older snapshots."""
+def supersede(world: SourceWorld, keys: int = 1) -> None:
+    """Write so many new keys and snapshot, until clean-up has had its way with older snapshots of the keys' buckets."""
     for number in range(4):
-        world.write(PATH, [(UPSERT, 50 + number, "later")])
+        world.write(PATH, [(UPSERT, 50 + keys * number + key, "later") for key in range(keys)])
         world.snapshot(PATH)
 
 
 def read_log(world: SourceWorld, spec: TableSpec, start: int, stop: int) -> list[SourceBatch]:
-    """Read a range of the first bucket's log."""
+    """Read a range of the first bucket's log; at least one batch says how far it was read."""
     bucket = TableBucket(spec.table_id, None, 0)
-    return list(world.reader(spec).read_log(LogSplit("split", bucket, (), start, stop)))
+    batches = list(world.reader(spec).read_log(LogSplit("split", bucket, (), start, stop)))
+    assert batches, (
+        f"read_log from {start} to {stop}: expected a batch with the next offset {stop}, be it one without records, "
+        "found no batch"
+    )
+    return batches
 
 
 def read_snapshot(world: SourceWorld, spec: TableSpec, snapshot: KvSnapshot, skip_rows: int = 0) -> list[SourceBatch]:
@@ -105,6 +110,7 @@ def read_snapshot(world: SourceWorld, spec: TableSpec, snapshot: KvSnapshot, ski
 
 def joined(batches: list[SourceBatch]) -> pa.Table:
     """Join batches to one table."""
+    assert batches, "records: expected at least one batch, found none"
     return pa.Table.from_batches([batch.records for batch in batches])
 
 
