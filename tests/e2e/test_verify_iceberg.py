@@ -11,6 +11,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 import pytest
 from pyiceberg.catalog.sql import SqlCatalog
+from pyiceberg.types import StringType
 
 from lakeward.cli.main import run
 from lakeward.clock import SystemClock
@@ -146,4 +147,79 @@ def test_a_table_that_was_never_tiered_has_nothing_to_compare(verified: Callable
     with EmbeddedStore.open("store") as store:
         store.create_table(TablePath("t", "fresh"), pa.schema([("id", pa.int64())]))
     code, found = verified(TablePath("t", "fresh"))
-    assert (code, found["equal"], found["snapshot_id"]) == (0, True, None)
+    assert (code, found["equal"], found["snapshot_id"]) == (0, None, None)
+
+
+@pytest.fixture
+def altered(place: Path, path: TablePath) -> Iterator[Callable[[], Any]]:
+    """Gives an update of the lake table's schema; the table gets its metadata back afterwards."""
+    uri = f"sqlite:///{place}/warehouse/catalog.db"
+    catalog = SqlCatalog("lakeward", uri=uri, warehouse=f"file://{place}/warehouse")
+    name = (path.database, path.table)
+    before = catalog.load_table(name).metadata_location
+    yield lambda: catalog.load_table(name).update_schema(allow_incompatible_changes=True)
+    catalog.drop_table(name)
+    catalog.register_table(name, before)
+    catalog.engine.dispose()
+
+
+@pytest.mark.parametrize("path", [LOG, KEYED], ids=str)
+def test_a_column_that_a_person_dropped_is_a_difference(
+    verified: Callable[..., Any], path: TablePath, altered: Callable[[], Any]
+) -> None:
+    with altered() as update:
+        update.delete_column("name")
+    code, found = verified(path)
+    assert (code, found["equal"], list(found["lost"]), found["not_in_lake"]) == (1, False, ["name"], [])
+
+
+@pytest.mark.parametrize("path", [LOG], ids=str)
+def test_a_column_that_a_person_renamed_is_a_difference(
+    verified: Callable[..., Any], path: TablePath, altered: Callable[[], Any]
+) -> None:
+    with altered() as update:
+        update.rename_column("name", "label")
+    code, found = verified(path)
+    assert (code, found["lost"]) == (1, {"name": "somebody else renamed it to 'label'"})
+
+
+@pytest.mark.parametrize("path", [LOG], ids=str)
+def test_a_column_that_a_person_dropped_and_added_again_has_lost_its_values(
+    verified: Callable[..., Any], path: TablePath, altered: Callable[[], Any]
+) -> None:
+    with altered() as update:
+        update.delete_column("name")
+    with altered() as update:
+        update.add_column("name", StringType())
+    code, found = verified(path)
+    assert (code, found["lost"], found["counts"]["changed"]) == (1, {}, 300)
+
+
+@pytest.mark.parametrize("path", [LOG], ids=str)
+def test_a_column_of_the_lake_alone_is_not_compared(
+    verified: Callable[..., Any], path: TablePath, altered: Callable[[], Any]
+) -> None:
+    with altered() as update:
+        update.add_column("more", StringType())
+    with altered() as update:
+        update.delete_column("more")
+    code, found = verified(path)
+    assert (code, found["equal"], found["lost"]) == (0, True, {})
+
+
+@pytest.mark.parametrize("path", [LOG], ids=str)
+def test_a_data_file_that_cannot_be_read_is_named_and_no_reason_to_try_again(
+    place: Path, path: TablePath, file: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(place)
+    file.write_bytes(b"not a Parquet file")
+    assert run(["verify", str(path)]) == 1
+    said = capsys.readouterr().err
+    assert f"{file.name} of snapshot " in said
+    assert " cannot be read: " in said
+    assert "try again" not in said
+    file.unlink()
+    assert run(["verify", str(path)]) == 1
+    said = capsys.readouterr().err
+    assert "is not there: " in said
+    assert said.endswith("if the snapshot has expired meanwhile, try again\n")

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import datetime as dt
+import json
 from dataclasses import dataclass, replace
 from decimal import Decimal
 from typing import TYPE_CHECKING, Any
@@ -12,6 +13,7 @@ from lakeward.errors import LakeError, RowsGoneError
 from lakeward.model.results import LakeHead, OffsetCommit
 from lakeward.model.splits import LogSplit
 from lakeward.model.tables import TablePath
+from lakeward.observe.verify.lake_rows import ComparableRows
 from lakeward.observe.verify.verification import Sides, Verification, VerifyOptions, verify_table
 from lakeward.testing.clock import FakeClock
 from lakeward_source_embedded.plugin import EmbeddedSourcePlugin
@@ -180,6 +182,50 @@ def test_a_row_that_was_added_by_hand_is_extra(place: Place, table: TableSpec) -
     assert counts(found) == {"extra": 1}
 
 
+@pytest.mark.parametrize("available", [False, True], ids=["all", "available"])
+@pytest.mark.parametrize("columns", [("__bucket",), ("__offset",), ("__bucket", "__offset", "__timestamp")], ids=str)
+def test_an_added_row_without_bucket_or_offset_is_extra(
+    place: Place, table: TableSpec, columns: tuple[str, ...], *, available: bool
+) -> None:
+    lake = place.lake(table)
+    more = edited(lake.slice(0, 1), 0, "id", 900)
+    for column in columns:
+        more = edited(more, 0, column, None)
+    found = place.verify(table, pa.concat_tables([lake, more]), available=available)
+    assert (counts(found), found.left_out) == ({"extra": 1}, 0)
+
+
+def test_an_added_row_without_partition_is_extra_even_where_partitions_were_dropped(place: Place) -> None:
+    schema = pa.schema([("day", pa.string()), ("id", pa.int64())])
+    spec = place.log(schema, partition_keys=["day"])
+    place.store.load(LOG, pa.table({"day": ["mon", "tue"], "id": [1, 2]}, schema))
+    offsets, lake = {state.bucket: state.end for state in place.source.buckets(spec)}, place.lake(spec)
+    place.store.drop_partition(LOG, ("mon",))
+    more = pa.concat_tables([lake, edited(lake.slice(0, 1), 0, "day", None)])
+    found = place.verify(spec, more, offsets=offsets, available=True)
+    assert (counts(found), found.left_out) == ({"extra": 1}, 1)
+
+
+@pytest.mark.parametrize("column", ["__offset", "__timestamp"])
+def test_a_row_from_a_kv_snapshot_has_an_offset_and_a_time(place: Place, column: str) -> None:
+    """Which ones is not known; but null is what nobody ever wrote."""
+    spec = place.keyed()
+    place.load(KEYED, {1: "a", 2: "b"}, "insert")
+    lake = place.lake(spec)
+    place.store.snapshot(KEYED)
+    found = place.verify(spec, edited(lake, 0, column, None))
+    assert counts(found) == {"changed": 1}
+    assert (first(found)[2], first(found)[4]) == (column, "null")
+
+
+def test_offsets_beside_a_null_are_compared_exactly(place: Place) -> None:
+    """An array of numbers with a null would be of floats, which do not tell these offsets apart."""
+    rows = pa.record_batch({"__bucket": pa.array([0, 0, None], pa.int32()), "__offset": [2**53, 2**53 + 1, None]})
+    comparable = ComparableRows((), {("0",): 2**53 + 1}, dropped=False)
+    assert comparable.of(rows).column("__offset").to_pylist() == [2**53 + 1, None]
+    assert comparable.left_out == 1
+
+
 def test_a_doubled_row_is_found(place: Place, table: TableSpec) -> None:
     lake = place.lake(table)
     assert counts(place.verify(table, pa.concat_tables([lake, lake.slice(4, 1)]))) == {"doubled": 1}
@@ -310,7 +356,36 @@ def test_partitions_are_told_apart_and_a_dropped_one_cannot_be_compared(place: P
 
 def test_a_column_that_the_lake_does_not_have_yet_is_left_out_and_said_so(place: Place, table: TableSpec) -> None:
     found = place.verify(table, place.lake(table).drop_columns(["name"]))
-    assert (found.comparison.equal, found.not_in_lake) == (True, ("name",))
+    assert (found.equal, found.not_in_lake, found.lost) == (True, ("name",), {})
+
+
+def test_a_column_that_the_lake_has_lost_is_a_difference(place: Place, table: TableSpec) -> None:
+    lake = place.lake(table).drop_columns(["name"])
+    what = {"name": "dropped", "of_nobody": "dropped"}
+    found = place.verify(table, lake.replace_schema_metadata({"lost_columns": json.dumps(what)}))
+    assert (found.equal, found.not_in_lake, found.lost) == (False, (), {"name": "dropped"})
+    assert counts(found) == {}
+
+
+def test_a_key_column_that_the_lake_has_lost_is_named_with_what_became_of_it(place: Place) -> None:
+    spec = place.keyed()
+    place.load(KEYED, {1: "a"}, "insert")
+    lake = place.lake(spec).drop_columns(["id"]).replace_schema_metadata({"lost_columns": '{"id": "dropped"}'})
+    with pytest.raises(LakeError, match=r"found no id \(dropped\)$"):
+        place.verify(spec, lake)
+
+
+def test_a_field_of_a_nested_column_that_the_lake_does_not_have_is_a_difference(place: Place) -> None:
+    inner = pa.struct([("x", pa.float64()), ("y", pa.int64())])
+    spec = place.log(pa.schema([("id", pa.int64()), ("point", inner), ("path", pa.list_(inner))]))
+    place.store.load(LOG, pa.table({"id": [1], "point": [{"x": 1.0, "y": 2}], "path": [[]]}, spec.schema))
+    lake = place.lake(spec)
+    less = pa.struct([("x", pa.float64())])
+    lake = lake.set_column(1, "point", pa.array([{"x": 1.0}], less)).set_column(
+        2, "path", pa.array([[]], pa.list_(less))
+    )
+    found = place.verify(spec, lake)
+    assert (found.equal, list(found.lost)) == (False, ["point.y", "path.element.y"])
 
 
 def test_a_lake_table_without_system_columns_cannot_be_compared(place: Place, table: TableSpec) -> None:

@@ -15,7 +15,7 @@ import click
 from lakeward.cli.invocation import Invocation, pass_invocation, with_common_options
 from lakeward.cli.open_plugins import open_records, opened_lake, opened_source
 from lakeward.cli.output import Columns
-from lakeward.errors import EXIT_FAILED, LakeError, UsageError
+from lakeward.errors import EXIT_FAILED, LakeError, LakeTableGoneError, OffsetsWentBackError, UsageError
 from lakeward.hooks.discovery import load
 from lakeward.hooks.plugins import SOURCE_GROUP
 from lakeward.local_files import is_local
@@ -28,9 +28,11 @@ from lakeward.observe.table_status import tiered_now
 from lakeward.observe.verify.comparison import KINDS
 from lakeward.observe.verify.verification import Sides, VerifyOptions, verify_table
 from lakeward.ports import ReadableLake
+from lakeward.storage.commit_records import lost_commits
+from lakeward.storage.late_commits import went_back
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Mapping
 
     from lakeward.config.loaded import Loaded
     from lakeward.model.tables import TableSpec
@@ -59,8 +61,8 @@ def verify(invocation: Invocation, *, table: str, available: bool, most: int, me
     table with a primary key, from a KV snapshot. A service may run meanwhile: one snapshot of the lake is compared with
     its own offsets. Rows are sorted into files in the state folder, so memory does not grow with the table.
 
-    Exit codes: 0 the two are equal, 1 they differ (or it failed, which is an error), 3 the source no longer has rows
-    that the lake has: `--available` compares the others.
+    Exit codes: 0 the two are equal, or nothing is tiered yet; 1 they differ, or it failed, which is an error; 3 the
+    source no longer has rows that the lake has: `--available` compares the others.
     """
     loaded = invocation.load()
     path = TablePath.parse(table)
@@ -76,39 +78,54 @@ def verify(invocation: Invocation, *, table: str, available: bool, most: int, me
         finally:
             sides.reader.close()
     _show(invocation, table, sides, found)
-    return 0 if found.comparison.equal else EXIT_FAILED
+    return 0 if found.equal else EXIT_FAILED
 
 
 @dataclass(frozen=True, slots=True)
 class VerifyDocument:
-    """What JSON gets. `counts` are rows by kind of difference."""
+    """What JSON gets. `counts` are rows by kind of difference.
+
+    Where nothing was ever tiered, nothing was compared: `equal` and both numbers of rows are null.
+    """
 
     table: str
-    equal: bool
+    equal: bool | None
     snapshot_id: int | None
     offsets: dict[str, int]
-    source_rows: int
-    lake_rows: int
+    source_rows: int | None
+    lake_rows: int | None
     left_out: int
     gone: tuple[str, ...]
     not_in_lake: tuple[str, ...]
+    lost: Mapping[str, str]
     counts: dict[str, int]
     first: tuple[Difference, ...]
 
 
 def _nothing(table: str) -> VerifyDocument:
-    return VerifyDocument(table, True, None, {}, 0, 0, 0, (), (), dict.fromkeys(KINDS, 0), ())
+    return VerifyDocument(table, None, None, {}, None, None, 0, (), (), {}, dict.fromkeys(KINDS, 0), ())
 
 
 def _sides(loaded: Loaded, source: Source, lake: Lake, spec: TableSpec) -> Sides | None:
-    """Return what is compared, None where nothing was ever tiered."""
+    """Return what is compared, None where nothing was ever tiered.
+
+    Raises:
+        LakeTableGoneError: the lake table that held commits is not there.
+        OffsetsWentBackError: another service's late commit is behind our own newest one.
+    """
     if not isinstance(lake, ReadableLake):
         message = f"lake {loaded.settings.lake.type!r}: cannot be verified: it offers no `read_rows`"
         raise LakeError(message)
+    # The record before the head: a service that runs writes it after its commit, so the head has what it names.
+    record = open_records(loaded).read(spec.table_id)
     head = lake.head(spec.path)
-    offsets = tiered_now(source, spec, head, open_records(loaded).read(spec.table_id))
+    if lost := lost_commits(source, spec, record, head):
+        raise LakeTableGoneError(lost)
+    offsets = tiered_now(source, spec, head, record)
     if head is None or offsets is None:
         return None
+    if wrong := went_back(spec.path, record, head, offsets, source.buckets(spec)):
+        raise OffsetsWentBackError(wrong)
     plugin: Any = load(SOURCE_GROUP, loaded.settings.source.type)
     return Sides(source, plugin.reader(source.reader_task(spec), spec), lake, spec, head, offsets)
 
@@ -117,7 +134,7 @@ def _show(invocation: Invocation, table: str, sides: Sides, found: Verification)
     comparison = found.comparison
     document = VerifyDocument(
         table=table,
-        equal=comparison.equal,
+        equal=found.equal,
         snapshot_id=sides.head.snapshot_id,
         offsets={str(bucket): offset for bucket, offset in sides.tiered.items()},
         source_rows=comparison.source_rows,
@@ -125,6 +142,7 @@ def _show(invocation: Invocation, table: str, sides: Sides, found: Verification)
         left_out=found.left_out,
         gone=found.gone,
         not_in_lake=found.not_in_lake,
+        lost=found.lost,
         counts=comparison.counts,
         first=tuple(comparison.first),
     )
@@ -142,7 +160,9 @@ def _lines(document: VerifyDocument, comparison: Comparison) -> Iterator[str | C
         yield f"the source no longer has {text}"
     if document.not_in_lake:
         yield f"not compared: columns that the lake does not have yet: {', '.join(document.not_in_lake)}"
-    if document.equal:
+    for name, why in document.lost.items():
+        yield f"the lake has no column `{name}`, which the source has: {why}"
+    if comparison.equal:
         return
     yield ""
     yield Columns(
@@ -152,12 +172,19 @@ def _lines(document: VerifyDocument, comparison: Comparison) -> Iterator[str | C
     if not comparison.first:
         return
     yield ""
-    yield f"The first {count(len(comparison.first), 'difference')}:"
+    yield _heading(comparison)
     key = tuple(comparison.first[0].key)
     yield Columns(
         (*key, "difference", "column", "source", "lake"),
         [(*one.key.values(), one.kind, one.column, one.source, one.lake) for one in comparison.first],
     )
+
+
+def _heading(comparison: Comparison) -> str:
+    shown, found = len(comparison.first), sum(comparison.counts.values())
+    if shown > 1:
+        return f"The first {count(shown, 'difference')}:"
+    return "The difference:" if found == 1 else f"The first difference of {count(found)}:"
 
 
 @contextmanager

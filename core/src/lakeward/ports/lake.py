@@ -142,7 +142,9 @@ class ReadableLake(Protocol):
             snapshot_id: `LakeHead.snapshot_id`.
 
         Returns:
-            Batches with the table's columns by name, `__bucket`, `__offset` and `__timestamp` among them.
+            Batches with the table's columns by name, `__bucket`, `__offset` and `__timestamp` among them. The schema of
+            the first one may say in its metadata, as a JSON object `lost_columns`, what became of columns that the
+            table once had.
 
         Raises:
             LakeError: the snapshot, or a file of it, is gone or cannot be read.

@@ -124,8 +124,10 @@ def _compare_values(
         one, other = _column(source, name), _column(lake, name)
         differs = ~same_values(one, other)
         if keyed and name in {OFFSET_COLUMN, TIMESTAMP_COLUMN}:
-            for table in (source, lake):
-                differs &= np.asarray(_column(table, OFFSET_COLUMN)) != NO_OFFSET
+            offsets = (_column(table, OFFSET_COLUMN) for table in (source, lake))
+            known = pc.and_kleene(*(pc.not_equal(one, NO_OFFSET) for one in offsets))
+            # Null differs from whatever it should be: nothing that Lakeward writes has it.
+            differs &= np.asarray(pc.or_(pc.fill_null(known, True), pc.is_null(other)))
         changed |= differs
         for row in np.flatnonzero(differs)[: found.most - len(found.first)].tolist():
             found.first.append(Difference(CHANGED, _key(lake, row, key), name, shown(one[row]), shown(other[row])))

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from lakeward.model.tables import BUCKET_COLUMN, OFFSET_COLUMN
 from lakeward.observe.verify.row_keys import row_numbers
@@ -25,7 +26,8 @@ class ComparableRows:
     """Says which lake rows can be compared. `left_out` counts the others.
 
     `first` is as of `Readable`; rows of a bucket that it does not name are compared, for they should not be there,
-    unless `dropped` says that the source has dropped partitions.
+    unless `dropped` says that the source has dropped partitions. A row without a partition, bucket or offset is always
+    compared: the source never had such a row, and so has not dropped it either.
     """
 
     partition_keys: Sequence[str]
@@ -37,7 +39,8 @@ class ComparableRows:
         """Return those rows that can be compared."""
         if not rows.num_rows:
             return rows
-        mask = np.asarray(rows.column(OFFSET_COLUMN)) >= self._first_offsets(rows)
+        offsets = pc.fill_null(rows.column(OFFSET_COLUMN), np.iinfo(np.int64).max)
+        mask = np.asarray(offsets) >= self._first_offsets(rows)
         self.left_out += int((~mask).sum())
         return rows if mask.all() else rows.filter(pa.array(mask))
 
@@ -50,6 +53,8 @@ class ComparableRows:
         return np.asarray(limits, dtype=np.int64)[numbers]
 
     def _limit(self, values: list[object]) -> int:
+        if None in values:
+            return np.iinfo(np.int64).min
         *partition, bucket = values
         found = self.first.get(bucket_name([str(value) for value in partition], int(str(bucket))), self._unknown)
         if found is None:

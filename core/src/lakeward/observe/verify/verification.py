@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import dataclass
 from itertools import chain
 from typing import TYPE_CHECKING
@@ -18,7 +19,7 @@ from lakeward.observe.verify.source_rows import readable_splits, rows_gone, sour
 from lakeward.observe.verify.values import cast_plain, plain_type
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Iterator, Mapping, Sequence
     from pathlib import Path
 
     from lakeward.model.results import LakeHead
@@ -27,6 +28,9 @@ if TYPE_CHECKING:
     from lakeward.ports import ReadableLake, Source, SourceReader
 
 _SYSTEM = (BUCKET_COLUMN, OFFSET_COLUMN, TIMESTAMP_COLUMN)
+_LOST = b"lost_columns"
+"""Metadata with which a lake may say what became of columns that it once had: a JSON object."""
+types = pa.types
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,13 +61,32 @@ class VerifyOptions:
 
 @dataclass(frozen=True, slots=True)
 class Verification:
-    """The result. `left_out` are lake rows that were not compared, `not_in_lake` columns that only the source has."""
+    """The result. `left_out` are lake rows that were not compared.
+
+    `not_in_lake` are columns that the source has and the lake does not have yet. `lost` are those that the lake does
+    not have any more, and fields of nested columns, each with what became of it.
+    """
 
     comparison: Comparison
     key: tuple[str, ...]
     left_out: int
     gone: tuple[str, ...]
     not_in_lake: tuple[str, ...]
+    lost: Mapping[str, str]
+
+    @property
+    def equal(self) -> bool:
+        """Whether no row differs and the lake has lost no column."""
+        return self.comparison.equal and not self.lost
+
+
+@dataclass(frozen=True, slots=True)
+class _Columns:
+    """The columns that are compared, in the types in which they are; and the others as of `Verification`."""
+
+    schema: pa.Schema
+    not_in_lake: tuple[str, ...]
+    lost: Mapping[str, str]
 
 
 def verify_table(sides: Sides, options: VerifyOptions) -> Verification:
@@ -84,7 +107,8 @@ def verify_table(sides: Sides, options: VerifyOptions) -> Verification:
     key = table.primary_key or (*table.partition_keys, BUCKET_COLUMN, OFFSET_COLUMN)
     batches = sides.lake.read_rows(table.path, sides.head.snapshot_id or 0)
     first = next(batches)
-    schema, not_in_lake = _common_schema(table, first.schema)
+    common = _common_columns(table, first.schema)
+    schema = common.schema
     lake = RowSpill(options.folder / "lake", schema, key, memory_bytes=options.memory_bytes, newest=False)
     comparable = ComparableRows(table.partition_keys, readable.first, readable.dropped)
     for batch in chain([first], batches):
@@ -96,7 +120,7 @@ def verify_table(sides: Sides, options: VerifyOptions) -> Verification:
     comparison = Comparison(options.most)
     columns = [name for name in schema.names if name not in key]
     compare_spills(source, lake, key, columns, comparison, keyed=table.has_primary_key)
-    return Verification(comparison, key, comparable.left_out, readable.gone, not_in_lake)
+    return Verification(comparison, key, comparable.left_out, readable.gone, common.not_in_lake, common.lost)
 
 
 def _spill_source(
@@ -113,15 +137,38 @@ def _spill_source(
     return spill
 
 
-def _common_schema(table: TableSpec, lake: pa.Schema) -> tuple[pa.Schema, tuple[str, ...]]:
-    """Return the columns that are compared, in the types in which they are, and those that the lake does not have."""
+def _common_columns(table: TableSpec, lake: pa.Schema) -> _Columns:
+    had: dict[str, str] = json.loads((lake.metadata or {}).get(_LOST, b"{}"))
     needed = (*table.primary_key, *table.partition_keys, *_SYSTEM)
-    if missing := [name for name in needed if name not in lake.names]:
+    if missing := [f"{name} ({had[name]})" if name in had else name for name in needed if name not in lake.names]:
         message = f"{table.path}: expected lake columns {', '.join(needed)}, found no {', '.join(missing)}"
         raise LakeError(message)
     names = [name for name in (*table.schema.names, *_SYSTEM) if name in lake.names]
     schema = pa.schema([pa.field(name, plain_type(lake.field(name).type)) for name in names])
-    return schema, tuple(name for name in table.schema.names if name not in lake.names)
+    absent = [name for name in table.schema.names if name not in lake.names]
+    lost = {name: had[name] for name in absent if name in had}
+    for field in table.schema:
+        if field.name in lake.names:
+            inner = _lost_fields(field.name, plain_type(field.type), schema.field(field.name).type)
+            lost |= dict.fromkeys(inner, "its type in the lake lacks it")
+    return _Columns(schema, tuple(name for name in absent if name not in had), lost)
+
+
+def _lost_fields(name: str, source: pa.DataType, lake: pa.DataType) -> Iterator[str]:
+    """Yield the fields of a nested column that its lake column lacks: a cast of the source's values leaves them out."""
+    if types.is_struct(source) and types.is_struct(lake):
+        there = {child.name: child.type for child in lake}
+        for child in source:
+            inner = f"{name}.{child.name}"
+            if child.name in there:
+                yield from _lost_fields(inner, child.type, there[child.name])
+            else:
+                yield inner
+    elif types.is_large_list(source) and types.is_large_list(lake):
+        yield from _lost_fields(f"{name}.element", source.value_type, lake.value_type)
+    elif types.is_map(source) and types.is_map(lake):
+        yield from _lost_fields(f"{name}.key", source.key_type, lake.key_type)
+        yield from _lost_fields(f"{name}.value", source.item_type, lake.item_type)
 
 
 def _plain(table: TableSpec, records: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
