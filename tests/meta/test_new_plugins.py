@@ -52,6 +52,65 @@ def run(words: list[str], where: Path, wheels: Path, **more: str) -> subprocess.
     return subprocess.run(words, cwd=where, env=environment, capture_output=True, encoding="utf-8", check=False)
 
 
+LINTED = [
+    ["ruff", "check", "--no-cache"],
+    ["ruff", "format", "--no-cache", "--check", "--diff"],
+    ["mypy", "--cache-dir", os.devnull, "src", "tests"],
+]
+"""What a newcomer may run first in the new project, with the settings that are in it."""
+
+
+@pytest.mark.parametrize("words", LINTED, ids=lambda words: "-".join(words[:2]))
+@pytest.mark.parametrize("name", ["x", "my-own", "zebra-" + "n" * 34])
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_new_project_is_clean_by_its_own_settings(tmp_path: Path, kind: str, name: str, words: list[str]) -> None:
+    if importlib.util.find_spec(words[0]) is None:
+        pytest.skip(f"{words[0]} is not installed in this environment")
+    new = [sys.executable, "-m", "lakeward", "plugins", "new", "--kind", kind, name, "plugin"]
+    assert run(new, tmp_path, tmp_path).returncode == 0
+    done = run([sys.executable, "-m", *words], tmp_path / "plugin", tmp_path)
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
+def test_git_ignores_what_tools_leave_in_a_new_project(tmp_path: Path) -> None:
+    new = [sys.executable, "-m", "lakeward", "plugins", "new", "my-own", "plugin"]
+    assert run(new, tmp_path, tmp_path).returncode == 0
+    place = tmp_path / "plugin"
+    left = [
+        ".tox/py3/x",
+        ".mypy_cache/x",
+        ".ruff_cache/x",
+        ".pytest_cache/x",
+        "src/lakeward_lease_my_own/__pycache__/x",
+    ]
+    written = sorted(str(path.relative_to(place)) for path in place.rglob("*") if path.is_file())
+    assert run(["git", "init", "--quiet"], place, tmp_path).returncode == 0
+    ignored = run(["git", "check-ignore", *left, *written], place, tmp_path).stdout.split()
+    assert ignored == left
+
+
+@pytest.mark.network
+def test_the_readme_of_a_new_project_says_how_to_build_what_no_index_has(tmp_path: Path, root: Path) -> None:
+    if importlib.util.find_spec("pip") is None:
+        pytest.skip("pip is not installed in this environment")
+    new = [sys.executable, "-m", "lakeward", "plugins", "new", "my-own", "plugin"]
+    assert run(new, tmp_path, tmp_path).returncode == 0
+    text = (tmp_path / "plugin" / "README.md").read_text(encoding="utf-8")
+    (line, folder) = re.findall(r"`pip (wheel [^`]* (/\S+) [^`]*)`", text)[0]
+    (tox,) = re.findall(r"`([^`]* tox)`", text)
+    words = line.replace(folder, str(tmp_path / "wheels")).replace("CHECKOUT", str(root)).split()
+
+    done = run([sys.executable, "-m", "pip", *words, "--quiet", "--disable-pip-version-check"], tmp_path, tmp_path)
+
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert [path.name.partition("-")[0] for path in (tmp_path / "wheels").iterdir()] == ["lakeward"]
+    assert tox == f"PIP_FIND_LINKS={folder} UV_FIND_LINKS={folder} tox"
+    for runner in ("virtualenv", "uv-venv-runner"):
+        words = ["-m", "tox", "config", "--runner", runner, "-e", "py3", "-k", "pass_env"]
+        passed = run([sys.executable, *words], tmp_path / "plugin", tmp_path).stdout
+        assert ("UV_*" if runner.startswith("uv") else "PIP_*") in passed
+
+
 @pytest.mark.network
 @pytest.mark.parametrize("kind", KINDS)
 def test_tox_passes_in_a_new_project(tmp_path: Path, wheels: Path, kind: str) -> None:

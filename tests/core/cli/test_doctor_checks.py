@@ -187,6 +187,52 @@ def test_a_problem_of_the_configuration_says_what_to_do(
     assert problem(flights, what, "--set", setting).startswith(action)
 
 
+@pytest.fixture
+def publish(flights: Lakeward, tmp_path: Path) -> Callable[[str, str, str], None]:
+    """Put a distribution on the path, beside those of `flights`: its name, a group and the entry points in it."""
+
+    def put(distribution: str, group: str, entries: str) -> None:
+        folder = tmp_path / "site" / f"{distribution.replace('-', '_')}-1.0.dist-info"
+        folder.mkdir()
+        metadata = f"Metadata-Version: 2.1\nName: {distribution}\nVersion: 1.0\n"
+        (folder / "METADATA").write_text(metadata, encoding="utf-8")
+        (folder / "entry_points.txt").write_text(f"[{group}]\n{entries}\n", encoding="utf-8")
+        discovery.forget()
+
+    return put
+
+
+@pytest.mark.parametrize(
+    ("what", "group", "setting"),
+    [
+        ("lease backend", "lakeward.lease", "lease.backend=spare"),
+        ("lease wrapper", "lakeward.lease_wrapper", "lease.wrappers=spare"),
+    ],
+)
+def test_a_name_that_two_packages_claim_is_to_be_uninstalled_from_all_but_one(
+    flights: Lakeward, publish: Callable[[str, str, str], None], what: str, group: str, setting: str
+) -> None:
+    publish("first-leases", group, "spare = a:B")
+    publish("second-leases", group, "spare = c:D")
+    assert problem(flights, what, "--set", setting) == "uninstall all but one of first-leases, second-leases"
+
+
+@pytest.mark.parametrize(
+    ("what", "group", "setting"),
+    [
+        ("lease backend", "lakeward.lease", "lease.backend=spare"),
+        ("lease wrapper", "lakeward.lease_wrapper", "lease.wrappers=spare"),
+        ("configuration", "lakeward.lake", "lake.type=spare"),
+        ("configuration", "lakeward.source", "source.type=spare"),
+    ],
+)
+def test_a_package_that_cannot_be_loaded_is_to_be_mended_and_not_the_file(
+    flights: Lakeward, publish: Callable[[str, str, str], None], what: str, group: str, setting: str
+) -> None:
+    publish("some-plugins", group, "spare = no_such_module:Plugin")
+    assert problem(flights, what, "--set", setting).startswith("mend the package of the plugin as its message says")
+
+
 def test_a_port_in_use_says_what_to_do(flights: Lakeward) -> None:
     with socket.create_server(("127.0.0.1", 0)) as taken:
         words = ("--set", f"service.port={taken.getsockname()[1]}", "--set", "service.host=127.0.0.1")

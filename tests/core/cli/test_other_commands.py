@@ -100,6 +100,23 @@ def test_a_plugin_that_cannot_be_loaded_is_listed_with_the_reason(lakeward: Lake
     assert "lease backend spare: lease backend 'spare' of some-leases 1.5 is built for lakeward>=7" in said.out
 
 
+def test_a_name_that_two_packages_claim_is_two_lines_and_one_problem(lakeward: Lakeward, install: Install) -> None:
+    install("first-leases", "spare = a:B", requires=[])
+    install("second-leases", "spare = c:D", requires=[])
+    said = lakeward("plugins")
+    assert re.findall(r"spare +(\S+) +1\.5 .* cannot be loaded", said.out) == ["first-leases", "second-leases"]
+    assert said.out.count("is claimed by first-leases 1.5 and second-leases 1.5; uninstall all but one") == 1
+
+
+def test_a_restriction_that_names_no_plugin_is_an_error_before_anything_is_hidden(
+    lakeward: Lakeward, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("LAKEWARD_PLUGINS", ",")
+    said = lakeward("plugins")
+    assert (said.code, said.out) == (2, "")
+    assert "LAKEWARD_PLUGINS: expected names of plugins or distributions, separated by commas, found ','" in said.err
+
+
 def test_plugins_are_shown_without_a_configuration(lakeward: Lakeward) -> None:
     said = lakeward("plugins")
     assert said.code == 0
@@ -191,7 +208,7 @@ def test_the_doctor_looks_at_everything_that_is_configured(flights: Lakeward) ->
 def test_the_doctor_says_what_the_source_can_do(flights: Lakeward) -> None:
     found = checks(flights)
     assert found["source"][0]
-    assert "1 tables, 1 of them lake-enabled" in found["source tables"][1]
+    assert "1 table, 1 of them lake-enabled" in found["source tables"][1]
     assert {"source leases", "source tiering"} <= set(found)
 
 

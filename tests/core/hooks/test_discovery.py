@@ -145,6 +145,24 @@ def test_an_unknown_name_in_the_restriction_is_named_with_those_that_are_known(
     assert hint in caught.value.hint
 
 
+@pytest.mark.parametrize("text", [",", " , ,", ",,"])
+def test_a_restriction_of_commas_alone_is_an_error_that_says_what_is_expected(
+    monkeypatch: pytest.MonkeyPatch, text: str
+) -> None:
+    monkeypatch.setenv("LAKEWARD_PLUGINS", text)
+
+    with pytest.raises(ConfigError, match=r"LAKEWARD_PLUGINS: expected names .* separated by commas, found '[ ,]+'"):
+        installed(LEASE_GROUP)
+
+
+@pytest.mark.parametrize("text", ["", " "])
+def test_an_empty_restriction_is_none(install: Install, monkeypatch: pytest.MonkeyPatch, text: str) -> None:
+    install("some-leases", "one = a:B")
+    monkeypatch.setenv("LAKEWARD_PLUGINS", text)
+
+    assert "one" in [plugin.name for plugin in installed(LEASE_GROUP)]
+
+
 def test_the_restriction_takes_a_distributions_name_for_all_that_it_offers(
     install: Install, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -23,10 +23,10 @@ from lakeward.cli.state_checks import state_checks
 from lakeward.clock import SystemClock
 from lakeward.config.keys import keys_of
 from lakeward.container import build
-from lakeward.errors import ConfigError, LakewardError
+from lakeward.errors import ConfigError, LakewardError, PluginError
 from lakeward.hooks.backend import LeaseBackend
-from lakeward.hooks.discovery import load
-from lakeward.hooks.plugins import SOURCE_GROUP, WRAPPER_GROUP
+from lakeward.hooks.discovery import installed_as, load
+from lakeward.hooks.plugins import LEASE_GROUP, SOURCE_GROUP, WRAPPER_GROUP
 from lakeward.local_files import is_local
 from lakeward.model.secrets import mask_uri
 from lakeward.observe.files import writable
@@ -35,9 +35,10 @@ from lakeward.sockets.addresses import bind_address, check_addresses
 from lakeward.spark.java import find_java
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Sequence
 
     from lakeward.config.loaded import Loaded
+    from lakeward.hooks.discovery import Installed
     from lakeward.ports import ServerLake, Source
 
 _SOURCE = "start the source if it does not run, or correct the section [source]"
@@ -105,7 +106,7 @@ def _configured(invocation: Invocation, spark_timeout_s: float | None, *, write:
     try:
         loaded = invocation.load()
     except LakewardError as error:
-        yield _problem("configuration", error, "correct the file, or write one: `lakeward config init`")
+        yield _problem("configuration", error, _mend(error, "correct the file, or write one: `lakeward config init`"))
         return
     yield "configuration", True, f"{loaded.file}: service {loaded.settings.service.name}"
     server_lakes: list[ServerLake] = []
@@ -113,7 +114,7 @@ def _configured(invocation: Invocation, spark_timeout_s: float | None, *, write:
     yield from lake_checks(loaded, server_lakes, write=write)
     yield _backend(loaded)
     for wrapper in loaded.settings.lease.wrappers:
-        yield _plugin("lease wrapper", WRAPPER_GROUP, wrapper)
+        yield _wrapper(wrapper)
     yield from state_checks(loaded, write=write)
     yield _bound_tables(loaded)
     yield from _directories(loaded)
@@ -176,12 +177,14 @@ def _layouts(loaded: Loaded, source: Source) -> Iterator[Check]:
     yield from layout_checks(one for one in layouts if one.lake_partition)
 
 
-def _plugin(what: str, group: str, name: str) -> Check:
+def _wrapper(name: str) -> Check:
     try:
-        load(group, name)
+        load(WRAPPER_GROUP, name)
     except LakewardError as error:
-        return _problem(what, error, "install the plugin, or correct lease.wrappers; `lakeward plugins` lists them")
-    return what, True, f"plugin {name!r} is installed"
+        return _problem(
+            "lease wrapper", error, _mend(error, _not_there("lease.wrappers"), installed_as(WRAPPER_GROUP, name))
+        )
+    return "lease wrapper", True, f"plugin {name!r} is installed"
 
 
 def _backend(loaded: Loaded) -> Check:
@@ -190,9 +193,23 @@ def _backend(loaded: Loaded) -> Check:
     try:
         LeaseBackend.load(name, options=loaded.lease_options)
     except LakewardError as error:
-        action = "install the plugin, or correct the section [lease]; `lakeward plugins` lists them"
-        return _problem("lease backend", error, action)
+        return _problem(
+            "lease backend", error, _mend(error, _not_there("the section [lease]"), installed_as(LEASE_GROUP, name))
+        )
     return "lease backend", True, f"plugin {name!r} is installed"
+
+
+def _not_there(where: str) -> str:
+    return f"install the plugin, or correct {where}; `lakeward plugins` lists them"
+
+
+def _mend(error: LakewardError, otherwise: str, claimed_by: Sequence[Installed] = ()) -> str:
+    """Say what to do: nothing that is written in the file mends what is installed wrongly."""
+    if not isinstance(error, PluginError):
+        return otherwise
+    if len(claimed_by) > 1:
+        return f"uninstall all but one of {', '.join(one.distribution for one in claimed_by)}"
+    return "mend the package of the plugin as its message says; `lakeward plugins` lists what is installed"
 
 
 def _bound_tables(loaded: Loaded) -> Check:

@@ -1,13 +1,15 @@
 """Installed plugins: what the entry points of a group offer, and loading one by name.
 
 The metadata of installed distributions is read once per process. `LAKEWARD_PLUGINS=a,b` leaves only these names (of
-plugins or distributions) and what the core itself ships; each of them must be installed.
+plugins or distributions) and what the core itself ships; each of them must be installed. An empty variable is one that
+is not set; commas without a name are an error.
 """
 
 from __future__ import annotations
 
 import difflib
 import os
+import re
 from functools import cache
 from importlib.metadata import EntryPoint, entry_points
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -28,13 +30,14 @@ _KEYS = {
     WRAPPER_GROUP: "lease.wrappers",
     COMMAND_GROUP: "command",
 }
-_KINDS = {
+KINDS = {
     SOURCE_GROUP: "source",
     LAKE_GROUP: "lake",
     LEASE_GROUP: "lease backend",
     WRAPPER_GROUP: "lease wrapper",
     COMMAND_GROUP: "command",
 }
+"""What a message calls a plugin of each group."""
 _FOLDERS = {SOURCE_GROUP: "source", LAKE_GROUP: "lake", LEASE_GROUP: "lease"}
 
 
@@ -89,10 +92,41 @@ def installed(group: str) -> list[Installed]:
         Name, distribution, version and value of each; nothing is imported.
 
     Raises:
-        ConfigError: `LAKEWARD_PLUGINS` names something that is not installed.
+        ConfigError: `LAKEWARD_PLUGINS` names something that is not installed, or has commas and no name.
     """
     allowed = _allowed()
     return [plugin for plugin, _ in _scan(group) if _is_allowed(plugin, allowed)]
+
+
+def installed_as(group: str, name: str) -> list[Installed]:
+    """Return each installed plugin of that name: two where two distributions claim it. Raises as `installed`."""
+    return [plugin for plugin in installed(group) if plugin.name == name]
+
+
+def owner(group: str, name: str, distribution: str) -> str:
+    """Return who has the name of a plugin that is still to be written, or the name of its distribution.
+
+    `LAKEWARD_PLUGINS` hides none of them: what it leaves out is installed nevertheless.
+
+    Args:
+        group: an entry-point group of `lakeward.hooks.plugins`.
+        name: of the plugin.
+        distribution: of its package.
+
+    Returns:
+        The plugin and its distribution, as a message shows them; empty where both names are free.
+    """
+    ours = [(each, *one) for each, names in DISTRIBUTIONS.items() for one in names.items()]
+    theirs = [(each, plugin.name, plugin.distribution) for each in KINDS for plugin, _ in _scan(each)]
+    for taken_group, taken, holder in [*ours, *theirs]:
+        if (taken_group, taken) == (group, name) or _normal(holder) == _normal(distribution):
+            return f"{KINDS[taken_group]} {taken!r} of {holder}"
+    return ""
+
+
+def _normal(distribution: str) -> str:
+    """Return a distribution's name as installers compare it."""
+    return re.sub(r"[-_.]+", "-", distribution).lower()
 
 
 def load(group: str, name: str) -> Any:  # noqa: ANN401 - each group has objects of a shape of its own
@@ -120,12 +154,12 @@ def published(group: str, name: str) -> Any:  # noqa: ANN401 - as above
 
 
 def _load(group: str, name: str, *, make: bool) -> Any:  # noqa: ANN401 - as above
-    matches = [plugin for plugin in installed(group) if plugin.name == name]
+    matches = installed_as(group, name)
     if not matches:
         raise _missing(group, name)
     if len(matches) > 1:
         owners = " and ".join(f"{plugin.distribution} {plugin.version}" for plugin in matches)
-        message = f"{_KINDS.get(group, group)} {name!r} is claimed by {owners}; uninstall all but one"
+        message = f"{KINDS.get(group, group)} {name!r} is claimed by {owners}; uninstall all but one"
         raise PluginError(message)
     entry = next(entry for plugin, entry in _scan(group) if plugin == matches[0])
     _check_version(group, matches[0], entry)
@@ -134,7 +168,7 @@ def _load(group: str, name: str, *, make: bool) -> Any:  # noqa: ANN401 - as abo
         return found() if make and isinstance(found, type) else found
     except Exception as error:
         message = (
-            f"{_KINDS.get(group, group)} {name!r} of {matches[0].distribution} {matches[0].version} cannot be loaded "
+            f"{KINDS.get(group, group)} {name!r} of {matches[0].distribution} {matches[0].version} cannot be loaded "
             f"from {entry.value}: {type(error).__name__}: {error}"
         )
         raise PluginError(message) from error
@@ -145,7 +179,7 @@ def _check_version(group: str, plugin: Installed, entry: EntryPoint) -> None:
     reason = "" if entry.dist is None else misfit(entry.dist)
     if reason:
         message = (
-            f"{_KINDS.get(group, group)} {plugin.name!r} of {plugin.distribution} {plugin.version} {reason}; "
+            f"{KINDS.get(group, group)} {plugin.name!r} of {plugin.distribution} {plugin.version} {reason}; "
             f"install a release of {plugin.distribution} for this one"
         )
         raise PluginError(message)
@@ -156,7 +190,9 @@ def _allowed() -> frozenset[str] | None:
     if not text:
         return None
     names = [part.strip() for part in text.split(",") if part.strip()]
-    known = {name for group in _KINDS for plugin, _ in _scan(group) for name in plugin[:2]} - {CORE_DISTRIBUTION}
+    if not names:
+        raise ConfigError(RESTRICT_VARIABLE, "names of plugins or distributions, separated by commas", text)
+    known = {name for group in KINDS for plugin, _ in _scan(group) for name in plugin[:2]} - {CORE_DISTRIBUTION}
     for name in names:
         if name not in known and name != CORE_DISTRIBUTION:
             near = difflib.get_close_matches(name, sorted(known), n=1)
@@ -171,7 +207,7 @@ def _is_allowed(plugin: Installed, allowed: frozenset[str] | None) -> bool:
 
 def _missing(group: str, name: str) -> MissingPluginError:
     names = [plugin.name for plugin in installed(group)]
-    expected = "one of " + ", ".join(names) if names else f"an installed {_KINDS.get(group, group)}"
+    expected = "one of " + ", ".join(names) if names else f"an installed {KINDS.get(group, group)}"
     return MissingPluginError(_KEYS.get(group, group), expected, name, _hint(group, name))
 
 

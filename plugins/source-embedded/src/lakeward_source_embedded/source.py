@@ -52,7 +52,7 @@ class EmbeddedSource:
     def describe(self) -> Sequence[CheckResult]:
         """See `lakeward.ports.DescribedSource`."""
         tables = self.all_tables()
-        named = f"{len(tables)} tables, {len(self.tables())} of them lake-enabled"
+        named = f"{len(tables)} table{'' if len(tables) == 1 else 's'}, {len(self.tables())} of them lake-enabled"
         return (
             CheckResult("tables", ok=True, message=f"{self.store.root}: {named}"),
             CheckResult("leases", ok=True, message="leases protect KV snapshots"),

@@ -53,7 +53,8 @@ def list_plugins(invocation: Invocation) -> None:
     settings, problem = _settings(invocation)
     lines = [_line(kind, group, plugin, settings) for kind, group in _KINDS.items() for plugin in installed(group)]
     parts: list[str | Columns] = [Columns(_HEAD, [_cells(line) for line in lines])]
-    parts += [f"\n{line.kind} {line.name}: {line.problem}" for line in lines if line.problem]
+    # Two distributions that claim one name are two lines with one problem.
+    parts += dict.fromkeys(f"\n{line.kind} {line.name}: {line.problem}" for line in lines if line.problem)
     if problem:
         parts.append(f"\nUnknown which are used: {problem}")
     invocation.output.show({"plugins": lines, "problem": problem or None}, *parts)

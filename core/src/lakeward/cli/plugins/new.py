@@ -3,15 +3,20 @@
 from __future__ import annotations
 
 import re
+import shlex
+from itertools import chain, count
 from pathlib import Path
 
 import click
 
 from lakeward.cli.invocation import Invocation, pass_invocation, with_common_options
-from lakeward.cli.plugins.skeleton import KINDS, skeleton
+from lakeward.cli.plugins.skeleton import KINDS, distribution_of, skeleton
 from lakeward.errors import StorageError, UsageError
+from lakeward.hooks.discovery import owner
 
 _NAME = re.compile(r"[a-z][a-z0-9]*(-[a-z0-9]+)*")
+_MOST = 40
+"""Characters of a name: those of classes, modules and files are made of it, and lines of code have to hold them."""
 _USE = {
     "lease": '[lease] backend = "{name}"',
     "wrapper": '[lease] wrappers = ["metrics", "{name}"]',
@@ -34,19 +39,51 @@ def new(invocation: Invocation, *, kind: str, name: str, directory: Path | None)
     It is a package that works, with the conformance suite as its tests, which pass before you change anything, and a
     workflow that runs them. DIR is lakeward-KIND-NAME unless given.
     """
-    if not _NAME.fullmatch(name):
-        message = f"name: expected lower-case letters, digits and -, a letter first, found {name!r}"
-        raise UsageError(message)
-    directory = directory or Path(f"lakeward-{kind}-{name}")
-    if directory.exists() and (not directory.is_dir() or any(directory.iterdir())):
-        message = f"{directory}: expected a new or empty directory"
-        raise UsageError(message)
+    _check_name(kind, name)
+    directory = directory or Path(distribution_of(kind, name))
+    _check_directory(directory)
     files = skeleton(kind, name)
     _write(directory, files)
-    steps = f"pip install -e {directory} pytest && pytest {directory}"
+    place = shlex.quote(str(directory))
+    steps = f"pip install -e {place} pytest && pytest {place}"
     use = _USE[kind].format(name=name)
     document = {"kind": kind, "name": name, "directory": str(directory), "files": sorted(files)}
     invocation.output.show(document, f"Wrote {directory}. Try it: {steps}", f"Use it: {use} in lakeward.toml")
+
+
+def _check_name(kind: str, name: str) -> None:
+    """Refuse a name that cannot be one of a plugin, and one that somebody has: an installation of both would break."""
+    if not _NAME.fullmatch(name) or len(name) > _MOST:
+        allowed = f"at most {_MOST} lower-case letters, digits and -, a letter first"
+        shown = repr(name) if len(name) <= _MOST else f"{name[:_MOST]!r}... ({len(name)} characters)"
+        message = f"name: expected {allowed}, found {shown}"
+        raise UsageError(message)
+    holder = _owner(kind, name)
+    if holder:
+        message = f"name: {name!r} is taken by the {holder}; take another one, such as {_free(kind, name)!r}"
+        raise UsageError(message)
+
+
+def _owner(kind: str, name: str) -> str:
+    return owner(KINDS[kind].group, name, distribution_of(kind, name))
+
+
+def _free(kind: str, name: str) -> str:
+    """Return a name like this one that nobody has."""
+    beginnings = chain(["my"], (f"my{number}" for number in count(2)))
+    names = (f"{beginning}-{name}"[:_MOST].rstrip("-") for beginning in beginnings)
+    return next(one for one in names if not _owner(kind, one))
+
+
+def _check_directory(directory: Path) -> None:
+    try:
+        usable = not directory.exists() or (directory.is_dir() and not any(directory.iterdir()))
+    except OSError as error:
+        message = f"{directory}: cannot be read ({error.strerror or error})"
+        raise StorageError(message) from error
+    if not usable:
+        message = f"{directory}: expected a new or empty directory"
+        raise UsageError(message)
 
 
 def _write(directory: Path, files: dict[str, str]) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from importlib.resources import files
 from string import Template
 from typing import NamedTuple
@@ -24,6 +25,24 @@ KINDS = {
     "lake": _Kind("lake", "LakePlugin", ("pyarrow>=20",), LAKE_GROUP),
     "source": _Kind("source", "SourcePlugin", ("pyarrow>=20",), SOURCE_GROUP),
 }
+_WIDTH = 120
+"""Characters of a line, as `pyproject.toml` of the new package has it."""
+_LONG_LINE = re.compile(r"( *)((?:def |return |\w+ = )\w+\()(.+)(\)(?: -> [^()]+:)?)")
+_UNTYPED = """
+[[tool.mypy.overrides]]
+module = ["pyarrow.*"]  # it comes without types
+ignore_missing_imports = true
+"""
+
+
+def distribution_of(kind: str, name: str) -> str:
+    """Return the name of a plugin's distribution.
+
+    Args:
+        kind: a key of `KINDS`.
+        name: of the plugin.
+    """
+    return f"lakeward-{kind}-{name}"
 
 
 def skeleton(kind: str, name: str) -> dict[str, str]:
@@ -45,6 +64,9 @@ def skeleton(kind: str, name: str) -> dict[str, str]:
         "group": made.group,
         "metric": name.replace("-", "_"),
         "title": made.title,
+        "distribution": distribution_of(kind, name),
+        "width": str(_WIDTH),
+        "untyped": _UNTYPED if any(one.startswith("pyarrow") for one in made.dependencies) else "",
         "name": name,
         "package": package,
         "dependencies": ", ".join(f'"{one}"' for one in ("lakeward>=0.1,<0.2", *made.dependencies)),
@@ -55,17 +77,43 @@ def skeleton(kind: str, name: str) -> dict[str, str]:
         "source_class": f"{class_name}Source",
         "reader_class": f"{class_name}SourceReader",
     }
+    tested = [names["class_name"], *([] if kind == "wrapper" else [names["options_name"]])]
+    names["import_tested"] = _import(f"{package}.plugin", [*tested, *(["Store"] if kind == "source" else [])])
     templates = {
         "pyproject.toml": "pyproject.toml",
         "README.md": f"{kind}/README.md",
+        ".gitignore": "gitignore",
         "tox.ini": "tox.ini",
         ".github/workflows/ci.yml": "ci.yml",
         f"src/{package}/__init__.py": "init.py",
         f"src/{package}/plugin.py": f"{kind}/plugin.py",
         f"tests/test_{module}.py": f"{kind}/test.py",
     }
-    written = {path: _template(place).substitute(names) for path, place in templates.items()}
+    names["index"] = _template("index.md").substitute(names).rstrip("\n")
+    written = {path: _folded(_template(place).substitute(names)) for path, place in templates.items()}
     return written | {f"src/{package}/py.typed": ""}
+
+
+def _import(module: str, names: list[str]) -> str:
+    """Import names in the order that ruff wants, on one line where it holds them."""
+    ordered = sorted(names, key=str.lower)
+    line = f"from {module} import {', '.join(ordered)}"
+    if len(line) <= _WIDTH:
+        return line
+    return "\n".join([f"from {module} import (", *(f"    {name}," for name in ordered), ")"])
+
+
+def _folded(text: str) -> str:
+    """Fold each line of code that a long name makes too long, as ruff would."""
+    return "\n".join(_folded_line(line) for line in text.split("\n"))
+
+
+def _folded_line(line: str) -> str:
+    match = _LONG_LINE.fullmatch(line) if len(line) > _WIDTH else None
+    if match is None:
+        return line
+    indent, head, inside, tail = match.groups()
+    return f"{indent}{head}\n{indent}    {inside}\n{indent}{tail}"
 
 
 def _template(place: str) -> Template:

@@ -34,9 +34,10 @@ def describe_cluster(
     offers = {api: client.supports(api) for api in (*_TIERING, *LEASE_APIS, ApiKey.SCAN_KV, ApiKey.LIST_KV_SNAPSHOTS)}
     tables = catalog.tables()
     enabled = [table for table in tables if table.lake_enabled]
+    many = f"{len(tables)} table{'' if len(tables) == 1 else 's'}"
     return (
         _servers(client, guess_version(offers)),
-        CheckResult("tables", ok=True, message=f"{len(tables)} tables, {len(enabled)} of them lake-enabled"),
+        CheckResult("tables", ok=True, message=f"{many}, {len(enabled)} of them lake-enabled"),
         _leases(offers),
         _scans(offers, first_round),
         _tiering(offers, enabled),
