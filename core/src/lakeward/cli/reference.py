@@ -11,7 +11,7 @@ import click
 
 from lakeward import errors
 from lakeward.cli.main import lakeward
-from lakeward.config.reference import render_config
+from lakeward.config.reference import render_config, render_plugin_keys
 from lakeward.hooks.reference import render as render_hooks
 from lakeward.machines import diagrams
 from lakeward.observe.metrics_reference import render_metrics
@@ -72,6 +72,7 @@ def write_pages(directory: Path) -> None:
         "cli.md": render_cli,
         "errors.md": render_errors,
         "config.md": render_config,
+        "plugin-keys.md": render_plugin_keys,
         "hooks.md": render_hooks,
         "metrics.md": render_metrics,
     }

@@ -1,4 +1,4 @@
-"""Render `docs/reference/config.md` from the structs that declare the keys."""
+"""Render `docs/reference/config.md` and `docs/reference/plugin-keys.md` from the structs that declare the keys."""
 
 from __future__ import annotations
 
@@ -6,7 +6,8 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from lakeward.config.keys import Key, keys_of
-from lakeward.config.loader import SECTIONS, plugin_options, section_keys, section_type
+from lakeward.config.loader import PLUGIN_SECTIONS, SECTIONS, plugin_options, section_keys, section_type
+from lakeward.hooks.discovery import DISTRIBUTIONS, KINDS
 from lakeward.model.settings import TableSettings
 
 if TYPE_CHECKING:
@@ -26,6 +27,19 @@ Inside a key that is itself a table, a further `__NAME` in the variable or `.nam
 This page is generated from the code; `tests/core/config/test_config_reference.py` keeps it so.
 """
 
+_PLUGINS_HEAD = """\
+# Keys of plugins
+
+The further keys of `[source]`, `[lake]` and `[lease]` that the plugins of this project have, beside those of
+[every configuration](config.md). A key that both have, such as `commit_timeout_s` of `[lake]`, is written once.
+
+This page is generated from the code; `tests/meta/test_plugin_keys.py` keeps it so.
+"""
+_KEYS_OF_PLUGINS = (
+    "Further keys are those of the {kind} that `{naming}` names: those of this project's are on a [page of their "
+    "own](plugin-keys.md), those of any other one are documented by its package.\n"
+)
+
 
 def render_config() -> str:
     """Render the page.
@@ -40,14 +54,32 @@ def render_config() -> str:
             embedded: Any = plugin_options("source", "embedded")
             text = 'The further keys of `[source]` where `type = "embedded"`.'
             parts.append(_section("`[source]` of type `embedded`", text, keys_of(embedded).values()))
-            parts.append("The keys of any other source are documented by its package.\n")
-        if section == "lease":
-            parts.append(
-                "Further keys are the options of the backend that `backend` names; its package documents them.\n"
-            )
-        if section == "lake":
-            parts.append("Further keys are those of the lake that `type` names; its package documents them.\n")
+        if section in PLUGIN_SECTIONS:
+            naming, group = PLUGIN_SECTIONS[section]
+            parts.append(_KEYS_OF_PLUGINS.format(kind=KINDS[group], naming=naming))
     parts.append(_section('`[tables."db.*"]`', _meaning(TableSettings), keys_of(TableSettings).values()))
+    return "\n".join(parts)
+
+
+def render_plugin_keys() -> str:
+    """Render the page of the keys that the plugins of this project add.
+
+    Returns:
+        Markdown: a table for each plugin.
+
+    Raises:
+        MissingPluginError: one of them is not installed; says which package to install.
+    """
+    parts = [_PLUGINS_HEAD]
+    for section, (naming, group) in PLUGIN_SECTIONS.items():
+        for name, distribution in DISTRIBUTIONS[group].items():
+            title = f'`[{section}]` with `{naming} = "{name}"`'
+            declared = plugin_options(section, name)
+            if declared is None:
+                parts.append(f"## {title}\n\n`{distribution}` adds no key.\n")
+            else:
+                text = f"What `{distribution}` adds."
+                parts.append(_section(title, text, keys_of(declared).values()))
     return "\n".join(parts)
 
 
