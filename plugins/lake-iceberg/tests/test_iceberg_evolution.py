@@ -214,6 +214,19 @@ def test_files_of_older_specs_are_looked_at_only_where_their_bounds_allow_it(wor
     ]
 
 
+def test_a_file_with_the_least_number_may_hold_any_that_is_truncated(
+    world: World, catalog: SqlCatalog, query: Callable[..., pa.Table]
+) -> None:
+    """That one wraps around to the largest values, so the bounds say nothing of those between."""
+    least, largest = -(2**63), 2**63 - 1
+    world.tier([(one, (one, 0, "old")) for one in (least, 5, largest)], layout())
+    tiering = world.write([(5, (5, 0, "new"))], layout("truncate(100, id)"))
+    (older,) = {one.file.path: one for one in unpack_task(tiering.task).older_files()}.values()
+    assert [older.may_hold((value,)) for value in (0, -100, largest - largest % 100)] == [True, True, True]
+    world.tier([(5, (5, 0, "newest")), (least, (least, 0, "new"))], layout("truncate(100, id)"))
+    world.check(query(PATH), catalog.load_table("shop.orders").scan().to_arrow())
+
+
 def test_a_delete_of_an_old_file_belongs_to_the_partition_of_its_writer(
     plugin: IcebergLakePlugin, world: World
 ) -> None:

@@ -57,8 +57,7 @@ def _ranges(table: Table, field: LayoutField, files: Sequence[DataFile]) -> list
 
 
 def _range(lower: Value, upper: Value, nulls: bool) -> Range | None:
-    # The smallest numbers wrap around when they are truncated.
-    return None if lower is None or upper is None or lower > upper else Range(lower, upper, nulls)
+    return None if lower is None or upper is None else Range(lower, upper, nulls)
 
 
 def _transformed(field: LayoutField, kind: pa.DataType, bounds: Iterable[bytes | None]) -> list[Value]:
@@ -68,4 +67,8 @@ def _transformed(field: LayoutField, kind: pa.DataType, bounds: Iterable[bytes |
         return values_of(transform(field.transform, field.argument, pa.array(values, width).view(kind)))
     if not (pa.types.is_integer(kind) or pa.types.is_string(kind)):
         return [None] * len(values)
-    return values_of(transform(field.transform, field.argument, pa.array(values, kind)))
+    found = values_of(transform(field.transform, field.argument, pa.array(values, kind)))
+    if pa.types.is_string(kind):
+        return found
+    # The smallest numbers wrap around when they are truncated: then bounds say nothing of the values between them.
+    return [None if value is None or value > bound else value for value, bound in zip(found, values, strict=True)]
