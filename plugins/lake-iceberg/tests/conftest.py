@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import sys
-from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -16,6 +15,7 @@ from pyiceberg.table.update import SetSnapshotRefUpdate
 sys.path.insert(0, str(Path(__file__).with_name("kit")))
 
 from lakeward.testing.clock import FakeClock
+from lakeward_iceberg_kit.duck import extension
 from lakeward_iceberg_kit.gateway import Gateway
 from lakeward_lake_iceberg.options import IcebergOptions
 from lakeward_lake_iceberg.plugin import IcebergLakePlugin
@@ -27,12 +27,6 @@ if TYPE_CHECKING:
 
     from lakeward.model.tables import TablePath
     from lakeward.ports import Lake
-
-
-def _extension(name: str, version: str) -> Path:
-    """Return an extension's file in its wheel: loaded by path, it needs neither a network nor an installation."""
-    package = import_module(f"duckdb_extension_{name}")
-    return Path(package.__path__[0]) / "extensions" / f"v{version}" / f"{name}.duckdb_extension"
 
 
 @pytest.fixture
@@ -89,7 +83,7 @@ def reader() -> Iterator[Any]:
     duckdb = pytest.importorskip("duckdb")
     with duckdb.connect() as connection:
         for name in ("avro", "iceberg"):
-            connection.execute(f"LOAD '{_extension(name, duckdb.__version__)}'")
+            connection.execute(f"LOAD '{extension(name, duckdb.__version__)}'")
         yield connection
 
 

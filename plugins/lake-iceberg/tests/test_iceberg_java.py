@@ -6,13 +6,16 @@ skipped where it cannot be had, and say why.
 
 from __future__ import annotations
 
+from decimal import Decimal
 from typing import TYPE_CHECKING
 
 import pytest
 
 from lakeward.testing.lake_tables import PATH, incarnation, key_table
+from lakeward_iceberg_kit.alike import spoil, tier_prices
 from lakeward_iceberg_kit.java import REQUIRED, JavaReader, java_reader
 from lakeward_iceberg_kit.partitioned import DAY_US, EVENTS, World, layout, leave_a_void_field
+from lakeward_lake_iceberg.manifests import MERGED_MANIFESTS
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -114,6 +117,35 @@ def test_java_finds_each_value_by_pruning_partitions_of_every_transform(
         assert java.rows(table.metadata_location, "id", where=by_name) == [(key,)]
     late = java.expressions.lessThan("ts", "0002-01-01T00:00:00")
     assert java.rows(table.metadata_location, "id", where=late) == [(34,)]
+
+
+def test_partition_fields_of_one_decimal_type_are_read_by_java(
+    lake: Lake, plugin: IcebergLakePlugin, java: JavaReader, catalog: SqlCatalog
+) -> None:
+    names = tier_prices(plugin, lake, MERGED_MANIFESTS + 2)
+    metadata = catalog.load_table("shop.orders").metadata_location
+    assert sorted(java.rows(metadata, "id", "name")) == sorted(names.items())
+    assert any(java.deletes_of(metadata).values())
+    for field, value in (("price", "-5.00"), ("tax", "0.50")):
+        where = java.expressions.equal(field, Decimal(value))
+        assert java.rows(metadata, "id", where=where) == [(5,)]
+
+
+def test_a_manifest_that_java_cannot_read_is_an_error_and_no_empty_table(
+    world: World, java: JavaReader, catalog: SqlCatalog
+) -> None:
+    """py4j's own iterators take an error of Java's for the end."""
+    py4j = pytest.importorskip("py4j.protocol")
+    world.tier([(1, (1, 0, "a"))], layout("day(ts)"))
+    table = catalog.load_table("shop.orders")
+    snapshot = table.current_snapshot()
+    assert snapshot is not None
+    for manifest in snapshot.manifests(table.io):
+        spoil(manifest)
+    with pytest.raises(py4j.Py4JJavaError, match="Not an Avro data file"):
+        java.rows(table.metadata_location, "id")
+    with pytest.raises(py4j.Py4JJavaError, match="Not an Avro data file"):
+        java.deletes_of(table.metadata_location)
 
 
 @pytest.mark.parametrize(("required", "outcome"), [("", pytest.skip.Exception), ("required", pytest.fail.Exception)])

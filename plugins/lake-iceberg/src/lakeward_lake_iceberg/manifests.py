@@ -11,6 +11,7 @@ from collections import defaultdict
 from typing import TYPE_CHECKING, Any
 
 from pyiceberg.manifest import (
+    DEFAULT_READ_VERSION,
     DataFile,
     DataFileContent,
     FileFormat,
@@ -25,6 +26,7 @@ from pyiceberg.manifest import (
 from pyiceberg.transforms import VoidTransform
 from pyiceberg.types import NestedField, StructType
 
+from lakeward_lake_iceberg.avro_names import NamingOutputFile
 from lakeward_lake_iceberg.detail import unpack_detail
 from lakeward_lake_iceberg.positions import PATH_ID, POSITION_ID
 from lakeward_lake_iceberg.records import partition_record
@@ -65,6 +67,16 @@ class _Writer(ManifestWriterV2):
     @property
     def _meta(self) -> dict[str, str]:
         return {**super()._meta, "content": "data" if self._content is ManifestContent.DATA else "deletes"}
+
+    def new_writer(self) -> NamingOutputFile[ManifestEntry]:
+        """Return the writer of the file: as pyiceberg's, but two fields of one type do not share a type's name."""
+        return NamingOutputFile(
+            output_file=self._output_file,
+            file_schema=self._with_partition(self.version),
+            record_schema=self._with_partition(DEFAULT_READ_VERSION),
+            schema_name="manifest_entry",
+            metadata=self._meta,
+        )
 
     def _with_partition(self, format_version: TableVersion) -> Schema:
         """Return the schema of an entry. A void field is null also where its column is never null: pyiceberg errs."""

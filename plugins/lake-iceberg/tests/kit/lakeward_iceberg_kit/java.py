@@ -42,8 +42,7 @@ class JavaReader:
         scan = self._iceberg.data.IcebergGenerics.read(self.table(metadata))
         found = (scan if where is None else scan.where(where)).build()
         try:
-            records = list(found.iterator())
-            return [tuple(_plain(record.getField(column)) for column in columns) for record in records]
+            return [tuple(_plain(one.getField(column)) for column in columns) for one in _each(found)]
         finally:
             found.close()
 
@@ -51,7 +50,7 @@ class JavaReader:
         """Return the delete files that Java's planning attaches to each data file."""
         tasks = self.table(metadata).newScan().planFiles()
         try:
-            return {task.file().location(): [one.location() for one in task.deletes()] for task in tasks.iterator()}
+            return {task.file().location(): [one.location() for one in _each(task.deletes())] for task in _each(tasks)}
         finally:
             tasks.close()
 
@@ -99,6 +98,14 @@ def java_reader() -> Iterator[JavaReader]:
         for stream in (process.stdin, process.stdout):
             stream.close()
         process.wait()
+
+
+def _each(iterable: Any) -> Iterator[Any]:  # noqa: ANN401 - a Java object
+    """Yield what a Java `Iterable` has. py4j's own iterator takes an error of `next()` for the end of the rows."""
+    iterator = iterable.iterator()
+    step = iterator.__getattr__("next")  # Java's method: `iterator.next` is py4j's
+    while iterator.hasNext():
+        yield step()
 
 
 def _go_without(why: str) -> NoReturn:
