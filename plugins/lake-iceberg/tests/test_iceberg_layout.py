@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from decimal import Decimal
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
@@ -11,11 +12,8 @@ from pyiceberg.manifest import ManifestContent
 from lakeward.errors import RowError, SchemaMismatchError
 from lakeward.model.batches import SourceBatch
 from lakeward.model.results import CommitOutcome
-from lakeward.testing.lake_tables import (
-    PATH,
-    incarnation,
-    log_table,
-)
+from lakeward.testing.lake_tables import PATH, TieringRound, incarnation, log_split, log_table, source_batch
+from lakeward_iceberg_kit.duck import read_apart
 from lakeward_iceberg_kit.partitioned import DAY_US, EVENTS, MEMORY, PartitionedRound, layout, records
 from lakeward_lake_iceberg.manifests import live_entries
 
@@ -118,12 +116,83 @@ def test_a_value_that_does_not_fit_names_bucket_offset_and_column(lake: Lake, pl
         ("gone", "no column 'gone'"),
         ("price", "found double"),
         ("year(ts)", "at most one field of each kind"),
-        ("truncate(1000, small)", r"a width that keeps values in decimal\(2, 0\)"),
+        ("truncate(100, small)", r"a width from 1 to 99, as .*decimal\(2, 0\), found 100"),
     ],
 )
 def test_a_layout_that_iceberg_cannot_have_is_refused_with_words(lake: Lake, text: str, message: str) -> None:
     schema = EVENTS.append(pa.field("price", pa.float64())).append(pa.field("small", pa.decimal128(2, 0)))
     table = log_table(schema, lake_partition=layout("day(ts)", text))
-    with pytest.raises(SchemaMismatchError, match=message):
+    with pytest.raises(SchemaMismatchError, match=message) as refused:
         lake.open_table(table, incarnation())
+    assert str(refused.value).startswith('tables."shop.orders".lake_partition: expected ')
     assert lake.head(PATH) is None
+
+
+PRICES = pa.schema([pa.field("id", pa.int64(), nullable=False), pa.field("price", pa.decimal128(9, 2))])
+
+
+@pytest.mark.parametrize("least", ["-9999999.51", "-9999999.99"])
+def test_a_decimal_that_has_too_many_digits_once_it_is_rounded_down_is_an_error_of_its_row(
+    lake: Lake, plugin: IcebergLakePlugin, least: str
+) -> None:
+    """Iceberg's Java has no file for it either: "Cannot write value as decimal(9,2), too large"."""
+    table = log_table(PRICES, lake_partition=layout("truncate(50, price)"))
+    tiering = PartitionedRound(plugin, lake, table, incarnation())
+    prices = [Decimal("9999999.99"), None, Decimal(least), Decimal(0)]
+    rows = records([{"id": 1, "price": one} for one in prices], schema=PRICES, bucket=3, start=70)
+    with pytest.raises(RowError) as refused:
+        plugin.partitioner(tiering.task, table).partition(rows)
+    assert str(refused.value) == (
+        "table shop.orders, bucket 3, offset 72, column 'price': expected a value that 'truncate(50, price)' of "
+        f"tables.\"shop.orders\".lake_partition rounds down to one of decimal(9, 2), found Decimal('{least}')"
+    )
+
+
+@pytest.mark.parametrize(
+    ("field", "least"),
+    [
+        ("truncate(50, price)", Decimal("-9999999.50")),
+        ("truncate(99, price)", Decimal(-99)),
+        ("truncate(3, price)", Decimal((1, (9,) * 38, -10))),
+    ],
+)
+def test_the_least_decimal_that_stays_in_its_type_is_read_back(
+    lake: Lake, plugin: IcebergLakePlugin, catalog: SqlCatalog, field: str, least: Decimal
+) -> None:
+    schema = pa.schema([PRICES.field("id"), pa.field("price", pa.scalar(least).type)])
+    tiering = PartitionedRound(plugin, lake, log_table(schema, lake_partition=layout(field)), incarnation())
+    tiering.fan_out(records([{"id": 1, "price": least}, {"id": 2, "price": least.copy_negate()}], schema=schema))
+    assert lake.commit(tiering.request()) is CommitOutcome.LANDED
+    table = catalog.load_table("shop.orders")
+    prices = [str(least), str(least.copy_negate())]
+    assert sorted(read_apart(table.metadata_location, "id, CAST(price AS VARCHAR)")) == [[1, prices[0]], [2, prices[1]]]
+    assert table.scan(row_filter=f"price = {least}").to_arrow()["price"].to_pylist() == [least]
+
+
+def test_a_table_whose_first_round_failed_is_tiered_once_its_partitioning_is_removed(
+    lake: Lake, plugin: IcebergLakePlugin, catalog: SqlCatalog, query: Callable[..., pa.Table]
+) -> None:
+    """No file lies in another partition, so the source's clients find all of them."""
+    lake.open_table(log_table(EVENTS, lake_partition=DAY_AND_BUCKET), incarnation())
+    lake.stamp(PATH, incarnation())
+    table = log_table(EVENTS, union_read=True)
+    for number in (1, 2):
+        tiering = TieringRound(plugin, lake, table, incarnation(), number)
+        tiering.write(log_split(table), [source_batch(EVENTS, events(3), start=3 * number)])
+        assert lake.commit(tiering.request()) is CommitOutcome.LANDED
+    found = catalog.load_table("shop.orders")
+    assert [str(field.transform) for field in found.spec().fields] == ["identity"]
+    assert not {"lakeward.lake-partition", "lakeward.sorted-by-offset"} & set(found.properties)
+    assert not found.sort_order().is_unsorted
+    assert query(PATH).num_rows == 6
+
+
+def test_a_table_that_lost_all_its_rows_had_a_partitioning_all_the_same(
+    lake: Lake, plugin: IcebergLakePlugin, catalog: SqlCatalog
+) -> None:
+    tiering = PartitionedRound(plugin, lake, log_table(EVENTS, lake_partition=DAY_AND_BUCKET), incarnation())
+    tiering.fan_out(records(events(3)))
+    assert lake.commit(tiering.request()) is CommitOutcome.LANDED
+    catalog.load_table("shop.orders").delete()
+    with pytest.raises(SchemaMismatchError, match="has had a partitioning of its own"):
+        lake.open_table(log_table(EVENTS, union_read=True), incarnation())

@@ -47,7 +47,15 @@ def test_a_narrower_pattern_can_take_the_partitioning_away(load: Load) -> None:
 
 
 @pytest.mark.parametrize(
-    "field", ["", "day()", "weekly(at)", "bucket(id)", "bucket(0, id)", "bucket(2147483648, id)", "day(at))"]
+    "field",
+    [
+        *("", "day()", "weekly(at)", "bucket(id)", "bucket(0, id)", "bucket(2147483648, id)", "day(at))"),
+        # Python reads numbers of at most 4,300 digits, and digits of every script.
+        f"bucket({'9' * 5000}, id)",
+        f"truncate({'0' * 5000}, id)",
+        "bucket(\u0664, id)",
+        "bucket(\u00b2, id)",
+    ],
 )
 def test_a_field_of_another_form_is_refused_by_its_key(load: Load, field: str) -> None:
     with pytest.raises(ConfigError) as caught:

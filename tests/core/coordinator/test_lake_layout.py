@@ -21,6 +21,8 @@ SCHEMA = pa.schema(
         pa.field("day", pa.date32()),
         pa.field("clock", pa.time64("us")),
         pa.field("price", pa.decimal128(9, 2)),
+        pa.field("rank", pa.decimal128(2, 0)),
+        pa.field("level", pa.decimal256(2, 0)),
         pa.field("weight", pa.float64()),
         pa.field("paid", pa.bool_()),
         pa.field("raw", pa.binary()),
@@ -133,11 +135,23 @@ def test_a_column_of_the_key_does_not_need_them() -> None:
         ("bucket(4, tags)", "tags (list<item: string>)"),
         ("truncate(4, at)", "at (timestamp[us])"),
         ("truncate(4, weight)", "weight (double)"),
+        ("truncate(100, rank)", "rank (decimal128(2, 0))"),
+        ("truncate(1000, level)", "level (decimal256(2, 0))"),
     ],
 )
 def test_a_field_that_the_columns_do_not_allow_is_refused(field: str, found: str) -> None:
     error = refused(table(), "id", field)
     assert (error.key, error.found) == ('tables."shop.orders".lake_partition', found)
+
+
+def test_a_width_that_no_negative_number_fits_is_refused_with_the_largest_one() -> None:
+    """Rounded down to a multiple of 100, each negative number has three digits or more."""
+    assert str(refused(table(), "truncate(100, rank)")) == (
+        'tables."shop.orders".lake_partition: expected for truncate of decimals of 2 digits a width from 1 to 99, '
+        "found 'rank (decimal128(2, 0))'. In 'truncate(100, rank)'."
+    )
+    assert resolve(table(), "truncate(99, rank)").names == ("truncate(99, rank)",)
+    assert resolve(table(), "truncate(2147483647, raw)").names == ("truncate(2147483647, raw)",)
 
 
 @pytest.mark.parametrize(

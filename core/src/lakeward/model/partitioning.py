@@ -19,6 +19,7 @@ WITH_ARGUMENT = frozenset({"bucket", "truncate"})
 KEY_GROUPS = 256
 """Key groups of every exchange: its rows are divided among subtasks by whole groups, so this is the most subtasks."""
 _LARGEST_ARGUMENT = 2**31 - 1
+_DIGITS = re.compile(r"[0-9]+")
 _CALL = re.compile(r"(?P<name>[A-Za-z]+)\s*\((?P<inside>.*)\)", re.DOTALL)
 
 
@@ -108,13 +109,15 @@ def _arguments(transform: TransformName, inside: str, text: str) -> tuple[int | 
     if (
         not column
         or set(column) & set("()")
-        or (transform in WITH_ARGUMENT and (not comma or not number.strip().isdecimal()))
+        or (transform in WITH_ARGUMENT and (not comma or not _DIGITS.fullmatch(number.strip())))
     ):
         message = f"expected `{wanted}`, found {text!r}"
         raise UsageError(message)
     if transform not in WITH_ARGUMENT:
         return None, column
-    if not 1 <= int(number) <= _LARGEST_ARGUMENT:
+    # By its length first: Python refuses to read a number of thousands of digits.
+    digits = number.strip().lstrip("0")
+    if not digits or len(digits) > len(str(_LARGEST_ARGUMENT)) or int(digits) > _LARGEST_ARGUMENT:
         message = f"expected `{wanted}` with N from 1 to {_LARGEST_ARGUMENT}, found {text!r}"
         raise UsageError(message)
-    return int(number), column
+    return int(digits), column

@@ -18,6 +18,7 @@ from pyiceberg.table.update import (
     AddSortOrderUpdate,
     AssertDefaultSpecId,
     AssertLastAssignedPartitionId,
+    RemovePropertiesUpdate,
     SetDefaultSortOrderUpdate,
     SetDefaultSpecUpdate,
     SetPropertiesUpdate,
@@ -34,7 +35,6 @@ from pyiceberg.transforms import (
     YearTransform,
 )
 from pyiceberg.types import DecimalType, DoubleType
-from pyiceberg.utils.decimal import bytes_required
 
 from lakeward.errors import SchemaMismatchError
 from lakeward.model.partitioning import PartitionField as Wanted
@@ -121,12 +121,13 @@ def manages_layout(table: Table) -> bool:
 def check_layout(table: Table, spec: TableSpec) -> None:
     """Refuse a table whose layout neither the present nor an earlier configuration asked for.
 
-    One that had a partitioning of its own keeps files of it, which the source's clients could not find.
+    One that had a partitioning of its own keeps files of it, which the source's clients could not find. As long as it
+    has no file in any snapshot, it may still become theirs.
 
     Raises:
         SchemaMismatchError: says what differs.
     """
-    if spec.union_read and manages_layout(table):
+    if spec.union_read and manages_layout(table) and _has_files(table):
         message = (
             f"{spec.path}: mode: expected `mirror`, because the lake table has had a partitioning of its own, found "
             "`tier`. The source's clients could not read its files together with the log; they need a new lake table."
@@ -137,6 +138,12 @@ def check_layout(table: Table, spec: TableSpec) -> None:
     if found not in (expected, _configured(table, spec)):
         message = f"{spec.path}: the lake table's partitioning does not fit: expected {expected}, found {found}"
         raise SchemaMismatchError(message)
+
+
+def _has_files(table: Table) -> bool:
+    """Return whether any snapshot of the table has files, or does not say that it has none."""
+    summaries = (snapshot.summary for snapshot in table.metadata.snapshots)
+    return any(summary is None or summary["total-data-files"] != "0" for summary in summaries)
 
 
 @dataclass(frozen=True, slots=True)
@@ -162,9 +169,12 @@ def layout_change(table: Table, spec: TableSpec) -> LayoutChange | None:
     named = {LAYOUT: _named(spec), SORTED: "false" if spec.lake_partition else "true"}
     # Only what is written by partition can have a void field.
     same_layout = _found(table, void=not spec.lake_partition) == _expected(spec)
-    if same_layout and named.items() <= metadata.properties.items():
+    if same_layout and not spec.union_read and named.items() <= metadata.properties.items():
         return None
     updates: list[TableUpdate] = [SetPropertiesUpdate(updates=named)]
+    if spec.union_read:
+        # `check_layout` has seen that it has no file of another layout: from now on it is as one that never had any.
+        updates = [RemovePropertiesUpdate(removals=[name for name in named if name in metadata.properties])]
     if not same_layout:
         updates += _spec_updates(table, wanted_spec(spec, table.schema()))
     updates += _order_updates(table, spec)
@@ -215,14 +225,16 @@ def _resolve(table: TableSpec, schema: Schema, wanted: Wanted) -> tuple[int, Tra
         # pyiceberg reads the doubles of manifests as floats (decisions.md): values would change when it merges them.
         _refuse(table, wanted, "a column of another type than double, whose values a manifest cannot keep", "double")
     if wanted.transform == "truncate" and isinstance(source.field_type, DecimalType):
+        # With a larger one no negative number fits; what else has too many digits is refused with its row.
         largest = 10**source.field_type.precision - 1
-        if bytes_required(-largest - -largest % argument) > bytes_required(largest):
-            _refuse(table, wanted, f"a width that keeps values in {source.field_type}", str(argument))
+        if argument > largest:
+            expected = f"a width from 1 to {largest}, as the column is a {source.field_type}"
+            _refuse(table, wanted, expected, str(argument))
     return source.field_id, kind
 
 
 def _refuse(table: TableSpec, wanted: Wanted, expected: str, found: str) -> NoReturn:
-    message = f"{table.path}: lake_partition {str(wanted)!r}: expected {expected}, found {found}"
+    message = f'tables."{table.path}".lake_partition: expected for {str(wanted)!r} {expected}, found {found}'
     raise SchemaMismatchError(message)
 
 

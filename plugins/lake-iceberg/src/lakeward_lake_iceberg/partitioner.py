@@ -10,12 +10,13 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from lakeward.errors import LakeError
+from lakeward.errors import LakeError, RowError
 from lakeward.model.splits import SnapshotSplit
+from lakeward.model.tables import BUCKET_COLUMN, OFFSET_COLUMN
 from lakeward.ports.lake import PartitionedRows
 from lakeward_lake_iceberg.detail import Value, unpack_detail
 from lakeward_lake_iceberg.rows import RowConverter
-from lakeward_lake_iceberg.transforms import transform, values_of
+from lakeward_lake_iceberg.transforms import first_unfit, transform, values_of
 
 if TYPE_CHECKING:
     import numpy.typing as npt
@@ -107,11 +108,16 @@ class LayoutPartitioner:
     def __init__(self, task: WriterTask, table: TableSpec) -> None:
         """Remember layout and columns."""
         self._task = task
+        self._table = table
         self._schema = task.arrow_schema()
         self._converter = RowConverter(table, self._schema, None)
 
     def partition(self, records: pa.RecordBatch) -> PartitionedRows:
-        """See `lakeward.ports.Partitioner.partition`."""
+        """See `lakeward.ports.Partitioner.partition`.
+
+        Raises:
+            RowError: a value does not fit its column, or no file can have the partition that it is in.
+        """
         codes: Codes = np.zeros(records.num_rows, dtype=np.int32)
         tuples: list[tuple[Value, ...]] = [()]
         for field in self._task.layout:
@@ -140,7 +146,18 @@ class LayoutPartitioner:
         if field.transform == "void":
             return pa.nulls(records.num_rows, pa.int32())
         column = self._converter.column(records, self._schema.field(field.column))
-        return transform(field.transform, field.argument, column)
+        result = transform(field.transform, field.argument, column)
+        row = first_unfit(result)
+        if row is not None:
+            raise self._refusal(records, field, row, column[row].as_py())
+        return result
+
+    def _refusal(self, records: pa.RecordBatch, field: LayoutField, row: int, value: object) -> RowError:
+        path = self._table.path
+        bucket, offset = (records.column(name)[row].as_py() for name in (BUCKET_COLUMN, OFFSET_COLUMN))
+        text = f"{field.transform}({field.argument}, {field.column})"
+        expected = f'a value that {text!r} of tables."{path}".lake_partition rounds down to one of {field.kind}'
+        return RowError.at(path, bucket, offset, field.column, expected=expected, found=value)
 
 
 def _numbered(array: pa.Array) -> tuple[Codes, list[Value]]:

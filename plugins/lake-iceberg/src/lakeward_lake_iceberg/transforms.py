@@ -6,6 +6,7 @@ unscaled value, text as text. They are the same for every writer and every proce
 
 from __future__ import annotations
 
+from decimal import Decimal
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -16,7 +17,6 @@ from lakeward_lake_iceberg.murmur import hash_bytes, hash_longs
 
 if TYPE_CHECKING:
     from collections.abc import Callable
-    from decimal import Decimal
 
     import numpy.typing as npt
 
@@ -57,6 +57,20 @@ def values_of(array: pa.Array) -> list[Value]:
     if pa.types.is_decimal(array.type):
         return [None if one is None else decimal_bytes(unscaled(one)) for one in array.to_pylist()]
     return list(array.to_pylist())
+
+
+def first_unfit(array: pa.Array) -> int | None:
+    """Return the first row of what `transform` gave whose value its type cannot hold, None if there is none.
+
+    Only a decimal that was rounded down may have a digit too many. No file can have such a partition, and Java refuses
+    it as well.
+    """
+    kind = array.type
+    if not pa.types.is_decimal(kind):
+        return None
+    least = pa.scalar(Decimal((1, (9,) * kind.precision, -kind.scale)), kind)
+    row = pc.index(pc.less(array, least), True).as_py()
+    return None if row < 0 else int(row)
 
 
 def unscaled(value: Decimal) -> int:
@@ -117,7 +131,8 @@ def _bucket(column: pa.Array, buckets: int) -> pa.Array:
 def _truncate(column: pa.Array, width: int) -> pa.Array:
     kind = column.type
     if pa.types.is_integer(kind):
-        # As Java does, the smallest numbers wrap around: both sides of an equality do so in every reader.
+        # As Java does, the smallest numbers wrap around to the largest ones. A query such as `n < 0` does not find
+        # them, in any reader, and pyiceberg finds them by no equality either (iceberg.md, "Partitions").
         numbers = _longs(column).astype(kind.to_pandas_dtype())
         with np.errstate(over="ignore"):
             return _masked(column, pa.array((numbers - _longs(column) % width).astype(numbers.dtype)))

@@ -173,10 +173,22 @@ def _check_fields(table: TableSpec, fields: tuple[PartitionField, ...]) -> None:
         if not fits(column.type):
             found = f"{column.name} ({column.type})"
             raise ConfigError(key, f"for {field.transform} {expected}", found, f"In {str(field)!r}.")
+        _check_width(key, field, column)
         group = "a time" if field.transform in _TIMES else field.transform
         if (other := seen.setdefault((group, field.column), field)) is not field:
             hint = f"{str(other)!r} is such a field already: a column may be in one field of each kind."
             raise ConfigError(key, f"{group} transform of {field.column!r} once", str(field), hint)
+
+
+def _check_width(key: str, field: PartitionField, column: pa.Field) -> None:
+    """Refuse a width that rounds each negative number down to one with more digits than its column has."""
+    if field.transform != "truncate" or field.argument is None or not types.is_decimal(column.type):
+        return
+    digits: int = column.type.precision
+    largest = 10**digits - 1
+    if field.argument > largest:
+        expected = f"for truncate of decimals of {digits} digits a width from 1 to {largest}"
+        raise ConfigError(key, expected, f"{column.name} ({column.type})", f"In {str(field)!r}.")
 
 
 def _key(table: TableSpec, name: str) -> str:
