@@ -130,7 +130,9 @@ def test_a_command_of_a_plugin_that_is_not_installed_names_its_distribution(
     ("words", "text"),
     [
         (["tabels"], "Did you mean 'tables'?"),
-        (["tables", "paus"], "paus"),
+        (["tables", "paus"], "Did you mean 'pause'?"),
+        (["rounds", "shwo"], "Did you mean 'show'?"),
+        (["tables", "flights"], "'flights'"),
         (["run", "--onec"], "--onec"),
         (["embedded", "create"], "DB.TABLE"),
         (["--output", "xml", "tables"], "xml"),

@@ -219,8 +219,9 @@ def test_one_table_is_shown_where_it_is_named(flights: Lakeward, tmp_path: Any) 
     with EmbeddedStore.open(tmp_path / "store") as store:
         store.create_table(TablePath("nyc", "planes"), pa.schema([("id", pa.int64())]), buckets=1)
     assert len(flights("tables", "-o", "json").document["tables"]) == 2
-    (only,) = flights("tables", "list", "nyc.planes", "-o", "json").document["tables"]
-    assert only["path"] == "nyc.planes"
+    for words in (("tables", "list", "nyc.planes"), ("tables", "nyc.planes")):
+        (only,) = flights(*words, "-o", "json").document["tables"]
+        assert only["path"] == "nyc.planes"
     wrong = flights("tables", "list", "nyc.trains")
     assert (wrong.code, wrong.err.startswith("error[LW-401]: ")) == (1, True)
     with (tmp_path / "lakeward.toml").open("a", encoding="utf-8") as config:

@@ -66,10 +66,15 @@ class LazyGroup(click.Group):
         if self._default is None and not args:
             click.echo(ctx.get_help(), color=ctx.color)
             ctx.exit()
+        names_one = any(each in self._lazy for each in args) or self._is_mistyped(args)
         asks_for_help = bool(args) and args[0] in ctx.help_option_names
-        if self._default is not None and not asks_for_help and not any(each in self._lazy for each in args):
+        if self._default is not None and not asks_for_help and not names_one:
             args = [self._default, *args]
         return super().parse_args(ctx, args)
+
+    def _is_mistyped(self, args: list[str]) -> bool:
+        """Return whether the first word is nearly a command, and no table: the default command may take one."""
+        return bool(args) and "." not in args[0] and bool(difflib.get_close_matches(args[0], self._lazy, n=1))
 
     def resolve_command(
         self, ctx: click.Context, args: list[str]

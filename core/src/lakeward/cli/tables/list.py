@@ -48,10 +48,11 @@ def list_tables(invocation: Invocation, *, table: str | None, buckets: bool) -> 
     `offsets-back` (another service committed late) or `unreadable`; with its cause, what to do, and since when. Where
     several services share the source, it shows which one tiers the table, and whether the table is bound to it.
     """
+    path = None if table is None else TablePath.parse(table)
     loaded = invocation.load()
     services = find_services(loaded)
     now_ms = SystemClock().wall_ms()
-    lines = _look(loaded, services, now_ms, None if table is None else TablePath.parse(table))
+    lines = _look(loaded, services, now_ms, path)
     shown = (services.ours, *services.others)
     document = {
         "service": services.ours.document(),
