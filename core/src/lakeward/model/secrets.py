@@ -9,7 +9,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 
 MASK = "********"
-_USER_IN_URI = re.compile(r"(?<=://)[^/@\s]+@")
+_USER_IN_URI = re.compile(r"(?i:(?<![a-z])(?P<azure>abfss?|wasbs?)(?P<container>://[^/@:\s]+@))|(?<=://)[^/@\s]+@")
+"""Azure's addresses have the name of a container there, which is no secret."""
 _QUERY_OF_URI = re.compile(r"(?<=\?)[^#\s]+")
 _NAMES = (
     r"(?:password|passwd|passphrase|secret|token|credential|(?:access|account|api|private)[-_.]?key"
@@ -64,7 +65,7 @@ def mask_uri(text: str, *, query: bool = False) -> str:
     """
     if ":" not in text and "?" not in text and "&" not in text:
         return text  # as most texts: a page of hundreds of tables has thousands of them
-    masked = _USER_IN_URI.sub(f"{MASK}@", text)
+    masked = _USER_IN_URI.sub(lambda found: found[0] if found["azure"] else f"{MASK}@", text)
     return _QUERY_OF_URI.sub(MASK, masked, count=1) if query else _SECRET_IN_QUERY.sub(rf"\g<1>{MASK}", masked)
 
 
