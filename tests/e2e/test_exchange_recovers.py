@@ -53,7 +53,7 @@ def test_a_service_that_spills_what_it_restores_is_killed_twice_and_loses_no_row
     spill.mkdir()
     log, keyed = exchanging_tables(world)
     for table in (log, keyed):
-        table.load(600)
+        table.load(1800)  # the round may not end before the checkpoint after the restore is seen
     config = configured(world, spill, log, keyed)
 
     killed_at(world, config, "completed-unaligned.events")

@@ -469,7 +469,8 @@ def serve(
     service = loaded.settings.service
 
     def make() -> Service:
-        log_start(service.name)
+        if not progress.shown:  # it says so, too
+            log_start(service.name)
         check_addresses(service)
         check_telemetry(loaded.settings.observe)
         load_tls(service, service.host)  # before Spark is waited for

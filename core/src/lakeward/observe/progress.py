@@ -55,6 +55,11 @@ class ProgressDisplay:
         self._rounds = {"committed": 0, "failed": 0}
         self._rows = 0
 
+    @property
+    def shown(self) -> bool:
+        """Whether anybody sees it."""
+        return not self._console.quiet
+
     def starting(self, service: str, master: str) -> None:
         """Print that the service starts.
 
