@@ -34,7 +34,7 @@ def read_apart(metadata: str, columns: str) -> list[list[object]]:
     version: str = import_module("duckdb").__version__
     extensions = [str(extension(name, version)) for name in ("avro", "iceberg")]
     command = [sys.executable, "-c", _READ, metadata, columns, *extensions]
-    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    done = subprocess.run(command, capture_output=True, encoding="utf-8", check=False)
     assert done.returncode == 0, done.stderr[-2000:]
     found: list[list[object]] = json.loads(done.stdout)
     return found
