@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 from lakeward.clock import SystemClock
 from lakeward.errors import LakewardError
-from lakeward.hooks.discovery import installed
+from lakeward.hooks.discovery import installed_as
 from lakeward.hooks.plugins import LAKE_GROUP, SOURCE_GROUP
 from lakeward.local_files import is_local
 from lakeward.ports import CheckResult
@@ -141,7 +141,7 @@ def _delete(files: SmallFiles, name: str) -> None:
 def _distributions(loaded: Loaded) -> tuple[str, ...]:
     """Return the distributions that a subtask needs: those of the core, and those of source and lake."""
     wanted = ((SOURCE_GROUP, loaded.settings.source.type), (LAKE_GROUP, loaded.settings.lake.type))
-    owners = [plugin.distribution for group, name in wanted for plugin in installed(group) if plugin.name == name]
+    owners = [plugin.distribution for group, name in wanted for plugin in installed_as(group, name)]
     return tuple(dict.fromkeys(["lakeward", "pyarrow", "pyspark", *owners]))
 
 

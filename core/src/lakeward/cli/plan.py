@@ -13,7 +13,7 @@ from lakeward.cli.next_round import NextRound, next_round
 from lakeward.cli.open_plugins import as_configured, open_records, opened_lake, opened_plain_source
 from lakeward.cli.output import Columns
 from lakeward.cli.serving import find_services
-from lakeward.config.tables import table_rules
+from lakeward.config.tables import excluded, table_rules
 from lakeward.errors import UsageError
 from lakeward.model.tables import TablePath
 from lakeward.observe.condition import PAUSED, SUSPENDED
@@ -85,8 +85,7 @@ def _cause(message: str) -> str:
 def _tables(loaded: Loaded, tables: Sequence[TableSpec], path: TablePath | None) -> list[TableSpec]:
     included = [spec for spec in tables if table_rules(loaded, spec.path).settings.include]
     if path is not None and not included:
-        message = f"{path}: the configuration excludes this table, so it is never tiered"
-        raise UsageError(message)
+        raise excluded(path)
     bindings, name = find_services(loaded).bindings, loaded.settings.service.name
     ours = [spec for spec in included if bindings.serves(name, spec.path)]
     if path is not None and not ours:

@@ -27,6 +27,11 @@ class TableRules:
     pattern: str | None
 
 
+def excluded(path: TablePath) -> UsageError:
+    """Return the error of a command that is asked for a table which is never tiered."""
+    return UsageError(f"{path}: the configuration excludes this table, so it is never tiered")
+
+
 def table_section(pattern: str) -> str:
     """Return the name of a pattern's section as it stands in the file: `tables."db.*"`."""
     return f'tables."{pattern}"'

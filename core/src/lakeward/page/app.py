@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import ipaddress
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
@@ -20,6 +19,7 @@ from starlette.routing import Route
 
 from lakeward.observe.other_services import OthersSeen
 from lakeward.page.view import masked_others, status_view
+from lakeward.sockets.addresses import is_loopback
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
@@ -143,18 +143,6 @@ class PageApp:
 
     def _file_of(self, name: str) -> Callable[[], Response]:
         return lambda: Response(self._static[name], media_type=_STATIC[name])
-
-
-def is_loopback(host: str) -> bool:
-    """Return whether a name or an address is that of this machine as only this machine sees it.
-
-    Args:
-        host: without a port or brackets.
-    """
-    try:
-        return ipaddress.ip_address(host).is_loopback
-    except ValueError:
-        return host.lower() == "localhost" or host.lower().endswith(".localhost")
 
 
 def _names_this_machine(header: str) -> bool:

@@ -9,6 +9,7 @@ import structlog
 
 from lakeward.errors import ConfigError
 from lakeward.observe.recent_problems import RecentProblems
+from lakeward.sockets.addresses import is_loopback
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -80,7 +81,7 @@ def start_page(
         expected = "the status page to be installed (pip install 'lakeward[page]')"
         raise ConfigError(_PORT, expected, f"no {', no '.join(missing)}")
     # Only now: without the extra these modules cannot be imported, and without a port they are not needed.
-    from lakeward.page.app import PageApp, PageContent, is_loopback  # noqa: PLC0415 - see above
+    from lakeward.page.app import PageApp, PageContent  # noqa: PLC0415 - see above
     from lakeward.page.server import PageServer  # noqa: PLC0415 - see above
 
     problems = RecentProblems(secrets)

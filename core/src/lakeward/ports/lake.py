@@ -124,6 +124,10 @@ class Lake(Protocol):
         ...
 
 
+LOST_COLUMNS = b"lost_columns"
+"""Of a schema's metadata: a JSON object with each column that a lake table once had, and what became of it."""
+
+
 @runtime_checkable
 class ReadableLake(Protocol):
     """What a lake may offer besides `Lake`: its rows, for `lakeward verify`.
@@ -143,8 +147,7 @@ class ReadableLake(Protocol):
 
         Returns:
             Batches with the table's columns by name, `__bucket`, `__offset` and `__timestamp` among them. The schema of
-            the first one may say in its metadata, as a JSON object `lost_columns`, what became of columns that the
-            table once had.
+            the first one may have `LOST_COLUMNS` in its metadata.
 
         Raises:
             LakeError: the snapshot, or a file of it, is gone or cannot be read.

@@ -27,7 +27,7 @@ def bind_address(service: ServiceSettings, *, local: bool) -> str:
     """
     if service.bind:
         return service.bind
-    return LOOPBACK if local and (not service.host or _is_loopback(service.host)) else ALL_ADDRESSES
+    return LOOPBACK if local and (not service.host or is_loopback(service.host)) else ALL_ADDRESSES
 
 
 def check_addresses(service: ServiceSettings) -> None:
@@ -52,8 +52,13 @@ def _resolve(key: str, host: str) -> None:
         raise ConfigError(key, "a host name or address that this machine can resolve", host, f"{reason}.") from error
 
 
-def _is_loopback(host: str) -> bool:
-    if host == "localhost":
+def is_loopback(host: str) -> bool:
+    """Return whether a name or an address is that of this machine as only this machine sees it.
+
+    Args:
+        host: without a port or brackets.
+    """
+    if host.lower() == "localhost" or host.lower().endswith(".localhost"):
         return True
     try:
         return ipaddress.ip_address(host).is_loopback

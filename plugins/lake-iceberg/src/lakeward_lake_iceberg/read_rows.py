@@ -11,14 +11,12 @@ from pyiceberg.io.pyarrow import ArrowScan, _read_all_delete_files, schema_to_py
 from pyiceberg.schema import Schema
 
 from lakeward.errors import LakeError
+from lakeward.ports.lake import LOST_COLUMNS
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from pyiceberg.table import FileScanTask, Table
-
-_LOST = b"lost_columns"
-"""Of the batches' metadata: a JSON object with each column that the table had once, and what became of it."""
 
 
 def snapshot_rows(table: Table, snapshot_id: int) -> Iterator[pa.RecordBatch]:
@@ -43,7 +41,7 @@ def snapshot_rows(table: Table, snapshot_id: int) -> Iterator[pa.RecordBatch]:
         scan = table.scan(snapshot_id=snapshot_id)
         schema = _readable(table, scan.projection())
         columns = schema_to_pyarrow(schema, include_field_ids=False)
-        known = columns.with_metadata({_LOST: json.dumps(_lost_columns(table)).encode()})
+        known = columns.with_metadata({LOST_COLUMNS: json.dumps(_lost_columns(table)).encode()})
         yield pa.RecordBatch.from_arrays([pa.nulls(0, field.type) for field in known], schema=known)
         reader = ArrowScan(table.metadata, table.io, schema, AlwaysTrue())
         for task in scan.plan_files():

@@ -13,8 +13,7 @@ from lakeward.cli.open_plugins import open_records, opened_lake, opened_source
 from lakeward.cli.output import Columns
 from lakeward.cli.serving import find_services
 from lakeward.clock import SystemClock
-from lakeward.config.tables import table_rules
-from lakeward.errors import UsageError
+from lakeward.config.tables import excluded, table_rules
 from lakeward.model.tables import TablePath
 from lakeward.observe.control import read_control
 from lakeward.observe.format import ago, count, date_time, seconds, size
@@ -71,8 +70,7 @@ def _look(loaded: Loaded, services: Services, now_ms: int, path: TablePath | Non
         found = source.tables() if path is None else [source.table(path)]
         tables = [table for table in found if table_rules(loaded, table.path).settings.include]
         if path is not None and not tables:
-            message = f"{path}: the configuration excludes this table, so it is never tiered"
-            raise UsageError(message)
+            raise excluded(path)
         layouts = {layout.table: layout for layout in table_layouts(loaded, tables)}
         served: dict[tuple[str, bool], tuple[Server, list[TableSpec]]] = {}
         for table in tables:

@@ -17,6 +17,7 @@ from lakeward.observe.verify.lake_rows import ComparableRows
 from lakeward.observe.verify.row_spill import RowSpill
 from lakeward.observe.verify.source_rows import readable_splits, rows_gone, source_rows
 from lakeward.observe.verify.values import cast_plain, plain_type
+from lakeward.ports.lake import LOST_COLUMNS
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -28,8 +29,6 @@ if TYPE_CHECKING:
     from lakeward.ports import ReadableLake, Source, SourceReader
 
 _SYSTEM = (BUCKET_COLUMN, OFFSET_COLUMN, TIMESTAMP_COLUMN)
-_LOST = b"lost_columns"
-"""Metadata with which a lake may say what became of columns that it once had: a JSON object."""
 types = pa.types
 
 
@@ -138,7 +137,7 @@ def _spill_source(
 
 
 def _common_columns(table: TableSpec, lake: pa.Schema) -> _Columns:
-    had: dict[str, str] = json.loads((lake.metadata or {}).get(_LOST, b"{}"))
+    had: dict[str, str] = json.loads((lake.metadata or {}).get(LOST_COLUMNS, b"{}"))
     needed = (*table.primary_key, *table.partition_keys, *_SYSTEM)
     if missing := [f"{name} ({had[name]})" if name in had else name for name in needed if name not in lake.names]:
         message = f"{table.path}: expected lake columns {', '.join(needed)}, found no {', '.join(missing)}"
