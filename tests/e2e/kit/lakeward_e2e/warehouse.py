@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sqlite3
 from contextlib import closing, suppress
+from functools import cache
 from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -76,10 +77,8 @@ class Warehouse:
         if table is None or table.current_snapshot() is None:
             return []
         query = f"SELECT {columns} FROM iceberg_scan('{table.metadata_location}')"  # noqa: S608 - a test's own text
-        with duckdb.connect() as connection:
-            for name in ("avro", "iceberg"):
-                connection.execute(f"LOAD '{_extension(name)}'")
-            return sorted(connection.execute(query).fetchall(), key=str)
+        with _duckdb().cursor() as cursor:
+            return sorted(cursor.execute(query).fetchall(), key=str)
 
     def partitions(self, path: TablePath) -> dict[int, set[Row]]:
         """Return the partitions of the data files that a table has now, by the id of their layout."""
@@ -136,6 +135,15 @@ def _named(table: Table | None) -> set[str]:
 def _summary(snapshot: object) -> dict[str, str]:
     summary = getattr(snapshot, "summary", None)
     return {} if summary is None else dict(summary.additional_properties)
+
+
+@cache
+def _duckdb() -> duckdb.DuckDBPyConnection:
+    """Return the process's DuckDB: what it has to load takes longer than most of what it reads."""
+    connection = duckdb.connect()
+    for name in ("avro", "iceberg"):
+        connection.execute(f"LOAD '{_extension(name)}'")
+    return connection
 
 
 def _extension(name: str) -> Path:
