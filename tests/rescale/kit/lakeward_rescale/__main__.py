@@ -12,7 +12,7 @@ import time
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from lakeward_rescale import run
+from lakeward_rescale import outcome, run
 from lakeward_rescale.mistakes import MISTAKES
 from lakeward_rescale.run import Result
 from lakeward_rescale.zygote import Child, fork, start, stop
@@ -73,8 +73,12 @@ class Loop:
             _end_group(child, dump=True)
         else:
             found = child.result()
-            result = found if found is not None else Result(seed, spent, ["it ended with an error, see run.log"])
             _end_group(child)
+            if found is None:
+                result = Result(seed, spent, ["it ended with an error, see run.log"])
+            else:
+                result, tables = found
+                outcome.look(result, tables, directory)
         self.results.append(result)
         _say(_line(result, directory))
         if not result.problems and not self._keep:

@@ -1,4 +1,4 @@
-"""One run: two tables, a service, failures as a seed says, and a look at what came of it."""
+"""One run: two tables, a service, and failures as a seed says."""
 
 from __future__ import annotations
 
@@ -7,7 +7,6 @@ import os
 import random
 import signal
 import time
-from collections import Counter
 from dataclasses import asdict, dataclass, field, replace
 from typing import TYPE_CHECKING
 
@@ -19,11 +18,10 @@ from lakeward_rescale.zygote import Child, fork
 from lakeward_source_embedded.store import EmbeddedStore
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
     from pathlib import Path
 
     from lakeward_rescale.scenario import Failure
-    from lakeward_rescale.tables import SourceTable
+    from lakeward_rescale.tables import Tables
 
 _LOOK_S = 0.005
 _PATIENCE_S = 6.0
@@ -56,19 +54,22 @@ class Result:
     """Failures for which the moment never came."""
 
 
-def run(seed: int, directory: Path, zygote: Path, mistake: str = "") -> Result:
-    """Do a run.
+def run(seed: int, directory: Path, zygote: Path, mistake: str = "") -> tuple[Result, Tables]:
+    """Do a run; the lake is looked at afterwards, see `outcome`.
 
     Args:
         seed: says what happens.
         directory: empty.
         zygote: its socket.
         mistake: made on purpose, see `mistakes`.
+
+    Returns:
+        What is known so far, and what the lake must hold.
     """
     started = time.monotonic()
-    result = _Run(replace(Scenario.of(seed), mistake=mistake), directory, zygote).run()
+    result, tables = _Run(replace(Scenario.of(seed), mistake=mistake), directory, zygote).run()
     result.seconds = time.monotonic() - started
-    return result
+    return result, tables
 
 
 @dataclass
@@ -100,7 +101,7 @@ class _Run:
         self._services = 0
         self._service: Child | None = None
 
-    def run(self) -> Result:
+    def run(self) -> tuple[Result, Tables]:
         (self._directory / "scenario.json").write_text(json.dumps(asdict(self._scenario), indent=1), encoding="utf-8")
         store = EmbeddedStore.create(self._directory / "store")
         tables = fill(store, self._scenario)
@@ -112,12 +113,7 @@ class _Run:
             self._fail(number, failure)
         self._order(len(self._scenario.failures), slow=False)
         self._finish()
-        for table in tables:
-            self._compare(table)
-        self._notes.note("compared")
-        if not self._result.problems:
-            self._look_for_leftovers(tables)
-        return self._result
+        return self._result, tables
 
     # --- services -------------------------------------------------------------------------------------------
 
@@ -255,42 +251,6 @@ class _Run:
         if note["of"]:
             text += f" of {note['of']} with {note['channel_bytes']} B in channels, {note['open_rows']} open rows"
         self._result.launches.append(text)
-
-    # --- what came of it ------------------------------------------------------------------------------------
-
-    def _compare(self, table: SourceTable) -> None:
-        from lakeward_e2e.warehouse import Warehouse  # noqa: PLC0415 - DuckDB starts a thread while it is imported
-
-        warehouse = Warehouse(self._directory / "warehouse")
-        found = Counter(warehouse.select(table.path, ", ".join(table.columns)))
-        wanted = Counter(table.rows())
-        lost, more = wanted - found, found - wanted
-        self._result.lost += lost.total()
-        self._result.doubled += more.total()
-        if lost or more:
-            examples = f"{list(lost)[:3]} lost, {list(more)[:3]} too many"
-            self._result.problems.append(f"{table.path}: {lost.total()} lost, {more.total()} too many: {examples}")
-
-    def _look_for_leftovers(self, tables: tuple[SourceTable, ...]) -> None:
-        from lakeward_e2e.warehouse import Warehouse  # noqa: PLC0415 - as above
-
-        warehouse = Warehouse(self._directory / "warehouse")
-        self._left_over("files of no commit", {file for table in tables for file in warehouse.orphans(table.path)})
-        self._left_over("rows and parts of checkpoints", self._checkpoint_files())
-        self._left_over("journals", self._state.rglob("journal"))
-
-    @property
-    def _state(self) -> Path:
-        return self._directory / "state"
-
-    def _checkpoint_files(self) -> list[Path]:
-        every = (file for file in self._state.rglob("*") if file.is_file())
-        return [file for file in every if file.parent.name == "segments" or file.parent.name.startswith("chk-")]
-
-    def _left_over(self, what: str, files: Iterable[object]) -> None:
-        names = sorted(map(str, files))
-        if names:
-            self._result.problems.append(f"left over, {what}: {len(names)}, such as {names[:3]}")
 
 
 def _kill(pid: int) -> None:

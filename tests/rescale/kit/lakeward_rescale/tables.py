@@ -35,12 +35,15 @@ class SourceTable:
         return self._expected
 
 
+Tables = tuple[SourceTable, SourceTable]
+
+
 def rules(scenario: Scenario, path: TablePath) -> TableSettings:
     """Return the rules of a table: how the lake table is partitioned."""
     return TableSettings(mode="mirror", lake_partition=_LAYOUTS[path.table], commit_every=scenario.commit_every_s)
 
 
-def fill(store: EmbeddedStore, scenario: Scenario) -> tuple[SourceTable, SourceTable]:
+def fill(store: EmbeddedStore, scenario: Scenario) -> Tables:
     """Make both tables with all their rows."""
     draw = random.Random(scenario.seed)  # noqa: S311 - test data
     return _events(store, scenario), _orders(store, scenario, draw)
