@@ -305,20 +305,38 @@ def test_a_round_that_fails_while_a_checkpoint_is_being_stored_goes_on_from_it(h
 def test_parts_that_are_stored_after_the_round_has_ended_are_deleted(
     halfway: Halfway, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    begun, go_on = threading.Event(), threading.Event()
+    _stop_while_parts_are_written(halfway, monkeypatch, checkpoints=1, stop_timeout_s=0.1)
+
+
+def test_parts_of_earlier_checkpoints_that_are_stored_after_the_round_has_ended_are_deleted(
+    halfway: Halfway, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    _stop_while_parts_are_written(halfway, monkeypatch, checkpoints=2, stop_timeout_s=0.1, checkpoint_timeout_s=0.2)
+
+
+def _stop_while_parts_are_written(
+    halfway: Halfway,
+    monkeypatch: pytest.MonkeyPatch,
+    *,
+    checkpoints: int,
+    **options: float,
+) -> None:
+    """Let subtasks write the parts of so many checkpoints once their round is over: nothing may be left of them."""
+    begun: set[int] = set()
+    go_on = threading.Event()
     write = CheckpointFiles.write_part
 
     def write_slowly(store: CheckpointFiles, ref: CheckpointRef, snapshot: SubtaskSnapshot) -> PartFile:
-        begun.set()
+        begun.add(ref.number)
         go_on.wait(30)
         return write(store, ref, snapshot)
 
     monkeypatch.setattr(CheckpointFiles, "write_part", write_slowly)
 
     async def stopped_meanwhile() -> None:
-        service = halfway.service(stop_timeout_s=0.1)
+        service = halfway.service(**options)
         serving = asyncio.create_task(service.serve())
-        await _until(begun.is_set)
+        await _until(lambda: len(begun) >= checkpoints)
         service.stop()
         await _until(lambda: halfway.world.outcomes(halfway.keyed))
         go_on.set()

@@ -163,7 +163,7 @@ class Checkpointing:
         self._done = False
         self._taken = 0
         self._answer: PartWritten | None = None
-        self._writing: Running | None = None
+        self._writing: list[Running] = []
         self._ended: dict[int, list[SplitProgress]] = {}
         """By checkpoint whose part is still to be made: the splits that ended after its trigger."""
 
@@ -264,12 +264,14 @@ class Checkpointing:
         snapshot = SubtaskSnapshot(self._origin.subtask, self._origin.task_attempt, progress, order.blocked)
         ref = replace(self._ref, number=order.checkpoint)
         work, name = partial(self._write, ref, snapshot), f"part-{order.checkpoint}"
-        self._writing = self._parts.executor.start(work, name=name)
+        self._writing = [one for one in self._writing if not one.join(0.0)]
+        self._writing.append(self._parts.executor.start(work, name=name))
 
     def close(self) -> None:
-        """Wait for a part that is being written; if it takes too long, it is deleted once no subtask runs."""
-        if self._writing is not None:
-            self._writing.join(_CLOSE_S)
+        """Wait for parts that are being written; those that take too long are deleted once no subtask runs."""
+        deadline = self._parts.clock.now() + _CLOSE_S
+        for one in self._writing:
+            one.join(max(0.0, deadline - self._parts.clock.now()))
 
     def _trigger(self, message: TriggerCheckpoint) -> None:
         checkpoint = message.checkpoint

@@ -212,7 +212,7 @@ class RoundCheckpoints:
         self._answered = asyncio.Event()
         """Set unless a write of the store is still pending."""
         self._answered.set()
-        self._aborted_at_end: int | None = None
+        self._aborted: list[int] = []
         self._close_files = (0, False)
         """Number of the newest checkpoint that was triggered, and whether all files are closed at its cut."""
         self._step_missed = False
@@ -255,9 +255,9 @@ class RoundCheckpoints:
         return not self._answered.is_set()
 
     @property
-    def aborted_at_end(self) -> CheckpointRef | None:
-        """The checkpoint that the round's end aborted, or None. Subtasks may have stored parts of it since."""
-        return None if self._aborted_at_end is None else self._ref(self._aborted_at_end)
+    def aborted(self) -> tuple[CheckpointRef, ...]:
+        """The checkpoints that were aborted. Each was deleted then, but subtasks may have stored parts of it since."""
+        return tuple(map(self._ref, self._aborted))
 
     @property
     def newest_with_rows(self) -> CheckpointRef | None:
@@ -375,7 +375,7 @@ class RoundCheckpoints:
                 at_end = self.ended or self._job.all_read
                 log = self._log.info if at_end else self._log.warning
                 log("checkpoint aborted", checkpoint=str(self._ref(command.checkpoint)), reason=command.reason)
-                self._aborted_at_end = command.checkpoint if self.ended else None
+                self._aborted.append(command.checkpoint)
                 self._step_missed = self._step_missed or self._close_files == (command.checkpoint, True)
                 self._delete(command.checkpoint)
                 if not at_end:

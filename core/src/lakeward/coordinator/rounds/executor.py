@@ -563,9 +563,9 @@ class RoundExecutor:
 
     async def _delete_parts(self, job: RoundJob) -> None:
         """Delete what subtasks stored for checkpoints that were aborted; now none of them runs any more."""
-        aborted, newest = job.checkpoints.aborted_at_end, job.checkpoints.newest_with_rows
-        if aborted is not None:
-            await self._delete_left(f"parts of {aborted}", partial(self._checkpoints.delete, aborted))
+        aborted, newest = job.checkpoints.aborted, job.checkpoints.newest_with_rows
+        for ref in aborted:
+            await self._delete_left(f"parts of {ref}", partial(self._checkpoints.delete, ref))
         if newest is not None:
             await self._delete_left(f"rows up to {newest}", partial(self._checkpoints.delete_rows, newest))
 
