@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from typing import TYPE_CHECKING
 
 import pytest
@@ -20,6 +21,7 @@ from lakeward.model.events import (
     TriggerCheckpoint,
 )
 from lakeward.model.jobs import JobSpec, SubtaskPlace
+from lakeward.storage.checkpoint_store import CheckpointFiles
 from lakeward.subtask.checkpointing import Checkpointing, MakePart, PartWritten
 from lakeward.subtask.mailbox import Mailbox
 from lakeward.subtask.run import real_parts
@@ -29,6 +31,8 @@ from lakeward.testing.links import RecordingLink
 
 if TYPE_CHECKING:
     from pathlib import Path
+
+    from lakeward.model.checkpoints import CheckpointRef, PartFile
 
 RESULT = subtask_snapshot().blocked[0].event.result
 DONE = SplitProgress.done(LOG, RESULT)
@@ -134,6 +138,25 @@ def test_who_has_left_says_nothing_more(attempt: Attempt) -> None:
     attempt.checkpointing.send_done()
     attempt.checkpointing.on_message(Close(checkpoint=1))
     assert attempt.link.events == [SubtaskDone()]
+
+
+def test_the_end_waits_for_the_parts_of_earlier_checkpoints_as_well(
+    attempt: Attempt, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Else one would be stored once its round is over, and nobody would delete it."""
+    closing, write = threading.Event(), CheckpointFiles.write_part
+
+    def write_the_first_late(store: CheckpointFiles, ref: CheckpointRef, snapshot: SubtaskSnapshot) -> PartFile:
+        assert ref.number != 1 or closing.wait(10.0)
+        return write(store, ref, snapshot)
+
+    monkeypatch.setattr(CheckpointFiles, "write_part", write_the_first_late)
+    attempt.checkpointing.make_part(MakePart(1, ()), lambda: ())
+    attempt.checkpointing.make_part(MakePart(2, ()), lambda: ())
+    assert isinstance(attempt.mailbox.get(10.0), PartWritten)
+    threading.Timer(0.3, closing.set).start()
+    attempt.checkpointing.close()
+    assert {file.parent.name for file in tmp_path.rglob("part-*")} == {"chk-1", "chk-2"}
 
 
 def test_where_no_place_for_checkpoints_is_named_they_are_declined() -> None:
