@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sqlite3
 from contextlib import closing, suppress
 from functools import cache
@@ -15,12 +16,20 @@ from pyiceberg.exceptions import NoSuchTableError
 from sqlalchemy.exc import OperationalError
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from pyiceberg.table import Table
 
     from lakeward.model.tables import TablePath
     from lakeward_e2e.tables import AnyTable, Row
 
 _OFFSETS_FILE = "lakeward.offsets-file"
+
+
+def files_below(folder: Path) -> Iterator[Path]:
+    """List the files of a folder and its subfolders, which may be deleted meanwhile: `rglob` would raise."""
+    for place, _, names in os.walk(folder):
+        yield from (Path(place, name) for name in names)
 
 
 class Warehouse:
@@ -110,7 +119,7 @@ class Warehouse:
         table = self.table(path)
         default = self.root / path.database / path.table
         folder = default if table is None else Path(table.location().removeprefix("file://"))
-        return {str(file) for file in folder.rglob("*") if file.is_file() and not file.name.endswith(".crc")}
+        return {str(file) for file in files_below(folder) if not file.name.endswith(".crc")}
 
     def orphans(self, path: TablePath) -> set[str]:
         """Return files in a table's directory that neither its metadata nor any retained snapshot names."""

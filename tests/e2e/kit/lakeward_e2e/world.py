@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from lakeward_e2e.process import ServiceProcess, until
-from lakeward_e2e.warehouse import Warehouse
+from lakeward_e2e.warehouse import Warehouse, files_below
 from lakeward_faulty.points import FAULTS
 from lakeward_source_embedded.store import EmbeddedStore
 
@@ -223,15 +223,26 @@ class World:
 
     def journals(self) -> list[str]:
         """Return all round journals on disk."""
-        return sorted(str(file) for file in (self.root / "state").rglob("journal"))
+        return self._state_files("journal")
 
     def checkpoints(self) -> list[str]:
         """Return all files of checkpoints on disk."""
-        return sorted(str(file) for file in (self.root / "state").rglob("chk-*/*"))
+        return self._state_files("chk-*/*")
+
+    def completed_checkpoints(self, table: AnyTable | None = None) -> list[str]:
+        """Return the metadata files of the checkpoints that completed, of one table or of all.
+
+        While it is written such a file has another name, and its checkpoint does not count.
+        """
+        epochs = "*" if table is None else f"{self.store.table(table.path).table_id}-*"
+        return self._state_files(f"{epochs}/chk-*/_metadata")
 
     def segments(self) -> list[str]:
         """Return all files of rows beside checkpoints."""
-        return sorted(str(file) for file in (self.root / "state").rglob("segments/*"))
+        return self._state_files("segments/*")
+
+    def _state_files(self, pattern: str) -> list[str]:
+        return sorted(str(file) for file in files_below(self.root / "state") if file.match(pattern))
 
     def until_no_checkpoints(self) -> None:
         """Wait until nothing is left of any checkpoint."""
