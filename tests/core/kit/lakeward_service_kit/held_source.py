@@ -131,12 +131,19 @@ class _HeldReader:
     def _hold(self, batches: Iterator[SourceBatch]) -> Iterator[SourceBatch]:
         never = threading.Event()
         for number, batch in enumerate(batches):
-            while number >= self._batches and self._gate.exists():
-                if self._gate.read_text(encoding="utf-8") == FAIL:
+            while number >= self._batches and (said := self._gate_says()) is not None:
+                if said == FAIL:
                     message = "the gate says that reading fails"
                     raise SourceError(message)
                 never.wait(_LOOK_S)
             yield batch
+
+    def _gate_says(self) -> str | None:
+        """Return the text of the gate's file, None if it is not there: the test deletes it at any time."""
+        try:
+            return self._gate.read_text(encoding="utf-8")
+        except FileNotFoundError:
+            return None
 
 
 def _in_pieces(batches: Iterator[SourceBatch]) -> Iterator[SourceBatch]:
