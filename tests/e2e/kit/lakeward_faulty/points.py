@@ -189,8 +189,7 @@ def _take(folder: Path, point: str) -> str:
     try:
         word = (folder / "once" / point).read_text(encoding="utf-8")
     except FileNotFoundError:
-        always = folder / "always" / point
-        return always.read_text(encoding="utf-8") if always.exists() else ""
+        return _always(folder, point)
     if word not in _KILLS:
         return word if _fire(folder, point) else ""
     victim = _victim(folder, word, table)
@@ -208,6 +207,14 @@ def _take(folder: Path, point: str) -> str:
         claim.unlink()
         return ""
     return f"{word} {victim}"
+
+
+def _always(folder: Path, point: str) -> str:
+    """Return what is armed for each time; empty if nothing is: a test takes it back at any time."""
+    try:
+        return (folder / "always" / point).read_text(encoding="utf-8")
+    except FileNotFoundError:
+        return ""
 
 
 def _fire(folder: Path, point: str) -> bool:
