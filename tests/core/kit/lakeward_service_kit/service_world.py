@@ -56,12 +56,12 @@ if TYPE_CHECKING:
 SCHEMA = pa.schema([pa.field("id", pa.int64(), nullable=False), pa.field("name", pa.string())])
 
 
-_WRITES = ("complete ", "delete ", "retain checkpoints")
-"""Names of the threads on which a service writes and deletes checkpoints begin so."""
+_WRITES = ("complete ", "delete ", "retain checkpoints", "part-", "write the service's state")
+"""Names of the threads on which a service and its subtasks write, and delete, what outlives them begin so."""
 
 
 def let_writes_end() -> None:
-    """Wait for checkpoints that a service was writing or deleting when it was killed: a dead process does neither.
+    """Wait for what a service was writing or deleting when it was killed: a dead process does neither.
 
     Its event loop must have ended, as it would go on with the next one.
     """
