@@ -359,7 +359,8 @@ def test_a_failed_round_in_back_off_keeps_what_its_checkpoint_has_to_read(halfwa
         halfway.gate.write_text(FAIL, encoding="utf-8")
         await _until(lambda: "failed" in halfway.world.outcomes(halfway.keyed))
         read.append(halfway.left())
-        await asyncio.to_thread(halfway.clean_up)
+        # All on the loop's own thread: the service cannot try again before the gate is open.
+        halfway.clean_up()
         source.snapshot_rows()
         halfway.gate.unlink()
         await _until(lambda: "committed" in halfway.world.outcomes(halfway.keyed))

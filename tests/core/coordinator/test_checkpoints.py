@@ -84,7 +84,7 @@ class Held:
 
 async def _die_when(seen: Callable[[], bool], service: Service) -> None:
     serving = asyncio.create_task(service.serve())
-    async with asyncio.timeout(8):
+    async with asyncio.timeout(30):
         while not seen():  # noqa: ASYNC110 - seen on disk
             await asyncio.sleep(0.02)
     serving.cancel()

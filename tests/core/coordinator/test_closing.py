@@ -49,7 +49,7 @@ def test_one_that_hangs_is_left_behind() -> None:
     def hang() -> None:
         for_ever.wait(30)
 
-    closed, resources = Closed(), OpenResources(limit_s=0.05)
+    closed, resources = Closed(), OpenResources(limit_s=1.0)
     resources.add("source", lambda: closed.well("source"))
     resources.add("lake", hang)
     assert asyncio.run(resources.close_all()) == ("lake",)

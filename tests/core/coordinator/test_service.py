@@ -276,7 +276,7 @@ def test_a_backend_that_hangs_fails_its_table_alone_by_name(world: World) -> Non
             forever.wait(20)
 
     world.backend.before = hang
-    end = world.once(call_timeout_s=0.2)
+    end = world.once(call_timeout_s=1.0)
     forever.set()
     assert ids(world.lake.read(log)) == list(range(10))
     assert [path for path, _ in end.failed] == [keyed]

@@ -82,7 +82,7 @@ def test_an_expiry_that_hangs_fails_no_round_and_keeps_no_other_table(world: Wor
             go_on.wait(30)
 
     lake.before_expiry = hang
-    service = world.service(expire_every=1, commit_timeout_s=0.2, stop_timeout_s=0.5)
+    service = world.service(expire_every=1, commit_timeout_s=1.0, stop_timeout_s=0.5)
 
     async def run() -> None:
         serving = asyncio.create_task(service.serve())

@@ -330,6 +330,7 @@ def test_the_model_finds_each_known_bug(mutant: type[Recovery]) -> None:
                 stateful_step_count=40,
                 deadline=None,
                 database=None,
+                derandomize=True,
                 phases=[Phase.generate],
                 suppress_health_check=list(HealthCheck),
             ),
