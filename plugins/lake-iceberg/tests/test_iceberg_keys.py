@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pyarrow as pa
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from lakeward_lake_iceberg.keys import KeyIndex
@@ -20,12 +20,14 @@ def _table(keys: list[tuple[int, str, bool]], columns: int) -> pa.Table:
     return pa.table(arrays[:columns], names=["a", "b", "c"][:columns])
 
 
+@settings(deadline=None)
 @given(PAIRS, st.integers(1, 3))
 def test_the_last_row_of_each_key_is_kept_in_order(keys: list[tuple[int, str, bool]], columns: int) -> None:
     last = {key[:columns]: row for row, key in enumerate(keys)}
     assert KeyIndex(_table(keys, columns)).last_rows().tolist() == sorted(last.values())
 
 
+@settings(deadline=None)
 @given(PAIRS, PAIRS, st.integers(1, 3))
 def test_exactly_the_known_keys_are_found(
     keys: list[tuple[int, str, bool]], others: list[tuple[int, str, bool]], columns: int

@@ -136,7 +136,7 @@ def test_reading_goes_on_when_the_tablet_server_comes_back(
     reader = FlussSourcePlugin().reader(source.reader_task(table), table)
     bucket = TableBucket(table.table_id, None, 0)
     assert len(next(iter(reader.read_log(LogSplit("s", bucket, (), 0, 1)))).records) == 1
-    time.sleep(1.0)  # see the kit's settings
+    time.sleep(3.0)  # see the kit's settings
     tablet.kill()
     again = threading.Timer(2.0, tablet.start)
     again.start()

@@ -3,6 +3,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -140,12 +141,17 @@ def test_a_coordinator_that_does_not_lead_yet_is_waited_for(cluster: Cluster) ->
     assert len(refused) == 4
 
 
+def hesitant(cluster: Cluster) -> FlussClient:
+    """Connect a client whose pauses double: of 4 s the last half is a pause, so no call is on its way at their end."""
+    return FlussClient.connect(replace(quick_options(*cluster.tablets), backoff_limit_s=60.0))
+
+
 def test_waiting_for_a_coordinator_ends_with_its_last_word(cluster: Cluster) -> None:
     cluster.coordinators[0].answer = lambda call: (
         ErrorResponse(error_code=65) if call.api == ApiKey.DROP_KV_SNAPSHOT_LEASE else None
     )
-    with pytest.raises(NotCoordinatorLeaderError):
-        cluster.client.call_coordinator(DROP, timeout_s=0.3)
+    with hesitant(cluster) as client, pytest.raises(NotCoordinatorLeaderError):
+        client.call_coordinator(DROP, timeout_s=4.0)
 
 
 def test_an_election_is_waited_for(cluster: Cluster) -> None:
@@ -206,8 +212,11 @@ def test_a_leader_that_moved_is_followed(cluster: Cluster) -> None:
 
 
 def test_a_bucket_without_a_leader_is_named_when_the_time_is_over(cluster: Cluster) -> None:
-    with pytest.raises(StaleMetadataError, match=r"d\.t bucket 1: .*LEADER_NOT_AVAILABLE"):
-        cluster.client.call_leader(BucketAddress(PATH, None, 1), SCAN, timeout_s=0.2)
+    with (
+        hesitant(cluster) as client,
+        pytest.raises(StaleMetadataError, match=r"d\.t bucket 1: .*LEADER_NOT_AVAILABLE"),
+    ):
+        client.call_leader(BucketAddress(PATH, None, 1), SCAN, timeout_s=4.0)
 
 
 def test_an_unknown_table_is_a_table_gone_although_metadata_says_minus_one(cluster: Cluster) -> None:

@@ -48,6 +48,7 @@ def test_what_never_ends_is_left_behind_when_the_thread_is_closed(monkeypatch: p
 
     with pytest.raises(SourceError, match="thread 'client': expected to end within 0 s"):
         thread.close_after(for_ever())
+    thread._thread.join(10)
     assert not thread._thread.is_alive()
     thread.close_after(nothing())
 

@@ -121,8 +121,8 @@ class Certificates:
         issued.private_key_and_cert_chain_pem.write_to_path(self.own_file)
 
 
-def over_tls(server: FakeServer, tls: Tls | None) -> ConnectOptions:
-    return replace(quick_options(server, timeout_s=1.0), connect_timeout_s=1.0, tls=tls)
+def over_tls(server: FakeServer, tls: Tls | None, connect_timeout_s: float = 20.0) -> ConnectOptions:
+    return replace(quick_options(server, connect_timeout_s=connect_timeout_s), tls=tls)
 
 
 def test_calls_go_over_tls(tmp_path: Path) -> None:
@@ -165,13 +165,13 @@ def test_tls_to_a_server_without_is_an_error_and_no_hang(tmp_path: Path) -> None
     certificates = Certificates(tmp_path, "127.0.0.1")
     garbage = bytes.fromhex("0000000c0208ffffffffffffffffff01")
     with FakeServer(lambda _: garbage) as server, pytest.raises((TlsError, ServerUnreachableError)):
-        FlussClient.connect(over_tls(server, Tls(ca_file=certificates.ca_file)))
+        FlussClient.connect(over_tls(server, Tls(ca_file=certificates.ca_file), connect_timeout_s=1.0))
 
 
 def test_no_tls_to_a_server_with_is_an_error_and_no_hang(tmp_path: Path) -> None:
     certificates = Certificates(tmp_path, "127.0.0.1")
     with FakeServer(lambda _: None, tls=certificates.server) as server, pytest.raises(ServerUnreachableError):
-        FlussClient.connect(over_tls(server, None))
+        FlussClient.connect(over_tls(server, None, connect_timeout_s=1.0))
 
 
 def test_a_missing_authority_file_is_named(tmp_path: Path) -> None:

@@ -4,7 +4,7 @@ import tracemalloc
 from itertools import pairwise
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from lakeward.errors import ProtocolError
@@ -61,6 +61,7 @@ def test_an_announced_length_allocates_nothing() -> None:
     assert peak < 1 << 16
 
 
+@settings(deadline=None)
 @given(pieces=st.lists(st.binary(max_size=40), max_size=8))
 def test_any_stream_gives_responses_or_a_protocol_error(pieces: list[bytes]) -> None:
     frames = FrameAssembler(limit_bytes=1000)
@@ -73,6 +74,7 @@ def test_any_stream_gives_responses_or_a_protocol_error(pieces: list[bytes]) -> 
     assert given_out <= sum(map(len, pieces))
 
 
+@settings(deadline=None)
 @given(cuts=st.lists(st.integers(0, 3 * len(SUCCESS)), max_size=6))
 def test_how_a_stream_is_cut_makes_no_difference(cuts: list[int]) -> None:
     stream = SUCCESS * 3

@@ -4,7 +4,7 @@ import tracemalloc
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from lakeward.errors import ProtocolError, UsageError
@@ -149,6 +149,7 @@ def test_more_elements_than_any_cluster_has_are_refused() -> None:
         decode(LakeTieringHeartbeatRequest, body)
 
 
+@settings(deadline=None)
 @given(message_class=st.sampled_from(CLASSES), body=st.binary(max_size=200))
 def test_any_bytes_are_a_message_or_a_protocol_error(message_class: type[Message], body: bytes) -> None:
     try:

@@ -200,13 +200,16 @@ class FakeServer:
         return MetadataResponse(coordinator_server=self.node(), tablet_servers=(self.node(),))
 
 
-def quick_options(*servers: FakeServer, timeout_s: float = 5.0, silence_s: float = 10.0) -> ConnectOptions:
+def quick_options(
+    *servers: FakeServer, timeout_s: float = 5.0, silence_s: float = 10.0, connect_timeout_s: float = 20.0
+) -> ConnectOptions:
     """Return options with short pauses.
 
     Args:
         servers: for bootstrap.
         timeout_s: seconds for a call.
         silence_s: seconds after which a silent connection is given up.
+        connect_timeout_s: seconds for a connection: less where a test waits for its end.
 
     Returns:
         The options.
@@ -214,7 +217,7 @@ def quick_options(*servers: FakeServer, timeout_s: float = 5.0, silence_s: float
     return ConnectOptions(
         tuple(server.endpoint for server in servers),
         request_timeout_s=timeout_s,
-        connect_timeout_s=2.0,
+        connect_timeout_s=connect_timeout_s,
         silence_s=silence_s,
         backoff_s=0.01,
         backoff_limit_s=0.05,
