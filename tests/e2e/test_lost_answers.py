@@ -26,13 +26,17 @@ def test_an_answer_that_is_lost_doubles_no_row(what: str, shared_world: World) -
     for _ in range(2):
         for table in (log, keyed):
             world.arm(f"send.{table.path.table}", what)
+            world.hold(f"late.{table.path.table}")
             world.arm(f"late-refused.{table.path.table}", "told")
             table.load()
         for table in (log, keyed):
             world.wait_for(f"send.{table.path.table}")
-            if what == "deliver-late":
-                world.wait_for(f"late-refused.{table.path.table}")
         world.until_same(log, keyed)
+        if what == "deliver-late":
+            for table in (log, keyed):
+                world.let_go(f"late.{table.path.table}")
+                world.wait_for(f"late-refused.{table.path.table}")
+            world.until_same(log, keyed)
     assert "outcome of a lake commit unknown" in service.words()
     for table in (log, keyed):
         table.load()

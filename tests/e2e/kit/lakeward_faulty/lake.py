@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import threading
-import time
 from typing import TYPE_CHECKING, Any
 
 from lakeward_faulty.points import ArmedError, reached
@@ -22,7 +21,6 @@ if TYPE_CHECKING:
 
 _WRITTEN = 2
 """Batches of a split after which it counts as in the middle of writing."""
-_LATE_S = 1.0
 
 
 class FaultyLake:
@@ -74,7 +72,7 @@ def _lossy(send: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def _send_late(send: Callable[..., Any], table: Any, requirements: Any, updates: Any) -> None:  # noqa: ANN401
-    time.sleep(_LATE_S)
+    reached(f"late.{table.name()[-1]}")
     try:
         send(table, requirements, updates)
     except Exception as refused:  # noqa: BLE001 - said to the test, whatever it is
