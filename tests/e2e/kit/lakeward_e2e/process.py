@@ -37,6 +37,11 @@ def until(look: Callable[[], object], what: str, patience_s: float = PATIENCE_S,
         time.sleep(turn_s)
 
 
+def complaints(printed: str) -> list[str]:
+    """Return the lines of standard error without those that say that Spark is slow to start: no fault of a service."""
+    return [line for line in printed.splitlines() if "waiting for Spark" not in line]
+
+
 def _seen(look: Callable[[psutil.Process], bool], process: psutil.Process) -> bool:
     """Look at a process; one that is gone, or dead and not yet waited for, is not it."""
     with contextlib.suppress(psutil.NoSuchProcess):
