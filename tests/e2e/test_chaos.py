@@ -30,7 +30,7 @@ FAULTS = int(os.environ.get("LAKEWARD_CHAOS_FAULTS", "8"))
 SEED = int(os.environ.get("LAKEWARD_CHAOS_SEED", "1"))
 FENCE_S = 4
 KINDS = ("kill the driver", "kill the JVM", "pause the driver", "kill a subtask", "pause a subtask")
-pytestmark = [pytest.mark.spark, pytest.mark.crash, pytest.mark.timeout(120 + 40 * FAULTS)]
+pytestmark = [pytest.mark.spark, pytest.mark.crash, pytest.mark.timeout(300 + 60 * FAULTS)]
 
 
 class Chaos:

@@ -52,6 +52,7 @@ def test_a_service_that_spills_what_it_restores_is_killed_twice_and_loses_no_row
     spill = world.root / "spill"
     spill.mkdir()
     log, keyed = exchanging_tables(world)
+    world.arm("each-read.events", "sleep 0.5", always=True)
     for table in (log, keyed):
         table.load(1800)  # the round may not end before the checkpoint after the restore is seen
     config = configured(world, spill, log, keyed)
@@ -59,6 +60,7 @@ def test_a_service_that_spills_what_it_restores_is_killed_twice_and_loses_no_row
     killed_at(world, config, "completed-unaligned.events")
     # A checkpoint right after the restore may be older than the first report: it waits until one told of a recovery.
     world.hold("before-complete.events")
+    world.hold("before-lake-commit.events")
     second = world.start(config)
     until(lambda: recovering(world, log), f"a report of the recovery; {second.words()}")
     # What is drained by now is in open files: the checkpoint holds rows in any case, of channels or of files.
@@ -66,6 +68,8 @@ def test_a_service_that_spills_what_it_restores_is_killed_twice_and_loses_no_row
     world.let_go("before-complete.events")
     assert ended_by_kill(second)
     newest = world.status()["incarnation"]
+    world.disarm("before-lake-commit.events")
+    world.arm("each-read.events", "sleep 0", always=True)
     assert_nothing_lost(world, config, log, keyed)
     third = world.processes[-1]
     third.end()

@@ -25,7 +25,7 @@ pytestmark = [pytest.mark.spark]
 ILL = {
     "raise the server is on holiday": "the server is on holiday",
     "nonsense": "42",
-    "sleep 30": "no answer within 1",
+    "wait": "no answer within 1",
 }
 
 
@@ -41,7 +41,7 @@ def test_a_backend_that_fails_holds_up_the_tables_that_need_it_and_no_other(worl
     keyed.load()
     keyed.snapshot()
     backend = {"backend": '"faulty"', "wrappers": "[]", "call_timeout_s": 1}
-    config = world.configure(lease_keys=backend, service_keys={"backoff_most_s": 0.5})
+    config = world.configure(lease_keys=backend, service_keys={"backoff_most_s": 0.5, "suspend_after": 1000})
     service = None
     for action, words in ILL.items():
         world.arm("acquire", action, always=True)

@@ -63,6 +63,7 @@ def test_a_service_whose_java_process_is_killed_says_so_and_ends(world: World) -
     assert "Spark's Java process has ended" in service.words().splitlines()[-1]
     assert "Traceback" not in service.words()
     world.serve(config)
+    world.until_same(log)
     world.until_clean(log)
 
 

@@ -211,7 +211,7 @@ def test_a_commit_that_the_catalog_is_slow_with_holds_no_place_and_is_sent_once(
 def test_a_commit_that_lands_after_the_lake_has_given_up_waiting_is_found_and_its_rows_are_there_once(
     make: Callable[..., Neighbours],
 ) -> None:
-    tables = make(call_timeout_s=0.5)
+    tables = make(call_timeout_s=3.0)
     given_up = threading.Event()
     asked: list[str] = []
 

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 pytestmark = pytest.mark.spark_cluster
 
 LOST = "subtasks lost"
-SECONDS = 45
+SECONDS = 55
 """Enough for another executor on a busy machine, and less than the time after which a silent subtask is given up."""
 
 
@@ -82,7 +82,7 @@ def test_where_executors_decide_a_worker_that_joins_in_the_middle_of_a_round_cou
     log = LogTable(world.store, "joined", buckets=6)
     world.hold("each-write.joined")
     log.load()
-    service = world.start(world.configure_cluster(slots=0))
+    service = world.start(world.configure_cluster(slots=0, spark_keys={"subtask_timeout_s": 300}))
     until(lambda: world.slots(log) == (1, 1), "the first worker to read")
     (late,) = world.cluster.add_workers(OTHER_HOST, cores=2)
     until(lambda: late.serves, "an executor of the second worker")

@@ -47,7 +47,7 @@ class Warehouse:
             return None
         # It only reads: a service may be making the catalog's own tables just now.
         properties = {"warehouse": f"file://{self.root}", "init_catalog_tables": "false"}
-        catalog = SqlCatalog("lakeward", uri=f"sqlite:///{self.root}/catalog.db", **properties)
+        catalog = SqlCatalog("lakeward", uri=f"sqlite:///{self.root}/catalog.db?timeout=60", **properties)
         try:
             return catalog.load_table((path.database, path.table))
         except NoSuchTableError:

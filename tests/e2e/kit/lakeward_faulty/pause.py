@@ -37,8 +37,15 @@ def _stop(pid: int) -> None:
 
 
 def _stands_still(pid: int) -> bool:
-    states = [(task / "stat").read_text(encoding="ascii") for task in Path(f"/proc/{pid}/task").iterdir()]
-    return all(state.rpartition(")")[2].split()[0] in "TtZX" for state in states)
+    return all(_state(task) in "TtZX" for task in Path(f"/proc/{pid}/task").iterdir())
+
+
+def _state(task: Path) -> str:
+    """Return the letter of a thread's state; X, as the system says of a dead one, where it is gone."""
+    try:
+        return (task / "stat").read_text(encoding="ascii").rpartition(")")[2].split()[0]
+    except (FileNotFoundError, ProcessLookupError):
+        return "X"
 
 
 if __name__ == "__main__":
