@@ -326,10 +326,15 @@ class CheckpointFiles:
         """
         if any(info.state is not CheckpointState.COMPLETE for info in infos):
             return None
-        try:
-            return {segment.name for info in infos for segment in segments_of(self.load(info.ref))}
-        except CorruptFileError:
-            return None
+        found: set[str] = set()
+        for info in infos:
+            try:
+                found |= {segment.name for segment in segments_of(self.load(info.ref))}
+            except CorruptFileError:
+                if METADATA in self._listed(info.ref):
+                    return None
+                # Another thread has deleted it since it was listed, `_metadata` first: it refers to nothing any more.
+        return found
 
     def _happened(
         self, found: Mapping[CheckpointRef, dict[str, FileEntry]], table_id: int
