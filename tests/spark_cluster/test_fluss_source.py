@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from lakeward_e2e.process import ServiceProcess
 
 pytestmark = [pytest.mark.spark_cluster, pytest.mark.fluss]
-SECONDS = 150
+SECONDS = 90
 """For a worker to start, join, and start an executor, on a busy machine."""
 MIRRORED = """
 [tables."shop.mirror_*"]

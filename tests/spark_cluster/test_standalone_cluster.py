@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 pytestmark = pytest.mark.spark_cluster
 
 LOST = "subtasks lost"
-SECONDS = 55
+SECONDS = 45
 """Enough for another executor on a busy machine, and less than the time after which a silent subtask is given up."""
 
 

@@ -50,5 +50,5 @@ def test_a_server_that_says_nothing_is_given_up_in_time() -> None:
         began = time.monotonic()
         with pytest.raises(SourceError) as raised:
             FlussClient.connect(options)
-        assert time.monotonic() - began < options.connect_timeout_s + 30
+        assert time.monotonic() - began < options.connect_timeout_s + 5
     assert str(raised.value) == f"{EXPECTED}{server.endpoint}: no connection within {options.connect_timeout_s:g} s"

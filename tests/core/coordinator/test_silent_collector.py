@@ -45,6 +45,5 @@ def test_a_collector_that_never_answers_delays_neither_a_round_nor_the_end(world
 
     assert world.outcomes(path) == ["committed"]
     assert len(took) > MANY
-    # The exporter's own limit for an answer is ten seconds. A busy machine may halt any thread once or twice.
-    assert sorted(took)[-3] < 1.0
-    assert closed_in < CLOSE_S + 5.0
+    assert max(took) < 1.0  # the exporter's own limit for an answer is ten seconds
+    assert closed_in < CLOSE_S + 1.0
