@@ -6,6 +6,7 @@ Errors stay. To get Spark's logs, set `[spark] conf` "spark.driver.extraJavaOpti
 from __future__ import annotations
 
 import os
+import socket
 import sys
 import warnings
 from pathlib import Path
@@ -66,7 +67,8 @@ def quiet_accumulators(context: SparkContext) -> None:
     """Stop pyspark's accumulator server from printing an error when Spark's Java closes its connection.
 
     The server runs on a thread of this process and prints a traceback if Java ends first, as it does after a signal to
-    the whole process group. Its other errors are still printed.
+    the whole process group. What it then says depends on how much it had read: after a part of the secret it speaks of
+    a wrong one. So it is asked whether the connection is closed. Errors of an open connection are still printed.
 
     Args:
         context: a running one; a session of Spark Connect has none, and needs no call.
@@ -76,8 +78,18 @@ def quiet_accumulators(context: SparkContext) -> None:
         return
     loud = server.handle_error
 
-    def handle_error(request: object, client_address: object) -> None:
-        if not isinstance(sys.exc_info()[1], EOFError | ConnectionError):
+    def handle_error(request: socket.socket, client_address: object) -> None:
+        if not isinstance(sys.exc_info()[1], EOFError | ConnectionError) and not _is_closed(request):
             loud(request, client_address)
 
     server.handle_error = handle_error
+
+
+def _is_closed(connection: socket.socket) -> bool:
+    """Return whether the other end closed a connection and all that it sent has been read."""
+    try:
+        return not connection.recv(1, socket.MSG_PEEK | socket.MSG_DONTWAIT)
+    except ConnectionError:
+        return True
+    except OSError:  # Open, with nothing to read; or an error of our own end, which is to be printed.
+        return False
