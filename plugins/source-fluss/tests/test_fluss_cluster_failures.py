@@ -6,6 +6,7 @@ import signal
 import threading
 import time
 from contextlib import closing
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
@@ -69,6 +70,20 @@ def test_coordinator_that_missed_a_new_table_is_started_again(lake_cluster: Lake
         writer.append("fail.led", rows)
         writer.drop("fail.led")
     assert restarted == ["coordinator"]
+
+
+def test_tables_that_a_test_made_due_stay_due_when_the_coordinator_missed_a_later_one(
+    lake_cluster: LakeCluster,
+) -> None:
+    from lakeward_source_fluss_kit.world import FlussWorld  # noqa: PLC0415 - without a cluster nothing of it is needed
+
+    cluster = lake_cluster.cluster
+    with closing(FlussWriter(cluster.bootstrap, None, cluster.restart_coordinator, leader_s=0)) as writer:
+        world = FlussWorld(replace(lake_cluster, writer=writer), queue=True)
+        with closing(world):
+            made = {world.create(TablePath("fail", name), primary_key=False).table_id for name in ("first", "second")}
+            answers = [world.source.heartbeat(HeartbeatRequest(request=True)).assignment for _ in made]
+    assert {answer.table_id for answer in answers if answer is not None} == made
 
 
 def test_restarted_coordinator_counts_as_another_one_and_fences_what_was_in_hand(

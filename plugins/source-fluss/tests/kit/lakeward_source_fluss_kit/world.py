@@ -10,6 +10,7 @@ import pyarrow as pa
 import pytest
 
 from lakeward.model.tables import TablePath, TableSpec
+from lakeward.model.tiering import HeartbeatRequest
 from lakeward.ports import SourceReader
 from lakeward.testing.source_world import SCHEMA
 from lakeward_source_fluss.rpc.client import FlussClient
@@ -47,6 +48,7 @@ class FlussWorld:
         self._readers: list[SourceReader] = []
         self._schemas: dict[TablePath, pa.Schema] = {}
         self._partitioned: set[TablePath] = set()
+        self._freshness: dict[TablePath, float] = {}
 
     def close(self) -> None:
         """Drop all tables and close what was opened."""
@@ -75,6 +77,7 @@ class FlussWorld:
         """See Protocol."""
         partition = ["day"] if partitioned else []
         properties = {"table.datalake.enabled": "true", "table.datalake.freshness": "1s" if self._queue else "1h"}
+        coordinator = self._coordinator_epoch()
         self._cluster.writer.create(
             str(path),
             SCHEMA,
@@ -88,12 +91,30 @@ class FlussWorld:
         if partitioned:
             self._partitioned.add(path)
         if self._queue:
-            time.sleep(DUE_S)
-            self.set_freshness(path, freshness_s)
+            self._freshness[path] = freshness_s
+            # The writer restarts a coordinator that missed the table, and a new one counts the freshness of all others
+            # from its start.
+            anew = list(self._freshness) if self._coordinator_epoch() != coordinator else [path]
+            self._make_due(anew)
         return self.source.table(path)
+
+    def _coordinator_epoch(self) -> int:
+        return self.source.heartbeat(HeartbeatRequest()).coordinator_epoch
+
+    def _make_due(self, paths: Sequence[TablePath]) -> None:
+        """Wait until tables are in the queue, then give them the freshness that they are to have."""
+        for path in paths:
+            self._alter_freshness(path, 1)
+        time.sleep(DUE_S)
+        for path in paths:
+            self._alter_freshness(path, self._freshness[path])
 
     def set_freshness(self, path: TablePath, freshness_s: float) -> None:
         """Change a table's freshness; one that is due stays due."""
+        self._freshness[path] = freshness_s
+        self._alter_freshness(path, freshness_s)
+
+    def _alter_freshness(self, path: TablePath, freshness_s: float) -> None:
         change = PbAlterConfig(config_key="table.datalake.freshness", config_value=f"{freshness_s:.0f}s", op_type=0)
         request = AlterTableRequest(table_path=wire_path(path), ignore_if_not_exists=False, config_changes=(change,))
         self._client.call_coordinator(request)
@@ -131,6 +152,7 @@ class FlussWorld:
         self.advance(1.0)
         self._schemas.pop(path, None)
         self._partitioned.discard(path)
+        self._freshness.pop(path, None)
 
     def add_column(self, path: TablePath, name: str) -> None:
         """See Protocol."""
