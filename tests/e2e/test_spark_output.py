@@ -1,0 +1,34 @@
+"""What Spark's Java writes to the terminal, which a process of its own shows."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from typing import TYPE_CHECKING
+
+import pytest
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+pytestmark = pytest.mark.spark
+JOB = """
+import sys
+from pathlib import Path
+from lakeward.model.settings import SparkSettings
+from lakeward.spark.session import start_session
+handle = start_session(SparkSettings(master="local[2]", ui=False), "test", 1, Path(sys.argv[1]))
+context = handle.session.sparkContext
+context._accumulatorServer.shutdown()
+print(context.parallelize([20, 22], 2).sum())
+handle.stop()
+"""
+
+
+def test_a_task_that_ends_without_an_accumulator_server_is_no_page_of_java(tmp_path: Path) -> None:
+    """So it is when Java is stopped by a signal of its own in that moment."""
+    done = subprocess.run(
+        [sys.executable, "-c", JOB, str(tmp_path)], capture_output=True, text=True, encoding="utf-8", check=True
+    )
+    assert done.stdout == "42\n"
+    assert done.stderr == ""
