@@ -8,13 +8,15 @@ runs, in turn, take a checkpoint every second, beginning when the subtask is rea
 seconds from ready to the first complete checkpoint; seconds of the drain with and without checkpoints (wall and
 processor); peak memory: of the process, of what it shares with no file, and in Arrow's buffers. `--open-rows-mib` is
 `checkpoint.open_rows`: drained rows wait in memory for a checkpoint up to that, as any others; `--write-mib` is
-`lake.write_memory`: rows wait there for a row group. A state smaller than that fills it in part.
+`lake.write_memory`: rows wait there for a row group. A state smaller than that fills it in part. The process has the
+allocator's settings that executors have by default.
 """
 
 from __future__ import annotations
 
 import argparse
 import json
+import os
 import resource
 import statistics
 import subprocess
@@ -67,6 +69,7 @@ if TYPE_CHECKING:
 
 ROWS, PARTITIONS, SEGMENTS = 4096, 16, 16
 MIB = 1 << 20
+ALLOCATOR = {"ARROW_DEFAULT_MEMORY_POOL": "system", "MALLOC_ARENA_MAX": "1"}
 SCHEMA = pa.schema([("id", pa.int64()), ("name", pa.int32()), ("payload", pa.string())])
 TABLE = log_table(SCHEMA, lake_partition=(PartitionField("identity", "name"),))
 REF = reference()
@@ -285,7 +288,7 @@ def measure(place: Path, mib: int, options: argparse.Namespace) -> None:
             every = str(options.every if taking else 0.0)
             command = [sys.executable, __file__, "--child", str(place), "--every", every]
             command += ["--open-rows-mib", str(options.open_rows_mib), "--write-mib", str(options.write_mib)]
-            answer = subprocess.run(command, check=True, capture_output=True, text=True)
+            answer = subprocess.run(command, check=True, capture_output=True, text=True, env=ALLOCATOR | os.environ)
             found[taking].append(json.loads(answer.stdout.splitlines()[-1]))
             print(f"  {mib} MiB, {'checkpoints' if taking else 'none'}: {found[taking][-1]}", flush=True)
     first = [one["first_s"] for one in found[True]]
