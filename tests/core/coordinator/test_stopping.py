@@ -111,6 +111,58 @@ def test_a_stop_is_reported_at_once_however_soon_it_ends(world: World) -> None:
     assert asyncio.run(run()) == "stopping"
 
 
+def test_a_stop_of_a_service_that_has_ended_changes_nothing(world: World) -> None:
+    """A signal may come while everything is closed."""
+    service = world.service(once=True)
+
+    async def run() -> str:
+        await service.serve()
+        service.stop()
+        return service.state
+
+    assert asyncio.run(run()) == "stopped"
+    assert world.reports[-1].state == "stopped"
+
+
+class HeldJobs(ThreadJobs):
+    """Stands still while the slots are counted, on the thread that plans a job."""
+
+    def __init__(self) -> None:
+        self.planning, self.go_on = threading.Event(), threading.Event()
+        super().__init__(run_subtask)
+
+    @property
+    def slots(self) -> int:
+        if threading.current_thread() is not threading.main_thread():
+            self.planning.set()
+            self.go_on.wait(20)
+        return self._slots
+
+    @slots.setter
+    def slots(self, slots: int) -> None:
+        self._slots = slots
+
+
+def test_a_stop_while_a_job_is_planned_lets_it_read_nothing(world: World) -> None:
+    """The round is running by then, and has no job yet that could be told."""
+    log = world.table("log")
+    world.load(log, 0, 10)
+    jobs = HeldJobs()
+    service = world.service(jobs=jobs)
+
+    async def run() -> None:
+        serving = asyncio.create_task(service.serve())
+        await until(jobs.planning.is_set)
+        service.stop()
+        jobs.go_on.set()
+        await serving
+
+    asyncio.run(run())
+    assert len(world.lake.read(log)) == 0
+    world.once()
+    assert len(world.lake.read(log)) == 10
+
+
 class DyingJobs(ThreadJobs):
     """As Spark whose Java process gets the signal as well: it is gone, and its jobs fail."""
 

@@ -53,6 +53,8 @@ class RoundAttempt:
     journal: RoundJournal | None = None
     """As of its last commit that is known to have landed; on disk, a later commit may have added its ids."""
     job: RoundJob | None = None
+    finishing_early: bool = False
+    """Whether it was to finish early before it had a job."""
     outcome: str = "running"
     reason: str = ""
     ended_ms: int | None = None

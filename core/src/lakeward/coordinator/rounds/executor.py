@@ -187,9 +187,13 @@ class RoundExecutor:
         self._spawn(attempt, partial(self._launch, attempt))
 
     def finish_early(self, table_id: int) -> None:
-        """Finish a round early."""
+        """Finish a round early; one whose job is still being planned, once it has it."""
         attempt = self.attempts.get(table_id)
-        if attempt is not None and attempt.job is not None:
+        if attempt is None:
+            return
+        if attempt.job is None:
+            attempt.finishing_early = True
+        else:
             attempt.job.finish_early()
 
     def commit(self, table_id: int) -> None:
@@ -424,6 +428,8 @@ class RoundExecutor:
         listener = RoundJobListener(self, attempt, clock=self._clock, loop=self._loop, protection=self._protection)
         attempt.job = RoundJob(plan, self._jobs, self._clock, listener)
         attempt.job.launch(self._loop.call_soon_threadsafe)
+        if attempt.finishing_early:
+            attempt.job.finish_early()
         attempt.note_phase("launch", self._clock.wall_ms())
         _log.info("round launched", splits=len(context.enumeration.splits), attempt=attempt.number)
 

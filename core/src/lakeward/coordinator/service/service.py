@@ -213,7 +213,7 @@ class Service:
         Args:
             timeout_s: seconds for the rounds to end; None = `service.stop_timeout_s`.
         """
-        if self._stop_requested:
+        if self._stop_requested or self.state == "stopped":
             return
         self._stop_requested = True
         self._stop_timeout_s = self._settings.service.stop_timeout_s if timeout_s is None else timeout_s
