@@ -10,6 +10,7 @@ import threading
 import warnings
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from typing import Any
 
 import pytest
 
@@ -144,6 +145,25 @@ def test_a_failure_right_before_the_signal_that_caused_it_counts_as_the_stop(mon
         raise SparkError(message)
 
     assert made(make) is None
+
+
+def test_a_signal_in_the_moment_in_which_a_service_is_made_is_not_lost(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It was heard before anybody had said what it is to stop; the next one would end the process."""
+    wait = asyncio.wait
+
+    async def listen() -> str | None:
+        signals = StopSignals(asyncio.get_running_loop(), lambda _: None)
+
+        async def heard_right_after(*what: Any, **more: Any) -> Any:  # noqa: ANN401 - as asyncio's
+            result = await wait(*what, **more)
+            signals._on_signal(signal.SIGTERM)
+            return result
+
+        monkeypatch.setattr(asyncio, "wait", heard_right_after)
+        return await unless_stopped(lambda: "a service", signals, what="make it")
+
+    with handlers_given_back():
+        assert asyncio.run(listen()) is None
 
 
 def test_a_failure_without_a_signal_is_raised() -> None:

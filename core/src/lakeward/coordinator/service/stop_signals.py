@@ -90,7 +90,8 @@ async def unless_stopped(make: Callable[[], T], signals: StopSignals, *, what: s
     await asyncio.wait({making, asked}, return_when=asyncio.FIRST_COMPLETED)
     if making.done() and making.exception() is not None:
         await asyncio.wait({asked}, timeout=DEATH_AHEAD_S)
-    if not asked.done():
+    # The task that waits for it may be a turn behind.
+    if not signals.asked.is_set():
         asked.cancel()
         return await making
     if not making.cancel() and (error := making.exception()) is not None:
