@@ -1,9 +1,13 @@
 from __future__ import annotations
 
+import threading
+from queue import SimpleQueue
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, cast
 
 import pytest
+from py4j.clientserver import ClientServer
+from pyspark import SparkContext
 
 from lakeward.model.jobs import JobSpec
 from lakeward.spark.jobs import SparkJobs
@@ -41,6 +45,28 @@ def test_a_job_whose_java_process_dies_while_its_error_is_read_is_over_all_the_s
     jobs = SparkJobs(cast("SparkHandle", handle), lambda _place: "done")
     jobs._run(SPEC, ends.append)
     assert ends == ["JavaError, whose text the Java process could not give any more"]
+
+
+class LastAnswer:
+    """A context, as pyspark keeps it, whose Java process answers the thread that launches a job, and dies then."""
+
+    @property
+    def _jsc(self) -> object:
+        if threading.current_thread() is not threading.main_thread():
+            raise JavaError
+        properties = SimpleNamespace(clone=dict)
+        return SimpleNamespace(sc=lambda: SimpleNamespace(getLocalProperties=lambda: properties))
+
+
+def test_a_job_whose_java_process_dies_while_its_thread_starts_is_over_all_the_same(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(SparkContext, "_gateway", object.__new__(ClientServer))
+    monkeypatch.setattr(SparkContext, "_active_spark_context", LastAnswer())
+    handle = SimpleNamespace(session=DyingSession(), slots=2, gone=lambda: None)
+    ends: SimpleQueue[str | None] = SimpleQueue()
+    SparkJobs(cast("SparkHandle", handle), lambda _place: "done").launch(SPEC, ends.put)
+    assert ends.get(timeout=20) == "JavaError, whose text the Java process could not give any more"
 
 
 def test_a_round_is_planned_with_the_slots_that_there_are_then() -> None:

@@ -6,7 +6,6 @@ import threading
 from typing import TYPE_CHECKING
 
 import structlog
-from pyspark import InheritableThread
 from pyspark.errors import PySparkException
 
 from lakeward.errors import SparkError
@@ -57,16 +56,14 @@ class SparkJobs:
         return self._slots
 
     def launch(self, spec: JobSpec, on_done: Callable[[str | None], None]) -> None:
-        """Start a job on a thread of its own.
+        """Start a job on a thread of its own. Java is asked on that thread alone: it may hang, or die meanwhile.
 
         Args:
             spec: the job.
             on_done: called once, on that thread, when the job has ended: with None, or with the reason why it failed.
         """
-        try:
-            InheritableThread(target=self._run, args=(spec, on_done), name=f"job-{spec.tag}", daemon=True).start()
-        except Exception as error:  # noqa: BLE001 - py4j's own: the thread asks the JVM for its local properties
-            on_done(reason_of(error))
+        # PySpark's own kind of thread copies properties of the thread that starts it; `_collect` sets all that count.
+        threading.Thread(target=self._run, args=(spec, on_done), name=f"job-{spec.tag}", daemon=True).start()
 
     def cancel(self, spec: JobSpec) -> None:
         """Cancel a job; a job that has ended is no error. Returns at once: a JVM that hangs would never answer.
