@@ -3,6 +3,7 @@ from __future__ import annotations
 import os
 import re
 import resource
+import signal
 import subprocess
 import sys
 from collections.abc import Callable
@@ -240,6 +241,18 @@ def test_what_a_command_left_behind_does_not_keep_the_process_alive() -> None:
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, timeout=60, check=False)
     assert done.returncode == 2
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM], ids=lambda number: number.name)
+def test_a_signal_while_the_process_ends_is_no_traceback(number: signal.Signals) -> None:
+    """The first one of a command, or the second of a service whose stop is nearly over."""
+    code = (
+        "import os; from lakeward.cli import main\n"
+        f"main._end_in_time = lambda code: os.kill(os.getpid(), {number:d})\n"
+        "main.main(['--version'])"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, encoding="utf-8", timeout=60, check=False)
+    assert (done.returncode, done.stderr) == (128 + number, "")
 
 
 def test_the_process_ends_before_python_takes_its_threads_apart() -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import atexit
 import contextlib
 import os
+import signal
 import sys
 import threading
 import traceback
@@ -19,6 +20,7 @@ from lakeward.errors import EXIT_FAILED, EXIT_USAGE, LakewardError
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
+    from types import FrameType
 
 EXIT_INTERRUPTED = 130
 _END_S = 10.0
@@ -56,8 +58,14 @@ def main(arguments: Sequence[str] | None = None) -> None:
         arguments: words after `lakeward`; None: those of the process.
     """
     code = run(arguments)
+    for number in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(number, _end_at_once)
     _end_in_time(code)
     _end(code)
+
+
+def _end_at_once(number: int, _frame: FrameType | None) -> NoReturn:
+    os._exit(128 + number)
 
 
 def _end(code: int) -> NoReturn:
