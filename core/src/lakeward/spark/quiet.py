@@ -24,7 +24,7 @@ appender.err.target = SYSTEM_ERR
 appender.err.layout.type = PatternLayout
 appender.err.layout.pattern = %d{HH:mm:ss} %p %c{1}: %m%n
 appender.err.filter.again.type = RegexFilter
-appender.err.filter.again.regex = Exception encountered|Failed to update accumulator .*
+appender.err.filter.again.regex = Exception encountered|Exception in statusUpdate|Failed to update accumulator .*
 appender.err.filter.again.onMatch = DENY
 appender.err.filter.again.onMismatch = NEUTRAL
 logger.tasks.name = org.apache.spark.executor.Executor
@@ -41,7 +41,8 @@ logger.gateway.level = error
 # Executor, TaskSetManager and the Python runners print a page of Java for each subtask that ends early; the
 # coordinator logs what happened in one line. The gateway's level equals the root's, or Spark prints a hint about it.
 # "Exception encountered" is logged by tasks that start while Spark stops, before they throw the exception anyway.
-# An accumulator cannot be updated if a task ends in the moment in which Spark is stopped; nothing here reads one.
+# The end of a task is not handled, and its accumulators are not updated, if it comes in the moment in which Spark is
+# stopped; nothing here reads an accumulator.
 
 
 def quiet_options(directory: Path, *, local: bool) -> str:
