@@ -69,6 +69,18 @@ def test_a_job_whose_java_process_dies_while_its_thread_starts_is_over_all_the_s
     assert ends.get(timeout=20) == "JavaError, whose text the Java process could not give any more"
 
 
+def test_a_job_that_gets_no_thread_is_over_and_fails_its_round_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    def start(_thread: threading.Thread) -> None:
+        message = "can't start new thread"
+        raise RuntimeError(message)
+
+    monkeypatch.setattr(threading.Thread, "start", start)
+    handle = SimpleNamespace(session=DyingSession(), slots=2, gone=lambda: None)
+    ends: list[str | None] = []
+    SparkJobs(cast("SparkHandle", handle), lambda _place: "done").launch(SPEC, ends.append)
+    assert ends == ["can't start new thread"]
+
+
 def test_a_round_is_planned_with_the_slots_that_there_are_then() -> None:
     offered = iter((2, 6))
     handle = SimpleNamespace(slots=1, gone=lambda: None, count_slots=lambda: next(offered))

@@ -63,7 +63,10 @@ class SparkJobs:
             on_done: called once, on that thread, when the job has ended: with None, or with the reason why it failed.
         """
         # PySpark's own kind of thread copies properties of the thread that starts it; `_collect` sets all that count.
-        threading.Thread(target=self._run, args=(spec, on_done), name=f"job-{spec.tag}", daemon=True).start()
+        try:
+            threading.Thread(target=self._run, args=(spec, on_done), name=f"job-{spec.tag}", daemon=True).start()
+        except RuntimeError as error:  # the system gives no more threads: this round fails, not the service
+            on_done(reason_of(error))
 
     def cancel(self, spec: JobSpec) -> None:
         """Cancel a job; a job that has ended is no error. Returns at once: a JVM that hangs would never answer.
