@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 import psutil
 import pytest
 
-from lakeward_e2e.process import until
+from lakeward.testing.waiting import wait_until
 from lakeward_e2e.tables import KeyTable, LogTable
 from lakeward_faulty.pause import pause
 
@@ -84,7 +84,7 @@ class Chaos:
             status = self.world.status()
             return status.get("pid") == found[0].pid and status.get("state") == "serving"
 
-        until(up, "a service to be up")
+        wait_until(up, "a service to be up")
         return found[0]
 
     def _hurt(self, processes: list[psutil.Process], number: signal.Signals) -> list[psutil.Process]:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from lakeward_e2e.process import until
+from lakeward.testing.waiting import wait_until
 from lakeward_e2e.tables import KeyTable, LogTable
 
 if TYPE_CHECKING:
@@ -79,7 +79,7 @@ def test_a_killed_service_goes_on_from_its_checkpoint(world: World, killed: str)
     config = world.configure(tables=layouts, master="local[4]", checkpoint_keys=OFTEN)
     service = world.start(config)
     looks = count(1)
-    until(lambda: has_checkpoint(world, log, keyed, next(looks)), "a completed checkpoint")
+    wait_until(lambda: has_checkpoint(world, log, keyed, next(looks)), "a completed checkpoint")
     if killed == "driver":
         service.send(signal.SIGKILL)
     else:

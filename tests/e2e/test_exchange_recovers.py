@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from lakeward.testing.waiting import wait_until
 from lakeward_e2e.exchange import DAEMON, assert_nothing_lost, exchange_sections, exchanging_tables
-from lakeward_e2e.process import until
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -62,7 +62,7 @@ def test_a_service_that_spills_what_it_restores_is_killed_twice_and_loses_no_row
     world.hold("before-complete.events")
     world.hold("before-lake-commit.events")
     second = world.start(config)
-    until(lambda: recovering(world, log), f"a report of the recovery; {second.words()}")
+    wait_until(lambda: recovering(world, log), f"a report of the recovery; {second.words()}")
     # What is drained by now is in open files: the checkpoint holds rows in any case, of channels or of files.
     world.arm("completed.events", "kill-driver")
     world.let_go("before-complete.events")

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from lakeward_e2e.process import until
+from lakeward.testing.waiting import wait_until
 from lakeward_e2e.tables import LogTable
 from lakeward_source_fluss.wire.apis import ApiKey
 from lakeward_source_fluss.wire.tiering_messages import LakeTieringHeartbeatResponse
@@ -42,14 +42,14 @@ def reach(world: World, service: ServiceProcess, table: LogTable, phase: str) ->
     """Wait until the service is in a phase of its life."""
     point, _ = PHASES[phase]
     if phase == "starting":
-        until(service.java, "Spark's Java")
+        wait_until(service.java, "Spark's Java")
     elif phase == "idle":
         world.until_same(table)
     else:
         world.wait_for(point)
     if phase == "stopping":
         service.send(signal.SIGTERM)
-        until(lambda: world.status()["state"] == "stopping", "the service to say that it stops")
+        wait_until(lambda: world.status()["state"] == "stopping", "the service to say that it stops")
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT], ids=lambda number: number.name)
@@ -125,7 +125,7 @@ def test_a_signal_to_the_group_ends_a_service_on_fluss(
     asked = ApiKey.LAKE_TIERING_HEARTBEAT if answer is heartbeats else ApiKey.API_VERSIONS
     with FakeServer(answer) as server:
         service = world.start(fluss_config(world.root, server))
-        until(lambda: server.asked(asked), "the service to ask the server")
+        wait_until(lambda: server.asked(asked), "the service to ask the server")
         service.send_group(number)
         assert service.ended(IN_TIME_S) == 0, service.words()
     assert "error[" not in service.words()

@@ -13,7 +13,7 @@ from lakeward.errors import CorruptFileError
 from lakeward.model.object_store import address_of
 from lakeward.storage.checkpoint_store import CheckpointFiles
 from lakeward.storage.small_files import SmallFiles
-from lakeward_e2e.process import until
+from lakeward.testing.waiting import wait_until
 from lakeward_e2e.tables import LogTable, Row
 from lakeward_service_kit.s3_server import S3Server
 
@@ -123,7 +123,7 @@ def test_a_killed_service_goes_on_from_its_checkpoint_in_the_store(store_world: 
         assert service.alive, service.words()
         return newest is not None and done_rows(newest) >= 2 * SPLIT_ROWS
 
-    until(halfway, "a checkpoint that holds finished splits")
+    wait_until(halfway, "a checkpoint that holds finished splits")
     service.send(signal.SIGKILL)
     assert service.ended() == -signal.SIGKILL
     service.destroy()
@@ -146,6 +146,6 @@ def test_a_killed_service_goes_on_from_its_checkpoint_in_the_store(store_world: 
         assert store_world.start("--once").ended() == 0, world.processes[-1].words()
         return store_world.files.names("tier", "journal") == ()
 
-    until(no_journal, "a start after the fence time")
+    wait_until(no_journal, "a start after the fence time")
     assert store_world.rows(table) == table.rows()
     assert not (world.root / "state").exists()

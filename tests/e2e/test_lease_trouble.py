@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from lakeward.cli.plugins.skeleton import skeleton
-from lakeward_e2e.process import until
+from lakeward.testing.waiting import wait_until
 from lakeward_e2e.tables import KeyTable, LogTable
 
 if TYPE_CHECKING:
@@ -46,7 +46,7 @@ def test_a_backend_that_fails_holds_up_the_tables_that_need_it_and_no_other(worl
     for action, words in ILL.items():
         world.arm("acquire", action, always=True)
         service = service or world.start(config)
-        until(partial(told, world, keyed, words, "'faulty'"), f"{words}: {service.words()}")
+        wait_until(partial(told, world, keyed, words, "'faulty'"), f"{words}: {service.words()}")
         log.load()
         world.until_same(log)
     world.disarm("acquire")

@@ -9,7 +9,7 @@ from urllib.request import urlopen
 
 import pytest
 
-from lakeward_e2e.process import until
+from lakeward.testing.waiting import wait_until
 from lakeward_e2e.tables import LogTable
 
 if TYPE_CHECKING:
@@ -24,7 +24,7 @@ _PAGE = re.compile(r"service tier: Spark \d+\.\d+\.\d+ has started, its page is 
 
 def test_start_spark_page_waiting_round_stop_and_end_are_lines_of_a_pipe(world: World) -> None:
     service = world.start(world.configure(), "--progress", "--set", "spark.ui=true")
-    until(lambda: "waiting for a table that is due" in service.words(), "the service to wait")
+    wait_until(lambda: "waiting for a table that is due" in service.words(), "the service to wait")
     lines = [_TIME.sub("", line) for line in service.words().splitlines()]
     page = _PAGE.fullmatch(lines[1])
     assert page is not None, lines
@@ -32,7 +32,7 @@ def test_start_spark_page_waiting_round_stop_and_end_are_lines_of_a_pipe(world: 
         assert answer.status == 200
     log = LogTable(world.store, "events")
     log.load(500)
-    until(lambda: "committed 500 rows" in service.words(), "the round's line")
+    wait_until(lambda: "committed 500 rows" in service.words(), "the round's line")
     service.send(signal.SIGTERM)
     assert service.ended() == 0
     lines = [

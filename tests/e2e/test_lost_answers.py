@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from lakeward_e2e.process import until
+from lakeward.testing.waiting import wait_until
 from lakeward_e2e.tables import KeyTable, LogTable
 
 if TYPE_CHECKING:
@@ -61,7 +61,7 @@ def test_a_catalog_that_never_answers_holds_up_its_table_alone(shared_world: Wor
         table.load()
     world.serve(world.configure())
     world.until_same(well)
-    until(lambda: waits_for_a_commit(world, sick), "the table to wait, and to say for what")
+    wait_until(lambda: waits_for_a_commit(world, sick), "the table to wait, and to say for what")
     well.load()
     world.until_same(well)
     world.disarm("send.sick")

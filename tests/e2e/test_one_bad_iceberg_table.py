@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 from contextlib import closing
-from functools import partial
 from typing import TYPE_CHECKING
 
 import pytest
@@ -13,9 +12,9 @@ from pyiceberg.types import LongType
 
 from lakeward.clock import SystemClock
 from lakeward.model.tables import TablePath
+from lakeward.testing.waiting import until
 from lakeward_lake_iceberg.options import IcebergOptions
 from lakeward_lake_iceberg.plugin import IcebergLakePlugin
-from lakeward_service_kit import waiting
 from lakeward_service_kit.service_world import World as Services
 
 if TYPE_CHECKING:
@@ -26,7 +25,6 @@ if TYPE_CHECKING:
 
     from lakeward.ports import Lake
 
-until = partial(waiting.until, seconds=60)
 
 BAD, GOOD, FINE = (TablePath("t", name) for name in ("bad", "good", "fine"))
 

@@ -11,7 +11,7 @@ import pyarrow as pa
 import pytest
 
 from lakeward.model.tables import TablePath
-from lakeward_e2e.process import until
+from lakeward.testing.waiting import wait_until
 from lakeward_e2e.tables import KeyTable, LogTable
 
 if TYPE_CHECKING:
@@ -130,7 +130,7 @@ def test_a_killed_round_of_a_partitioned_table_is_resumed_from_its_checkpoint(wo
     world.hold("before-lake-commit.dated")
     service = world.start(config)
     # Of the slow table: the other one's round may have ended by now.
-    until(partial(world.completed_checkpoints, log), "a completed checkpoint")
+    wait_until(partial(world.completed_checkpoints, log), "a completed checkpoint")
     service.send(signal.SIGKILL)
     assert service.ended() == -signal.SIGKILL
     world.disarm("each-write.dated")

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 import psutil
 import pytest
 
-from lakeward_e2e.process import until
+from lakeward.testing.waiting import wait_until
 from lakeward_faulty.points import FAULTS
 
 if TYPE_CHECKING:
@@ -63,7 +63,7 @@ def test_a_driver_is_killed_at_one_point_and_the_next_point_stays_armed(
     with worker(faults, "one.events") as first:
         assert first.stdin is not None
         first.stdin.close()
-        until((faults / "fired" / "one.events").exists, "the first point")
+        wait_until((faults / "fired" / "one.events").exists, "the first point")
         with worker(faults, "other.events") as second:
             assert_stays_armed(faults, "other.events", second)
         assert driver.wait(60) == -signal.SIGKILL
@@ -118,7 +118,7 @@ def test_the_jvm_of_a_driver_is_the_java_process_below_it(faults: Path) -> None:
     words = [sys.executable, "-c", code, str(java)]
     with subprocess.Popen(words, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as driver:
         (faults / "driver.pid").write_text(str(driver.pid), encoding="ascii")
-        until(lambda: [one for one in psutil.Process(driver.pid).children() if one.name() == "java"], "its JVM")
+        wait_until(lambda: [one for one in psutil.Process(driver.pid).children() if one.name() == "java"], "its JVM")
         (faults / "once" / "one.events").write_text("kill-jvm", encoding="ascii")
         with worker(faults, "one.events") as process:
             assert process.stdin is not None

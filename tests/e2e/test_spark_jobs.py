@@ -19,8 +19,8 @@ from lakeward.model.settings import SparkSettings
 from lakeward.spark.jobs import SparkJobs
 from lakeward.spark.session import TASK_ATTEMPTS, start_session
 from lakeward.spark.tasks import run_as_query, run_as_rdd
+from lakeward.testing.waiting import wait_until
 from lakeward_e2e import tasks
-from lakeward_e2e.process import until
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -116,7 +116,7 @@ def test_a_task_that_fails_is_tried_again_and_the_job_ends_with_its_error(spark:
 
 def test_a_job_that_is_cancelled_ends_and_its_workers_with_it(spark: SparkHandle, tmp_path: Path) -> None:
     jobs, ends = launch(spark, tmp_path, tasks.hang)
-    until(lambda: len(left_in(tmp_path)) == SUBTASKS, "both tasks to run")
+    wait_until(lambda: len(left_in(tmp_path)) == SUBTASKS, "both tasks to run")
     jobs.cancel(job_of(tmp_path))
     assert "cancelled" in ends.get(timeout=30)
     assert left_in(tmp_path) == {"0-0", "1-0"}
@@ -159,7 +159,7 @@ def test_one_subtask_that_fails_ends_a_job_whose_subtasks_need_one_another_at_on
 
 def test_a_job_whose_subtasks_need_one_another_is_cancelled_as_others_are(spark: SparkHandle, tmp_path: Path) -> None:
     jobs, ends = launch_gang(spark, tmp_path / "hanging", tasks.hang)
-    until(lambda: len(left_in(tmp_path / "hanging")) == SUBTASKS, "both tasks to run")
+    wait_until(lambda: len(left_in(tmp_path / "hanging")) == SUBTASKS, "both tasks to run")
     jobs.cancel(job_of(tmp_path / "hanging"))
     assert "cancelled" in ends.get(timeout=30)
 

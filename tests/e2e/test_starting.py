@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from lakeward_e2e.process import until
+from lakeward.testing.waiting import wait_until
 from lakeward_source_fluss.wire.apis import ApiKey
 from lakeward_source_fluss_kit.server import Answer, Call, FakeServer
 
@@ -61,7 +61,7 @@ def test_a_service_says_what_it_does_and_opens_its_source_while_spark_starts(wor
     with FakeServer(silence) as server:
         config.write_text(CONFIG.format(root=tmp_path, server=server.endpoint), encoding="utf-8")
         service = world.start(config, "--progress", JAVA_HOME=java)
-        until(lambda: server.asked(ApiKey.API_VERSIONS), "the source to be opened")
+        wait_until(lambda: server.asked(ApiKey.API_VERSIONS), "the source to be opened")
         [first] = service.words().splitlines()
         assert "starting, Spark master local[1]" in first
         service.send(signal.SIGTERM)

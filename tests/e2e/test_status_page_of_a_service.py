@@ -14,7 +14,7 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from lakeward.clock import SystemClock
 from lakeward.model.secrets import MASK
-from lakeward_e2e.process import until
+from lakeward.testing.waiting import wait_until
 from lakeward_e2e.tables import LogTable
 from lakeward_e2e.world import World
 from lakeward_service_kit.chromium import CHROMIUM, MISSING, Browser
@@ -95,18 +95,18 @@ def fault(world_with_a_secret: World) -> Fault:
     for table in (orders, *neighbours):
         table.load(100)
     service = world.start(config, "--status-port", "0")
-    until(lambda: _URL.search(service.words()), "the page")
+    wait_until(lambda: _URL.search(service.words()), "the page")
     url = _URL.search(service.words())
     assert url is not None
     shown = Fault(world, url[1], orders, tuple(neighbours))
     world.until_same(orders, *neighbours)
-    until(lambda: shown.statuses() == dict.fromkeys((BAD, *HEALTHY), "ok"), "all tables to be well", turn_s=0.5)
+    wait_until(lambda: shown.statuses() == dict.fromkeys((BAD, *HEALTHY), "ok"), "all tables to be well", turn_s=0.5)
     shown.broken_ms = SystemClock().wall_ms()
     metadata = world.warehouse.root / "shop" / "orders" / "metadata"
     metadata.rename(metadata.with_name("elsewhere"))
     orders.load(100)
-    until(shown.seen_retrying, "the bad table to be tried again")
-    until(lambda: shown.seen("suspended"), "the bad table to be suspended")
+    wait_until(shown.seen_retrying, "the bad table to be tried again")
+    wait_until(lambda: shown.seen("suspended"), "the bad table to be suspended")
     return shown
 
 
@@ -142,7 +142,7 @@ def test_its_neighbours_were_ok_all_the_time_and_are_as_fresh_as_promised(fault:
     for table in fault.neighbours:
         table.load(10)
     loaded_ms = SystemClock().wall_ms()  # not before: a round may begin between the two
-    until(lambda: all(fault.tables()[name]["complete_ms"] > loaded_ms for name in HEALTHY), "a round of each")
+    wait_until(lambda: all(fault.tables()[name]["complete_ms"] > loaded_ms for name in HEALTHY), "a round of each")
     tables = fault.tables()
     assert fault.statuses() == {BAD: "suspended"} | dict.fromkeys(HEALTHY, "ok")
     assert all(tables[name]["condition"]["since_ms"] < fault.broken_ms for name in HEALTHY)

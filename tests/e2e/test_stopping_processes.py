@@ -10,7 +10,7 @@ import pytest
 
 from lakeward.storage.service_state import ServiceStateStore
 from lakeward.storage.small_files import SmallFiles
-from lakeward_e2e.process import until
+from lakeward.testing.waiting import wait_until
 from lakeward_e2e.tables import KeyTable, LogTable
 
 if TYPE_CHECKING:
@@ -74,7 +74,7 @@ def test_a_second_signal_stops_at_once_and_the_next_start_is_right(world: World)
     service = world.start(config)
     world.wait_for("writing.events")
     service.send(signal.SIGINT)
-    until(lambda: world.status()["state"] == "stopping", "the service to say that it stops")
+    wait_until(lambda: world.status()["state"] == "stopping", "the service to say that it stops")
     asked = time.monotonic()
     service.send_another(signal.SIGINT)
     assert service.ended() == 128 + signal.SIGINT

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from lakeward_e2e.process import until
+from lakeward.testing.waiting import wait_until
 from lakeward_e2e.tables import KeyTable, LogTable
 
 if TYPE_CHECKING:
@@ -74,7 +74,7 @@ def test_a_split_that_fails_as_long_as_its_cause_lasts_rests_and_is_read_once_it
         table.load()
     world.arm("writing.events", "raise the disk is on fire", always=True)
     service = world.serve(world.configure())
-    until(lambda: "a split failed again, and rests" in service.words(), f"a split to rest; {service.words()}")
+    wait_until(lambda: "a split failed again, and rests" in service.words(), f"a split to rest; {service.words()}")
     world.until_same(other)
     world.disarm("writing.events")
     world.until_same(log)

@@ -8,7 +8,7 @@ import pyarrow as pa
 import pytest
 
 from lakeward.observe.control import pause, resume
-from lakeward_e2e.process import until
+from lakeward.testing.waiting import wait_until
 from lakeward_e2e.tables import KeyTable, LogTable
 
 if TYPE_CHECKING:
@@ -65,11 +65,11 @@ def test_a_log_that_was_trimmed_too_early_is_that_tables_error_alone(shared_worl
     world.until_same(trimmed)
     root = str(world.root / "state")
     pause(root, "tier", trimmed.path)
-    until(lambda: world.table_status(trimmed).get("status") == "paused", "the table to be paused")
+    wait_until(lambda: world.table_status(trimmed).get("status") == "paused", "the table to be paused")
     trimmed.load(300)
     world.store.trim_log(trimmed.path, 0, 400)
     resume(root, "tier", trimmed.path)
-    until(lambda: world.table_status(trimmed).get("status") == "suspended", "the table to be suspended")
+    wait_until(lambda: world.table_status(trimmed).get("status") == "suspended", "the table to be suspended")
     message = world.table_status(trimmed)["message"]
     assert "expected offset 300, the log starts at 400" in message
     other.load()
@@ -92,7 +92,7 @@ def test_a_nullable_column_appears_in_the_lake_without_a_restart(shared_world: W
     world.until_same(log)
     world.store.add_column(log.path, pa.field("extra", pa.int32()))
     world.store.load(log.path, pa.table({"id": [1000], "note": ["new"], "extra": pa.array([7], pa.int32())}))
-    until(lambda: len(world.warehouse.select(log.path, "id")) == 101, "the row of the new schema")
+    wait_until(lambda: len(world.warehouse.select(log.path, "id")) == 101, "the row of the new schema")
     found = world.warehouse.select(log.path, "extra, id")
     assert (7, 1000) in found
     assert {extra for extra, _ in found} == {7, None}

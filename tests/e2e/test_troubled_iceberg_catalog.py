@@ -9,7 +9,6 @@ import asyncio
 import itertools
 import threading
 from contextlib import asynccontextmanager
-from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import msgspec
@@ -17,16 +16,15 @@ import pytest
 
 from lakeward.clock import SystemClock
 from lakeward.model.tables import TablePath
+from lakeward.testing.waiting import until
 from lakeward_e2e.troubled_catalog import Trouble, TroubledCatalog
 from lakeward_lake_iceberg.plugin import IcebergLakePlugin
-from lakeward_service_kit import waiting
 from lakeward_service_kit.service_world import World as Services
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable, Iterator
     from pathlib import Path
 
-until = partial(waiting.until, seconds=60)
 
 BAD, GOOD, FINE = (TablePath("t", name) for name in ("bad", "good", "fine"))
 HEALTHY = (GOOD, FINE)

@@ -5,15 +5,14 @@ from __future__ import annotations
 import asyncio
 import json
 import sys
-from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
 from lakeward.clock import SystemClock
+from lakeward.testing.waiting import until
 from lakeward_lake_iceberg.options import IcebergOptions
 from lakeward_lake_iceberg.plugin import IcebergLakePlugin
-from lakeward_service_kit import waiting
 from lakeward_service_kit.service_world import World as Services
 
 if TYPE_CHECKING:
@@ -23,7 +22,6 @@ if TYPE_CHECKING:
     from lakeward.model.tables import TablePath
     from lakeward.ports import Lake
 
-until = partial(waiting.until, seconds=60)
 
 CONFIG = """
 [service]

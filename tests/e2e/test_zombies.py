@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from lakeward_e2e.process import until
+from lakeward.testing.waiting import wait_until
 from lakeward_e2e.tables import KeyTable, LogTable
 
 if TYPE_CHECKING:
@@ -28,7 +28,7 @@ def pause_at_the_send(world: World, config: Path, table: AnyTable) -> ServicePro
     world.arm(point, "stop-driver")
     zombie = world.start(config)
     world.wait_for(point)
-    until(lambda: zombie.stopped, "the driver to be paused")
+    wait_until(lambda: zombie.stopped, "the driver to be paused")
     return zombie
 
 
@@ -50,7 +50,7 @@ def test_a_zombie_whose_successor_has_only_stamped_commits_and_deletes_nothing(w
     world.arm("writing.orders", "stop-driver")
     successor = world.start(config)
     world.wait_for("writing.orders")
-    until(lambda: successor.stopped, "the successor to be paused")
+    wait_until(lambda: successor.stopped, "the successor to be paused")
     files = {file for file in world.warehouse.files(table.path) if "/data/" in file}
     leases = {lease.lease_id: dict(lease.held) for lease in world.store.leases()}
 
@@ -117,7 +117,7 @@ def test_a_fenced_service_whose_table_was_given_away_commits_nothing(world: Worl
 
     zombie.send(signal.SIGCONT)
     given_up = {"failed", "fenced"}  # whichever it hears of first: its call timed out, the stamp, the source's refusal
-    until(lambda: outcome(world, log, "one") in given_up, "the fenced one to notice")
+    wait_until(lambda: outcome(world, log, "one") in given_up, "the fenced one to notice")
     assert zombie.alive
     assert world.same(log)
     assert world.warehouse.commits(log.path) == commits

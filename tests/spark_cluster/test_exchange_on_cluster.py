@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from lakeward.testing.waiting import wait_until
 from lakeward_cluster.cluster import HOST
 from lakeward_e2e.exchange import (
     DAEMON,
@@ -17,7 +18,6 @@ from lakeward_e2e.exchange import (
     kills_at,
     reached_all,
 )
-from lakeward_e2e.process import until
 
 if TYPE_CHECKING:
     from lakeward_cluster.world import ClusterWorld
@@ -62,7 +62,7 @@ def test_machines_that_are_lost_at_these_moments_cost_no_row_and_the_round_goes_
                 world.arm(f"completed-unaligned.{table.path.table}", "kill-worker")
             world.arm(point, "wait")
             table.load(ROWS)
-            until(partial(reached_all, world, [point], table, rows=ROWS), f"{point}; {service.words()}")
+            wait_until(partial(reached_all, world, [point], table, rows=ROWS), f"{point}; {service.words()}")
             world.cluster.remove(world.cluster.workers[:1])
             world.let_go(point)
             world.until_same(table)

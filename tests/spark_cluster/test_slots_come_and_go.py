@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from lakeward.testing.waiting import wait_until
 from lakeward_cluster.cluster import HOST, OTHER_HOST
 from lakeward_cluster.world import ClusterWorld
-from lakeward_e2e.process import until
 from lakeward_e2e.tables import KeyTable, LogTable
 
 if TYPE_CHECKING:
@@ -48,8 +48,8 @@ def test_a_round_waits_for_a_cluster_without_workers_and_says_so_until_a_late_on
     log = LogTable(world.store, "events", buckets=10)
     log.load()
     service = serve(world)
-    until(lambda: world.table_status(log).get("message") == WAITING, WAITING)
-    until(lambda: f"{WAITING} [lakeward.job]" in service.words(), "the warning")
+    wait_until(lambda: world.table_status(log).get("message") == WAITING, WAITING)
+    wait_until(lambda: f"{WAITING} [lakeward.job]" in service.words(), "the warning")
     assert 'lakeward_slots{table="shop.events"} 0.0' in metrics(world.root)
     assert 'lakeward_slots_asked{table="shop.events"} 8.0' in metrics(world.root)
     assert world.warehouse.rows(log) == []
@@ -90,10 +90,12 @@ def test_a_second_worker_that_joins_in_the_middle_of_a_round_takes_part_in_it(wo
     service = serve(world)
     world.hold("each-write.joining")
     log.load(1000)
-    until(lambda: world.slots(log) == (2, 8), "the first worker to read")
+    wait_until(lambda: world.slots(log) == (2, 8), "the first worker to read")
     (late,) = world.cluster.add_workers(OTHER_HOST, cores=2)
-    until(lambda: world.slots(log) == (4, 8), "both workers to have a part of the round")
-    until(lambda: {executor.pid for executor in late.executors()} < world.executors_of(log), "the second one to read")
+    wait_until(lambda: world.slots(log) == (4, 8), "both workers to have a part of the round")
+    wait_until(
+        lambda: {executor.pid for executor in late.executors()} < world.executors_of(log), "the second one to read"
+    )
     world.let_go("each-write.joining")
     world.until_same(log)
     world.until_clean(log)

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from lakeward.testing.waiting import wait_until
 from lakeward_cluster.cluster import OTHER_HOST
-from lakeward_e2e.process import until
 from lakeward_e2e.tables import KeyTable, LogTable
 
 if TYPE_CHECKING:
@@ -83,16 +83,18 @@ def test_where_executors_decide_a_worker_that_joins_in_the_middle_of_a_round_cou
     world.hold("each-write.joined")
     log.load()
     service = world.start(world.configure_cluster(slots=0, spark_keys={"subtask_timeout_s": 300}))
-    until(lambda: world.slots(log) == (1, 1), "the first worker to read")
+    wait_until(lambda: world.slots(log) == (1, 1), "the first worker to read")
     (late,) = world.cluster.add_workers(OTHER_HOST, cores=2)
-    until(lambda: late.serves, "an executor of the second worker")
+    wait_until(lambda: late.serves, "an executor of the second worker")
     world.let_go("each-write.joined")
     world.until_same(log)
     assert not {executor.pid for executor in late.executors()} & world.executors_of(log)
     world.hold("each-write.joined")
     log.load()
-    until(lambda: world.slots(log) == (3, 3), "both workers to have a part of the round")
-    until(lambda: {executor.pid for executor in late.executors()} <= world.executors_of(log), "the second one to read")
+    wait_until(lambda: world.slots(log) == (3, 3), "both workers to have a part of the round")
+    wait_until(
+        lambda: {executor.pid for executor in late.executors()} <= world.executors_of(log), "the second one to read"
+    )
     world.let_go("each-write.joined")
     world.until_same(log)
     world.until_clean(log)

@@ -14,8 +14,8 @@ from lakeward.model.tiering import HeartbeatRequest
 from lakeward.observe.control import read_control
 from lakeward.storage.binding_files import BindingFiles
 from lakeward.storage.small_files import SmallFiles
+from lakeward.testing.waiting import until
 from lakeward_service_kit.other_services import bind, report
-from lakeward_service_kit.waiting import until
 
 if TYPE_CHECKING:
     from lakeward.testing.command_line import Lakeward

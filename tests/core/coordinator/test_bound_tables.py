@@ -20,9 +20,9 @@ from lakeward.model.tables import TablePath
 from lakeward.storage.binding_files import BindingFiles
 from lakeward.storage.small_files import SmallFiles
 from lakeward.testing.clock import FakeClock
+from lakeward.testing.waiting import until
 from lakeward_service_kit.exchange_world import Executor
 from lakeward_service_kit.service_world import SCHEMA
-from lakeward_service_kit.waiting import until
 from lakeward_source_embedded.source import EmbeddedSource
 from lakeward_source_embedded.store import EmbeddedStore
 

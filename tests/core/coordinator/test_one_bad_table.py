@@ -10,7 +10,6 @@ import asyncio
 import threading
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
-from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -21,7 +20,7 @@ from lakeward.model.settings import TableSettings
 from lakeward.observe.condition import ConditionTracker
 from lakeward.subtask.reading import SplitReading
 from lakeward.testing.folder_lake import FolderLake
-from lakeward_service_kit import waiting
+from lakeward.testing.waiting import until
 from lakeward_service_kit.full_disk import FULL
 from lakeward_service_kit.held_source import Hold
 from lakeward_source_embedded.source import EmbeddedSource
@@ -38,7 +37,6 @@ if TYPE_CHECKING:
     from lakeward.model.tables import TablePath, TableSpec
     from lakeward_service_kit.service_world import World
 
-until = partial(waiting.until, seconds=60)
 
 FIRST_S, MOST_S, TRIES = 0.05, 0.2, 4
 """Back-off of the services here, and the failed rounds after which they suspend a table."""

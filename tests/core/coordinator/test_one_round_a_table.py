@@ -21,7 +21,7 @@ from lakeward.storage.round_journal import JournalStore, RoundJournal
 from lakeward.storage.small_files import SmallFiles
 from lakeward.testing.checkpoint_values import FIRST, PATH, reference, round_snapshot
 from lakeward.testing.lake_tables import log_table
-from lakeward_service_kit.waiting import until
+from lakeward.testing.waiting import until
 
 if TYPE_CHECKING:
     from lakeward.model.results import CommitRequest

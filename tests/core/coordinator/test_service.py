@@ -19,7 +19,7 @@ from lakeward.model.tables import TablePath
 from lakeward.model.tiering import TableAssignment
 from lakeward.subtask.run import run_subtask
 from lakeward.testing.jobs import ThreadJobs
-from lakeward_service_kit.waiting import until
+from lakeward.testing.waiting import until
 from lakeward_source_embedded.source import EmbeddedSource
 from lakeward_source_embedded.store import EmbeddedStore
 

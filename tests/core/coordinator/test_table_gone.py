@@ -14,7 +14,7 @@ from lakeward.errors import TableGoneError
 from lakeward.model.settings import TableMode, TableSettings
 from lakeward.model.tables import KvSnapshot, TableBucket
 from lakeward.testing.folder_lake import FolderLake
-from lakeward_service_kit.waiting import until
+from lakeward.testing.waiting import until
 from lakeward_source_embedded.source import EmbeddedSource
 from lakeward_source_embedded.store import EmbeddedStore
 

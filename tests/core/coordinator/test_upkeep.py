@@ -19,8 +19,8 @@ from lakeward.storage.small_files import SmallFiles
 from lakeward.testing.clock import FakeClock
 from lakeward.testing.folder_lake import FolderLake
 from lakeward.testing.lake_tables import PATH, incarnation, log_table
+from lakeward.testing.waiting import until
 from lakeward_service_kit.service_world import World
-from lakeward_service_kit.waiting import until
 from lakeward_source_embedded.source import EmbeddedSource
 from lakeward_source_embedded.store import EmbeddedStore
 

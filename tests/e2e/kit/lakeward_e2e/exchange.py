@@ -5,7 +5,7 @@ from __future__ import annotations
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from lakeward_e2e.process import PATIENCE_S, until
+from lakeward.testing.waiting import LIMIT_S, wait_until
 from lakeward_e2e.tables import KeyTable, LogTable
 
 if TYPE_CHECKING:
@@ -130,10 +130,10 @@ def kill_at_each(
 
     for number in range(len(kills)):
         try:
-            until(
+            wait_until(
                 partial(reached_more, number),
                 f"point {number + 1} of {len(kills)} to be reached",
-                2 * PATIENCE_S,
+                2 * LIMIT_S,
                 _LOOK_S,
             )
         except AssertionError as error:

@@ -1,4 +1,4 @@
-"""One real process of the service, and waiting with a deadline."""
+"""One real process of the service."""
 
 from __future__ import annotations
 
@@ -14,27 +14,10 @@ from typing import TYPE_CHECKING
 import psutil
 
 from lakeward.coordinator.service.stop_signals import SAME_S
+from lakeward.testing.waiting import LIMIT_S, wait_until
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
-
-PATIENCE_S = 180.0
-_TURN_S = 0.05
-
-
-def until(look: Callable[[], object], what: str, patience_s: float = PATIENCE_S, turn_s: float = _TURN_S) -> None:
-    """Wait until something is true.
-
-    Args:
-        look: asked again and again.
-        what: in words, for the error.
-        patience_s: seconds.
-        turn_s: seconds between two looks.
-    """
-    deadline = time.monotonic() + patience_s
-    while not look():
-        assert time.monotonic() < deadline, f"waited {patience_s:.0f} s for: {what}"
-        time.sleep(turn_s)
 
 
 def complaints(printed: str) -> list[str]:
@@ -92,16 +75,16 @@ class ServiceProcess:
     def send_another(self, number: signal.Signals, *, group: bool = False) -> None:
         """Send a signal that is not taken for one that was sent right before it; `group`: as `send_group`."""
         another_s = time.monotonic() + 2 * SAME_S
-        until(lambda: time.monotonic() > another_s, "the time after which a signal is another one")
+        wait_until(lambda: time.monotonic() > another_s, "the time after which a signal is another one")
         (self.send_group if group else self.send)(number)
 
     def send_group(self, number: signal.Signals) -> None:
         """Send the driver and all of its children in its process group a signal, as systemd and a terminal do."""
         os.killpg(self.pid, number)
 
-    def ended(self, patience_s: float = PATIENCE_S) -> int:
+    def ended(self, limit_s: float = LIMIT_S) -> int:
         """Wait for its end; returns the exit code (negative: killed by that signal)."""
-        until(lambda: not self.alive, f"the end of the service; it says: {self.words()}", patience_s)
+        wait_until(lambda: not self.alive, f"the end of the service; it says: {self.words()}", limit_s)
         return self._process.wait()
 
     def end(self) -> int:

@@ -16,8 +16,8 @@ import tempfile
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from lakeward.testing.waiting import wait_until
 from lakeward_e2e.exchange import DAEMON, exchange_sections, slow_down
-from lakeward_e2e.process import until
 from lakeward_e2e.tables import KeyTable
 from lakeward_e2e.world import World
 
@@ -148,7 +148,7 @@ def _killed(world: World, terminal: Recorder, config: Path, slots: int, point: s
     master = f"spark.master=local[{slots}]"
     service = world.start(config, "--set", master)
     try:
-        until(lambda: not service.alive, "a service to be killed", _PATIENCE_S)
+        wait_until(lambda: not service.alive, "a service to be killed", _PATIENCE_S)
     except AssertionError as error:
         message = f"{service.words()}; {world.status(_NAME)}"
         raise AssertionError(message) from error

@@ -9,7 +9,8 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from lakeward_e2e.process import ServiceProcess, until
+from lakeward.testing.waiting import wait_until
+from lakeward_e2e.process import ServiceProcess
 from lakeward_e2e.warehouse import Warehouse, files_below
 from lakeward_faulty.points import FAULTS
 from lakeward_source_embedded.store import EmbeddedStore
@@ -171,7 +172,7 @@ class World:
 
     def wait_for(self, point: str) -> None:
         """Wait until something armed was taken."""
-        until(lambda: self.fired(point), f"{point} to be reached; {self._words()}")
+        wait_until(lambda: self.fired(point), f"{point} to be reached; {self._words()}")
 
     def let_go(self, point: str) -> None:
         """Let a process that waits at a point go on."""
@@ -205,7 +206,7 @@ class World:
         """Wait until the lake holds exactly what the source holds."""
         for table in tables:
             try:
-                until(partial(self.same, table), f"{table.path} to be right", turn_s=_LOOK_S)
+                wait_until(partial(self.same, table), f"{table.path} to be right", turn_s=_LOOK_S)
             except AssertionError as error:
                 message = f"{error}; {self._difference(table)}; {self._words()}"
                 raise AssertionError(message) from error
@@ -263,7 +264,7 @@ class World:
             return not found
 
         try:
-            until(none, f"no {what}", 40.0, _LOOK_S)
+            wait_until(none, f"no {what}", 40.0, _LOOK_S)
         except AssertionError as error:
             message = f"{what}: {found}; {self._words()}"
             raise AssertionError(message) from error

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 import psutil
 
 from lakeward.spark.java import find_java, launcher_home
-from lakeward_e2e.process import until
+from lakeward.testing.waiting import wait_until
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -104,7 +104,7 @@ class SparkCluster:
         self._script = Path(next(iter(import_module("pyspark").__path__))) / "bin" / "spark-class"
         self.workers: list[SparkWorker] = []
         self._master = _Daemon(self._words(_MASTER, HOST), self._environment, root / "master.txt")
-        until(lambda: _MASTER_URL.search(self._master.said()), "the master to listen", _START_S)
+        wait_until(lambda: _MASTER_URL.search(self._master.said()), "the master to listen", _START_S)
 
     @property
     def url(self) -> str:
@@ -125,7 +125,7 @@ class SparkCluster:
         """
         added = [self._start_worker(host, cores) for host in hosts]
         for worker in added:
-            until(lambda worker=worker: _JOINED in worker.said(), "a worker to join", _START_S)  # type: ignore[misc]
+            wait_until(lambda worker=worker: _JOINED in worker.said(), "a worker to join", _START_S)  # type: ignore[misc]
         return added
 
     def remove(self, workers: Iterable[SparkWorker]) -> None:

@@ -5,8 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from lakeward.testing.waiting import wait_until
 from lakeward_cluster.cluster import HOST, SparkCluster
-from lakeward_e2e.process import until
 from lakeward_e2e.warehouse import Warehouse
 from lakeward_e2e.world import World
 from lakeward_source_embedded.store import EmbeddedStore
@@ -92,7 +92,7 @@ class ClusterWorld(World):
         for process in self.processes:
             if process.alive:
                 # One that has only just been started does not hear a signal in order yet.
-                until(lambda process=process: process.words() or not process.alive, "its first line")  # type: ignore[misc]
+                wait_until(lambda process=process: process.words() or not process.alive, "its first line")  # type: ignore[misc]
                 assert process.end() == 0, process.words()
 
     def destroy(self) -> None:
