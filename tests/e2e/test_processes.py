@@ -7,6 +7,7 @@ import sys
 
 import psutil
 
+from lakeward.testing.waiting import LIMIT_S
 from lakeward_e2e.process import kill_all
 
 
@@ -19,4 +20,4 @@ def test_a_process_that_has_ended_before_it_is_killed_keeps_none_of_the_others_a
         first.kill()
         first.wait()
         kill_all(seen)
-        assert second.wait(20) < 0
+        assert second.wait(LIMIT_S) < 0

@@ -19,7 +19,7 @@ from lakeward.model.settings import SparkSettings
 from lakeward.spark.jobs import SparkJobs
 from lakeward.spark.session import TASK_ATTEMPTS, start_session
 from lakeward.spark.tasks import run_as_query, run_as_rdd
-from lakeward.testing.waiting import wait_until
+from lakeward.testing.waiting import LIMIT_S, wait_until
 from lakeward_e2e import tasks
 
 if TYPE_CHECKING:
@@ -64,7 +64,7 @@ def launch(spark: SparkHandle, folder: Path, work: Callable[[SubtaskPlace], str]
 def page(spark: SparkHandle, name: str) -> list[dict[str, Any]]:
     """Ask Spark's own interface."""
     url = f"{spark.ui_url}/api/v1/applications/{spark.session.sparkContext.applicationId}/{name}"
-    with urllib.request.urlopen(url, timeout=30) as answer:  # noqa: S310 - http of this machine
+    with urllib.request.urlopen(url, timeout=LIMIT_S) as answer:  # noqa: S310 - http of this machine
         found: list[dict[str, Any]] = json.load(answer)
     return found
 
@@ -118,7 +118,7 @@ def test_a_job_that_is_cancelled_ends_and_its_workers_with_it(spark: SparkHandle
     jobs, ends = launch(spark, tmp_path, tasks.hang)
     wait_until(lambda: len(left_in(tmp_path)) == SUBTASKS, "both tasks to run")
     jobs.cancel(job_of(tmp_path))
-    assert "cancelled" in ends.get(timeout=30)
+    assert "cancelled" in ends.get(timeout=LIMIT_S)
     assert left_in(tmp_path) == {"0-0", "1-0"}
 
 
@@ -153,7 +153,7 @@ def test_one_subtask_that_fails_ends_a_job_whose_subtasks_need_one_another_at_on
     spark: SparkHandle, tmp_path: Path
 ) -> None:
     _, ends = launch_gang(spark, tmp_path / "failing", tasks.fail)
-    assert ends.get(timeout=30) is not None
+    assert ends.get(timeout=LIMIT_S) is not None
     assert not left_in(tmp_path / "failing") & {"0-1", "1-1"}
 
 
@@ -161,7 +161,7 @@ def test_a_job_whose_subtasks_need_one_another_is_cancelled_as_others_are(spark:
     jobs, ends = launch_gang(spark, tmp_path / "hanging", tasks.hang)
     wait_until(lambda: len(left_in(tmp_path / "hanging")) == SUBTASKS, "both tasks to run")
     jobs.cancel(job_of(tmp_path / "hanging"))
-    assert "cancelled" in ends.get(timeout=30)
+    assert "cancelled" in ends.get(timeout=LIMIT_S)
 
 
 def test_the_worker_of_a_job_imports_no_pandas(spark: SparkHandle) -> None:

@@ -14,7 +14,7 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from lakeward.clock import SystemClock
 from lakeward.model.secrets import MASK
-from lakeward.testing.waiting import wait_until
+from lakeward.testing.waiting import LIMIT_S, wait_until
 from lakeward_e2e.tables import LogTable
 from lakeward_e2e.world import World
 from lakeward_service_kit.chromium import CHROMIUM, MISSING, Browser
@@ -47,7 +47,7 @@ class Fault:
 
     def get(self, name: str = "") -> str:
         """Return what the service answers, which must be 200."""
-        with urlopen(self.url + name, timeout=10) as answer:  # noqa: S310 - the service's own address
+        with urlopen(self.url + name, timeout=LIMIT_S) as answer:  # noqa: S310 - the service's own address
             assert answer.status == 200
             return str(answer.read().decode("utf-8"))
 

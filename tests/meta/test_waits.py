@@ -18,6 +18,14 @@ LEAST_S = 60.0
 
 SLEEPS = {
     "core/src/lakeward/testing/waiting.py": "the one place where tests look again and again",
+    "plugins/source-fluss/tests/kit/lakeward_source_fluss_kit/world.py": "a real server's timers have no event",
+    "plugins/source-fluss/tests/test_fluss_cluster_failures.py": "a server keeps a log on disk a while after a write",
+    "tests/e2e/kit/lakeward_faulty/points.py": "an armed point can be a disk that is slow on purpose",
+    "tests/e2e/test_chaos.py": "faults come at moments that a seed draws",
+    "tests/rescale/kit/lakeward_rescale/__main__.py": "looks at children that may hang, and lets these say where",
+    "tests/rescale/kit/lakeward_rescale/run.py": "failures come at moments that a seed draws",
+    "tests/rescale/kit/lakeward_rescale/subtask.py": "reads slowly on purpose, so that a failure finds it at work",
+    "tests/spark_cluster/kit/lakeward_cluster/rescales.py": "one deadline ends a whole run, whatever it waits for",
 }
 """Files whose code may sleep, and why no event could be waited for."""
 

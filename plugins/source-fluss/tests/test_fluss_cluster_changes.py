@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import subprocess
 import threading
-import time
+from contextlib import suppress
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
@@ -13,6 +13,7 @@ import pytest
 from lakeward.errors import LakewardError, StorageError, TableError, TableGoneError
 from lakeward.model.splits import LogSplit, SnapshotSplit
 from lakeward.model.tables import TableBucket, TablePath
+from lakeward.testing.waiting import wait_until
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -70,10 +71,10 @@ def test_reading_follows_a_leader_whose_server_dies(
 ) -> None:
     cluster = lake_cluster.cluster
     second = cluster.add_tablet()
-    _until(lambda: len(source._client.tablet_servers(fresh=True)) == 2)
+    _until(lambda: len(source._client.tablet_servers(fresh=True)) == 2, "both tablet servers")
     try:
         lake_cluster.writer.create(NAME, SCHEMA, properties={"table.replication.factor": "2"})
-        _until(lambda: bool(source._client.leaders(_wire(), fresh=True)))
+        _until(lambda: bool(source._client.leaders(_wire(), fresh=True)), "a leader")
         lake_cluster.writer.forget()  # what it learned when there was no leader yet, it would believe for ever
         for start in range(0, 1000, 100):
             lake_cluster.writer.append(NAME, _rows(start, 100))
@@ -95,7 +96,7 @@ def test_reading_follows_a_leader_whose_server_dies(
         lake_cluster.drop(NAME)
         second.kill()
         cluster.tablets.remove(second)
-        _until(lambda: len(source._client.tablet_servers(fresh=True)) == 1)
+        _until(lambda: len(source._client.tablet_servers(fresh=True)) == 1, "one tablet server")
 
 
 def test_reading_goes_on_while_zookeeper_is_away_and_writing_afterwards(
@@ -117,7 +118,7 @@ def test_reading_goes_on_while_zookeeper_is_away_and_writing_afterwards(
     assert pa.Table.from_batches(found).column("id").to_pylist() == list(range(300))
     assert source.buckets(table)[0].end == 300
     lake_cluster.writer.append(NAME, _rows(300, 1))
-    _until(lambda: source.buckets(table)[0].end == 301)
+    _until(lambda: source.buckets(table)[0].end == 301, "the row")
 
 
 def test_table_that_is_made_anew_under_a_reader_is_never_taken_for_the_old_one(
@@ -154,11 +155,12 @@ def test_rows_of_a_schema_that_is_newer_than_the_round_are_left_to_the_next_one(
     )
     wider = SCHEMA.append(pa.field("more", pa.int64()))
     lake_cluster.writer.forget()
-    for _ in range(5):  # right after a change of schema a server may take rows and drop them
+
+    def written() -> bool:  # again and again: right after a change of schema a server may take rows and drop them
         lake_cluster.writer.append(NAME, pa.table({"id": [100], "name": ["n"], "more": [7]}, schema=wider))
-        if source.buckets(old)[0].end == 101:
-            break
-        time.sleep(1.0)
+        return source.buckets(old)[0].end == 101
+
+    wait_until(written, "a row of the new schema", turn_s=1.0)
 
     # What the round had planned is read as it was; what came with the new column is not cut down to the old ones.
     planned = list(reading(old).read_log(LogSplit("s", bucket, (), 0, 100)))
@@ -202,7 +204,7 @@ def test_partitions_that_the_server_makes_by_itself_are_found(lake_cluster: Lake
     lake_cluster.writer.create(NAME, SCHEMA.append(DAY), partition=["day"], bucket_key=["id"], properties=auto)
     table = source.table(PATH)
 
-    _until(lambda: len({state.partition for state in source.buckets(table)}) == 2)
+    _until(lambda: len({state.partition for state in source.buckets(table)}) == 2, "both partitions")
     assert all(len(day) == 8 and day.isdigit() for state in source.buckets(table) for day in state.partition)
 
 
@@ -218,7 +220,7 @@ def test_snapshot_that_the_disk_has_no_room_for_is_an_error_that_names_the_direc
         lake_cluster.writer.create(NAME, SCHEMA, key=["id"])
         lake_cluster.writer.upsert(NAME, _rows(0, 100))
         table = source.table(PATH)
-        _until(lambda: source.buckets(table)[0].snapshot is not None)
+        _until(lambda: source.buckets(table)[0].snapshot is not None, "a snapshot")
         snapshot = source.buckets(table)[0].snapshot
         assert snapshot is not None
         split = SnapshotSplit("s", snapshot.bucket, (), snapshot.snapshot_id, snapshot.log_offset)
@@ -251,14 +253,12 @@ def _wire() -> PbTablePath:
     return wire_path(PATH)
 
 
-def _until(happened: Callable[[], bool], limit_s: float = 40.0) -> None:
-    deadline, last = time.monotonic() + limit_s, ""
-    while time.monotonic() < deadline:
-        try:
-            if happened():
-                return
-        except LakewardError as passing:
-            last = str(passing)
-        time.sleep(0.1)
-    message = f"did not happen within {limit_s} s; {last}"
-    raise AssertionError(message)
+def _until(happened: Callable[[], bool], what: str) -> None:
+    """Wait, whatever a server that is just starting answers meanwhile."""
+
+    def has_happened() -> bool:
+        with suppress(LakewardError):
+            return happened()
+        return False
+
+    wait_until(has_happened, what)

@@ -7,6 +7,7 @@ import threading
 import time
 from contextlib import closing
 from dataclasses import replace
+from functools import partial
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
@@ -16,6 +17,7 @@ from lakeward.errors import SourceError
 from lakeward.model.splits import LogSplit
 from lakeward.model.tables import TableBucket, TablePath
 from lakeward.model.tiering import HeartbeatRequest, Refusal, TableAssignment, TableEpoch
+from lakeward.testing.waiting import wait_until
 from lakeward_source_fluss.cluster.writer import FlussWriter
 
 if TYPE_CHECKING:
@@ -128,7 +130,7 @@ def test_lease_outlives_a_restart_of_the_coordinator(lake_cluster: LakeCluster, 
     lake_cluster.writer.create(NAME, SCHEMA, key=["id"])
     lake_cluster.writer.change(NAME, [("upsert", {"id": 1, "name": "a"})])
     table = source.table(PATH)
-    _wait_until(lambda: source.buckets(table)[0].snapshot is not None)
+    wait_until(lambda: source.buckets(table)[0].snapshot is not None, "a snapshot")
     snapshot = source.buckets(table)[0].snapshot
     assert snapshot is not None
     source.leases.acquire("outlives", 60.0, {snapshot.bucket: snapshot.snapshot_id})
@@ -136,7 +138,7 @@ def test_lease_outlives_a_restart_of_the_coordinator(lake_cluster: LakeCluster, 
     for number in range(3):
         lake_cluster.writer.change(NAME, [("upsert", {"id": number, "name": "b"})])
         end = source.buckets(table)[0].end
-        _wait_until(lambda end=end: _snapshot_end(source, table) == end)
+        wait_until(partial(_has_snapshot, source, table, end), "a newer snapshot")
 
     assert source.missing_snapshots([snapshot]) == frozenset()
     source.leases.drop("outlives")
@@ -162,7 +164,7 @@ def test_reading_goes_on_when_the_tablet_server_comes_back(
     reader.close()
     assert rows.column("id").to_pylist() == list(range(1000))
     lake_cluster.cluster.wait_ready()
-    _wait_until(lambda: len(source.buckets(table)) == 1)
+    wait_until(lambda: len(source.buckets(table)) == 1, "the tablet server to answer")
 
 
 def test_paused_coordinator_makes_calls_fail_in_time_and_not_hang(
@@ -189,7 +191,7 @@ def _handed(source: FlussSource) -> TableAssignment:
             found.append(assignment)
         return bool(found)
 
-    _wait_until(asked)
+    wait_until(asked, "the table to be handed over")
     return found[0]
 
 
@@ -197,16 +199,6 @@ def _epoch_of(assignment: TableAssignment) -> TableEpoch:
     return TableEpoch(assignment.table_id, assignment.epoch, assignment.coordinator_epoch)
 
 
-def _snapshot_end(source: FlussSource, table: TableSpec) -> int:
+def _has_snapshot(source: FlussSource, table: TableSpec, end: int) -> bool:
     snapshot = source.buckets(table)[0].snapshot
-    return -1 if snapshot is None else snapshot.log_offset
-
-
-def _wait_until(happened: object, limit_s: float = 40.0) -> None:
-    assert callable(happened)
-    for _ in range(int(limit_s / 0.1)):
-        if happened():
-            return
-        time.sleep(0.1)
-    message = f"did not happen within {limit_s} s"
-    raise AssertionError(message)
+    return snapshot is not None and snapshot.log_offset == end

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from importlib import import_module
 from typing import TYPE_CHECKING
 
@@ -14,11 +13,12 @@ from lakeward.hooks.backend import LeaseBackend
 from lakeward.model.leases import Lease
 from lakeward.model.splits import SnapshotSplit
 from lakeward.model.tables import TablePath
+from lakeward_source_fluss_kit.snapshots import newest_snapshot
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from lakeward.model.tables import KvSnapshot, TableSpec
+    from lakeward.model.tables import KvSnapshot
     from lakeward_source_fluss.source.source import FlussSource
     from lakeward_source_fluss_kit.clusters import LakeCluster
 
@@ -42,7 +42,7 @@ def snapshot(lake_cluster: LakeCluster, source: FlussSource) -> KvSnapshot:
     """A snapshot of `ROWS`, the newest one for now."""
     lake_cluster.writer.create(str(PATH), SCHEMA, key=["id"])
     lake_cluster.writer.change(str(PATH), [("upsert", {"id": number, "name": name}) for number, name in ROWS.items()])
-    return _newest(source, source.table(PATH))
+    return newest_snapshot(source, source.table(PATH))
 
 
 def test_without_a_lease_the_snapshot_vanishes_under_its_reader(
@@ -100,14 +100,4 @@ def _supersede(lake_cluster: LakeCluster, source: FlussSource) -> None:
     """Write and wait for newer snapshots, three times: the server keeps one."""
     for number in range(3):
         lake_cluster.writer.change(str(PATH), [("upsert", {"id": 1000 + number, "name": "later"})])
-        _newest(source, source.table(PATH))
-
-
-def _newest(source: FlussSource, table: TableSpec) -> KvSnapshot:
-    for _ in range(600):
-        (state,) = source.buckets(table)
-        if state.snapshot is not None and state.snapshot.log_offset == state.end:
-            return state.snapshot
-        time.sleep(0.05)
-    message = "the server takes no snapshot"
-    raise AssertionError(message)
+        newest_snapshot(source, source.table(PATH))

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import socket
 import struct
-import time
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
@@ -14,6 +13,8 @@ import pytest
 from lakeward.errors import SourceError, TableGoneError, UsageError
 from lakeward.model.splits import LogSplit, SnapshotSplit
 from lakeward.model.tables import CHANGE_COLUMN, Change, TableBucket, TablePath, TableSpec
+from lakeward.testing.waiting import LIMIT_S, wait_until
+from lakeward_source_fluss_kit.snapshots import newest_snapshot, with_snapshot
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -66,7 +67,7 @@ def test_surprise_2_remote_segments_under_a_file_uri_are_read(lake_cluster: Lake
         lake_cluster.writer.append(NAME, _rows(start, 30_000))
     table = source.table(PATH)
     (state,) = source.buckets(table)
-    _wait_until(lambda: _is_remote(source, table, state))
+    wait_until(lambda: _is_remote(source, table, state), "the log to be remote")
 
     assert _ids(source, table, state) == list(range(240_000))
 
@@ -78,7 +79,7 @@ def test_surprise_3_malformed_requests_are_never_answered(lake_cluster: LakeClus
     host, _, port = lake_cluster.cluster.bootstrap.partition(",")[0].partition(":")
     garbage = struct.pack(">ihhi", 8 + 2, 1007, 0, 1) + b"\xff\xff"
     versions = struct.pack(">ihhi", 8 + 6, 1000, 0, 2) + b"\x0a\x01a\x12\x01b"
-    with socket.create_connection((host, int(port)), timeout=5) as connection:
+    with socket.create_connection((host, int(port)), timeout=LIMIT_S) as connection:
         connection.sendall(garbage + versions)
         answered = struct.unpack(">ibi", connection.recv(9))[2]
 
@@ -239,7 +240,7 @@ def test_surprise_12_snapshots_are_decoded_by_columns(lake_cluster: LakeCluster,
     lake_cluster.writer.create(NAME, SCHEMA, key=["id"])
     lake_cluster.writer.upsert(NAME, _rows(0, 50_000))
     table = source.table(PATH)
-    state = _wait_for_snapshot(source, table)
+    state = with_snapshot(source, table)
     assert state.snapshot is not None
     split = SnapshotSplit("s", state.bucket, (), state.snapshot.snapshot_id, state.snapshot.log_offset)
 
@@ -302,49 +303,26 @@ def _is_remote(source: FlussSource, table: TableSpec, state: BucketState) -> boo
     return log.fetch(0).remote_log_fetch_info is not None
 
 
-def _wait_until(happened: object, limit_s: float = 30.0) -> None:
-    assert callable(happened)
-    for _ in range(int(limit_s / 0.1)):
-        if happened():
-            return
-        time.sleep(0.1)
-    message = f"did not happen within {limit_s} s"
-    raise AssertionError(message)
-
-
 def _write_until(write: Callable[[], None], there: Callable[[], bool]) -> None:
     """Write again while it has no effect: right after a change of schema a server may take rows and drop them."""
-    for _ in range(5):
+
+    def written() -> bool:
         write()
-        if there():
-            return
-        time.sleep(1.0)
-    message = "what was written does not come"
-    raise AssertionError(message)
+        return there()
 
-
-def _wait_for_snapshot(source: FlussSource, table: TableSpec) -> BucketState:
-    def whole() -> bool:
-        (state,) = source.buckets(table)
-        return state.snapshot is not None and state.snapshot.log_offset == state.end
-
-    _wait_until(whole)
-    (state,) = source.buckets(table)
-    return state
+    wait_until(written, "what was written", turn_s=1.0)
 
 
 def _snapshotted(lake_cluster: LakeCluster, source: FlussSource) -> KvSnapshot:
     lake_cluster.writer.create(NAME, SCHEMA, key=["id"])
     lake_cluster.writer.change(NAME, [("upsert", {"id": 1, "name": "a"})])
-    snapshot = _wait_for_snapshot(source, source.table(PATH)).snapshot
-    assert snapshot is not None
-    return snapshot
+    return newest_snapshot(source, source.table(PATH))
 
 
 def _supersede(lake_cluster: LakeCluster, source: FlussSource, rounds: int) -> None:
     for number in range(rounds):
         lake_cluster.writer.change(NAME, [("upsert", {"id": 10 + number, "name": "later"})])
-        _wait_for_snapshot(source, source.table(PATH))
+        with_snapshot(source, source.table(PATH))
 
 
 def _logged(lake_cluster: LakeCluster, source: FlussSource) -> tuple[TableSpec, dict[TableBucket, int]]:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import struct
-import time
 from datetime import datetime
 from typing import TYPE_CHECKING
 
@@ -13,6 +12,7 @@ import pytest
 
 from lakeward.model.splits import LogSplit, SnapshotSplit
 from lakeward.model.tables import TablePath
+from lakeward_source_fluss_kit.snapshots import with_snapshot
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -107,23 +107,12 @@ def table(lake_cluster: LakeCluster, source: FlussSource) -> TableSpec:
     return spec
 
 
-def settled(source: FlussSource, table: TableSpec) -> BucketState:
-    """Wait until the bucket's snapshot has all of its log."""
-    deadline = time.monotonic() + PATIENCE_S
-    while True:
-        (state,) = source.buckets(table)
-        if state.snapshot is not None and state.snapshot.log_offset == state.end > 0:
-            return state
-        assert time.monotonic() < deadline, state
-        time.sleep(0.2)
-
-
 def test_server_writes_the_padding_of_char_to_the_changelog_and_the_source_takes_it_off(
     lake_cluster: LakeCluster, source: FlussSource, table: TableSpec
 ) -> None:
     from lakeward_source_fluss.source.plugin import FlussSourcePlugin  # noqa: PLC0415
 
-    state = settled(source, table)
+    state = with_snapshot(source, table)
     assert state.snapshot is not None
     reader = FlussSourcePlugin().reader(source.reader_task(table), table)
     log = [one.records for one in reader.read_log(LogSplit("b0", state.bucket, (), 0, state.end))]

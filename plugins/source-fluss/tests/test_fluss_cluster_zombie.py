@@ -6,7 +6,6 @@ import os
 import signal
 import subprocess
 import sys
-import time
 from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -17,9 +16,10 @@ import pytest
 
 from lakeward.model.tables import TablePath
 from lakeward.model.tiering import HeartbeatRequest, TableEpoch
+from lakeward.testing.waiting import wait_until
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Iterator
 
     from lakeward_source_fluss.source.source import FlussSource
     from lakeward_source_fluss_kit.clusters import LakeCluster
@@ -143,8 +143,10 @@ def test_zombie_between_lake_commit_and_server_commit_leaves_offsets_right_and_t
     _append(lake_cluster, 0)
     (services.faults / "once" / POINT).write_text("stop-driver", encoding="utf-8")
     zombie = services.start()
-    _until(lambda: (services.faults / "fired" / POINT).exists() or zombie.poll() is not None, services.words)
-    _until(lambda: psutil.Process(zombie.pid).status() == psutil.STATUS_STOPPED, services.words)
+    wait_until(
+        lambda: (services.faults / "fired" / POINT).exists() or zombie.poll() is not None, "the point to be reached"
+    )
+    wait_until(lambda: psutil.Process(zombie.pid).status() == psutil.STATUS_STOPPED, "the service to be paused")
     table = source.table(PATH)
     assert source.lake_record(table) is None
     _give_up(source, table.table_id)
@@ -181,10 +183,3 @@ def _registered(source: FlussSource) -> int | None:
 def _append(lake_cluster: LakeCluster, start: int) -> None:
     rows = pa.table({"id": range(start, start + 100), "name": ["n"] * 100}, schema=SCHEMA)
     lake_cluster.writer.append(str(PATH), rows)
-
-
-def _until(happened: Callable[[], bool], words: Callable[[], str], limit_s: float = 60.0) -> None:
-    deadline = time.monotonic() + limit_s
-    while not happened():
-        assert time.monotonic() < deadline, words()
-        time.sleep(0.1)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -21,6 +21,7 @@ from lakeward.storage.checkpoint_store import CheckpointFiles
 from lakeward.storage.small_files import SmallFiles
 from lakeward.subtask.run import run_subtask
 from lakeward.testing.jobs import ThreadJobs
+from lakeward.testing.waiting import until
 from lakeward_service_kit.held_source import Hold
 from lakeward_service_kit.service_world import World
 from lakeward_source_fluss.source.options import FlussOptions
@@ -93,11 +94,11 @@ class Halfway:
 
         async def killed() -> None:
             serving = asyncio.create_task(self.service(source).serve())
-            await _until(self.half_done)
+            await until(self.half_done)
             serving.cancel()
             with suppress(asyncio.CancelledError):
                 await serving
-            await _until(self.read)  # the threads of a service that was killed may still write
+            await until(self.read)  # the threads of a service that was killed may still write
 
         asyncio.run(killed())
         source.close()
@@ -111,7 +112,7 @@ class Halfway:
 
         async def committed() -> None:
             serving = asyncio.create_task(service.serve())
-            await _until(lambda: not self.server.cleans_first and self.server.all_tiered)
+            await until(lambda: not self.server.cleans_first and self.server.all_tiered)
             service.stop()
             await serving
 
@@ -127,12 +128,6 @@ class Halfway:
                 with suppress(CorruptFileError):  # a service that runs deletes older ones
                     found.append(files.load(info.ref))
         return found
-
-
-async def _until(seen: Callable[[], object]) -> None:
-    async with asyncio.timeout(60):
-        while not seen():  # noqa: ASYNC110 - seen on disk
-            await asyncio.sleep(0.02)
 
 
 @pytest.fixture(scope="module", autouse=True)

@@ -15,6 +15,7 @@ from lakeward.errors import (
     SourceError,
     UsageError,
 )
+from lakeward.testing.waiting import LIMIT_S, wait_until
 from lakeward_source_fluss.rpc.client import FlussClient
 from lakeward_source_fluss.rpc.options import Endpoint
 from lakeward_source_fluss.wire.apis import ApiKey
@@ -127,7 +128,7 @@ def test_answers_out_of_order_reach_their_callers(serve: Serve, connect: Connect
             return None
         name = call.read(ListTablesRequest).database_name
         if name == "first":
-            later.wait(5)
+            later.wait(LIMIT_S)
         else:
             later.set()
         return ListTablesResponse(table_name=(name,))
@@ -136,8 +137,7 @@ def test_answers_out_of_order_reach_their_callers(serve: Serve, connect: Connect
     client = connect(server)
     with ThreadPoolExecutor(2) as threads:
         first = threads.submit(client.call_any, ListTablesRequest(database_name="first"))
-        while not server.asked(ApiKey.LIST_TABLES):
-            threading.Event().wait(0.001)
+        wait_until(lambda: server.asked(ApiKey.LIST_TABLES), "the call to arrive")
         second = threads.submit(client.call_any, ListTablesRequest(database_name="second"))
         assert second.result().table_name == ("second",)
         assert first.result().table_name == ("first",)
@@ -161,16 +161,16 @@ def test_many_threads_share_one_connection(serve: Serve, connect: Connect) -> No
 
 def test_a_change_without_an_answer_has_an_unknown_outcome_and_is_sent_once(serve: Serve, connect: Connect) -> None:
     server = serve()
-    client = connect(server, timeout_s=1.0)
+    client = connect(server)
     with pytest.raises(OutcomeUnknownError, match=r"DROP_KV_SNAPSHOT_LEASE: no answer .* may have taken effect"):
-        client.call_coordinator(DROP)
+        client.call_coordinator(DROP, timeout_s=0.2)
     assert len(server.asked(ApiKey.DROP_KV_SNAPSHOT_LEASE)) == 1
 
 
 def test_a_read_without_an_answer_had_no_effect(serve: Serve, connect: Connect) -> None:
-    client = connect(serve(), timeout_s=0.2)
+    client = connect(serve())
     with pytest.raises(UnansweredReadError):
-        client.call_coordinator(ListDatabasesRequest())
+        client.call_coordinator(ListDatabasesRequest(), timeout_s=0.2)
 
 
 def test_an_answer_that_comes_too_late_harms_nobody(serve: Serve, connect: Connect) -> None:
@@ -178,7 +178,7 @@ def test_an_answer_that_comes_too_late_harms_nobody(serve: Serve, connect: Conne
 
     def answer(call: Call) -> Answer:
         if call.api == ApiKey.DROP_KV_SNAPSHOT_LEASE:
-            late.wait(5)
+            late.wait(LIMIT_S)
             return DropKvSnapshotLeaseResponse()
         return ListDatabasesResponse() if call.api == ApiKey.LIST_DATABASES else None
 
@@ -193,13 +193,16 @@ def test_an_answer_that_comes_too_late_harms_nobody(serve: Serve, connect: Conne
 
 
 def test_a_connection_that_fell_silent_is_given_up(serve: Serve, connect: Connect) -> None:
-    server = serve()
-    client = connect(server, timeout_s=0.2, silence_s=0.1)
+    def answer(call: Call) -> Answer:
+        is_drop = call.api == ApiKey.DROP_KV_SNAPSHOT_LEASE
+        return DropKvSnapshotLeaseResponse() if is_drop and call.connection > 0 else None
+
+    server = serve(answer)
+    client = connect(server, silence_s=0.1)
     before = client.coordinator_connection_id
     with pytest.raises(UnansweredChangeError):
-        client.call_coordinator(DROP)
-    with pytest.raises(UnansweredChangeError):
-        client.call_coordinator(DROP, timeout_s=3.0)  # it has to connect anew
+        client.call_coordinator(DROP, timeout_s=0.2)
+    client.call_coordinator(DROP)
     assert {call.connection for call in server.asked(ApiKey.DROP_KV_SNAPSHOT_LEASE)} == {0, 1}
     assert before != client.coordinator_connection_id
 
@@ -309,11 +312,10 @@ def test_closing_fails_the_calls_in_flight(serve: Serve, connect: Connect) -> No
     client = connect(server)
     with ThreadPoolExecutor(2) as threads:
         change = threads.submit(client.call_coordinator, LakeTieringHeartbeatRequest())
-        while not server.asked(ApiKey.LAKE_TIERING_HEARTBEAT):
-            threading.Event().wait(0.001)
+        wait_until(lambda: server.asked(ApiKey.LAKE_TIERING_HEARTBEAT), "the call to arrive")
         client.close()
         with pytest.raises((OutcomeUnknownError, SourceError)):
-            change.result(timeout=5)
+            change.result(LIMIT_S)
 
 
 @pytest.mark.parametrize(

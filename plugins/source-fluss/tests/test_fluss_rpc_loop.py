@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 
 from lakeward.errors import SourceError
+from lakeward.testing.waiting import LIMIT_S
 from lakeward_source_fluss.rpc import loop
 from lakeward_source_fluss.rpc.loop import LoopThread
 from lakeward_source_fluss.wire.errors import ClientClosedError
@@ -48,7 +49,7 @@ def test_what_never_ends_is_left_behind_when_the_thread_is_closed(monkeypatch: p
 
     with pytest.raises(SourceError, match="thread 'client': expected to end within 0 s"):
         thread.close_after(for_ever())
-    thread._thread.join(10)
+    thread._thread.join(LIMIT_S)
     assert not thread._thread.is_alive()
     thread.close_after(nothing())
 
@@ -59,7 +60,7 @@ def test_a_name_that_nobody_resolves_does_not_keep_the_thread(monkeypatch: pytes
 
     def hang(*_: Any, **__: Any) -> list[Any]:  # noqa: ANN401 - as socket's own
         asked.set()
-        go_on.wait(30)
+        go_on.wait(LIMIT_S)
         answered.set()
         return []
 
@@ -78,9 +79,9 @@ def test_a_name_that_nobody_resolves_does_not_keep_the_thread(monkeypatch: pytes
 
     calling = threading.Thread(target=call)
     calling.start()
-    assert asked.wait(10)
+    assert asked.wait(LIMIT_S)
     thread.close_after(nothing())
-    calling.join(10)
+    calling.join(LIMIT_S)
     assert not thread._thread.is_alive()
     assert len(errors) == 1
     assert not answered.is_set()
@@ -89,5 +90,5 @@ def test_a_name_that_nobody_resolves_does_not_keep_the_thread(monkeypatch: pytes
 
 def test_a_client_that_nobody_closed_does_not_keep_the_process_alive() -> None:
     """At the end of the interpreter the client's thread stands still: who waits for it waits for ever."""
-    done = subprocess.run([sys.executable, "-c", FORGOTTEN], timeout=30, capture_output=True, check=False)
+    done = subprocess.run([sys.executable, "-c", FORGOTTEN], timeout=LIMIT_S, capture_output=True, check=False)
     assert done.returncode == 0

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Iterator
 
 import pytest
@@ -10,6 +9,7 @@ import pytest
 from lakeward.errors import SourceError
 from lakeward.model.tiering import HeartbeatRequest, Refusal, TableEpoch
 from lakeward.testing.clock import FakeClock
+from lakeward.testing.waiting import wait_until
 from lakeward_source_fluss.rpc.client import FlussClient
 from lakeward_source_fluss.source.queue import TieringQueue
 from lakeward_source_fluss.source.tables import TableCatalog
@@ -43,8 +43,7 @@ class Coordinator:
         """Break all connections, and wait until the client knows."""
         before = client.coordinator_connection_id
         self.server.hang_up()
-        while client.coordinator_connection_id == before:
-            time.sleep(0.001)
+        wait_until(lambda: client.coordinator_connection_id != before, "the client to know")
 
     def _answer(self, call: Call) -> Answer:
         if call.api != ApiKey.LAKE_TIERING_HEARTBEAT:

@@ -119,7 +119,7 @@ class ServiceProcess:
         kill_all(left)
         self._process.kill()
         self._process.wait()
-        psutil.wait_procs(left, timeout=10)
+        psutil.wait_procs(left, timeout=LIMIT_S)
 
     def _is_mine(self, process: psutil.Process) -> bool:
         environ = process.info["environ"] or {}

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-import time
+import threading
 from pathlib import Path
 from typing import TYPE_CHECKING
+
+from lakeward.testing.waiting import wait_until
 
 if TYPE_CHECKING:
     from lakeward.model.jobs import SubtaskPlace
@@ -26,7 +28,7 @@ def fail(place: SubtaskPlace) -> str:
 def hang(place: SubtaskPlace) -> str:
     """Go on until killed."""
     _leave(place)
-    time.sleep(3600)
+    threading.Event().wait()
     return "done"
 
 
@@ -34,12 +36,7 @@ def meet(place: SubtaskPlace) -> str:
     """End when all tasks of the job run at the same time, as subtasks that exchange rows need it."""
     _leave(place)
     everyone = {f"{subtask}-0" for subtask in range(place.job.subtasks)}
-    by = time.monotonic() + 30
-    while not everyone <= {file.name for file in Path(place.job.round_name).iterdir()}:
-        if time.monotonic() > by:
-            message = "the others did not come"
-            raise TimeoutError(message)
-        time.sleep(0.02)
+    wait_until(lambda: everyone <= {file.name for file in Path(place.job.round_name).iterdir()}, "the others")
     return "done"
 
 

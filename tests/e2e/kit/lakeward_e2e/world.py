@@ -264,7 +264,7 @@ class World:
             return not found
 
         try:
-            wait_until(none, f"no {what}", 40.0, _LOOK_S)
+            wait_until(none, f"no {what}", turn_s=_LOOK_S)
         except AssertionError as error:
             message = f"{what}: {found}; {self._words()}"
             raise AssertionError(message) from error

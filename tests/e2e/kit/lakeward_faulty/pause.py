@@ -10,12 +10,10 @@ import os
 import signal
 import sqlite3
 import sys
-import time
 from contextlib import closing
 from pathlib import Path
 
-_PATIENCE_S = 10.0
-_TURN_S = 0.005
+from lakeward.testing.waiting import LIMIT_S, wait_until
 
 
 def pause(pid: int, store: Path) -> None:
@@ -23,7 +21,7 @@ def pause(pid: int, store: Path) -> None:
     if not store.exists():
         _stop(pid)
         return
-    with closing(sqlite3.connect(store, timeout=_PATIENCE_S, isolation_level=None)) as sql:
+    with closing(sqlite3.connect(store, timeout=LIMIT_S, isolation_level=None)) as sql:
         sql.execute("BEGIN IMMEDIATE")
         _stop(pid)
         sql.execute("ROLLBACK")
@@ -31,9 +29,7 @@ def pause(pid: int, store: Path) -> None:
 
 def _stop(pid: int) -> None:
     os.kill(pid, signal.SIGSTOP)
-    deadline = time.monotonic() + _PATIENCE_S
-    while not _stands_still(pid) and time.monotonic() < deadline:
-        time.sleep(_TURN_S)
+    wait_until(lambda: _stands_still(pid), "all threads to stand still")
 
 
 def _stands_still(pid: int) -> bool:

@@ -19,13 +19,14 @@ import os
 import signal
 import subprocess
 import sys
+import threading
 import time
 from pathlib import Path
 
+from lakeward.testing.waiting import LIMIT_S, wait_until
+
 FAULTS = "LAKEWARD_TEST_FAULTS"
 _PAUSE = Path(__file__).with_name("pause.py")
-_WAIT_S = 120.0
-_TURN_S = 0.02
 _KILLS = frozenset({"kill-driver", "kill-jvm", "kill-executor", "kill-worker"})
 _STARTED = 19
 """Place of the time of a process' start in its status, which begins behind its name."""
@@ -53,10 +54,10 @@ def reached(point: str) -> str:
         case "kill-driver" | "kill-jvm" | "kill-executor" | "kill-worker":
             os.kill(int(argument), signal.SIGKILL)
             if not _is_driver(folder) or word == "kill-driver":
-                time.sleep(_WAIT_S)  # who depends on the victim does nothing more
+                threading.Event().wait(LIMIT_S)  # who depends on the victim does nothing more
         case "kill-self":
             os.kill(os.getpid(), signal.SIGKILL)
-            time.sleep(_WAIT_S)
+            threading.Event().wait(LIMIT_S)
         case "stop-driver":
             _stop(driver_pid())
         case "stop-self":
@@ -233,9 +234,4 @@ def _stop(pid: int) -> None:
 
 
 def _wait_for(file: Path) -> None:
-    deadline = time.monotonic() + _WAIT_S
-    while not file.exists():
-        if time.monotonic() > deadline:
-            message = f"nobody wrote {file}"
-            raise ArmedError(message)
-        time.sleep(_TURN_S)
+    wait_until(file.exists, f"{file} to be written")

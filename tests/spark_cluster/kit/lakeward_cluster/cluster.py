@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 import psutil
 
 from lakeward.spark.java import find_java, launcher_home
-from lakeward.testing.waiting import wait_until
+from lakeward.testing.waiting import LIMIT_S, wait_until
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -65,7 +65,7 @@ class _Daemon:
         for process in left:
             with contextlib.suppress(psutil.NoSuchProcess):
                 process.kill()
-        psutil.wait_procs(left, timeout=10)
+        psutil.wait_procs(left, timeout=LIMIT_S)
 
 
 class SparkWorker(_Daemon):

@@ -9,11 +9,11 @@ import importlib.util
 import os
 import signal
 import subprocess
-import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
+from lakeward.testing.waiting import wait_until
 from lakeward_source_fluss.cluster.jars import FLUSS_VERSION, ICEBERG_JARS, Jar, find_jars
 from lakeward_source_fluss.cluster.java import find_java
 
@@ -78,12 +78,13 @@ class Flink:
     def tier_until(self, done: Callable[[], bool], limit_s: float = 200.0) -> None:
         """Run the tiering service until something is so."""
         with self.tiering() as service:
-            deadline = time.monotonic() + limit_s
-            while not done():
+
+            def is_done() -> bool:
                 log = self._place / "tiering.log"
                 assert service.poll() is None, log.read_text(encoding="utf-8", errors="replace")[-3000:]
-                assert time.monotonic() < deadline, "upstream's tiering service did not get there"
-                time.sleep(0.5)
+                return done()
+
+            wait_until(is_done, "upstream's tiering service to get there", limit_s, turn_s=0.5)
 
     def sql(self, database: str, statements: Sequence[str], mode: str = "batch") -> str:
         """Run statements in the SQL client on the cluster's catalog; returns what it printed."""

@@ -10,6 +10,7 @@ import threading
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final, Self, TypeVar
 
+from lakeward.testing.waiting import LIMIT_S
 from lakeward_source_fluss.rpc.options import ConnectOptions, Endpoint
 from lakeward_source_fluss.wire.apis import ApiKey, Request
 from lakeward_source_fluss.wire.messages import (
@@ -141,7 +142,7 @@ class FakeServer:
         self.hang_up()
         for thread in self._threads:
             if thread is not threading.current_thread():
-                thread.join(timeout=5)
+                thread.join(LIMIT_S)
 
     def __enter__(self) -> Self:
         return self
@@ -201,7 +202,7 @@ class FakeServer:
 
 
 def quick_options(
-    *servers: FakeServer, timeout_s: float = 5.0, silence_s: float = 10.0, connect_timeout_s: float = 20.0
+    *servers: FakeServer, timeout_s: float = 60.0, silence_s: float = 60.0, connect_timeout_s: float = 60.0
 ) -> ConnectOptions:
     """Return options with short pauses.
 

@@ -13,6 +13,7 @@ from lakeward.model.tables import TablePath, TableSpec
 from lakeward.model.tiering import HeartbeatRequest
 from lakeward.ports import SourceReader
 from lakeward.testing.source_world import SCHEMA
+from lakeward.testing.waiting import wait_until
 from lakeward_source_fluss.rpc.client import FlussClient
 from lakeward_source_fluss.source.connect import connect
 from lakeward_source_fluss.source.plugin import FlussSourcePlugin
@@ -24,7 +25,6 @@ LONGEST_S = 10.0
 """Seconds that a test may really wait."""
 DUE_S = 5.0
 """A table of 1 s freshness is in the queue after so long: the server's timer ticks once a second, if it is not busy."""
-_SNAPSHOT_S = 30.0
 
 
 class FlussWorld:
@@ -138,13 +138,12 @@ class FlussWorld:
     def snapshot(self, path: TablePath) -> None:
         """See Protocol. The server takes them by itself, each second; the newest is waited for."""
         table = self.source.table(path)
-        for _ in range(int(_SNAPSHOT_S / 0.05)):
+
+        def is_whole() -> bool:
             states = [state for state in self.source.buckets(table) if state.end]
-            if all(state.snapshot is not None and state.snapshot.log_offset == state.end for state in states):
-                return
-            time.sleep(0.05)
-        message = f"no snapshot of {path} within {_SNAPSHOT_S} s"
-        raise AssertionError(message)
+            return all(state.snapshot is not None and state.snapshot.log_offset == state.end for state in states)
+
+        wait_until(is_whole, f"a snapshot of {path}")
 
     def drop(self, path: TablePath) -> None:
         """See Protocol. The server deletes the table's snapshots a moment after it has answered."""
