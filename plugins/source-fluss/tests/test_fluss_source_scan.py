@@ -85,7 +85,9 @@ class ScanServer:
                 end = 0 if call.read(ListOffsetsRequest).offset_type == 0 else 20
                 return ListOffsetsResponse(buckets_resp=(PbListOffsetsRespForBucket(bucket_id=0, offset=end),))
             case ApiKey.SCAN_KV:
-                return self.scans(call.read(ScanKvRequest)) or self.recorded(call)
+                request = call.read(ScanKvRequest)
+                ended = ScanKvResponse() if request.close_scanner else None
+                return self.scans(request) or self.recorded(call) or ended
         return self.recorded(call)
 
     def _metadata(self) -> MetadataResponse:
