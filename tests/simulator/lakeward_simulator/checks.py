@@ -350,8 +350,9 @@ class Checks:
             self.fail(f"bucket {bucket}: changes are not in order: {order}")
 
     def _same(self, what: str, found: Iterable[int], expected: Iterable[int]) -> None:
-        have, want = Counter(found), Counter(expected)
-        if have != want:
+        found, expected = sorted(found), sorted(expected)
+        if found != expected:
+            have, want = Counter(found), Counter(expected)
             twice = sorted(one for one, count in have.items() if count > 1)
             missing, strange = sorted((want - have).keys()), sorted((have - want).keys() - {*twice})
             self.fail(f"{what}: twice {twice}, missing {missing}, not expected {strange}")
