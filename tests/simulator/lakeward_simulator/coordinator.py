@@ -6,7 +6,7 @@ from dataclasses import replace
 from functools import cache, partial
 from typing import TYPE_CHECKING, Any, TypeVar, cast
 
-from dependency_injector.providers import Singleton
+from dependency_injector.providers import Provider, Singleton
 from msgspec.structs import replace as changed
 
 from lakeward.container import ServiceContainer
@@ -380,7 +380,11 @@ class _SilentReporter(Reporter):
 @cache
 def _container() -> ServiceContainer:
     """One for all starts, given back empty by each: to copy its providers takes longer than to build a service."""
-    return ServiceContainer()
+    container = ServiceContainer()
+    provider: Provider[Any]
+    for provider in container.traverse():
+        provider.disable_async_mode()  # else it looks at each object that it makes whether that is awaitable
+    return container
 
 
 @cache

@@ -242,7 +242,7 @@ class World:
         """A service has come to rest for a moment: strike if a fault waits for that."""
         if not self.scheduler.steps % 4:
             coordinator.check_gateways()
-        if not self.faults.may_strike(self.scheduler.now):
+        if not self.faults.armed or not self.faults.may_strike(self.scheduler.now):
             return
         steps = coordinator.steps(table.spec.table_id for table in self.source.tables_by_path.values())
         for fault in self.faults.due(steps, self.scheduler.now):
