@@ -6,6 +6,7 @@ from dataclasses import replace
 from functools import cache, partial
 from typing import TYPE_CHECKING, Any, TypeVar, cast
 
+from dependency_injector.providers import Provider, Singleton
 from msgspec.structs import replace as changed
 
 from lakeward.container import ServiceContainer
@@ -46,7 +47,7 @@ from lakeward_simulator.spark import SimJobs
 
 if TYPE_CHECKING:
     import asyncio
-    from collections.abc import Callable, Collection
+    from collections.abc import Callable, Collection, Iterable, Mapping
 
     from lakeward.coordinator.checkpoints.contents import CheckpointContents
     from lakeward.coordinator.checkpoints.restorer import RestoredRound
@@ -129,7 +130,8 @@ class Coordinator:
         self.restorer = cast("_CheckedRestorer", container.restorer())
         container.components.reset_override()
         container.options.reset_override()
-        container.reset_singletons()
+        for singleton in _singletons():
+            singleton.reset()
         self.loop.look = self._look
         self.task = self.loop.create_task(self.service.serve())
         self.task.add_done_callback(self._done)
@@ -157,12 +159,12 @@ class Coordinator:
 
     def step(self, table_id: int | None) -> str:
         """Return the step of the protocol that a table is at, here."""
-        if self.service.state == "starting":
-            return "start"
-        tables = {status.assignment.table_id: status.phase for status in self.rounds.tables}
-        if table_id is None:
-            table_id = min(tables, default=None)
-        return "idle" if table_id not in tables else self._step(tables[table_id], table_id)
+        return self._step_of(table_id, self._phases())
+
+    def steps(self, table_ids: Iterable[int]) -> dict[str, tuple[str, ...]]:
+        """Return the steps that tables are at, here, each with what the last table there has."""
+        phases = self._phases()
+        return {self._step_of(table_id, phases): self.has(table_id) for table_id in table_ids}
 
     def has(self, table_id: int | None) -> tuple[str, ...]:
         """Return which of `faults.NEEDS` a table's round has, here."""
@@ -183,6 +185,17 @@ class Coordinator:
         if not self._world.partitioned.recovers:
             return False
         return any(task.is_restoring for task in self.jobs.running() if task.table_id == table_id)
+
+    def _phases(self) -> dict[int, Phase]:
+        return {status.assignment.table_id: status.phase for status in self.rounds.tables}
+
+    def _step_of(self, table_id: int | None, phases: Mapping[int, Phase]) -> str:
+        if self.service.state == "starting":
+            return "start"
+        if table_id is None:
+            table_id = min(phases, default=None)
+        phase = None if table_id is None else phases.get(table_id)
+        return "idle" if table_id is None or phase is None else self._step(phase, table_id)
 
     def _step(self, phase: Phase, table_id: int) -> str:
         run = self.attempts.get(table_id)
@@ -367,7 +380,17 @@ class _SilentReporter(Reporter):
 @cache
 def _container() -> ServiceContainer:
     """One for all starts, given back empty by each: to copy its providers takes longer than to build a service."""
-    return ServiceContainer()
+    container = ServiceContainer()
+    provider: Provider[Any]
+    for provider in container.traverse():
+        provider.disable_async_mode()  # else it looks at each object that it makes whether that is awaitable
+    return container
+
+
+@cache
+def _singletons() -> tuple[Singleton[Any], ...]:
+    """What a start leaves in the container. To look for it anew takes longer than to build a service."""
+    return tuple(_container().traverse([Singleton]))
 
 
 @cache
