@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import threading
+from typing import cast
 
 import pytest
 
-from lakeward.coordinator.service.closing import OpenResources
+from lakeward.coordinator.service.closing import CLOSE_S, OpenResources
 from lakeward.errors import SourceError
+from lakeward.testing.waiting import LIMIT_S
 
 
 class Closed:
@@ -19,6 +21,20 @@ class Closed:
 
     def well(self, name: str) -> None:
         self.names.append(name)
+
+
+class LaterLoop(asyncio.SelectorEventLoop):
+    """A loop whose time a test sets forward: what has begun to wait by then has waited for so long."""
+
+    _ahead_s = 0.0
+
+    def time(self) -> float:
+        """See asyncio."""
+        return super().time() + self._ahead_s
+
+    def advance(self, seconds: float) -> None:
+        """Let so much time pass at once."""
+        self._ahead_s += seconds
 
 
 def test_the_newest_is_closed_first_and_each_once() -> None:
@@ -47,12 +63,15 @@ def test_one_that_hangs_is_left_behind() -> None:
     for_ever = threading.Event()
 
     def hang() -> None:
-        for_ever.wait(30)
+        loop.call_soon_threadsafe(loop.advance, CLOSE_S)
+        for_ever.wait(LIMIT_S)
 
-    closed, resources = Closed(), OpenResources(limit_s=1.0)
+    closed, resources = Closed(), OpenResources()
     resources.add("source", lambda: closed.well("source"))
     resources.add("lake", hang)
-    assert asyncio.run(resources.close_all()) == ("lake",)
+    with asyncio.Runner(loop_factory=LaterLoop) as runner:
+        loop = cast("LaterLoop", runner.get_loop())
+        assert runner.run(resources.close_all()) == ("lake",)
     assert closed.names == ["source"]
     for_ever.set()
 
