@@ -23,6 +23,7 @@ from lakeward.storage.small_files import SmallFiles
 from lakeward.subtask.reading import SplitReading
 from lakeward.subtask.run import run_subtask
 from lakeward.testing.jobs import ThreadJobs
+from lakeward.testing.waiting import until
 from lakeward_service_kit.held_source import HeldSource
 from lakeward_service_kit.service_world import PlainBackend, let_writes_end
 from lakeward_source_embedded.store import EmbeddedStore
@@ -84,9 +85,7 @@ class Held:
 
 async def _die_when(seen: Callable[[], bool], service: Service) -> None:
     serving = asyncio.create_task(service.serve())
-    async with asyncio.timeout(30):
-        while not seen():  # noqa: ASYNC110 - seen on disk
-            await asyncio.sleep(0.02)
+    await until(seen)
     serving.cancel()
     with suppress(asyncio.CancelledError):
         await serving

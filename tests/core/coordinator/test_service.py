@@ -19,7 +19,7 @@ from lakeward.model.tables import TablePath
 from lakeward.model.tiering import TableAssignment
 from lakeward.subtask.run import run_subtask
 from lakeward.testing.jobs import ThreadJobs
-from lakeward.testing.waiting import until
+from lakeward.testing.waiting import LIMIT_S, until
 from lakeward_source_embedded.source import EmbeddedSource
 from lakeward_source_embedded.store import EmbeddedStore
 
@@ -273,7 +273,7 @@ def test_a_backend_that_hangs_fails_its_table_alone_by_name(world: World) -> Non
 
     def hang(hook: str) -> None:
         if hook == "acquire":
-            forever.wait(20)
+            forever.wait(LIMIT_S)
 
     world.backend.before = hang
     end = world.once(call_timeout_s=1.0)
@@ -359,7 +359,7 @@ def test_a_round_that_a_stop_finds_still_opening_is_not_told_of(world: World) ->
     class Held(EmbeddedSource):
         def buckets(self, table: TableSpec) -> Sequence[BucketState]:
             opening.set()
-            stopped.wait(10)
+            stopped.wait(LIMIT_S)
             return super().buckets(table)
 
     service = world.service(source=Held(EmbeddedStore.open(world.store.root)))

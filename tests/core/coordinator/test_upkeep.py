@@ -19,7 +19,7 @@ from lakeward.storage.small_files import SmallFiles
 from lakeward.testing.clock import FakeClock
 from lakeward.testing.folder_lake import FolderLake
 from lakeward.testing.lake_tables import PATH, incarnation, log_table
-from lakeward.testing.waiting import until
+from lakeward.testing.waiting import LIMIT_S, until
 from lakeward_service_kit.service_world import World
 from lakeward_source_embedded.source import EmbeddedSource
 from lakeward_source_embedded.store import EmbeddedStore
@@ -79,7 +79,7 @@ def test_an_expiry_that_hangs_fails_no_round_and_keeps_no_other_table(world: Wor
     def hang() -> None:
         if not hung.is_set():
             hung.set()
-            go_on.wait(30)
+            go_on.wait(LIMIT_S)
 
     lake.before_expiry = hang
     service = world.service(expire_every=1, commit_timeout_s=1.0, stop_timeout_s=0.5)

@@ -28,6 +28,7 @@ from lakeward.sockets.flight.transport import FlightExchange
 from lakeward.storage.checkpoint_store import CheckpointFiles
 from lakeward.storage.small_files import SmallFiles
 from lakeward.storage.spill_disk import LocalSpillDisk
+from lakeward.testing.waiting import LIMIT_S
 from lakeward_mutants import recovery_shells as bugs
 from lakeward_service_kit.exchange_world import APPEND, EVERY, KEYED, rows_of, splits
 from lakeward_service_kit.gang_world import gang_world
@@ -276,7 +277,7 @@ def test_a_disk_that_hangs_while_the_spill_is_sealed_does_not_hold_up_the_end(tm
     def end() -> None:
         thread = threading.Thread(target=world.members[0].subtask.close, daemon=True)
         thread.start()
-        thread.join(5.0)
+        thread.join(LIMIT_S)
         ends.append(not thread.is_alive())
 
     disk.on_close = end

@@ -42,6 +42,7 @@ from lakeward.storage.small_files import SmallFiles
 from lakeward.subtask.run import run_subtask
 from lakeward.testing.folder_lake import FolderLake
 from lakeward.testing.jobs import ThreadJobs
+from lakeward.testing.waiting import LIMIT_S
 from lakeward_source_embedded.source import EmbeddedSource
 from lakeward_source_embedded.store import EmbeddedStore
 
@@ -67,7 +68,7 @@ def let_writes_end() -> None:
     """
     for thread in threading.enumerate():
         if thread.name.startswith(_WRITES):
-            thread.join(10)
+            thread.join(LIMIT_S)
 
 
 class PlainBackend:
