@@ -11,6 +11,7 @@ import pytest
 from lakeward.coordinator.service.closing import CLOSE_S, OpenResources
 from lakeward.errors import SourceError
 from lakeward.testing.waiting import LIMIT_S
+from lakeward_service_kit.later_loop import LaterLoop
 
 
 class Closed:
@@ -21,20 +22,6 @@ class Closed:
 
     def well(self, name: str) -> None:
         self.names.append(name)
-
-
-class LaterLoop(asyncio.SelectorEventLoop):
-    """A loop whose time a test sets forward: what has begun to wait by then has waited for so long."""
-
-    _ahead_s = 0.0
-
-    def time(self) -> float:
-        """See asyncio."""
-        return super().time() + self._ahead_s
-
-    def advance(self, seconds: float) -> None:
-        """Let so much time pass at once."""
-        self._ahead_s += seconds
 
 
 def test_the_newest_is_closed_first_and_each_once() -> None:

@@ -9,7 +9,7 @@ from lakeward.coordinator.leases.driver import LeaseDriver
 from lakeward.machines.leases import Leases, LeasesPolicy, Protect, Unprotect
 from lakeward.model.settings import LeaseSettings
 from lakeward.model.tables import KvSnapshot, TableBucket
-from lakeward.testing.waiting import until
+from lakeward.testing.waiting import LIMIT_S, until
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -57,7 +57,7 @@ def test_a_round_is_not_told_what_the_round_before_had_asked_for(world: World) -
         owner.is_open = machine.is_waiting
         source, clock = components.source, components.clock
         leases = LeaseDriver(
-            machine, components.backend, source, clock, settings=LeaseSettings(call_timeout_s=5.0), duration_s=600.0
+            machine, components.backend, source, clock, settings=LeaseSettings(call_timeout_s=LIMIT_S), duration_s=600.0
         )
         running = asyncio.create_task(leases.run(owner, persist))
         snapshot = KvSnapshot(TableBucket(1, None, 0), 0, 10)

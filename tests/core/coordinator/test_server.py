@@ -224,7 +224,7 @@ def answer_of(port: int) -> object:
         host="127.0.0.1",
         port=port,
         secret=SECRET,
-        fence_s=5.0,
+        fence_s=LIMIT_S,
         title="",
         tag="",
         pool="",
