@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 
+from lakeward.testing.waiting import LIMIT_S
 from lakeward.threads import ThreadExecutor
 
 
@@ -14,8 +15,8 @@ def test_a_worker_does_its_work_in_order_on_one_thread() -> None:
     for number in range(3):
         worker.submit(lambda number=number: done.append((number, threading.current_thread().name)))  # type: ignore[misc] # its default
     worker.submit(over.set)
-    assert over.wait(10)
-    assert worker.stop(10)
+    assert over.wait(LIMIT_S)
+    assert worker.stop(LIMIT_S)
     assert done == [(number, "worker") for number in range(3)]
 
 
@@ -25,15 +26,15 @@ def test_a_worker_that_is_stopped_drops_what_is_queued_and_takes_nothing_more() 
 
     def hang() -> None:
         begun.set()
-        go_on.wait(30)
+        go_on.wait(LIMIT_S)
 
     worker.submit(hang)
-    assert begun.wait(10)
+    assert begun.wait(LIMIT_S)
     worker.submit(lambda: done.append(1))
-    assert not worker.stop(0.05)
+    assert not worker.stop(0)
     worker.submit(lambda: done.append(2))
     go_on.set()
-    assert worker.stop(10)
+    assert worker.stop(LIMIT_S)
     assert done == []
 
 
@@ -45,9 +46,9 @@ def test_work_that_was_started_is_waited_for_only_so_long() -> None:
     go_on = threading.Event()
 
     def hang() -> None:
-        go_on.wait(30)
+        go_on.wait(LIMIT_S)
 
     running = ThreadExecutor().start(hang, name="work")
-    assert not running.join(0.05)
+    assert not running.join(0)
     go_on.set()
-    assert running.join(10)
+    assert running.join(LIMIT_S)

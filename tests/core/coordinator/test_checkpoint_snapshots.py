@@ -21,6 +21,7 @@ from lakeward.storage.checkpoint_store import CheckpointFiles
 from lakeward.storage.small_files import SmallFiles
 from lakeward.subtask.run import run_subtask
 from lakeward.testing.jobs import ThreadJobs
+from lakeward.testing.waiting import LIMIT_S, until, wait_until
 from lakeward_service_kit.held_source import FAIL, HeldSource
 from lakeward_service_kit.service_world import World, let_writes_end
 from lakeward_source_embedded.source import EmbeddedSource
@@ -45,7 +46,7 @@ ROWS = 120
 AWAY_S = 150.0
 """Longer than the source's heartbeat timeout, shorter than the lease."""
 _OFTEN = {"interval_s": 0.05, "pause_s": 0.0}
-_SOON = {"backoff_first_s": 0.5, "backoff_most_s": 0.5}
+_SOON = {"backoff_first_s": 0.1, "backoff_most_s": 0.1}
 
 
 class ShiftedClock(SystemClock):
@@ -150,14 +151,8 @@ class SlowCheckpoints(CheckpointFiles):
         if len(rows) > 1 and not self.begun.is_set():
             self.left = ROWS - sum(rows)
             self.begun.set()
-            self.go_on.wait(30)
+            self.go_on.wait(LIMIT_S)
         return super().complete(ref, coordinator, parts, lease)
-
-
-async def _until(seen: Callable[[], object]) -> None:
-    async with asyncio.timeout(15):
-        while not seen():  # noqa: ASYNC110 - seen on disk
-            await asyncio.sleep(0.02)
 
 
 def _killed_halfway(halfway: Halfway, **options: Any) -> None:  # noqa: ANN401 - fields of any type
@@ -167,7 +162,7 @@ def _killed_halfway(halfway: Halfway, **options: Any) -> None:  # noqa: ANN401 -
 
 async def _die_halfway(halfway: Halfway, **options: Any) -> None:  # noqa: ANN401 - fields of any type
     serving = asyncio.create_task(halfway.service(**options).serve())
-    await _until(halfway.half_done)
+    await until(halfway.half_done)
     serving.cancel()
     with suppress(asyncio.CancelledError):
         await serving
@@ -190,15 +185,15 @@ def test_a_restart_reads_only_what_is_left_though_the_source_cleans_up_before_th
     backend.calls.clear()
 
     def taken_over_and_cleaned(source: HeldSource) -> None:
-        settled = threading.Event()
+        leases = halfway.world.container.leases()
+
+        def settled() -> bool:
+            # A start asks for all that it lets go of before its first heartbeat.
+            return "drop" in dict(backend.calls) and not leases.held_leases.releasing
 
         def before_heartbeat() -> None:
             if not halfway.cleaned.is_set() and away_s:
-                for _ in range(200):
-                    if any(hook == "drop" for hook, _ in backend.calls):
-                        break
-                    settled.wait(0.02)
-                settled.wait(0.2)  # and whatever it lets go of next
+                wait_until(settled, "the lease of the start before is dropped, and what nobody needs is released")
                 halfway.clean_up()
 
         source.before_heartbeat = before_heartbeat
@@ -243,8 +238,10 @@ def test_a_stop_in_the_middle_of_a_round_keeps_what_its_checkpoint_has_to_read(h
     async def stopped_halfway() -> None:
         service = halfway.service(stop_timeout_s=0.3)
         serving = asyncio.create_task(service.serve())
-        await _until(halfway.half_done)
+        await until(halfway.half_done)
         service.stop()
+        await until(lambda: halfway.world.outcomes(halfway.keyed))
+        halfway.gate.unlink()  # the round is over: its readers may end
         await serving
 
     asyncio.run(stopped_halfway())
@@ -261,9 +258,9 @@ def test_a_stop_while_a_checkpoint_is_being_stored_keeps_it_and_what_it_has_to_r
     async def stopped_meanwhile() -> None:
         service = halfway.service(stop_timeout_s=0.1, checkpoints=slow)
         serving = asyncio.create_task(service.serve())
-        await _until(slow.begun.is_set)
+        await until(slow.begun.is_set)
         service.stop()
-        await _until(lambda: halfway.world.outcomes(halfway.keyed))
+        await until(lambda: halfway.world.outcomes(halfway.keyed))
         slow.go_on.set()
         halfway.gate.unlink()
         await serving
@@ -284,15 +281,16 @@ def test_a_round_that_fails_while_a_checkpoint_is_being_stored_goes_on_from_it(h
         source = halfway.world.container.components().source
         assert isinstance(source, HeldSource)
         serving = asyncio.create_task(service.serve())
-        await _until(slow.begun.is_set)
+        await until(slow.begun.is_set)
         halfway.gate.write_text(FAIL, encoding="utf-8")
-        await _until(lambda: "failed" in halfway.world.outcomes(halfway.keyed))
-        await asyncio.to_thread(halfway.clean_up)
+        await until(lambda: "failed" in halfway.world.outcomes(halfway.keyed))
+        # All on the loop's own thread: the service cannot try again before the gate is open.
+        halfway.clean_up()
         source.snapshot_rows()
         halfway.gate.unlink()
-        await _until(lambda: len(halfway.world.container.attempts()) > 0)
+        await until(lambda: len(halfway.world.container.attempts()) > 0)
         slow.go_on.set()
-        await _until(lambda: "committed" in halfway.world.outcomes(halfway.keyed))
+        await until(lambda: "committed" in halfway.world.outcomes(halfway.keyed))
         read.append(source.snapshot_rows())
         service.stop()
         await serving
@@ -328,7 +326,7 @@ def _stop_while_parts_are_written(
 
     def write_slowly(store: CheckpointFiles, ref: CheckpointRef, snapshot: SubtaskSnapshot) -> PartFile:
         begun.add(ref.number)
-        go_on.wait(30)
+        go_on.wait(LIMIT_S)
         return write(store, ref, snapshot)
 
     monkeypatch.setattr(CheckpointFiles, "write_part", write_slowly)
@@ -336,9 +334,9 @@ def _stop_while_parts_are_written(
     async def stopped_meanwhile() -> None:
         service = halfway.service(**options)
         serving = asyncio.create_task(service.serve())
-        await _until(lambda: len(begun) >= checkpoints)
+        await until(lambda: len(begun) >= checkpoints)
         service.stop()
-        await _until(lambda: halfway.world.outcomes(halfway.keyed))
+        await until(lambda: halfway.world.outcomes(halfway.keyed))
         go_on.set()
         halfway.gate.unlink()
         await serving
@@ -355,15 +353,15 @@ def test_a_failed_round_in_back_off_keeps_what_its_checkpoint_has_to_read(halfwa
         source = halfway.world.container.components().source
         assert isinstance(source, HeldSource)
         serving = asyncio.create_task(service.serve())
-        await _until(halfway.half_done)
+        await until(halfway.half_done)
         halfway.gate.write_text(FAIL, encoding="utf-8")
-        await _until(lambda: "failed" in halfway.world.outcomes(halfway.keyed))
+        await until(lambda: "failed" in halfway.world.outcomes(halfway.keyed))
         read.append(halfway.left())
         # All on the loop's own thread: the service cannot try again before the gate is open.
         halfway.clean_up()
         source.snapshot_rows()
         halfway.gate.unlink()
-        await _until(lambda: "committed" in halfway.world.outcomes(halfway.keyed))
+        await until(lambda: "committed" in halfway.world.outcomes(halfway.keyed))
         read.append(source.snapshot_rows())
         service.stop()
         await serving
@@ -392,8 +390,10 @@ def test_a_final_stop_keeps_nothing(halfway: Halfway) -> None:
     async def stopped_halfway() -> None:
         service = halfway.service(stop_timeout_s=0.3, final=True)
         serving = asyncio.create_task(service.serve())
-        await _until(halfway.half_done)
+        await until(halfway.half_done)
         service.stop()
+        await until(lambda: halfway.world.outcomes(halfway.keyed))
+        halfway.gate.unlink()  # the round is over: its readers may end
         await serving
 
     asyncio.run(stopped_halfway())
@@ -410,7 +410,7 @@ def test_a_checkpoint_that_somebody_deleted_holds_nothing_after_the_next_start(h
     async def idle() -> None:
         service = halfway.service(poll_s=600.0, paused=lambda: frozenset({"t.keyed"}))
         serving = asyncio.create_task(service.serve())
-        await _until(lambda: not any(lease.held for lease in halfway.world.store.leases()))
+        await until(lambda: not any(lease.held for lease in halfway.world.store.leases()))
         service.stop()
         await serving
 
@@ -421,11 +421,12 @@ def test_a_table_that_was_dropped_holds_nothing_any_more(halfway: Halfway) -> No
     async def dropped() -> None:
         service = halfway.service()
         serving = asyncio.create_task(service.serve())
-        await _until(halfway.half_done)
+        await until(halfway.half_done)
         halfway.world.store.drop_table(halfway.keyed)
-        await _until(lambda: "dropped" in halfway.world.outcomes(halfway.keyed))
+        await until(lambda: "dropped" in halfway.world.outcomes(halfway.keyed))
         leases = halfway.world.container.leases()
-        await _until(lambda: not leases.held_leases.held and not leases.held_leases.releasing)
+        await until(lambda: not leases.held_leases.held and not leases.held_leases.releasing)
+        halfway.gate.unlink()  # the round is over: its readers may end
         service.stop()
         await serving
 

@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import asyncio
 import threading
+from typing import cast
 
 import pytest
 
-from lakeward.coordinator.service.closing import OpenResources
+from lakeward.coordinator.service.closing import CLOSE_S, OpenResources
 from lakeward.errors import SourceError
+from lakeward.testing.waiting import LIMIT_S
+from lakeward_service_kit.later_loop import LaterLoop
 
 
 class Closed:
@@ -47,12 +50,15 @@ def test_one_that_hangs_is_left_behind() -> None:
     for_ever = threading.Event()
 
     def hang() -> None:
-        for_ever.wait(30)
+        loop.call_soon_threadsafe(loop.advance, CLOSE_S)
+        for_ever.wait(LIMIT_S)
 
-    closed, resources = Closed(), OpenResources(limit_s=1.0)
+    closed, resources = Closed(), OpenResources()
     resources.add("source", lambda: closed.well("source"))
     resources.add("lake", hang)
-    assert asyncio.run(resources.close_all()) == ("lake",)
+    with asyncio.Runner(loop_factory=LaterLoop) as runner:
+        loop = cast("LaterLoop", runner.get_loop())
+        assert runner.run(resources.close_all()) == ("lake",)
     assert closed.names == ["source"]
     for_ever.set()
 

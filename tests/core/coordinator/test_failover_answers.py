@@ -16,6 +16,7 @@ from lakeward.model.leases import Failover, FailoverAction, FailoverAnswer, Fail
 from lakeward.model.tables import TableBucket
 from lakeward.subtask.run import run_subtask
 from lakeward.testing.jobs import ThreadJobs
+from lakeward.testing.waiting import until
 from lakeward_service_kit.held_source import FAIL, HeldSource
 from lakeward_service_kit.service_world import PlainBackend
 from lakeward_source_embedded.store import EmbeddedStore
@@ -55,12 +56,6 @@ class Answering(PlainBackend):
         return replace(answer, action=self.action) if failover.kind is self.kind else answer
 
 
-async def _until(seen: Callable[[], object]) -> None:
-    async with asyncio.timeout(20):
-        while not seen():  # noqa: ASYNC110 - others write it
-            await asyncio.sleep(0.02)
-
-
 @pytest.mark.parametrize("action", FailoverAction, ids=lambda action: action.value)
 def test_a_reader_that_fails_keeps_releases_or_acquires_as_the_backend_says(
     world: World, action: FailoverAction
@@ -71,11 +66,11 @@ def test_a_reader_that_fails_keeps_releases_or_acquires_as_the_backend_says(
 
     async def run() -> None:
         serving = asyncio.create_task(service.serve())
-        await _until(lambda: world.container.leases().held_leases.held and any(r.rows for r in _live(world)))
+        await until(lambda: world.container.leases().held_leases.held and any(r.rows for r in _live(world)))
         gate.write_text(FAIL, encoding="utf-8")
-        await _until(lambda: backend.asked[FailoverKind.READER])
+        await until(lambda: backend.asked[FailoverKind.READER])
         gate.unlink()
-        await _until(lambda: "committed" in world.outcomes(keyed))
+        await until(lambda: "committed" in world.outcomes(keyed))
         service.stop()
         await serving
 
@@ -113,13 +108,13 @@ def test_a_job_that_is_launched_again_keeps_releases_or_acquires_as_the_backend_
 
     async def run() -> None:
         serving = asyncio.create_task(service.serve())
-        await _until(lambda: world.container.leases().held_leases.held and any(r.rows for r in _live(world)))
+        await until(lambda: world.container.leases().held_leases.held and any(r.rows for r in _live(world)))
         world.load(keyed, 0, ROWS, change="update")
         world.store.snapshot(keyed)
         jobs.lose()
-        await _until(lambda: backend.asked[FailoverKind.JOB])
+        await until(lambda: backend.asked[FailoverKind.JOB])
         gate.unlink()
-        await _until(lambda: "committed" in world.outcomes(keyed))
+        await until(lambda: "committed" in world.outcomes(keyed))
         service.stop()
         await serving
 
@@ -142,7 +137,7 @@ def test_a_restart_takes_over_unless_the_backend_releases(world: World, action: 
 
     async def killed() -> None:
         serving = asyncio.create_task(first.serve())
-        await _until(lambda: any(r.rows for r in _live(world)))
+        await until(lambda: any(r.rows for r in _live(world)))
         serving.cancel()
         with suppress(asyncio.CancelledError):
             await serving
@@ -156,9 +151,9 @@ def test_a_restart_takes_over_unless_the_backend_releases(world: World, action: 
 
     async def restarted() -> None:
         serving = asyncio.create_task(second.serve())
-        await _until(lambda: second.state == "serving")
+        await until(lambda: second.state == "serving")
         held.append(len(world.container.leases().held_leases.held))
-        await _until(lambda: ("drop", old.lease_id) in backend.calls)
+        await until(lambda: ("drop", old.lease_id) in backend.calls)
         second.stop()
         await serving
 

@@ -25,6 +25,7 @@ from lakeward.subtask.exchange.recovering import RowsRecovery
 from lakeward.subtask.reading import SplitReading
 from lakeward.subtask.run import run_subtask
 from lakeward.testing.jobs import ThreadJobs
+from lakeward.testing.waiting import LIMIT_S, until
 from lakeward_service_kit.held_source import HeldSource
 from lakeward_service_kit.service_world import let_writes_end
 from lakeward_service_kit.stand_in_gang import StandInGang
@@ -109,15 +110,9 @@ class GangRounds:
         assert self.world.lake.referenced(self.log, files) == files
 
 
-async def _until(seen: Callable[[], bool]) -> None:
-    async with asyncio.timeout(30):
-        while not await asyncio.to_thread(seen):  # noqa: ASYNC110 - of files that other threads write
-            await asyncio.sleep(0.02)
-
-
 async def _die_when(seen: Callable[[], bool], service: Service) -> None:
     serving = asyncio.create_task(service.serve())
-    await _until(seen)
+    await until(seen)
     serving.cancel()
     with suppress(asyncio.CancelledError):
         await serving
@@ -160,7 +155,7 @@ def test_a_round_whose_subtask_fails_goes_back_to_its_checkpoint_and_ends(rounds
 
     async def run() -> None:
         serving = asyncio.create_task(rounds.service(once=True, job_attempts=4).serve())
-        await _until(rounds.has_rows)
+        await until(rounds.has_rows)
         rounds.gate.unlink()
         assert (await serving).failed == ()
 
@@ -179,10 +174,10 @@ def test_rows_of_checkpoints_that_never_completed_are_deleted_when_their_round_i
     async def run() -> None:
         service = rounds.service(tolerated=1000)
         serving = asyncio.create_task(service.serve())
-        await _until(lambda: bool(rounds.segments()))
+        await until(lambda: bool(rounds.segments()))
         rounds.gate.unlink()
-        await _until(lambda: bool(rounds.commits))
-        await _until(lambda: not rounds.segments())
+        await until(lambda: bool(rounds.commits))
+        await until(lambda: not rounds.segments())
         service.stop()
         await serving
 
@@ -223,7 +218,7 @@ def test_a_stop_commits_what_was_read_and_the_next_start_the_rest(
     async def run() -> None:
         service = rounds.service()
         serving = asyncio.create_task(service.serve())
-        await _until(rounds.has_rows)
+        await until(rounds.has_rows)
         service.stop()
         await serving
 
@@ -306,9 +301,9 @@ def test_a_round_that_waits_for_slots_and_has_no_rows_ends_at_once_when_its_serv
             job_attempts=9,
         )
         serving = asyncio.ensure_future(service.serve())
-        await _until(lambda: len(jobs.launched) == stopped_at)
+        await until(lambda: len(jobs.launched) == stopped_at)
         service.stop()
-        await asyncio.wait_for(serving, 20)
+        await asyncio.wait_for(serving, LIMIT_S)
 
     asyncio.run(stop_while_it_waits())
     assert len(jobs.launched) == stopped_at

@@ -9,6 +9,7 @@ from lakeward.coordinator.leases.driver import LeaseDriver
 from lakeward.machines.leases import Leases, LeasesPolicy, Protect, Unprotect
 from lakeward.model.settings import LeaseSettings
 from lakeward.model.tables import KvSnapshot, TableBucket
+from lakeward.testing.waiting import LIMIT_S, until
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -56,7 +57,7 @@ def test_a_round_is_not_told_what_the_round_before_had_asked_for(world: World) -
         owner.is_open = machine.is_waiting
         source, clock = components.source, components.clock
         leases = LeaseDriver(
-            machine, components.backend, source, clock, settings=LeaseSettings(call_timeout_s=5.0), duration_s=600.0
+            machine, components.backend, source, clock, settings=LeaseSettings(call_timeout_s=LIMIT_S), duration_s=600.0
         )
         running = asyncio.create_task(leases.run(owner, persist))
         snapshot = KvSnapshot(TableBucket(1, None, 0), 0, 10)
@@ -66,13 +67,13 @@ def test_a_round_is_not_told_what_the_round_before_had_asked_for(world: World) -
 
         writing.set()
         ask()
-        await _until(lambda: owner.protected)
+        await until(lambda: owner.protected)
         writing.clear()
         ask()  # answered at once; that is told once the state is on disk
         leases.step(Unprotect(now=clock.now(), buckets=frozenset({snapshot.bucket})))
         ask()
         writing.set()
-        await _until(lambda: len(owner.protected) > 1)
+        await until(lambda: len(owner.protected) > 1)
         held = [lease.held for lease in world.store.leases()]
         running.cancel()
         assert owner.open_when_told == [False, False]
@@ -80,9 +81,3 @@ def test_a_round_is_not_told_what_the_round_before_had_asked_for(world: World) -
 
     asyncio.run(run())
     assert world.backend.calls[-1][0] == "acquire"
-
-
-async def _until(seen: Callable[[], object]) -> None:
-    async with asyncio.timeout(10):
-        while not seen():  # noqa: ASYNC110 - seen on disk
-            await asyncio.sleep(0.01)

@@ -9,17 +9,21 @@ from __future__ import annotations
 import asyncio
 import threading
 from contextlib import asynccontextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from lakeward.clock import SystemClock
 from lakeward.errors import LakeError, SchemaMismatchError, TableGoneError
 from lakeward.model.backoff import backoff_s
 from lakeward.model.settings import TableSettings
 from lakeward.observe.condition import ConditionTracker
 from lakeward.subtask.reading import SplitReading
+from lakeward.subtask.run import real_parts
+from lakeward.subtask.subtask import Subtask
 from lakeward.testing.folder_lake import FolderLake
+from lakeward.testing.jobs import ThreadJobs
 from lakeward.testing.waiting import until
 from lakeward_service_kit.full_disk import FULL
 from lakeward_service_kit.held_source import Hold
@@ -32,6 +36,7 @@ if TYPE_CHECKING:
 
     from lakeward.coordinator.service.service import Service
     from lakeward.model.identity import Incarnation
+    from lakeward.model.jobs import SubtaskPlace
     from lakeward.model.results import CommitRequest, LakeHead
     from lakeward.model.status import TableCondition
     from lakeward.model.tables import TablePath, TableSpec
@@ -353,6 +358,24 @@ class OneHangs(EmbeddedSource):
         return hold.task(super().reader_task(table))
 
 
+class FastClock(SystemClock):
+    """Its seconds are a hundredth as long: a time-out passes soon where it is to pass, and nowhere else."""
+
+    def now(self) -> float:
+        """See `Clock`."""
+        return super().now() * 100
+
+
+def subtasks_for_whom_time_flies(bad: TablePath) -> Callable[[SubtaskPlace], str]:
+    """Return what runs a subtask: one of the bad table's with the fast clock."""
+
+    def run(place: SubtaskPlace) -> str:
+        parts = real_parts(place)
+        return Subtask(place, replace(parts, clock=FastClock()) if str(bad) in place.job.title else parts).run()
+
+    return run
+
+
 @pytest.mark.parametrize("snapshot", [False, True], ids=["log", "snapshot"])
 def test_a_reader_that_hangs_gives_its_place_back_and_is_tried_again_later(
     tables: Neighbours, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, snapshot: bool
@@ -368,13 +391,14 @@ def test_a_reader_that_hangs_gives_its_place_back_and_is_tried_again_later(
     source = OneHangs(EmbeddedStore.open(tables.world.store.root), gate, tables.bad)
 
     async def run() -> None:
-        keys = {"source_type": "held", "rounds": 1, "read_timeout_s": 1.0, "suspend_after": 100}
-        async with tables.served(source=source, **keys):
+        keys = {"source_type": "held", "rounds": 1, "read_timeout_s": 30.0, "fence_s": 1e6, "suspend_after": 100}
+        jobs = ThreadJobs(subtasks_for_whom_time_flies(tables.bad))
+        async with tables.served(source=source, jobs=jobs, **keys):
             await until(lambda: len(tables.world.outcomes(tables.bad)) > 1)
             await tables.healthy_tables_commit()
             assert set(tables.world.outcomes(tables.bad)) == {"failed"}
             await until(lambda: tables.status() == "retrying")
-            assert "the source has given no record for 1 s" in tables.condition().message
+            assert "the source has given no record for 30 s" in tables.condition().message
             gate.unlink()
             await until(lambda: tables.tiered(tables.bad) == 10)
 

@@ -21,7 +21,7 @@ from lakeward.storage.round_journal import JournalStore, RoundJournal
 from lakeward.storage.small_files import SmallFiles
 from lakeward.testing.checkpoint_values import FIRST, PATH, reference, round_snapshot
 from lakeward.testing.lake_tables import log_table
-from lakeward.testing.waiting import until
+from lakeward.testing.waiting import LIMIT_S, until
 
 if TYPE_CHECKING:
     from lakeward.model.results import CommitRequest
@@ -43,7 +43,7 @@ class SlowJournals(JournalStore):
     def write(self, journal: RoundJournal) -> None:
         if journal.commits and not self.begun.is_set():
             self.begun.set()
-            self.go_on.wait(30)
+            self.go_on.wait(LIMIT_S)
         super().write(journal)
 
 
@@ -95,7 +95,7 @@ def test_while_the_lake_hangs_in_a_commit_nothing_of_it_is_deleted_and_other_tab
     def hang(request: CommitRequest) -> None:
         if request.path == log and not hung.is_set():
             hung.set()
-            go_on.wait(30)
+            go_on.wait(LIMIT_S)
 
     world.lake.before_commit = hang
     service = world.service(commit_timeout_s=0.5, **QUICK)
@@ -129,7 +129,7 @@ def test_a_round_whose_commit_was_given_up_waits_for_it_before_it_is_tried_again
     def hang(request: CommitRequest) -> None:
         tries.append(request.round_id.name)
         if len(tries) == 1:
-            go_on.wait(30)
+            go_on.wait(LIMIT_S)
 
     world.lake.before_commit = hang
     service = world.service(commit_timeout_s=0.5, **QUICK)

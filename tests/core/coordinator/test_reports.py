@@ -15,6 +15,7 @@ from lakeward.machines.transport.channel import ChannelKey
 from lakeward.model.events import Progress
 from lakeward.testing.clock import FakeClock
 from lakeward.testing.folder_lake import FolderLake
+from lakeward.testing.waiting import LIMIT_S
 
 if TYPE_CHECKING:
     from lakeward.model.identity import Incarnation
@@ -107,7 +108,7 @@ def test_the_lag_of_a_table_whose_round_failed_before_it_looked_is_unknown(
                 monkeypatch.setattr(world.lake, "open_table", refuse)
 
     async def soon() -> None:
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(LIMIT_S):
             await service.serve()
 
     service = world.service(on_report=alter_once_tiered)
@@ -138,7 +139,7 @@ def test_of_rows_that_a_round_has_found_nobody_says_that_they_came_when_the_last
 
         def commit(self, request: CommitRequest) -> CommitOutcome:
             if loaded.is_set():
-                told.wait(20)
+                told.wait(LIMIT_S)
             return super().commit(request)
 
     def look(report: ServiceReport) -> None:
@@ -152,7 +153,7 @@ def test_of_rows_that_a_round_has_found_nobody_says_that_they_came_when_the_last
                 service.stop()
 
     async def soon() -> None:
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(LIMIT_S):
             await service.serve()
 
     world.lake = Waiting(world.lake.root)
@@ -185,7 +186,7 @@ def test_a_suspended_table_that_a_person_resumes_is_tried_again(world: World) ->
             service.stop()
 
     async def soon() -> None:
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(LIMIT_S):
             await service.serve()
 
     service = world.service(on_report=resume_once_suspended)
@@ -250,7 +251,7 @@ def test_a_subtask_is_reported_with_the_bytes_of_splits_too_short_for_a_report_o
         """Commits once the round was reported whose splits are all finished."""
 
         def commit(self, request: CommitRequest) -> CommitOutcome:
-            told.wait(20)
+            told.wait(LIMIT_S)
             return super().commit(request)
 
     def look(report: ServiceReport) -> None:

@@ -12,6 +12,7 @@ import pytest
 
 from lakeward.coordinator.service.shutdown import drop_own_lease
 from lakeward.model.settings import TableSettings
+from lakeward.testing.waiting import LIMIT_S, until
 from lakeward_service_kit.service_world import LaterClock
 
 if TYPE_CHECKING:
@@ -39,9 +40,7 @@ class Trap:
 
 async def _die_when(trap: Trap, service: Service) -> None:
     serving = asyncio.create_task(service.serve())
-    async with asyncio.timeout(30):
-        while not trap.sprung.is_set():  # noqa: ASYNC110 - set by another thread
-            await asyncio.sleep(0.02)
+    await until(trap.sprung.is_set)
     serving.cancel()
     with suppress(asyncio.CancelledError):
         await serving
@@ -76,7 +75,7 @@ def test_a_zombie_that_wakes_up_after_its_successor_committed_changes_nothing(wo
     world.once()
     before = world.lake.head(log)
     trap.released.set()
-    assert trap.gone.wait(10)
+    assert trap.gone.wait(LIMIT_S)
     assert world.lake.head(log) == before
     assert sorted(row["id"] for row in world.lake.read(log)) == list(range(100))
 
@@ -139,11 +138,10 @@ def test_once_ends_well_where_the_killed_start_had_a_table_in_hand_that_is_at_it
 async def overtake(world: World, first: Service, then: Callable[[], None] = lambda: None) -> str:
     """Let another start run beside a service, do something, and return whom the service says it was overtaken by."""
     serving = asyncio.create_task(first.serve())
-    async with asyncio.timeout(60):
-        while first.state != "serving":  # noqa: ASYNC110 - there is nothing to wait for
-            await asyncio.sleep(0.02)
-        await asyncio.to_thread(world.once)
-        then()
+    await until(lambda: first.state == "serving")
+    await asyncio.to_thread(world.once)
+    then()
+    async with asyncio.timeout(LIMIT_S):
         return (await serving).superseded_by
 
 
@@ -173,7 +171,7 @@ def test_a_table_handed_to_an_overtaken_start_is_given_back(world: World) -> Non
     assert asyncio.run(overtake(world, world.service(fence_s=600.0), lambda: world.load(log, 0, 100)))
 
     async def at_once() -> None:
-        async with asyncio.timeout(30):  # its tiering timeout is far longer
+        async with asyncio.timeout(LIMIT_S):  # its tiering timeout is far longer
             await world.service(once=True).serve()
 
     asyncio.run(at_once())

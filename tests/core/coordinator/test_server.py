@@ -25,6 +25,7 @@ from lakeward.sockets import SocketTransport
 from lakeward.sockets.client import CONNECT_S
 from lakeward.sockets.client import prove as prove_to_coordinator
 from lakeward.subtask.link import Link
+from lakeward.testing.waiting import LIMIT_S
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Awaitable, Callable
@@ -89,7 +90,7 @@ async def prove(streams: Streams) -> None:
 
 async def ended(streams: Streams) -> None:
     """Wait until the server has ended a connection; far less than it gives to a handshake."""
-    async with asyncio.timeout(5):
+    async with asyncio.timeout(LIMIT_S):
         try:
             while await streams[0].read(1024):
                 pass
@@ -120,7 +121,7 @@ def test_after_the_proof_a_large_frame_is_taken() -> None:
             await prove(streams)
             large = Channel(KEY, "up").send(Cancel(reason="r" * (1 << 20)))
             streams[1].write(encode(large))
-            async with asyncio.timeout(5):
+            async with asyncio.timeout(LIMIT_S):
                 assert await job.heard.get() == large
 
     run(test)
@@ -149,7 +150,7 @@ def test_strangers_that_hold_connections_keep_no_subtask_out() -> None:
             await prove(late)
             for streams in (inside, late):
                 streams[1].write(encode(Channel(KEY, "up").send(Heartbeat(acked=0))))
-                async with asyncio.timeout(5):
+                async with asyncio.timeout(LIMIT_S):
                     assert isinstance((await job.heard.get()).event, Heartbeat)
 
     run(test)
@@ -167,7 +168,7 @@ def test_a_peer_that_stands_still_does_not_keep_the_server_from_closing() -> Non
     attended = asyncio.Event()
 
     async def test() -> None:
-        async with asyncio.timeout(10), listening(Talker()) as connect:
+        async with asyncio.timeout(LIMIT_S), listening(Talker()) as connect:
             await prove(await connect())
             await attended.wait()
 
@@ -194,7 +195,7 @@ class Stranger:
 
     def close(self) -> None:
         self._listener.close()
-        self._thread.join(10)
+        self._thread.join(LIMIT_S)
 
 
 class Clock:
@@ -223,7 +224,7 @@ def answer_of(port: int) -> object:
         host="127.0.0.1",
         port=port,
         secret=SECRET,
-        fence_s=5.0,
+        fence_s=LIMIT_S,
         title="",
         tag="",
         pool="",
@@ -233,7 +234,7 @@ def answer_of(port: int) -> object:
     link = Link(SubtaskPlace(spec, 0, 0), SocketTransport(clock), clock, answers.put)
     link.start()
     try:
-        return answers.get(timeout=10)
+        return answers.get(timeout=LIMIT_S)
     finally:
         link.close()
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import socket
 import threading
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, cast
 
 import pyarrow as pa
 import pytest
@@ -19,7 +19,8 @@ from lakeward.model.tables import TablePath
 from lakeward.model.tiering import TableAssignment
 from lakeward.subtask.run import run_subtask
 from lakeward.testing.jobs import ThreadJobs
-from lakeward.testing.waiting import until
+from lakeward.testing.waiting import LIMIT_S, until
+from lakeward_service_kit.later_loop import LaterLoop
 from lakeward_source_embedded.source import EmbeddedSource
 from lakeward_source_embedded.store import EmbeddedStore
 
@@ -273,10 +274,13 @@ def test_a_backend_that_hangs_fails_its_table_alone_by_name(world: World) -> Non
 
     def hang(hook: str) -> None:
         if hook == "acquire":
-            forever.wait(20)
+            loop.call_soon_threadsafe(loop.advance, 10.0)
+            forever.wait(LIMIT_S)
 
     world.backend.before = hang
-    end = world.once(call_timeout_s=1.0)
+    with asyncio.Runner(loop_factory=LaterLoop) as runner:
+        loop = cast("LaterLoop", runner.get_loop())
+        end = runner.run(world.service(once=True, call_timeout_s=10.0).serve())
     forever.set()
     assert ids(world.lake.read(log)) == list(range(10))
     assert [path for path, _ in end.failed] == [keyed]
@@ -359,7 +363,7 @@ def test_a_round_that_a_stop_finds_still_opening_is_not_told_of(world: World) ->
     class Held(EmbeddedSource):
         def buckets(self, table: TableSpec) -> Sequence[BucketState]:
             opening.set()
-            stopped.wait(10)
+            stopped.wait(LIMIT_S)
             return super().buckets(table)
 
     service = world.service(source=Held(EmbeddedStore.open(world.store.root)))

@@ -17,9 +17,11 @@ import pytest
 from lakeward.coordinator.service import stop_signals
 from lakeward.coordinator.service.stop_signals import StopSignals, unless_stopped
 from lakeward.errors import SparkError
+from lakeward.testing.waiting import LIMIT_S
 
 AT_ONCE = "os._exit was called"
-PATIENCE_S = 1.0
+LAST = signal.SIGURG
+"""A signal that is not listened to otherwise: once it is heard, nothing sent before it is still to come."""
 
 
 @contextmanager
@@ -34,33 +36,32 @@ def handlers_given_back() -> Iterator[None]:
 
 
 def heard(
-    send: Callable[[], object], until: int, monkeypatch: pytest.MonkeyPatch, first: threading.Event | None = None
+    send: Callable[[], object], most: int, monkeypatch: pytest.MonkeyPatch, first: threading.Event | None = None
 ) -> list[str]:
-    """Return what a process hears that is sent signals, until it has heard so much or a second is over.
+    """Return what a process hears that is sent signals; "no more" says that it was less than it might have been.
 
     Args:
         send: sends them, on a thread.
-        until: so many words are enough.
+        most: words that are expected at the most.
         monkeypatch: keeps the process from ending.
         first: set once one was heard.
     """
     words: list[str] = []
-    enough = asyncio.Event()
+    last = asyncio.Event()
 
     def hear(word: str) -> None:
         words.append(word)
         if first is not None:
             first.set()
-        if len(words) >= until:
-            enough.set()
 
     async def listen() -> None:
         monkeypatch.setattr(os, "_exit", lambda code: hear(f"{AT_ONCE}: {code}"))
         StopSignals(asyncio.get_running_loop(), hear)
+        asyncio.get_running_loop().add_signal_handler(LAST, last.set)
         await asyncio.to_thread(send)
-        try:
-            await asyncio.wait_for(enough.wait(), PATIENCE_S)
-        except TimeoutError:
+        await asyncio.to_thread(kill, LAST)
+        await last.wait()
+        if len(words) < most:
             words.append("no more")
 
     with handlers_given_back():
@@ -68,9 +69,9 @@ def heard(
     return words
 
 
-def kill(number: signal.Signals, process: int | None = None) -> None:
-    """Send a process a signal; default: this one."""
-    os.kill(os.getpid() if process is None else process, number)
+def kill(number: signal.Signals) -> None:
+    """Send this process a signal, which it has received when this returns: in the order in which they are sent."""
+    signal.raise_signal(number)
 
 
 def test_the_first_signal_asks_for_a_stop(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -92,7 +93,7 @@ def test_the_same_signal_later_ends_the_process_at_once(monkeypatch: pytest.Monk
 
     def send() -> None:
         kill(signal.SIGTERM)
-        assert first.wait(10)
+        assert first.wait(LIMIT_S)
         kill(signal.SIGTERM)
 
     assert heard(send, 2, monkeypatch, first) == ["SIGTERM", f"{AT_ONCE}: 143"]
@@ -105,7 +106,7 @@ def test_one_signal_that_is_sent_to_the_process_and_to_its_group_counts_once(mon
 
     def send() -> None:
         kill(signal.SIGTERM)
-        assert first.wait(10)
+        assert first.wait(LIMIT_S)
         kill(signal.SIGTERM)
 
     assert heard(send, 2, monkeypatch, first) == ["SIGTERM", "no more"]

@@ -14,7 +14,7 @@ from lakeward.storage.service_state import ServiceStateStore
 from lakeward.storage.small_files import SmallFiles
 from lakeward.subtask.run import run_subtask
 from lakeward.testing.jobs import ThreadJobs
-from lakeward.testing.waiting import until
+from lakeward.testing.waiting import LIMIT_S, until
 from lakeward_source_embedded.source import EmbeddedSource
 from lakeward_source_embedded.store import EmbeddedStore
 
@@ -38,7 +38,7 @@ class HeldSource(EmbeddedSource):
 
     def tables(self) -> Sequence[TableSpec]:
         self.listing.set()
-        self.go_on.wait(20)
+        self.go_on.wait(LIMIT_S)
         return super().tables()
 
 
@@ -135,7 +135,7 @@ class HeldJobs(ThreadJobs):
     def slots(self) -> int:
         if threading.current_thread() is not threading.main_thread():
             self.planning.set()
-            self.go_on.wait(20)
+            self.go_on.wait(LIMIT_S)
         return self._slots
 
     @slots.setter
@@ -185,7 +185,7 @@ class DyingJobs(ThreadJobs):
         self._dead.set()
 
     def _die(self, on_done: Callable[[str | None], None]) -> None:
-        self._dead.wait(20)
+        self._dead.wait(LIMIT_S)
         on_done("connection reset")
 
 
@@ -243,7 +243,7 @@ def test_an_internal_error_that_the_service_waits_behind_ends_it_in_bounded_time
     service = world.service(source=BrokenSource(EmbeddedStore.open(world.store.root)), stop_timeout_s=0.1)
 
     async def run() -> None:
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(LIMIT_S):
             await service.serve()
 
     with pytest.raises(LakewardError, match="internal error, the service gave up what it had in hand: KeyError"):
@@ -270,7 +270,7 @@ def test_a_stop_does_not_wait_for_the_pauses_of_a_commit_that_the_lake_does_not_
         serving = asyncio.create_task(service.serve())
         await until(lambda: len(sent) == 2)  # there is no pause between these two
         service.stop()
-        await asyncio.wait_for(serving, 20)
+        await asyncio.wait_for(serving, LIMIT_S)
 
     asyncio.run(run())
     assert len(sent) == TRIES

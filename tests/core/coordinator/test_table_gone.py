@@ -14,7 +14,7 @@ from lakeward.errors import TableGoneError
 from lakeward.model.settings import TableMode, TableSettings
 from lakeward.model.tables import KvSnapshot, TableBucket
 from lakeward.testing.folder_lake import FolderLake
-from lakeward.testing.waiting import until
+from lakeward.testing.waiting import LIMIT_S, until
 from lakeward_source_embedded.source import EmbeddedSource
 from lakeward_source_embedded.store import EmbeddedStore
 
@@ -50,7 +50,7 @@ def test_a_lake_table_that_vanishes_in_the_middle_of_a_round_is_tried_again(worl
     service = world.service(source=scheduled(below, {mode}, world.rules, world.clock), once=True)
 
     async def soon() -> None:
-        async with asyncio.timeout(15):  # a table that left the hand would come back after a minute or two
+        async with asyncio.timeout(LIMIT_S):  # a table that left the hand would come back after a minute or two
             assert (await service.serve()).failed == ()
 
     asyncio.run(soon())

@@ -6,11 +6,12 @@ import asyncio
 import threading
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, cast
 
 import pytest
 
 from lakeward.coordinator.commits.cleaner import Cleaner
+from lakeward.coordinator.service import shutdown
 from lakeward.errors import LakeError, SourceError
 from lakeward.model.identity import RoundId
 from lakeward.model.settings import ServiceSettings
@@ -19,7 +20,8 @@ from lakeward.storage.small_files import SmallFiles
 from lakeward.testing.clock import FakeClock
 from lakeward.testing.folder_lake import FolderLake
 from lakeward.testing.lake_tables import PATH, incarnation, log_table
-from lakeward.testing.waiting import until
+from lakeward.testing.waiting import LIMIT_S, until
+from lakeward_service_kit.later_loop import LaterLoop
 from lakeward_service_kit.service_world import World
 from lakeward_source_embedded.source import EmbeddedSource
 from lakeward_source_embedded.store import EmbeddedStore
@@ -71,18 +73,22 @@ def test_an_expiry_that_is_refused_fails_no_round_and_is_tried_again(world: Worl
     assert world.outcomes(log) == ["committed"]
 
 
-def test_an_expiry_that_hangs_fails_no_round_and_keeps_no_other_table(world: World, lake: StubbornLake) -> None:
+def test_an_expiry_that_hangs_fails_no_round_and_keeps_no_other_table(
+    world: World, lake: StubbornLake, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(shutdown, "_LEAVE_S", 0.1)  # the end waits for the clean-up, which waits for the expiry
     log, other = world.table("log"), world.table("other")
     world.load(log, 0, 10)
     hung, go_on = threading.Event(), threading.Event()
 
     def hang() -> None:
         if not hung.is_set():
+            loop.call_soon_threadsafe(loop.advance, 10.0)
             hung.set()
-            go_on.wait(30)
+            go_on.wait(LIMIT_S)
 
     lake.before_expiry = hang
-    service = world.service(expire_every=1, commit_timeout_s=1.0, stop_timeout_s=0.5)
+    service = world.service(expire_every=1, commit_timeout_s=10.0, stop_timeout_s=0.5)
 
     async def run() -> None:
         serving = asyncio.create_task(service.serve())
@@ -92,7 +98,9 @@ def test_an_expiry_that_hangs_fails_no_round_and_keeps_no_other_table(world: Wor
         service.stop()
         await serving
 
-    asyncio.run(run())
+    with asyncio.Runner(loop_factory=LaterLoop) as runner:
+        loop = cast("LaterLoop", runner.get_loop())
+        runner.run(run())
     go_on.set()
     assert world.outcomes(log)[0] == "committed"
 

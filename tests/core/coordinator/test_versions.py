@@ -20,6 +20,7 @@ from lakeward.storage.records import pack, unpack, version_of
 from lakeward.storage.small_files import SmallFiles
 from lakeward.subtask.run import run_subtask
 from lakeward.testing.jobs import ThreadJobs
+from lakeward.testing.waiting import until
 from lakeward_service_kit.held_source import HeldSource
 from lakeward_service_kit.service_world import let_writes_end
 from lakeward_source_embedded.store import EmbeddedStore
@@ -74,9 +75,7 @@ class Interrupted:
 
         async def die() -> None:
             serving = asyncio.create_task(self.service().serve())
-            async with asyncio.timeout(20):
-                while self.checkpoint() is None:  # noqa: ASYNC110 - seen on disk
-                    await asyncio.sleep(0.02)
+            await until(self.checkpoint)
             serving.cancel()
             with suppress(asyncio.CancelledError):
                 await serving

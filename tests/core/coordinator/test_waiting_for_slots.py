@@ -6,11 +6,14 @@ import asyncio
 from typing import TYPE_CHECKING
 
 from lakeward.coordinator.jobs.slots import PATIENCE_S, SlotWatch
+from lakeward.coordinator.service import shutdown
 from lakeward.observe.metrics import ServiceMetrics
 from lakeward.testing.rounds import IdleJobs
 
 if TYPE_CHECKING:
     from collections.abc import Callable
+
+    import pytest
 
     from lakeward.model.jobs import JobSpec
     from lakeward.model.status import ServiceReport
@@ -34,7 +37,8 @@ class NoSlots(IdleJobs):
         self._on_done("cancelled")
 
 
-def test_a_round_without_slots_says_what_it_waits_for(world: World) -> None:
+def test_a_round_without_slots_says_what_it_waits_for(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(shutdown, "_LEAVE_S", 0.1)  # subtasks that never start never end
     path = world.table("log", buckets=4)
     world.load(path, 0, 10)
     seen: list[ServiceReport] = []

@@ -76,7 +76,7 @@ class Drive:
         """All commands of a kind that the last event gave."""
         return [command for command in self.last if isinstance(command, kind)]
 
-    def wait(self, seconds: float) -> tuple[RoundsCommand, ...]:
+    def advance(self, seconds: float) -> tuple[RoundsCommand, ...]:
         """Let time pass, then tick."""
         self.now += seconds
         return self(Tick(now=self.now))
@@ -130,7 +130,7 @@ def test_the_first_tick_asks_for_a_table() -> None:
     """Before it nothing is sent."""
     drive = Drive(started=False)
     assert drive.rounds.next_due == 0.0
-    assert drive.wait(0) == (SendHeartbeat(HeartbeatRequest(request=True)),)
+    assert drive.advance(0) == (SendHeartbeat(HeartbeatRequest(request=True)),)
 
 
 def test_the_next_table_is_asked_for_at_once_until_the_queue_is_empty() -> None:
@@ -142,15 +142,15 @@ def test_the_next_table_is_asked_for_at_once_until_the_queue_is_empty() -> None:
     )
     assert drive.answer() == ()
     assert drive.rounds.next_due == 1001.0
-    assert drive.wait(0.9) == ()
-    assert drive.wait(0.2) == (SendHeartbeat(HeartbeatRequest(renewed=(epoch_of(1),), request=True)),)
+    assert drive.advance(0.9) == ()
+    assert drive.advance(0.2) == (SendHeartbeat(HeartbeatRequest(renewed=(epoch_of(1),), request=True)),)
 
 
 def test_no_table_is_asked_for_where_enough_are_assigned() -> None:
     """More than may run are assigned, to choose from."""
     drive = Drive(ServiceSettings(rounds=1, max_tables=2)).take(assigned(1), assigned(2))
-    assert drive.wait(5) == ()
-    assert drive.wait(25) == (SendHeartbeat(HeartbeatRequest(renewed=(epoch_of(1), epoch_of(2)))),)
+    assert drive.advance(5) == ()
+    assert drive.advance(25) == (SendHeartbeat(HeartbeatRequest(renewed=(epoch_of(1), epoch_of(2)))),)
 
 
 def test_an_idle_table_is_finished_at_once_and_the_next_one_asked_for_at_once() -> None:
@@ -185,9 +185,9 @@ def test_a_table_that_is_not_caught_up_is_handed_out_again_at_once() -> None:
 def test_a_round_over_its_maximum_duration_is_cut_once_and_its_report_is_forced() -> None:
     """Also if nothing more is known to be waiting."""
     drive = Drive(ServiceSettings(max_round_s=20)).take(assigned(1)).run(1)
-    assert drive.wait(20)[0] == FinishRoundEarly(1, "the maximum duration is over")
+    assert drive.advance(20)[0] == FinishRoundEarly(1, "the maximum duration is over")
     assert not drive.all(EndRound)
-    drive.wait(1)
+    drive.advance(1)
     assert not drive.all(FinishRoundEarly)
     drive(Drained(now=drive.now, table_id=1, finished_early=True))
     drive(Committed(now=drive.now, table_id=1, caught_up=True))
@@ -200,12 +200,12 @@ def test_the_maximum_duration_of_a_round_counts_from_when_its_first_subtask_runs
     """A round that was ended while it waits for slots would commit nothing, and the next one would wait as long."""
     drive = Drive(ServiceSettings(max_round_s=20)).take(assigned(1))
     drive(Opened(now=drive.now, table_id=1, splits=1, leases=False))
-    drive.wait(100)
+    drive.advance(100)
     assert not drive.all(FinishRoundEarly)
     drive(JobStarted(now=drive.now, table_id=1))
-    drive.wait(19)
+    drive.advance(19)
     assert not drive.all(FinishRoundEarly)
-    assert drive.wait(1)[0] == FinishRoundEarly(1, "the maximum duration is over")
+    assert drive.advance(1)[0] == FinishRoundEarly(1, "the maximum duration is over")
 
 
 def test_the_earliest_deadline_is_opened_first() -> None:
@@ -249,9 +249,9 @@ def test_a_failed_table_waits_out_a_growing_back_off() -> None:
             EndRound(1, "failed", "no"),
         )
         assert drive.rounds.next_due == drive.now + pause
-        assert drive.wait(pause - 0.1) == ()
-        assert drive.wait(0.2) == (OpenRound(assigned(1), attempt + 1),)
-    drive.wait(30)
+        assert drive.advance(pause - 0.1) == ()
+        assert drive.advance(0.2) == (OpenRound(assigned(1), attempt + 1),)
+    drive.advance(30)
     assert drive.all(SendHeartbeat)[0].request.renewed == (epoch_of(1),)
 
 
@@ -259,7 +259,7 @@ def test_a_success_resets_the_attempts() -> None:
     """The next failure waits the first pause again."""
     drive = Drive(ServiceSettings(backoff_first_s=8)).take(assigned(1))
     drive(RoundFailed(now=drive.now, table_id=1, reason="no", permanent=False))
-    drive.wait(8)
+    drive.advance(8)
     assert drive.all(OpenRound) == [OpenRound(assigned(1), 2)]
     drive(Opened(now=drive.now, table_id=1, splits=0, leases=False))
     assert drive.rounds.tables[0].attempt == 0
@@ -270,7 +270,7 @@ def test_a_permanent_failure_suspends_until_a_person_resumes() -> None:
     drive = Drive(ServiceSettings(poll_s=1e6, renew_s=1e6)).take(assigned(1))
     drive(RoundFailed(now=drive.now, table_id=1, reason="schema", permanent=True))
     assert (drive.phase(1), drive.rounds.tables[0].reason) == (Phase.SUSPENDED, "schema")
-    assert drive.wait(10_000) == ()
+    assert drive.advance(10_000) == ()
     assert drive(ResumeRequested(now=drive.now, path=assigned(1).path)) == (OpenRound(assigned(1), 2),)
 
 
@@ -281,7 +281,7 @@ def fail_in_turn(drive: Drive, failing: int, served: int | None, times: int) -> 
             drive(Opened(now=drive.now, table_id=served, splits=0, leases=False))
             drive.take(assigned(served))
         drive(RoundFailed(now=drive.now, table_id=failing, reason="no", permanent=False))
-        drive.wait(2)
+        drive.advance(2)
 
 
 def test_a_table_that_keeps_failing_while_others_are_served_is_suspended() -> None:
@@ -321,7 +321,7 @@ def test_a_success_resets_them_also_where_the_table_is_assigned_again_before_it_
     settings = ServiceSettings(suspend_after=3, backoff_most_s=1, renew_s=1e6, poll_s=1e6)
     drive = Drive(settings).take(assigned(1), assigned(2))
     fail_in_turn(drive, 1, 2, 2)
-    drive.wait(1e6)
+    drive.advance(1e6)
     drive(Opened(now=drive.now, table_id=1, splits=0, leases=False))
     assert drive.phase(1) is Phase.REPORTING
     drive.take(assigned(1, epoch=2))
@@ -343,10 +343,10 @@ def test_a_long_round_finishes_early_for_a_table_that_waits_and_is_late() -> Non
     """Not before it has run for `yield_s`, not before the other one is late, and not twice for one table."""
     settings = ServiceSettings(rounds=2, yield_s=20, renew_s=1e6, poll_s=1e6)
     drive = Drive(settings).take(assigned(1), assigned(2), assigned(3, freshness_s=30)).run(1).run(2)
-    assert drive.wait(25) == ()
+    assert drive.advance(25) == ()
     assert drive.rounds.next_due == 1030.0
-    assert drive.wait(5) == (FinishRoundEarly(1, "a table that is late waits"),)
-    assert drive.wait(100) == ()
+    assert drive.advance(5) == (FinishRoundEarly(1, "a table that is late waits"),)
+    assert drive.advance(100) == ()
     drive(Drained(now=drive.now, table_id=1, finished_early=True))
     assert drive.phase(3) is Phase.OPENING
 
@@ -355,9 +355,9 @@ def test_a_round_that_made_room_for_another_table_goes_on_at_once_when_it_is_its
     """Its report is forced: more rows of it are waiting."""
     settings = ServiceSettings(rounds=1, yield_s=20, fence_s=1e6, renew_s=1e6)
     drive = Drive(settings).take(assigned(1), assigned(2, freshness_s=5)).run(1)
-    drive.wait(19)
+    drive.advance(19)
     assert drive.all(FinishRoundEarly) == []
-    drive.wait(1)
+    drive.advance(1)
     assert drive.all(FinishRoundEarly) == [FinishRoundEarly(1, "a table that is late waits")]
     drive(Drained(now=drive.now, table_id=1, finished_early=True))
     drive(Committed(now=drive.now, table_id=1, caught_up=True))
@@ -385,7 +385,7 @@ def test_commits_that_all_are_slow_hold_new_rounds_back_in_the_end() -> None:
 def test_a_commit_waits_for_a_heartbeat_that_is_fresh() -> None:
     """A renewal counts from when it was sent."""
     drive = Drive(ServiceSettings(fence_s=60, renew_s=30)).take(assigned(1)).run(1)
-    drive.wait(30)
+    drive.advance(30)
     drive(HeartbeatFailed(now=drive.now, cause="no answer"))
     drive.now += 30
     assert drive(Drained(now=drive.now, table_id=1, finished_early=False)) == (
@@ -404,7 +404,7 @@ def test_a_table_that_the_source_refuses_is_never_committed_nor_reported() -> No
     """Each reason ends the round; only a dropped one is called so."""
     for refusal in Refusal:
         drive = Drive().take(assigned(1)).run(1)
-        drive.wait(30)
+        drive.advance(30)
         outcome = "dropped" if refusal is Refusal.GONE else "fenced"
         commands = drive.answer(refused={1: refusal})
         assert commands[:2] == (
@@ -417,7 +417,7 @@ def test_a_table_that_the_source_refuses_is_never_committed_nor_reported() -> No
 def test_a_refused_table_that_is_offered_in_the_same_answer_starts_afresh() -> None:
     """The old round ends, then the new epoch opens."""
     drive = Drive().take(assigned(1)).run(1)
-    drive.wait(30)
+    drive.advance(30)
     drive.answer(assigned(1, epoch=2), refused={1: Refusal.FENCED})
     assert [type(command) for command in drive.last] == [EndRound, Forget, OpenRound, SendHeartbeat]
 
@@ -439,7 +439,7 @@ def test_a_lost_fence_leaves_silently_and_another_one_tries_again_soon() -> None
     drive = Drive().take(assigned(2)).commit(2)
     drive(RoundFenced(now=drive.now, table_id=2, reason="base", lost=False))
     assert drive.last == (EndRound(2, "failed", "base"),)
-    assert drive.wait(1)[0] == OpenRound(assigned(2), 2)
+    assert drive.advance(1)[0] == OpenRound(assigned(2), 2)
 
 
 def test_vanished_snapshots_are_enumerated_afresh_at_once_but_not_for_ever() -> None:
@@ -463,7 +463,7 @@ def test_a_heartbeat_that_failed_renews_nothing_and_is_sent_again_after_a_growin
     for pause in (1.0, 2.0, 4.0, 4.0):
         assert drive(HeartbeatFailed(now=drive.now, cause="no answer")) == ()
         assert drive.rounds.next_due == drive.now + pause
-        assert drive.wait(pause) == (SendHeartbeat(HeartbeatRequest(finished=(epoch_of(1),), request=True)),)
+        assert drive.advance(pause) == (SendHeartbeat(HeartbeatRequest(finished=(epoch_of(1),), request=True)),)
 
 
 def test_a_paused_table_finishes_early_commits_and_stays_assigned() -> None:
@@ -518,7 +518,7 @@ def test_a_stop_does_not_wait_for_a_dead_source() -> None:
     drive = Drive().take(assigned(1))
     drive(StopRequested(now=drive.now))
     assert drive(HeartbeatFailed(now=drive.now, cause="gone")) == ()
-    drive.wait(1)
+    drive.advance(1)
     assert drive(HeartbeatFailed(now=drive.now, cause="gone")) == (Forget(1, "not reported: gone"), Stopped())
 
 
@@ -533,12 +533,12 @@ def test_an_offer_that_comes_after_the_stop_is_given_back() -> None:
 def test_a_lost_checkpoint_is_no_try_of_once_and_is_followed_by_another_round_soon() -> None:
     drive = Drive(ServiceSettings(rounds=1, backoff_first_s=1.0), started=False, once=True, once_attempts=2)
     drive(Targets(now=drive.now, paths=frozenset({assigned(1).path})))
-    drive.wait(0)
+    drive.advance(0)
     drive.take(assigned(1))
     for _ in range(5):
         drive(RoundFailed(now=drive.now, table_id=1, reason="damaged", permanent=False, checkpoint_lost=True))
         assert not drive.rounds.stopping
-        drive.wait(1)
+        drive.advance(1)
         assert drive.phase(1) is Phase.OPENING
     drive(RoundFailed(now=drive.now, table_id=1, reason="no", permanent=False))
     assert drive.rounds.stopping
@@ -549,11 +549,11 @@ def test_once_stops_when_every_target_is_reached_or_failed_for_good() -> None:
     drive = Drive(ServiceSettings(rounds=4), started=False, once=True, once_attempts=2)
     paths = frozenset(assigned(table_id).path for table_id in (1, 2, 3, 4))
     drive(Targets(now=drive.now, paths=paths))
-    drive.wait(0)
+    drive.advance(0)
     drive.take(assigned(1), assigned(2), assigned(3), assigned(4))
     drive(TableGone(now=drive.now, table_id=2))
     drive(RoundFailed(now=drive.now, table_id=3, reason="first", permanent=False))
-    drive.wait(1)
+    drive.advance(1)
     drive(RoundFailed(now=drive.now, table_id=3, reason="second", permanent=False))
     drive(RoundFailed(now=drive.now, table_id=4, reason="schema", permanent=True))
     drive.commit(1)(Committed(now=drive.now, table_id=1, caught_up=True))

@@ -11,13 +11,13 @@ from lakeward.errors import StorageError
 from lakeward.model.status import ServiceReport
 from lakeward.observe.control import Control
 from lakeward.observe.exchange import BackgroundExchange
+from lakeward.testing.waiting import LIMIT_S
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
 REPORT = ServiceReport("nyc", "nyc-1-0123456789abcdef", 1, "serving", 5000, None, (), None, 0, 0)
 NEVER_S = 3600.0
-WAIT_S = 30.0
 
 
 class Store:
@@ -57,7 +57,7 @@ def test_requests_are_known_before_the_first_look(store: Store) -> None:
 def test_a_new_state_is_written_at_once_and_the_newest_report_at_the_end(store: Store) -> None:
     exchange = BackgroundExchange(store.write, store.read, NEVER_S)
     exchange.publish(REPORT)
-    assert store.came.acquire(timeout=WAIT_S)
+    assert store.came.acquire(timeout=LIMIT_S)
     for written_ms in (6000, 7000):
         exchange.publish(replace(REPORT, written_ms=written_ms))
     exchange.close()
@@ -68,7 +68,7 @@ def test_what_is_written_is_not_written_again(store: Store) -> None:
     exchange = BackgroundExchange(store.write, store.read, 0.001)
     exchange.publish(REPORT)
     for _ in range(5):
-        assert store.looked.acquire(timeout=WAIT_S)
+        assert store.looked.acquire(timeout=LIMIT_S)
     exchange.close()
     assert store.reports == [REPORT]
 
@@ -78,11 +78,11 @@ def test_a_store_that_hangs_keeps_nobody_who_publishes(store: Store) -> None:
 
     def hang(_report: ServiceReport) -> None:
         store.came.release()
-        go_on.wait(WAIT_S)
+        go_on.wait(LIMIT_S)
 
     exchange = BackgroundExchange(hang, store.read, NEVER_S)
     exchange.publish(REPORT)
-    assert store.came.acquire(timeout=WAIT_S)
+    assert store.came.acquire(timeout=LIMIT_S)
     exchange.publish(replace(REPORT, state="stopping"))
     assert exchange.control() == Control()
     assert not go_on.is_set()
@@ -93,7 +93,7 @@ def test_a_store_that_hangs_keeps_nobody_who_publishes(store: Store) -> None:
 def test_each_trouble_is_warned_of_once(store: Store) -> None:
     def publish(state: str) -> None:
         exchange.publish(replace(REPORT, state=state))
-        assert store.came.acquire(timeout=WAIT_S)
+        assert store.came.acquire(timeout=LIMIT_S)
 
     with capture_logs() as said:
         exchange = BackgroundExchange(store.write, store.read, NEVER_S)
@@ -115,5 +115,5 @@ def _until(true: Callable[[], bool], store: Store) -> None:
     for _ in range(1000):
         if true():
             return
-        assert store.looked.acquire(timeout=WAIT_S)
+        assert store.looked.acquire(timeout=LIMIT_S)
     assert true()

@@ -18,6 +18,7 @@ from lakeward.model.settings import ObserveSettings, Settings
 from lakeward.model.status import ServiceReport
 from lakeward.observe.live_status import REPORT_LATE_S, SILENT_AFTER_S, Part
 from lakeward.page.start import start_page
+from lakeward.testing.waiting import LIMIT_S
 from lakeward_service_kit.page_reports import REPORT, Page
 
 if TYPE_CHECKING:
@@ -95,7 +96,7 @@ def test_a_page_for_this_machine_answers_nobody_who_asks_for_another_one(
     try:
         for path in ("/", "/status.json", "/metrics", "/healthz", "/page.css"):
             port = int(shown.url.rstrip("/").rpartition(":")[2])
-            connection = http.client.HTTPConnection("127.0.0.1", port, timeout=10)
+            connection = http.client.HTTPConnection("127.0.0.1", port, timeout=LIMIT_S)
             connection.request("GET", path, headers={"Host": asked_for})
             answer = connection.getresponse()
             assert answer.status == (503 if code == 200 and path == "/status.json" else code)
@@ -123,11 +124,11 @@ def test_the_page_is_served_until_it_is_closed(page: Page) -> None:
     page.show(REPORT)
     shown = started(page)
     assert shown is not None
-    with urllib.request.urlopen(f"{shown.url}readyz", timeout=5) as answer:  # noqa: S310 - our own address
+    with urllib.request.urlopen(f"{shown.url}readyz", timeout=LIMIT_S) as answer:  # noqa: S310 - our own address
         assert answer.read() == b"ok\n"
     shown.close()
     assert [thread.name for thread in threading.enumerate() if thread.name == "status page"] == []
-    with pytest.raises(OSError, match="refused"), urllib.request.urlopen(shown.url, timeout=5):  # noqa: S310 - as above
+    with pytest.raises(OSError, match="refused"), urllib.request.urlopen(shown.url, timeout=LIMIT_S):  # noqa: S310 - as above
         pass
 
 
@@ -135,7 +136,7 @@ def test_a_client_that_says_nothing_does_not_hold_the_end_up(page: Page) -> None
     pytest.importorskip("uvicorn", reason="the extra `page` is not installed")
     shown = started(page)
     assert shown is not None
-    with socket.create_connection(("127.0.0.1", int(shown.url.rstrip("/").rpartition(":")[2])), timeout=5):
+    with socket.create_connection(("127.0.0.1", int(shown.url.rstrip("/").rpartition(":")[2])), timeout=LIMIT_S):
         shown.close()
     assert [thread.name for thread in threading.enumerate() if thread.name == "status page"] == []
 

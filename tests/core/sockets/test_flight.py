@@ -23,6 +23,7 @@ from lakeward.ports import ExchangeKey
 from lakeward.sockets.flight.data_address import DataAddress, make_certificate, own_address
 from lakeward.sockets.flight.handshake import Hello, answer_to, check_answer
 from lakeward.sockets.flight.transport import FlightExchange, FlightSubtaskExchange
+from lakeward.testing.waiting import LIMIT_S
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -30,7 +31,6 @@ if TYPE_CHECKING:
 SECRET = b"s" * 32
 HOST = "127.0.0.1"
 KEY = ExchangeKey("svc/1-1-1", 1, 0, SECRET)
-WAIT_S = 20.0
 HELD = 9
 """A producer of which a test takes one batch at a time, or none."""
 
@@ -53,7 +53,7 @@ class Inbox:
         self.records.put((producer, sequence, records))
         self.seen.put(sequence)
         if producer == HELD:
-            self.held.wait(WAIT_S)
+            self.held.wait(LIMIT_S)
 
     def on_mark(self, producer: int, mark: ChannelMark) -> None:
         self.marks.put((producer, mark))
@@ -101,12 +101,12 @@ def batch(number: int, rows: int = 3) -> pa.RecordBatch:
 def test_batches_arrive_in_order_and_credit_comes_back(trusted: str) -> None:
     with nodes(2, trusted=trusted) as (one, two):
         channel = one.exchange.connect(1, two.exchange.address)
-        assert two.inbox.connected.get(timeout=WAIT_S) == 0
+        assert two.inbox.connected.get(timeout=LIMIT_S) == 0
         two.exchange.give_credit(0, 1000)
-        assert one.inbox.credit.get(timeout=WAIT_S) == (1, 1000)
+        assert one.inbox.credit.get(timeout=LIMIT_S) == (1, 1000)
         for number in range(100):
             channel.send(number, batch(number))
-        found = [two.inbox.records.get(timeout=WAIT_S) for _ in range(100)]
+        found = [two.inbox.records.get(timeout=LIMIT_S) for _ in range(100)]
         assert [(producer, sequence) for producer, sequence, _ in found] == [(0, number) for number in range(100)]
         assert all(records.equals(batch(sequence)) for _, sequence, records in found)
 
@@ -114,11 +114,11 @@ def test_batches_arrive_in_order_and_credit_comes_back(trusted: str) -> None:
 def test_the_channel_to_oneself_is_like_any_other() -> None:
     with nodes(1) as (one,):
         channel = one.exchange.connect(0, one.exchange.address)
-        assert one.inbox.connected.get(timeout=WAIT_S) == 0
+        assert one.inbox.connected.get(timeout=LIMIT_S) == 0
         one.exchange.give_credit(0, 7)
-        assert one.inbox.credit.get(timeout=WAIT_S) == (0, 7)
+        assert one.inbox.credit.get(timeout=LIMIT_S) == (0, 7)
         channel.send(0, batch(5))
-        assert one.inbox.records.get(timeout=WAIT_S)[:2] == (0, 0)
+        assert one.inbox.records.get(timeout=LIMIT_S)[:2] == (0, 0)
 
 
 def test_a_mark_overtakes_batches_that_nobody_takes() -> None:
@@ -129,8 +129,8 @@ def test_a_mark_overtakes_batches_that_nobody_takes() -> None:
             channel.send(number, batch(number, 200_000))
         channel.mark(Barrier(1, 64, 0.5))
         channel.mark(Overtaken(1, 2))
-        assert two.inbox.marks.get(timeout=WAIT_S) == (HELD, Barrier(1, 64, 0.5))
-        assert two.inbox.marks.get(timeout=WAIT_S) == (HELD, Overtaken(1, 2))
+        assert two.inbox.marks.get(timeout=LIMIT_S) == (HELD, Barrier(1, 64, 0.5))
+        assert two.inbox.marks.get(timeout=LIMIT_S) == (HELD, Overtaken(1, 2))
         assert two.inbox.records.qsize() <= 1
 
 
@@ -141,7 +141,7 @@ def test_no_batch_comes_before_a_mark_that_was_sent_before_it() -> None:
         for number in range(200):
             channel.mark(Overtaken(number, 0))
             channel.send(number, batch(number))
-        found = [two.inbox.seen.get(timeout=WAIT_S) for _ in range(400)]
+        found = [two.inbox.seen.get(timeout=LIMIT_S) for _ in range(400)]
         assert all(found.index(Overtaken(number, 0)) < found.index(number) for number in range(200))
 
 
@@ -154,7 +154,7 @@ def test_a_consumer_that_takes_nothing_delays_no_other_channel() -> None:
         other.inbox.held.set()
         for number in range(20):
             free.send(number, batch(number))
-        assert [other.inbox.records.get(timeout=WAIT_S)[1] for _ in range(20)] == list(range(20))
+        assert [other.inbox.records.get(timeout=LIMIT_S)[1] for _ in range(20)] == list(range(20))
         assert stalled.inbox.records.qsize() <= 1
 
 
@@ -162,13 +162,13 @@ def test_a_channel_that_has_ended_is_closed_without_a_loss() -> None:
     """All that was sent arrives, although its producer closes at once."""
     with nodes(2) as (one, two):
         channel = one.exchange.connect(1, two.exchange.address)
-        assert two.inbox.connected.get(timeout=WAIT_S) == 0
+        assert two.inbox.connected.get(timeout=LIMIT_S) == 0
         for number in range(50):
             channel.send(number, batch(number, 10_000))
         channel.mark(EndOfChannel(50))
         one.exchange.close()
-        assert [two.inbox.records.get(timeout=WAIT_S)[1] for _ in range(50)] == list(range(50))
-        assert two.inbox.marks.get(timeout=WAIT_S) == (0, EndOfChannel(50))
+        assert [two.inbox.records.get(timeout=LIMIT_S)[1] for _ in range(50)] == list(range(50))
+        assert two.inbox.marks.get(timeout=LIMIT_S) == (0, EndOfChannel(50))
         two.exchange.close()
         assert two.inbox.lost.empty()
         assert one.inbox.lost.empty()
@@ -178,10 +178,10 @@ def test_a_channel_that_has_ended_is_closed_without_a_loss() -> None:
 def test_a_channel_that_is_closed_before_its_end_is_lost_to_the_other_side(closes: str) -> None:
     with nodes(2) as (one, two):
         one.exchange.connect(1, two.exchange.address)
-        two.inbox.connected.get(timeout=WAIT_S)
+        two.inbox.connected.get(timeout=LIMIT_S)
         first, second = (one, two) if closes == "producer" else (two, one)
         first.exchange.close()
-        peer, reason = second.inbox.lost.get(timeout=WAIT_S)
+        peer, reason = second.inbox.lost.get(timeout=LIMIT_S)
         assert peer == (0 if closes == "producer" else 1)
         assert reason.startswith("channel from subtask 0: " if closes == "producer" else "channel to subtask 1: ")
         assert first.inbox.lost.empty()
@@ -199,7 +199,7 @@ def test_a_channel_that_is_closed_before_its_end_is_lost_to_the_other_side(close
 def test_a_producer_of_another_exchange_is_refused(wrong: ExchangeKey, reason: str) -> None:
     with Node(wrong) as one, Node(KEY._replace(subtask=1)) as two:
         one.exchange.connect(1, two.exchange.address)
-        peer, found = one.inbox.lost.get(timeout=WAIT_S)
+        peer, found = one.inbox.lost.get(timeout=LIMIT_S)
         assert peer == 1
         assert re.search(reason, found)
         assert two.inbox.connected.empty()
@@ -209,9 +209,9 @@ def test_a_second_channel_of_the_same_producer_is_refused() -> None:
     """So a hello that somebody has recorded is of no use."""
     with nodes(2) as (one, two), Node() as double:
         one.exchange.connect(1, two.exchange.address)
-        two.inbox.connected.get(timeout=WAIT_S)
+        two.inbox.connected.get(timeout=LIMIT_S)
         double.exchange.connect(1, two.exchange.address)
-        assert "is open already" in double.inbox.lost.get(timeout=WAIT_S)[1]
+        assert "is open already" in double.inbox.lost.get(timeout=LIMIT_S)[1]
         assert two.inbox.lost.empty()
 
 
@@ -227,14 +227,14 @@ def test_with_tls_only_the_certificate_in_the_address_is_trusted() -> None:
     with nodes(3, trusted="a certificate of the driver") as (one, two, three):
         right, other = (DataAddress.parse(node.exchange.address) for node in (two, three))
         one.exchange.connect(1, str(DataAddress(right.host, right.port, other.certificate)))
-        assert one.inbox.lost.get(timeout=WAIT_S)[0] == 1
+        assert one.inbox.lost.get(timeout=LIMIT_S)[0] == 1
         assert two.inbox.connected.empty()
 
 
 def test_with_tls_an_address_without_a_certificate_is_refused() -> None:
     with Node(KEY._replace(trusted="a certificate of the driver")) as one, Node(KEY._replace(subtask=1)) as two:
         one.exchange.connect(1, two.exchange.address)
-        assert "expected a certificate" in one.inbox.lost.get(timeout=WAIT_S)[1]
+        assert "expected a certificate" in one.inbox.lost.get(timeout=LIMIT_S)[1]
 
 
 def test_an_address_is_read_back_as_it_was_written() -> None:
@@ -287,10 +287,10 @@ def test_a_peer_that_dies_or_is_silent_is_reported_once_for_each_channel(blow: s
     """One channel leads to it, one comes from it."""
     with Node(silent_s=2.0) as one, other_process(one.exchange.address) as (peer, address):
         one.exchange.connect(1, address)
-        assert one.inbox.connected.get(timeout=WAIT_S) == 1
+        assert one.inbox.connected.get(timeout=LIMIT_S) == 1
         one.exchange.give_credit(1, 1)
         os.kill(peer.pid, blow)
-        lost = sorted(one.inbox.lost.get(timeout=WAIT_S) for _ in range(2))
+        lost = sorted(one.inbox.lost.get(timeout=LIMIT_S) for _ in range(2))
         assert [peer for peer, _ in lost] == [1, 1]
         assert [reason.partition(":")[0] for _, reason in lost] == ["channel from subtask 1", "channel to subtask 1"]
         if blow is signal.SIGSTOP:
@@ -302,18 +302,18 @@ def test_a_consumer_that_is_stopped_with_batches_on_their_way_is_reported_and_ho
     """The thread that sends to it waits for the network; whoever looks who is silent does not."""
     with Node(silent_s=6.0) as one, other_process(one.exchange.address) as (peer, address):
         own, channel = one.exchange.connect(0, one.exchange.address), one.exchange.connect(1, address)
-        assert {one.inbox.connected.get(timeout=WAIT_S) for _ in range(2)} == {0, 1}
+        assert {one.inbox.connected.get(timeout=LIMIT_S) for _ in range(2)} == {0, 1}
         os.kill(peer.pid, signal.SIGSTOP)
         for number in range(64):
             channel.send(number, batch(number, 200_000))
         channel.mark(Barrier(1, 64, 0.5))
         own.send(0, batch(7))
-        assert one.inbox.records.get(timeout=WAIT_S)[:2] == (0, 0)
-        lost = sorted(one.inbox.lost.get(timeout=WAIT_S) for _ in range(2))
+        assert one.inbox.records.get(timeout=LIMIT_S)[:2] == (0, 0)
+        lost = sorted(one.inbox.lost.get(timeout=LIMIT_S) for _ in range(2))
         assert [reason.partition(":")[0] for _, reason in lost] == ["channel from subtask 1", "channel to subtask 1"]
         assert all("nothing received for " in reason for _, reason in lost)
         own.send(1, batch(8))
-        assert one.inbox.records.get(timeout=WAIT_S)[:2] == (0, 1), "its own channel goes on"
+        assert one.inbox.records.get(timeout=LIMIT_S)[:2] == (0, 1), "its own channel goes on"
 
 
 @contextmanager
@@ -335,7 +335,7 @@ def other_process(address: str) -> Iterator[tuple[subprocess.Popen[str], str]]:
 def test_a_consumer_that_is_not_there_is_reported() -> None:
     with nodes(1) as (one,):
         one.exchange.connect(1, f"{HOST}:1")
-        assert one.inbox.lost.get(timeout=WAIT_S)[0] == 1
+        assert one.inbox.lost.get(timeout=LIMIT_S)[0] == 1
 
 
 def test_closing_leaves_no_thread_and_no_port() -> None:
@@ -345,10 +345,10 @@ def test_closing_leaves_no_thread_and_no_port() -> None:
         with nodes(2) as (one, two):
             address = DataAddress.parse(two.exchange.address)
             one.exchange.connect(1, two.exchange.address)
-            two.inbox.connected.get(timeout=WAIT_S)
+            two.inbox.connected.get(timeout=LIMIT_S)
         two.exchange.close()
         with pytest.raises(ConnectionRefusedError):
-            socket.create_connection((HOST, address.port), timeout=WAIT_S)
+            socket.create_connection((HOST, address.port), timeout=LIMIT_S)
     # Subtasks that other tests of the process left behind may connect anew to their coordinator.
     assert {thread for thread in threading.enumerate() if thread.name != "connection"} - before == set()
 
@@ -359,9 +359,9 @@ def test_a_process_that_ends_with_an_open_exchange_ends(peer: str) -> None:
     with Node() as one, other_process(one.exchange.address if peer == "another" else "itself") as (process, address):
         if peer == "another":
             one.exchange.connect(1, address)
-            assert one.inbox.connected.get(timeout=WAIT_S) == 1
+            assert one.inbox.connected.get(timeout=LIMIT_S) == 1
         assert process.stdout is not None
         assert process.stdout.readline().strip() == "connected"
         assert process.stdin is not None
         process.stdin.close()
-        assert process.wait(WAIT_S) == 0
+        assert process.wait(LIMIT_S) == 0

@@ -19,6 +19,7 @@ from lakeward.sockets.flight.own_place import OwnPlace, address_in, own_addresse
 from lakeward.sockets.flight.transport import FlightExchange
 from lakeward.subtask.run import run_subtask
 from lakeward.testing.jobs import ThreadJobs
+from lakeward.testing.waiting import LIMIT_S
 from lakeward_service_kit.service_world import World
 
 if TYPE_CHECKING:
@@ -90,12 +91,12 @@ def test_a_subtask_listens_at_its_address_in_the_network_and_at_no_other() -> No
     try:
         address = DataAddress.parse(exchange.address)
         assert ip_address(address.host) in ip_network("127.0.0.0/8")
-        with socket.create_connection((address.host, address.port), timeout=20):
+        with socket.create_connection((address.host, address.port), timeout=LIMIT_S):
             pass
         for other in own_addresses():
             if str(other) != address.host:
                 with pytest.raises(OSError, match="refused"):
-                    socket.create_connection((str(other), address.port), timeout=20)
+                    socket.create_connection((str(other), address.port), timeout=LIMIT_S)
     finally:
         exchange.close()
 

@@ -27,6 +27,7 @@ from lakeward.sockets import client as client_module
 from lakeward.sockets.certificates import load_tls
 from lakeward.sockets.client import open_stream
 from lakeward.sockets.tls import TlsSocket
+from lakeward.testing.waiting import LIMIT_S
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable, Iterator
@@ -104,7 +105,7 @@ def answer_of(port: int, trusted: str, host: str = "127.0.0.1") -> Envelope | Ex
         Address(host, port, SECRET, trusted), REGISTER, inbox, after_s=0
     )
     try:
-        return inbox.found.get(timeout=10)
+        return inbox.found.get(timeout=LIMIT_S)
     finally:
         connection.close()
 
@@ -167,12 +168,12 @@ def recording(port: int, seen: list[bytes]) -> Iterator[int]:
             back.start()
             copy(near, far)
             far.shutdown(socket.SHUT_RDWR)
-            back.join(5)
+            back.join(LIMIT_S)
 
     thread = threading.Thread(target=serve)
     thread.start()
     yield listener.getsockname()[1]
-    thread.join(5)
+    thread.join(LIMIT_S)
     listener.close()
 
 
@@ -188,10 +189,10 @@ def test_one_thread_sends_while_another_one_receives(files: Files) -> None:
     def echoes(port: int) -> list[Envelope | Exception]:
         inbox, address = Inbox(), Address("127.0.0.1", port, SECRET, trusted_by(settings))
         connection = SocketTransport(SystemClock()).connect(address, REGISTER, inbox, after_s=0)
-        found = [inbox.found.get(timeout=10)]
+        found = [inbox.found.get(timeout=LIMIT_S)]
         for _ in range(ECHOES):
             connection.send(large)
-        found += [inbox.found.get(timeout=20) for _ in range(ECHOES)]
+        found += [inbox.found.get(timeout=LIMIT_S) for _ in range(ECHOES)]
         connection.close()
         return found
 
@@ -231,7 +232,7 @@ def test_a_client_that_sends_no_handshake_is_put_out_with_a_reason(files: Files)
     async def test() -> bytes:
         async with listening(files.settings(), handshake_s=0.3) as port:
             reader, writer = await asyncio.open_connection("127.0.0.1", port)
-            async with asyncio.timeout(5):
+            async with asyncio.timeout(LIMIT_S):
                 end = await reader.read()
             writer.close()
             return end
@@ -247,7 +248,7 @@ def test_a_handshake_that_is_not_done_takes_one_of_the_few_places(files: Files) 
         async with listening(files.settings(), unproved=1) as port:
             first, first_writer = await asyncio.open_connection("127.0.0.1", port)
             _, second_writer = await asyncio.open_connection("127.0.0.1", port)
-            async with asyncio.timeout(5):
+            async with asyncio.timeout(LIMIT_S):
                 try:
                     return await first.read()
                 except ConnectionError:

@@ -12,6 +12,7 @@ from pyspark import SparkContext
 from lakeward.model.jobs import JobSpec
 from lakeward.spark.jobs import SparkJobs
 from lakeward.spark.session import SparkHandle
+from lakeward.testing.waiting import LIMIT_S
 
 if TYPE_CHECKING:
     from tempfile import TemporaryDirectory
@@ -66,7 +67,7 @@ def test_a_job_whose_java_process_dies_while_its_thread_starts_is_over_all_the_s
     handle = SimpleNamespace(session=DyingSession(), slots=2, gone=lambda: None)
     ends: SimpleQueue[str | None] = SimpleQueue()
     SparkJobs(cast("SparkHandle", handle), lambda _place: "done").launch(SPEC, ends.put)
-    assert ends.get(timeout=20) == "JavaError, whose text the Java process could not give any more"
+    assert ends.get(timeout=LIMIT_S) == "JavaError, whose text the Java process could not give any more"
 
 
 def test_a_job_that_gets_no_thread_is_over_and_fails_its_round_alone(monkeypatch: pytest.MonkeyPatch) -> None:

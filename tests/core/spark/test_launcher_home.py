@@ -12,6 +12,7 @@ import pytest
 
 from lakeward.errors import JavaError
 from lakeward.spark.java import find_java, launcher_home
+from lakeward.testing.waiting import LIMIT_S
 
 ENVIRON = {"PATH": "/nowhere"}
 
@@ -69,7 +70,7 @@ def test_a_directory_that_another_user_made_is_left_alone(temporary: Path, java:
 def test_the_launcher_starts_that_java_without_the_incubator_module(temporary: Path, java: Path) -> None:
     with launcher_home(find_java(ENVIRON | {"JAVA_HOME": str(java)})) as home:
         command = [f"{home}/bin/java", "--add-modules=jdk.incubator.vector", "-cp", "a b"]
-        done = subprocess.run(command, capture_output=True, encoding="utf-8", timeout=20, check=True)
+        done = subprocess.run(command, capture_output=True, encoding="utf-8", timeout=LIMIT_S, check=True)
     assert done.stdout.splitlines() == ['version "21.0.1"', "-cp a b"]
 
 

@@ -12,6 +12,7 @@ import pytest
 from pyspark.accumulators import _start_update_server
 
 from lakeward.spark.quiet import quiet_accumulators
+from lakeward.testing.waiting import LIMIT_S
 
 if TYPE_CHECKING:
     from pyspark import SparkContext
@@ -47,7 +48,7 @@ def printed(sent: bytes, monkeypatch: pytest.MonkeyPatch, *, reset: bool = False
             java.sendall(sent)
             if closes:
                 java.close()
-            assert served.wait(10)
+            assert served.wait(LIMIT_S)
     finally:
         server.shutdown()
     return words.getvalue()

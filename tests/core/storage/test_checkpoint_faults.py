@@ -24,6 +24,7 @@ from lakeward.testing.checkpoint_values import (
     write_parts,
 )
 from lakeward.testing.clock import FakeClock
+from lakeward.testing.waiting import LIMIT_S
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -189,13 +190,13 @@ def test_a_slow_write_keeps_only_writes_of_its_own_file_waiting(tmp_path: Path) 
         def _write(self, name: str, data: bytes) -> None:
             if data == b"slow":
                 begun.set()
-                assert go.wait(10)
+                assert go.wait(LIMIT_S)
             super()._write(name, data)
 
     files = Slow(str(tmp_path))
     threads = [threading.Thread(target=files.write, args=("svc/a", b"slow"))]
     threads[0].start()
-    assert begun.wait(10)
+    assert begun.wait(LIMIT_S)
     threads.append(threading.Thread(target=files.write, args=("svc/a", b"later")))
     threads[1].start()
 

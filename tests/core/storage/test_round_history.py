@@ -10,6 +10,7 @@ from lakeward.errors import StorageError
 from lakeward.model.round_record import RoundRecord
 from lakeward.storage.round_history import HISTORY_FILE, KEPT, HistoryWriter, RoundHistory, find_rounds
 from lakeward.storage.small_files import SmallFiles
+from lakeward.testing.waiting import LIMIT_S
 
 RECORD = RoundRecord(
     "t.log", 1, "svc-1-00/1-1-1", "committed", "log", 1, 2, 5, 1, 1, 1, 100, 55, {"job": 0.5}, {"1/0": 5}, 5
@@ -115,7 +116,7 @@ class SlowHistory(RoundHistory):
         self.tried: list[RoundRecord] = []
 
     def add(self, record: RoundRecord) -> None:
-        self.go_on.wait(30)
+        self.go_on.wait(LIMIT_S)
         self.tried.append(record)
         message = "disk full"
         raise StorageError(message)

@@ -28,6 +28,7 @@ from lakeward.subtask.run import real_parts
 from lakeward.subtask.subtask import Subtask
 from lakeward.testing.checkpoint_values import LOG, reference, round_snapshot, subtask_snapshot
 from lakeward.testing.links import RecordingLink
+from lakeward.testing.waiting import LIMIT_S
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -147,7 +148,7 @@ def test_the_end_waits_for_the_parts_of_earlier_checkpoints_as_well(
     closing, write = threading.Event(), CheckpointFiles.write_part
 
     def write_the_first_late(store: CheckpointFiles, ref: CheckpointRef, snapshot: SubtaskSnapshot) -> PartFile:
-        assert ref.number != 1 or closing.wait(10.0)
+        assert ref.number != 1 or closing.wait(LIMIT_S)
         return write(store, ref, snapshot)
 
     monkeypatch.setattr(CheckpointFiles, "write_part", write_the_first_late)

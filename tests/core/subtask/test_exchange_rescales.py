@@ -16,6 +16,7 @@ from lakeward_service_kit.recovering_world import (
     checkpointed,
     figures,
     hold_disks,
+    killed_once,
     killed_under_back_pressure,
     narrow,
     recovery,
@@ -42,6 +43,10 @@ def small(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def killed(folder: Path, table: TableSpec, count: int) -> Checkpoint:
     """Run until a checkpoint holds rows of channels; every other channel stands still."""
+    return killed_once(folder, f"{table.path.table}-{count}-parted", lambda place: _run_and_die(place, table, count))
+
+
+def _run_and_die(folder: Path, table: TableSpec, count: int) -> Checkpoint:
     world = narrow(folder, table, count)
     world.memory.stalled = {(one, other) for one in range(count) for other in range(count) if (one + other) % 2}
     world.memory.stalled |= {(0, 0)}

@@ -24,6 +24,7 @@ from lakeward.subtask.run import real_parts
 from lakeward.subtask.subtask import Subtask
 from lakeward.testing.folder_lake import FolderLakePlugin
 from lakeward.testing.jobs import ThreadJobs
+from lakeward.testing.waiting import LIMIT_S
 from lakeward_service_kit.service_world import World
 
 if TYPE_CHECKING:
@@ -36,7 +37,6 @@ if TYPE_CHECKING:
 ROWS, SLOTS = 120, 4
 STRANGER = 9
 """The producer that a client says it is; the gang has no such subtask."""
-_WAIT_S = 10.0
 
 
 @dataclass
@@ -83,7 +83,7 @@ def in_clear(address: DataAddress, key: ExchangeKey, consumer: int) -> str:
 
     The client knows the secret, so that nothing but TLS can keep it out.
     """
-    options = fl.FlightCallOptions(timeout=_WAIT_S, headers=headers_of(Hello.of(key, consumer, "data"), key.secret))
+    options = fl.FlightCallOptions(timeout=LIMIT_S, headers=headers_of(Hello.of(key, consumer, "data"), key.secret))
     row = pa.record_batch({"id": pa.array([1], pa.int64())})
     client = fl.FlightClient(f"grpc+tcp://{bracketed(address.host)}:{address.port}")
     try:

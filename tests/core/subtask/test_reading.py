@@ -13,6 +13,7 @@ from lakeward.model.tables import TableBucket
 from lakeward.subtask.mailbox import Mailbox
 from lakeward.subtask.reading import Read, SplitReading
 from lakeward.testing.clock import FakeClock
+from lakeward.testing.waiting import LIMIT_S
 from lakeward.threads import ThreadExecutor
 
 if TYPE_CHECKING:
@@ -39,7 +40,7 @@ class Hanging:
     def read_log(self, split: LogSplit) -> Iterator[SourceBatch]:
         del split
         self.begun.set()
-        self.let_go.wait(30)
+        self.let_go.wait(LIMIT_S)
         if self.error is not None:
             raise self.error
         yield from ()
@@ -52,14 +53,14 @@ class Hanging:
 
 def stop_one_that_hangs(source: Hanging, mailbox: Mailbox) -> None:
     reading = SplitReading(SPLIT, source, FakeClock(), ThreadExecutor(), mailbox, 0)
-    assert source.begun.wait(10)
+    assert source.begun.wait(LIMIT_S)
     reading.stop()
 
 
 def join_it() -> None:
     for thread in threading.enumerate():
         if thread.name == f"read-{SPLIT.split_id}":
-            thread.join(10)
+            thread.join(LIMIT_S)
             assert not thread.is_alive()
 
 

@@ -17,6 +17,7 @@ from lakeward.model.status import ServiceReport, TableReport
 from lakeward.observe.lease_calls import LeaseMetrics
 from lakeward.observe.metrics import ServiceMetrics
 from lakeward.telemetry.start import check_telemetry, start_telemetry
+from lakeward.testing.waiting import LIMIT_S
 
 if TYPE_CHECKING:
     from lakeward_service_kit.collector import Collector
@@ -161,7 +162,7 @@ def test_a_collector_gets_spans_and_metrics_over_http(collector: Collector) -> N
     telemetry.add_span(WHOLE)
     telemetry.close()
 
-    taken = dict(collector.requests.get(timeout=10) for _ in range(2))
+    taken = dict(collector.requests.get(timeout=LIMIT_S) for _ in range(2))
 
     spans = ExportTraceServiceRequest.FromString(taken["/v1/traces"])
     (span,) = spans.resource_spans[0].scope_spans[0].spans
@@ -178,7 +179,7 @@ def test_the_environment_names_the_collector_where_the_key_is_empty(
     telemetry = export_by_otlp("", US, ServiceMetrics().registry)
     telemetry.add_span(WHOLE)
     telemetry.close()
-    assert collector.requests.get(timeout=10)[0] == "/v1/traces"
+    assert collector.requests.get(timeout=LIMIT_S)[0] == "/v1/traces"
     assert collector.requests.empty()
 
 

@@ -23,7 +23,7 @@ from lakeward.model.leases import Failover, FailoverAction, FailoverKind, Lease
 from lakeward.model.tables import TableBucket
 from lakeward.testing.clock import FakeClock
 from lakeward.testing.expectations import expect_error, expect_no_error, mismatch
-from lakeward.testing.lease_overlap import Meeting, troubles_at_once
+from lakeward.testing.lease_overlap import OVERLAP_S, Meeting, troubles_at_once
 from lakeward.testing.lease_server import LOST_AFTER, LOST_BEFORE, REFUSED, MemoryLeaseServer
 from lakeward.testing.levels import Conformance, chaos, upsert
 
@@ -53,6 +53,8 @@ class LeaseBackendConformance(Conformance):
     on_reader = FailoverAction.KEEP
     on_job = FailoverAction.KEEP
     """What it answers to a failed reader, and to a job that is launched again: KEEP, RELEASE or ACQUIRE."""
+    overlap_s = OVERLAP_S
+    """Seconds that a call waits inside for another lease's call, before the suite says that they do not overlap."""
 
     @pytest.fixture
     def backend(self) -> object:
@@ -383,7 +385,7 @@ class LeaseBackendConformance(Conformance):
         if hook != "acquire":
             for lease in leases:
                 hooks.acquire(lease, dict(SNAPSHOTS))
-        server.during = Meeting().enter
+        server.during = Meeting(self.overlap_s).enter
 
         first, second = leases
         troubles = troubles_at_once(lambda: _call(hooks, hook, first), lambda: _call(hooks, hook, second))

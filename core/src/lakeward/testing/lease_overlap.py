@@ -10,15 +10,20 @@ from lakeward.errors import SourceError
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-OVERLAP_S = 5.0
-"""Seconds after which a call that waits for the other lease's call gives up."""
+OVERLAP_S = 60.0
+"""Seconds after which a call that waits for the other lease's call gives up: one that may come is never that late."""
 
 
 class Meeting:
     """Two leases meet inside a call: the first one to come waits for the other, whoever comes later walks through."""
 
-    def __init__(self) -> None:
-        """Start with nobody inside."""
+    def __init__(self, limit_s: float) -> None:
+        """Start with nobody inside.
+
+        Args:
+            limit_s: seconds after which whoever waits gives up.
+        """
+        self._limit_s = limit_s
         self._lock = threading.Lock()
         self._came: set[str] = set()
         self._met = threading.Event()
@@ -36,8 +41,8 @@ class Meeting:
             self._came.add(lease_id)
             if len(self._came) > 1:
                 self._met.set()
-        if not self._met.wait(OVERLAP_S):
-            message = f"the other lease's call did not come within {OVERLAP_S} s"
+        if not self._met.wait(self._limit_s):
+            message = f"the other lease's call did not come within {self._limit_s} s"
             raise SourceError(message)
 
 

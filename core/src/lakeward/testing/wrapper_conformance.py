@@ -39,7 +39,7 @@ from lakeward.model.leases import (
 )
 from lakeward.model.tables import TableBucket
 from lakeward.testing.expectations import expect_error, expect_no_error, mismatch
-from lakeward.testing.lease_overlap import Meeting, troubles_at_once
+from lakeward.testing.lease_overlap import OVERLAP_S, Meeting, troubles_at_once
 from lakeward.testing.lease_server import MemoryLeaseServer
 from lakeward.testing.levels import Conformance, chaos, upsert
 
@@ -111,6 +111,8 @@ class LeaseWrapperConformance(Conformance):
 
     shows_metrics = True
     """It has a method `register_metrics`. False: it shows none."""
+    overlap_s = OVERLAP_S
+    """Seconds that a call waits inside for another lease's call, before the suite says that they do not overlap."""
 
     @pytest.fixture
     def make_wrapper(self) -> MakeWrapper:
@@ -276,7 +278,7 @@ class LeaseWrapperConformance(Conformance):
         """Hooks of different lease ids run on threads of their own; a hung one may hold up no other."""
         # Only the coordinator calls `serialize_state`, never twice at once; a hung acquire must not hold it up.
         other = "acquire" if hook == "serialize_state" else hook
-        meeting = Meeting()
+        meeting = Meeting(self.overlap_s)
         backend.during = lambda lease: meeting.enter(lease.lease_id)
 
         troubles = troubles_at_once(

@@ -12,13 +12,14 @@ from base64 import b64decode
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Self
 
+from lakeward.testing.waiting import LIMIT_S, wait_until
+
 if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
 
 CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
 MISSING = "no Chromium is installed (Debian: apt install chromium)"
-_ANSWER_S = 30.0
 _KEYS = {"Tab": 9, "Enter": 13, " ": 32}
 _HIDDEN = frozenset({"none", "generic", "InlineTextBox", "LineBreak"})
 
@@ -94,7 +95,7 @@ class Browser:
         if session:
             message["sessionId"] = session
         os.write(self._in, json.dumps(message).encode() + b"\0")
-        deadline = time.monotonic() + _ANSWER_S
+        deadline = time.monotonic() + LIMIT_S
         while True:
             answer = self._read(deadline)
             if answer.get("id") == self._number:
@@ -104,7 +105,7 @@ class Browser:
 
     def wait_for(self, event: str, session: str) -> None:
         """Wait until a page reports an event, or return at once if it has."""
-        deadline = time.monotonic() + _ANSWER_S
+        deadline = time.monotonic() + LIMIT_S
         while (event, session) not in self._events:
             found = self._read(deadline)
             self._events.append((found["method"], found.get("sessionId", "")))
@@ -140,10 +141,7 @@ class Tab:
 
     def until(self, seen: Callable[[], object]) -> None:
         """Wait until something is seen."""
-        deadline = time.monotonic() + _ANSWER_S
-        while not seen():
-            assert time.monotonic() < deadline, "it was never seen"
-            time.sleep(0.05)
+        wait_until(seen, "what is to be seen of the page")
 
     def has(self, selector: str) -> bool:
         """Return whether the document has an element; needs no scripts."""

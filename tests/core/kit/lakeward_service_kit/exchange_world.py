@@ -48,6 +48,7 @@ from lakeward.testing.clock import FakeClock
 from lakeward.testing.exchange import MemoryExchange
 from lakeward.testing.folder_lake import FolderLakePlugin, FolderWriter
 from lakeward.testing.lake_tables import key_table, log_table, source_batch
+from lakeward.testing.waiting import LIMIT_S
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -65,7 +66,6 @@ REF = reference(0)
 LAYOUT = (PartitionField("identity", "name"),)
 APPEND = log_table(lake_partition=LAYOUT)
 KEYED = key_table(lake_partition=LAYOUT, primary_key=("id", "name"))
-_WAIT_S = 20.0
 
 
 class NowWorker:
@@ -279,7 +279,7 @@ class ExchangeWorld:
             self.turn()
             if seen():
                 return
-            if self.exchange is self.memory or not self.posted.wait(_WAIT_S):
+            if self.exchange is self.memory or not self.posted.wait(LIMIT_S):
                 message = "nothing more happens"
                 raise AssertionError(message)
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import secrets
-import threading
 from base64 import b64decode, b64encode
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -12,6 +11,7 @@ from typing import TYPE_CHECKING
 from lakeward.errors import SourceError
 from lakeward.model.tables import OFFSET_COLUMN
 from lakeward.ports import SourceBatch
+from lakeward.testing.waiting import wait_until
 from lakeward_source_embedded.plugin import EmbeddedSourcePlugin
 from lakeward_source_embedded.source import EmbeddedSource
 
@@ -24,7 +24,6 @@ if TYPE_CHECKING:
     from lakeward.ports import SourceReader
     from lakeward_source_embedded.store import EmbeddedStore
 
-_LOOK_S = 0.01
 _PIECE_ROWS = 10
 FAIL = "fail"
 """Text of the gate's file that makes readers fail where they would stop."""
@@ -129,13 +128,12 @@ class _HeldReader:
         self._reader.close()
 
     def _hold(self, batches: Iterator[SourceBatch]) -> Iterator[SourceBatch]:
-        never = threading.Event()
         for number, batch in enumerate(batches):
-            while number >= self._batches and (said := self._gate_says()) is not None:
-                if said == FAIL:
+            if number >= self._batches:
+                wait_until(lambda: self._gate_says() in {None, FAIL}, "the gate opens", turn_s=0.01)
+                if self._gate_says() == FAIL:
                     message = "the gate says that reading fails"
                     raise SourceError(message)
-                never.wait(_LOOK_S)
             yield batch
 
     def _gate_says(self) -> str | None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from functools import partial
 from typing import TYPE_CHECKING
 
@@ -11,6 +12,7 @@ from lakeward.subtask.parts import OutputLimits
 from lakeward_service_kit.exchange_world import ExchangeWorld, splits
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
     from pathlib import Path
 
     from lakeward.model.tables import TableSpec
@@ -57,8 +59,34 @@ class Checkpoint:
         self.splits: list[WireSplit] = [wire for wire in going_on if wire.split.split_id not in done]
 
 
+_KILLED: dict[Path, Checkpoint] = {}
+"""By the place of its files: what a launch left, from which many tests go on in their own ways."""
+
+
+def killed_once(folder: Path, name: str, run: Callable[[Path], Checkpoint]) -> Checkpoint:
+    """Let a launch run and die where no test of this process has; give this test files of its own.
+
+    Args:
+        folder: of the test. Tests whose folders have one parent share the launch.
+        name: which launch it is.
+        run: runs it in a folder.
+
+    Returns:
+        What it left.
+    """
+    place = folder.parent / f"killed-{name}"
+    if place not in _KILLED:
+        _KILLED[place] = run(place)
+    shutil.copytree(place, folder, dirs_exist_ok=True)
+    return _KILLED[place]
+
+
 def killed_under_back_pressure(folder: Path, table: TableSpec, count: int = 2) -> Checkpoint:
     """Run until a checkpoint holds open rows and rows of channels, of both sides; then all subtasks die."""
+    return killed_once(folder, f"{table.path.table}-{count}", lambda place: _run_and_die(place, table, count))
+
+
+def _run_and_die(folder: Path, table: TableSpec, count: int) -> Checkpoint:
     world = narrow(folder, table, count)
     world.memory.stalled = {(0, 1), (1, 0)}
     world.assign(splits())

@@ -42,6 +42,7 @@ from lakeward.storage.small_files import SmallFiles
 from lakeward.subtask.run import run_subtask
 from lakeward.testing.folder_lake import FolderLake
 from lakeward.testing.jobs import ThreadJobs
+from lakeward.testing.waiting import LIMIT_S
 from lakeward_source_embedded.source import EmbeddedSource
 from lakeward_source_embedded.store import EmbeddedStore
 
@@ -67,7 +68,7 @@ def let_writes_end() -> None:
     """
     for thread in threading.enumerate():
         if thread.name.startswith(_WRITES):
-            thread.join(10)
+            thread.join(LIMIT_S)
 
 
 class PlainBackend:
@@ -124,7 +125,7 @@ class LaterClock(SystemClock):
     """The real clock once the fence time has passed: with a shorter one, heartbeats would be given up early as well."""
 
     def wall_ms(self) -> int:
-        return super().wall_ms() + 10_000
+        return super().wall_ms() + int(2_000 * LIMIT_S)
 
 
 @dataclass
@@ -224,7 +225,8 @@ class World:
             spark_ui=None,
             once=False,
             final=False,
-            most_heartbeat_call_s=5.0,
+            most_heartbeat_call_s=LIMIT_S,
+            turn_s=0.05,
         )
 
     @property
@@ -235,17 +237,17 @@ class World:
                 rounds=2,
                 renew_s=1.0,
                 poll_s=0.05,
-                fence_s=5.0,
+                fence_s=LIMIT_S,
                 max_round_s=30.0,
                 backoff_first_s=0.05,
                 backoff_most_s=0.2,
-                stop_timeout_s=5.0,
+                stop_timeout_s=LIMIT_S,
             ),
             source=SourceSettings(type="embedded", heartbeat_timeout_s=120.0),
-            lake=LakeSettings(type="folder", commit_timeout_s=5.0, expire_every=2),
-            lease=LeaseSettings(duration_s=600.0, call_timeout_s=2.0),
+            lake=LakeSettings(type="folder", commit_timeout_s=LIMIT_S, expire_every=2),
+            lease=LeaseSettings(duration_s=600.0, call_timeout_s=LIMIT_S),
             checkpoint=CheckpointSettings(root=str(self.directory / "state"), interval_s=30.0, retained=2),
-            spark=SparkSettings(subtask_timeout_s=5.0, reconnect_s=1.0, job_attempts=2),
+            spark=SparkSettings(subtask_timeout_s=LIMIT_S, reconnect_s=1.0, job_attempts=2),
             observe=ObserveSettings(progress_s=0.05),
         )
 
