@@ -72,7 +72,7 @@ class Inbox:
 class Node:
     """A subtask of the exchange."""
 
-    def __init__(self, key: ExchangeKey = KEY, silent_s: float = 8.0) -> None:
+    def __init__(self, key: ExchangeKey = KEY, silent_s: float = LIMIT_S) -> None:
         self.inbox = Inbox()
         self.exchange: FlightSubtaskExchange = FlightExchange(SystemClock(), silent_s=silent_s).open(
             key, HOST, self.inbox
@@ -87,7 +87,7 @@ class Node:
 
 
 @contextmanager
-def nodes(count: int, *, trusted: str = "", silent_s: float = 8.0) -> Iterator[list[Node]]:
+def nodes(count: int, *, trusted: str = "", silent_s: float = LIMIT_S) -> Iterator[list[Node]]:
     with ExitStack() as stack:
         keys = [KEY._replace(subtask=number, trusted=trusted) for number in range(count)]
         yield [stack.enter_context(Node(key, silent_s)) for key in keys]

@@ -71,7 +71,7 @@ class Attempt:
     def part(self, cut: MakePart) -> tuple[SubtaskSnapshot, AckCheckpoint]:
         """Make the part; return what is stored, and the answer."""
         self.checkpointing.make_part(cut, lambda: ())
-        written = self.mailbox.get(10.0)
+        written = self.mailbox.get(LIMIT_S)
         assert isinstance(written, PartWritten)
         self.checkpointing.part_written(written)
         assert isinstance(written.answer, AckCheckpoint)
@@ -154,7 +154,7 @@ def test_the_end_waits_for_the_parts_of_earlier_checkpoints_as_well(
     monkeypatch.setattr(CheckpointFiles, "write_part", write_the_first_late)
     attempt.checkpointing.make_part(MakePart(1, ()), lambda: ())
     attempt.checkpointing.make_part(MakePart(2, ()), lambda: ())
-    assert isinstance(attempt.mailbox.get(10.0), PartWritten)
+    assert isinstance(attempt.mailbox.get(LIMIT_S), PartWritten)
     threading.Timer(0.3, closing.set).start()
     attempt.checkpointing.close()
     assert {file.parent.name for file in tmp_path.rglob("part-*")} == {"chk-1", "chk-2"}
@@ -174,7 +174,7 @@ def test_a_part_that_the_store_refuses_is_declined(tmp_path: Path) -> None:
     attempt.checkpointing.on_message(Close(checkpoint=1))
     attempt.checkpointing.on_message(TriggerCheckpoint(checkpoint=1))
     attempt.checkpointing.make_part(attempt.cut(), lambda: ())
-    written = attempt.mailbox.get(10.0)
+    written = attempt.mailbox.get(LIMIT_S)
     assert isinstance(written, PartWritten)
     assert isinstance(written.answer, DeclineCheckpoint)
 
