@@ -129,7 +129,7 @@ def arrow_records(rows: Sequence[Row]) -> pa.RecordBatch:
         pa.array([-1 if row.snapshot is None else row.snapshot for row in rows], pa.int64()),
         pa.array([row.change for row in rows], pa.uint8()),
         pa.array([row.offset for row in rows], pa.int64()),
-        pa.array([_TIME_US] * len(rows), pa.int64()).cast(_BATCH.field(5).type),
+        pa.array([_TIME_US] * len(rows), _BATCH.field(5).type),
     )
     return pa.RecordBatch.from_arrays(list(columns), schema=_BATCH)
 
@@ -153,10 +153,12 @@ class SimPartitioner:
 
     def partition(self, records: pa.RecordBatch) -> PartitionedRows:
         """See Protocol."""
-        columns = [_transformed(one, records.column(one.column).to_numpy()) for one in self._fields]
-        keys, codes = np.unique(np.stack(columns, axis=1), axis=0, return_inverse=True)
-        names = tuple(b"/".join(b"%d" % value for value in key) for key in keys.tolist())
-        return PartitionedRows(codes.reshape(-1).astype(np.int32), names)
+        columns = [_transformed(one, records.column(one.column).to_numpy()).tolist() for one in self._fields]
+        rows = [*zip(*columns, strict=True)]
+        keys = sorted({*rows})
+        codes = {key: code for code, key in enumerate(keys)}
+        names = tuple(b"/".join(b"%d" % value for value in key) for key in keys)
+        return PartitionedRows(np.array([codes[row] for row in rows], np.int32), names)
 
     @staticmethod
     def partition_of(file: LakeFile) -> bytes:
