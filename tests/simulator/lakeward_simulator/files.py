@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from contextlib import contextmanager
+from functools import lru_cache
 from io import BytesIO
 from typing import TYPE_CHECKING
 
@@ -152,6 +153,7 @@ class SimFiles:
         return how
 
 
+@lru_cache(maxsize=1024)
 def _table_of(name: str) -> int | None:
     """Return the table that a file is about, from the folder `<table id>-...`."""
     parts = name.split("/", 3)
