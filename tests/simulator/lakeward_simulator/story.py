@@ -43,6 +43,7 @@ class Story:
         level = 0 if self.on else _SILENT
         structlog.configure(
             processors=[self._take],
+            logger_factory=_no_logger,
             wrapper_class=structlog.make_filtering_bound_logger(level),
             cache_logger_on_first_use=False,
         )
@@ -58,6 +59,10 @@ class Story:
         rest = " ".join(f"{key}={_text(value)}" for key, value in event.items())
         self.note("log", f"{method}: {what} {rest}{f' {error!r}' if error else ''}".rstrip())
         raise structlog.DropEvent
+
+
+def _no_logger(*_: object) -> None:
+    """Make nothing: `Story` takes each line before a logger would."""
 
 
 def _text(value: object) -> str:
