@@ -280,7 +280,8 @@ class Checks:
         """A subtask says that its part is stored."""
         if isinstance(who, SimTask) and who.is_restoring:
             self._recovering.add((who.table_id, ack.checkpoint))
-        if not any(name.endswith(f"/chk-{ack.checkpoint}/{ack.part.name}") for name in self._world.files.ever):
+        end = f"/chk-{ack.checkpoint}/{ack.part.name}"
+        if not any(name.endswith(end) for name in self._world.files.ever):
             self.fail(f"{who.name}: says {ack.part.name} of checkpoint {ack.checkpoint} is stored, and it never was")
 
     def declining(self, who: Process, declined: DeclineCheckpoint) -> None:
@@ -350,8 +351,9 @@ class Checks:
             self.fail(f"bucket {bucket}: changes are not in order: {order}")
 
     def _same(self, what: str, found: Iterable[int], expected: Iterable[int]) -> None:
-        have, want = Counter(found), Counter(expected)
-        if have != want:
+        found, expected = sorted(found), sorted(expected)
+        if found != expected:
+            have, want = Counter(found), Counter(expected)
             twice = sorted(one for one, count in have.items() if count > 1)
             missing, strange = sorted((want - have).keys()), sorted((have - want).keys() - {*twice})
             self.fail(f"{what}: twice {twice}, missing {missing}, not expected {strange}")
