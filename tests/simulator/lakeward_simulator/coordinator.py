@@ -46,7 +46,7 @@ from lakeward_simulator.spark import SimJobs
 
 if TYPE_CHECKING:
     import asyncio
-    from collections.abc import Callable, Collection
+    from collections.abc import Callable, Collection, Iterable, Mapping
 
     from lakeward.coordinator.checkpoints.contents import CheckpointContents
     from lakeward.coordinator.checkpoints.restorer import RestoredRound
@@ -157,12 +157,12 @@ class Coordinator:
 
     def step(self, table_id: int | None) -> str:
         """Return the step of the protocol that a table is at, here."""
-        if self.service.state == "starting":
-            return "start"
-        tables = {status.assignment.table_id: status.phase for status in self.rounds.tables}
-        if table_id is None:
-            table_id = min(tables, default=None)
-        return "idle" if table_id not in tables else self._step(tables[table_id], table_id)
+        return self._step_of(table_id, self._phases())
+
+    def steps(self, table_ids: Iterable[int]) -> dict[str, tuple[str, ...]]:
+        """Return the steps that tables are at, here, each with what the last table there has."""
+        phases = self._phases()
+        return {self._step_of(table_id, phases): self.has(table_id) for table_id in table_ids}
 
     def has(self, table_id: int | None) -> tuple[str, ...]:
         """Return which of `faults.NEEDS` a table's round has, here."""
@@ -183,6 +183,17 @@ class Coordinator:
         if not self._world.partitioned.recovers:
             return False
         return any(task.is_restoring for task in self.jobs.running() if task.table_id == table_id)
+
+    def _phases(self) -> dict[int, Phase]:
+        return {status.assignment.table_id: status.phase for status in self.rounds.tables}
+
+    def _step_of(self, table_id: int | None, phases: Mapping[int, Phase]) -> str:
+        if self.service.state == "starting":
+            return "start"
+        if table_id is None:
+            table_id = min(phases, default=None)
+        phase = None if table_id is None else phases.get(table_id)
+        return "idle" if table_id is None or phase is None else self._step(phase, table_id)
 
     def _step(self, phase: Phase, table_id: int) -> str:
         run = self.attempts.get(table_id)

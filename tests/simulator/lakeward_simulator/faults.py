@@ -92,6 +92,12 @@ class Faults:
     amid: float = 0.0
     """Share of slow calls in whose midst something else happens."""
 
+    def may_strike(self, now: float) -> bool:
+        """Say whether it matters to `due` or `waiting` where the tables are."""
+        return any(
+            now >= one.after and (one.kind in _NOW or (one.step in LONG and not one.lingered)) for one in self.armed
+        )
+
     def due(self, steps: Mapping[str, Collection[str]], now: float) -> list[Fault]:
         """Return the faults that happen by themselves, and whose step and need are there.
 

@@ -242,12 +242,9 @@ class World:
         """A service has come to rest for a moment: strike if a fault waits for that."""
         if not self.scheduler.steps % 4:
             coordinator.check_gateways()
-        if not self.faults.armed:
+        if not self.faults.armed or not self.faults.may_strike(self.scheduler.now):
             return
-        steps = {
-            coordinator.step(table.spec.table_id): coordinator.has(table.spec.table_id)
-            for table in self.source.tables_by_path.values()
-        }
+        steps = coordinator.steps(table.spec.table_id for table in self.source.tables_by_path.values())
         for fault in self.faults.due(steps, self.scheduler.now):
             if self.on_fault(fault.kind, coordinator):
                 self.story.note("FAULT", f"{fault.kind}, step {fault.step}, at {coordinator.loop.name}")
