@@ -6,6 +6,7 @@ from dataclasses import replace
 from functools import cache, partial
 from typing import TYPE_CHECKING, Any, TypeVar, cast
 
+from dependency_injector.providers import Provider, Singleton
 from msgspec.structs import replace as changed
 
 from lakeward.container import ServiceContainer
@@ -129,7 +130,8 @@ class Coordinator:
         self.restorer = cast("_CheckedRestorer", container.restorer())
         container.components.reset_override()
         container.options.reset_override()
-        container.reset_singletons()
+        for singleton in _singletons():
+            singleton.reset()
         self.loop.look = self._look
         self.task = self.loop.create_task(self.service.serve())
         self.task.add_done_callback(self._done)
@@ -378,7 +380,17 @@ class _SilentReporter(Reporter):
 @cache
 def _container() -> ServiceContainer:
     """One for all starts, given back empty by each: to copy its providers takes longer than to build a service."""
-    return ServiceContainer()
+    container = ServiceContainer()
+    provider: Provider[Any]
+    for provider in container.traverse():
+        provider.disable_async_mode()  # else it looks at each object that it makes whether that is awaitable
+    return container
+
+
+@cache
+def _singletons() -> tuple[Singleton[Any], ...]:
+    """What a start leaves in the container. To look for it anew takes longer than to build a service."""
+    return tuple(_container().traverse([Singleton]))
 
 
 @cache
