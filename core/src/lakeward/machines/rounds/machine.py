@@ -101,6 +101,8 @@ class Rounds:
         """The event whose rows are looked up: first `_event`, then the events that follow from it."""
         self._next_due: tuple[float | None] | None = None
         """Cached `next_due` since the last step, None until first read."""
+        self._tables: tuple[TableStatus, ...] | None = None
+        """Cached `tables`, likewise."""
 
     def step(self, event: RoundsEvent) -> tuple[RoundsCommand, ...]:
         """Take one event.
@@ -123,13 +125,15 @@ class Rounds:
         except BaseException:
             vars(self).update(before)
             raise
-        self._next_due = None
+        self._next_due = self._tables = None
         return tuple(self._commands)
 
     @property
     def tables(self) -> tuple[TableStatus, ...]:
         """All assigned tables, ordered by table id."""
-        return tuple(self._state.tables[table_id].status() for table_id in sorted(self._state.tables))
+        if self._tables is None:
+            self._tables = tuple(self._state.tables[table_id].status() for table_id in sorted(self._state.tables))
+        return self._tables
 
     @property
     def queue(self) -> tuple[int, ...]:
