@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from lakeward.errors import CorruptFileError
@@ -95,19 +95,23 @@ def in_order(infos: Iterable[CheckpointInfo]) -> tuple[CheckpointInfo, ...]:
     A later start is newer, then a later epoch's newest (by its time: a source may count epochs from 0 again), then
     the higher number, whatever the clock said.
     """
-    newest: dict[CheckpointRef, CheckpointInfo] = {}
+    newest: dict[tuple[str, int, int], CheckpointInfo] = {}
     everything = list(infos)
     for info in everything:
-        epoch = replace(info.ref, number=0)
+        epoch = _epoch(info.ref)
         if epoch not in newest or newest[epoch].ref.number < info.ref.number:
             newest[epoch] = info
 
     def key(info: CheckpointInfo) -> tuple[int, int, str, int, int, int]:
         start, ref = start_of(info.ref), info.ref
-        when = _when(newest[replace(ref, number=0)])
+        when = _when(newest[_epoch(ref)])
         return (ref.table_id, start.started_ms, start.nonce, when, ref.epoch, ref.number)
 
     return tuple(sorted(everything, key=key))
+
+
+def _epoch(ref: CheckpointRef) -> tuple[str, int, int]:
+    return ref.incarnation, ref.table_id, ref.epoch
 
 
 def _when(info: CheckpointInfo) -> int:
