@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from structlog.contextvars import bound_contextvars
+from structlog.contextvars import bind_contextvars
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine, Mapping
@@ -26,7 +26,7 @@ def fields_of_round(round_id: RoundId, path: TablePath) -> Mapping[str, str]:
 def with_log_fields(
     fields: Mapping[str, str], work: Callable[[], Coroutine[None, None, None]]
 ) -> Callable[[], Coroutine[None, None, None]]:
-    """Return work whose log lines have these fields, unless a line names its own.
+    """Return work for a task of its own, whose log lines have these fields, unless a line names its own.
 
     Args:
         fields: by name: the round and the table that the work belongs to.
@@ -34,7 +34,7 @@ def with_log_fields(
     """
 
     async def run() -> None:
-        with bound_contextvars(**fields):
-            await work()
+        bind_contextvars(**fields)  # for good: a task has a context of its own
+        await work()
 
     return run
