@@ -34,6 +34,7 @@ if TYPE_CHECKING:
     from lakeward.subtask.parts import OutputLimits
 
 
+_BUCKET = pa.field(BUCKET_COLUMN, pa.int32(), nullable=False)
 _BATCHES = 2
 """So many batches fit a window at least: while one is written, the next one is on its way."""
 
@@ -77,7 +78,7 @@ class Outputs:
     def put(self, records: pa.RecordBatch, bucket: int) -> None:
         """Take rows of one bucket."""
         column = pa.array(np.full(records.num_rows, bucket, dtype=np.int32))
-        records = records.append_column(pa.field(BUCKET_COLUMN, pa.int32(), nullable=False), column)
+        records = records.append_column(_BUCKET, column)
         bytes_per_row = records.nbytes / records.num_rows
         limits = self._limits
         for consumer, rows in self._routing.divide(records):
