@@ -24,13 +24,29 @@ Callback = "Callable[..., object]"
 class SimHandle:
     """What `call_soon` and `call_at` return."""
 
-    __slots__ = ("_when", "args", "callback")
+    __slots__ = ("_context", "_when", "args", "callback")
 
-    def __init__(self, callback: Callable[..., object] | None, args: tuple[Any, ...], when: float) -> None:
-        """Keep what is to be called."""
+    def __init__(
+        self,
+        callback: Callable[..., object] | None,
+        args: tuple[Any, ...],
+        when: float,
+        context: Context | None = None,
+    ) -> None:
+        """Keep what is to be called, and in which context: a task has its own."""
         self.callback = callback
         self.args = args
         self._when = when
+        self._context = context
+
+    def run(self) -> None:
+        """Call it, unless it was cancelled."""
+        if self.callback is None:
+            return
+        if self._context is None:
+            self.callback(*self.args)
+        else:
+            self._context.run(self.callback, *self.args)
 
     def cancel(self) -> None:
         """Do not call it."""
@@ -69,7 +85,7 @@ class SimLoop(Process, asyncio.AbstractEventLoop):
 
     def call_soon(self, callback: Callable[..., object], *args: Any, context: Context | None = None) -> SimHandle:  # type: ignore[override]  # noqa: ANN401 - asyncio's own
         """See asyncio."""
-        handle = _in_context(context, callback, args, self.scheduler.now)
+        handle = SimHandle(callback, args, self.scheduler.now, context)
         self._ready.append(handle)
         if not self._armed:
             self._armed = True
@@ -87,7 +103,7 @@ class SimLoop(Process, asyncio.AbstractEventLoop):
             message = "the loop is closed"
             raise RuntimeError(message)
         if self._working:
-            handle = _in_context(context, callback, args, self.scheduler.now)
+            handle = SimHandle(callback, args, self.scheduler.now, context)
             self.after(self.random.random() * 0.1, self._late, handle)
             return handle
         return self.call_soon(callback, *args, context=context)
@@ -110,7 +126,7 @@ class SimLoop(Process, asyncio.AbstractEventLoop):
         context: Context | None = None,
     ) -> SimHandle:
         """See asyncio."""
-        handle = _in_context(context, callback, args, when)
+        handle = SimHandle(callback, args, when, context)
         self.scheduler.at(when, self._late, handle, who=self)
         return handle
 
@@ -192,18 +208,9 @@ class SimLoop(Process, asyncio.AbstractEventLoop):
         try:
             ready = self._ready
             while ready and self.alive:
-                handle = ready.popleft()
-                if handle.callback is not None:
-                    handle.callback(*handle.args)
+                ready.popleft().run()
         finally:
             asyncio._set_running_loop(None)
             self._armed = False
             self._working = working
         self.look()
-
-
-def _in_context(
-    context: Context | None, callback: Callable[..., object], args: tuple[Any, ...], when: float
-) -> SimHandle:
-    """Return the handle of a callback that is called in a task's own context, as asyncio does."""
-    return SimHandle(callback, args, when) if context is None else SimHandle(context.run, (callback, *args), when)

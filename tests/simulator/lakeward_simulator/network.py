@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from functools import partial
 from math import inf
 from typing import TYPE_CHECKING
 
@@ -218,7 +217,7 @@ class SimConnection:
 
     def _receive_up(self, envelope: Envelope, at: float) -> None:
         if at <= self._cut_at:
-            self.loop.arrive(partial(self._arrive, envelope))
+            self.loop.arrive(self._arrive, envelope)
 
     def _arrive(self, envelope: Envelope) -> None:
         if not self.open:

@@ -90,6 +90,8 @@ class SimTask(Process):
         self._world = world
         self._on_end = on_end
         self.place = place
+        self.table_id = int(place.job.round_name.rpartition("/")[2].partition("-")[0])
+        """The table that its round is of."""
         self.outlives = False
         """Whether the driver takes it for dead."""
         self._turning = False
@@ -122,11 +124,6 @@ class SimTask(Process):
     def gateway(self) -> GatewayPhase | None:
         """Its gateway's phase, None before it is deployed."""
         return self._subtask.gateway
-
-    @property
-    def table_id(self) -> int:
-        """The table that its round is of."""
-        return int(self.place.job.round_name.rpartition("/")[2].partition("-")[0])
 
     @property
     def is_restoring(self) -> bool:

@@ -159,6 +159,8 @@ class CheckpointCoordinator:
         guard = self._check(event)
         if self._phase is CheckpointPhase.IDLE and isinstance(event, DataReceived | DataAcked):
             return tuple(self._take(event, guard))  # one number changes, no state: most events by far are like this
+        if isinstance(event, TimePassed) and guard is CheckpointGuard.UNCHANGED:
+            return ()  # most of the others
         before = self._copied()
         try:
             return tuple(self._take(event, guard))
@@ -370,8 +372,6 @@ class CheckpointCoordinator:
     # --- from the start of a checkpoint to its store --------------------------------------------------------
 
     def _time_passed(self, event: TimePassed, guard: CheckpointGuard) -> Commands:
-        if guard is CheckpointGuard.UNCHANGED:
-            return []
         if guard is CheckpointGuard.DUE:
             return self._start(event)
         draining = self._phase is CheckpointPhase.DRAINING

@@ -102,12 +102,12 @@ class Outputs:
     @property
     def queued_bytes(self) -> int:
         """Bytes that wait here."""
-        return sum(output.queue.waiting_bytes + output.gathered_bytes for output in self._outputs)
+        return self._gathered_bytes + sum([output.queue.waiting_bytes for output in self._outputs])
 
     @property
     def full(self) -> bool:
         """Whether nothing more is to be read for now."""
-        most = max(output.queue.waiting_bytes for output in self._outputs)
+        most = max([output.queue.waiting_bytes for output in self._outputs])
         return most >= self._limits.channel_bytes or self.queued_bytes >= self._limits.subtask_bytes
 
     @property
