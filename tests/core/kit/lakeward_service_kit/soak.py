@@ -320,5 +320,11 @@ def _say(text: str) -> None:
     sys.stdout.flush()
 
 
+def run_rounds(directory: Path, rounds: int, samples: int) -> tuple[tuple[str, ...], int]:
+    """Return what has grown in a run of its own, and how many of its rounds committed."""
+    soak = Soak(directory)
+    return asyncio.run(soak.run(rounds, samples)), soak.outcomes["committed"]
+
+
 if __name__ == "__main__":
     sys.exit(main())
