@@ -130,7 +130,7 @@ class _HeldReader:
     def _hold(self, batches: Iterator[SourceBatch]) -> Iterator[SourceBatch]:
         for number, batch in enumerate(batches):
             if number >= self._batches:
-                wait_until(lambda: self._gate_says() in {None, FAIL}, "the gate opens", turn_s=0.01)
+                wait_until(lambda: self._gate_says() in {None, FAIL}, "the gate to open", turn_s=0.01)
                 if self._gate_says() == FAIL:
                     message = "the gate says that reading fails"
                     raise SourceError(message)
