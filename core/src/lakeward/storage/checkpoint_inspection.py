@@ -95,7 +95,7 @@ def in_order(infos: Iterable[CheckpointInfo]) -> tuple[CheckpointInfo, ...]:
     A later start is newer, then a later epoch's newest (by its time: a source may count epochs from 0 again), then
     the higher number, whatever the clock said.
     """
-    newest: dict[tuple[str, int, int], CheckpointInfo] = {}
+    newest: dict[tuple[str, str, int, int], CheckpointInfo] = {}
     everything = list(infos)
     for info in everything:
         epoch = _epoch(info.ref)
@@ -110,8 +110,8 @@ def in_order(infos: Iterable[CheckpointInfo]) -> tuple[CheckpointInfo, ...]:
     return tuple(sorted(everything, key=key))
 
 
-def _epoch(ref: CheckpointRef) -> tuple[str, int, int]:
-    return ref.incarnation, ref.table_id, ref.epoch
+def _epoch(ref: CheckpointRef) -> tuple[str, str, int, int]:
+    return ref.service, ref.incarnation, ref.table_id, ref.epoch
 
 
 def _when(info: CheckpointInfo) -> int:
