@@ -68,6 +68,18 @@ def test_a_fresh_configuration_says_how_to_make_the_store(configured: Lakeward) 
     assert "Make one with `lakeward embedded create" in source["message"]
 
 
+@pytest.mark.parametrize("command", [("doctor", "--no-spark"), ("config", "check")])
+@pytest.mark.parametrize(("master", "said"), [("local[2]", "on: "), ("local-cluster[2,1,1024]", "off: whoever")])
+def test_it_is_said_whether_spark_asks_who_speaks_to_it(
+    flights: Lakeward, command: tuple[str, ...], master: str, said: str
+) -> None:
+    checks = flights(*command, "-o", "json", "--set", f"spark.master={master}").document["checks"]
+    (found,) = (check for check in checks if check["what"] == "spark authentication")
+    assert found["ok"]
+    assert found["message"].startswith(said)
+    assert bool(found["action"]) == (said != "on: ")
+
+
 def test_init_never_overwrites(flights: Lakeward, tmp_path: Path) -> None:
     before = (tmp_path / "lakeward.toml").read_bytes()
     said = flights("config", "init")

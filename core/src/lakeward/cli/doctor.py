@@ -33,6 +33,7 @@ from lakeward.observe.files import writable
 from lakeward.ports import CheckResult, DescribedSource, LakeNamingSource
 from lakeward.sockets.addresses import bind_address, check_addresses
 from lakeward.spark.java import find_java
+from lakeward.spark.session import configured_authentication
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -123,6 +124,8 @@ def _configured(invocation: Invocation, spark_timeout_s: float | None, *, write:
         places = {"checkpoint.root": loaded.settings.checkpoint.root}
         places |= {f"lake.{name}": value for name, value in _paths(loaded.lake_options)}
         yield from executor_checks(loaded, places, spark_timeout_s, write=write)
+    else:
+        yield configured_authentication(loaded.settings.spark)
 
 
 def _source(loaded: Loaded, server_lakes: list[ServerLake]) -> Iterator[Check]:

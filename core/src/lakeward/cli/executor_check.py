@@ -20,6 +20,7 @@ from lakeward.ports.transport import Address
 from lakeward.sockets import SocketTransport
 from lakeward.sockets.addresses import bind_address, check_addresses
 from lakeward.sockets.certificates import load_tls
+from lakeward.spark.authentication import authentication_check
 from lakeward.spark.probe import ExecutorReport, ProbeTask, probe
 from lakeward.spark.session import SparkHandle, start_session
 from lakeward.storage.small_files import SmallFiles
@@ -47,10 +48,11 @@ def executor_checks(
     here = {name: version(name) for name in _distributions(loaded)}
     with shared_places(places if write else {}) as shared:
         try:
-            seen = probe_executor(loaded, ProbeTask(tuple(here), shared), timeout_s)
+            seen, authentication = _probe_executor(loaded, ProbeTask(tuple(here), shared), timeout_s)
         except LakewardError as error:
             yield CheckResult("executor", ok=False, message=str(error))
             return
+    yield authentication
     yield from executor_results(seen, here, shared)
 
 
@@ -145,7 +147,7 @@ def _distributions(loaded: Loaded) -> tuple[str, ...]:
     return tuple(dict.fromkeys(["lakeward", "pyarrow", "pyspark", *owners]))
 
 
-def probe_executor(loaded: Loaded, task: ProbeTask, timeout_s: float) -> ExecutorReport:
+def _probe_executor(loaded: Loaded, task: ProbeTask, timeout_s: float) -> tuple[ExecutorReport, CheckResult]:
     """Start Spark as the service would, listen as the service would, and run one task that connects to us.
 
     Args:
@@ -154,7 +156,7 @@ def probe_executor(loaded: Loaded, task: ProbeTask, timeout_s: float) -> Executo
         timeout_s: seconds that the task may take, > 0.
 
     Returns:
-        What the executor saw.
+        What the executor saw, and whether Spark asks who speaks to it.
 
     Raises:
         LakewardError: Spark did not start, the port cannot be listened at, or no executor could run the task.
@@ -164,7 +166,8 @@ def probe_executor(loaded: Loaded, task: ProbeTask, timeout_s: float) -> Executo
     with TemporaryDirectory(prefix="lakeward-") as folder:
         handle = start_session(settings.spark, settings.service.name, settings.service.rounds, Path(folder))
         try:
-            return asyncio.run(_probe(settings, handle, task, clock, timeout_s))
+            authentication = authentication_check(handle.option, local=handle.local)
+            return asyncio.run(_probe(settings, handle, task, clock, timeout_s)), authentication
         finally:
             handle.stop()
 

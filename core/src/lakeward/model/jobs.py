@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 
 @dataclass(frozen=True, slots=True)
@@ -20,7 +20,7 @@ class JobSpec:
     pool: str
     host: str
     port: int
-    secret: bytes
+    secret: bytes = field(repr=False)
     fence_s: float
     trusted: str = ""
     exchange: bool = False

@@ -7,13 +7,13 @@ from typing import Any
 
 
 def report(
-    distributions: Iterable[str], address: tuple[str, int, bytes, str], places: Iterable[tuple[str, str, str]] = ()
+    distributions: Iterable[str], address: tuple[str, int, str], places: Iterable[tuple[str, str, str]] = ()
 ) -> Mapping[str, Any]:
     """Look around in an executor, connect to the driver as a subtask would, and write where a subtask would.
 
     Args:
         distributions: whose versions are asked for.
-        address: the parts of a `lakeward.ports.transport.Address`.
+        address: the parts of a `lakeward.ports.transport.Address` without the secret, which comes with the task.
         places: what is tried, see `try_places`.
 
     Returns:
@@ -37,8 +37,10 @@ def report(
         from lakeward.clock import SystemClock  # noqa: PLC0415
         from lakeward.ports.transport import Address  # noqa: PLC0415
         from lakeward.sockets.client import open_stream  # noqa: PLC0415
+        from lakeward.spark.authentication import secret_of_task  # noqa: PLC0415
 
-        stream = open_stream(Address(*address), SystemClock())
+        host, port, trusted = address
+        stream = open_stream(Address(host, port, secret_of_task(), trusted), SystemClock())
         own = str(stream.getsockname()[0])
         stream.close()
     except Exception as failed:  # noqa: BLE001 - whatever it is, the driver says it

@@ -9,6 +9,7 @@ import structlog
 from pyspark.errors import PySparkException
 
 from lakeward.errors import SparkError
+from lakeward.spark.authentication import secret_property
 from lakeward.spark.call_site import call_site
 from lakeward.spark.reason import reason_of
 from lakeward.spark.tasks import TaskOfJob, run_tasks
@@ -102,6 +103,7 @@ class SparkJobs:
         context = session.sparkContext
         context.setJobGroup(spec.group, spec.title, interruptOnCancel=True)
         context.setLocalProperty("spark.scheduler.pool", spec.pool)
+        context.setLocalProperty(*secret_property(spec.secret))
         context.addJobTag(spec.tag)
         work = TaskOfJob(spec, self._run_task)
         try:

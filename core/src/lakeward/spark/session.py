@@ -14,6 +14,7 @@ import structlog
 from pyspark.sql import SparkSession
 
 from lakeward.errors import SparkError
+from lakeward.spark.authentication import authentication_check, local_options
 from lakeward.spark.class_archive import archive_options
 from lakeward.spark.connecting import limited_connecting
 from lakeward.spark.java import JavaHome, find_java, launcher_home
@@ -25,6 +26,7 @@ if TYPE_CHECKING:
     from tempfile import TemporaryDirectory
 
     from lakeward.model.settings import SparkSettings
+    from lakeward.ports import CheckResult
 
 _log = structlog.get_logger("lakeward.session")
 TASK_ATTEMPTS = 4
@@ -37,7 +39,7 @@ _DYING_S = 5.0
 _JAVA_OPTIONS = "spark.driver.extraJavaOptions"
 _ARROW_POOL = "ARROW_DEFAULT_MEMORY_POOL"
 _ARENAS = "MALLOC_ARENA_MAX"
-_LOCAL = re.compile(r"local(?:\[(\*|\d+)\])?")
+_LOCAL = re.compile(r"local(?:\[\s*(\*|\d+)\s*(?:,\s*(\d+)\s*)?\])?")
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,6 +65,10 @@ class SparkHandle:
         """Return how many subtasks fit the executors that there are now; not more than `count_slots`."""
         there = int(self.session.sparkContext.defaultParallelism)
         return min(self.configured_slots or there, there)
+
+    def option(self, name: str) -> str | None:
+        """Return an option of Spark's configuration as it is in force; None where it is not set."""
+        return self.session.sparkContext.getConf().get(name)
 
     def gone(self) -> str | None:
         """Return a message if the session's Java process has ended, else None; an ended session never comes back."""
@@ -126,14 +132,14 @@ def retrying_master(master: str, rounds: int) -> str:
         rounds: concurrent rounds.
 
     Returns:
-        The master for Spark; any other than `local` and `local[N]` is unchanged.
+        The master for Spark; any other is unchanged, and so are the tries of `local[N,F]`.
     """
     match = _LOCAL.fullmatch(master.strip())
     if match is None:
         return master
     cores = match.group(1) or "1"
     threads = (os.cpu_count() or 1) if cores == "*" else int(cores)
-    return f"local[{threads + rounds - 1},{TASK_ATTEMPTS}]"
+    return f"local[{threads + rounds - 1},{match.group(2) or TASK_ATTEMPTS}]"
 
 
 def start_session(
@@ -187,7 +193,7 @@ def start_session(
         session=session,
         slots=settings.slots or int(context.defaultParallelism),
         configured_slots=settings.slots,
-        local=_is_local(settings.master),
+        local=is_local_master(settings.master),
         driver_host=str(context.getConf().get("spark.driver.host")),
         ui_url=context.uiWebUrl if settings.ui else None,
         java=java,
@@ -195,8 +201,20 @@ def start_session(
     )
 
 
-def _is_local(master: str) -> bool:
+def is_local_master(master: str) -> bool:
+    """Return whether Spark's master is a part of the driver: `local`, `local[N]` or `local[N,F]`."""
     return _LOCAL.fullmatch(master.strip()) is not None
+
+
+def configured_authentication(settings: SparkSettings) -> CheckResult:
+    """Say whether Spark will ask who speaks to it; what only Spark's own files set is not seen.
+
+    Args:
+        settings: the section `[spark]`.
+    """
+    local = is_local_master(settings.master)
+    options = (local_options(settings.conf) if local else {}) | dict(settings.conf)
+    return authentication_check(options.get, local=local)
 
 
 def spark_options(settings: SparkSettings, directory: Path) -> dict[str, str]:
@@ -214,10 +232,12 @@ def spark_options(settings: SparkSettings, directory: Path) -> dict[str, str]:
 
 
 def _defaults(settings: SparkSettings, directory: Path) -> dict[str, str]:
-    local = _is_local(settings.master)
+    local = is_local_master(settings.master)
     loopback = {"spark.driver.host": "127.0.0.1", "spark.driver.bindAddress": "127.0.0.1"}
-    return (loopback if local else {}) | {
+    return (loopback | local_options(settings.conf) if local else {}) | {
         "spark.ui.enabled": str(settings.ui).lower(),
+        # Whoever reaches the page may read it; its links would end jobs, without asking who follows them.
+        "spark.ui.killEnabled": "false",
         "spark.ui.showConsoleProgress": "false",
         "spark.scheduler.mode": "FAIR",
         "spark.task.maxFailures": str(TASK_ATTEMPTS),

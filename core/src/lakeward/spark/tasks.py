@@ -13,6 +13,7 @@ only the driver needs, such as the logger.
 
 from __future__ import annotations
 
+from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -20,6 +21,7 @@ from pyspark import TaskContext
 from pyspark.sql.utils import is_remote
 
 from lakeward.model.jobs import SubtaskPlace
+from lakeward.spark.authentication import secret_of_task
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
@@ -37,7 +39,7 @@ _SCHEMA = "subtask int, outcome string"
 
 
 class TaskOfJob:
-    """The work of each task of a launch; pickled by Spark itself."""
+    """The work of each task of a launch; pickled by Spark itself, without the secret, as Spark broadcasts it."""
 
     def __init__(self, spec: JobSpec, run_task: Callable[[SubtaskPlace], str]) -> None:
         """Keep what each task is told.
@@ -46,12 +48,12 @@ class TaskOfJob:
             spec: the launch.
             run_task: what each task runs, importable by reference in the workers; returns its outcome.
         """
-        self._spec = spec
+        self._spec = replace(spec, secret=b"")
         self._run_task = run_task
 
     def __call__(self, number: int, attempt: int) -> str:
         """Run one task, see `Work`."""
-        return self._run_task(SubtaskPlace(self._spec, number, attempt))
+        return self._run_task(SubtaskPlace(replace(self._spec, secret=secret_of_task()), number, attempt))
 
 
 def run_tasks(session: SparkSession, count: int, work: Work, *, barrier: bool = False) -> tuple[str, ...]:

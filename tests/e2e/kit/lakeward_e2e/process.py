@@ -9,7 +9,7 @@ import subprocess
 import sys
 import time
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import psutil
 
@@ -30,6 +30,12 @@ def _seen(look: Callable[[psutil.Process], bool], process: psutil.Process) -> bo
     with contextlib.suppress(psutil.NoSuchProcess):
         return look(process)
     return False
+
+
+def _listening(process: psutil.Process) -> list[Any]:
+    with contextlib.suppress(psutil.NoSuchProcess):
+        return [one for one in process.net_connections("tcp") if one.status == psutil.CONN_LISTEN]
+    return []
 
 
 def kill_all(processes: Iterable[psutil.Process]) -> None:
@@ -104,6 +110,12 @@ class ServiceProcess:
     def java(self) -> list[psutil.Process]:
         """Return Spark's Java process."""
         return [child for child in self._children() if _seen(lambda one: one.name() == "java", child)]
+
+    def ports(self) -> set[int]:
+        """Return the TCP ports that it and its children listen at."""
+        family = [psutil.Process(self.pid), *self._children()]
+        connections = [one for process in family for one in _listening(process)]
+        return {one.laddr.port for one in connections}
 
     def _daemons(self) -> list[psutil.Process]:
         return [child for child in self._children() if _seen(lambda one: "pyspark.daemon" in one.cmdline(), child)]

@@ -19,6 +19,7 @@ from lakeward.observe.format import count
 from lakeward.sockets.addresses import check_addresses
 from lakeward.sockets.certificates import load_tls
 from lakeward.spark.java import find_java
+from lakeward.spark.session import configured_authentication
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -89,7 +90,7 @@ def _check(loaded: Loaded, *, write: bool) -> tuple[list[Check], list[TableLayou
     }
     try:
         parts = [_look(what, look) for what, look in looks.items()]
-        return [*parts, *layout_checks(layouts)], layouts
+        return [*parts, configured_authentication(settings.spark), *layout_checks(layouts)], layouts
     finally:
         asyncio.run(container.resources().close_all())
 
