@@ -9,8 +9,6 @@ from __future__ import annotations
 import asyncio
 import secrets
 from functools import partial
-from pathlib import Path
-from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any, cast
 
 import structlog
@@ -68,6 +66,7 @@ from lakeward.observe.masking import masked_record, masked_report, masked_round
 from lakeward.observe.metrics import ServiceMetrics
 from lakeward.observe.other_services import OtherServices
 from lakeward.observe.progress import ProgressDisplay
+from lakeward.owned_folder import OwnedFolder
 from lakeward.page.start import start_page
 from lakeward.sockets import SocketTransport
 from lakeward.sockets.addresses import bind_address, check_addresses
@@ -143,9 +142,9 @@ def _start_spark(settings: Settings, resources: OpenResources, abandoned: thread
     if is_local(settings.checkpoint.root):
         directory = service_folder(settings.checkpoint.root, settings.service.name) / "spark"
     else:  # Spark's own files are for this machine and this start
-        temporary = TemporaryDirectory(prefix="lakeward-spark-")
+        temporary = OwnedFolder("lakeward-spark-")
         resources.add("directory of Spark", temporary.cleanup)
-        directory = Path(temporary.name)
+        directory = temporary.path
     handle = start_session(settings.spark, settings.service.name, settings.service.rounds, directory, abandoned)
     resources.add("spark", handle.stop)
     return handle

@@ -15,10 +15,9 @@ from lakeward.spark.session import SparkHandle
 from lakeward.testing.waiting import LIMIT_S
 
 if TYPE_CHECKING:
-    from tempfile import TemporaryDirectory
-
     from pyspark.sql import SparkSession
 
+    from lakeward.owned_folder import OwnedFolder
     from lakeward.spark.java import JavaHome
 
 SPEC = JobSpec("svc/1-1", 1, 2, "title", "tag", "pool", "127.0.0.1", 1, b"secret", 5.0)
@@ -102,7 +101,7 @@ def test_tasks_that_start_all_at_once_fit_the_executors_that_there_are(
         driver_host="",
         ui_url=None,
         java=cast("JavaHome", None),
-        launcher=cast("TemporaryDirectory[str]", None),
+        launcher=cast("OwnedFolder", None),
     )
     assert handle.count_slots_there() == there
 

@@ -312,7 +312,8 @@ def test_files_of_a_process_that_was_killed_are_deleted_by_the_next_and_those_of
 ) -> None:
     code = (
         "import os, sys; from lakeward.storage.spill import SpillWriter\n"
-        "SpillWriter([sys.argv[1]], quota_bytes=1 << 20, segment_bytes=1).write(0, b'12'); os.kill(os.getpid(), 9)"
+        "spill = SpillWriter([sys.argv[1]], quota_bytes=1 << 20, segment_bytes=1)\n"
+        "spill.write(0, b'12'); os.kill(os.getpid(), 9)"
     )
     subprocess.run([sys.executable, "-c", code, str(tmp_path)], check=False)
     dead = left(tmp_path)

@@ -15,16 +15,16 @@ from lakeward.spark.java import refuse_start
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
-    from tempfile import TemporaryDirectory
 
     from lakeward.model.settings import SparkSettings
+    from lakeward.owned_folder import OwnedFolder
 
 _LOOK_S = 0.1
 
 
 @contextmanager
 def limited_connecting(
-    settings: SparkSettings, launcher: TemporaryDirectory[str], abandoned: threading.Event
+    settings: SparkSettings, launcher: OwnedFolder, abandoned: threading.Event
 ) -> Iterator[threading.Event]:
     """End Spark's Java process where the start is abandoned or the master does not answer in time.
 
@@ -52,7 +52,7 @@ def limited_connecting(
 
 def _watch(
     limit_s: float | None,
-    launcher: TemporaryDirectory[str],
+    launcher: OwnedFolder,
     abandoned: threading.Event,
     connected: threading.Event,
     late: threading.Event,

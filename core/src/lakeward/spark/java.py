@@ -19,9 +19,9 @@ import shutil
 import subprocess
 from dataclasses import dataclass, replace
 from pathlib import Path
-from tempfile import TemporaryDirectory
 
 from lakeward.errors import JavaError
+from lakeward.owned_folder import OwnedFolder
 
 LEAST = 17
 _VERSION = re.compile(r'version "(\d+)(?:\.(\d+))?')
@@ -86,7 +86,7 @@ def find_java(environ: dict[str, str] | None = None) -> JavaHome:
     raise JavaError(message)
 
 
-def launcher_home(java: JavaHome) -> TemporaryDirectory[str]:
+def launcher_home(java: JavaHome) -> OwnedFolder:
     """Make a JAVA_HOME for Spark's launcher, whose `bin/java` is the shim; all else of the Java is linked.
 
     While Spark starts, other threads may look for the library of a Java there, as Hadoop's file system does.
@@ -101,8 +101,7 @@ def launcher_home(java: JavaHome) -> TemporaryDirectory[str]:
         JavaError: the directory cannot be written.
     """
     try:
-        # mkdtemp underneath: a new directory, mode 0700, under a name that nobody can have made before.
-        home = TemporaryDirectory(prefix="lakeward-java-", ignore_cleanup_errors=True)
+        home = OwnedFolder("lakeward-java-")
         launcher = Path(home.name, "bin", "java")
         launcher.parent.mkdir(mode=0o700)
         launcher.write_text(_SHIM.format(java=shlex.quote(str(java.path / "bin" / "java"))), encoding="utf-8")
@@ -116,7 +115,7 @@ def launcher_home(java: JavaHome) -> TemporaryDirectory[str]:
     return home
 
 
-def refuse_start(home: TemporaryDirectory[str]) -> None:
+def refuse_start(home: OwnedFolder) -> None:
     """Let the shim end at once from now on, without a word: a launcher that still runs gives up.
 
     Where the shim were deleted instead, the launcher's script would complain about it on the terminal.

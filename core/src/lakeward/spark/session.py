@@ -23,9 +23,8 @@ from lakeward.spark.quiet import quiet_accumulators, quiet_options
 from lakeward.spark.reason import reason_of
 
 if TYPE_CHECKING:
-    from tempfile import TemporaryDirectory
-
     from lakeward.model.settings import SparkSettings
+    from lakeward.owned_folder import OwnedFolder
     from lakeward.ports import CheckResult
 
 _log = structlog.get_logger("lakeward.session")
@@ -54,7 +53,7 @@ class SparkHandle:
     driver_host: str
     ui_url: str | None
     java: JavaHome
-    launcher: TemporaryDirectory[str]
+    launcher: OwnedFolder
     """The JAVA_HOME that Spark was started with; it is deleted with the session."""
 
     def count_slots(self) -> int:

@@ -1,18 +1,16 @@
-"""The disks of the machine: a folder is its owner's for as long as its handle is locked."""
+"""The disks of the machine, on which a folder is its writer's for as long as the writer lives."""
 
 from __future__ import annotations
 
-import os
 import shutil
-from contextlib import contextmanager
-from fcntl import LOCK_EX, LOCK_NB, flock
 from io import FileIO
-from pathlib import Path
-from tempfile import mkdtemp
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
+
+from lakeward.owned_folder import OwnedFolder
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable
+    from pathlib import Path
 
 _PREFIX = "lakeward-spill-"
 
@@ -34,15 +32,9 @@ class LocalSpillDisk:
         return self._free(directory)
 
     @staticmethod
-    def make_folder(directory: Path) -> LocalSpillFolder:
+    def make_folder(directory: Path) -> OwnedFolder:
         """See `SpillDisk`."""
-        with _locked(directory):
-            for left in directory.glob(f"{_PREFIX}*"):
-                _sweep(left)
-            path = Path(mkdtemp(prefix=_PREFIX, dir=directory))
-            handle = os.open(path, os.O_RDONLY)
-            flock(handle, LOCK_EX)
-            return LocalSpillFolder(path, handle)
+        return OwnedFolder(_PREFIX, directory)
 
     def create(self, path: Path) -> FileIO:
         """See `SpillDisk`."""
@@ -52,43 +44,3 @@ class LocalSpillDisk:
     def open(path: Path) -> FileIO:
         """See `SpillDisk`."""
         return FileIO(path)
-
-
-class LocalSpillFolder(NamedTuple):
-    """See `lakeward.ports.SpillFolder`. While its handle is locked, its owner lives."""
-
-    path: Path
-    handle: int
-
-    def delete(self) -> None:
-        """See `SpillFolder`."""
-        try:
-            shutil.rmtree(self.path)
-        except FileNotFoundError:  # somebody cleaned up
-            pass
-        finally:
-            os.close(self.handle)
-
-
-@contextmanager
-def _locked(directory: Path) -> Iterator[None]:
-    handle = os.open(directory, os.O_RDONLY)
-    try:
-        flock(handle, LOCK_EX)
-        yield
-    finally:
-        os.close(handle)
-
-
-def _sweep(folder: Path) -> None:
-    try:
-        handle = os.open(folder, os.O_RDONLY)
-    except OSError:  # deleted meanwhile, or not ours to read
-        return
-    try:
-        flock(handle, LOCK_EX | LOCK_NB)
-        shutil.rmtree(folder)
-    except OSError:  # its owner lives; or it is another user's, and stays
-        pass
-    finally:
-        os.close(handle)
