@@ -35,7 +35,9 @@ def round_that_runs(world: World, conf: Mapping[str, str]) -> ServiceProcess:
     config = world.configure(master="local[3]", spark_keys={"conf": f"{{ {text} }}"}, **exchange_sections(*tables))
     log.load()
     world.arm("received.events", "wait")
+    umask = os.umask(0o002)
     service = world.start(config, "--status-port", "0")
+    os.umask(umask)
     world.wait_for("received.events")
     return service
 
@@ -58,10 +60,13 @@ def given(ports: Mapping[str, list[str]]) -> list[str]:
     return [name for names in ports.values() for name in names]
 
 
-def test_no_port_of_a_running_round_gives_another_user_what_spark_broadcasts(world: World) -> None:
+def test_another_user_gets_neither_what_spark_broadcasts_nor_a_file_of_state(world: World) -> None:
+    """Each port of a running round is asked; the umask of the service lets its group write."""
     ports = asked_by_a_stranger(round_that_runs(world, {}))
     assert len(ports) > 5
     assert given(ports) == []
+    state = world.root / "state"
+    assert [path for path in (state, *state.rglob("*")) if path.stat().st_mode & 0o077] == []
     world.let_go("received.events")
 
 

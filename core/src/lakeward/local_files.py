@@ -1,20 +1,120 @@
-"""Files of this machine: which places are on it, and replacing a file so that a crash leaves the old or the new one."""
+"""Files of this machine: which places are on it, files of this user alone, and replacing them whole.
+
+Whoever may write the state of a service steers it, and whoever puts a link or a pipe in a file's place could redirect
+it or hold it up: so files and folders of state are for one user whatever the umask, and opened as plain files only.
+"""
 
 from __future__ import annotations
 
+import errno
+import fcntl
 import os
+import stat
+import time
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
     from pathlib import Path
+    from typing import IO
+
+_TURN_S = 0.02
 
 
 def is_local(root: str) -> bool:
     """Return whether the state root is a directory of this machine (a path or a `file:` URI)."""
     return "://" not in root or urlsplit(root).scheme == "file"
+
+
+def make_private(folder: Path) -> None:
+    """Make a folder and its parents, as far as they are missing: for this user alone (0700); each is durable.
+
+    Raises:
+        OSError: the disk refused.
+    """
+    if not folder.is_dir():
+        make_private(folder.parent)
+        folder.mkdir(mode=0o700, exist_ok=True)
+        sync(folder.parent)
+
+
+def open_private(path: Path, mode: str) -> IO[bytes]:
+    """Open a file of state; one that is not there is made for this user alone (0600).
+
+    Args:
+        path: the file.
+        mode: as of `open`, for bytes.
+
+    Raises:
+        OSError: the disk refused, or it is a link, a pipe or anything else but a plain file.
+    """
+    return open(path, mode, opener=_open_plain)
+
+
+def read_plain(path: Path) -> bytes:
+    """Return the bytes of a file of state.
+
+    Raises:
+        OSError: as `open_private`.
+    """
+    with open_private(path, "rb") as file:
+        return file.read()
+
+
+def _open_plain(path: str, flags: int) -> int:
+    # Without O_NONBLOCK a pipe would wait for its other end before anybody can look what it is.
+    handle = os.open(path, flags | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC, 0o600)
+    try:
+        _check_plain(os.fstat(handle), path)
+    except OSError:
+        os.close(handle)
+        raise
+    return handle
+
+
+def require_plain(path: str) -> None:
+    """Check that a path is a plain file, for those who open it themselves.
+
+    Raises:
+        OSError: it is a link, a pipe or anything else, or it is not there.
+    """
+    _check_plain(os.lstat(path), path)
+
+
+def _check_plain(status: os.stat_result, path: str) -> None:
+    if not stat.S_ISREG(status.st_mode):
+        raise OSError(errno.EINVAL, "expected a plain file, found another kind of file", path)
+
+
+@contextmanager
+def locked(path: Path, limit_s: float, waiting: Callable[[float], None] = time.sleep) -> Iterator[None]:
+    """Hold the lock of a file, which is made if it is not there; the end of the process frees it.
+
+    Args:
+        path: the file.
+        limit_s: seconds to wait for whoever holds it.
+        waiting: waits so many seconds.
+
+    Raises:
+        OSError: the disk refused, as `open_private`, or the lock was held all that time.
+    """
+    with open_private(path, "ab") as file:
+        deadline = time.monotonic() + limit_s
+        while not _taken(file):
+            if time.monotonic() > deadline:
+                raise OSError(errno.EWOULDBLOCK, f"another process has held its lock for {limit_s:g} s", str(path))
+            waiting(_TURN_S)
+        yield
+
+
+def _taken(file: IO[bytes]) -> bool:
+    try:
+        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    return True
 
 
 @contextmanager
@@ -55,7 +155,7 @@ def sync(path: Path) -> None:
     Raises:
         OSError: the disk refused.
     """
-    handle = os.open(path, os.O_RDONLY)
+    handle = os.open(path, os.O_RDONLY | os.O_NONBLOCK)
     try:
         os.fsync(handle)
     finally:

@@ -80,6 +80,22 @@ def test_it_is_said_whether_spark_asks_who_speaks_to_it(
     assert bool(found["action"]) == (said != "on: ")
 
 
+@pytest.mark.parametrize("command", [("doctor", "--no-spark"), ("config", "check")])
+@pytest.mark.parametrize(("mode", "said"), [(0o700, None), (0o755, "watch"), (0o775, "steer"), (0o707, "steer")])
+def test_it_is_said_where_other_users_reach_the_state(
+    flights: Lakeward, tmp_path: Path, command: tuple[str, ...], mode: int, said: str | None
+) -> None:
+    root = tmp_path / "state"
+    folder = root / "demo"
+    folder.mkdir(parents=True)
+    folder.chmod(mode)
+    words = ("-o", "json", "--set", f"checkpoint.root={root}", "--set", "service.name=demo")
+    checks = flights(*command, *words).document["checks"]
+    found = [check for check in checks if check["what"] == "state permissions"]
+    assert [f"can {said} the service" in check["message"] for check in found] == [True] * (said is not None)
+    assert [check["ok"] for check in found] == [said == "watch"] * (said is not None)
+
+
 def test_init_never_overwrites(flights: Lakeward, tmp_path: Path) -> None:
     before = (tmp_path / "lakeward.toml").read_bytes()
     said = flights("config", "init")

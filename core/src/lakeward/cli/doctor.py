@@ -29,7 +29,7 @@ from lakeward.hooks.discovery import installed_as, load
 from lakeward.hooks.plugins import LEASE_GROUP, SOURCE_GROUP, WRAPPER_GROUP
 from lakeward.local_files import is_local
 from lakeward.model.secrets import mask_uri
-from lakeward.observe.files import writable
+from lakeward.observe.files import reached_by_others, writable
 from lakeward.ports import CheckResult, DescribedSource, LakeNamingSource
 from lakeward.sockets.addresses import bind_address, check_addresses
 from lakeward.spark.java import find_java
@@ -117,6 +117,8 @@ def _configured(invocation: Invocation, spark_timeout_s: float | None, *, write:
     for wrapper in loaded.settings.lease.wrappers:
         yield _wrapper(wrapper)
     yield from state_checks(loaded, write=write)
+    if others := reached_by_others(loaded.settings.checkpoint.root, loaded.settings.service.name):
+        yield others
     yield _bound_tables(loaded)
     yield from _directories(loaded)
     yield _port(loaded)

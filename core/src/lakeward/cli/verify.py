@@ -198,7 +198,7 @@ def _spill_folder(loaded: Loaded) -> Iterator[Path]:
         return
     parent = state / _FOLDER
     _delete_folders_of_dead_processes(parent)
-    parent.mkdir(exist_ok=True)
+    parent.mkdir(mode=0o700, exist_ok=True)
     try:
         with tempfile.TemporaryDirectory(prefix=f"{os.getpid()}-", dir=parent) as folder:
             yield Path(folder)

@@ -7,8 +7,7 @@ commands that speak of two tables never write the same file.
 
 from __future__ import annotations
 
-import fcntl
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 from urllib.parse import quote
@@ -17,7 +16,7 @@ import msgspec
 import structlog
 
 from lakeward.errors import CorruptFileError, LakewardError, StorageError
-from lakeward.local_files import is_local
+from lakeward.local_files import is_local, locked, make_private
 from lakeward.observe.files import file_at, read_small, replace_file, replace_small, service_folder, store_at
 
 if TYPE_CHECKING:
@@ -29,6 +28,8 @@ if TYPE_CHECKING:
 CONTROL_FILE = "control.json"
 CONTROL_FOLDER = "control"
 VERSION = 1
+_LOCK_S = 10.0
+"""Seconds that a command waits for another one, which needs milliseconds."""
 _log = structlog.get_logger("lakeward.control")
 
 
@@ -204,12 +205,11 @@ def _change_table(root: str, service: str, table: str, *, paused: bool) -> bool:
 @contextmanager
 def _locked(folder: Path) -> Iterator[None]:
     """Let one command at a time change the file; the reader needs no lock."""
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-        lock = (folder / "control.lock").open("wb")
-    except OSError as error:
-        message = f"{folder}: cannot be written ({error.strerror or error})"
-        raise StorageError(message) from error
-    with lock:
-        fcntl.flock(lock, fcntl.LOCK_EX)
+    with ExitStack() as held:
+        try:
+            make_private(folder)
+            held.enter_context(locked(folder / "control.lock", _LOCK_S))
+        except OSError as error:
+            message = f"{error.filename or folder}: cannot be locked ({error.strerror or error})"
+            raise StorageError(message) from error
         yield

@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import os
 import secrets
+import stat
 from functools import lru_cache
 from pathlib import Path
 from urllib.parse import unquote, urlsplit
 
 from lakeward.errors import StorageError
-from lakeward.local_files import is_local, replacing
+from lakeward.local_files import is_local, make_private, open_private, read_plain, replacing
 from lakeward.model.secrets import mask_uri
+from lakeward.ports import CheckResult
 from lakeward.storage.small_files import SmallFiles
 
 
@@ -68,7 +70,7 @@ def read_small(root: str, service: str, name: str) -> bytes | None:
         return store_at(root).read(f"{service}/{name}")
     path = service_folder(root, service) / name
     try:
-        return path.read_bytes()
+        return read_plain(path)
     except FileNotFoundError:
         return None
     except OSError as error:
@@ -108,6 +110,31 @@ def writable(place: str) -> tuple[bool, str]:
     return True, f"{path} can be written" if existing == path else f"{path} is not there yet and can be made"
 
 
+def reached_by_others(root: str, service: str) -> CheckResult | None:
+    """Return a result if other users can reach the state of a service, in a directory that an earlier version made.
+
+    Args:
+        root: the state root.
+        service: the service's name.
+
+    Returns:
+        A failure where they can write, a hint where they can read; None where they can do neither, where there is no
+        folder yet, and of a store.
+    """
+    folder = service_folder(root, service) if is_local(root) else None
+    if folder is None or not folder.is_dir():
+        return None
+    mode = stat.S_IMODE(folder.stat().st_mode)
+    if not mode & 0o077:
+        return None
+    writes = bool(mode & 0o022)
+    message = (
+        f"{folder}: expected mode 0700, found {mode:04o}: other users can {'steer' if writes else 'watch'} the service"
+    )
+    action = f"stop the service, and `chmod -R go= {folder}`"
+    return CheckResult("state permissions", ok=not writes, message=message, action=action)
+
+
 def replace_file(path: Path, content: bytes) -> None:
     """Replace a file as a whole: a reader sees the old one or the new one.
 
@@ -120,9 +147,9 @@ def replace_file(path: Path, content: bytes) -> None:
     """
     fresh = path.with_name(f".{path.name}.{os.getpid()}.{secrets.token_hex(4)}")
     try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        with replacing(path, fresh, durable=False):
-            fresh.write_bytes(content)
+        make_private(path.parent)
+        with replacing(path, fresh, durable=False), open_private(fresh, "xb") as out:
+            out.write(content)
     except OSError as error:
         message = f"{path}: cannot be written ({error.strerror or error})"
         raise StorageError(message) from error

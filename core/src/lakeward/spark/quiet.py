@@ -12,6 +12,8 @@ import warnings
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from lakeward.local_files import make_private, open_private
+
 if TYPE_CHECKING:
     from pyspark import SparkContext
 
@@ -59,9 +61,10 @@ def quiet_options(directory: Path, *, local: bool) -> str:
     if local:
         # Read by Spark before its configuration; without it a host without a proper name gets two warnings.
         os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
-    directory.mkdir(parents=True, exist_ok=True)
+    make_private(directory)
     file = directory / "log4j2.properties"
-    file.write_text(_LOG4J, encoding="utf-8")
+    with open_private(file, "wb") as out:
+        out.write(_LOG4J.encode())
     return f"-Dlog4j2.configurationFile={file.as_uri()} -Dlog4j.configurationFile={file.as_uri()}"
 
 

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, BinaryIO
+from typing import IO, TYPE_CHECKING
 
-from lakeward.local_files import replacing, sync
+from lakeward.local_files import make_private, open_private, replacing
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -25,9 +25,9 @@ def write_local(target: Path, data: bytes, tries: int = 3) -> None:
     """
     fresh = target.with_name(f".{target.name}.new")  # one writer per file: each start writes its own
     try:
-        _make_folders(target.parent)
-        with replacing(target, fresh, durable=True):
-            fresh.write_bytes(data)
+        make_private(target.parent)
+        with replacing(target, fresh, durable=True), open_private(fresh, "wb") as out:
+            out.write(data)
     except FileNotFoundError:
         # A concurrent delete has just removed the folder because it was empty.
         if tries == 1:
@@ -36,7 +36,7 @@ def write_local(target: Path, data: bytes, tries: int = 3) -> None:
 
 
 @contextmanager
-def writing_local(target: Path) -> Iterator[BinaryIO]:
+def writing_local(target: Path) -> Iterator[IO[bytes]]:
     """Let the caller write a new file piece by piece: under a temporary name, then as `write_local`.
 
     Yields:
@@ -45,9 +45,9 @@ def writing_local(target: Path) -> Iterator[BinaryIO]:
     Raises:
         OSError: the disk refused.
     """
-    _make_folders(target.parent)
+    make_private(target.parent)
     fresh = target.with_name(f".{target.name}.new")
-    with replacing(target, fresh, durable=True), fresh.open("wb") as out:
+    with replacing(target, fresh, durable=True), open_private(fresh, "wb") as out:
         yield out
 
 
@@ -59,11 +59,3 @@ def prune(folder: Path, base: Path) -> None:
         except OSError:
             return
         folder = folder.parent
-
-
-def _make_folders(folder: Path) -> None:
-    """Make missing folders; a new folder is durable once its parent is synced."""
-    if not folder.is_dir():
-        _make_folders(folder.parent)
-        folder.mkdir(exist_ok=True)
-        sync(folder.parent)

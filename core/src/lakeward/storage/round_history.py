@@ -17,7 +17,7 @@ import msgspec
 import structlog
 
 from lakeward.errors import LakewardError, StorageError
-from lakeward.local_files import is_local
+from lakeward.local_files import is_local, make_private, open_private
 from lakeward.model.round_record import RoundRecord
 
 if TYPE_CHECKING:
@@ -113,8 +113,8 @@ class RoundHistory:
     def _append(self, line: bytes) -> None:
         path = Path(self._files.path(self._name))
         try:
-            path.parent.mkdir(parents=True, exist_ok=True)
-            with path.open("ab+") as file:
+            make_private(path.parent)
+            with open_private(path, "ab+") as file:
                 # A line that a crash cut off must not take the next one with it.
                 end = file.seek(0, os.SEEK_END)
                 torn = bool(end) and os.pread(file.fileno(), 1, end - 1) != b"\n"

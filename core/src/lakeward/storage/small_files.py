@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import pyarrow.fs as pafs
 
 from lakeward.errors import StorageError
+from lakeward.local_files import require_plain
 from lakeward.model.object_store import SCHEME
 from lakeward.model.secrets import mask_uri
 from lakeward.storage.atomic_write import prune, write_local, writing_local
@@ -93,7 +94,7 @@ class SmallFiles:
             StorageError: the disk or store refused.
         """
         try:
-            with self._filesystem.open_input_stream(self.path(name)) as stream:
+            with self._input(name) as stream:
                 return bytes(stream.read())
         except FileNotFoundError:
             self._look_for_bucket()
@@ -177,10 +178,15 @@ class SmallFiles:
 
     def _open(self, name: str) -> Any:  # noqa: ANN401 - a file of Arrow
         try:
-            return self._filesystem.open_input_stream(self.path(name))
+            return self._input(name)
         except FileNotFoundError:
             self._look_for_bucket()
             return None
+
+    def _input(self, name: str) -> Any:  # noqa: ANN401 - a file of Arrow
+        if self._local:
+            require_plain(self.path(name))
+        return self._filesystem.open_input_stream(self.path(name))
 
     def names(self, under: str, last: str) -> tuple[str, ...]:
         """Return the names of all files below a folder that are called `last`, sorted.

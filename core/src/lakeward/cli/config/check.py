@@ -15,6 +15,7 @@ from lakeward.container import build, lease_duration_s, writable_root
 from lakeward.errors import LakewardError
 from lakeward.local_files import is_local
 from lakeward.model.secrets import mask_uri
+from lakeward.observe.files import reached_by_others
 from lakeward.observe.format import count
 from lakeward.sockets.addresses import check_addresses
 from lakeward.sockets.certificates import load_tls
@@ -90,7 +91,9 @@ def _check(loaded: Loaded, *, write: bool) -> tuple[list[Check], list[TableLayou
     }
     try:
         parts = [_look(what, look) for what, look in looks.items()]
-        return [*parts, configured_authentication(settings.spark), *layout_checks(layouts)], layouts
+        others = reached_by_others(settings.checkpoint.root, settings.service.name)
+        looked = [configured_authentication(settings.spark), *([others] if others else [])]
+        return [*parts, *looked, *layout_checks(layouts)], layouts
     finally:
         asyncio.run(container.resources().close_all())
 
