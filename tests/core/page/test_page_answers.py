@@ -82,7 +82,12 @@ def test_a_service_that_serves_and_does_not_report_is_not_alive(page: Page, stat
         ("127.0.0.1", "evil.example", 421),
         ("127.0.0.1", "localhost.evil.example:8080", 421),
         ("127.0.0.1", "10.0.0.1", 421),
-        ("127.0.0.1", "[evil", 421),
+        ("127.0.0.1", "[evil", 400),
+        ("127.0.0.1", "localhost/evil", 400),
+        ("127.0.0.1", "localhost#x", 400),
+        ("127.0.0.1", "localhost?x", 400),
+        ("127.0.0.1", "evil@localhost", 400),
+        ("127.0.0.1", "localhost:80:80", 400),
         ("127.0.0.1", "", 421),
         ("0.0.0.0", "lakeward-page.shop.svc", 200),  # noqa: S104 - as in a pod
     ],

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+import re
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import lru_cache, partial
 from pathlib import Path
 from typing import TYPE_CHECKING
-from urllib.parse import urlsplit
 
 import msgspec
 import structlog
@@ -40,6 +40,7 @@ _HEADERS = {
     "Cache-Control": "no-store",
 }
 _STATIC = {"page.css": "text/css", "page.js": "text/javascript", "icon.svg": "image/svg+xml"}
+_HOST = re.compile(r"(\[[0-9A-Fa-f:.]+\]|[A-Za-z0-9._-]+)(?::[0-9]{1,5})?", re.ASCII)
 _log = structlog.get_logger("lakeward.page")
 
 
@@ -88,23 +89,26 @@ class PageApp:
             "/": self._page,
             "/status.json": self._status,
             "/metrics": self._metrics,
-            "/healthz": self._health,
-            "/readyz": self._ready,
         }
         answers |= {f"/{name}": self._file_of(name) for name in _STATIC}
-        return Starlette(
-            routes=[Route(path, self._guarded(made, local=local), methods=["GET"]) for path, made in answers.items()]
-        )
+        made: dict[str, Callable[[], Awaitable[Response]]] = {
+            path: partial(asyncio.to_thread, answer) for path, answer in answers.items()
+        }
+        # These two wait for no thread: whoever asks them would restart a service whose page is slow.
+        made |= {"/healthz": self._health, "/readyz": self._ready}
+        routes = [Route(path, self._guarded(each, local=local), methods=["GET"]) for path, each in made.items()]
+        return Starlette(routes=routes)
 
-    def _guarded(self, answer: Callable[[], Response], *, local: bool) -> Callable[[Request], Awaitable[Response]]:
+    def _guarded(
+        self, answer: Callable[[], Awaitable[Response]], *, local: bool
+    ) -> Callable[[Request], Awaitable[Response]]:
         """Return the endpoint of an answer; an error in it is logged once, and again only when it is another one."""
 
         async def endpoint(request: Request) -> Response:
-            if local and not _names_this_machine(request.headers.get("host", "")):
-                text = "This page is for this machine alone: ask for localhost, or set observe.status_host.\n"
-                return PlainTextResponse(text, status_code=421, headers=_HEADERS)
+            if local and (refused := _refused(request.headers.get("host", ""))) is not None:
+                return refused
             try:
-                response = await asyncio.to_thread(answer)
+                response = await answer()
             except Exception as error:  # noqa: BLE001 - whatever is wrong with the page, the service goes on
                 path, reason = request.url.path, f"{type(error).__name__}: {error}"
                 if reason != self._trouble:
@@ -133,11 +137,11 @@ class PageApp:
     def _metrics(self) -> Response:
         return Response(generate_latest(self._content.metrics.registry), media_type=CONTENT_TYPE_LATEST)
 
-    def _health(self) -> Response:
+    async def _health(self) -> Response:
         trouble = self._content.live.trouble()
         return PlainTextResponse(f"{trouble or 'ok'}\n", status_code=503 if trouble else 200)
 
-    def _ready(self) -> Response:
+    async def _ready(self) -> Response:
         missing = self._content.live.missing()
         return PlainTextResponse("\n".join(missing or ("ok",)) + "\n", status_code=503 if missing else 200)
 
@@ -145,8 +149,13 @@ class PageApp:
         return lambda: Response(self._static[name], media_type=_STATIC[name])
 
 
-def _names_this_machine(header: str) -> bool:
-    try:
-        return is_loopback(urlsplit(f"//{header}").hostname or "")
-    except ValueError:
-        return False
+def _refused(header: str) -> Response | None:
+    """Return what is answered to a request that asks for another host than this machine, or for none; else None."""
+    host = _HOST.fullmatch(header)
+    if header and host is None:
+        text = "The header Host is malformed: expected a name or an address, and perhaps a port.\n"
+        return PlainTextResponse(text, status_code=400, headers=_HEADERS)
+    if host is None or not is_loopback(host[1].strip("[]")):
+        text = "This page is for this machine alone: ask for localhost, or set observe.status_host.\n"
+        return PlainTextResponse(text, status_code=421, headers=_HEADERS)
+    return None

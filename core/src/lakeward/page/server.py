@@ -12,6 +12,7 @@ import structlog
 import uvicorn
 
 from lakeward.errors import ConfigError
+from lakeward.page.connections import PageConnection
 
 if TYPE_CHECKING:
     from starlette.applications import Starlette
@@ -44,7 +45,7 @@ class PageServer:
         self._port = int(self._socket.getsockname()[1])
         config = uvicorn.Config(
             app,
-            http="h11",
+            http=PageConnection,
             ws="none",
             lifespan="off",
             log_config=None,
@@ -52,7 +53,6 @@ class PageServer:
             server_header=False,
             timeout_keep_alive=5,
             timeout_graceful_shutdown=int(CLOSE_S / 2),
-            limit_concurrency=_BACKLOG,
         )
         self._server = uvicorn.Server(config)
         self._thread = threading.Thread(target=self._run, name="status page", daemon=True)

@@ -67,7 +67,7 @@ class Layout:
         file = self._lock_file(table_id)
         with disk(file):
             file.parent.mkdir(exist_ok=True)
-            handle = os.open(file, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o666)
+            handle = os.open(file, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK, 0o666)
         try:
             with disk(file):
                 fcntl.flock(handle, fcntl.LOCK_EX)
