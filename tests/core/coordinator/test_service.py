@@ -12,11 +12,14 @@ import pytest
 from structlog.testing import capture_logs
 
 from lakeward.coordinator.rounds.attempt import RoundAttempt
+from lakeward.coordinator.service.state_writer import ServiceStateWriter
 from lakeward.errors import ConfigError, LakewardError, OutcomeUnknownError, SourceError, SparkError, StorageError
 from lakeward.model.identity import Incarnation, RoundId
 from lakeward.model.settings import TableSettings
 from lakeward.model.tables import TablePath
 from lakeward.model.tiering import TableAssignment
+from lakeward.storage.service_state import ServiceState, ServiceStateStore
+from lakeward.storage.small_files import SmallFiles
 from lakeward.subtask.run import run_subtask
 from lakeward.testing.jobs import ThreadJobs
 from lakeward.testing.waiting import LIMIT_S, until
@@ -419,6 +422,34 @@ def test_a_report_that_the_disk_refuses_ends_no_service(world: World) -> None:
     assert [line["reason"] for line in lines if "report could not be written" in line["event"]] == [
         "status.json: cannot be written (No space left on device)"
     ]
+
+
+class FullStore(ServiceStateStore):
+    """A store whose disk is full from the second write to the sixth."""
+
+    def __init__(self, files: SmallFiles) -> None:
+        super().__init__(files)
+        self.writes = 0
+
+    def save(self, state: ServiceState) -> None:
+        self.writes += 1
+        if 1 < self.writes < 7:
+            message = "state: cannot be written: No space left on device"
+            raise StorageError(message)
+        super().save(state)
+
+
+def test_a_state_that_cannot_be_written_is_said_once_and_counted_when_it_can(world: World) -> None:
+    tables = [world.table(f"log{number}") for number in range(6)]
+    for table in tables:
+        world.load(table, 0, 10)
+    start = Incarnation("svc", world.clock.wall_ms(), "0123456789abcdef")
+    store = FullStore(SmallFiles(str(world.directory / "state")))
+    with capture_logs() as lines:
+        world.once(incarnation=start, state=ServiceStateWriter(store, start, "plain", world.clock))
+    assert store.writes > 6
+    said = [(line["event"], line.get("failures")) for line in lines if "service's state" in line["event"]]
+    assert said == [("the service's state could not be written", None), ("the service's state is written again", 5)]
 
 
 def test_a_port_in_use_is_named(world: World) -> None:

@@ -18,6 +18,7 @@ import structlog
 from lakeward.errors import CorruptFileError, LakewardError, StorageError
 from lakeward.local_files import is_local, locked, make_private
 from lakeward.observe.files import file_at, read_small, replace_file, replace_small, service_folder, store_at
+from lakeward.trouble import Trouble
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
@@ -76,20 +77,20 @@ class ControlReader:
         self._root = root
         self._service = service
         self._last = Control()
-        self._trouble = ""
+        self._trouble = Trouble(
+            _log.warning,
+            "the control file cannot be read; the requests read last still hold",
+            "the control file can be read again",
+        )
 
     def read(self) -> Control:
         """Return the requests; those that were read last where the file cannot be read now, with one warning."""
         try:
             self._last = read_control(self._root, self._service)
         except LakewardError as error:
-            if str(error) != self._trouble:
-                _log.warning("the control file cannot be read; the requests read last still hold", reason=str(error))
-            self._trouble = str(error)
+            self._trouble.found(str(error))
         else:
-            if self._trouble:
-                _log.info("the control file can be read again")
-            self._trouble = ""
+            self._trouble.over()
         return self._last
 
 

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Protocol
 import structlog
 
 from lakeward.errors import LakewardError
+from lakeward.trouble import Trouble
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -77,7 +78,9 @@ class BackgroundExchange:
         self._lock = threading.Lock()
         self._wake = threading.Event()
         self._closing = False
-        self._trouble = ""
+        self._trouble = Trouble(
+            _log.warning, "the service's report could not be written", "the service's report is written again"
+        )
         self._thread = threading.Thread(target=self._run, name="exchange", daemon=True)
         self._thread.start()
 
@@ -118,8 +121,6 @@ class BackgroundExchange:
         try:
             self._write(report)
         except LakewardError as error:
-            if str(error) != self._trouble:
-                _log.warning("the service's report could not be written", reason=str(error))
-            self._trouble = str(error)
+            self._trouble.found(str(error))
         else:
-            self._trouble = ""
+            self._trouble.over()

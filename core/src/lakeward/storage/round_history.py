@@ -19,6 +19,7 @@ import structlog
 from lakeward.errors import LakewardError, StorageError
 from lakeward.local_files import is_local, make_private, open_private
 from lakeward.model.round_record import RoundRecord
+from lakeward.trouble import Trouble
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -131,7 +132,9 @@ class HistoryWriter:
         """Start the thread."""
         self._history = history
         self._queue: SimpleQueue[RoundRecord | None] = SimpleQueue()
-        self._trouble = ""
+        self._trouble = Trouble(
+            _log.warning, "a round that ended could not be recorded", "rounds that end are recorded again"
+        )
         self._thread = threading.Thread(target=self._run, name="history", daemon=True)
         self._thread.start()
 
@@ -149,9 +152,9 @@ class HistoryWriter:
             try:
                 self._history.add(record)
             except LakewardError as error:
-                if str(error) != self._trouble:
-                    _log.warning("a round that ended could not be recorded", round=record.round, reason=str(error))
-                self._trouble = str(error)
+                self._trouble.found(str(error), round=record.round)
+            else:
+                self._trouble.over()
 
 
 def find_rounds(records: Iterable[RoundRecord], name: str) -> list[RoundRecord]:

@@ -274,10 +274,9 @@ class LeaseDriver:
 
 
 async def _try(persist: Callable[[], Awaitable[None]]) -> str | None:
-    """Persist; return why that failed, None if it succeeded."""
+    """Persist, which logs its failure; return why that failed, None if it succeeded."""
     try:
         await persist()
     except LakewardError as error:
-        _log.error("the lease's state could not be written", reason=str(error))
         return f"the service's state could not be written: {error}"
     return None

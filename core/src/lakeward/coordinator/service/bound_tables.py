@@ -15,6 +15,7 @@ from msgspec.structs import replace
 
 from lakeward.errors import ConfigError, LakewardError
 from lakeward.model.bindings import Bindings, ServiceBinding
+from lakeward.trouble import Trouble
 
 if TYPE_CHECKING:
     from lakeward.model.settings import ServiceSettings, TableSettings
@@ -52,7 +53,11 @@ class BoundTables:
         self._bindings = Bindings((ServiceBinding(settings.name, dict.fromkeys(settings.tables, 0), settings.shared),))
         self._refresh_at = float("-inf")
         self._looking = False
-        self._trouble = ""
+        self._trouble = Trouble(
+            _log.warning,
+            "the bindings of other services cannot be read; the last ones hold",
+            "the bindings of other services can be read again",
+        )
         self._logged: dict[str, list[str]] = {}
         self._lock = threading.Lock()
 
@@ -105,11 +110,9 @@ class BoundTables:
         try:
             self._note(self._files.read())
         except LakewardError as error:
-            if str(error) != self._trouble:
-                _log.warning("the bindings of other services cannot be read; the last ones hold", reason=str(error))
-            self._trouble = str(error)
+            self._trouble.found(str(error))
         else:
-            self._trouble = ""
+            self._trouble.over()
         finally:
             with self._lock:
                 self._looking = False

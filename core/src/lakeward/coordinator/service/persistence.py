@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+from contextlib import suppress
 from typing import TYPE_CHECKING
 
 import structlog
 
 from lakeward.errors import FencedError, LakewardError
+from lakeward.trouble import Trouble
 
 if TYPE_CHECKING:
     from lakeward.coordinator.checkpoints.restorer import Restorer
@@ -55,6 +57,9 @@ class StatePersistence:
         self._loop = loop
         self._writing = asyncio.Lock()
         self._next_write: asyncio.Task[None] | None = None
+        self._trouble = Trouble(
+            _log.error, "the service's state could not be written", "the service's state is written again"
+        )
 
     async def write(self) -> None:
         """Write the state. Callers that come while a write is in progress share the next one.
@@ -69,13 +74,9 @@ class StatePersistence:
         await asyncio.shield(self._next_write)
 
     async def try_write(self) -> None:
-        """Write the state; a failure is logged."""
-        try:
+        """Write the state; a failure is logged, as each of `write` is, and raises nothing."""
+        with suppress(LakewardError):
             await self.write()
-        except FencedError:
-            return
-        except LakewardError as error:
-            _log.error("the service's state could not be written", reason=str(error))
 
     async def check(self) -> None:
         """Check whether a later start has taken over: after a pause, or if nothing was written for a while."""
@@ -103,6 +104,10 @@ class StatePersistence:
         except FencedError as error:
             self._loop.supersede(error.by)
             raise
+        except LakewardError as error:
+            self._trouble.found(str(error))
+            raise
+        self._trouble.over()
         self.lease_state, self.checked_at = lease, self._clock.now()
 
 

@@ -14,6 +14,7 @@ from lakeward.errors import LakewardError
 from lakeward.machines.rounds import Phase, TableStatus
 from lakeward.model.status import RoundReport, ServiceReport, TableReport
 from lakeward.model.tiering import Refusal
+from lakeward.trouble import Trouble
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -145,7 +146,9 @@ class Reporter:
         self._last = float("-inf")
         self._took_s = 0.0
         """How long the last report took."""
-        self._trouble = ""
+        self._trouble = Trouble(
+            _log.warning, "the service's report could not be written", "the service's report is written again"
+        )
 
     def round_ended(self, attempt: RoundAttempt) -> None:
         """Record a round that has ended, and report it.
@@ -227,11 +230,9 @@ class Reporter:
         try:
             self._on_report(report)
         except LakewardError as error:
-            if str(error) != self._trouble:
-                _log.warning("the service's report could not be written", reason=str(error))
-            self._trouble = str(error)
+            self._trouble.found(str(error))
         else:
-            self._trouble = ""
+            self._trouble.over()
 
     def _history(self, table_id: int, path: TablePath) -> _History:
         found = self._tables.get(table_id)

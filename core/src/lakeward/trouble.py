@@ -1,0 +1,44 @@
+"""A failure that comes again and again: it is logged once, and how often it came when it is over."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+
+class Trouble:
+    """What is wrong with one thing that is done again and again. Used by one thread at a time."""
+
+    def __init__(self, log: Callable[..., Any], failed: str, again: str = "") -> None:
+        """Nothing is wrong yet.
+
+        Args:
+            log: logs a line, such as `warning` of a logger.
+            failed: the line of a failure.
+            again: the line once it succeeds again; empty: none.
+        """
+        self._log = log
+        self._failed = failed
+        self._again = again
+        self._reason = ""
+        self._failures = 0
+
+    def found(self, reason: str, **fields: object) -> None:
+        """It failed; that is logged unless it failed for the same reason the last time.
+
+        Args:
+            reason: why.
+            fields: of the log line.
+        """
+        self._failures += 1
+        if reason != self._reason:
+            self._reason = reason
+            self._log(self._failed, reason=reason, **fields)
+
+    def over(self) -> None:
+        """It succeeded."""
+        if self._failures and self._again:
+            self._log(self._again, failures=self._failures)
+        self._reason, self._failures = "", 0
