@@ -1,8 +1,7 @@
-"""A service with `during_recovery` on a real Spark: killed, and killed again at a checkpoint after its restore."""
+"""A service on a real Spark, killed, and killed again at a checkpoint after its restore; no key asks for it."""
 
 from __future__ import annotations
 
-import json
 import signal
 from typing import TYPE_CHECKING
 
@@ -22,10 +21,11 @@ pytestmark = [pytest.mark.spark, pytest.mark.crash]
 
 
 def configured(world: World, spill: Path, *tables: AnyTable) -> Path:
-    """Write a configuration in which restored rows go through `spill`, a few at a time."""
+    """Write a configuration in which Spark has its files in `spill`, and restored rows go through it a few at a time."""
     sections = exchange_sections(*tables, aligned_timeout_s=0)
-    sections["checkpoint_keys"] |= {"during_recovery": "true", "spill_dirs": json.dumps([str(spill)]), "memory": 1}
-    conf = "{ " + ", ".join(f'"{key}" = "{text}"' for key, text in DAEMON.items()) + " }"
+    sections["checkpoint_keys"] |= {"memory": 1}
+    options = DAEMON | {"spark.local.dir": str(spill)}
+    conf = "{ " + ", ".join(f'"{key}" = "{text}"' for key, text in options.items()) + " }"
     return world.configure(master="local[3]", spark_keys={"conf": conf}, **sections)
 
 
@@ -63,6 +63,7 @@ def test_a_service_that_spills_what_it_restores_is_killed_twice_and_loses_no_row
     world.hold("before-lake-commit.events")
     second = world.start(config)
     wait_until(lambda: recovering(world, log), f"a report of the recovery; {second.words()}")
+    wait_until(lambda: list(spill.glob("lakeward-spill-*/*.spill")), "restored rows beside Spark's own directories")
     # What is drained by now is in open files: the checkpoint holds rows in any case, of channels or of files.
     world.arm("completed.events", "kill-driver")
     world.let_go("before-complete.events")
@@ -74,4 +75,4 @@ def test_a_service_that_spills_what_it_restores_is_killed_twice_and_loses_no_row
     third = world.processes[-1]
     third.end()
     assert f"goes on from a checkpoint [lakeward.rounds] checkpoint={newest}" in third.words()
-    assert [file for file in spill.rglob("*") if file.is_file()] == []
+    assert list(spill.glob("lakeward-spill-*")) == []

@@ -382,6 +382,28 @@ def test_check_shows_each_tables_layout_and_route(flights: Lakeward) -> None:
     assert "layout of nyc.flights  the layout of the source" in lines
 
 
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        ((), "(Spark's local directories), at most 16 GiB a subtask"),
+        (("--set", "checkpoint.spill_dirs=/data", "--set", "checkpoint.spill_quota=1024"), "in /data, at most 1"),
+        (("--set", "checkpoint.during_recovery=false"), "none: checkpoints wait until a recovery is over"),
+    ],
+)
+def test_check_says_where_a_recovery_spills_rows_that_are_exchanged(
+    flights: Lakeward, tmp_path: Path, words: tuple[str, ...], said: str
+) -> None:
+    def spills() -> list[str]:
+        checks = flights("config", "check", "-o", "json", *words).document["checks"]
+        return [check["message"] for check in checks if check["what"] == "spilled rows of a recovery"]
+
+    assert spills() == [], "no row is exchanged"
+    with (tmp_path / "lakeward.toml").open("a", encoding="utf-8") as file:
+        file.write('[tables."nyc.flights"]\nlake_partition = ["bucket(4, id)"]\n')
+    [found] = spills()
+    assert said in found
+
+
 def test_doctor_shows_layouts_and_names_dynamic_allocation(flights: Lakeward, tmp_path: Path) -> None:
     def doctor(*words: str) -> dict[str, tuple[bool, str]]:
         checks = flights("doctor", "--no-spark", "-o", "json", *words).document["checks"]

@@ -81,23 +81,30 @@ def test_a_partitioned_table_cannot_be_tiered(load: Load, text: str, key: str) -
     assert caught.value.key == f"lakeward.toml: {key}"
 
 
-def test_a_recovery_that_may_spill_needs_to_know_where_to(load: Load) -> None:
-    with pytest.raises(ConfigError, match=r"at least one directory, because checkpoint\.during_recovery") as caught:
-        load("[checkpoint]\nduring_recovery = true")
-    assert caught.value.key == "lakeward.toml: checkpoint.spill_dirs"
+def test_a_directory_for_spilled_rows_does_not_depend_on_where_an_executor_was_started(load: Load) -> None:
     with pytest.raises(ConfigError, match="absolute paths") as caught:
-        load('[checkpoint]\nduring_recovery = true\nspill_dirs = ["/data/spill", "spill"]')
+        load('[checkpoint]\nspill_dirs = ["/data/spill", "spill"]')
     assert (caught.value.key, caught.value.found) == ("lakeward.toml: checkpoint.spill_dirs", "spill")
 
 
-def test_where_no_recovery_spills_nothing_about_it_has_to_be_said(load: Load) -> None:
-    load("[checkpoint]\nduring_recovery = false")
-    load("[checkpoint]\nduring_recovery = true\nunaligned = false")
-    found = load(
-        '[checkpoint]\nduring_recovery = true\nspill_dirs = ["/data"]\nspill_quota = "2 GiB"\nmemory = "1 MiB"'
-    )
-    checkpoint = found.settings.checkpoint
-    assert (checkpoint.spill_dirs, checkpoint.spill_quota, checkpoint.memory) == (("/data",), 2 << 30, 1 << 20)
+@pytest.mark.parametrize(
+    ("keys", "places"),
+    [
+        ("", ("Spark's local directories",)),
+        ('spill_dirs = ["/data"]', ("/data",)),
+        ("during_recovery = false", ()),
+        ("unaligned = false", ()),
+    ],
+)
+def test_checkpoints_are_taken_in_a_recovery_unless_that_is_switched_off(
+    load: Load, keys: str, places: tuple[str, ...]
+) -> None:
+    assert load(f"[checkpoint]\n{keys}").settings.checkpoint.spill_places == places
+
+
+def test_what_a_recovery_may_use_is_configured_as_sizes(load: Load) -> None:
+    checkpoint = load('[checkpoint]\nspill_quota = "2 GiB"\nmemory = "1 MiB"').settings.checkpoint
+    assert (checkpoint.spill_quota, checkpoint.memory) == (2 << 30, 1 << 20)
 
 
 def test_rows_are_not_exchanged_where_spark_allocates_executors_as_it_likes(load: Load) -> None:

@@ -6,6 +6,7 @@ import resource
 import signal
 import subprocess
 import sys
+import tempfile
 from collections import defaultdict
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -16,7 +17,7 @@ from hypothesis import strategies as st
 
 from lakeward.errors import CorruptFileError, StorageError
 from lakeward.storage.spill import HEADER, SpillFiles, SpillWriter
-from lakeward.storage.spill_disk import LocalSpillDisk
+from lakeward.storage.spill_disk import LocalSpillDisk, spark_directories
 from lakeward.storage.spill_reader import Chunk, SpillReader
 
 if TYPE_CHECKING:
@@ -305,6 +306,22 @@ def test_files_go_to_the_directories_in_turn_as_long_as_there_is_room(tmp_path: 
     files = spill.seal()
     assert [file.path.parents[1].name for file in files.files] == ["a", "c", "a", "c", "a", "b"]
     assert everything(files) == [(0, BODY[start : start + 10]) for start in (*range(0, 50, 10), 0)]
+
+
+@pytest.mark.parametrize(
+    ("named", "found"),
+    [
+        ("/a/blockmgr-1,/b/blockmgr-2", ["/a", "/b"]),
+        ("/a/blockmgr-1,/a/blockmgr-2", ["/a"]),
+        ("/a", ["/a"]),
+        ("", [tempfile.gettempdir()]),
+    ],
+)
+def test_by_default_rows_are_spilled_beside_what_spark_has_on_its_disks(
+    named: str, found: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("SPARK_LOCAL_DIRS", named)
+    assert spark_directories() == found
 
 
 def test_files_of_a_process_that_was_killed_are_deleted_by_the_next_and_those_of_a_living_one_are_not(

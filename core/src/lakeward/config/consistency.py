@@ -144,13 +144,9 @@ def _check_state_root(settings: Settings, file: Path) -> None:
 
 
 def _check_spill(settings: Settings, file: Path) -> None:
-    """Refuse to spill nowhere, or to a place that depends on where an executor was started."""
-    checkpoint = settings.checkpoint
+    """Refuse to spill to a place that depends on where an executor was started."""
     key = place(file, "checkpoint.spill_dirs")
-    if checkpoint.during_recovery and checkpoint.unaligned and not checkpoint.spill_dirs:
-        expected = "at least one directory, because checkpoint.during_recovery is true"
-        raise ConfigError(key, expected, [*checkpoint.spill_dirs])
-    for directory in checkpoint.spill_dirs:
+    for directory in settings.checkpoint.spill_dirs:
         if not PurePath(directory).is_absolute():
             raise ConfigError(key, "absolute paths of directories on the executors' machines", directory)
 

@@ -254,14 +254,15 @@ class CheckpointSettings(Options, frozen=True, kw_only=True):
         bool,
         Meta(
             description="With an exchange: whether checkpoints are taken while the rows of a restored one are still "
-            "written. Needs `unaligned` and `spill_dirs`; without it, checkpoints wait until all of them are."
+            "written. Needs `unaligned`; without it, checkpoints wait until all of them are, and nothing is spilled."
         ),
-    ] = False
+    ] = True
     spill_dirs: Annotated[
         tuple[str, ...],
         Meta(
             description="With `during_recovery`: directories of each executor's machine, absolute and there already, "
-            "that restored rows are spilled to. Nothing is ever spilled elsewhere."
+            "that restored rows are spilled to, in a folder that only the service's user can enter. Empty: where Spark "
+            "has its local directories."
         ),
     ] = ()
     spill_quota: Annotated[
@@ -279,6 +280,13 @@ class CheckpointSettings(Options, frozen=True, kw_only=True):
             "batch may go beyond.",
         ),
     ] = 32 << 20
+
+    @property
+    def spill_places(self) -> tuple[str, ...]:
+        """Where a recovery spills rows, in words; empty where it does not: an aligned checkpoint waits for its end."""
+        if not (self.during_recovery and self.unaligned):
+            return ()
+        return self.spill_dirs or ("Spark's local directories",)
 
     @property
     def address(self) -> str:

@@ -42,7 +42,8 @@ class ExchangeReport:
     `recovery` is how far the subtask is that is least far with what was restored: `not_ready`, `draining` or `none`;
     empty where nothing is spilled. `recovered_bytes` of `recovery_bytes` are written; `spill_bytes` are on disks now;
     `kept_spill_bytes` are what checkpoints hold of it by reference. `markers_missing` are checkpoints that failed by a
-    bug.
+    bug. `spill_places` are where a recovery spills, in words, and each subtask at most `spill_quota_bytes`; none: it
+    does not.
     """
 
     sent_bytes: int = 0
@@ -56,6 +57,8 @@ class ExchangeReport:
     spill_bytes: int = 0
     kept_spill_bytes: int = 0
     markers_missing: int = 0
+    spill_places: tuple[str, ...] = ()
+    spill_quota_bytes: int = 0
     first_checkpoint_s: float | None = None
     """From the moment in which checkpoints could be taken to the completion of the launch's first one."""
     timings_s: dict[str, float] = field(default_factory=dict)

@@ -2,17 +2,30 @@
 
 from __future__ import annotations
 
+import os
 import shutil
+import tempfile
 from io import FileIO
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from lakeward.owned_folder import OwnedFolder
 
 if TYPE_CHECKING:
     from collections.abc import Callable
-    from pathlib import Path
 
 _PREFIX = "lakeward-spill-"
+
+
+def spark_directories() -> list[str]:
+    """Return the directories in which Spark has its own local ones; outside of Spark the one for temporary files.
+
+    Spark deletes its own with the application, and leaves them where it is killed; a folder beside them is found by
+    the next recovery on this machine.
+    """
+    own = [Path(name) for name in os.environ.get("SPARK_LOCAL_DIRS", "").split(",") if name]
+    found = [str(one.parent if one.name.startswith("blockmgr-") else one) for one in own]
+    return [*dict.fromkeys(found)] or [tempfile.gettempdir()]
 
 
 def free_bytes(directory: Path) -> int:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 import click
 
 from lakeward.cli.checks import Check, show_checks
+from lakeward.cli.disk_checks import spill_check
 from lakeward.cli.invocation import Invocation, pass_invocation, with_common_options
 from lakeward.cli.layouts import layout_checks, table_layouts
 from lakeward.cli.serving import describe_bindings
@@ -93,7 +94,8 @@ def _check(loaded: Loaded, *, write: bool) -> tuple[list[Check], list[TableLayou
         parts = [_look(what, look) for what, look in looks.items()]
         others = reached_by_others(settings.checkpoint.root, settings.service.name)
         looked = [configured_authentication(settings.spark), *([others] if others else [])]
-        return [*parts, *looked, *layout_checks(layouts)], layouts
+        exchanged = any(layout.exchange == "hash" and not layout.error for layout in layouts)
+        return [*parts, *looked, *layout_checks(layouts), *([spill_check(loaded)] if exchanged else [])], layouts
     finally:
         asyncio.run(container.resources().close_all())
 

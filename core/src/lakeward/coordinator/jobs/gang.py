@@ -230,7 +230,7 @@ class Gang:
 
 def _recovery(checkpoint: CheckpointSettings) -> DeployRecovery | None:
     """Return None where checkpoints have to be aligned: one that meets a recovery would wait for its end."""
-    if not (checkpoint.during_recovery and checkpoint.unaligned):
+    if not checkpoint.spill_places:
         return None
     return DeployRecovery(
         spill_dirs=[*checkpoint.spill_dirs],

@@ -272,7 +272,7 @@ class RoundJob:
 
     def exchange(self) -> ExchangeReport | None:
         """Return what the exchange of this launch has moved, None without one."""
-        if not self._group.ends_together:
+        if (planned := self.plan.exchange) is None:
             return None
         reports = (attempt.progress for attempt in self._attempts.values())
         figures = [report.exchange for report in reports if report is not None and report.exchange is not None]
@@ -291,6 +291,8 @@ class RoundJob:
             spill_bytes=sum(one.spill_bytes for one in figures),
             kept_spill_bytes=sum(one.kept_spill_bytes for one in figures),
             markers_missing=sum(one.markers_missing for one in figures),
+            spill_places=planned.checkpoint.spill_places,
+            spill_quota_bytes=planned.checkpoint.spill_quota,
             timings_s=sum_timings(one.timings_s for one in figures),
         )
 

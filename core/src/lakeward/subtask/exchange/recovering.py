@@ -33,6 +33,7 @@ from lakeward.machines.recovery.events import (
     SpillEnded,
 )
 from lakeward.storage.spill import SpillWriter
+from lakeward.storage.spill_disk import spark_directories
 from lakeward.storage.spill_reader import SpillReader
 from lakeward.subtask.exchange.items import PieceRestored, SpillSealed
 from lakeward.subtask.exchange.restoring import rows_of
@@ -276,7 +277,8 @@ class _Spilling:
         self._source = source
         self._own = own
         self._piece_bytes = parts.exchange_limits.restored_bytes
-        self._writer = SpillWriter(deploy.spill_dirs, quota_bytes=deploy.spill_quota_bytes, disk=parts.spill_disk)
+        directories = deploy.spill_dirs or spark_directories()
+        self._writer = SpillWriter(directories, quota_bytes=deploy.spill_quota_bytes, disk=parts.spill_disk)
         self._lock = threading.Lock()
         self._stopped = False
         self.files: SpillFiles | None = None
