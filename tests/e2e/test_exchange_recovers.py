@@ -21,7 +21,7 @@ pytestmark = [pytest.mark.spark, pytest.mark.crash]
 
 
 def configured(world: World, spill: Path, *tables: AnyTable) -> Path:
-    """Write a configuration in which Spark has its files in `spill`, and restored rows go through it a few at a time."""
+    """Write a configuration in which Spark has its files in `spill`, and restored rows pass it a few at a time."""
     sections = exchange_sections(*tables, aligned_timeout_s=0)
     sections["checkpoint_keys"] |= {"memory": 1}
     options = DAEMON | {"spark.local.dir": str(spill)}
