@@ -18,6 +18,7 @@ from lakeward.coordinator.checkpoints.restorer import Restorer
 from lakeward.errors import CorruptFileError
 from lakeward.model.checkpoints import CheckpointState
 from lakeward.storage.checkpoint_store import CheckpointFiles
+from lakeward.storage.service_state import FILE
 from lakeward.storage.small_files import SmallFiles
 from lakeward.subtask.run import run_subtask
 from lakeward.testing.jobs import ThreadJobs
@@ -204,6 +205,21 @@ def test_a_restart_reads_only_what_is_left_though_the_source_cleans_up_before_th
     assert halfway.finish(before=taken_over_and_cleaned) == left < ROWS
     assert halfway.cleaned.is_set()
     assert [lease for lease in halfway.world.store.leases() if lease.held] == []
+
+
+def test_a_start_that_finds_no_state_file_knows_the_lease_from_the_newest_checkpoint(halfway: Halfway) -> None:
+    """Else it would be left to run out, and hold its snapshots as long."""
+    _killed_halfway(halfway)
+    earlier = {lease.lease_id for lease in halfway.world.store.leases() if lease.held}
+    assert earlier
+    states = list((halfway.world.directory / "state" / "svc").glob(f"*/{FILE}"))
+    assert states
+    for state in states:
+        state.unlink()
+    halfway.clock.shift_s += AWAY_S
+    halfway.world.backend.calls.clear()
+    halfway.finish()
+    assert earlier <= {lease_id for hook, lease_id in halfway.world.backend.calls if hook == "drop"}
 
 
 def _restorer(halfway: Halfway) -> tuple[Restorer, int]:

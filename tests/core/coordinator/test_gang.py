@@ -632,10 +632,12 @@ def test_what_the_subtasks_report_of_the_exchange_is_summed_and_says_how_uneven_
     spills = ExchangeReport(spill_places=("Spark's local directories",), spill_quota_bytes=16 << 30)
     assert world.job.exchange() == spills
     for member, received in ((first, 300), (second, 100)):
-        moved = ExchangeFigures(sent_bytes=200, received_bytes=received, credit_wait_s=0.25, queued_bytes=7)
+        moved = ExchangeFigures(
+            sent_bytes=200, received_bytes=received, credit_wait_s=0.25, queued_bytes=7, markers_missing=1
+        )
         figures = msgspec.structs.replace(moved, timings_s={"partition": 0.5, "encode": 2.0})
         member.say(Progress(split_id="", rows=0, size_bytes=0, offset=0, exchange=figures))
     spent = {"partition": 1.0, "encode": 4.0}
-    moved = {"sent_bytes": 400, "received_bytes": 400, "queued_bytes": 14, "credit_wait_s": 0.5, "skew": 1.5}
-    assert world.job.exchange() == replace(spills, **moved, timings_s=spent)
+    summed = replace(spills, sent_bytes=400, received_bytes=400, queued_bytes=14, credit_wait_s=0.5, skew=1.5)
+    assert world.job.exchange() == replace(summed, markers_missing=2, timings_s=spent)
     assert world.job.counts() == (0, 0, 0)

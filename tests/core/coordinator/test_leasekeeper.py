@@ -6,6 +6,7 @@ import asyncio
 from typing import TYPE_CHECKING
 
 from lakeward.coordinator.leases.driver import LeaseDriver
+from lakeward.errors import StorageError
 from lakeward.machines.leases import Leases, LeasesPolicy, Protect, Unprotect
 from lakeward.model.settings import LeaseSettings
 from lakeward.model.tables import KvSnapshot, TableBucket
@@ -81,3 +82,60 @@ def test_a_round_is_not_told_what_the_round_before_had_asked_for(world: World) -
 
     asyncio.run(run())
     assert world.backend.calls[-1][0] == "acquire"
+
+
+def test_nothing_is_acquired_that_no_later_start_could_know(world: World) -> None:
+    """The id of the lease could not be written: the backend is not called, and the table hears why."""
+    components, owner = world.service_container().components(), Owner()
+
+    async def persist() -> None:
+        message = "state: cannot be written: No space left on device"
+        raise StorageError(message)
+
+    async def run() -> None:
+        leases = LeaseDriver(
+            Leases(LeasesPolicy(duration_s=600.0), "svc-1-aa"),
+            components.backend,
+            components.source,
+            components.clock,
+            settings=LeaseSettings(),
+            duration_s=600.0,
+        )
+        running = asyncio.create_task(leases.run(owner, persist))
+        snapshot = KvSnapshot(TableBucket(1, None, 0), 0, 10)
+        leases.step(Protect(now=components.clock.now(), table_id=1, snapshots=(snapshot,)))
+        await until(lambda: owner.refused or owner.protected)
+        running.cancel()
+
+    asyncio.run(run())
+    assert ["No space left" in reason for reason in owner.refused] == [True]
+    assert "acquire" not in dict(world.backend.calls)
+
+
+def test_another_coordinator_of_the_source_is_asked_for_what_is_leased(world: World) -> None:
+    """It may have lost the leases of the one before."""
+    keyed = world.table("keyed", key=True)
+    world.load(keyed, 0, 10)
+    world.store.snapshot(keyed)
+    container = world.service_container()
+
+    def asked() -> int:
+        return [hook for hook, _ in world.backend.calls].count("acquire")
+
+    async def run() -> None:
+        leases, protection = container.leases(), container.protection()
+
+        async def persist() -> None:
+            pass
+
+        running = asyncio.create_task(leases.run(Owner(), persist))
+        snapshot = KvSnapshot(TableBucket(world.store.table(keyed).table_id, None, 0), 0, 10)
+        leases.step(Protect(now=world.clock.now(), table_id=snapshot.bucket.table_id, snapshots=(snapshot,)))
+        await until(lambda: asked() == 1)
+        for epoch in (1, 1, 2):
+            protection.note_coordinator(epoch)
+        await until(lambda: asked() > 1)
+        running.cancel()
+
+    asyncio.run(run())
+    assert asked() == 2

@@ -10,9 +10,10 @@ from lakeward.coordinator.checkpoints.contents import CheckpointContents
 from lakeward.coordinator.jobs.progress import RoundProgress
 from lakeward.machines.splits import FinishEarlyRequested
 from lakeward.model.checkpoints import Origin, RoundSnapshot
+from lakeward.model.exchange import Segment
 from lakeward.model.splits import SnapshotSplit
 from lakeward.model.tables import TableBucket
-from lakeward.testing.checkpoint_values import reference, round_snapshot, subtask_snapshot
+from lakeward.testing.checkpoint_values import exchange_snapshot, reference, round_snapshot, subtask_snapshot
 
 
 def coordinators_part() -> RoundSnapshot:
@@ -82,3 +83,15 @@ def test_a_step_leaves_a_live_snapshot_out_whose_finish_the_coordinator_has_not_
     sure = CheckpointContents.of(replace(started, finished=(result,)), [replace(part, blocked=())])
     assert sure.offsets()[live.bucket] == 44
     assert {*files} <= {*sure.files()}
+
+
+def test_a_cut_with_rows_in_channels_alone_is_not_committed() -> None:
+    """No file has them; that no file is open says nothing of them."""
+    ref = reference()
+    segment = Segment(f"{ref}/1-0-1-1.arrow", 3, 100, 0)
+    part = exchange_snapshot(segment, segment)
+    assert part.exchange is not None
+    closed = replace(part, exchange=structs.replace(part.exchange, open_rows=()))
+    whole = replace(part, exchange=structs.replace(part.exchange, open_rows=(), channels=()))
+    committable = [CheckpointContents.of(round_snapshot(ref), [one]).committable for one in (part, closed, whole)]
+    assert committable == [False, False, True]

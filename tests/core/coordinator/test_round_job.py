@@ -12,10 +12,24 @@ from lakeward.coordinator.checkpoints.contents import CheckpointContents
 from lakeward.coordinator.checkpoints.round_checkpoints import CheckpointPlan
 from lakeward.coordinator.jobs.job import RoundJob
 from lakeward.coordinator.jobs.plan import JobPlan
+from lakeward.coordinator.jobs.task_attempt import TaskAttempt
 from lakeward.machines.checkpoints.events import TimePassed
 from lakeward.machines.transport.channel import Channel, ChannelKey
 from lakeward.model.backoff import NO_PAUSES, RetryPauses
-from lakeward.model.events import AnyEvent, AssignSplits, Deploy, Register, RequestSplit, SplitFinished
+from lakeward.model.events import (
+    NOT_READY,
+    AckClose,
+    AnyEvent,
+    AssignSplits,
+    Close,
+    DeclineCheckpoint,
+    Deploy,
+    Heartbeat,
+    Register,
+    RequestSplit,
+    SplitFinished,
+    TriggerCheckpoint,
+)
 from lakeward.model.jobs import JobSpec
 from lakeward.model.results import LakeFile, WriteResult
 from lakeward.model.settings import CheckpointSettings
@@ -119,11 +133,11 @@ def test_a_job_says_once_that_it_has_started_however_many_subtasks_are_deployed(
 
 
 class Talker:
-    """An attempt of subtask 0 that says what the test wants said."""
+    """An attempt of a subtask that says what the test wants said."""
 
-    def __init__(self, job: RoundJob) -> None:
+    def __init__(self, job: RoundJob, subtask: int = 0) -> None:
         self.job, self.connection = job, RecordingConnection()
-        key = job.on_connect(Register(subtask=0, host="here", pid=1, attempt=None), self.connection)
+        key = job.on_connect(Register(subtask=subtask, host="here", pid=1, attempt=None), self.connection)
         assert key is not None
         self.key: ChannelKey = key
         self._up = Channel(key, "up")
@@ -185,6 +199,80 @@ def test_a_checkpoint_that_is_aborted_within_its_round_is_a_warning_and_counts(
         restored.checkpoints.step(TimePassed(now=clock.now()))
     assert [one["log_level"] for one in logs if one["event"] == "checkpoint aborted"] == ["warning"]
     assert [event for event in listener.events if "aborted" in event]
+
+
+def told_of(talker: Talker, kind: type[AnyEvent]) -> list[AnyEvent]:
+    return [one.event for one in talker.connection.sent if isinstance(one.event, kind)]
+
+
+def test_a_cut_is_triggered_once_the_subtask_has_acknowledged_what_was_sent_to_it(
+    restored: RoundJob, clock: FakeClock
+) -> None:
+    """What was only sent may never arrive: the split would be neither the subtask's nor the coordinator's."""
+    talker = Talker(restored)
+    talker.asked()
+    clock.advance(31.0)
+    restored.tick()
+    running = restored.checkpoints.running
+    assert running is not None
+    talker.say(AckClose(checkpoint=running, sent=1))
+    assert told_of(talker, TriggerCheckpoint) == []
+    talker.say(Heartbeat(acked=1))
+    assert told_of(talker, TriggerCheckpoint) == [TriggerCheckpoint(checkpoint=running)]
+
+
+def test_a_subtask_that_comes_in_the_midst_of_a_checkpoint_is_held_off_and_told_so(
+    restored: RoundJob, clock: FakeClock
+) -> None:
+    first = with_checkpoint(restored, clock)
+    running = restored.checkpoints.running
+    assert running is not None
+    late = Talker(restored, subtask=1)
+    (deploy_of_it,) = told_of(late, Deploy)
+    assert isinstance(deploy_of_it, Deploy)
+    assert deploy_of_it.gateway_closed == running
+    late.say(RequestSplit())
+    assert told_of(late, AssignSplits) == []
+    assert told_of(first, Close) == [Close(checkpoint=running)]
+
+
+def test_a_subtask_that_comes_back_over_another_connection_is_sent_again_what_it_has_not_acknowledged(
+    restored: RoundJob,
+) -> None:
+    talker = Talker(restored)
+    assigned = talker.asked()
+    again = RecordingConnection()
+    register = Register(subtask=0, host="here", pid=1, attempt=talker.key.task_attempt)
+    assert restored.on_connect(register, again) == talker.key
+    assert [one.event for one in again.sent if isinstance(one.event, AssignSplits)] == [assigned]
+
+
+def test_the_end_of_an_older_checkpoint_lets_nothing_out_to_a_subtask() -> None:
+    connection = RecordingConnection()
+    attempt = TaskAttempt(ChannelKey("svc/7-3-2", 1, 0, 1), connection, 0.0)
+    attempt.close_gateway(1)
+    attempt.close_gateway(2)
+    attempt.send(AssignSplits(splits=[]))
+    attempt.end_checkpoint(1)
+    assert connection.sent == []
+    attempt.end_checkpoint(2)
+    assert [one.event for one in connection.sent] == [AssignSplits(splits=[])]
+
+
+@pytest.mark.parametrize(
+    ("reason", "counts"), [("marker missing", True), ("the disk is full", True), (NOT_READY, False)]
+)
+def test_only_a_subtask_that_is_not_ready_declines_a_checkpoint_without_its_counting(
+    restored: RoundJob, clock: FakeClock, listener: SilentRound, reason: str, *, counts: bool
+) -> None:
+    talker = with_checkpoint(restored, clock)
+    for _ in range(CheckpointSettings().tolerated + 1):
+        running = restored.checkpoints.running
+        assert running is not None
+        talker.say(DeclineCheckpoint(checkpoint=running, reason=reason))
+        clock.advance(31.0)
+        restored.tick()
+    assert any(event.startswith("failed") and reason in event for event in listener.events) == counts
 
 
 class EndingJobs(IdleJobs):

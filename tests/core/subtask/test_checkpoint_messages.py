@@ -12,6 +12,8 @@ from lakeward.model.checkpoints import SplitProgress, SubtaskSnapshot
 from lakeward.model.events import (
     AckCheckpoint,
     AckClose,
+    CheckpointAborted,
+    CheckpointComplete,
     Close,
     DeclineCheckpoint,
     Deploy,
@@ -43,7 +45,7 @@ JOB = JobSpec("svc/1-1-1", 1, 1, "", "", "", "localhost", 1, b"", 16.0)
 class Attempt:
     """One attempt's checkpointing, with the test in the place of the receiving and of the mailbox thread."""
 
-    def __init__(self, root: str) -> None:
+    def __init__(self, root: str, *, closed_for: int | None = None) -> None:
         self.link, self.mailbox = RecordingLink(), Mailbox()
         deploy = Deploy(
             attempt=1,
@@ -56,6 +58,7 @@ class Attempt:
             progress_s=1.0,
             checkpoint_root=root,
             checkpoint_ref=reference(),
+            gateway_closed=closed_for,
         )
         self.checkpointing = Checkpointing(SubtaskPlace(JOB, 0, 0), deploy, self.link, real_parts(), self.mailbox)
 
@@ -117,6 +120,30 @@ def test_a_finish_held_for_the_next_checkpoint_is_done_in_a_part_that_is_still_t
     (first, _), (second, _) = (attempt.part(cut) for cut in (attempt.cut(), attempt.cut()))
     assert (first.progress, first.blocked) == ((DONE,), ())
     assert (second.progress, [one.event.result for one in second.blocked]) == ((), [RESULT])
+
+
+@pytest.mark.parametrize("end", [CheckpointAborted(checkpoint=1), CheckpointComplete(checkpoint=1)])
+def test_the_end_of_an_older_checkpoint_lets_nothing_out(
+    attempt: Attempt, end: CheckpointAborted | CheckpointComplete
+) -> None:
+    for checkpoint in (1, 2):
+        attempt.checkpointing.on_message(Close(checkpoint=checkpoint))
+    attempt.finish()
+    attempt.checkpointing.on_message(end)
+    assert attempt.link.events == [AckClose(checkpoint=1, sent=0), AckClose(checkpoint=2, sent=0)]
+    attempt.checkpointing.on_message(TriggerCheckpoint(checkpoint=2))
+    part, _ = attempt.part(attempt.cut())
+    assert [one.event.result for one in part.blocked] == [RESULT]
+
+
+def test_a_subtask_that_comes_in_the_midst_of_a_checkpoint_holds_its_finishes_for_it(tmp_path: Path) -> None:
+    late = Attempt(str(tmp_path), closed_for=1)
+    late.checkpointing.start()
+    late.finish()
+    assert late.link.events == []
+    late.checkpointing.on_message(TriggerCheckpoint(checkpoint=1))
+    part, _ = late.part(late.cut())
+    assert [one.event.result for one in part.blocked] == [RESULT]
 
 
 def test_a_trigger_that_is_said_again_is_answered_again(attempt: Attempt) -> None:

@@ -14,6 +14,7 @@ import pytest
 
 from lakeward.clock import SystemClock
 from lakeward.errors import CorruptFileError, LakewardError, StorageError
+from lakeward.machines.recovery import Recovery
 from lakeward.model.events import (
     Cancel,
     DeclineCheckpoint,
@@ -28,6 +29,7 @@ from lakeward.sockets.flight.transport import FlightExchange
 from lakeward.storage.checkpoint_store import CheckpointFiles
 from lakeward.storage.small_files import SmallFiles
 from lakeward.storage.spill_disk import LocalSpillDisk
+from lakeward.subtask.exchange import recovering
 from lakeward.testing.waiting import LIMIT_S
 from lakeward_mutants import recovery_shells as bugs
 from lakeward_service_kit.exchange_world import APPEND, EVERY, KEYED, rows_of, splits
@@ -91,6 +93,35 @@ def test_84_what_is_checkpointed_while_it_recovers_is_restored_whole(
     assert rows_of(states) == EVERY
     assert sum(state.rows for state in states) == len(EVERY)
     assert spilled(tmp_path) == []
+
+
+class LosesAMarker(Recovery):
+    """A bug: the last channel is not marked."""
+
+    def _mark(self, channel: Any, checkpoint: int) -> None:  # noqa: ANN401 - the machine's own
+        if channel is not self._channels[-1]:
+            super()._mark(channel, checkpoint)
+
+
+@TABLES
+def test_a_marker_that_is_missing_fails_the_checkpoint_under_its_own_reason_and_is_counted(
+    tmp_path: Path, table: TableSpec, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It must never happen: so it is neither hidden as "not ready" nor left out of the figures."""
+    first = killed_under_back_pressure(tmp_path, table)
+    with monkeypatch.context() as patch:
+        patch.setattr(recovering, "Recovery", LosesAMarker)
+        world = restored(tmp_path, table, 2, first.states)
+    world.turn(7)
+    checkpointed(world, 2, unaligned=False)
+    world.turn()
+    declined = [one.reason for member in world.members for one in member.told(DeclineCheckpoint)]
+    assert declined == ["marker missing"] * 2
+    assert [one.markers_missing for one in figures(world)] == [1, 1]
+    assert world.acked(2) == []
+    world.abort(2)
+    world.assign(first.splits)
+    assert rows_of(world.finish()) == EVERY
 
 
 @TABLES

@@ -16,6 +16,7 @@ from lakeward.model.events import (
     Progress,
     SplitFinished,
     SubtaskDone,
+    TriggerCheckpoint,
     WriterFinished,
 )
 from lakeward.subtask.parts import OutputLimits
@@ -62,6 +63,25 @@ def test_a_subtask_that_finishes_while_its_gateway_is_closed_is_done_only_once_i
     world.idle()
     ends = [[type(event) for event in member.sent if isinstance(event, END)] for member in world.members]
     assert ends == [list(END)] * 2
+
+
+def test_a_split_that_ends_between_the_close_and_the_own_snapshot_is_in_the_part(tmp_path: Path) -> None:
+    """Its end is held back by then, and the coordinator's part has not heard of it."""
+    world = ExchangeWorld(tmp_path, APPEND, 2)
+    world.assign(splits())
+    for member in world.members:
+        member.tell(Close(checkpoint=1))
+    world.turn()
+    world.idle()
+    assert [member.told(SplitFinished) for member in world.members] == [[], []]
+    for member in world.members:
+        member.tell(TriggerCheckpoint(checkpoint=1))
+    world.turn()
+    world.idle()
+    held = {blocked.event.result.split_id for ack in world.acks() for blocked in ack.blocked}
+    assert held == {wire.split.split_id for wire in splits()}
+    sent = {event.result.split_id for member in world.members for event in member.told(SplitFinished)}
+    assert sent == held
 
 
 def test_the_time_for_which_a_reader_stands_still_behind_full_channels_is_counted(tmp_path: Path) -> None:

@@ -31,6 +31,7 @@ from lakeward_mutants import (
     seams,
     shells,
     splits,
+    wiring,
 )
 from lakeward_mutants.killers import COST_TIME, KILLERS
 from lakeward_mutants.leases import LEASES
@@ -79,6 +80,7 @@ def mutants() -> Mapping[str, Callable[[pytest.MonkeyPatch], None]]:
         found[f"Leases: {name}"] = partial(_set, target, member, wrong)
     found |= {f"recovery: {change.__name__}": change for change in recovery_shells.SHELLS}
     found |= {f"shell: {change.__name__}": change for change in shells.SHELLS}
+    found |= {f"wiring: {change.__name__}": change for change in wiring.WIRING}
     return found | {f"seam: {change.__name__}": change for change in seams.SEAMS}
 
 

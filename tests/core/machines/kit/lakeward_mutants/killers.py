@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from lakeward_mutants import recovery_shells, seams, shells
+from lakeward_mutants import recovery_shells, seams, shells, wiring
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -39,7 +39,43 @@ _ADOPTED = f"{_FOUND}adopted_files_stay_when_their_table_was_committed_and_is_cr
 _REPLACED = f"{_JOB}what_a_replaced_attempt_has_finished_counts_neither_before_nor_after_its_successors_finish"
 _NAMED = f"{_BOOKS}files_that_a_split_half_done_or_a_word_to_be_sent_again_names_are_not_deleted_for_a_late_finish"
 _CURRENT = f"{_ONE}only_the_round_in_work_is_current_and_a_restored_one_needs_what_its_checkpoint_has_to_read"
+_LEASES = "tests/core/coordinator/test_leasekeeper.py::test_"
+_SNAPSHOTS = "tests/core/coordinator/test_checkpoint_snapshots.py::test_"
+_SUBTASKS = "tests/core/subtask/test_exchange_subtasks.py::test_"
+_MARKER = f"{_RECOVERY}a_marker_that_is_missing_fails_the_checkpoint_under_its_own_reason_and_is_counted[append]"
+_DECLINES = f"{_JOB}only_a_subtask_that_is_not_ready_declines_a_checkpoint_without_its_counting[marker missing-True]"
 KILLERS: Mapping[Callable[[pytest.MonkeyPatch], None], str] = {
+    wiring.acquires_under_an_id_that_was_not_written: f"{_LEASES}nothing_is_acquired_that_no_later_start_could_know",
+    wiring.ignores_another_coordinator: f"{_LEASES}another_coordinator_of_the_source_is_asked_for_what_is_leased",
+    wiring.uses_no_copy_of_the_lease: (
+        f"{_SNAPSHOTS}a_start_that_finds_no_state_file_knows_the_lease_from_the_newest_checkpoint"
+    ),
+    wiring.holds_nothing_for_a_checkpoint_that_is_being_written: (
+        f"{_SNAPSHOTS}a_round_that_fails_while_a_checkpoint_is_being_stored_goes_on_from_it"
+    ),
+    wiring.opens_for_the_end_of_any_checkpoint: f"{_WORDS}the_end_of_an_older_checkpoint_lets_nothing_out[end0]",
+    wiring.opens_the_coordinators_gateway_for_the_end_of_any_checkpoint: (
+        f"{_JOB}the_end_of_an_older_checkpoint_lets_nothing_out_to_a_subtask"
+    ),
+    wiring.takes_sent_for_acknowledged: (
+        f"{_JOB}a_cut_is_triggered_once_the_subtask_has_acknowledged_what_was_sent_to_it"
+    ),
+    wiring.sends_a_subtask_nothing_again_after_a_reconnect: (
+        f"{_JOB}a_subtask_that_comes_back_over_another_connection_is_sent_again_what_it_has_not_acknowledged"
+    ),
+    wiring.starts_open_in_the_midst_of_a_checkpoint: (
+        f"{_WORDS}a_subtask_that_comes_in_the_midst_of_a_checkpoint_holds_its_finishes_for_it"
+    ),
+    wiring.starts_the_coordinators_gateway_open_in_the_midst_of_a_checkpoint: (
+        f"{_JOB}a_subtask_that_comes_in_the_midst_of_a_checkpoint_is_held_off_and_told_so"
+    ),
+    wiring.commits_a_cut_with_rows_in_channels: f"{_BOOKS}a_cut_with_rows_in_channels_alone_is_not_committed",
+    wiring.counts_no_missing_marker: _MARKER,
+    wiring.takes_a_missing_marker_for_not_ready: _MARKER,
+    wiring.counts_no_decline: _DECLINES,
+    wiring.forgets_what_is_held_at_the_own_snapshot: (
+        f"{_SUBTASKS}a_split_that_ends_between_the_close_and_the_own_snapshot_is_in_the_part"
+    ),
     shells.drops_the_fence_check_of_a_commit: _FENCED,
     shells.writes_no_journal: _FENCED,
     shells.drops_withheld_finishes_at_a_restore: _NAMED,
