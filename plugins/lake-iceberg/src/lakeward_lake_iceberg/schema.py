@@ -35,7 +35,7 @@ from pyiceberg.types import (
 
 from lakeward.errors import SchemaMismatchError
 from lakeward.model.tables import BUCKET_COLUMN, OFFSET_COLUMN, TIMESTAMP_COLUMN
-from lakeward_lake_iceberg.datafile import FIELD_ID
+from lakeward_lake_iceberg.parquet_fields import FIELD_ID
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
