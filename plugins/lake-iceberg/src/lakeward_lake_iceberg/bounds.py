@@ -10,6 +10,8 @@ from __future__ import annotations
 import struct
 from typing import TYPE_CHECKING, Any
 
+from lakeward_lake_iceberg.parquet_fields import columns_by_id
+
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
@@ -117,8 +119,9 @@ class Metrics:
         self.lower: dict[int, bytes] = {}
         self.upper: dict[int, bytes] = {}
         self.split_offsets = tuple(_group_start(footer, group) for group in range(footer.num_row_groups))
-        for position, field_id in _leaves(footer, types).items():
-            self._column(footer, position, field_id, types[field_id], bounded=field_id not in unbounded)
+        for field_id, position in columns_by_id(footer.schema.to_arrow_schema()).items():
+            if field_id in types:
+                self._column(footer, position, field_id, types[field_id], bounded=field_id not in unbounded)
 
     def _column(self, footer: pq.FileMetaData, position: int, field_id: int, kind: str, *, bounded: bool) -> None:
         chunks = [footer.row_group(group).column(position) for group in range(footer.num_row_groups)]
@@ -140,24 +143,6 @@ class Metrics:
             self.lower[field_id] = lower
         if upper is not None:
             self.upper[field_id] = upper
-
-
-def _leaves(footer: pq.FileMetaData, types: Mapping[int, str]) -> dict[int, int]:
-    """Map the position of each primitive leaf to its field id, for those in `types`."""
-    ids: dict[str, int] = {}
-    _collect(footer.schema.to_arrow_schema(), "", ids)
-    paths = {footer.schema.column(position).path: position for position in range(len(footer.schema))}
-    return {paths[path]: field_id for path, field_id in ids.items() if field_id in types and path in paths}
-
-
-def _collect(fields: Any, prefix: str, ids: dict[str, int]) -> None:  # noqa: ANN401 - a schema or a struct type
-    for field in fields:
-        path = f"{prefix}{field.name}"
-        text = (field.metadata or {}).get(b"PARQUET:field_id")
-        if text is not None:
-            ids[path] = int(text)
-        if hasattr(field.type, "fields") and str(field.type).startswith("struct"):
-            _collect(field.type, f"{path}.", ids)
 
 
 def _decoded_min(kind: str, raws: list[Any]) -> Any:  # noqa: ANN401 - whatever the footer holds

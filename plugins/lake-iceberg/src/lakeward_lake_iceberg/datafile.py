@@ -281,7 +281,12 @@ def parquet_options(task: WriterTask, sample: pa.Table, encodings: Encodings | N
         Keyword arguments of `pq.ParquetWriter`.
     """
     repeated = _repeated(sample) if encodings is None else encodings.repeated(sample)
-    packed = {field.name for field in sample.schema if field.name not in repeated and _is_integer(field.type)}
+    # pyarrow takes paths here: `l.list.element` would also be the elements of a list `l`, which may be text.
+    packed = {
+        field.name
+        for field in sample.schema
+        if field.name not in repeated and _is_integer(field.type) and "." not in field.name
+    }
     return {
         "compression": task.compression,
         "compression_level": task.compression_level,
