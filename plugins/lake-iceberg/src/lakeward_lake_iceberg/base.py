@@ -8,7 +8,7 @@ import numpy as np
 import pyarrow.parquet as pq
 
 from lakeward.errors import SchemaMismatchError
-from lakeward_lake_iceberg.bounds import value_of
+from lakeward_lake_iceberg.bounds import range_of
 from lakeward_lake_iceberg.detail import unpack_detail
 from lakeward_lake_iceberg.parquet_fields import FIELD_ID, top_columns
 from lakeward_lake_iceberg.storage import storage_errors
@@ -52,9 +52,10 @@ class KeyScan:
         """Return False if the file's bounds show that it contains none of the keys."""
         if not (file.lower and file.upper):
             return True
-        lower, upper = value_of(self._kind, file.lower), value_of(self._kind, file.upper)
-        if lower is None or upper is None:
+        held = range_of(self._kind, file.lower, file.upper)
+        if held is None:
             return True
+        lower, upper = held
         smallest, largest = index.raw_bounds()
         # Text is ordered by code point in Python and by bytes in Iceberg: the two agree for UTF-8.
         return bool(smallest <= upper and largest >= lower)

@@ -31,6 +31,8 @@ _PACKED = {
     "float": "<f",
     "double": "<d",
 }
+_WIDTHS = {"int": (4,), "date": (4,), "long": (4, 8), "time": (8,), "timestamp": (8,), "timestamptz": (8,)}
+"""Bytes of the bounds of types that are compared. A column that was `int` before it was `long` has bounds of 4."""
 
 
 def lower_bound(kind: str, raw: Any) -> bytes | None:  # noqa: ANN401 - whatever the footer holds
@@ -59,13 +61,27 @@ def upper_bound(kind: str, raw: Any) -> bytes | None:  # noqa: ANN401 - whatever
     return _exact(kind, raw)
 
 
-def value_of(kind: str, bound: bytes) -> Any:  # noqa: ANN401 - depends on `kind`
-    """Decode a bound for comparison, None if values of this type are not compared here."""
+def range_of(kind: str, lower: bytes | None, upper: bytes | None) -> tuple[Any, Any] | None:
+    """Decode the bounds of a column for comparison.
+
+    Returns:
+        The smallest and the largest value that the file may hold. None where values of this type are not compared here,
+        and where the bounds say nothing: one is absent, no text in UTF-8 (another writer has cut it within a letter) or
+        of a wrong width, or the lower one is above the upper one.
+    """
+    if lower is None or upper is None:
+        return None
+    smallest, largest = _value_of(kind, bytes(lower)), _value_of(kind, bytes(upper))
+    return None if smallest is None or largest is None or smallest > largest else (smallest, largest)
+
+
+def _value_of(kind: str, bound: bytes) -> Any:  # noqa: ANN401 - depends on `kind`
     if kind == "string":
-        return bound.decode("utf-8")
-    if kind in {"int", "long", "date", "time", "timestamp", "timestamptz"}:
-        return int.from_bytes(bound, "little", signed=True)
-    return None
+        try:
+            return bound.decode("utf-8")
+        except UnicodeDecodeError:
+            return None
+    return int.from_bytes(bound, "little", signed=True) if len(bound) in _WIDTHS.get(kind, ()) else None
 
 
 def _exact(kind: str, raw: Any) -> bytes | None:  # noqa: ANN401 - whatever the footer holds
