@@ -11,6 +11,7 @@ import pyarrow.compute as pc
 from lakeward.errors import RowError
 from lakeward.model.batches import find_failing
 from lakeward.model.tables import BUCKET_COLUMN, OFFSET_COLUMN
+from lakeward_lake_iceberg.nanoseconds import to_microseconds
 
 if TYPE_CHECKING:
     from lakeward.model.tables import TableBucket, TableSpec
@@ -82,9 +83,7 @@ def cast_column(array: pa.Array, target: pa.DataType) -> pa.Array:
     Raises:
         pa.ArrowInvalid: a value does not fit.
     """
-    if pa.types.is_timestamp(array.type) and array.type.unit == "ns":
-        array = pc.floor_temporal(array, unit="microsecond")
-    return pc.cast(array, options=pc.CastOptions(target, allow_time_truncate=True))
+    return pc.cast(to_microseconds(array), options=pc.CastOptions(target, allow_time_truncate=True))
 
 
 def _first_unfit(array: pa.Array, target: pa.DataType) -> int:

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     Mask = npt.NDArray[np.bool_]
 
 types = pa.types
+_NANOS_A_MICRO = 1000
 
 
 def plain_type(kind: pa.DataType) -> pa.DataType:  # noqa: PLR0911 - an answer for each kind
@@ -44,21 +45,50 @@ def plain_type(kind: pa.DataType) -> pa.DataType:  # noqa: PLR0911 - an answer f
     return kind
 
 
-def cast_plain(column: pa.Array, kind: pa.DataType) -> pa.Array:
+def cast_plain(column: pa.Array, kind: pa.DataType, *, exact: bool = False) -> pa.Array:
     """Cast a column to the type in which it is compared.
 
     Args:
         column: of either side.
         kind: what `plain_type` gave for the lake's column.
+        exact: refuse times that are finer than the lake's: two keys must not become one.
 
     Raises:
         pa.ArrowInvalid: a value does not fit.
     """
     if column.type.equals(kind):
         return column
-    if types.is_timestamp(column.type) and column.type.unit == "ns":
-        column = pc.floor_temporal(column, unit="microsecond")
-    return pc.cast(column, options=pc.CastOptions(kind, allow_time_truncate=True))
+    if exact:
+        return pc.cast(column, kind)
+    return pc.cast(_floored(column), options=pc.CastOptions(kind, allow_time_truncate=True))
+
+
+def _floored(column: pa.Array) -> pa.Array:
+    """Round timestamps of nanoseconds down, at every depth: Arrow's cast would cut those before 1970 upwards."""
+    kind = column.type
+    if "timestamp[ns" not in str(kind):
+        return column
+    if types.is_dictionary(kind):
+        return _floored(column.dictionary_decode())
+    if types.is_struct(kind):
+        columns = [_floored(child) for child in map(column.field, range(kind.num_fields))]
+        return pa.StructArray.from_arrays(columns, [child.name for child in kind], mask=column.is_null())
+    if types.is_map(kind):
+        entries = _floored(pa.StructArray.from_arrays([column.keys, column.items], ["key", "value"]))
+        return _with_children(column, pa.map_(*(child.type for child in entries.type)), entries)
+    if types.is_nested(kind):
+        values = _floored(column.values)
+        sized = pa.list_(values.type, kind.list_size) if types.is_fixed_size_list(kind) else pa.list_(values.type)
+        return _with_children(column, pa.large_list(values.type) if types.is_large_list(kind) else sized, values)
+    nanos = column.view(pa.int64())
+    cut = pc.divide(nanos, _NANOS_A_MICRO)
+    above = pc.greater(pc.multiply(cut, _NANOS_A_MICRO), nanos)
+    return pc.subtract(cut, above.cast(pa.int64())).view(pa.timestamp("us", kind.tz))
+
+
+def _with_children(column: pa.Array, kind: pa.DataType, values: pa.Array) -> pa.Array:
+    own = column.buffers()[: 1 if types.is_fixed_size_list(kind) else 2]
+    return pa.Array.from_buffers(kind, len(column), own, column.null_count, column.offset, children=[values])
 
 
 def same_values(one: pa.Array, other: pa.Array) -> Mask:
