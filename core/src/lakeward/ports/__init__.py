@@ -10,6 +10,7 @@ from lakeward.ports.diagnostics import CheckResult as CheckResult
 from lakeward.ports.diagnostics import ComparedLake as ComparedLake
 from lakeward.ports.diagnostics import DescribedSource as DescribedSource
 from lakeward.ports.diagnostics import LakeNamingSource as LakeNamingSource
+from lakeward.ports.diagnostics import SchemaCheckedLake as SchemaCheckedLake
 from lakeward.ports.diagnostics import ServerLake as ServerLake
 from lakeward.ports.diagnostics import compare_clocks as compare_clocks
 from lakeward.ports.exchange import ChannelReceiver as ChannelReceiver

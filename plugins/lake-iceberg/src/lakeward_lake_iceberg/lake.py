@@ -85,6 +85,10 @@ class IcebergLake:
         """See `lakeward.ports.CheckedLake.check`."""
         return tuple(check_lake(self._client, self._options, self._storage_at, self._clock, write=write))
 
+    def check_schema(self, table: TableSpec) -> None:
+        """See `lakeward.ports.SchemaCheckedLake.check_schema`."""
+        lake_schema(table)
+
     def compare(self, server: ServerLake) -> CheckResult:
         """See `lakeward.ports.ComparedLake.compare`."""
         return compare_catalogs(self._client, self._options, server)

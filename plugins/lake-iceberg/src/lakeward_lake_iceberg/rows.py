@@ -14,6 +14,8 @@ from lakeward.model.tables import BUCKET_COLUMN, OFFSET_COLUMN
 from lakeward_lake_iceberg.nanoseconds import to_microseconds
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from lakeward.model.tables import TableBucket, TableSpec
 
 
@@ -62,11 +64,12 @@ class RowConverter:
     def _cast(self, batch: pa.RecordBatch, array: pa.Array, field: pa.Field) -> pa.Array:
         if array.type.equals(field.type):
             return array
+        cast = _cast_key if field.name in self._table.primary_key else cast_column
         try:
-            return cast_column(array, field.type)
+            return cast(array, field.type)
         except (pa.ArrowInvalid, pa.ArrowNotImplementedError) as unfit:
-            row = _first_unfit(array, field.type)
-            value = array[row].as_py() if row < len(array) else "?"
+            row = _first_unfit(array, field.type, cast)
+            value = _plain(array.slice(row, 1)) if row < len(array) else "?"
             raise self._refusal(batch, field, row, value, f"a value of type {field.type}") from unfit
 
     def _refusal(self, batch: pa.RecordBatch, field: pa.Field, row: int, value: object, expected: str) -> RowError:
@@ -86,12 +89,24 @@ def cast_column(array: pa.Array, target: pa.DataType) -> pa.Array:
     return pc.cast(to_microseconds(array), options=pc.CastOptions(target, allow_time_truncate=True))
 
 
-def _first_unfit(array: pa.Array, target: pa.DataType) -> int:
+def _cast_key(array: pa.Array, target: pa.DataType) -> pa.Array:
+    """Cast without any loss: two keys must not become one."""
+    return pc.cast(array, target)
+
+
+def _plain(array: pa.Array) -> object:
+    """Return the only value of an array; Python's own times have no nanoseconds."""
+    if pa.types.is_temporal(array.type) and getattr(array.type, "unit", "") == "ns":
+        return f"{array[0].value} nanoseconds"
+    return to_microseconds(array)[0].as_py()
+
+
+def _first_unfit(array: pa.Array, target: pa.DataType, cast: Callable[[pa.Array, pa.DataType], pa.Array]) -> int:
     """Return the first row that cannot be cast."""
 
     def fails(first: int, count: int) -> bool:
         try:
-            cast_column(array.slice(first, count), target)
+            cast(array.slice(first, count), target)
         except (pa.ArrowInvalid, pa.ArrowNotImplementedError):
             return True
         return False

@@ -34,7 +34,7 @@ from pyiceberg.types import (
 )
 
 from lakeward.errors import SchemaMismatchError
-from lakeward.model.tables import BUCKET_COLUMN, OFFSET_COLUMN, TIMESTAMP_COLUMN
+from lakeward.model.tables import BUCKET_COLUMN, OFFSET_COLUMN, PRECISION, TIMESTAMP_COLUMN
 from lakeward_lake_iceberg.parquet_fields import FIELD_ID
 
 if TYPE_CHECKING:
@@ -48,6 +48,7 @@ SYSTEM_COLUMNS: dict[str, IcebergType] = {
     TIMESTAMP_COLUMN: TimestamptzType(),
 }
 _MAX_DECIMAL = 38
+_MICROSECOND_DIGITS, _NANOSECOND_DIGITS = 6, 9
 _COMMENT = b"comment"
 
 
@@ -64,6 +65,7 @@ def lake_schema(table: TableSpec) -> Schema:
     for field in fields:
         if field.field_id in keys:
             _check_key(table, field)
+            _check_precision(table, table.schema.field(field.name))
     return Schema(*fields, identifier_field_ids=keys)
 
 
@@ -97,6 +99,20 @@ def _check_key(table: TableSpec, field: NestedField) -> None:
         f"decimal, boolean, text, binary, date or time), found {found}; give the source's table another key"
     )
     raise SchemaMismatchError(message)
+
+
+def _check_precision(table: TableSpec, field: pa.Field) -> None:
+    """Refuse keys that are finer than a microsecond: those that differ in nothing else would become one."""
+    kind = field.type.value_type if pa.types.is_dictionary(field.type) else field.type
+    fine = pa.types.is_temporal(kind) and getattr(kind, "unit", "") == "ns"
+    digits = int((field.metadata or {}).get(PRECISION, _NANOSECOND_DIGITS if fine else 0))
+    if digits > _MICROSECOND_DIGITS:
+        message = (
+            f"{table.path}: key column {field.name!r}: expected a time of at most {_MICROSECOND_DIGITS} digits of a "
+            f"second, as Iceberg holds microseconds, found {kind} of {digits} digits: keys that differ only in the "
+            "others would become one; give the source's table another key"
+        )
+        raise SchemaMismatchError(message)
 
 
 class _NoFormError(Exception):

@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING
 
 import click
 
-from lakeward.cli.checks import Check, show_checks
+from lakeward.cli.checks import Check, as_result, show_checks
 from lakeward.cli.invocation import Invocation, pass_invocation, with_common_options
-from lakeward.cli.layouts import layout_checks, table_layouts
+from lakeward.cli.layouts import layout_checks, schema_checks, table_layouts
 from lakeward.cli.serving import describe_bindings
 from lakeward.container import build, lease_duration_s, writable_root
 from lakeward.errors import LakewardError
@@ -25,6 +25,7 @@ if TYPE_CHECKING:
 
     from lakeward.config.loaded import Loaded
     from lakeward.coordinator.rounds.layout import TableLayout
+    from lakeward.model.tables import TableSpec
 
 
 @click.command("check")
@@ -34,7 +35,7 @@ if TYPE_CHECKING:
 def check(invocation: Invocation, *, write: bool) -> int:
     """Build everything that the configuration names, without starting it; exit code 1 if something does not fit.
 
-    Each table's lake layout is shown, and how its rows get to their writers.
+    Each table's lake layout is shown, how its rows get to their writers, and which columns the lake cannot hold.
 
     Nothing is created: permissions show whether state can be written, unless `--write` is given.
     """
@@ -54,10 +55,11 @@ def _check(loaded: Loaded, *, write: bool) -> tuple[list[Check], list[TableLayou
     """
     container = build(loaded)
     settings = loaded.settings
+    found: list[TableSpec] = []
     layouts: list[TableLayout] = []
 
     def tables() -> str:
-        found = container.source().tables()
+        found.extend(container.source().tables())
         layouts.extend(table_layouts(loaded, found))
         return f"{settings.source.type}, {count(len(found), 'table')} to tier"
 
@@ -89,7 +91,9 @@ def _check(loaded: Loaded, *, write: bool) -> tuple[list[Check], list[TableLayou
     }
     try:
         parts = [_look(what, look) for what, look in looks.items()]
-        return [*parts, *layout_checks(layouts)], layouts
+        opened = any(part.what == "lake" and part.ok for part in map(as_result, parts))
+        columns = schema_checks(loaded, container.lake(), found) if opened else []
+        return [*parts, *columns, *layout_checks(layouts)], layouts
     finally:
         asyncio.run(container.resources().close_all())
 

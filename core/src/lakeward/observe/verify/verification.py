@@ -175,7 +175,7 @@ def _plain(table: TableSpec, records: pa.RecordBatch, schema: pa.Schema) -> pa.R
     for field in schema:
         column = records.column(field.name)
         try:
-            columns.append(cast_plain(column, field.type))
+            columns.append(cast_plain(column, field.type, exact=field.name in table.primary_key))
         except (pa.ArrowInvalid, pa.ArrowNotImplementedError) as unfit:
             message = f"{table.path}, column {field.name!r}: {column.type} cannot be compared as {field.type}: {unfit}"
             raise LakeError(message) from unfit
