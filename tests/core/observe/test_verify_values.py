@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 import pytest
 
-from lakeward.observe.verify.values import cast_plain, plain_type
+from lakeward.observe.verify.values import cast_plain, plain_type, same_values
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -43,3 +43,23 @@ def test_a_key_that_is_finer_than_the_lake_is_not_rounded() -> None:
     with pytest.raises(pa.ArrowInvalid, match="would lose data"):
         cast_plain(fine, pa.timestamp("us"), exact=True)
     assert cast_plain(fine[:1], pa.timestamp("us"), exact=True).cast(pa.int64()).to_pylist() == [1]
+
+
+@pytest.mark.parametrize("kind", [pa.float32(), pa.float64()], ids=str)
+@pytest.mark.parametrize(
+    ("type_of", "value_of"),
+    [
+        (pa.large_list, lambda number: [number]),
+        (lambda kind: pa.struct([("a", kind)]), lambda number: {"a": number}),
+        (lambda kind: pa.map_(pa.int8(), kind), lambda number: [(1, number)]),
+        (lambda kind: pa.map_(kind, pa.int8()), lambda number: [(number, 1)]),
+        (lambda kind: kind, lambda number: number),
+    ],
+    ids=["list", "row", "value", "key", "alone"],
+)
+def test_zero_is_not_minus_zero_at_any_depth_and_nan_is_nan(
+    kind: pa.DataType, type_of: Callable[[pa.DataType], pa.DataType], value_of: Callable[[float], object]
+) -> None:
+    one, other = ([0.0, -0.0, 0.0, float("nan")], [0.0, -0.0, -0.0, float("nan")])
+    columns = [pa.array(map(value_of, numbers), type_of(kind)) for numbers in (one, other)]
+    assert same_values(*columns).tolist() == [True, True, False, True]
