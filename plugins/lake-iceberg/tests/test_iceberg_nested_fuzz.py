@@ -95,7 +95,9 @@ def test_a_random_nested_table_is_read_as_it_was_written(
         tiering.write(log_split(table), [source_batch(schema, rows, changes=[Change.UPDATE_AFTER] * len(rows))])
         lake.commit(tiering.request())
         expected |= {row["id"]: row for row in rows}
-    batches = list(lake.read_rows(table.path, head_of(lake).snapshot_id or 0))
+    snapshot = head_of(lake).snapshot_id or 0
+    assert list(lake.check_files(table.path, snapshot, None)) == []
+    batches = list(lake.read_rows(table.path, snapshot))
     ids = [key for batch in batches for key in batch["id"].to_pylist()]
     assert sorted(ids) == sorted(expected)
     for name, (kind, _) in columns.items():

@@ -22,6 +22,8 @@ from lakeward.ports.executor import Executor as Executor
 from lakeward.ports.executor import Running as Running
 from lakeward.ports.executor import Worker as Worker
 from lakeward.ports.jobs import Jobs as Jobs
+from lakeward.ports.lake import FileCheckedLake as FileCheckedLake
+from lakeward.ports.lake import FileDifference as FileDifference
 from lakeward.ports.lake import Lake as Lake
 from lakeward.ports.lake import LakeWriter as LakeWriter
 from lakeward.ports.lake import PartitionedRows as PartitionedRows

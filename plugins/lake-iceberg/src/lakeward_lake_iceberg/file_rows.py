@@ -6,6 +6,7 @@ it reads a null list of rows, or a null map of rows, as an empty one.
 
 from __future__ import annotations
 
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -26,6 +27,23 @@ if TYPE_CHECKING:
     from pyiceberg.types import IcebergType, NestedField
 
 
+@contextmanager
+def read_errors(what: str) -> Iterator[None]:
+    """Turn an error of reading into one that says what was read.
+
+    Raises:
+        LakeError: it is gone, or cannot be read.
+    """
+    try:
+        yield
+    except FileNotFoundError as failed:
+        message = f"{what} is not there: {failed}; if the snapshot has expired meanwhile, try again"
+        raise LakeError(message) from failed
+    except (OSError, ValueError, NotImplementedError) as failed:
+        message = f"{what} cannot be read: {failed}"
+        raise LakeError(message) from failed
+
+
 def file_rows(table: Table, schema: Schema, task: FileScanTask) -> Iterator[pa.RecordBatch]:
     """Yield the rows of one data file, without those that its delete files delete, a batch at a time.
 
@@ -38,25 +56,30 @@ def file_rows(table: Table, schema: Schema, task: FileScanTask) -> Iterator[pa.R
         LakeError: it is no Parquet file, or lacks a required column.
         OSError, ValueError, NotImplementedError: it cannot be read.
     """
+    gone = _deleted(table, task)
+    start = 0
+    for batch in whole_file(table, schema, task):
+        live = np.ones(len(batch), dtype=np.bool_)
+        first, last = np.searchsorted(gone, (start, start + len(batch)))
+        live[gone[first:last] - start] = False
+        start += len(batch)
+        yield batch if live.all() else batch.filter(pa.array(live))
+
+
+def whole_file(table: Table, schema: Schema, task: FileScanTask) -> Iterator[pa.RecordBatch]:
+    """Yield the rows of one data file, the deleted ones too; as `file_rows`."""
     path = task.file.file_path
     if task.file.file_format is not FileFormat.PARQUET:
         message = f"{path}: expected a Parquet file, found one in {task.file.file_format.value}"
         raise LakeError(message)
-    gone = _deleted(table, task)
     constants = _partition_values(table, task)
     with table.io.new_input(path).open() as source:
         file = pq.ParquetFile(source)
         # Only ids and structure are taken from here: what it says of the types of times does not count.
         held = pyarrow_to_schema(file.schema_arrow, table.name_mapping(), downcast_ns_timestamp_to_us=True)
         projection = _Projection(path, constants)
-        start = 0
         for batch in file.iter_batches():
-            live = np.ones(len(batch), dtype=np.bool_)
-            first, last = np.searchsorted(gone, (start, start + len(batch)))
-            live[gone[first:last] - start] = False
-            start += len(batch)
-            rows = batch if live.all() else batch.filter(pa.array(live))
-            found = projection.struct(rows.to_struct_array(), held.as_struct(), schema.as_struct())
+            found = projection.struct(batch.to_struct_array(), held.as_struct(), schema.as_struct())
             yield pa.RecordBatch.from_struct_array(found)
 
 
