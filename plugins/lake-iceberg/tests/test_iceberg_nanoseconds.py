@@ -7,7 +7,9 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 import pytest
 
-from lakeward_lake_iceberg.rows import cast_column
+from lakeward.errors import RowError
+from lakeward.testing.lake_tables import log_table, source_batch
+from lakeward_lake_iceberg.rows import RowConverter, cast_column
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -52,3 +54,12 @@ def test_no_time_zone_is_looked_up() -> None:
 def _rounded(value: Any) -> Any:  # noqa: ANN401 - a nested value
     """Return the constant of `list` as it is in microseconds."""
     return [7 if one == 7_000 else one for one in value] if isinstance(value, list) else value
+
+
+def test_a_time_that_neither_the_lake_nor_python_can_hold_is_named() -> None:
+    at = pa.schema([pa.field("at", pa.timestamp("s", "UTC"))])
+    batch = source_batch(at, [{"at": 0}, {"at": 2**62}], start=8).records
+    converter = RowConverter(log_table(at), pa.schema([pa.field("at", pa.timestamp("us", "UTC"))]), None)
+    batch = batch.append_column("__bucket", pa.array([3, 3]))
+    with pytest.raises(RowError, match=r"bucket 3, offset 9, column 'at': expected a value of type timestamp\[us"):
+        converter.convert(batch)

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import os
+import subprocess
+import sys
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
@@ -63,3 +66,20 @@ def test_zero_is_not_minus_zero_at_any_depth_and_nan_is_nan(
     one, other = ([0.0, -0.0, 0.0, float("nan")], [0.0, -0.0, -0.0, float("nan")])
     columns = [pa.array(map(value_of, numbers), type_of(kind)) for numbers in (one, other)]
     assert same_values(*columns).tolist() == [True, True, False, True]
+
+
+def test_no_database_of_time_zones_is_needed() -> None:
+    code = """
+import sys
+sys.modules["tzdata"] = None
+import pyarrow as pa
+from lakeward.observe.verify.values import cast_plain, plain_type, same_values, shown
+for of in (lambda kind: kind, pa.list_, lambda kind: pa.struct([("a", kind)])):
+    lake, source = (of(pa.timestamp(unit, tz="UTC")) for unit in ("us", "ns"))
+    value = {"list": [1], "struct": {"a": 1}}.get(str(lake).partition("<")[0], 1)
+    other = pa.array([value], of(pa.int64())).cast(lake)
+    columns = [cast_plain(one, plain_type(lake)) for one in (other, pa.array([value], of(pa.int64())).cast(source))]
+    assert not same_values(*columns)[0]
+    assert "1970" in shown(columns[0][0])
+"""
+    subprocess.run([sys.executable, "-c", code], env={**os.environ, "PYTHONTZPATH": ""}, check=True, timeout=60)

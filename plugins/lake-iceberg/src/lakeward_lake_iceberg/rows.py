@@ -95,10 +95,13 @@ def _cast_key(array: pa.Array, target: pa.DataType) -> pa.Array:
 
 
 def _plain(array: pa.Array) -> object:
-    """Return the only value of an array; Python's own times have no nanoseconds."""
+    """Return the only value of an array; Python's times have no nanoseconds, and need a database of time zones."""
     if pa.types.is_temporal(array.type) and getattr(array.type, "unit", "") == "ns":
         return f"{array[0].value} nanoseconds"
-    return to_microseconds(array)[0].as_py()
+    try:
+        return to_microseconds(array)[0].as_py()
+    except (ValueError, OverflowError):
+        return array.to_string(indent=0)
 
 
 def _first_unfit(array: pa.Array, target: pa.DataType, cast: Callable[[pa.Array, pa.DataType], pa.Array]) -> int:

@@ -27,6 +27,9 @@ _NANOS_A_MICRO = 1000
 def plain_type(kind: pa.DataType) -> pa.DataType:  # noqa: PLR0911 - an answer for each kind
     """Return the type in which values of a type are compared: one form of text, bytes and lists, no dictionaries.
 
+    Times with a zone are compared as the same moments in UTC without one: Python would look the zone up, and a machine
+    need not have a database of zones.
+
     Args:
         kind: the lake's.
     """
@@ -40,6 +43,8 @@ def plain_type(kind: pa.DataType) -> pa.DataType:  # noqa: PLR0911 - an answer f
         return pa.large_list(plain_type(kind.value_type))
     if types.is_struct(kind):
         return pa.struct([pa.field(child.name, plain_type(child.type)) for child in kind])
+    if types.is_timestamp(kind):
+        return pa.timestamp(kind.unit)
     if types.is_map(kind):
         return pa.map_(plain_type(kind.key_type), plain_type(kind.item_type))
     return kind
