@@ -86,9 +86,9 @@ def _floored(column: pa.Array) -> pa.Array:
         sized = pa.list_(values.type, kind.list_size) if types.is_fixed_size_list(kind) else pa.list_(values.type)
         return _with_children(column, pa.large_list(values.type) if types.is_large_list(kind) else sized, values)
     nanos = column.view(pa.int64())
-    cut = pc.divide(nanos, _NANOS_A_MICRO)
-    above = pc.greater(pc.multiply(cut, _NANOS_A_MICRO), nanos)
-    return pc.subtract(cut, above.cast(pa.int64())).view(pa.timestamp("us", kind.tz))
+    micros = pc.divide(nanos, _NANOS_A_MICRO)  # towards zero
+    above = pc.greater(pc.multiply(micros, _NANOS_A_MICRO), nanos)
+    return pc.subtract(micros, above.cast(pa.int64())).view(pa.timestamp("us", kind.tz))
 
 
 def _with_children(column: pa.Array, kind: pa.DataType, values: pa.Array) -> pa.Array:
@@ -100,7 +100,7 @@ def same_values(one: pa.Array, other: pa.Array) -> Mask:
     """Return row by row whether two columns of one type and length have the same values."""
     if types.is_nested(one.type):
         # To Arrow 0.0 and -0.0 are equal.
-        if one.equals(other) and not any(word in str(one.type) for word in ("float", "double")):
+        if one.equals(other) and not any(kind in str(one.type) for kind in ("float", "double")):
             return np.ones(len(one), dtype=np.bool_)
         pairs = zip(one.to_pylist(), other.to_pylist(), strict=True)
         return np.fromiter((_same(mine, theirs) for mine, theirs in pairs), dtype=np.bool_, count=len(one))
