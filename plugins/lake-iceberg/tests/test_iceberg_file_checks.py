@@ -63,6 +63,26 @@ def test_nothing_is_wrong_of_what_lakeward_writes(
     assert found(lake) == []
 
 
+@pytest.mark.parametrize(
+    "text", ["day(at)", "year(at)", "month(at)", "hour(at)", "at", "truncate(10, n)", "truncate(10, l)"]
+)
+def test_the_least_and_greatest_values_are_in_the_partitions_that_they_are_said_to_be_in(
+    plugin: IcebergLakePlugin, lake: IcebergLake, text: str
+) -> None:
+    kinds: dict[str, pa.DataType] = {"id": pa.int64(), "at": pa.timestamp("us"), "n": pa.int32(), "l": pa.int64()}
+    schema = pa.schema([pa.field(name, kind, nullable=name != "id") for name, kind in kinds.items()])
+    table = key_table(schema, bucket_key=(), lake_partition=layout(text))
+    tiering = PartitionedRound(plugin, lake, table, incarnation())
+    years = (-(10**18), -62135596800000001, -1, 0, 253402300800000000, 10**18)
+    rows = [
+        {"id": one, "at": at, "n": (-(2**31), 2**31 - 1)[one % 2], "l": (-(2**63), 2**63 - 1)[one % 2]}
+        for one, at in enumerate(years)
+    ]
+    tiering.fan_out(records(rows, schema=schema, changes=[Change.UPDATE_AFTER] * len(rows)))
+    assert lake.commit(tiering.request()) is CommitOutcome.LANDED
+    assert found(lake) == []
+
+
 def say(catalog: SqlCatalog, place: int = 0, **other: Any) -> str:  # noqa: ANN401 - arguments of a data file
     """Let the table say something else of one of its files, and return its path."""
     table = catalog.load_table("shop.orders")
