@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 import re
+import sqlite3
+import threading
+from contextlib import closing
 from typing import TYPE_CHECKING
 
+import msgspec
 import pyarrow as pa
 import pytest
 from pyiceberg.types import LongType
 
-from lakeward.errors import ConfigError
+from lakeward.errors import ConfigError, LakewardError
 from lakeward.model.results import CommitOutcome
 from lakeward.model.tables import Change
 from lakeward.testing.clock import FakeClock
@@ -118,3 +122,43 @@ def test_a_column_that_another_dropped_and_added_again_goes_on(
         update.add_column("name", kind)
     tier(plugin, lake, 2)
     assert names(lake) == {0: "2", 1: None, 2: "2"}
+
+
+def test_a_table_that_was_renamed_and_back_again_goes_on(
+    plugin: IcebergLakePlugin, lake: IcebergLake, catalog: SqlCatalog
+) -> None:
+    tier(plugin, lake, 1)
+    catalog.rename_table("shop.orders", "shop.moved")
+    assert lake.head(PATH) is None
+    catalog.rename_table("shop.moved", "shop.orders")
+    tier(plugin, lake, 2)
+    assert names(lake) == {0: "2", 1: "1", 2: "2"}
+
+
+def test_a_catalog_that_another_process_locks_is_waited_for(
+    plugin: IcebergLakePlugin, lake: IcebergLake, options: IcebergOptions
+) -> None:
+    tier(plugin, lake, 1)
+    with closing(sqlite3.connect(f"{options.warehouse}/catalog.db", check_same_thread=False)) as other:
+        other.execute("BEGIN EXCLUSIVE")
+        released = threading.Timer(2.0, other.rollback)
+        released.start()
+        tier(plugin, lake, 2)
+        released.join()
+    assert names(lake) == {0: "2", 1: "1", 2: "2"}
+
+
+def test_a_catalog_that_stays_locked_is_an_error_with_words_and_the_next_round_goes_on(
+    plugin: IcebergLakePlugin, options: IcebergOptions
+) -> None:
+    lake = plugin.open(msgspec.structs.replace(options, commit_timeout_s=0.5), FakeClock())
+    assert isinstance(lake, IcebergLake)
+    tier(plugin, lake, 1)
+    with closing(sqlite3.connect(f"{options.warehouse}/catalog.db")) as other:
+        other.execute("BEGIN EXCLUSIVE")
+        with pytest.raises(LakewardError, match="database is locked"):
+            tier(plugin, lake, 2)
+        other.rollback()
+    tier(plugin, lake, 2)
+    assert names(lake) == {0: "2", 1: "1", 2: "2"}
+    lake.close()
