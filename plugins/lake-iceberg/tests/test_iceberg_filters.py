@@ -13,7 +13,7 @@ from pyiceberg.types import DecimalType, IntegerType, LongType, StringType
 
 from lakeward.testing.clock import FakeClock
 from lakeward.testing.lake_tables import PATH, TieringRound, incarnation, log_split, log_table, source_batch
-from lakeward_lake_iceberg.bounds import lower_bound, upper_bound, value_of
+from lakeward_lake_iceberg.bounds import lower_bound, range_of, upper_bound
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -189,4 +189,11 @@ def test_a_text_that_cannot_be_raised_has_no_upper_bound() -> None:
 
 @pytest.mark.parametrize("value", [0, -1, 2**31 - 1, -(2**31)])
 def test_a_bound_written_before_a_column_was_widened_still_compares(value: int) -> None:
-    assert value_of("long", lower_bound("int", value) or b"") == value
+    bound = lower_bound("int", value)
+    assert range_of("long", bound, bound) == (value, value)
+
+
+@pytest.mark.parametrize("kind", ["int", "date", "long", "time", "timestamp", "timestamptz"])
+@pytest.mark.parametrize("width", [1, 3, 5, 7, 9, 16])
+def test_a_bound_of_a_wrong_width_is_unknown(kind: str, width: int) -> None:
+    assert range_of(kind, bytes(width), bytes(width)) is None

@@ -9,19 +9,30 @@ from __future__ import annotations
 from decimal import Decimal
 from typing import TYPE_CHECKING
 
+import pyarrow as pa
 import pytest
+from pyiceberg.manifest import DataFile, DataFileContent, FileFormat
 
-from lakeward.testing.lake_tables import PATH, incarnation, key_table
+from lakeward.model.results import CommitOutcome
+from lakeward.model.tables import Change
+from lakeward.testing.lake_tables import PATH, TieringRound, incarnation, key_table, log_split, source_batch
 from lakeward_iceberg_kit.alike import spoil, tier_prices
 from lakeward_iceberg_kit.java import REQUIRED, JavaReader, java_reader
-from lakeward_iceberg_kit.partitioned import DAY_US, EVENTS, World, layout, leave_a_void_field
+from lakeward_iceberg_kit.partitioned import (
+    DAY_US,
+    EVENTS,
+    PartitionedRound,
+    World,
+    layout,
+    leave_a_void_field,
+    records,
+)
 from lakeward_lake_iceberg.manifests import MERGED_MANIFESTS
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
     from pathlib import Path
 
-    import pyarrow as pa
     from pyiceberg.catalog.sql import SqlCatalog
 
     from lakeward.ports import Lake
@@ -97,6 +108,80 @@ def test_a_void_field_and_a_layout_that_was_taken_away_are_read_by_java(
     assert sorted(java.rows(table.metadata_location, "id", "name")) == expected
     late = java.expressions.greaterThanOrEqual("ts", "1970-01-10T00:00:00")
     assert java.rows(table.metadata_location, "id", where=late) == [(9,)]
+
+
+@pytest.mark.parametrize("name", ["order-id", "1st", "a.b"])
+def test_a_key_column_of_any_name_is_found_in_a_file_that_java_rewrote(
+    plugin: IcebergLakePlugin, lake: Lake, java: JavaReader, catalog: SqlCatalog, name: str
+) -> None:
+    schema = pa.schema([pa.field("text", pa.string()), pa.field(name, pa.int64(), nullable=False)])
+    table = key_table(schema, primary_key=(name,), bucket_key=())
+    for number in (1, 2):
+        tiering = TieringRound(plugin, lake, table, incarnation(), number)
+        rows = [{name: key, "text": f"round {number}"} for key in (number, 7)]
+        tiering.write(log_split(table), [source_batch(schema, rows, changes=[Change.UPDATE_AFTER] * 2)])
+        assert lake.commit(tiering.request()) is CommitOutcome.LANDED
+        if number == 1:
+            _replace_files(catalog, java)
+    found = catalog.load_table("shop.orders").scan().to_arrow()
+    assert sorted(zip(found[name].to_pylist(), found["text"].to_pylist(), strict=True)) == [
+        (1, "round 1"),
+        (2, "round 2"),
+        (7, "round 2"),
+    ]
+
+
+KEY: dict[str, tuple[pa.DataType, object]] = {
+    "a flag": (pa.bool_(), True),
+    "1st": (pa.int32(), -1),
+    "amount-1": (pa.decimal128(20, 2), Decimal("-1.25")),
+    "amount-2": (pa.decimal128(38, 2), Decimal("1e30")),
+    "a.b": (pa.string(), "\u00e9"),
+    "raw/": (pa.binary(), b"\xff\x00"),
+    "%day": (pa.date32(), -1),
+    "time+": (pa.time32("ms"), 1),
+    "at-1": (pa.timestamp("us"), -1),
+    "at-2": (pa.timestamp("us", "UTC"), 1),
+}
+
+
+@pytest.mark.parametrize(
+    "fields", [(), ("day(at-1)", "bucket(3, amount-1)"), ("a.b", "truncate(10, 1st)"), ("%day", "month(at-2)")], ids=str
+)
+def test_a_key_of_all_types_is_found_in_a_file_that_java_rewrote_in_a_partition(
+    plugin: IcebergLakePlugin, lake: Lake, java: JavaReader, catalog: SqlCatalog, fields: tuple[str, ...]
+) -> None:
+    schema = pa.schema([*(pa.field(name, kind, nullable=False) for name, (kind, _) in KEY.items()), ("n", pa.int32())])
+    table = key_table(schema, primary_key=tuple(KEY), bucket_key=(), lake_partition=layout(*fields))
+    for number in (1, 2):
+        tiering = PartitionedRound(plugin, lake, table, incarnation(), number)
+        rows = [{name: value for name, (_, value) in KEY.items()} | {"n": number}]
+        if fields:
+            tiering.fan_out(records(rows, schema=schema, changes=[Change.UPDATE_AFTER]))
+        else:
+            tiering.write(log_split(table), [source_batch(schema, rows, changes=[Change.UPDATE_AFTER])])
+        assert lake.commit(tiering.request()) is CommitOutcome.LANDED
+        if number == 1:
+            _replace_files(catalog, java)
+    assert catalog.load_table("shop.orders").scan().to_arrow()["n"].to_pylist() == [2]
+
+
+def _replace_files(catalog: SqlCatalog, java: JavaReader) -> None:
+    """Replace the table's only data file by one that Java writes."""
+    table = catalog.load_table("shop.orders")
+    (old,) = (task.file for task in table.scan().plan_files())
+    path = f"{table.location()}/data/java.parquet"
+    new = DataFile.from_args(
+        content=DataFileContent.DATA,
+        file_path=path,
+        file_format=FileFormat.PARQUET,
+        partition=old.partition,
+        record_count=old.record_count,
+        file_size_in_bytes=java.rewrite(table.metadata_location, path),
+    )
+    with table.transaction() as change, change.update_snapshot().overwrite() as files:
+        files.delete_data_file(old)
+        files.append_data_file(new)
 
 
 def test_java_finds_each_value_by_pruning_partitions_of_every_transform(

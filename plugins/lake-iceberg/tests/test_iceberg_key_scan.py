@@ -11,8 +11,8 @@ import pytest
 
 from lakeward_lake_iceberg import base
 from lakeward_lake_iceberg.base import KeyScan
-from lakeward_lake_iceberg.datafile import FIELD_ID
 from lakeward_lake_iceberg.keys import KeyIndex
+from lakeward_lake_iceberg.parquet_fields import FIELD_ID
 from lakeward_lake_iceberg.storage import Storage
 from lakeward_lake_iceberg.task import WriterTask
 

@@ -5,17 +5,30 @@ from __future__ import annotations
 import json
 from typing import TYPE_CHECKING, Any
 
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 from pyiceberg.types import StringType
 
 from lakeward.errors import LakeError
-from lakeward.testing.lake_tables import COLUMNS, TieringRound, head_of, incarnation, log_split, log_table, source_batch
+from lakeward.model.tables import Change
+from lakeward.ports import ReadableLake
+from lakeward.testing.lake_tables import (
+    COLUMNS,
+    PATH,
+    TieringRound,
+    head_of,
+    incarnation,
+    key_table,
+    log_split,
+    log_table,
+    source_batch,
+)
 from lakeward_lake_iceberg.read_rows import snapshot_rows
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    import pyarrow as pa
     from pyiceberg.catalog.sql import SqlCatalog
     from pyiceberg.table import Table
 
@@ -100,3 +113,47 @@ def test_a_column_that_was_added_after_the_snapshot_is_not_read(catalog: SqlCata
 def test_a_snapshot_that_has_expired_is_said_to_be_gone(catalog: SqlCatalog, snapshot: int) -> None:
     with pytest.raises(LakeError, match=rf"^shop\.orders: snapshot {snapshot + 1} is not there: .*; try again$"):
         next(snapshot_rows(altered(catalog), snapshot + 1))
+
+
+PAIR = pa.struct([("a", pa.int32()), ("at", pa.timestamp("us"))])
+ROW = {"a": 1, "at": None}
+NESTED: dict[str, tuple[pa.DataType, list[object]]] = {
+    "list of rows": (pa.list_(PAIR), [None, [], [None], [ROW, None], [{"a": None, "at": None}]]),
+    "map of rows": (pa.map_(pa.string(), PAIR), [None, [], [("k", None)], [("k", ROW)]]),
+    "list of maps": (pa.list_(pa.map_(pa.int8(), PAIR)), [None, [], [None], [[]], [[(1, None)]], [[(1, ROW)], None]]),
+    "list in a row": (pa.struct([("l", pa.list_(PAIR))]), [None, {"l": None}, {"l": []}, {"l": [ROW, None]}]),
+    "map in a row": (pa.struct([("m", pa.map_(pa.string(), PAIR))]), [None, {"m": None}, {"m": []}]),
+    "row in a row": (pa.struct([("r", PAIR)]), [None, {"r": None}, {"r": ROW}]),
+    "list of lists": (pa.list_(pa.list_(PAIR)), [None, [], [None], [[]], [[ROW], None, [None]]]),
+}
+
+
+@pytest.mark.parametrize("name", NESTED)
+def test_null_is_not_empty_at_any_depth(plugin: IcebergLakePlugin, lake: Lake, name: str) -> None:
+    kind, values = NESTED[name]
+    schema = pa.schema([COLUMNS.field("id"), pa.field("v", kind)])
+    table = key_table(schema, bucket_key=())
+    for number in (1, 2):
+        # The second round deletes the first row of the first file.
+        tiering = TieringRound(plugin, lake, table, incarnation(), number)
+        rows = [{"id": one, "v": value} for one, value in enumerate(values)][: None if number == 1 else 1]
+        tiering.write(log_split(table), [source_batch(schema, rows, changes=[Change.UPDATE_AFTER] * len(rows))])
+        lake.commit(tiering.request())
+    assert isinstance(lake, ReadableLake)
+    found = {row["id"]: row["v"] for row in read(lake.read_rows(PATH, head_of(lake).snapshot_id or 0))[1]}
+    assert found == {one: value.as_py() for one, value in enumerate(pa.array(values, kind))}
+
+
+def test_a_file_without_a_required_column_is_named(catalog: SqlCatalog, snapshot: int) -> None:
+    table = catalog.load_table("shop.orders")
+    (file,) = (task.file.file_path.removeprefix("file://") for task in table.scan().plan_files())
+    pq.write_table(pq.read_table(file).drop_columns(["id"]), file)
+    with pytest.raises(LakeError, match=rf"{file}: expected column 'id' with field id 1, found none"):
+        read(snapshot_rows(table, snapshot))
+
+
+def test_a_partition_column_that_a_file_lacks_has_the_partitions_value(catalog: SqlCatalog, snapshot: int) -> None:
+    table = catalog.load_table("shop.orders")
+    (file,) = (task.file.file_path.removeprefix("file://") for task in table.scan().plan_files())
+    pq.write_table(pq.read_table(file).drop_columns(["__bucket"]), file)
+    assert [row["__bucket"] for row in read(snapshot_rows(table, snapshot))[1]] == [0, 0]

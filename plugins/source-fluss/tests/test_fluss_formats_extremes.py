@@ -117,3 +117,11 @@ def test_reader_knows_of_the_padding_by_the_tables_format(
         server.batches = [arrow_batch(0, logged(schema, [{"c0": "a\0\0\0\0"}]))]
         (batch,) = server.reader(client).read_log(LogSplit("b0", BUCKET, (), 0, 1))
         assert batch.records.column("c0").to_pylist() == [expected]
+
+
+@pytest.mark.parametrize("kind", [Kind.TIMESTAMP, Kind.TIMESTAMP_LTZ])
+@pytest.mark.parametrize(("precision", "metadata"), [(6, None), (7, {b"precision": b"7"}), (9, {b"precision": b"9"})])
+def test_a_timestamp_that_is_given_on_with_fewer_digits_says_how_many_it_has(
+    kind: Kind, precision: int, metadata: dict[bytes, bytes] | None
+) -> None:
+    assert FlussField("at", FlussType(kind, precision=precision)).to_arrow().metadata == metadata

@@ -432,3 +432,15 @@ def test_check_shows_a_partitioned_tables_layout_and_what_is_impossible(flights:
     said = flights("config", "check")
     assert said.code == 1
     assert "problem  layout of nyc.flights" in said.out
+
+
+def test_check_names_the_columns_that_the_lake_cannot_hold(flights: Lakeward, tmp_path: Path) -> None:
+    columns = "id bigint not null, wave string"
+    assert flights("embedded", "create", "nyc.sea", "--columns", columns, "--primary-key", "id").code == 0
+    said = flights("config", "check")
+    assert said.code == 1
+    assert "problem  columns of nyc.sea" in said.out
+    assert "[LW-404] nyc.sea: column 'wave'" in said.out
+    with (tmp_path / "lakeward.toml").open("a", encoding="utf-8") as file:
+        file.write('[tables."nyc.sea"]\ninclude = false\n')
+    assert "nyc.sea" not in flights("config", "check").out

@@ -12,6 +12,7 @@ import pytest
 
 from lakeward.model.results import LakeHead, OffsetCommit
 from lakeward.model.tables import TableBucket, TablePath, TableSpec
+from lakeward.ports import FileDifference
 from lakeward.storage.commit_records import CommitRecord, CommitRecords
 from lakeward.storage.small_files import SmallFiles
 from lakeward_source_embedded.store import EmbeddedStore
@@ -155,3 +156,27 @@ def test_a_column_that_the_lake_does_not_have_yet_is_no_difference(verifiable: L
     said = verifiable("verify", "nyc.flights")
     assert said.code == 0
     assert "not compared: columns that the lake does not have yet: name" in said.out
+
+
+def test_what_the_lake_says_wrongly_of_its_files_is_a_difference_though_no_row_is(
+    verifiable: Lakeward, spec: TableSpec, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked: list[tuple[TablePath, int, int | None]] = []
+
+    def check_files(self: object, path: TablePath, snapshot_id: int, most: int | None) -> Iterator[FileDifference]:
+        asked.append((path, snapshot_id, most))
+        yield from [FileDifference(f"/w/{one}.parquet", "partition field day", "1", "2") for one in "ab"]
+
+    puddle = importlib.import_module("puddle_lake").Puddle
+    monkeypatch.setattr(puddle, "check_files", check_files, raising=False)
+    lake_has(spec, 3)
+    lake_rows(1, 2, 3)
+    said = verifiable("verify", "nyc.flights", "--files", "7", "--most", "1")
+    assert said.code == 1
+    assert "nyc.flights: DIFFERENT" in said.out
+    assert "what is not so (2 in all)" in said.out
+    assert [line.split() for line in said.out.splitlines() if "/w/" in line] == [
+        ["/w/a.parquet", "partition", "field", "day", "1", "2"]
+    ]
+    assert asked == [(spec.path, 5, 7)]
+    assert verifiable("verify", "nyc.flights", "-o", "json").document["wrong_in_files"] == 2

@@ -391,3 +391,13 @@ def test_a_field_of_a_nested_column_that_the_lake_does_not_have_is_a_difference(
 def test_a_lake_table_without_system_columns_cannot_be_compared(place: Place, table: TableSpec) -> None:
     with pytest.raises(LakeError, match="found no __offset"):
         place.verify(table, place.lake(table).drop_columns(["__offset"]))
+
+
+def test_keys_of_the_source_that_the_lake_cannot_tell_apart_are_never_taken_for_one(place: Place) -> None:
+    schema = pa.schema([pa.field("at", pa.timestamp("ns"), nullable=False), pa.field("name", pa.string())])
+    spec = place.store.create_table(KEYED, schema, ["at"], buckets=1)
+    place.store.load(KEYED, pa.table([[1_001, 1_002], ["a", "b"]], schema))
+    lake = place.lake(replace(spec, primary_key=())).slice(1)
+    lake = lake.set_column(0, "at", pa.array([1], pa.timestamp("us")))
+    with pytest.raises(LakeError, match="column 'at': timestamp\\[ns\\] cannot be compared as timestamp\\[us\\]"):
+        place.verify(spec, lake)

@@ -38,7 +38,7 @@ if TYPE_CHECKING:
     from lakeward.model.tables import TableSpec
     from lakeward.observe.verify.comparison import Comparison, Difference
     from lakeward.observe.verify.verification import Verification
-    from lakeward.ports import Lake, Source
+    from lakeward.ports import FileDifference, Lake, Source
 
 _FOLDER = "verify"
 
@@ -52,14 +52,23 @@ _FOLDER = "verify"
 @click.option(
     "--memory", default="512 MiB", show_default=True, metavar="SIZE", help="About how much memory rows may take."
 )
+@click.option(
+    "--files",
+    type=click.IntRange(min=0),
+    metavar="N",
+    help="Compare what the lake says of its data files with N of them.  [default: all]",
+)
 @with_common_options
 @pass_invocation
-def verify(invocation: Invocation, *, table: str, available: bool, most: int, memory: str) -> int:
+def verify(invocation: Invocation, *, table: str, available: bool, most: int, memory: str, files: int | None) -> int:
     """Compare DB.TABLE in the lake with the source, row by row, up to the offsets that the lake has.
 
     The lake is read by a library that Lakeward does not write with; the source is read from the beginning, or, for a
     table with a primary key, from a KV snapshot. A service may run meanwhile: one snapshot of the lake is compared with
     its own offsets. Rows are sorted into files in the state folder, so memory does not grow with the table.
+
+    What the lake says of its data files (partition, bounds, counts, size) is compared with the files, for readers leave
+    out files by it.
 
     Exit codes: 0 the two are equal, or nothing is tiered yet; 1 they differ, or it failed, which is an error; 3 the
     source no longer has rows that the lake has: `--available` compares the others.
@@ -74,7 +83,7 @@ def verify(invocation: Invocation, *, table: str, available: bool, most: int, me
             invocation.output.show(_nothing(table), f"{table}: nothing is tiered yet, so there is nothing to compare.")
             return 0
         try:
-            found = verify_table(sides, VerifyOptions(folder, available, most, memory_bytes))
+            found = verify_table(sides, VerifyOptions(folder, available, most, memory_bytes, files))
         finally:
             sides.reader.close()
     _show(invocation, table, sides, found)
@@ -100,10 +109,12 @@ class VerifyDocument:
     lost: Mapping[str, str]
     counts: dict[str, int]
     first: tuple[Difference, ...]
+    wrong_in_files: int
+    file_differences: tuple[FileDifference, ...]
 
 
 def _nothing(table: str) -> VerifyDocument:
-    return VerifyDocument(table, None, None, {}, None, None, 0, (), (), {}, dict.fromkeys(KINDS, 0), ())
+    return VerifyDocument(table, None, None, {}, None, None, 0, (), (), {}, dict.fromkeys(KINDS, 0), (), 0, ())
 
 
 def _sides(loaded: Loaded, source: Source, lake: Lake, spec: TableSpec) -> Sides | None:
@@ -145,6 +156,8 @@ def _show(invocation: Invocation, table: str, sides: Sides, found: Verification)
         lost=found.lost,
         counts=comparison.counts,
         first=tuple(comparison.first),
+        wrong_in_files=found.wrong_in_files,
+        file_differences=found.file_differences,
     )
     invocation.output.show(document, *_lines(document, comparison))
 
@@ -162,6 +175,7 @@ def _lines(document: VerifyDocument, comparison: Comparison) -> Iterator[str | C
         yield f"not compared: columns that the lake does not have yet: {', '.join(document.not_in_lake)}"
     for name, why in document.lost.items():
         yield f"the lake has no column `{name}`, which the source has: {why}"
+    yield from _file_lines(document)
     if comparison.equal:
         return
     yield ""
@@ -178,6 +192,15 @@ def _lines(document: VerifyDocument, comparison: Comparison) -> Iterator[str | C
         (*key, "difference", "column", "source", "lake"),
         [(*one.key.values(), one.kind, one.column, one.source, one.lake) for one in comparison.first],
     )
+
+
+def _file_lines(document: VerifyDocument) -> Iterator[str | Columns]:
+    if not document.wrong_in_files:
+        return
+    yield ""
+    yield f"The lake says of its files what is not so ({document.wrong_in_files:,} in all); readers miss rows by it:"
+    rows = [(one.file, one.what, one.expected, one.found) for one in document.file_differences]
+    yield Columns(("file", "what", "the file has", "the lake says"), rows)
 
 
 def _heading(comparison: Comparison) -> str:

@@ -83,6 +83,10 @@ class TableBucket:
         return f"{self.table_id}/{middle}{self.bucket}"
 
 
+PRECISION = b"precision"
+"""Metadata of a column of `TableSpec.schema`: the digits of a second in the source, if it is given on with fewer."""
+
+
 @dataclass(frozen=True, slots=True)
 class TableSpec:
     """What a source says of one table at one moment.

@@ -10,6 +10,7 @@ from lakeward.ports.diagnostics import CheckResult as CheckResult
 from lakeward.ports.diagnostics import ComparedLake as ComparedLake
 from lakeward.ports.diagnostics import DescribedSource as DescribedSource
 from lakeward.ports.diagnostics import LakeNamingSource as LakeNamingSource
+from lakeward.ports.diagnostics import SchemaCheckedLake as SchemaCheckedLake
 from lakeward.ports.diagnostics import ServerLake as ServerLake
 from lakeward.ports.diagnostics import compare_clocks as compare_clocks
 from lakeward.ports.exchange import ChannelReceiver as ChannelReceiver
@@ -21,6 +22,8 @@ from lakeward.ports.executor import Executor as Executor
 from lakeward.ports.executor import Running as Running
 from lakeward.ports.executor import Worker as Worker
 from lakeward.ports.jobs import Jobs as Jobs
+from lakeward.ports.lake import FileCheckedLake as FileCheckedLake
+from lakeward.ports.lake import FileDifference as FileDifference
 from lakeward.ports.lake import Lake as Lake
 from lakeward.ports.lake import LakeWriter as LakeWriter
 from lakeward.ports.lake import PartitionedRows as PartitionedRows

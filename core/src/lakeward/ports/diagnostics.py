@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Protocol, runtime_checkable
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from lakeward.model.tables import TablePath
+    from lakeward.model.tables import TablePath, TableSpec
 
 CLOCK_SKEW_MS = 5_000
 """Two clocks that differ by more are a problem: stores keep times in whole seconds, and answers take their time."""
@@ -68,6 +68,19 @@ class CheckedLake(Protocol):
 
         Returns:
             What was found; a refusal is a result, not an error.
+        """
+        ...
+
+
+@runtime_checkable
+class SchemaCheckedLake(Protocol):
+    """A lake that can say whether a source's table could be in it: for `lakeward config check`."""
+
+    def check_schema(self, table: TableSpec) -> None:
+        """Check a table's columns as `Lake.open_table` would, without asking the catalog.
+
+        Raises:
+            SchemaMismatchError: a column, its name or its type cannot be in a lake table, or not in a key there.
         """
         ...
 

@@ -6,6 +6,7 @@ Threads: the driver calls a `Lake` from several worker threads at once, but neve
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, runtime_checkable
 
 if TYPE_CHECKING:
@@ -151,6 +152,38 @@ class ReadableLake(Protocol):
 
         Raises:
             LakeError: the snapshot, or a file of it, is gone or cannot be read.
+        """
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class FileDifference:
+    """What the lake says wrongly of one of its files: readers prune by it, and miss rows.
+
+    `what` names it, such as `partition field day` or `lower bound of column id`. `expected` is what the file itself
+    has, `found` what the lake says of it.
+    """
+
+    file: str
+    what: str
+    expected: str
+    found: str
+
+
+@runtime_checkable
+class FileCheckedLake(Protocol):
+    """What a lake may offer besides `ReadableLake`: whether what it says of its files is so, for `lakeward verify`."""
+
+    def check_files(self, path: TablePath, snapshot_id: int, most: int | None) -> Iterator[FileDifference]:
+        """Compare what a snapshot says of its files with the files themselves, read as in `ReadableLake.read_rows`.
+
+        Args:
+            path: the table.
+            snapshot_id: `LakeHead.snapshot_id`.
+            most: as many data files are looked at, None for all.
+
+        Raises:
+            LakeError: as of `read_rows`.
         """
         ...
 

@@ -27,6 +27,7 @@ import pickle
 from pathlib import Path
 from typing import Annotated
 
+from lakeward.errors import SchemaMismatchError
 from lakeward.model.options import LocalPath, Meta, Options
 
 
@@ -35,9 +36,13 @@ class PuddleOptions(Options, frozen=True, kw_only=True):
 
 
 class Puddle:
-    """A lake with nothing in it but the head that a test left in a file."""
+    """A lake with nothing in it but the head that a test left in a file; it can hold no column called `wave`."""
 
     name = "puddle"
+
+    def check_schema(self, table):
+        if "wave" in table.schema.names:
+            raise SchemaMismatchError(f"{table.path}: column 'wave': expected another name, found this one")
 
     def head(self, path):
         file = Path("head.pickle")

@@ -5,17 +5,17 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 import numpy as np
-import pyarrow as pa
 import pyarrow.parquet as pq
 
-from lakeward_lake_iceberg.bounds import value_of
-from lakeward_lake_iceberg.datafile import FIELD_ID
+from lakeward.errors import SchemaMismatchError
+from lakeward_lake_iceberg.bounds import range_of
 from lakeward_lake_iceberg.detail import unpack_detail
+from lakeward_lake_iceberg.parquet_fields import FIELD_ID, top_columns
 from lakeward_lake_iceberg.storage import storage_errors
 from lakeward_lake_iceberg.task import BaseFile
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    import pyarrow as pa
 
     from lakeward.model.results import LakeFile
     from lakeward_lake_iceberg.keys import Codes, KeyIndex
@@ -38,7 +38,8 @@ class KeyScan:
         schema = task.arrow_schema()
         self._storage = storage
         self._fields = [schema.field(name) for name in task.key_columns]
-        self._key = int(self._fields[0].metadata[FIELD_ID])
+        self._ids = {field.name: int(field.metadata[FIELD_ID]) for field in self._fields}
+        self._key = self._ids[self._fields[0].name]
         self._kind = task.types.get(self._key, "")
 
     def describe(self, file: LakeFile) -> BaseFile:
@@ -51,9 +52,10 @@ class KeyScan:
         """Return False if the file's bounds show that it contains none of the keys."""
         if not (file.lower and file.upper):
             return True
-        lower, upper = value_of(self._kind, file.lower), value_of(self._kind, file.upper)
-        if lower is None or upper is None:
+        held = range_of(self._kind, file.lower, file.upper)
+        if held is None:
             return True
+        lower, upper = held
         smallest, largest = index.raw_bounds()
         # Text is ordered by code point in Python and by bytes in Iceberg: the two agree for UTF-8.
         return bool(smallest <= upper and largest >= lower)
@@ -63,18 +65,32 @@ class KeyScan:
 
         Raises:
             StorageError: the file cannot be read.
+            SchemaMismatchError: it has no column with the field id of a key column.
         """
         found = [np.empty(0, dtype=np.int64)]
         start = 0
         with storage_errors(path), self._storage.open(path) as source:
             file = pq.ParquetFile(source)
-            names = [field.name for field in self._fields]
+            places = self._places(path, file.schema_arrow)
+            ordered = sorted(places)
             step = min(max(_LEAST_ROWS, index.size), _MOST_ROWS)
-            for batch in file.iter_batches(batch_size=step, columns=names):
-                flags = index.contains(self._columns(batch))
+            # `file.iter_batches` takes names alone.
+            for batch in file.reader.iter_batches(step, range(file.num_row_groups), column_indices=ordered):
+                columns = (batch.column(ordered.index(place)) for place in places)
+                keys = [column.cast(field.type) for column, field in zip(columns, self._fields, strict=True)]
+                flags = index.contains(keys)
                 found.append(np.flatnonzero(flags) + start)
                 start += batch.num_rows
         return np.concatenate(found)
 
-    def _columns(self, batch: pa.RecordBatch) -> Sequence[pa.Array]:
-        return [batch.column(field.name).cast(field.type) for field in self._fields]
+    def _places(self, path: str, schema: pa.Schema) -> list[int]:
+        """Return the positions of the key columns in a file, in the order of the key."""
+        found = top_columns(schema, self._ids)
+        for name, field_id in self._ids.items():
+            if name not in found:
+                message = (
+                    f"file {path}: expected key column {name!r} with field id {field_id}, found columns "
+                    f"{', '.join(map(repr, schema.names))} without it"
+                )
+                raise SchemaMismatchError(message)
+        return [found[name] for name in self._ids]

@@ -10,6 +10,8 @@ from __future__ import annotations
 import struct
 from typing import TYPE_CHECKING, Any
 
+from lakeward_lake_iceberg.parquet_fields import columns_by_id
+
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
@@ -29,6 +31,8 @@ _PACKED = {
     "float": "<f",
     "double": "<d",
 }
+_WIDTHS = {"int": (4,), "date": (4,), "long": (4, 8), "time": (8,), "timestamp": (8,), "timestamptz": (8,)}
+"""Bytes of the bounds of types that are compared. A column that was `int` before it was `long` has bounds of 4."""
 
 
 def lower_bound(kind: str, raw: Any) -> bytes | None:  # noqa: ANN401 - whatever the footer holds
@@ -57,13 +61,27 @@ def upper_bound(kind: str, raw: Any) -> bytes | None:  # noqa: ANN401 - whatever
     return _exact(kind, raw)
 
 
-def value_of(kind: str, bound: bytes) -> Any:  # noqa: ANN401 - depends on `kind`
-    """Decode a bound for comparison, None if values of this type are not compared here."""
+def range_of(kind: str, lower: bytes | None, upper: bytes | None) -> tuple[Any, Any] | None:
+    """Decode the bounds of a column for comparison.
+
+    Returns:
+        The smallest and the largest value that the file may hold. None where values of this type are not compared here,
+        and where the bounds say nothing: one is absent, no text in UTF-8 (another writer has cut it within a letter) or
+        of a wrong width, or the lower one is above the upper one.
+    """
+    if lower is None or upper is None:
+        return None
+    smallest, largest = _value_of(kind, bytes(lower)), _value_of(kind, bytes(upper))
+    return None if smallest is None or largest is None or smallest > largest else (smallest, largest)
+
+
+def _value_of(kind: str, bound: bytes) -> Any:  # noqa: ANN401 - depends on `kind`
     if kind == "string":
-        return bound.decode("utf-8")
-    if kind in {"int", "long", "date", "time", "timestamp", "timestamptz"}:
-        return int.from_bytes(bound, "little", signed=True)
-    return None
+        try:
+            return bound.decode("utf-8")
+        except UnicodeDecodeError:
+            return None
+    return int.from_bytes(bound, "little", signed=True) if len(bound) in _WIDTHS.get(kind, ()) else None
 
 
 def _exact(kind: str, raw: Any) -> bytes | None:  # noqa: ANN401 - whatever the footer holds
@@ -117,8 +135,9 @@ class Metrics:
         self.lower: dict[int, bytes] = {}
         self.upper: dict[int, bytes] = {}
         self.split_offsets = tuple(_group_start(footer, group) for group in range(footer.num_row_groups))
-        for position, field_id in _leaves(footer, types).items():
-            self._column(footer, position, field_id, types[field_id], bounded=field_id not in unbounded)
+        for field_id, position in columns_by_id(footer.schema.to_arrow_schema()).items():
+            if field_id in types:
+                self._column(footer, position, field_id, types[field_id], bounded=field_id not in unbounded)
 
     def _column(self, footer: pq.FileMetaData, position: int, field_id: int, kind: str, *, bounded: bool) -> None:
         chunks = [footer.row_group(group).column(position) for group in range(footer.num_row_groups)]
@@ -140,24 +159,6 @@ class Metrics:
             self.lower[field_id] = lower
         if upper is not None:
             self.upper[field_id] = upper
-
-
-def _leaves(footer: pq.FileMetaData, types: Mapping[int, str]) -> dict[int, int]:
-    """Map the position of each primitive leaf to its field id, for those in `types`."""
-    ids: dict[str, int] = {}
-    _collect(footer.schema.to_arrow_schema(), "", ids)
-    paths = {footer.schema.column(position).path: position for position in range(len(footer.schema))}
-    return {paths[path]: field_id for path, field_id in ids.items() if field_id in types and path in paths}
-
-
-def _collect(fields: Any, prefix: str, ids: dict[str, int]) -> None:  # noqa: ANN401 - a schema or a struct type
-    for field in fields:
-        path = f"{prefix}{field.name}"
-        text = (field.metadata or {}).get(b"PARQUET:field_id")
-        if text is not None:
-            ids[path] = int(text)
-        if hasattr(field.type, "fields") and str(field.type).startswith("struct"):
-            _collect(field.type, f"{path}.", ids)
 
 
 def _decoded_min(kind: str, raws: list[Any]) -> Any:  # noqa: ANN401 - whatever the footer holds

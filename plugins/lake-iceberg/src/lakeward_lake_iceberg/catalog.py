@@ -24,7 +24,7 @@ from pyiceberg.exceptions import (
     NoSuchTableError,
     UnauthorizedError,
 )
-from sqlalchemy import create_engine, inspect
+from sqlalchemy import URL, create_engine, inspect, make_url
 from sqlalchemy.exc import DatabaseError, OperationalError
 
 from lakeward.errors import ConfigError, LakeError, OutcomeUnknownError, StorageError
@@ -227,14 +227,19 @@ def warehouse_uri(options: IcebergOptions) -> str:
     """Return the warehouse as a URI; anything but a local path is unchanged.
 
     Raises:
-        ConfigError: it is empty.
+        ConfigError: it is empty, or a path that no URI can name as readers take URIs apart.
     """
     text = options.warehouse
     if not text:
         raise ConfigError(key="lake.warehouse", expected="a directory or a URI", found=text)
     if options.catalog == "rest" or ("://" in text and not text.startswith("file:")):
         return text.rstrip("/")
-    return f"file://{Path(local_path(text)).expanduser().absolute()}"
+    path = f"{Path(local_path(text)).expanduser().absolute()}"
+    if "#" in path or "?" in path:
+        raise ConfigError(
+            key="lake.warehouse", expected="a path without `#` and `?`, which end a URI's path", found=path
+        )
+    return f"file://{path}"
 
 
 def _properties(options: IcebergOptions, warehouse: str) -> dict[str, str]:
@@ -257,7 +262,8 @@ def _catalog_uri(options: IcebergOptions, warehouse: str) -> str:
     if not uri:
         if not warehouse.startswith("file:"):
             raise ConfigError(key="lake.uri", expected="a database's URI, as the warehouse is no directory", found=uri)
-        uri = f"{_SQLITE}{local_path(warehouse)}/catalog.db"
+        place = f"{local_path(warehouse)}/catalog.db"
+        uri = URL.create("sqlite", database=place).render_as_string() if "%" in place else f"{_SQLITE}{place}"
     if uri.startswith(_SQLITE) and "timeout=" not in uri:
         # SQLite waits so long for the lock of another process before it says "database is locked".
         uri += f"{'&' if '?' in uri else '?'}timeout={options.commit_timeout_s:g}"
@@ -267,8 +273,8 @@ def _catalog_uri(options: IcebergOptions, warehouse: str) -> str:
 def _sqlite_file(properties: Mapping[str, str]) -> Path | None:
     """Return the file of a SQLite catalog, None for another database."""
     uri = properties.get("uri", "")
-    place = uri.removeprefix(_SQLITE).partition("?")[0]
-    return Path(place) if uri.startswith(_SQLITE) and place and place != ":memory:" else None
+    place = make_url(uri).database if uri.startswith(_SQLITE) else None
+    return Path(place) if place and place != ":memory:" else None
 
 
 def _check_can_be_made(file: Path | None, warehouse: str) -> None:

@@ -14,6 +14,7 @@ import pyarrow.parquet as pq
 from lakeward.model.results import LakeFile
 from lakeward_lake_iceberg.bounds import Metrics
 from lakeward_lake_iceberg.detail import FileDetail, pack_detail
+from lakeward_lake_iceberg.parquet_fields import FIELD_ID
 from lakeward_lake_iceberg.storage import storage_errors
 
 if TYPE_CHECKING:
@@ -36,7 +37,6 @@ _DICTIONARY_BYTES = 1 << 20
 """Size at which Parquet writers stop using a dictionary (pyarrow's `dictionary_pagesize_limit`)."""
 _ROUNDS = 16
 """Rounds of which a process remembers the encodings."""
-FIELD_ID = b"PARQUET:field_id"
 
 
 class FileNames:
@@ -281,7 +281,12 @@ def parquet_options(task: WriterTask, sample: pa.Table, encodings: Encodings | N
         Keyword arguments of `pq.ParquetWriter`.
     """
     repeated = _repeated(sample) if encodings is None else encodings.repeated(sample)
-    packed = {field.name for field in sample.schema if field.name not in repeated and _is_integer(field.type)}
+    # pyarrow takes paths here: `l.list.element` would also be the elements of a list `l`, which may be text.
+    packed = {
+        field.name
+        for field in sample.schema
+        if field.name not in repeated and _is_integer(field.type) and "." not in field.name
+    }
     return {
         "compression": task.compression,
         "compression_level": task.compression_level,

@@ -24,6 +24,7 @@ from lakeward_lake_iceberg.check import check_lake, compare_catalogs
 from lakeward_lake_iceberg.columns import check_columns
 from lakeward_lake_iceberg.commit import SnapshotBuilder, check_format
 from lakeward_lake_iceberg.expiry_plan import Expiry, ExpiryPlans
+from lakeward_lake_iceberg.file_checks import wrong_in_files
 from lakeward_lake_iceberg.head import Ancestry, newest_commit_id, newest_stamp, read_head, summary_of
 from lakeward_lake_iceberg.offsets import (
     COPIED_INCARNATION,
@@ -49,7 +50,7 @@ if TYPE_CHECKING:
     from lakeward.model.identity import Incarnation, RoundId
     from lakeward.model.results import CommitRequest, LakeHead
     from lakeward.model.tables import TablePath, TableSpec
-    from lakeward.ports import CheckResult, Clock, ServerLake
+    from lakeward.ports import CheckResult, Clock, FileDifference, ServerLake
     from lakeward_lake_iceberg.options import IcebergOptions
 
 _TRIES = 50
@@ -85,6 +86,10 @@ class IcebergLake:
         """See `lakeward.ports.CheckedLake.check`."""
         return tuple(check_lake(self._client, self._options, self._storage_at, self._clock, write=write))
 
+    def check_schema(self, table: TableSpec) -> None:
+        """See `lakeward.ports.SchemaCheckedLake.check_schema`."""
+        lake_schema(table)
+
     def compare(self, server: ServerLake) -> CheckResult:
         """See `lakeward.ports.ComparedLake.compare`."""
         return compare_catalogs(self._client, self._options, server)
@@ -92,6 +97,10 @@ class IcebergLake:
     def read_rows(self, path: TablePath, snapshot_id: int) -> Iterator[pa.RecordBatch]:
         """See `lakeward.ports.ReadableLake.read_rows`."""
         return snapshot_rows(self._load(path), snapshot_id)
+
+    def check_files(self, path: TablePath, snapshot_id: int, most: int | None) -> Iterator[FileDifference]:
+        """See `lakeward.ports.FileCheckedLake.check_files`."""
+        return wrong_in_files(self._load(path), snapshot_id, most)
 
     def stamp(self, path: TablePath, incarnation: Incarnation) -> LakeHead:
         """See `lakeward.ports.Lake.stamp`."""

@@ -249,7 +249,12 @@ def live_entries(manifests: Iterable[ManifestFile], io: FileIO, content: Manifes
 def named_data_file(delete: DataFile) -> str | None:
     """Return the one data file that a position-delete file is about, None if it may be about several."""
     lower, upper = (delete.lower_bounds or {}).get(PATH_ID), (delete.upper_bounds or {}).get(PATH_ID)
-    return None if lower is None or lower != upper else bytes(lower).decode("utf-8")
+    if lower is None or lower != upper:
+        return None
+    try:
+        return bytes(lower).decode("utf-8")
+    except UnicodeDecodeError:  # another writer has cut it
+        return None
 
 
 def _size_class(manifest: ManifestFile) -> int:

@@ -5,17 +5,17 @@ Without that, each partition's writer would look for its keys in each file that 
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
-from lakeward_lake_iceberg.bounds import value_of
+from lakeward_lake_iceberg.bounds import range_of
 from lakeward_lake_iceberg.schema import arrow_schema
 from lakeward_lake_iceberg.task import OlderFile, Range
 from lakeward_lake_iceberg.transforms import transform, values_of
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Sequence
 
     from pyiceberg.manifest import DataFile
     from pyiceberg.table import Table
@@ -50,8 +50,9 @@ def _ranges(table: Table, field: LayoutField, files: Sequence[DataFile]) -> list
     schema = table.schema()
     column = schema.find_field(field.column)
     kind = arrow_schema(schema).field(field.column).type
-    lower = _transformed(field, kind, ((file.lower_bounds or {}).get(column.field_id) for file in files))
-    upper = _transformed(field, kind, ((file.upper_bounds or {}).get(column.field_id) for file in files))
+    bounds = [[(one or {}).get(column.field_id) for one in (file.lower_bounds, file.upper_bounds)] for file in files]
+    held = [range_of(field.kind, *pair) or (None, None) for pair in bounds]
+    lower, upper = (_transformed(field, kind, list(values)) for values in zip(*held, strict=True))
     nulls = [(file.null_value_counts or {}).get(column.field_id) != 0 for file in files]
     return [_range(*one) for one in zip(lower, upper, nulls, strict=True)]
 
@@ -60,8 +61,7 @@ def _range(lower: Value, upper: Value, nulls: bool) -> Range | None:
     return None if lower is None or upper is None else Range(lower, upper, nulls)
 
 
-def _transformed(field: LayoutField, kind: pa.DataType, bounds: Iterable[bytes | None]) -> list[Value]:
-    values = [None if bound is None else value_of(field.kind, bytes(bound)) for bound in bounds]
+def _transformed(field: LayoutField, kind: pa.DataType, values: list[Any]) -> list[Value]:
     if pa.types.is_temporal(kind):
         width = pa.int32() if kind.bit_width == pa.int32().bit_width else pa.int64()
         return values_of(transform(field.transform, field.argument, pa.array(values, width).view(kind)))

@@ -11,8 +11,8 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from lakeward.model.results import LakeFile
-from lakeward_lake_iceberg.datafile import FIELD_ID
 from lakeward_lake_iceberg.detail import FileDetail, pack_detail
+from lakeward_lake_iceberg.parquet_fields import FIELD_ID
 from lakeward_lake_iceberg.storage import storage_errors
 
 if TYPE_CHECKING:

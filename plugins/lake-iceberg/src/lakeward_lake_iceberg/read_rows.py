@@ -1,4 +1,4 @@
-"""Reads the rows of one snapshot by pyiceberg alone: nothing of Lakeward's own writers and key index is used."""
+"""Reads the rows of one snapshot by pyiceberg and pyarrow: nothing of Lakeward's own writers and key index is used."""
 
 from __future__ import annotations
 
@@ -6,17 +6,17 @@ import json
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
-from pyiceberg.expressions import AlwaysTrue
-from pyiceberg.io.pyarrow import ArrowScan, _read_all_delete_files, schema_to_pyarrow
+from pyiceberg.io.pyarrow import schema_to_pyarrow
 from pyiceberg.schema import Schema
 
 from lakeward.errors import LakeError
 from lakeward.ports.lake import LOST_COLUMNS
+from lakeward_lake_iceberg.file_rows import file_rows, read_errors
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from pyiceberg.table import FileScanTask, Table
+    from pyiceberg.table import Table
 
 
 def snapshot_rows(table: Table, snapshot_id: int) -> Iterator[pa.RecordBatch]:
@@ -37,27 +37,16 @@ def snapshot_rows(table: Table, snapshot_id: int) -> Iterator[pa.RecordBatch]:
     if table.metadata.snapshot_by_id(snapshot_id) is None:
         message = f"{what} is not there: it has expired or was removed meanwhile; try again"
         raise LakeError(message)
-    try:
+    with read_errors(what):
         scan = table.scan(snapshot_id=snapshot_id)
         schema = _readable(table, scan.projection())
         columns = schema_to_pyarrow(schema, include_field_ids=False)
-        known = columns.with_metadata({LOST_COLUMNS: json.dumps(_lost_columns(table)).encode()})
-        yield pa.RecordBatch.from_arrays([pa.nulls(0, field.type) for field in known], schema=known)
-        reader = ArrowScan(table.metadata, table.io, schema, AlwaysTrue())
-        for task in scan.plan_files():
-            what = f"{'.'.join(table.name())}: file {task.file.file_path} of snapshot {snapshot_id}"
-            yield from _file_rows(table, reader, task)
-    except FileNotFoundError as failed:
-        message = f"{what} is not there: {failed}; if the snapshot has expired meanwhile, try again"
-        raise LakeError(message) from failed
-    except (OSError, ValueError, NotImplementedError) as failed:
-        message = f"{what} cannot be read: {failed}"
-        raise LakeError(message) from failed
-
-
-def _file_rows(table: Table, reader: ArrowScan, task: FileScanTask) -> Iterator[pa.RecordBatch]:
-    deletes = _read_all_delete_files(table.io, [task])
-    return reader._record_batches_from_scan_tasks_and_deletes([task], deletes)  # noqa: SLF001 - see `snapshot_rows`
+        tasks = scan.plan_files()
+    known = columns.with_metadata({LOST_COLUMNS: json.dumps(_lost_columns(table)).encode()})
+    yield pa.RecordBatch.from_arrays([pa.nulls(0, field.type) for field in known], schema=known)
+    for task in tasks:
+        with read_errors(f"{'.'.join(table.name())}: file {task.file.file_path} of snapshot {snapshot_id}"):
+            yield from file_rows(table, schema, task)
 
 
 def _readable(table: Table, snapshot: Schema) -> Schema:

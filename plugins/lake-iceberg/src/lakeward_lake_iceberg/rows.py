@@ -11,8 +11,11 @@ import pyarrow.compute as pc
 from lakeward.errors import RowError
 from lakeward.model.batches import find_failing
 from lakeward.model.tables import BUCKET_COLUMN, OFFSET_COLUMN
+from lakeward_lake_iceberg.nanoseconds import to_microseconds
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from lakeward.model.tables import TableBucket, TableSpec
 
 
@@ -61,11 +64,12 @@ class RowConverter:
     def _cast(self, batch: pa.RecordBatch, array: pa.Array, field: pa.Field) -> pa.Array:
         if array.type.equals(field.type):
             return array
+        cast = _cast_key if field.name in self._table.primary_key else cast_column
         try:
-            return cast_column(array, field.type)
+            return cast(array, field.type)
         except (pa.ArrowInvalid, pa.ArrowNotImplementedError) as unfit:
-            row = _first_unfit(array, field.type)
-            value = array[row].as_py() if row < len(array) else "?"
+            row = _first_unfit(array, field.type, cast)
+            value = _plain(array.slice(row, 1)) if row < len(array) else "?"
             raise self._refusal(batch, field, row, value, f"a value of type {field.type}") from unfit
 
     def _refusal(self, batch: pa.RecordBatch, field: pa.Field, row: int, value: object, expected: str) -> RowError:
@@ -82,17 +86,30 @@ def cast_column(array: pa.Array, target: pa.DataType) -> pa.Array:
     Raises:
         pa.ArrowInvalid: a value does not fit.
     """
-    if pa.types.is_timestamp(array.type) and array.type.unit == "ns":
-        array = pc.floor_temporal(array, unit="microsecond")
-    return pc.cast(array, options=pc.CastOptions(target, allow_time_truncate=True))
+    return pc.cast(to_microseconds(array), options=pc.CastOptions(target, allow_time_truncate=True))
 
 
-def _first_unfit(array: pa.Array, target: pa.DataType) -> int:
+def _cast_key(array: pa.Array, target: pa.DataType) -> pa.Array:
+    """Cast without any loss: two keys must not become one."""
+    return pc.cast(array, target)
+
+
+def _plain(array: pa.Array) -> object:
+    """Return the only value of an array; Python's times have no nanoseconds, and need a database of time zones."""
+    if pa.types.is_temporal(array.type) and getattr(array.type, "unit", "") == "ns":
+        return f"{array[0].value} nanoseconds"
+    try:
+        return to_microseconds(array)[0].as_py()
+    except (ValueError, OverflowError):
+        return array.to_string(indent=0)
+
+
+def _first_unfit(array: pa.Array, target: pa.DataType, cast: Callable[[pa.Array, pa.DataType], pa.Array]) -> int:
     """Return the first row that cannot be cast."""
 
     def fails(first: int, count: int) -> bool:
         try:
-            cast_column(array.slice(first, count), target)
+            cast(array.slice(first, count), target)
         except (pa.ArrowInvalid, pa.ArrowNotImplementedError):
             return True
         return False

@@ -34,11 +34,11 @@ from pyiceberg.types import (
 )
 
 from lakeward.errors import SchemaMismatchError
-from lakeward.model.tables import BUCKET_COLUMN, OFFSET_COLUMN, TIMESTAMP_COLUMN
-from lakeward_lake_iceberg.datafile import FIELD_ID
+from lakeward.model.tables import BUCKET_COLUMN, OFFSET_COLUMN, PRECISION, TIMESTAMP_COLUMN
+from lakeward_lake_iceberg.parquet_fields import FIELD_ID
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterable, Iterator
 
     from lakeward.model.tables import TableSpec
 
@@ -48,6 +48,7 @@ SYSTEM_COLUMNS: dict[str, IcebergType] = {
     TIMESTAMP_COLUMN: TimestamptzType(),
 }
 _MAX_DECIMAL = 38
+_MICROSECOND_DIGITS, _NANOSECOND_DIGITS = 6, 9
 _COMMENT = b"comment"
 
 
@@ -55,15 +56,18 @@ def lake_schema(table: TableSpec) -> Schema:
     """Return the schema that a source's table has in the lake; field ids are provisional.
 
     Raises:
-        SchemaMismatchError: a column's type has no form in Iceberg, or a key column's type can be no key there.
+        SchemaMismatchError: a column's type has no form in Iceberg, a key column's type can be no key there, or two
+            fields have one path.
     """
     ids = count(1)
     fields = [_user_field(table, field, ids) for field in table.schema]
     fields += [NestedField(next(ids), name, kind, required=True) for name, kind in SYSTEM_COLUMNS.items()]
+    _check_names(table, fields)
     keys = [field.field_id for field in fields if field.name in table.primary_key]
     for field in fields:
         if field.field_id in keys:
             _check_key(table, field)
+            _check_precision(table, table.schema.field(field.name))
     return Schema(*fields, identifier_field_ids=keys)
 
 
@@ -86,6 +90,34 @@ def _user_field(table: TableSpec, field: pa.Field, ids: Iterator[int]) -> Nested
     )
 
 
+def _check_names(table: TableSpec, fields: Iterable[NestedField]) -> None:
+    """Refuse two fields of one path: Iceberg knows a field by the names from its column down, joined by dots."""
+    seen: set[str] = set()
+    for path in _paths("", fields):
+        if path in seen:
+            message = (
+                f"{table.path}: column {path!r}: expected that no other column, and no field of a nested column, has "
+                f"this path, as Iceberg tells fields by it, found two; rename one of them in the source"
+            )
+            raise SchemaMismatchError(message)
+        seen.add(path)
+
+
+def _paths(prefix: str, fields: Iterable[NestedField]) -> Iterator[str]:
+    for field in fields:
+        path = f"{prefix}{field.name}"
+        yield path
+        yield from _paths(f"{path}.", _fields_of(field.field_type))
+
+
+def _fields_of(kind: IcebergType) -> Iterable[NestedField]:
+    if isinstance(kind, StructType):
+        return kind.fields
+    if isinstance(kind, ListType):
+        return (kind.element_field,)
+    return (kind.key_field, kind.value_field) if isinstance(kind, MapType) else ()
+
+
 def _check_key(table: TableSpec, field: NestedField) -> None:
     """Refuse key types that the Iceberg specification forbids: readers compare keys, and NaN equals nothing."""
     kind = field.field_type
@@ -97,6 +129,20 @@ def _check_key(table: TableSpec, field: NestedField) -> None:
         f"decimal, boolean, text, binary, date or time), found {found}; give the source's table another key"
     )
     raise SchemaMismatchError(message)
+
+
+def _check_precision(table: TableSpec, field: pa.Field) -> None:
+    """Refuse keys that are finer than a microsecond: those that differ in nothing else would become one."""
+    kind = field.type.value_type if pa.types.is_dictionary(field.type) else field.type
+    fine = pa.types.is_temporal(kind) and getattr(kind, "unit", "") == "ns"
+    digits = int((field.metadata or {}).get(PRECISION, _NANOSECOND_DIGITS if fine else 0))
+    if digits > _MICROSECOND_DIGITS:
+        message = (
+            f"{table.path}: key column {field.name!r}: expected a time of at most {_MICROSECOND_DIGITS} digits of a "
+            f"second, as Iceberg holds microseconds, found {kind} of {digits} digits: keys that differ only in the "
+            "others would become one; give the source's table another key"
+        )
+        raise SchemaMismatchError(message)
 
 
 class _NoFormError(Exception):
@@ -111,6 +157,8 @@ def iceberg_type(kind: pa.DataType, ids: Iterator[int]) -> IcebergType:
 
 def _nested_type(kind: pa.DataType, ids: Iterator[int]) -> IcebergType | None:
     if pa.types.is_struct(kind):
+        if not kind.num_fields:
+            raise _NoFormError(str(kind))  # Parquet has none
         return StructType(
             *(
                 NestedField(next(ids), child.name, iceberg_type(child.type, ids), required=not child.nullable)

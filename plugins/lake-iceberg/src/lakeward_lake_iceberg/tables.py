@@ -258,7 +258,7 @@ class _Changes:
         update = UpdateSchema(self._table.transaction())
         system = [name for name in SYSTEM_COLUMNS if name in self._table.schema().column_names]
         for field in self._added:
-            update.add_column(field.name, field.field_type, field.doc)
+            update.add_column((field.name,), field.field_type, field.doc)
             if system:
                 update.move_before(field.name, system[0])
         for field in self._widened:

@@ -258,7 +258,9 @@ class UpsertWriter:
 
     def _keys(self, rows: pa.Table) -> pa.Table:
         fields = [self._converter.schema.field(name) for name in self._task.key_columns]
-        return pa.table([rows.column(field.name).cast(field.type) for field in fields], names=[f.name for f in fields])
+        batches = [[self._converter.column(batch, field) for field in fields] for batch in rows.to_batches()]
+        schema = pa.schema(fields).remove_metadata()
+        return pa.Table.from_batches([pa.RecordBatch.from_arrays(one, schema=schema) for one in batches], schema)
 
     def _search(self) -> None:
         """Delete the older versions of the window's keys up to the mark; what comes after it stays in the window."""

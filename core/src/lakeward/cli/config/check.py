@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING
 
 import click
 
-from lakeward.cli.checks import Check, show_checks
+from lakeward.cli.checks import Check, as_result, show_checks
 from lakeward.cli.disk_checks import spill_check
 from lakeward.cli.invocation import Invocation, pass_invocation, with_common_options
-from lakeward.cli.layouts import layout_checks, table_layouts
+from lakeward.cli.layouts import layout_checks, schema_checks, table_layouts
 from lakeward.cli.serving import describe_bindings
 from lakeward.container import build, lease_duration_s, writable_root
 from lakeward.errors import LakewardError
@@ -28,6 +28,7 @@ if TYPE_CHECKING:
 
     from lakeward.config.loaded import Loaded
     from lakeward.coordinator.rounds.layout import TableLayout
+    from lakeward.model.tables import TableSpec
 
 
 @click.command("check")
@@ -37,7 +38,7 @@ if TYPE_CHECKING:
 def check(invocation: Invocation, *, write: bool) -> int:
     """Build everything that the configuration names, without starting it; exit code 1 if something does not fit.
 
-    Each table's lake layout is shown, and how its rows get to their writers.
+    Each table's lake layout is shown, how its rows get to their writers, and which columns the lake cannot hold.
 
     Nothing is created: permissions show whether state can be written, unless `--write` is given.
     """
@@ -57,10 +58,11 @@ def _check(loaded: Loaded, *, write: bool) -> tuple[list[Check], list[TableLayou
     """
     container = build(loaded)
     settings = loaded.settings
+    found: list[TableSpec] = []
     layouts: list[TableLayout] = []
 
     def tables() -> str:
-        found = container.source().tables()
+        found.extend(container.source().tables())
         layouts.extend(table_layouts(loaded, found))
         return f"{settings.source.type}, {count(len(found), 'table')} to tier"
 
@@ -94,8 +96,11 @@ def _check(loaded: Loaded, *, write: bool) -> tuple[list[Check], list[TableLayou
         parts = [_look(what, look) for what, look in looks.items()]
         others = reached_by_others(settings.checkpoint.root, settings.service.name)
         looked = [configured_authentication(settings.spark), *([others] if others else [])]
+        opened = any(part.what == "lake" and part.ok for part in map(as_result, parts))
+        columns = schema_checks(loaded, container.lake(), found) if opened else []
         exchanged = any(layout.exchange == "hash" and not layout.error for layout in layouts)
-        return [*parts, *looked, *layout_checks(layouts), *([spill_check(loaded)] if exchanged else [])], layouts
+        spills = [spill_check(loaded)] if exchanged else []
+        return [*parts, *looked, *columns, *layout_checks(layouts), *spills], layouts
     finally:
         asyncio.run(container.resources().close_all())
 

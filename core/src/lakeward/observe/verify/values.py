@@ -21,10 +21,14 @@ if TYPE_CHECKING:
     Mask = npt.NDArray[np.bool_]
 
 types = pa.types
+_NANOS_A_MICRO = 1000
 
 
 def plain_type(kind: pa.DataType) -> pa.DataType:  # noqa: PLR0911 - an answer for each kind
     """Return the type in which values of a type are compared: one form of text, bytes and lists, no dictionaries.
+
+    Times with a zone are compared as the same moments in UTC without one: Python would look the zone up, and a machine
+    need not have a database of zones.
 
     Args:
         kind: the lake's.
@@ -39,32 +43,64 @@ def plain_type(kind: pa.DataType) -> pa.DataType:  # noqa: PLR0911 - an answer f
         return pa.large_list(plain_type(kind.value_type))
     if types.is_struct(kind):
         return pa.struct([pa.field(child.name, plain_type(child.type)) for child in kind])
+    if types.is_timestamp(kind):
+        return pa.timestamp(kind.unit)
     if types.is_map(kind):
         return pa.map_(plain_type(kind.key_type), plain_type(kind.item_type))
     return kind
 
 
-def cast_plain(column: pa.Array, kind: pa.DataType) -> pa.Array:
+def cast_plain(column: pa.Array, kind: pa.DataType, *, exact: bool = False) -> pa.Array:
     """Cast a column to the type in which it is compared.
 
     Args:
         column: of either side.
         kind: what `plain_type` gave for the lake's column.
+        exact: refuse times that are finer than the lake's: two keys must not become one.
 
     Raises:
         pa.ArrowInvalid: a value does not fit.
     """
     if column.type.equals(kind):
         return column
-    if types.is_timestamp(column.type) and column.type.unit == "ns":
-        column = pc.floor_temporal(column, unit="microsecond")
-    return pc.cast(column, options=pc.CastOptions(kind, allow_time_truncate=True))
+    if exact:
+        return pc.cast(column, kind)
+    return pc.cast(_floored(column), options=pc.CastOptions(kind, allow_time_truncate=True))
+
+
+def _floored(column: pa.Array) -> pa.Array:
+    """Round timestamps of nanoseconds down, at every depth: Arrow's cast would cut those before 1970 upwards."""
+    kind = column.type
+    if "timestamp[ns" not in str(kind):
+        return column
+    if types.is_dictionary(kind):
+        return _floored(column.dictionary_decode())
+    if types.is_struct(kind):
+        columns = [_floored(child) for child in map(column.field, range(kind.num_fields))]
+        return pa.StructArray.from_arrays(columns, [child.name for child in kind], mask=column.is_null())
+    if types.is_map(kind):
+        entries = _floored(pa.StructArray.from_arrays([column.keys, column.items], ["key", "value"]))
+        return _with_children(column, pa.map_(*(child.type for child in entries.type)), entries)
+    if types.is_nested(kind):
+        values = _floored(column.values)
+        sized = pa.list_(values.type, kind.list_size) if types.is_fixed_size_list(kind) else pa.list_(values.type)
+        return _with_children(column, pa.large_list(values.type) if types.is_large_list(kind) else sized, values)
+    nanos = column.view(pa.int64())
+    micros = pc.divide(nanos, _NANOS_A_MICRO)  # towards zero
+    above = pc.greater(pc.multiply(micros, _NANOS_A_MICRO), nanos)
+    return pc.subtract(micros, above.cast(pa.int64())).view(pa.timestamp("us", kind.tz))
+
+
+def _with_children(column: pa.Array, kind: pa.DataType, values: pa.Array) -> pa.Array:
+    own = column.buffers()[: 1 if types.is_fixed_size_list(kind) else 2]
+    return pa.Array.from_buffers(kind, len(column), own, column.null_count, column.offset, children=[values])
 
 
 def same_values(one: pa.Array, other: pa.Array) -> Mask:
     """Return row by row whether two columns of one type and length have the same values."""
     if types.is_nested(one.type):
-        if one.equals(other):
+        # To Arrow 0.0 and -0.0 are equal.
+        if one.equals(other) and not any(kind in str(one.type) for kind in ("float", "double")):
             return np.ones(len(one), dtype=np.bool_)
         pairs = zip(one.to_pylist(), other.to_pylist(), strict=True)
         return np.fromiter((_same(mine, theirs) for mine, theirs in pairs), dtype=np.bool_, count=len(one))

@@ -17,6 +17,7 @@ from lakeward.observe.verify.lake_rows import ComparableRows
 from lakeward.observe.verify.row_spill import RowSpill
 from lakeward.observe.verify.source_rows import readable_splits, rows_gone, source_rows
 from lakeward.observe.verify.values import cast_plain, plain_type
+from lakeward.ports import FileCheckedLake
 from lakeward.ports.lake import LOST_COLUMNS
 
 if TYPE_CHECKING:
@@ -26,7 +27,7 @@ if TYPE_CHECKING:
     from lakeward.model.results import LakeHead
     from lakeward.model.tables import TableBucket, TableSpec
     from lakeward.observe.verify.source_rows import Readable
-    from lakeward.ports import ReadableLake, Source, SourceReader
+    from lakeward.ports import FileDifference, ReadableLake, Source, SourceReader
 
 _SYSTEM = (BUCKET_COLUMN, OFFSET_COLUMN, TIMESTAMP_COLUMN)
 types = pa.types
@@ -49,13 +50,15 @@ class VerifyOptions:
     """How it is compared.
 
     `available` compares what the source still has, and leaves the rest of the lake's rows out. `most` is the number of
-    differences that are kept, `memory_bytes` about how many bytes of rows are held at once.
+    differences that are kept, `memory_bytes` about how many bytes of rows are held at once. `files` are as many data
+    files as are compared with what the lake says of them, None for all.
     """
 
     folder: Path
     available: bool
     most: int
     memory_bytes: int
+    files: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,7 +66,8 @@ class Verification:
     """The result. `left_out` are lake rows that were not compared.
 
     `not_in_lake` are columns that the source has and the lake does not have yet. `lost` are those that the lake does
-    not have any more, and fields of nested columns, each with what became of it.
+    not have any more, and fields of nested columns, each with what became of it. `file_differences` are the first ones
+    of `wrong_in_files` in all.
     """
 
     comparison: Comparison
@@ -72,11 +76,13 @@ class Verification:
     gone: tuple[str, ...]
     not_in_lake: tuple[str, ...]
     lost: Mapping[str, str]
+    wrong_in_files: int
+    file_differences: tuple[FileDifference, ...]
 
     @property
     def equal(self) -> bool:
-        """Whether no row differs and the lake has lost no column."""
-        return self.comparison.equal and not self.lost
+        """Whether no row differs, the lake has lost no column and says nothing wrong of its files."""
+        return self.comparison.equal and not self.lost and not self.wrong_in_files
 
 
 @dataclass(frozen=True, slots=True)
@@ -119,7 +125,28 @@ def verify_table(sides: Sides, options: VerifyOptions) -> Verification:
     comparison = Comparison(options.most)
     columns = [name for name in schema.names if name not in key]
     compare_spills(source, lake, key, columns, comparison, keyed=table.has_primary_key)
-    return Verification(comparison, key, comparable.left_out, readable.gone, common.not_in_lake, common.lost)
+    wrong, differences = _compare_files(sides, options)
+    return Verification(
+        comparison,
+        key,
+        comparable.left_out,
+        readable.gone,
+        common.not_in_lake,
+        common.lost,
+        wrong_in_files=wrong,
+        file_differences=differences,
+    )
+
+
+def _compare_files(sides: Sides, options: VerifyOptions) -> tuple[int, tuple[FileDifference, ...]]:
+    if not isinstance(sides.lake, FileCheckedLake):
+        return 0, ()
+    count = 0
+    first: list[FileDifference] = []
+    for one in sides.lake.check_files(sides.table.path, sides.head.snapshot_id or 0, options.files):
+        count += 1
+        first += [one] if len(first) < options.most else []
+    return count, tuple(first)
 
 
 def _spill_source(
@@ -175,7 +202,7 @@ def _plain(table: TableSpec, records: pa.RecordBatch, schema: pa.Schema) -> pa.R
     for field in schema:
         column = records.column(field.name)
         try:
-            columns.append(cast_plain(column, field.type))
+            columns.append(cast_plain(column, field.type, exact=field.name in table.primary_key))
         except (pa.ArrowInvalid, pa.ArrowNotImplementedError) as unfit:
             message = f"{table.path}, column {field.name!r}: {column.type} cannot be compared as {field.type}: {unfit}"
             raise LakeError(message) from unfit

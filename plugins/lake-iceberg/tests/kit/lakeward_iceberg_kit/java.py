@@ -46,6 +46,22 @@ class JavaReader:
         finally:
             found.close()
 
+    def rewrite(self, metadata: str, path: str) -> int:
+        """Write all live rows to a new file, as a compaction does, and return its size.
+
+        Args:
+            metadata: the metadata file.
+            path: the new file.
+        """
+        table = self.table(metadata)
+        factory = self._iceberg.data.GenericAppenderFactory(table.schema(), table.spec())
+        appender = factory.newAppender(self._io.newOutputFile(path), self._iceberg.FileFormat.PARQUET)
+        rows = self._iceberg.data.IcebergGenerics.read(table).build()
+        appender.addAll(rows)
+        rows.close()
+        appender.close()
+        return int(appender.length())
+
     def deletes_of(self, metadata: str) -> dict[str, list[str]]:
         """Return the delete files that Java's planning attaches to each data file."""
         tasks = self.table(metadata).newScan().planFiles()

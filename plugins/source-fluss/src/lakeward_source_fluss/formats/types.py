@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 
 from lakeward.errors import SchemaMismatchError
+from lakeward.model.tables import PRECISION
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -88,9 +89,15 @@ class FlussField:
     field_id: int = -1
 
     def to_arrow(self, *, logged: bool = False) -> pa.Field:
-        """Return the Arrow field; a comment becomes the metadata key `comment`. `logged` as for the type."""
-        metadata = None if self.comment is None else {b"comment": self.comment.encode("utf-8")}
-        return pa.field(self.name, self.type.to_arrow(logged=logged), nullable=self.type.nullable, metadata=metadata)
+        """Return the Arrow field. `logged` as for the type.
+
+        Metadata: a comment as `comment`, and the digits of a timestamp that is given on with fewer as `precision`.
+        """
+        metadata = {} if self.comment is None else {b"comment": self.comment.encode("utf-8")}
+        if self.type.kind in {Kind.TIMESTAMP, Kind.TIMESTAMP_LTZ} and self.type.precision > MOST_PRECISE:
+            metadata[PRECISION] = b"%d" % self.type.precision
+        kind = self.type.to_arrow(logged=logged)
+        return pa.field(self.name, kind, nullable=self.type.nullable, metadata=metadata or None)
 
 
 _PLAIN: dict[Kind, pa.DataType] = {
