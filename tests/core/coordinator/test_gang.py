@@ -483,7 +483,7 @@ def test_a_round_that_finishes_early_and_loses_all_it_read_has_nothing_to_commit
     members[0].say(Failed(code="LW-000", message="gone"))
     world.jobs.end()
     assert len(world.jobs.launched) == 1
-    assert world.round.events[-2:] == ["drained, finished early True", "over"]
+    assert world.round.events[-2:] == ["drained, finished early True, left out: subtask 0 failed: gone", "over"]
     assert world.job.progress.committable() == []
     assert world.job.progress.shares() == ()
 
@@ -503,7 +503,7 @@ def test_a_round_that_finishes_early_is_launched_again_to_write_what_its_checkpo
         assert member.told(NoMoreSplits)
     first.end(100, (A, replace(B, rows=40)))
     second.end(0)
-    assert world.round.events[-1] == "drained, finished early True"
+    assert world.round.events[-1] == "drained, finished early True, left out: subtask 0 failed: gone"
     assert world.job.progress.offsets()[BUCKETS[0]] == 100
     assert [share.rows for share in world.job.progress.shares()] == [100]
 

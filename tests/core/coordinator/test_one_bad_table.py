@@ -343,6 +343,49 @@ def test_a_disk_that_is_full_for_one_table_is_named_and_its_table_goes_on_once_t
     asyncio.run(run())
 
 
+def test_a_round_whose_splits_fail_is_shown_so_at_once_and_gives_its_place_to_healthy_tables(
+    tables: Neighbours,
+) -> None:
+    """Its splits would rest, and its job be launched again, for longer than the test has."""
+    tables.promise_s, tables.allowed = 0.3, frozenset({"late"})
+    full = tables.lake.root / str(tables.bad) / FULL
+    full.parent.mkdir(parents=True)
+    full.touch()
+    keys = {"rounds": 1, "yield_s": 0.2, "backoff_first_s": 1000.0, "backoff_most_s": 1000.0, "job_attempts": 99}
+
+    async def run() -> None:
+        async with tables.served(lake_type="full", **keys):
+            await until(lambda: tables.status() == "retrying")
+            await tables.healthy_tables_commit()
+            assert "No space left on device" in tables.condition().message
+
+    asyncio.run(run())
+    assert set(tables.world.outcomes(tables.bad)) == {"failed"}
+    (record,) = [one for one in tables.world.records if one.table == str(tables.bad)]
+    assert "No space left on device" in record.reason
+
+
+def test_why_a_split_fails_is_shown_while_its_round_still_runs(tables: Neighbours) -> None:
+    """Nobody waits for its place, and its split rests: it is no lack of slots."""
+    full = tables.lake.root / str(tables.bad) / FULL
+    full.parent.mkdir(parents=True)
+    full.touch()
+
+    def shown() -> bool:
+        table = next(one for one in tables.world.reports[-1].tables if one.path == str(tables.bad))
+        running = table.round
+        return table.status == "running" and running is not None and "No space left" in running.reason
+
+    async def run() -> None:
+        async with tables.served(lake_type="full", rounds=3, backoff_first_s=1000.0, backoff_most_s=1000.0):
+            await until(lambda: tables.status() == "retrying" and shown())
+            condition = tables.condition()
+            assert "No space left on device" in condition.message
+            assert condition.since_ms is not None
+
+    asyncio.run(run())
+
+
 class OneHangs(EmbeddedSource):
     """The reader of one table hangs for as long as a file exists."""
 

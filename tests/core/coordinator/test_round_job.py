@@ -24,6 +24,7 @@ from lakeward.model.events import (
     Close,
     DeclineCheckpoint,
     Deploy,
+    Failed,
     Heartbeat,
     Register,
     RequestSplit,
@@ -311,3 +312,35 @@ def test_a_round_that_ends_while_its_job_waits_to_be_launched_leaves_nothing_run
     clock.advance(20.0)
     job.tick()
     assert (len(jobs.launched), job.running, listener.events[-1]) == (2, False, "over")
+
+
+FULL = Failed(code="LW-000", message="OSError: [Errno 28] No space left on device", permanent=False)
+
+
+def failing(job: RoundJob) -> str:
+    """Let an attempt fail with what it was assigned; return the split's id."""
+    talker = Talker(job)
+    (split,) = [one.split for one in talker.asked().splits]
+    talker.say(FULL)
+    return split.split_id
+
+
+def test_a_round_that_finishes_early_while_a_split_fails_says_why_it_is_left_out(
+    restored: RoundJob, listener: SilentRound
+) -> None:
+    failing(restored)
+    assert "No space left on device" in restored.waits_for
+    failing(restored)
+    assert "splits fail again" in listener.events
+    restored.finish_early()
+    assert restored.failing.cause_of(restored.splits.skipped).endswith("No space left on device")
+
+
+def test_a_split_that_is_read_at_the_second_try_fails_no_more(restored: RoundJob, listener: SilentRound) -> None:
+    split_id = failing(restored)
+    talker = Talker(restored)
+    (split,) = [one.split for one in talker.asked().splits]
+    assert split.split_id == split_id
+    talker.say(SplitFinished(result=WriteResult(split_id, split.bucket, 4000, -1, 10, ())))
+    assert restored.failing.times(split_id) == 0
+    assert "splits fail again" not in listener.events

@@ -31,6 +31,7 @@ from lakeward.machines.rounds import (
     SendHeartbeat,
     ServicePhase,
     SnapshotsGone,
+    SplitsFailing,
     Stopped,
     StopRequested,
     StopTimedOut,
@@ -79,7 +80,11 @@ EVENTS: dict[type[RoundsEvent], tuple[RoundsEvent, ...]] = {
     Leased: (Leased(now=NOW, table_id=7),),
     JobStarted: (JobStarted(now=NOW, table_id=7),),
     SnapshotsGone: (SnapshotsGone(now=NOW, table_id=7, reason="gone"),),
-    Drained: (Drained(now=NOW, table_id=7, finished_early=False), Drained(now=NOW, table_id=7, finished_early=True)),
+    SplitsFailing: tuple(SplitsFailing(now=NOW, table_id=7, failing=failing) for failing in (True, False)),
+    Drained: (
+        *(Drained(now=NOW, table_id=7, finished_early=early) for early in (False, True)),
+        Drained(now=NOW, table_id=7, finished_early=True, failing="the disk is full"),
+    ),
     Committed: (Committed(now=NOW, table_id=7, caught_up=True), Committed(now=NOW, table_id=7, caught_up=False)),
     RoundFailed: (
         *(RoundFailed(now=NOW, table_id=7, reason="x", permanent=final) for final in (False, True)),
@@ -157,7 +162,7 @@ def test_each_event_type_is_tried_and_has_a_row_for_a_table_somewhere() -> None:
     """Nothing is left out of the tests below, and nothing of the table."""
     tried = {kind for kind, events in EVENTS.items() if all(type(event) is kind for event in events)}
     assert tried == {event for state, event in TRANSITIONS if isinstance(state, Phase)}
-    assert len(tried) == 19
+    assert len(tried) == 20
 
 
 @pytest.mark.parametrize("kind", list(EVENTS), ids=lambda kind: kind.__name__)
@@ -270,10 +275,16 @@ def test_a_move_that_the_table_does_not_have_raises_and_undoes_the_whole_step(mo
 
 
 def variants(state: RoundsState) -> list[RoundsState]:
-    """The same, also: long renewed, stale before, overdue, unreported once, with no other round, paused, timed out."""
-    changes: list[dict[str, float]] = [{}, {"renewed_at": 1.0}, {"stale_rounds": 4}, {"report_failures": 1}]
+    """The same, also: long renewed, stale before, overdue, unreported once, with no other round, paused, timed out.
+
+    A commit also of a round that left out splits, for the first time or for the last one.
+    """
+    changes: list[dict[str, float | str]] = [{}, {"renewed_at": 1.0}, {"stale_rounds": 4}, {"report_failures": 1}]
     if 7 in state.tables and state.tables[7].phase is Phase.BACKOFF:
         changes.append({"retry_at": 50.0})
+    if 7 in state.tables and state.tables[7].phase is Phase.COMMITTING:
+        changes.append({"left_out": "the disk is full"})
+        changes.append({"left_out": "the disk is full", "failures": 19, "served_before": -1})
     found = [changed(state, change, free=free) for change in changes for free in (False, True)]
     if 7 not in state.tables or state.tables[7].phase not in UNPAUSED:
         found += [replace(made.copy(), paused={PATH}) for made in found]
@@ -284,7 +295,7 @@ def variants(state: RoundsState) -> list[RoundsState]:
     return [*found, replace(state.copy(), timed_out=True)]
 
 
-def changed(state: RoundsState, change: dict[str, float], *, free: bool) -> RoundsState:
+def changed(state: RoundsState, change: dict[str, float | str], *, free: bool) -> RoundsState:
     """Change table 7, and let table 8 go if its round is to be over."""
     made = state.copy()
     if 7 in made.tables:

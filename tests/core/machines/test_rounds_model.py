@@ -36,10 +36,12 @@ from lakeward.machines.rounds import (
     RoundsEvent,
     SendHeartbeat,
     SnapshotsGone,
+    SplitsFailing,
     Stopped,
     StopRequested,
     StopTimedOut,
     TableGone,
+    TableStatus,
     TargetReached,
     Targets,
     Tick,
@@ -90,6 +92,7 @@ class SourceAndShell(RuleBasedStateMachine):
         self.stopped = 0
         self.sound = True
         self.seen_opening: set[int] = set()
+        self.paused_until: dict[int, float] = {}
 
     @initialize(once=st.booleans())
     def start(self, once: bool) -> None:
@@ -256,6 +259,8 @@ class SourceAndShell(RuleBasedStateMachine):
             self.feed(RoundFenced(now=self.now, table_id=table_id, reason="no", lost=flag))
         elif well == 2 and stage in ("leasing", "running"):
             self.feed(SnapshotsGone(now=self.now, table_id=table_id, reason="gone"))
+        elif well == 3 and stage == "running":
+            self.feed(SplitsFailing(now=self.now, table_id=table_id, failing=flag))
         else:
             self.answer_well(table_id, stage, splits=well % 2, flag=flag)
 
@@ -272,7 +277,7 @@ class SourceAndShell(RuleBasedStateMachine):
             self.feed(JobStarted(now=now, table_id=table_id))
         elif stage == "running":
             self.stage[table_id] = "drained"
-            self.feed(Drained(now=now, table_id=table_id, finished_early=flag))
+            self.feed(Drained(now=now, table_id=table_id, finished_early=flag, failing="no" if flag else ""))
         else:
             self.feed(Committed(now=now, table_id=table_id, caught_up=flag))
 
@@ -358,10 +363,17 @@ class SourceAndShell(RuleBasedStateMachine):
         """As many rounds run as may, and the one that waits longest is next."""
         if not hasattr(self, "rounds"):
             return
-        waiting = [status.deadline for status in self.rounds.tables if status.phase is TablePhase.WAITING]
+        for status in self.rounds.tables:
+            if status.retry_at is not None:
+                self.paused_until[status.assignment.table_id] = status.retry_at
+            elif status.phase in (TablePhase.PAUSED, TablePhase.SUSPENDED) or status.attempt <= (
+                0 if status.phase is TablePhase.WAITING else 1
+            ):
+                self.paused_until.pop(status.assignment.table_id, None)
+        waiting = [self.turn(status) for status in self.rounds.tables if status.phase is TablePhase.WAITING]
         assert not waiting or self.working == POLICY.rounds
         just_opened = [
-            status.deadline
+            self.turn(status)
             for status in self.rounds.tables
             if status.phase is TablePhase.OPENING and status.assignment.table_id not in self.seen_opening
         ]
@@ -369,6 +381,10 @@ class SourceAndShell(RuleBasedStateMachine):
         self.seen_opening = {
             status.assignment.table_id for status in self.rounds.tables if status.phase is TablePhase.OPENING
         }
+
+    def turn(self, status: TableStatus) -> float:
+        """When a table is due, or when its last failure lets it be tried again, whichever is later."""
+        return max(status.deadline, self.paused_until.get(status.assignment.table_id, status.deadline))
 
     @invariant()
     def nothing_is_overdue(self) -> None:

@@ -33,6 +33,7 @@ from lakeward.machines.rounds import (
     RoundsEvent,
     SendHeartbeat,
     SnapshotsGone,
+    SplitsFailing,
     Stopped,
     StopRequested,
     StopTimedOut,
@@ -365,6 +366,60 @@ def test_a_round_that_made_room_for_another_table_goes_on_at_once_when_it_is_its
     drive.answer()
     assert drive.request is not None
     assert drive.request.forced == {1}
+
+
+def failing_round(drive: Drive, table_id: int, why: str = "the disk is full") -> Drive:
+    """Let an opened table's round yield while its splits fail, with nothing else to commit."""
+    drive.run(table_id)(SplitsFailing(now=drive.now, table_id=table_id, failing=True))
+    drive(Drained(now=drive.now, table_id=table_id, finished_early=True, failing=why))
+    drive(Committed(now=drive.now, table_id=table_id, caught_up=False))
+    return drive
+
+
+def test_a_round_whose_splits_fail_again_makes_room_at_once_for_a_table_that_does_not_fail() -> None:
+    drive = Drive(ServiceSettings(rounds=1, yield_s=20, renew_s=1e6)).take(assigned(1), assigned(2)).run(1)
+    assert drive(SplitsFailing(now=drive.now, table_id=1, failing=True)) == (
+        FinishRoundEarly(1, "its splits fail, and another table waits"),
+    )
+
+
+def test_a_round_whose_splits_were_read_after_all_makes_no_room_before_its_time() -> None:
+    drive = Drive(ServiceSettings(rounds=1, yield_s=20, renew_s=1e6)).take(assigned(1)).run(1)
+    drive(SplitsFailing(now=drive.now, table_id=1, failing=True))
+    drive(SplitsFailing(now=drive.now, table_id=1, failing=False))
+    drive(Resumed(now=drive.now, assignments=(assigned(2),)))
+    assert drive.all(FinishRoundEarly) == []
+
+
+def test_a_round_that_leaves_out_splits_that_failed_has_failed_with_their_cause() -> None:
+    """Also if others of its splits were read, and were committed."""
+    drive = failing_round(Drive(ServiceSettings(rounds=1, renew_s=1e6)).take(assigned(1)), 1)
+    assert drive.all(EndRound) == [EndRound(1, "committed", "the disk is full")]
+    assert drive.phase(1) is Phase.BACKOFF
+    assert drive.rounds.tables[0].reason == "the disk is full"
+
+
+def test_rounds_that_leave_out_splits_that_failed_count_until_their_table_is_suspended() -> None:
+    drive = Drive(ServiceSettings(rounds=1, suspend_after=2, renew_s=1e6, fence_s=1e6)).take(assigned(1))
+    for number in (2, 3):
+        failing_round(drive, 1)
+        drive(Resumed(now=drive.now, assignments=(assigned(number),)))
+        drive.commit(number)(Committed(now=drive.now, table_id=number, caught_up=True))
+        drive.advance(300)
+    assert drive.phase(1) is Phase.OPENING
+    failing_round(drive, 1)
+    assert drive.phase(1) is Phase.SUSPENDED
+    assert "the disk is full (2 rounds in a row failed" in drive.rounds.tables[0].reason
+
+
+def test_a_table_that_failed_waits_behind_those_that_were_due_before_its_pause_was_over() -> None:
+    """Its own deadline is the oldest: it would get each place that it gives up."""
+    drive = Drive(ServiceSettings(rounds=1, renew_s=1e6, backoff_first_s=60.0)).take(assigned(1, freshness_s=1)).run(1)
+    drive(RoundFailed(now=drive.now, table_id=1, reason="no", permanent=False))
+    drive(Resumed(now=drive.now, assignments=(assigned(2, freshness_s=5), assigned(3, freshness_s=30))))
+    assert drive.phase(2) is Phase.OPENING
+    drive.advance(60)
+    assert drive.rounds.queue == (3, 1)
 
 
 def test_commits_that_all_are_slow_hold_new_rounds_back_in_the_end() -> None:

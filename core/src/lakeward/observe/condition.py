@@ -29,7 +29,7 @@ STATUSES = {
     OK: "the lake has everything, or nothing has waited for longer than the promised freshness",
     NEW: "never tiered, and nothing has waited for longer than the promised freshness",
     LATE: "rows have waited for longer than the promised freshness",
-    RETRYING: "its last round failed; the service tries again by itself",
+    RETRYING: "its last round failed, or the one that runs does; the service tries again by itself",
     SUSPENDED: "it cannot be tiered as it is, and waits for a person",
     PAUSED: "a person paused it",
     LAKE_GONE: "the lake no longer has the table's commits",

@@ -80,9 +80,14 @@ class SilentRound:
         """See `JobListener`."""
         self.started += 1
 
-    def job_drained(self, *, finished_early: bool) -> None:
+    def splits_failing(self, *, failing: bool) -> None:
         """See `JobListener`."""
-        self.events.append(f"drained, finished early {finished_early}")
+        self.events.append("splits fail again" if failing else "no split fails any more")
+
+    def job_drained(self, *, finished_early: bool, failing: str) -> None:
+        """See `JobListener`."""
+        left_out = f", left out: {failing}" if failing else ""
+        self.events.append(f"drained, finished early {finished_early}{left_out}")
 
     def job_failed(self, reason: str, *, permanent: bool) -> None:
         """See `JobListener`."""

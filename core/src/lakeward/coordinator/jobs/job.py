@@ -9,6 +9,7 @@ import structlog
 
 from lakeward.coordinator.checkpoints.round_checkpoints import RoundCheckpoints
 from lakeward.coordinator.jobs.checkpoint_messages import to_checkpoint_event
+from lakeward.coordinator.jobs.failing_splits import FailingSplits
 from lakeward.coordinator.jobs.first_checkpoint import FirstCheckpoint
 from lakeward.coordinator.jobs.gang import Gang
 from lakeward.coordinator.jobs.group import IndependentSubtasks, Registration, SubtaskGroup
@@ -136,6 +137,8 @@ class RoundJob:
         self._slots = SlotWatch()
         self._checkpoints = RoundCheckpoints(plan.checkpoints, clock, self, owner, self._attempts)
         self._first = FirstCheckpoint(self._checkpoints.newest)
+        self.failing = FailingSplits(lambda again: owner.splits_failing(failing=again))
+        """What fails now."""
         self._deploying: Registration | None = None
         """The subtask that is about to be deployed."""
         self._next_attempt = self.progress.first_attempt
@@ -204,6 +207,8 @@ class RoundJob:
             return
         now = self._clock.now()
         self._group.show_life(now, self.launched.fence_s / 10)
+        if self._group.ends_together:
+            self.failing.checkpointed(self._checkpoints.newest)
         if now >= self.splits.reconnect_by:
             self._step(ConnectionsChecked(now=now))
         if now >= self.splits.rested_by:
@@ -212,15 +217,7 @@ class RoundJob:
             self._note(TimePassed(now=now, at_once=self._first.begin(self._group, self._clock.wall_ms())))
             self._first.look(self._checkpoints)
         self._watch_slots(now)
-        for subtask, attempt in self._attempts.items():
-            if not attempt.done and now - attempt.seen > self.plan.silence_s:
-                _log.warning("subtask silent, cancelling its job", round=self.plan.round_name, subtask=subtask)
-                self.may_have_orphans = True
-                reason = f"subtask {subtask} was silent for {self.plan.silence_s:g} s"
-                if not self._group.lost(self, attempt.key, reason):
-                    self._ended_because = reason
-                    self._jobs.cancel(self.launched)
-                return
+        self._watch_silence(now, self.launched)
 
     @property
     def splits(self) -> Splits:
@@ -254,7 +251,9 @@ class RoundJob:
 
     @property
     def waits_for(self) -> str:
-        """What it waits for, in words; empty while subtasks work, and once nothing is left to do."""
+        """Why its splits fail, or what it waits for; empty while subtasks work, and once nothing is left to do."""
+        if self.failing.cause and not self._ended:
+            return self.failing.cause
         waits = self.launched is not None and not self._ended and not self._drained and not self._attempts
         return self._slots.message if waits else ""
 
@@ -370,7 +369,8 @@ class RoundJob:
         self._drained = True
         self._preparing, self._prepare_at = False, None  # the launch that it waits for is not needed any more
         self._checkpoints.end()
-        self._owner.job_drained(finished_early=self.splits.incomplete)
+        left_out = self.failing.cause_of(self.splits.skipped)
+        self._owner.job_drained(finished_early=self.splits.incomplete, failing=left_out)
 
     # --- called by the checkpoints (`CheckpointedJob`) ------------------------------------------------------
 
@@ -413,6 +413,7 @@ class RoundJob:
         if found is not None and found.number == attempt:
             _log.warning("subtask failed over", round=self.plan.round_name, subtask=subtask, reason=reason)
             found.send(Cancel(reason=reason))
+            self._note_failure(found, reason)
             self._lose(found, reason)
 
     # --- inside ---------------------------------------------------------------------------------------------
@@ -422,8 +423,19 @@ class RoundJob:
 
     def _watch_slots(self, now: float) -> None:
         self._slots.update(self._group.there(len(self._attempts)), now)
-        if self._slots.should_warn(now):
+        if self._slots.should_warn(now) and not self.failing.cause:
             _log.warning(self._slots.message, round=self.plan.round_name)
+
+    def _watch_silence(self, now: float, launched: JobSpec) -> None:
+        for subtask, attempt in self._attempts.items():
+            if not attempt.done and now - attempt.seen > self.plan.silence_s:
+                _log.warning("subtask silent, cancelling its job", round=self.plan.round_name, subtask=subtask)
+                self.may_have_orphans = True
+                reason = f"subtask {subtask} was silent for {self.plan.silence_s:g} s"
+                if not self._group.lost(self, attempt.key, reason):
+                    self._ended_because = reason
+                    self._jobs.cancel(launched)
+                return
 
     def _readmit(self, register: Register, connection: Connection) -> ChannelKey | None:
         attempt = self._attempts.get(register.subtask)
@@ -502,7 +514,9 @@ class RoundJob:
         else:
             subtask = attempt.key.subtask
             _log.warning("subtask failed", round=self.plan.round_name, subtask=subtask, reason=event.message)
-            self._lose(attempt, f"subtask {subtask} failed: {event.message}")
+            reason = f"subtask {subtask} failed: {event.message}"
+            self._note_failure(attempt, reason)
+            self._lose(attempt, reason)
 
     def _lose(self, attempt: TaskAttempt, reason: str) -> None:
         """Fail an attempt: first record its progress and open all gateways, then return its splits."""
@@ -530,7 +544,14 @@ class RoundJob:
         )
         for attempt in lost:
             if self._there(attempt.key.subtask, attempt.number) is attempt:
-                self._lose(attempt, f"subtask {attempt.key.subtask} has {reason}")
+                why = f"subtask {attempt.key.subtask} has {reason}"
+                self._note_failure(attempt, why, lost=True)
+                self._lose(attempt, why)
+
+    def _note_failure(self, attempt: TaskAttempt, cause: str, *, lost: bool = False) -> None:
+        """Record what an attempt was reading when it failed, before its splits are returned."""
+        reading = [split.split_id for split in self.splits.held_by(attempt.key.subtask, attempt.number)]
+        self.failing.failed(reading, cause, now=self._clock.now(), checkpoint=self._checkpoints.newest, lost=lost)
 
     def _there(self, subtask: int, number: int) -> TaskAttempt | None:
         attempt = self._attempts.get(subtask)
@@ -556,6 +577,11 @@ class RoundJob:
         self.may_have_orphans = True
         self._note(LaunchEnded(now=self._clock.now()))
         self._launch_again = self._ended_because or reason or "its subtasks ended with splits unfinished"
+        if self.failing.cause:
+            self._launch_again = self.failing.cause  # in the subtask's own words
+        else:
+            now, newest = self._clock.now(), self._checkpoints.newest
+            self.failing.failed((), self._launch_again, now=now, checkpoint=newest, lost=True)
         if self._group.ends_together:
             self._attempts.clear()  # the next launch may have to wait, and what they still send does not count
         if not (self._group.ends_together and self._checkpoints.owed):
@@ -620,6 +646,8 @@ class RoundJob:
                 self._send(command.subtask, command.attempt, FinishEarly())
             case Accept() if result is not None:
                 self.progress.accept(result)
+                if not self._group.ends_together:  # else its rows are in no file yet
+                    self.failing.finished(result.split_id)
             case Reject():
                 self._reject(command, result)
             case SplitsReturned():

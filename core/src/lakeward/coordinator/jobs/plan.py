@@ -32,8 +32,12 @@ class JobListener(CheckpointListener, Protocol):
         """The first subtask is deployed; said once, whatever happens to it."""
         ...
 
-    def job_drained(self, *, finished_early: bool) -> None:
-        """Every split is finished or left out."""
+    def splits_failing(self, *, failing: bool) -> None:
+        """A split has failed again, or each of those was read since; said when that changes."""
+        ...
+
+    def job_drained(self, *, finished_early: bool, failing: str) -> None:
+        """Every split is finished or left out; `failing` is why splits failed that were left out, if any had."""
         ...
 
     def job_failed(self, reason: str, *, permanent: bool) -> None:

@@ -285,7 +285,7 @@ class RoundAttempt:
             size_bytes=sum(file.size_bytes for file in files) or size,
             rows_per_s=rows / seconds,
             snapshot_id=self.snapshot_id,
-            reason=self.reason,
+            reason=self.reason or (self.job.failing.cause if self.job is not None and self.ended_ms is None else ""),
             timings_s=self._timings(),
             checkpoint=self._checkpoint(),
             slots=there,

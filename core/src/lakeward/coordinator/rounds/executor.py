@@ -60,7 +60,7 @@ if TYPE_CHECKING:
     from lakeward.ports import CheckpointStore, Clock, Jobs, Lake, Source
     from lakeward.storage.commit_records import CommitRecords
 
-_SUPERSEDED = frozenset({"committed", "dropped", "stale"})
+_SUPERSEDED = frozenset({"committed", "idle", "dropped", "stale"})
 """Ends of a round after which its last checkpoint is useless: its rows are in the lake, or cannot be read any more."""
 _log = structlog.get_logger("lakeward.rounds")
 
@@ -209,9 +209,10 @@ class RoundExecutor:
         if attempt is None:
             return
         self._fence.end(attempt.round_id)
+        if outcome == "committed" and attempt.snapshot_id is None:
+            outcome = "failed" if reason else "idle"
         self._close_checkpoints(attempt, superseded=outcome in _SUPERSEDED)
-        nothing = outcome == "committed" and attempt.snapshot_id is None
-        attempt.outcome, attempt.reason = "idle" if nothing else outcome, reason
+        attempt.outcome, attempt.reason = outcome, reason
         attempt.ended_ms = self._clock.wall_ms()
         if attempt.job is not None and attempt.job.running:
             self._ending.append(attempt)

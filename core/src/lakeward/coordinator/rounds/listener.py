@@ -6,7 +6,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Protocol
 
 from lakeward.coordinator.workers.log_fields import with_log_fields
-from lakeward.machines.rounds import Drained, JobStarted, RoundFailed
+from lakeward.machines.rounds import Drained, JobStarted, RoundFailed, SplitsFailing
 from lakeward.model.leases import Failover, FailoverKind
 
 if TYPE_CHECKING:
@@ -89,9 +89,14 @@ class RoundJobListener:
         """See `JobListener`."""
         self._post(JobStarted(now=self._clock.now(), table_id=self._table_id))
 
-    def job_drained(self, *, finished_early: bool) -> None:
+    def splits_failing(self, *, failing: bool) -> None:
         """See `JobListener`."""
-        self._post(Drained(now=self._clock.now(), table_id=self._table_id, finished_early=finished_early))
+        self._post(SplitsFailing(now=self._clock.now(), table_id=self._table_id, failing=failing))
+
+    def job_drained(self, *, finished_early: bool, failing: str) -> None:
+        """See `JobListener`."""
+        now, table_id = self._clock.now(), self._table_id
+        self._post(Drained(now=now, table_id=table_id, finished_early=finished_early, failing=failing))
 
     def job_failed(self, reason: str, *, permanent: bool) -> None:
         """See `JobListener`."""

@@ -26,7 +26,8 @@ def tell_end(attempt: RoundAttempt, report: RoundReport) -> None:
         facts = {"attempt": attempt.number, "checkpoints": attempt.checkpoints, "failovers": attempt.failovers}
         attempt.trace.ended(report, running=attempt.phase, code=attempt.code, facts=facts)
     outcome = attempt.outcome
-    log = _log.debug if outcome == _IDLE else _log.warning if outcome in _FAILED else _log.info
+    failed = outcome in _FAILED or (outcome == "committed" and bool(report.reason))
+    log = _log.debug if outcome == _IDLE else _log.warning if failed else _log.info
     log(
         f"round {outcome}",
         **attempt.log_fields,

@@ -176,9 +176,9 @@ class Reporter:
         history.lake_files = attempt.lake_files() if attempt.context is not None else history.lake_files
         history.status, history.message = attempt.outcome, attempt.reason
         history.never_tiered = attempt.never_tiered if attempt.context is not None else history.never_tiered
-        if attempt.outcome in _SUCCEEDED:
+        if attempt.outcome in _SUCCEEDED and not attempt.reason:
             history.failing_since_ms, history.failure = None, ""
-        elif attempt.outcome in _FAILED:
+        elif attempt.outcome in _FAILED or attempt.outcome in _SUCCEEDED:  # in part
             history.failing_since_ms, history.failure = history.failing_since_ms or attempt.ended_ms, attempt.reason
         if attempt.outcome not in _QUIET and not (attempt.outcome == "stopped" and attempt.job is None):
             history.last = report
@@ -281,6 +281,10 @@ class Reporter:
         attempt = self._attempts.get(table_id)
         started = attempt is not None and attempt.context is not None
         lag_rows = attempt.lag_rows() if attempt is not None and started else history.lag_rows
+        failing = None if attempt is None or attempt.job is None else attempt.job.failing
+        since_ms, failure = history.failing_since_ms, history.failure
+        if failing is not None and failing.since is not None:
+            since_ms, failure = since_ms or self._wall_ms(failing.since), failing.cause
         return TableReport(
             path=history.path,
             table_id=table_id,
@@ -292,8 +296,8 @@ class Reporter:
             rows=history.rows,
             round=attempt.report(self._clock.wall_ms()) if attempt is not None and started else history.last,
             due_ms=None if status is None else self._wall_ms(status.deadline),
-            failing_since_ms=history.failing_since_ms,
-            failure=history.failure,
+            failing_since_ms=since_ms,
+            failure=failure,
             freshness_s=history.freshness_s,
             complete_ms=history.complete_ms,
             committed_ms=history.committed_ms,

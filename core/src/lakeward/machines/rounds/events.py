@@ -71,6 +71,15 @@ class JobStarted:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class SplitsFailing:
+    """A split of the round has failed again, or, where `failing` is False, each of those has been read since."""
+
+    now: float
+    table_id: int
+    failing: bool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class SnapshotsGone:
     """A snapshot vanished before it was acquired or read: enumerate the splits again. `reason` names it."""
 
@@ -86,6 +95,8 @@ class Drained:
     now: float
     table_id: int
     finished_early: bool
+    failing: str = ""
+    """Why splits failed that were left out; empty where none had failed."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -185,6 +196,7 @@ RoundsEvent = (
     | Opened
     | Leased
     | JobStarted
+    | SplitsFailing
     | SnapshotsGone
     | Drained
     | Committed

@@ -7,6 +7,9 @@ Rules
   paused stays assigned and waits out its back-off, for the source assigns one reported as failed again at once.
 * Of the waiting tables, the one nearest to breaking its promised freshness is opened first. While one waits that has
   broken it, a round that has run for `yield_s` finishes early: no table waits behind the long round of another one.
+* A round whose splits fail again and again finishes early as soon as a table waits whose last round did not fail, and
+  a table that failed waits behind those that were due before its pause was over. A round that leaves out splits that
+  failed has failed, also if the rest of it was committed.
 * A commit needs a renewal younger than the fence time; otherwise the table waits (SETTLING) for the next heartbeat.
   A renewal counts from when its heartbeat was sent.
 * A table that the source refuses is forgotten at once and never reported.
@@ -52,6 +55,7 @@ from lakeward.machines.rounds.events import (
     RoundFenced,
     RoundsEvent,
     SnapshotsGone,
+    SplitsFailing,
     StopRequested,
     StopTimedOut,
     TableGone,
@@ -76,7 +80,18 @@ COMMITS_MOST = 32
 ONCE_ATTEMPTS = 3
 """So often a table is tried while the service serves until its targets are reached."""
 _MACHINE = "rounds"
-_Answer = Opened | Leased | JobStarted | SnapshotsGone | Drained | Committed | RoundFailed | TableGone | RoundFenced
+_Answer = (
+    Opened
+    | Leased
+    | JobStarted
+    | SplitsFailing
+    | SnapshotsGone
+    | Drained
+    | Committed
+    | RoundFailed
+    | TableGone
+    | RoundFenced
+)
 """Events about one table, by its id; they may be late."""
 
 
@@ -224,8 +239,12 @@ class Rounds:
                 self._launch(table, RoundsGuard.ALWAYS)
             case JobStarted(), Phase.RUNNING:
                 self._started(table)
+            case SplitsFailing(), Phase.RUNNING:
+                self._move(replace(table, failing=event.failing), RoundsGuard.ALWAYS)
             case Drained(), Phase.RUNNING:
-                self._drained(table)
+                self._drained(replace(table, left_out=event.failing))
+            case Committed(), Phase.COMMITTING if table.left_out:
+                self._fail(table, table.left_out, outcome="committed")
             case Committed(), Phase.COMMITTING:
                 self._end_round(table, "committed")
                 self._succeeded(table, RoundsGuard.ALWAYS, forced=table.overran or not event.caught_up)
@@ -395,7 +414,7 @@ class Rounds:
         paused = table.assignment.path in self._state.paused and not self._state.stopping
         table = self._move_without_round(table, RoundsGuard.PAUSED if paused else guard)
         self._state.served += 1
-        table = replace(table, attempt=0, stale_rounds=0, failures=0, served_before=self._state.served)
+        table = replace(table, attempt=0, stale_rounds=0, failures=0, queued_at=0.0, served_before=self._state.served)
         self._put(replace(table, forced=forced, report_failures=0))
 
     def _fail(
@@ -406,6 +425,7 @@ class Rounds:
         permanent: bool = False,
         again_soon: bool = False,
         is_try: bool = True,
+        outcome: str = "failed",
     ) -> None:
         """End the round; retry after a pause that grows with each try, or wait for a person.
 
@@ -415,9 +435,10 @@ class Rounds:
             permanent: wait for a person.
             again_soon: retry after the shortest pause.
             is_try: `once` gives up after so many of them; a lost checkpoint is none, as there are only so many.
+            outcome: of the round; one that failed only in part has committed the rest.
         """
         path = table.assignment.path
-        self._end_round(table, "failed", reason)
+        self._end_round(table, outcome, reason)
         if is_try and not again_soon:
             table = self._count_failure(table)
         if table.failures >= self._settings.suspend_after and not permanent:
@@ -427,7 +448,8 @@ class Rounds:
         pause = backoff_s(tries, self._settings.backoff_first_s, self._settings.backoff_most_s)
         guard = self._unless_held_back(path, RoundsGuard.PERMANENT if permanent else RoundsGuard.RETRY_LATER)
         retry_at = self._event.now + pause if guard is RoundsGuard.RETRY_LATER else None
-        self._move_without_round(replace(table, stale_rounds=0), guard, reason=reason, retry_at=retry_at)
+        table = replace(table, stale_rounds=0, queued_at=retry_at or 0.0)
+        self._move_without_round(table, guard, reason=reason, retry_at=retry_at)
         self._miss_target(path, reason, final=permanent or (is_try and table.attempt >= self._once_attempts))
 
     def _count_failure(self, table: TieringTable) -> TieringTable:
@@ -497,7 +519,8 @@ class Rounds:
         self._state.paused.discard(path)
         for table in self._state.of_path(path):
             if table.phase in (Phase.PAUSED, Phase.SUSPENDED):
-                self._move_without_round(replace(table, failures=0), RoundsGuard.ALWAYS, reason=table.reason)
+                resumed = replace(table, failures=0, queued_at=0.0)
+                self._move_without_round(resumed, RoundsGuard.ALWAYS, reason=table.reason)
                 targets = self._state.targets or {}
                 if path in targets:
                     targets[path] = replace(targets[path], failed=False)
@@ -539,7 +562,9 @@ class Rounds:
                 self._move_without_round(table, RoundsGuard.RETRY_DUE, reason=table.reason)
         self._open_waiting_tables()
         while (at := self._next_yield()) is not None and at <= now:
-            self._finish_early(self._longest_running(), "a table that is late waits", overran=True)
+            first = self._first_to_yield()
+            why = "its splits fail, and another table waits" if first.failing else "a table that is late waits"
+            self._finish_early(first, why, overran=True)
         if heartbeats.is_due(state, self._settings, now):
             self._move_heartbeat(RoundsGuard.DUE)
             state.sent = SentHeartbeat(heartbeats.compose(state, self._settings), now)
@@ -567,13 +592,16 @@ class Rounds:
         waiting = self._first_waiting(coming + 1)
         if len(waiting) <= coming:
             return None
-        started_at = (self._longest_running().finish_by or 0.0) - self._settings.max_round_s
+        first = self._first_to_yield()
+        if first.failing and sum(not table.attempt for table in self._waiting()) > coming:
+            return self._event.now
+        started_at = (first.finish_by or 0.0) - self._settings.max_round_s
         return max(waiting[coming].deadline, started_at + self._settings.yield_s)
 
-    def _longest_running(self) -> TieringTable:
-        """Return the running round that started first and does not finish early yet."""
+    def _first_to_yield(self) -> TieringTable:
+        """Return a running round that does not finish early yet: one that fails, or the one that started first."""
         running = [table for table in self._state.tables.values() if table.finish_by is not None]
-        return min(running, key=lambda table: (table.finish_by or 0.0, table.assignment.table_id))
+        return min(running, key=lambda table: (not table.failing, table.finish_by or 0.0, table.assignment.table_id))
 
     def _waiting(self) -> list[TieringTable]:
         """Return the tables that wait for a round, the one that is opened next first."""
@@ -586,7 +614,7 @@ class Rounds:
 
     def _order(self, table: TieringTable) -> tuple[float, int]:
         """Return what waiting tables are ordered by."""
-        return table.deadline, table.assignment.table_id
+        return max(table.deadline, table.queued_at), table.assignment.table_id
 
     def _compute_next_due(self) -> float | None:
         state = self._state

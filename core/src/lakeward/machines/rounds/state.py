@@ -50,6 +50,12 @@ class TieringTable:
     """`FinishRoundEarly` was sent."""
     overran: bool = False
     """It finishes early because its maximum duration has passed: more rows are waiting."""
+    failing: bool = False
+    """A split of its round has failed more than once, and is not read yet."""
+    left_out: str = ""
+    """Why splits failed that its round has left out, empty where it has left out none of those."""
+    queued_at: float = 0.0
+    """When the pause after its last failure is over: it waits behind the tables that are due before."""
     forced: bool = False
     """Report it as to be assigned again at once."""
     report_failures: int = 0
@@ -87,6 +93,9 @@ class TieringTable:
             self.finish_by,
             self.finishing_early,
             self.overran,
+            self.failing,
+            self.left_out,
+            self.queued_at,
             self.forced,
             self.report_failures,
             self.reason,
@@ -102,6 +111,8 @@ class TieringTable:
             finish_by=None,
             finishing_early=False,
             overran=False,
+            failing=False,
+            left_out="",
             forced=False,
         )
 

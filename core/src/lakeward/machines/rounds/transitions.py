@@ -34,6 +34,7 @@ from lakeward.machines.rounds.events import (
     RoundFenced,
     RoundsEvent,
     SnapshotsGone,
+    SplitsFailing,
     StopRequested,
     StopTimedOut,
     TableGone,
@@ -209,6 +210,7 @@ _TABLES: _Rows = {
     ),
     **_rows(Leased, _RESTING, {_P.LEASING: {_G.ALWAYS: _P.RUNNING}}),
     **_rows(JobStarted, frozenset(Phase) - {_P.RUNNING}, {_P.RUNNING: {_G.ALWAYS: _P.RUNNING}}),
+    **_rows(SplitsFailing, frozenset(Phase) - {_P.RUNNING}, {_P.RUNNING: {_G.ALWAYS: _P.RUNNING}}),
     **_rows(
         SnapshotsGone,
         _RESTING | {_P.OPENING, _P.SETTLING, _P.COMMITTING},
@@ -219,7 +221,8 @@ _TABLES: _Rows = {
         _RESTING | set(_STARTING_WORK),
         {_P.RUNNING: {_G.RENEWED: _P.COMMITTING, _G.RENEWAL_TOO_OLD: _P.SETTLING}},
     ),
-    **_rows(Committed, _RESTING, {_P.COMMITTING: {_G.ALWAYS: _P.REPORTING, **_TO_PAUSED}}),
+    # The guards of a failure: splits that failed were left out, and the rest has landed.
+    **_rows(Committed, _RESTING, {_P.COMMITTING: {_G.ALWAYS: _P.REPORTING, **_FAILED, **_HELD_BACK}}),
     **_rows(
         RoundFailed,
         _RESTING,

@@ -245,6 +245,11 @@ class Splits:
         return tuple(split for split_id, split in self._splits.items() if self._phases[split_id] not in ended)
 
     @property
+    def skipped(self) -> frozenset[str]:
+        """The splits that an early finish has left out."""
+        return frozenset(split_id for split_id, phase in self._phases.items() if phase is SplitPhase.SKIPPED)
+
+    @property
     def withheld(self) -> frozenset[str]:
         """Splits whose result has to be sent again and that no attempt was given yet."""
         return frozenset(split_id for split_id in self._withheld if self._phases[split_id] is SplitPhase.WITHHELD)

@@ -182,11 +182,11 @@ def makes_room_twice_for_one_table(monkeypatch: pytest.MonkeyPatch) -> None:
 def lets_the_youngest_round_make_room(monkeypatch: pytest.MonkeyPatch) -> None:
     """Mutant: the round that was launched last is cut."""
 
-    def longest_running(self: Rounds) -> TieringTable:
+    def first_to_yield(self: Rounds) -> TieringTable:
         running = [table for table in self._state.tables.values() if table.finish_by is not None]
         return max(running, key=lambda table: (table.finish_by or 0.0, table.assignment.table_id))
 
-    monkeypatch.setattr(Rounds, "_longest_running", longest_running)
+    monkeypatch.setattr(Rounds, "_first_to_yield", first_to_yield)
 
 
 def counts_the_time_that_a_round_waits_for_spark(monkeypatch: pytest.MonkeyPatch) -> None:

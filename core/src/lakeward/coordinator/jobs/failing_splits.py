@@ -1,0 +1,96 @@
+"""What has failed in a round's job and was not read since: which splits, how often, and the newest cause."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Collection, Iterable
+
+_EVERY = ""
+"""Stands for all splits where a failure concerns no single one: no subtask got as far as reading."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Failure:
+    times: int
+    cause: str
+
+
+class FailingSplits:
+    """The failures of one round's job. Used on the event loop only."""
+
+    def __init__(self, on_change: Callable[[bool], None]) -> None:
+        """Start without a failure.
+
+        Args:
+            on_change: told whether something has failed more than once, each time that this changes.
+        """
+        self._on_change = on_change
+        self._notified = False
+        self._failures: dict[str, _Failure] = {}
+        """By split, the one that failed last at the end."""
+        self._checkpoint: object = None
+        """The newest checkpoint when something failed last."""
+        self.since: float | None = None
+        """When the first of those failed that have a cause, in seconds; None while there is none."""
+
+    def failed(
+        self, split_ids: Collection[str], cause: str, *, now: float, checkpoint: object, lost: bool = False
+    ) -> None:
+        """Record a failure.
+
+        Args:
+            split_ids: what was being read, empty where it is not known or nothing was.
+            cause: in words.
+            now: seconds on the service's clock.
+            checkpoint: the newest one, None where none has completed.
+            lost: the subtask did not say why it ended: once is nobody's fault, and has no cause yet.
+        """
+        self._checkpoint = checkpoint
+        for split_id in split_ids or (_EVERY,):
+            times = self.times(split_id) + 1
+            self._failures.pop(split_id, None)
+            self._failures[split_id] = _Failure(times, "" if lost and times == 1 else cause)
+        if self.cause and self.since is None:
+            self.since = now
+        self._notify()
+
+    def finished(self, split_id: str) -> None:
+        """Record a split that was read, and written, after all."""
+        self._failures.pop(split_id, None)
+        self._failures.pop(_EVERY, None)
+        self._notify()
+
+    def checkpointed(self, newest: object) -> None:
+        """Forget all failures if a checkpoint is newer than they are: what failed was written after all."""
+        if newest is not self._checkpoint:
+            self._failures.clear()
+            self._notify()
+
+    def times(self, split_id: str) -> int:
+        """Return how often a split has failed."""
+        found = self._failures.get(split_id)
+        return 0 if found is None else found.times
+
+    @property
+    def cause(self) -> str:
+        """The newest cause; empty where nothing fails."""
+        return self.cause_of(self._failures)
+
+    def cause_of(self, split_ids: Iterable[str]) -> str:
+        """Return the newest cause why some splits failed; empty where none of them has."""
+        wanted = {*split_ids}
+        if wanted:
+            wanted.add(_EVERY)
+        causes = (one.cause for split_id, one in reversed(self._failures.items()) if split_id in wanted)
+        return next((cause for cause in causes if cause), "")
+
+    def _notify(self) -> None:
+        if not self.cause:
+            self.since = None
+        again = any(failure.times > 1 for failure in self._failures.values())
+        if again is not self._notified:
+            self._notified = again
+            self._on_change(again)
