@@ -10,8 +10,10 @@ import pytest
 from lakeward.errors import RowError, UsageError
 from lakeward.model.tables import TablePath
 from lakeward.testing.clock import FakeClock
+from lakeward_source_embedded import csv_records
 from lakeward_source_embedded.columns import parse_columns
 from lakeward_source_embedded.commands.like import columns_like
+from lakeward_source_embedded.csv_files import read_csv
 from lakeward_source_embedded.store import EmbeddedStore
 
 PATH = TablePath("shop", "orders")
@@ -71,6 +73,78 @@ def test_fields_of_forty_megabytes_are_loaded_and_no_row_twice(store: EmbeddedSt
     short = "".join(f"{number},b\n" for number in range(300_000))
     file.write_text(f"id,customer\n{short}300000,{long}\n300001,c\n", encoding="utf-8")
     assert store.load_file(PATH, file) == 300_002
+
+
+def loaded(store: EmbeddedStore, file: Path) -> list[tuple[int, str | None]]:
+    """Load a file; return its rows as they are stored."""
+    store.load_file(PATH, file)
+    rows = pa.Table.from_batches(read_csv(store.table(PATH), file, None)).to_pylist()
+    assert len(rows) == sum(state.end for state in store.buckets(PATH))
+    return [(row["id"], row["customer"]) for row in rows]
+
+
+def test_line_breaks_in_quotes_make_no_rows_that_nobody_wrote(store: EmbeddedStore, file: Path) -> None:
+    value = "x" * 490 + "\n10000000,evil"
+    quoted = "".join(f'{number},"{value}"\n' for number in range(2400))
+    file.write_text(f"id,customer\n{quoted}", encoding="utf-8")
+    assert loaded(store, file) == [(number, value) for number in range(2400)]
+
+
+@pytest.mark.parametrize("line_end", ["\n", "\r\n", "\r"])
+def test_no_line_break_is_lost_wherever_a_piece_ends(
+    store: EmbeddedStore, file: Path, line_end: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    values = ["a\r\nb", "", None, 'say ""hi""', "\r\n", "plain", 'half " an inch', "\n\n", 'tail" of', "a,b"]
+    lines = [
+        f"{n},"
+        + ("" if value is None else f'"{value}"' if set(value) & set("\r\n,") or not value or '""' in value else value)
+        for n, value in enumerate(values)
+    ]
+    file.write_bytes(line_end.join(["id,customer", *lines, ""]).encode())
+    expected = [(n, value if value is None else value.replace('""', '"')) for n, value in enumerate(values)]
+    assert loaded(store, file) == expected
+    for size in range(1, len(file.read_bytes()) + 2):
+        monkeypatch.setattr(csv_records, "PIECE_BYTES", size)
+        rows = pa.Table.from_batches(read_csv(store.table(PATH), file, None)).to_pylist()
+        assert [(row["id"], row["customer"]) for row in rows] == expected, size
+
+
+@pytest.mark.parametrize("mark", [b"", b"\xef\xbb\xbf"], ids=["plain", "with a mark"])
+@pytest.mark.parametrize("end", [b"\n", b""], ids=["line break", "no line break"])
+def test_a_mark_in_front_and_a_missing_line_break_at_the_end_change_nothing(
+    store: EmbeddedStore, file: Path, mark: bytes, end: bytes
+) -> None:
+    file.write_bytes(mark + b"id,customer\n\n1,x\n2,y" + end)
+    assert loaded(store, file) == [(1, "x"), (2, "y")]
+
+
+def test_rows_are_counted_as_lines_of_the_file(store: EmbeddedStore, file: Path) -> None:
+    file.write_bytes(b'id,customer\n1,"a\n\nb"\n\n2,x\nzz,y\n')
+    with pytest.raises(RowError, match=r"column 'id', row 7: expected int64, found 'zz'"):
+        store.load_file(PATH, file)
+
+
+@pytest.mark.parametrize(
+    ("text", "number"), [("007", 7), ("0x1F", 31), ("-5", -5), ("NULL", None), ("", None), ("\\N", None)]
+)
+def test_how_a_whole_number_may_be_written(tmp_path: Path, text: str, number: int | None) -> None:
+    file, store = tmp_path / "numbers.csv", EmbeddedStore.create(tmp_path / "store", clock=FakeClock())
+    store.create_table(PATH, parse_columns("id bigint, customer string"))
+    file.write_text(f"id,customer\n{text},x\n", encoding="utf-8")
+    assert loaded(store, file) == [(number, "x")]
+
+
+@pytest.mark.parametrize("text", ["1e3", "1.0", "1_000", "+5", '"NULL"'])
+def test_what_is_no_whole_number_is_refused(store: EmbeddedStore, file: Path, text: str) -> None:
+    file.write_text(f"id,customer\n{text},x\n", encoding="utf-8")
+    with pytest.raises(RowError, match="column 'id', row 2: expected int64, found"):
+        store.load_file(PATH, file)
+
+
+def test_a_quote_that_is_never_closed_is_refused(store: EmbeddedStore, file: Path) -> None:
+    file.write_text('id,customer\n1,x\n2,"y\n3,z\n', encoding="utf-8")
+    with pytest.raises(RowError, match=r"row 3: expected a closing quote, found the end of the file"):
+        store.load_file(PATH, file)
 
 
 def test_columns_are_taken_from_a_file_with_a_long_first_row(file: Path) -> None:

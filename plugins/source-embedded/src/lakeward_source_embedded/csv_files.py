@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import re
+from itertools import chain
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
 from pyarrow import csv
 
 from lakeward.errors import RowError, UsageError, short_repr
+from lakeward_source_embedded.csv_records import Records, read_records
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -17,11 +19,7 @@ if TYPE_CHECKING:
     from lakeward.model.tables import TableSpec
 
 _NULLS = ("", "NULL", "null", "\\N")
-_BLOCK = 1 << 20
-_BLOCK_MOST = 1 << 30
-"""A block holds at least one row; rows are refused far below this (`inputs`)."""
-_GROWTH = 8
-_TOO_LONG = "straddling object"
+_WHOLE = csv.ParseOptions(newlines_in_values=True)
 _IN_COLUMN = re.compile(r"In CSV column #(\d+): Row #(\d+): (.*)", re.DOTALL)
 _IN_ROW = re.compile(r"CSV parse error: Row #(\d+): (.*)", re.DOTALL)
 _VALUE = re.compile(r"CSV conversion error to (.+?): invalid value '(.*)'", re.DOTALL)
@@ -38,42 +36,59 @@ def read_csv(spec: TableSpec, path: Path, change: str | None) -> Iterator[pa.Rec
 
     Raises:
         UsageError: the table has a column that CSV cannot hold.
-        RowError: names column and row of what does not fit. The header is row 1.
+        RowError: names column and row of what does not fit: the line of the file on which it begins, from 1.
     """
-    options = _options(spec, path, change)
-    block, done = _BLOCK, 0
-    while True:
+    pieces = read_records(path, f"table {spec.path}")
+    first = next(pieces, None)
+    if first is None:
+        message = f"table {spec.path}: expected a header and rows, found an empty file"
+        raise RowError(message)
+    header, others = first.first()
+    names = _names(header)
+    options = _options(spec, path, names, change)
+    for records in chain([others], pieces):
         try:
-            for batch in _from(csv.open_csv(path, csv.ReadOptions(block_size=block), convert_options=options), done):
-                done += len(batch)
-                yield batch
+            yield from _batches(records.data, names, options)
         except pa.ArrowInvalid as error:
-            if _TOO_LONG not in str(error) or block == _BLOCK_MOST:
-                raise _located(spec, path, block, options, error) from error
-            block = min(block * _GROWTH, _BLOCK_MOST)
-        else:
-            return
+            raise _located(spec, records, names, str(error)) from error
 
 
 def csv_schema(path: Path) -> pa.Schema:
-    """Guess the columns of a CSV file from its first block; a longer first row makes the block larger."""
-    block = _BLOCK
-    while True:
-        try:
-            with csv.open_csv(path, csv.ReadOptions(block_size=block)) as reader:
-                return reader.schema
-        except pa.ArrowInvalid as error:
-            if _TOO_LONG not in str(error) or block == _BLOCK_MOST:
-                raise
-            block = min(block * _GROWTH, _BLOCK_MOST)
+    """Guess the columns of a CSV file from its first piece that has a row."""
+    data = b""
+    for records in read_records(path, "CSV"):
+        data += records.data
+        if Records(data, 1).first()[1].data:
+            break
+    return csv.read_csv(pa.py_buffer(data), _one_block(data), _WHOLE).schema
 
 
-def _options(spec: TableSpec, path: Path, change: str | None) -> csv.ConvertOptions:
+def _names(header: bytes) -> list[str]:
+    names: list[str] = csv.open_csv(pa.py_buffer(header.rstrip(b"\r\n") + b"\n" * 2), parse_options=_WHOLE).schema.names
+    return names
+
+
+def _one_block(data: bytes, names: list[str] | None = None) -> csv.ReadOptions:
+    # On one thread, as only then does Arrow say in which row something does not fit.
+    return csv.ReadOptions(use_threads=False, block_size=len(data) + 1, column_names=names)
+
+
+def _batches(data: bytes, names: list[str], options: csv.ConvertOptions) -> list[pa.RecordBatch]:
+    if not data.strip(b"\r\n"):
+        return []
+    batches: list[pa.RecordBatch] = csv.read_csv(
+        pa.py_buffer(data), _one_block(data, names), _WHOLE, options
+    ).to_batches()
+    return batches
+
+
+def _options(spec: TableSpec, path: Path, names: list[str], change: str | None) -> csv.ConvertOptions:
     for field in spec.schema:
         if pa.types.is_nested(field.type) or pa.types.is_binary(field.type):
             message = f"{path}: column {field.name!r} ({field.type}) cannot be read from CSV; use Parquet or Arrow"
             raise UsageError(message)
-    types = {field.name: field.type for field in spec.schema}
+    # Columns that the table has not are refused later: what they hold is not looked at.
+    types = dict.fromkeys(names, pa.string()) | {field.name: field.type for field in spec.schema}
     if change is not None:
         types.setdefault(change, pa.string())
     return csv.ConvertOptions(
@@ -81,42 +96,16 @@ def _options(spec: TableSpec, path: Path, change: str | None) -> csv.ConvertOpti
     )
 
 
-def _from(reader: csv.CSVStreamingReader, first: int) -> Iterator[pa.RecordBatch]:
-    """Read on from a row; those before it were given out by a reader with smaller blocks."""
-    with reader:
-        for batch in reader:
-            if first < len(batch):
-                yield batch.slice(first)
-            first = max(0, first - len(batch))
-
-
-def _located(spec: TableSpec, path: Path, block: int, options: csv.ConvertOptions, error: pa.ArrowInvalid) -> RowError:
-    """Read the file once more on one thread: only then does Arrow count rows."""
-    text = str(error)
-    if text.startswith("Empty CSV file"):
-        return RowError(f"table {spec.path}: expected a header and rows, found an empty file")
-    try:
-        alone = csv.ReadOptions(use_threads=False, block_size=block)
-        with csv.open_csv(path, alone, convert_options=options) as reader:
-            for _ in reader:
-                pass
-    except pa.ArrowInvalid as again:
-        text = str(again)
+def _located(spec: TableSpec, records: Records, names: list[str], text: str) -> RowError:
+    """Say what does not fit; a row is counted by the line of the file on which it begins."""
     if (found := _IN_COLUMN.fullmatch(text)) is not None:
         number, row, what = found.groups()
-        return RowError(f"table {spec.path}, column {_column(path, int(number))}, row {row}: {_value(what)}")
+        line = records.line_of(int(row))
+        return RowError(f"table {spec.path}, column {names[int(number)]!r}, row {line}: {_value(what)}")
     if (found := _IN_ROW.fullmatch(text)) is not None:
         row, what = found.groups()
-        return RowError(f"table {spec.path}, row {row}: {_fields(what)}")
-    return RowError(f"table {spec.path}: expected CSV, found: {text}")
-
-
-def _column(path: Path, number: int) -> str:
-    """Return the name of a column; the header alone is read, as the rows do not fit."""
-    with path.open("rb") as file:
-        header = file.readline()
-    schema = csv.open_csv(pa.py_buffer(header.rstrip(b"\r\n") + b"\n" * 2)).schema
-    return repr(schema.names[number])
+        return RowError(f"table {spec.path}, row {records.line_of(int(row))}: {_fields(what)}")
+    return RowError(f"table {spec.path}, from row {records.line} on: expected CSV, found: {text}")
 
 
 def _value(what: str) -> str:
