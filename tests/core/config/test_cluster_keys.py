@@ -64,3 +64,22 @@ def test_a_port_beyond_65535_is_refused(load: Load) -> None:
         ConfigError, match=r"service\.port: expected a whole number at least 0 at most 65535, found 65536"
     ):
         load("[service]\nport = 65536")
+
+
+@pytest.mark.parametrize(
+    "master",
+    ["lokal", "local[0]", "local[]", "local[two]", "local[2", "local-cluster[2]", "spark:", "Yarn ", "", "yarn client"],
+)
+def test_a_master_that_spark_does_not_know_is_refused_with_those_that_it_does(load: Load, master: str) -> None:
+    with pytest.raises(ConfigError, match=r"spark\.master: expected `local\[N\]` with N of 1 or more") as caught:
+        load(f'[spark]\nmaster = "{master}"')
+    assert caught.value.found == master
+
+
+@pytest.mark.parametrize("key", ["spark.driver.memory", "spark.executor.memory", "spark.executor.memoryOverhead"])
+def test_a_memory_that_is_no_size_is_refused_by_its_key(load: Load, key: str) -> None:
+    with pytest.raises(ConfigError, match=r"expected a size as Spark has it, such as `512m`") as caught:
+        load(f'[spark.conf]\n"{key}" = "lots"')
+    assert caught.value.key == f'lakeward.toml: spark.conf."{key}"'
+    for size in ("2g", "512m", "1024", "2GB"):
+        load(f'[spark.conf]\n"{key}" = "{size}"')

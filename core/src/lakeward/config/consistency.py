@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ipaddress
+import re
 from pathlib import PurePath
 from typing import TYPE_CHECKING
 
@@ -24,6 +25,13 @@ if TYPE_CHECKING:
     from lakeward.config.loaded import Loaded
     from lakeward.model.settings import Settings, TableSettings
 
+_COUNT = r"\s*[1-9]\d*\s*"
+_MASTER = re.compile(
+    rf"local(?:\[(?:\s*\*\s*|{_COUNT})(?:,{_COUNT})?\])?|local-cluster\[{_COUNT},{_COUNT},{_COUNT}\]|yarn|\w+://\S+"
+)
+_MEMORY_KEYS = (".memory", ".memoryOverhead")
+_MEMORY = re.compile(r"\d+(?:[kmgtp]b?|b)?", re.IGNORECASE)
+
 
 def check_consistency(settings: Settings, file: Path) -> None:
     """Check the service's name and the relations between keys.
@@ -36,6 +44,7 @@ def check_consistency(settings: Settings, file: Path) -> None:
         ConfigError: a relation does not hold; names the key to change.
     """
     _check_name(settings, file)
+    _check_spark(settings, file)
     _check_bound_tables(settings, file)
     _check_fence(settings, file)
     _check_renewal(settings, file)
@@ -118,6 +127,18 @@ def _check_renewal(settings: Settings, file: Path) -> None:
     if renew >= fence:
         expected = f"less than service.fence_s ({fence:g} s), so that a renewal comes before the fence"
         raise ConfigError(place(file, "service.renew_s"), expected, renew)
+
+
+def _check_spark(settings: Settings, file: Path) -> None:
+    """Refuse what Spark would refuse after seconds, in a page of Java's words."""
+    spark = settings.spark
+    if _MASTER.fullmatch(spark.master.strip()) is None:
+        expected = "`local[N]` with N of 1 or more (`*`: all cores), `spark://HOST:PORT`, `yarn` or `k8s://...`"
+        raise ConfigError(place(file, "spark.master"), expected, spark.master)
+    for key, value in spark.conf.items():
+        if key.endswith(_MEMORY_KEYS) and _MEMORY.fullmatch(value.strip()) is None:
+            expected = "a size as Spark has it, such as `512m` or `2g`"
+            raise ConfigError(place(file, f'spark.conf."{key}"'), expected, value)
 
 
 def _check_backoff(settings: Settings, file: Path) -> None:
