@@ -317,12 +317,35 @@ def test_a_round_that_ends_while_its_job_waits_to_be_launched_leaves_nothing_run
 FULL = Failed(code="LW-000", message="OSError: [Errno 28] No space left on device", permanent=False)
 
 
-def failing(job: RoundJob) -> str:
+DAMAGED = Failed(
+    code="LW-301", message="00000000-1.arrow: expected checksum 1, found 2, at offset 100", permanent=False
+)
+
+
+def failing(job: RoundJob, why: Failed = FULL) -> str:
     """Let an attempt fail with what it was assigned; return the split's id."""
     talker = Talker(job)
     (split,) = [one.split for one in talker.asked().splits]
-    talker.say(FULL)
+    talker.say(why)
     return split.split_id
+
+
+def test_a_file_that_is_damaged_is_read_once_more_and_then_waits_for_a_person(
+    restored: RoundJob, listener: SilentRound
+) -> None:
+    """No further try makes it whole."""
+    failing(restored, DAMAGED)
+    assert not [event for event in listener.events if event.startswith("failed")]
+    failing(restored, DAMAGED)
+    assert listener.events[-1] == f"failed, permanent True: {DAMAGED.message}"
+
+
+def test_another_damage_than_the_last_one_is_not_yet_taken_for_the_same(
+    restored: RoundJob, listener: SilentRound
+) -> None:
+    failing(restored, FULL)
+    failing(restored, DAMAGED)
+    assert not [event for event in listener.events if event.startswith("failed")]
 
 
 def test_a_round_that_finishes_early_while_a_split_fails_says_why_it_is_left_out(

@@ -18,7 +18,7 @@ import structlog
 from lakeward.errors import CorruptFileError, LakewardError, StorageError
 from lakeward.local_files import is_local, locked, make_private
 from lakeward.observe.files import file_at, read_small, replace_file, replace_small, service_folder, store_at
-from lakeward.trouble import Trouble
+from lakeward.repeated_failure import RepeatedFailure
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
@@ -77,7 +77,7 @@ class ControlReader:
         self._root = root
         self._service = service
         self._last = Control()
-        self._trouble = Trouble(
+        self._trouble = RepeatedFailure(
             _log.warning,
             "the control file cannot be read; the requests read last still hold",
             "the control file can be read again",
@@ -88,9 +88,9 @@ class ControlReader:
         try:
             self._last = read_control(self._root, self._service)
         except LakewardError as error:
-            self._trouble.found(str(error))
+            self._trouble.failed(str(error))
         else:
-            self._trouble.over()
+            self._trouble.succeeded()
         return self._last
 
 

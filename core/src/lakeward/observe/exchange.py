@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Protocol
 import structlog
 
 from lakeward.errors import LakewardError
-from lakeward.trouble import Trouble
+from lakeward.repeated_failure import RepeatedFailure
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -78,7 +78,7 @@ class BackgroundExchange:
         self._lock = threading.Lock()
         self._wake = threading.Event()
         self._closing = False
-        self._trouble = Trouble(
+        self._trouble = RepeatedFailure(
             _log.warning, "the service's report could not be written", "the service's report is written again"
         )
         self._thread = threading.Thread(target=self._run, name="exchange", daemon=True)
@@ -121,6 +121,6 @@ class BackgroundExchange:
         try:
             self._write(report)
         except LakewardError as error:
-            self._trouble.found(str(error))
+            self._trouble.failed(str(error))
         else:
-            self._trouble.over()
+            self._trouble.succeeded()

@@ -19,7 +19,7 @@ import structlog
 from lakeward.errors import LakewardError, StorageError
 from lakeward.local_files import is_local, make_private, open_private
 from lakeward.model.round_record import RoundRecord
-from lakeward.trouble import Trouble
+from lakeward.repeated_failure import RepeatedFailure
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -132,7 +132,7 @@ class HistoryWriter:
         """Start the thread."""
         self._history = history
         self._queue: SimpleQueue[RoundRecord | None] = SimpleQueue()
-        self._trouble = Trouble(
+        self._trouble = RepeatedFailure(
             _log.warning, "a round that ended could not be recorded", "rounds that end are recorded again"
         )
         self._thread = threading.Thread(target=self._run, name="history", daemon=True)
@@ -152,9 +152,9 @@ class HistoryWriter:
             try:
                 self._history.add(record)
             except LakewardError as error:
-                self._trouble.found(str(error), round=record.round)
+                self._trouble.failed(str(error), round=record.round)
             else:
-                self._trouble.over()
+                self._trouble.succeeded()
 
 
 def find_rounds(records: Iterable[RoundRecord], name: str) -> list[RoundRecord]:

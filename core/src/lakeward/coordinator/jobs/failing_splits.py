@@ -87,6 +87,10 @@ class FailingSplits:
         causes = (one.cause for split_id, one in reversed(self._failures.items()) if split_id in wanted)
         return next((cause for cause in causes if cause), "")
 
+    def has_failed_by(self, split_ids: Iterable[str], message: str) -> bool:
+        """Return whether one of some splits has failed before, with the same message of its subtask."""
+        return self.cause_of(split_ids).endswith(message)
+
     def _notify(self) -> None:
         if not self.cause:
             self.since = None

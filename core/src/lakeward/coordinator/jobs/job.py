@@ -409,8 +409,7 @@ class RoundJob:
 
     def fail_attempt(self, subtask: int, attempt: int, reason: str) -> None:
         """Fail over an attempt that is alive but cannot take part in checkpoints."""
-        found = self._attempts.get(subtask)
-        if found is not None and found.number == attempt:
+        if (found := self._there(subtask, attempt)) is not None:
             _log.warning("subtask failed over", round=self.plan.round_name, subtask=subtask, reason=reason)
             found.send(Cancel(reason=reason))
             self._note_failure(found, reason)
@@ -511,6 +510,9 @@ class RoundJob:
             self._owner.job_lost_checkpoint(event.message)
         elif event.permanent or event.code == ReadTimeoutError.code:
             self._owner.job_failed(event.message, permanent=event.permanent)
+        elif event.code == CorruptFileError.code and self.failing.has_failed_by(self._reading(attempt), event.message):
+            # Another try has found the same damage: a further one would find it as well.
+            self._owner.job_failed(event.message, permanent=True)
         else:
             subtask = attempt.key.subtask
             _log.warning("subtask failed", round=self.plan.round_name, subtask=subtask, reason=event.message)
@@ -548,10 +550,13 @@ class RoundJob:
                 self._note_failure(attempt, why, lost=True)
                 self._lose(attempt, why)
 
+    def _reading(self, attempt: TaskAttempt) -> list[str]:
+        return [split.split_id for split in self.splits.held_by(attempt.key.subtask, attempt.number)]
+
     def _note_failure(self, attempt: TaskAttempt, cause: str, *, lost: bool = False) -> None:
         """Record what an attempt was reading when it failed, before its splits are returned."""
-        reading = [split.split_id for split in self.splits.held_by(attempt.key.subtask, attempt.number)]
-        self.failing.failed(reading, cause, now=self._clock.now(), checkpoint=self._checkpoints.newest, lost=lost)
+        now, newest = self._clock.now(), self._checkpoints.newest
+        self.failing.failed(self._reading(attempt), cause, now=now, checkpoint=newest, lost=lost)
 
     def _there(self, subtask: int, number: int) -> TaskAttempt | None:
         attempt = self._attempts.get(subtask)
@@ -674,9 +679,8 @@ class RoundJob:
     def _log_rests(self, returned: SplitsReturned) -> None:
         for split in returned.splits:
             if (until := self.splits.rests_until(split.split_id)) is not None:
-                next_try_s = until - self._clock.now()
-                name = self.plan.round_name
-                _log.warning("a split failed again, and rests", round=name, split=str(split), next_try_s=next_try_s)
+                facts = {"split": split.split_id, "next_try_s": round(until - self._clock.now(), 1)}
+                _log.warning("a split failed again, and rests", round=self.plan.round_name, **facts)
 
     def _reject(self, command: Reject, result: WriteResult | None) -> None:
         self.may_have_orphans = True
@@ -685,8 +689,7 @@ class RoundJob:
         self._send(command.subtask, command.attempt, Cancel(reason=command.reason))
 
     def _send(self, subtask: int, number: int, event: AnyEvent) -> None:
-        attempt = self._attempts.get(subtask)
-        if attempt is not None and attempt.number == number:
+        if (attempt := self._there(subtask, number)) is not None:
             attempt.send(event)
 
 

@@ -15,7 +15,7 @@ from msgspec.structs import replace
 
 from lakeward.errors import ConfigError, LakewardError
 from lakeward.model.bindings import Bindings, ServiceBinding
-from lakeward.trouble import Trouble
+from lakeward.repeated_failure import RepeatedFailure
 
 if TYPE_CHECKING:
     from lakeward.model.settings import ServiceSettings, TableSettings
@@ -53,7 +53,7 @@ class BoundTables:
         self._bindings = Bindings((ServiceBinding(settings.name, dict.fromkeys(settings.tables, 0), settings.shared),))
         self._refresh_at = float("-inf")
         self._looking = False
-        self._trouble = Trouble(
+        self._trouble = RepeatedFailure(
             _log.warning,
             "the bindings of other services cannot be read; the last ones hold",
             "the bindings of other services can be read again",
@@ -110,9 +110,9 @@ class BoundTables:
         try:
             self._note(self._files.read())
         except LakewardError as error:
-            self._trouble.found(str(error))
+            self._trouble.failed(str(error))
         else:
-            self._trouble.over()
+            self._trouble.succeeded()
         finally:
             with self._lock:
                 self._looking = False

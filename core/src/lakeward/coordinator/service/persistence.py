@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import structlog
 
 from lakeward.errors import FencedError, LakewardError
-from lakeward.trouble import Trouble
+from lakeward.repeated_failure import RepeatedFailure
 
 if TYPE_CHECKING:
     from lakeward.coordinator.checkpoints.restorer import Restorer
@@ -57,7 +57,7 @@ class StatePersistence:
         self._loop = loop
         self._writing = asyncio.Lock()
         self._next_write: asyncio.Task[None] | None = None
-        self._trouble = Trouble(
+        self._trouble = RepeatedFailure(
             _log.error, "the service's state could not be written", "the service's state is written again"
         )
 
@@ -105,9 +105,9 @@ class StatePersistence:
             self._loop.supersede(error.by)
             raise
         except LakewardError as error:
-            self._trouble.found(str(error))
+            self._trouble.failed(str(error))
             raise
-        self._trouble.over()
+        self._trouble.succeeded()
         self.lease_state, self.checked_at = lease, self._clock.now()
 
 

@@ -14,7 +14,7 @@ from lakeward.errors import LakewardError
 from lakeward.machines.rounds import Phase, TableStatus
 from lakeward.model.status import RoundReport, ServiceReport, TableReport
 from lakeward.model.tiering import Refusal
-from lakeward.trouble import Trouble
+from lakeward.repeated_failure import RepeatedFailure
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -146,7 +146,7 @@ class Reporter:
         self._last = float("-inf")
         self._took_s = 0.0
         """How long the last report took."""
-        self._trouble = Trouble(
+        self._trouble = RepeatedFailure(
             _log.warning, "the service's report could not be written", "the service's report is written again"
         )
 
@@ -230,9 +230,9 @@ class Reporter:
         try:
             self._on_report(report)
         except LakewardError as error:
-            self._trouble.found(str(error))
+            self._trouble.failed(str(error))
         else:
-            self._trouble.over()
+            self._trouble.succeeded()
 
     def _history(self, table_id: int, path: TablePath) -> _History:
         found = self._tables.get(table_id)

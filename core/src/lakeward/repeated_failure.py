@@ -8,11 +8,11 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
 
-class Trouble:
-    """What is wrong with one thing that is done again and again. Used by one thread at a time."""
+class RepeatedFailure:
+    """How one thing goes that is done again and again. Used by one thread at a time."""
 
     def __init__(self, log: Callable[..., Any], failed: str, again: str = "") -> None:
-        """Nothing is wrong yet.
+        """Start without a failure.
 
         Args:
             log: logs a line, such as `warning` of a logger.
@@ -25,8 +25,8 @@ class Trouble:
         self._reason = ""
         self._failures = 0
 
-    def found(self, reason: str, **fields: object) -> None:
-        """It failed; that is logged unless it failed for the same reason the last time.
+    def failed(self, reason: str, **fields: object) -> None:
+        """Log a failure, unless the last one had the same reason.
 
         Args:
             reason: why.
@@ -37,8 +37,8 @@ class Trouble:
             self._reason = reason
             self._log(self._failed, reason=reason, **fields)
 
-    def over(self) -> None:
-        """It succeeded."""
+    def succeeded(self) -> None:
+        """Log how often it failed before, if it did."""
         if self._failures and self._again:
             self._log(self._again, failures=self._failures)
         self._reason, self._failures = "", 0
