@@ -42,6 +42,19 @@ def test_what_is_not_renewed_runs_out() -> None:
     assert server.leases == {}
 
 
+def test_what_is_needed_no_more_runs_out_though_the_service_goes_on_renewing() -> None:
+    """Within twice the duration: it may have been renewed with the rest until the end of its period."""
+    server, other = MemoryLeaseServer(), TableBucket(8, None, 0)
+    backend, duration_s = TtlLeases(server.clock.now), 600
+    lease = Lease("svc-1-a-1", 1, duration_s, {BUCKET: 9, other: 5}, server)
+    backend.acquire(lease, {BUCKET: 9, other: 5})
+    for _ in range(2 * duration_s // 200):
+        server.clock.advance(200)
+        assert server.protects(other, 5)
+        backend.acquire(lease, {other: 5})
+    assert (server.protects(BUCKET, 9), server.protects(other, 5)) == (False, True)
+
+
 def test_an_old_server_is_an_error() -> None:
     """An old server is an error."""
     server = MemoryLeaseServer(old_server=True)
