@@ -48,7 +48,7 @@ def asked_by_a_stranger(service: ServiceProcess) -> Mapping[str, list[str]]:
     # Read from standard input: the other user may be unable to reach the file.
     words = [sys.executable, "-I", "-S", "-", *ports]
     program = Path(stranger.__file__).read_text(encoding="utf-8")
-    done = subprocess.run(words, input=program, capture_output=True, text=True, timeout=LIMIT_S, check=True)
+    done = subprocess.run(words, input=program, capture_output=True, encoding="utf-8", timeout=LIMIT_S, check=True)
     answer: Mapping[str, Any] = json.loads(done.stdout)
     assert answer["uid"] == stranger.NOBODY
     ports_given: Mapping[str, list[str]] = answer["ports"]
