@@ -10,6 +10,7 @@ import pyarrow.parquet as pq
 import pytest
 from pyiceberg.manifest import DataFile, DataFileContent, FileFormat
 from pyiceberg.typedef import Record
+from pyiceberg.types import BooleanType
 
 from lakeward.model.results import CommitOutcome
 from lakeward.model.tables import Change
@@ -60,6 +61,15 @@ def test_nothing_is_wrong_of_what_lakeward_writes(
 ) -> None:
     for number in (1, 2):
         tier(plugin, lake, number, fields, 7 - number)
+    assert found(lake) == []
+
+
+def test_a_column_that_is_required_since_is_missing_in_no_file_of_before(
+    plugin: IcebergLakePlugin, lake: IcebergLake, catalog: SqlCatalog
+) -> None:
+    tier(plugin, lake, 1, ("day(ts)",))
+    with catalog.load_table(str(PATH)).update_schema(allow_incompatible_changes=True) as change:
+        change.add_column("checked", BooleanType(), required=True)
     assert found(lake) == []
 
 

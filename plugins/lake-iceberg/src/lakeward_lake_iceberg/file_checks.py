@@ -42,12 +42,14 @@ def wrong_in_files(table: Table, snapshot_id: int, most: int | None) -> Iterator
     """Yield what a snapshot says wrongly of its files; see `lakeward.ports.FileCheckedLake`."""
     name = ".".join(table.name())
     with read_errors(f"{name}: snapshot {snapshot_id}"):
-        tasks = list(table.scan(snapshot_id=snapshot_id).plan_files())
+        scan = table.scan(snapshot_id=snapshot_id)
+        # As the snapshot has it: a column that was required since is in no file of before.
+        schema, tasks = scan.projection(), list(scan.plan_files())
     rows = {task.file.file_path: task.file.record_count for task in tasks}
     seen: set[str] = set()
     for task in _sample(tasks, most):
         with read_errors(f"{name}: file {task.file.file_path} of snapshot {snapshot_id}"):
-            yield from _data_file(table, task)
+            yield from _data_file(table, schema, task)
         for deletes in task.delete_files:
             if deletes.file_path not in seen and deletes.file_format is FileFormat.PARQUET:
                 seen.add(deletes.file_path)
@@ -106,8 +108,8 @@ class _Column:
             yield f"upper bound of column {self.name}", largest, upper
 
 
-def _data_file(table: Table, task: FileScanTask) -> Iterator[FileDifference]:
-    file, schema = task.file, table.schema()
+def _data_file(table: Table, schema: Schema, task: FileScanTask) -> Iterator[FileDifference]:
+    file = task.file
     columns = [_Column(name, one) for name, _, one in _primitives(schema)]
     wrong: dict[str, tuple[Any, Any]] = {}
     rows = 0
@@ -115,7 +117,7 @@ def _data_file(table: Table, task: FileScanTask) -> Iterator[FileDifference]:
         rows += len(batch)
         for column, (_, places, _) in zip(columns, _primitives(schema), strict=True):
             column.add(_at(batch, places))
-        for what, expected, found in _partition(table, file, batch):
+        for what, expected, found in _partition(table, schema, file, batch):
             wrong.setdefault(what, (expected, found))
     wrong |= {what: (expected, found) for one in columns for what, expected, found in one.differences(file, rows)}
     size = len(table.io.new_input(file.file_path))
@@ -150,9 +152,9 @@ def _delete_file(table: Table, file: DataFile, rows: dict[str, int]) -> Iterator
         yield FileDifference(file.file_path, what, short_repr(expected), short_repr(said))
 
 
-def _partition(table: Table, file: DataFile, batch: pa.RecordBatch) -> Iterator[tuple[str, Any, Any]]:
+def _partition(table: Table, schema: Schema, file: DataFile, batch: pa.RecordBatch) -> Iterator[tuple[str, Any, Any]]:
     """Yield each partition field whose value is not that of all rows."""
-    columns = {one.field_id: (number, one) for number, one in enumerate(table.schema().fields)}
+    columns = {one.field_id: (number, one) for number, one in enumerate(schema.fields)}
     for number, one in enumerate(table.specs()[file.spec_id].fields):
         if one.source_id not in columns:
             continue  # dropped since
