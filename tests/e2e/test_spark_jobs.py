@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import subprocess
 import sys
 import time
 import urllib.request
@@ -20,7 +21,7 @@ from lakeward.spark.jobs import SparkJobs
 from lakeward.spark.session import TASK_ATTEMPTS, start_session
 from lakeward.spark.tasks import run_as_query, run_as_rdd
 from lakeward.testing.waiting import LIMIT_S, wait_until
-from lakeward_e2e import tasks
+from lakeward_e2e import logged_session, tasks
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -167,14 +168,27 @@ def test_a_job_whose_subtasks_need_one_another_is_cancelled_as_others_are(spark:
 def test_the_worker_of_a_job_imports_no_pandas(spark: SparkHandle) -> None:
     """It costs a new worker up to half a second."""
 
-    def work(_number: int, _attempt: int) -> str:
+    def work(_number: int, _attempt: int, _given: bytes) -> str:
         return str("pandas" in sys.modules)
 
     assert run_as_rdd(spark.session.sparkContext, 1, work) == ("False",)
 
 
+def test_a_secret_reaches_each_task_and_neither_a_page_nor_the_event_log(tmp_path: Path) -> None:
+    """The log is not masked where an application's own properties are: so it is not one."""
+    conf = {"spark.ui.port": "0", "spark.eventLog.enabled": "true", "spark.eventLog.compress": "false"}
+    conf |= {"spark.eventLog.dir": tmp_path.as_uri()}
+    words = [sys.executable, logged_session.__file__, json.dumps(conf)]
+    done = subprocess.run(words, capture_output=True, encoding="utf-8", check=False)
+    assert done.stdout.split() == ["told", "told", "[]"], done.stderr
+    logged = [file.read_bytes() for file in tmp_path.rglob("*") if file.is_file()]
+    assert sum(b"SparkListenerJobStart" in one for one in logged) == 1
+    secret = logged_session.SECRET
+    assert [one for one in logged if secret in one or secret.hex().encode() in one] == []
+
+
 def test_arrow_allocates_from_the_system_in_a_worker(spark: SparkHandle) -> None:
-    def work(_number: int, _attempt: int) -> str:
+    def work(_number: int, _attempt: int, _given: bytes) -> str:
         import pyarrow as pa  # noqa: PLC0415 - in the worker
 
         return str(pa.default_memory_pool().backend_name)
@@ -187,7 +201,7 @@ def test_arrow_allocates_from_the_system_in_a_worker(spark: SparkHandle) -> None
 def test_both_ways_to_run_a_job_give_each_task_its_number(spark: SparkHandle, way: str) -> None:
     """Spark Connect has the query alone; this one runs last, as it loads Spark SQL."""
 
-    def work(number: int, attempt: int) -> str:
+    def work(number: int, attempt: int, _given: bytes) -> str:
         return f"{number}-{attempt}"
 
     session = spark.session

@@ -50,7 +50,7 @@ class Stage:
         return []
 
 
-def _work(number: int, attempt: int) -> str:
+def _work(number: int, attempt: int, _given: bytes) -> str:
     return f"{number}-{attempt}"
 
 

@@ -9,16 +9,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from pyspark import TaskContext
-
 from lakeward.ports import CheckResult
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
 AUTHENTICATE = "spark.authenticate"
-_SECRET = "spark.lakeward.secret"  # noqa: S105 - the name of a property
-"""A local property: Spark sends it with each task, broadcasts it to nobody, and masks it in its event log."""
 
 
 def local_options(conf: Mapping[str, str]) -> dict[str, str]:
@@ -33,17 +29,6 @@ def local_options(conf: Mapping[str, str]) -> dict[str, str]:
         # Who asks is known by AES and not by SASL, whose MD5 some Javas refuse; nothing is sent between processes here.
         options["spark.network.crypto.enabled"] = "true"
     return options
-
-
-def secret_property(secret: bytes) -> tuple[str, str]:
-    """Return the local property by which the tasks of a job learn the secret of the service run."""
-    return _SECRET, secret.hex()
-
-
-def secret_of_task() -> bytes:
-    """Return the secret of the service run, in a task of a job that has `secret_property`."""
-    context = TaskContext.get()
-    return bytes.fromhex((context.getLocalProperty(_SECRET) if context is not None else None) or "")
 
 
 def authentication_check(option: Callable[[str], str | None], *, local: bool) -> CheckResult:

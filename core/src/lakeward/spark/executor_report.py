@@ -7,13 +7,17 @@ from typing import Any
 
 
 def report(
-    distributions: Iterable[str], address: tuple[str, int, str], places: Iterable[tuple[str, str, str]] = ()
+    distributions: Iterable[str],
+    address: tuple[str, int, str],
+    secret: bytes,
+    places: Iterable[tuple[str, str, str]] = (),
 ) -> Mapping[str, Any]:
     """Look around in an executor, connect to the driver as a subtask would, and write where a subtask would.
 
     Args:
         distributions: whose versions are asked for.
-        address: the parts of a `lakeward.ports.transport.Address` without the secret, which comes with the task.
+        address: the parts of a `lakeward.ports.transport.Address` without the secret.
+        secret: of the address; apart from it, as Spark broadcasts the rest.
         places: what is tried, see `try_places`.
 
     Returns:
@@ -37,10 +41,9 @@ def report(
         from lakeward.clock import SystemClock  # noqa: PLC0415
         from lakeward.ports.transport import Address  # noqa: PLC0415
         from lakeward.sockets.client import open_stream  # noqa: PLC0415
-        from lakeward.spark.authentication import secret_of_task  # noqa: PLC0415
 
         host, port, trusted = address
-        stream = open_stream(Address(host, port, secret_of_task(), trusted), SystemClock())
+        stream = open_stream(Address(host, port, secret, trusted), SystemClock())
         own = str(stream.getsockname()[0])
         stream.close()
     except Exception as failed:  # noqa: BLE001 - whatever it is, the driver says it

@@ -9,7 +9,6 @@ import structlog
 from pyspark.errors import PySparkException
 
 from lakeward.errors import SparkError
-from lakeward.spark.authentication import secret_property
 from lakeward.spark.call_site import call_site
 from lakeward.spark.reason import reason_of
 from lakeward.spark.tasks import TaskOfJob, run_tasks
@@ -103,12 +102,11 @@ class SparkJobs:
         context = session.sparkContext
         context.setJobGroup(spec.group, spec.title, interruptOnCancel=True)
         context.setLocalProperty("spark.scheduler.pool", spec.pool)
-        context.setLocalProperty(*secret_property(spec.secret))
         context.addJobTag(spec.tag)
         work = TaskOfJob(spec, self._run_task)
         try:
             with call_site(context, spec.call_site):
-                outcomes = run_tasks(session, spec.subtasks, work, barrier=spec.exchange)
+                outcomes = run_tasks(session, spec.subtasks, work, spec.secret, barrier=spec.exchange)
         finally:
             context.removeJobTag(spec.tag)
         if len(outcomes) != spec.subtasks:

@@ -11,7 +11,6 @@ from pyspark import InheritableThread, cloudpickle
 
 from lakeward.errors import SparkError
 from lakeward.spark import executor_report
-from lakeward.spark.authentication import secret_property
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -74,9 +73,8 @@ def probe(handle: SparkHandle, address: Address, task: ProbeTask, clock: Clock, 
         # By value: an executor that lacks Lakeward can still say so.
         cloudpickle.register_pickle_by_value(executor_report)  # type: ignore[no-untyped-call]
         try:
-            context.setLocalProperty(*secret_property(address.secret))
             context.setJobGroup(_GROUP, "lakeward doctor: what an executor is, and whether it reaches the driver")
-            found.extend(context.parallelize([0], 1).map(_sent(task, address)).collect())
+            found.extend(context.parallelize([address.secret], 1).map(_sent(task, address)).collect())
         except Exception as error:  # noqa: BLE001 - py4j's own, told on the caller's thread
             failed.append(error)
         finally:
@@ -98,10 +96,10 @@ def probe(handle: SparkHandle, address: Address, task: ProbeTask, clock: Clock, 
     return ExecutorReport(**found[0], took_s=clock.now() - began)
 
 
-def _sent(task: ProbeTask, address: Address) -> Callable[[int], Mapping[str, Any]]:
+def _sent(task: ProbeTask, address: Address) -> Callable[[bytes], Mapping[str, Any]]:
     names, places, report = tuple(task.distributions), tuple(task.places), executor_report.report
     parts = (address.host, address.port, address.trusted)
-    return lambda _: report(names, parts, places)
+    return lambda secret: report(names, parts, secret, places)
 
 
 def _advice(error: Exception) -> str:

@@ -15,13 +15,12 @@ from __future__ import annotations
 
 from dataclasses import replace
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from pyspark import TaskContext
 from pyspark.sql.utils import is_remote
 
 from lakeward.model.jobs import SubtaskPlace
-from lakeward.spark.authentication import secret_of_task
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
@@ -32,8 +31,8 @@ if TYPE_CHECKING:
 
     from lakeward.model.jobs import JobSpec
 
-    Work = Callable[[int, int], str]
-    """Takes a task's number and Spark's number of its attempt; returns the outcome in one word."""
+    Work = Callable[[int, int, bytes], str]
+    """Takes a task's number, Spark's number of its attempt, and what it is given; returns the outcome in one word."""
 
 _SCHEMA = "subtask int, outcome string"
 
@@ -51,18 +50,22 @@ class TaskOfJob:
         self._spec = replace(spec, secret=b"")
         self._run_task = run_task
 
-    def __call__(self, number: int, attempt: int) -> str:
+    def __call__(self, number: int, attempt: int, secret: bytes) -> str:
         """Run one task, see `Work`."""
-        return self._run_task(SubtaskPlace(replace(self._spec, secret=secret_of_task()), number, attempt))
+        return self._run_task(SubtaskPlace(replace(self._spec, secret=secret), number, attempt))
 
 
-def run_tasks(session: SparkSession, count: int, work: Work, *, barrier: bool = False) -> tuple[str, ...]:
+def run_tasks(
+    session: SparkSession, count: int, work: Work, given: bytes = b"", *, barrier: bool = False
+) -> tuple[str, ...]:
     """Run a job the quickest way that its session has.
 
     Args:
         session: a running one.
         count: how many tasks, > 0.
-        work: what each task runs; pickled by Spark.
+        work: what each task runs; pickled and broadcast by Spark, so it holds no secret.
+        given: what each task is given as its partition's data, which goes to it alone, in the message that starts it
+            (spark.md, "Who may ask Spark"); a query has no such data, and gives nothing.
         barrier: whether all of them have to run at the same time.
 
     Returns:
@@ -73,12 +76,14 @@ def run_tasks(session: SparkSession, count: int, work: Work, *, barrier: bool = 
     """
     if is_remote():
         return run_as_query(session, count, work, barrier=barrier)
-    return run_as_rdd(session.sparkContext, count, work, barrier=barrier)
+    return run_as_rdd(session.sparkContext, count, work, given, barrier=barrier)
 
 
-def run_as_rdd(context: SparkContext, count: int, work: Work, *, barrier: bool = False) -> tuple[str, ...]:
+def run_as_rdd(
+    context: SparkContext, count: int, work: Work, given: bytes = b"", *, barrier: bool = False
+) -> tuple[str, ...]:
     """Run a job over an RDD, see `run_tasks`."""
-    rdd = context.parallelize(range(count), count)
+    rdd = context.parallelize([given] * count, count)
     stage = rdd.barrier() if barrier else rdd
     return tuple(stage.mapPartitionsWithIndex(partial(_of_partition, work)).collect())
 
@@ -90,18 +95,16 @@ def run_as_query(session: SparkSession, count: int, work: Work, *, barrier: bool
     return tuple(str(row["outcome"]) for row in rows)
 
 
-def _of_partition(work: Work, number: int, elements: Iterable[Any]) -> Iterator[str]:
-    outcome = work(number, _attempt())
-    for _ in elements:
-        pass
-    yield outcome
+def _of_partition(work: Work, number: int, elements: Iterable[bytes]) -> Iterator[str]:
+    given = b"".join(elements)
+    yield work(number, _attempt(), given)
 
 
 def _of_batches(work: Work, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
     import pyarrow as pa  # noqa: PLC0415 - a task over an RDD needs no Arrow of Spark's
 
     number = int(next(iter(batches)).column(0)[0].as_py())
-    outcome = work(number, _attempt())
+    outcome = work(number, _attempt(), b"")
     for _ in batches:
         pass
     yield pa.RecordBatch.from_pydict({"subtask": pa.array([number], pa.int32()), "outcome": [outcome]})
