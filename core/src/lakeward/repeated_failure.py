@@ -11,13 +11,13 @@ if TYPE_CHECKING:
 class RepeatedFailure:
     """How one thing goes that is done again and again. Used by one thread at a time."""
 
-    def __init__(self, log: Callable[..., Any], failed: str, again: str = "") -> None:
+    def __init__(self, log: Callable[..., Any], failed: str, again: str) -> None:
         """Start without a failure.
 
         Args:
             log: logs a line, such as `warning` of a logger.
             failed: the line of a failure.
-            again: the line once it succeeds again; empty: none.
+            again: the line once it succeeds again.
         """
         self._log = log
         self._failed = failed
@@ -39,6 +39,6 @@ class RepeatedFailure:
 
     def succeeded(self) -> None:
         """Log how often it failed before, if it did."""
-        if self._failures and self._again:
+        if self._failures:
             self._log(self._again, failures=self._failures)
         self._reason, self._failures = "", 0

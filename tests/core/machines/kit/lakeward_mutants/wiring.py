@@ -13,7 +13,7 @@ from lakeward.coordinator.jobs.job import RoundJob
 from lakeward.coordinator.jobs.task_attempt import TaskAttempt
 from lakeward.coordinator.leases import driver
 from lakeward.coordinator.rounds.listener import RoundJobListener
-from lakeward.coordinator.service import service, startup
+from lakeward.coordinator.service import service
 from lakeward.coordinator.service.protection import LeaseProtection
 from lakeward.errors import LakewardError
 from lakeward.machines.checkpoints.events import Declined
@@ -57,7 +57,6 @@ def uses_no_copy_of_the_lease(monkeypatch: pytest.MonkeyPatch) -> None:
         return None
 
     monkeypatch.setattr(service, "lease_of_checkpoint", nothing)
-    monkeypatch.setattr(startup, "lease_of_checkpoint", nothing)
 
 
 def holds_nothing_for_a_checkpoint_that_is_being_written(monkeypatch: pytest.MonkeyPatch) -> None:
