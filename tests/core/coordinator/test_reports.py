@@ -11,8 +11,10 @@ import pytest
 
 from lakeward.coordinator.jobs.task_attempt import TaskAttempt
 from lakeward.errors import SchemaMismatchError
+from lakeward.machines.rounds import HeartbeatAnswered, SendHeartbeat, Tick
 from lakeward.machines.transport.channel import ChannelKey
 from lakeward.model.events import Progress
+from lakeward.model.tiering import HeartbeatResponse, TableAssignment
 from lakeward.testing.clock import FakeClock
 from lakeward.testing.folder_lake import FolderLake
 from lakeward.testing.waiting import LIMIT_S
@@ -126,6 +128,22 @@ def test_a_row_that_waits_has_waited_for_longer_in_each_report(world: World) -> 
         clock.advance(15.0)
         reporter.report(force=True)
     assert [report.tables[0].lag_s for report in reports] == [15.02, 30.02]
+
+
+def test_a_deadline_that_no_round_has_met_is_reported_though_the_table_was_handed_out_again(world: World) -> None:
+    world.clock = clock = FakeClock()
+    reports: list[ServiceReport] = []
+    container = world.service_container(on_report=reports.append)
+    rounds, reporter = container.rounds(), container.reporter()
+    path = world.table("log")
+    commands = rounds.step(Tick(now=clock.now()))
+    for epoch in (1, 2):
+        (sent,) = [command for command in commands if isinstance(command, SendHeartbeat)]
+        answer = HeartbeatResponse(0, TableAssignment(path, 1, epoch, 0, freshness_s=10.0), {})
+        commands = rounds.step(HeartbeatAnswered(now=clock.now(), request=sent.request, response=answer))
+        reporter.report(force=True)
+        clock.advance(30.0)
+    assert [report.tables[0].due_ms for report in reports] == [reports[0].written_ms + 10_000] * 2
 
 
 def test_of_rows_that_a_round_has_found_nobody_says_that_they_came_when_the_last_round_left_none(world: World) -> None:

@@ -209,6 +209,25 @@ def test_a_table_that_waits_for_a_round_beyond_its_deadline_is_late_whatever_the
         assert (condition.status, condition.message, condition.since_ms) == ("late", message, NOW - 1_000)
 
 
+def test_a_table_that_is_late_stays_so_through_its_turns_until_its_promise_is_kept() -> None:
+    tracker = ConditionTracker(None)
+    found = []
+    for lag_s, due_ms in ((25.0, None), (26.0, NOW + 9_000), (12.0, NOW + 8_000), (9.0, NOW + 7_000), (12.0, NOW + 1)):
+        table = replace(TABLE, lag_rows=5, lag_s=lag_s, freshness_s=10.0, due_ms=due_ms)
+        condition = tracker.describe(replace(REPORT, tables=(table,)), frozenset()).tables[0].condition
+        assert condition is not None
+        found.append((condition.status, condition.since_ms))
+    late = ("late", NOW - 15_000)
+    assert found == [late, late, late, ("ok", NOW), ("ok", NOW)]
+
+
+def test_a_table_in_hand_is_late_where_its_oldest_row_has_waited_for_two_promises() -> None:
+    table = replace(TABLE, lag_rows=5, lag_s=780.0, freshness_s=180.0, due_ms=NOW + 177_000)
+    condition = ConditionTracker(None).describe(replace(REPORT, tables=(table,)), frozenset()).tables[0].condition
+    assert condition is not None
+    assert (condition.status, condition.since_ms) == ("late", NOW - 420_000)
+
+
 def test_a_new_start_goes_on_from_the_last_report() -> None:
     said = ConditionTracker(None).describe(REPORT, {"nyc.flights"})
     tracker = ConditionTracker(said)

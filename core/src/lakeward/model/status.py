@@ -151,7 +151,7 @@ class TableReport:
     condition: TableCondition | None = None
     """What an operator is shown; None in the report of a service before it is published."""
     due_ms: int | None = None
-    """When the promised freshness is missed; None while the table is not assigned."""
+    """When the promise is missed, if no round succeeds before; None where it was not assigned since one has."""
     failing_since_ms: int | None = None
     """When the first round failed since the last one that succeeded."""
     never_tiered: bool = False

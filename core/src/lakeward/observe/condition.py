@@ -132,8 +132,7 @@ class ConditionTracker:
                 never_tiered=table.never_tiered,
                 lag_rows=table.lag_rows or None if unseen else table.lag_rows,
                 lag_s=table.lag_s,
-                # A source assigns a table when its promise is over: from then on its deadline says what is late.
-                freshness_s=table.freshness_s if due_ms is None else None,
+                freshness_s=table.freshness_s,
                 before=self._known.get(table.path),
             )
         )
@@ -236,15 +235,20 @@ def _hurry(known: TableFacts) -> str:
 
 
 def _late_since(known: TableFacts) -> int | None:
-    """Return when the promised freshness was missed, None where it is kept or nobody knows."""
+    """Return when the promised freshness was missed, None where it is kept or nobody knows.
+
+    Rows are as old as promised when the source hands their table out, in each turn. So a table in hand is late once it
+    has missed its deadline, or once its oldest row is older than two promises; it stays so until the promise is kept.
+    """
     if known.lag_rows == 0:
         return None
+    was_late = known.before is not None and known.before.status == LATE
+    promises = 1 if known.due_ms is None or was_late else 2
+    missed = [known.due_ms] if known.due_ms is not None and known.due_ms < known.now_ms else []
     if known.freshness_s is not None and known.lag_s is not None:
-        over_s = known.lag_s - known.freshness_s
-        return known.now_ms - round(over_s * 1000) if over_s > 0 else None
-    if known.due_ms is not None and known.due_ms < known.now_ms:
-        return known.due_ms
-    return None
+        over_s = known.lag_s - known.freshness_s * promises
+        missed += [known.now_ms - round(over_s * 1000)] if over_s > 0 else []
+    return min(missed, default=None)
 
 
 def _oldest_ms(known: TableFacts) -> int | None:

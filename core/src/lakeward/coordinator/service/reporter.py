@@ -72,6 +72,20 @@ class _History:
     failing_since_ms: int | None = None
     failure: str = ""
     never_tiered: bool = False
+    deadline: float | None = None
+    """Of the newest assignment."""
+    due_ms: int | None = None
+    """The earliest deadline since the last round that succeeded."""
+
+    def note_deadline(self, deadline: float, due_ms: int) -> None:
+        """Note the deadline of an assignment, once; it does not put off one that was there before it.
+
+        Args:
+            deadline: on the service's clock, in seconds.
+            due_ms: the same, in milliseconds since 1970.
+        """
+        if deadline != self.deadline:
+            self.deadline, self.due_ms = deadline, min(due_ms, self.due_ms or due_ms)
 
     def note_waiting(self, since_ms: int | None) -> None:
         """Note since when the oldest row waits, None where none does."""
@@ -177,7 +191,7 @@ class Reporter:
         history.status, history.message = attempt.outcome, attempt.reason
         history.never_tiered = attempt.never_tiered if attempt.context is not None else history.never_tiered
         if attempt.outcome in _SUCCEEDED and not attempt.reason:
-            history.failing_since_ms, history.failure = None, ""
+            history.failing_since_ms, history.failure, history.due_ms = None, "", None
         elif attempt.outcome in _FAILED or attempt.outcome in _SUCCEEDED:  # in part
             history.failing_since_ms, history.failure = history.failing_since_ms or attempt.ended_ms, attempt.reason
         if attempt.outcome not in _QUIET and not (attempt.outcome == "stopped" and attempt.job is None):
@@ -246,6 +260,7 @@ class Reporter:
         for table_id, status in statuses.items():
             history = self._history(table_id, status.assignment.path)
             history.freshness_s = status.assignment.freshness_s
+            history.note_deadline(status.deadline, self._wall_ms(status.deadline))
             if status.phase is Phase.SUSPENDED:  # so that the file shows it after the service has ended
                 history.status, history.message = status.phase.value, status.reason
         queue = {table_id: place for place, table_id in enumerate(self._rounds.queue, 1)}
@@ -295,7 +310,7 @@ class Reporter:
             rounds=history.rounds,
             rows=history.rows,
             round=attempt.report(self._clock.wall_ms()) if attempt is not None and started else history.last,
-            due_ms=None if status is None else self._wall_ms(status.deadline),
+            due_ms=history.due_ms,
             failing_since_ms=since_ms,
             failure=failure,
             freshness_s=history.freshness_s,
