@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import re
+import shutil
+import subprocess
 from pathlib import Path
 
 import pytest
@@ -57,8 +59,15 @@ def test_alerts_and_dashboard_ask_for_statuses_that_a_table_can_have() -> None:
 def test_each_alert_says_what_happened_and_what_to_do() -> None:
     text = ALERTS.read_text(encoding="utf-8")
     alerts = text.split("- alert: ")[1:]
-    assert len(alerts) == 4
+    assert len(alerts) == 6
     assert [one.splitlines()[0] for one in alerts if "summary:" not in one or "description:" not in one] == []
+
+
+@pytest.mark.skipif(shutil.which("promtool") is None, reason="promtool is not installed (Debian's package prometheus)")
+def test_alerts_fire_when_they_are_to_and_only_then() -> None:
+    command = ["promtool", "test", "rules", "lakeward.rules.test.yml"]
+    done = subprocess.run(command, cwd=Path(__file__).parent, capture_output=True, encoding="utf-8", check=False)
+    assert done.returncode == 0, done.stdout + done.stderr
 
 
 def test_each_panel_has_a_title_a_query_and_a_place_of_its_own() -> None:

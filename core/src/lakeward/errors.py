@@ -331,6 +331,12 @@ class FencedError(LakeError):
         super().__init__(message)
 
 
+class LakeAwayError(LakeError):
+    """The lake's catalog does not answer; the call had no effect. Look at the catalog: every table waits for it."""
+
+    code = "LW-603"
+
+
 class ProtocolError(LakewardError):
     """A peer sent a message that the protocol does not allow."""
 

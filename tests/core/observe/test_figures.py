@@ -147,6 +147,7 @@ def test_the_file_names_each_metric_with_the_type_that_is_documented(tmp_path: P
         "lakeward_checkpoints_aborted": "gauge",
         "lakeward_lease_buckets": "gauge",
         "lakeward_lease_call_seconds": "summary",
+        "lakeward_lake_away_seconds": "gauge",
         "lakeward_lease_calls_total": "counter",
         "lakeward_lease_held_buckets": "gauge",
         "lakeward_lease_releasing_buckets": "gauge",
@@ -175,12 +176,22 @@ def test_a_table_exports_status_lag_queue_and_files_and_nothing_that_is_not_know
     metrics, known = ServiceMetrics(), report(None)
     (table,) = known.tables
     late = TableCondition("late", "rows wait")
-    told = replace(table, condition=late, complete_ms=2_000, freshness_s=60.0, queue_position=2, lake_files=9, rounds=4)
+    told = replace(
+        table,
+        condition=late,
+        complete_ms=2_000,
+        freshness_s=60.0,
+        queue_position=2,
+        lake_files=9,
+        ended={"committed": 4, "stopped": 1},
+    )
     metrics.update(replace(known, tables=(told,), leased=1, lease_expires_ms=7_500))
     names = ("lag_rows", "complete_timestamp_seconds", "promised_freshness_seconds", "queue_position", "lake_files")
     assert [of_orders(metrics, f"table_{name}") for name in names] == [5, 2, 60, 2, 9]
-    assert of_orders(metrics, "table_rounds_total") == 4
     value = metrics.registry.get_sample_value
+    outcomes = ("committed", "failed", "fenced", "stopped", "dropped")
+    ended = [value("lakeward_table_rounds_total", {"table": "shop.orders", "outcome": one}) for one in outcomes]
+    assert ended == [4, 0, 0, 1, None]
     status = {name: value("lakeward_table_status", {"table": "shop.orders", "status": name}) for name in STATUSES}
     assert [name for name, one in status.items() if one == 1] == ["late"]
     assert value("lakeward_lease_expiry_timestamp_seconds") == 7.5

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 import pytest
 
-from lakeward.errors import RolledBackError
+from lakeward.errors import LakeAwayError, RolledBackError
 from lakeward.model.results import LakeHead, OffsetCommit
 from lakeward.model.status import RoundReport, TableReport
 from lakeward.model.tables import TableBucket, TablePath, TableSpec
@@ -27,8 +27,10 @@ class HeadsOnly:
 
     def __init__(self) -> None:
         self.heads: dict[TablePath, LakeHead | Exception] = {}
+        self.asked = 0
 
     def head(self, path: TablePath) -> LakeHead | None:
+        self.asked += 1
         found = self.heads.get(path)
         if isinstance(found, Exception):
             raise found
@@ -230,3 +232,11 @@ def test_a_table_that_cannot_be_looked_at_keeps_nobody_else_from_it(place: Place
     first, second = place.look()
     assert (first.status, first.message) == ("unreadable", "table nyc.flights was rolled back")
     assert second.status == "ok"
+
+
+def test_a_catalog_that_does_not_answer_is_asked_once_for_all_tables(place: Place) -> None:
+    for name in ("a", "b", "c"):
+        place.table(path := TablePath("nyc", name))
+        place.lake.heads[path] = LakeAwayError("catalog.db: database is locked")
+    assert {(line.status, line.message) for line in place.look()} == {("unreadable", "catalog.db: database is locked")}
+    assert place.lake.asked == 1

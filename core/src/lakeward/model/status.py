@@ -6,6 +6,9 @@ from dataclasses import dataclass, field
 
 from lakeward.model.tables import TableBucket
 
+WAITS_FOR_CATALOG = "waits for the catalog"
+"""The message of a table whose last round got no answer of the catalog: `ServiceReport.lake_away` says why."""
+
 
 @dataclass(frozen=True, slots=True)
 class CheckpointReport:
@@ -116,6 +119,8 @@ class RoundReport:
     """Of a running round: its subtasks, ordered by number."""
     lag_rows: int | None = None
     """Of a committed round: rows that it knew of and that the lake still lacks."""
+    code: str = ""
+    """Of the error that it failed with, empty where none of ours says why."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -168,6 +173,17 @@ class TableReport:
     """1 for the table whose round starts next, None where it does not wait."""
     lake_files: int | None = None
     """Data and delete files of the lake table after its last round."""
+    ended: dict[str, int] = field(default_factory=dict)
+    """Its rounds that ended since the service started, by outcome."""
+
+
+@dataclass(frozen=True, slots=True)
+class LakeAway:
+    """The lake's catalog does not answer, since `since_ms` (milliseconds since 1970), and `tables` wait for it."""
+
+    since_ms: int
+    tables: int
+    reason: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -193,6 +209,8 @@ class ServiceReport:
     host: str = ""
     """The machine that the service runs on; `pid` is a process of it."""
     started_ms: int = 0
+    lake_away: LakeAway | None = None
+    """None while the catalog answers."""
     lease_expires_ms: int | None = None
     """When the lease ends unless it is renewed, None where that is unknown or never."""
 

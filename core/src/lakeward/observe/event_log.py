@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 import structlog
 
+from lakeward.model.status import WAITS_FOR_CATALOG
 from lakeward.observe.condition import LATE, NEW, OK, PAUSED, RETRYING
 
 if TYPE_CHECKING:
@@ -57,6 +58,8 @@ class EventLog:
         if LATE in {condition.status, before} and {condition.status, before} <= {LATE, *_QUIET}:
             # Each table is late while a service starts, and one that is promised within a second comes and goes: alerts
             # watch that, and the cause of a wait has a line of its own.
+            log = _log.debug
+        if condition.message == WAITS_FOR_CATALOG:  # a line for each table would hide the one that says why
             log = _log.debug
         facts = {"reason": condition.message, "action": condition.action}
         log(

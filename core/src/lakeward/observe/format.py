@@ -3,11 +3,27 @@
 from __future__ import annotations
 
 from datetime import UTC, datetime
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from lakeward.model.status import LakeAway
 
 _MINUTE_S = 60
 _HOUR_S = 3600
 _DAY_S = 86400
 _KIB = 1024
+
+
+def catalog_away(away: LakeAway, now_ms: int) -> str:
+    """Write that the catalog does not answer: `catalog does not answer for 40 s, 31 tables wait: database is locked`.
+
+    Args:
+        away: since when, and why.
+        now_ms: milliseconds since 1970.
+    """
+    verb = "waits" if away.tables == 1 else "wait"
+    lasting = seconds(max(0.0, (now_ms - away.since_ms) / 1000))
+    return f"catalog does not answer for {lasting}, {count(away.tables, 'table')} {verb}: {away.reason}"
 
 
 def clock_time(wall_ms: int) -> str:

@@ -20,7 +20,8 @@ def masked_report(report: ServiceReport, mask: Callable[[str], str]) -> ServiceR
         mask: hides the secrets of a text.
     """
     tables = tuple(_masked_table(table, mask) for table in report.tables)
-    return replace(report, lease_message=mask(report.lease_message), tables=tables)
+    away = report.lake_away and replace(report.lake_away, reason=mask(report.lake_away.reason))
+    return replace(report, lease_message=mask(report.lease_message), lake_away=away, tables=tables)
 
 
 def masked_record(record: RoundRecord, mask: Callable[[str], str]) -> RoundRecord:

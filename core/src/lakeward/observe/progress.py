@@ -13,7 +13,9 @@ from rich.live import Live
 from rich.table import Table
 from rich.text import Text
 
-from lakeward.observe.format import clock_time, count, rate, seconds, size
+from lakeward.errors import LakeAwayError
+from lakeward.model.status import WAITS_FOR_CATALOG
+from lakeward.observe.format import catalog_away, clock_time, count, rate, seconds, size
 from lakeward.observe.standard_error import lines_of_standard_error
 
 if TYPE_CHECKING:
@@ -52,6 +54,7 @@ class ProgressDisplay:
         self._served = False
         self._commits: dict[str, RoundReport] = {}
         self._messages: dict[str, str] = {}
+        self._lake_away = False
         self._rounds = {"committed": 0, "failed": 0}
         self._rows = 0
 
@@ -131,6 +134,8 @@ class ProgressDisplay:
         if report.outcome == "committed":
             self._commits[table] = report
             self._rows += report.rows
+        if report.code == LakeAwayError.code:
+            return  # it is said once, of all tables
         bad = report.outcome != "committed"
         if report.outcome not in _QUIET_OUTCOMES and (bad or not self._console.is_terminal):
             self._print(round_line(table, report))
@@ -157,8 +162,11 @@ class ProgressDisplay:
         self._console.print(Text.from_ansi(line), highlight=False, soft_wrap=True)
 
     def _print_messages(self, report: ServiceReport) -> None:
-        """Print what is the matter with a table, once for each time that it changes."""
-        now = {table.path: table.message for table in report.tables if table.message}
+        """Print what is the matter with the catalog or a table, once for each time that it changes."""
+        if (report.lake_away is not None) != self._lake_away:
+            self._lake_away = not self._lake_away
+            self._announce(_away(report) or "catalog answers again")
+        now = {table.path: table.message for table in _with_message(report)}
         for path, message in now.items():
             if self._messages.get(path) != message:
                 self._print(f"{clock_time(report.written_ms)} {path}: {message}")
@@ -171,7 +179,8 @@ class ProgressDisplay:
         self._live.update(self._picture(report), refresh=True)
 
     def _picture(self, report: ServiceReport) -> Group:
-        messages = [Text(f"{table.path}: {table.message}") for table in report.tables if table.message]
+        messages = [Text(away)] if (away := _away(report)) else []
+        messages += [Text(f"{table.path}: {table.message}") for table in _with_message(report)]
         running = [(each.path, each.round.exchange) for each in report.tables if each.round is not None]
         recoveries = [(path, format_recovery(moved)) for path, moved in running if moved is not None]
         messages += [Text(f"{path}: {recovery}") for path, recovery in recoveries if recovery]
@@ -222,6 +231,14 @@ def show_progress(settings: Settings, clock: Clock, *, on: bool) -> ProgressDisp
     display = ProgressDisplay(Console(soft_wrap=True, quiet=not on), clock)
     display.starting(settings.service.name, settings.spark.master)
     return display
+
+
+def _away(report: ServiceReport) -> str:
+    return "" if report.lake_away is None else catalog_away(report.lake_away, report.written_ms)
+
+
+def _with_message(report: ServiceReport) -> Iterator[TableReport]:
+    return (table for table in report.tables if table.message not in {"", WAITS_FOR_CATALOG})
 
 
 def _exchanged(report: RoundReport | None) -> tuple[str, str, str, str]:

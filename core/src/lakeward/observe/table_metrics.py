@@ -15,6 +15,8 @@ if TYPE_CHECKING:
 
     from lakeward.model.status import ServiceReport, TableReport
 
+_NEVER = {"committed": 0, "failed": 0, "fenced": 0}
+"""Series that are there before such a round has ended, so that the first one is an increase."""
 STATES = ("starting", "serving", "stopping", "stopped")
 
 
@@ -39,6 +41,10 @@ def service_metrics(report: ServiceReport) -> Iterable[Metric]:
     yield GaugeMetricFamily(
         "lakeward_lease_releasing_buckets", "Buckets whose lease is still to be released.", value=report.releasing
     )
+    away_s = 0.0 if report.lake_away is None else (report.written_ms - report.lake_away.since_ms) / 1000
+    yield GaugeMetricFamily(
+        "lakeward_lake_away_seconds", "For how long the lake's catalog has not answered; 0 while it does.", value=away_s
+    )
     if report.leased and report.lease_expires_ms is not None:
         yield GaugeMetricFamily(
             "lakeward_lease_expiry_timestamp_seconds",
@@ -61,6 +67,7 @@ def table_metrics(report: ServiceReport) -> Iterable[Metric]:
         counter = CounterMetricFamily(f"lakeward_table_{name}", meaning, labels=["table"])
         _fill(counter, report, value)
         yield counter
+    yield _rounds_ended(report)
     status = GaugeMetricFamily(
         "lakeward_table_status",
         "1 for the status of a table, as on the status page, else 0.",
@@ -70,6 +77,16 @@ def table_metrics(report: ServiceReport) -> Iterable[Metric]:
         for name in STATUSES if table.condition is not None else ():
             status.add_metric([table.path, name], float(table.condition is not None and table.condition.status == name))
     yield status
+
+
+def _rounds_ended(report: ServiceReport) -> CounterMetricFamily:
+    ended = CounterMetricFamily(
+        "lakeward_table_rounds", "Rounds that ended since the service started.", labels=["table", "outcome"]
+    )
+    for table in report.tables:
+        for outcome, rounds in {**_NEVER, **table.ended}.items():
+            ended.add_metric([table.path, outcome], rounds)
+    return ended
 
 
 def _fill(
@@ -103,6 +120,5 @@ _GAUGES: tuple[tuple[str, str, Callable[[TableReport], float | None]], ...] = (
     ("lake_files", "Data and delete files of the lake table after its last round.", lambda table: table.lake_files),
 )
 _COUNTERS: tuple[tuple[str, str, Callable[[TableReport], float | None]], ...] = (
-    ("rounds", "Rounds that were committed since the service started.", lambda table: table.rounds),
     ("rows", "Rows that they read.", lambda table: table.rows),
 )

@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
-from lakeward.errors import LakewardError
+from lakeward.errors import LakeAwayError, LakewardError
 from lakeward.model.status import RoundReport, TableOffsets, TableReport
 from lakeward.observe.condition import (
     LAKE_GONE,
@@ -101,8 +101,8 @@ def table_status(source: Source, lake: Lake, tables: Sequence[TableSpec], contex
     Returns:
         One line for each, ordered by name.
     """
-    ordered = sorted(tables, key=lambda table: table.path)
-    return [_table_line(source, lake, table, context) for table in ordered]
+    asked = _AskedOnce(lake)
+    return [_table_line(source, asked, table, context) for table in sorted(tables, key=lambda table: table.path)]
 
 
 def tiered_now(
@@ -124,7 +124,24 @@ def tiered_now(
     return _offsets(source, table, commit)
 
 
-def _table_line(source: Source, lake: Lake, table: TableSpec, context: StatusContext) -> TableLine:
+class _AskedOnce:
+    """The heads of a lake. Once its catalog has not answered it is not asked again: each call would wait as long."""
+
+    def __init__(self, lake: Lake) -> None:
+        self._lake = lake
+        self._away: LakeAwayError | None = None
+
+    def head(self, path: TablePath) -> LakeHead | None:
+        if self._away is not None:
+            raise self._away
+        try:
+            return self._lake.head(path)
+        except LakeAwayError as away:
+            self._away = away
+            raise
+
+
+def _table_line(source: Source, lake: _AskedOnce, table: TableSpec, context: StatusContext) -> TableLine:
     path = str(table.path)
     report = context.reports.get(path)
     known = replace(

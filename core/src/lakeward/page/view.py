@@ -5,8 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
+from lakeward.model.status import WAITS_FOR_CATALOG
 from lakeward.observe import condition
-from lakeward.observe.format import ago, clock_time, count, date_time, seconds
+from lakeward.observe.format import ago, catalog_away, clock_time, count, date_time, seconds
 from lakeward.observe.other_services import OthersSeen
 from lakeward.page.tables_view import Badge, RunningRound, TableRow, running_rounds, table_row
 
@@ -148,13 +149,15 @@ def _troubles(trouble: str, report: ServiceReport | None, rows: Sequence[TableRo
         yield Trouble("Service", trouble, "bad")
     if report is not None and report.lease_message:
         yield Trouble("Lease", report.lease_message, "bad")
+    if report is not None and report.lake_away is not None:
+        yield Trouble("Lake", catalog_away(report.lake_away, now_ms), "bad")
     if report is not None and report.leased and report.lease_expires_ms is not None:
         left_s = (report.lease_expires_ms - now_ms) / 1000
         if left_s < _LEASE_SHORT_S:
             ends = f"ends in {seconds(left_s)}" if left_s > 0 else "has ended"
             yield Trouble("Lease", f"{ends} and was not renewed: the snapshots that are read may be deleted", "bad")
     for row in rows:
-        if row.status.kind in {"bad", "warn"}:
+        if row.status.kind in {"bad", "warn"} and row.message != WAITS_FOR_CATALOG:
             since = f" for {row.since}" if row.since else ""
             yield Trouble(row.path, f"{row.status.text}{since}: {row.message}", row.status.kind, row.action)
 

@@ -27,7 +27,8 @@ from pyiceberg.exceptions import (
 from sqlalchemy import URL, create_engine, inspect, make_url
 from sqlalchemy.exc import DatabaseError, OperationalError
 
-from lakeward.errors import ConfigError, LakeError, OutcomeUnknownError, StorageError
+from lakeward.errors import ConfigError, LakeAwayError, LakeError, OutcomeUnknownError, StorageError
+from lakeward_lake_iceberg.catalog_away import away, short
 from lakeward_lake_iceberg.offsets import COPIED_SNAPSHOT
 from lakeward_lake_iceberg.storage import local_path
 
@@ -133,7 +134,7 @@ class CatalogClient:
         """Return a table as it is now, None if there is none.
 
         Raises:
-            LakeError: the catalog cannot answer.
+            LakeError: the catalog cannot load it; a `LakeAwayError` if the catalog does not answer at all.
         """
         if self.is_missing:
             return None
@@ -142,7 +143,9 @@ class CatalogClient:
         except (NoSuchTableError, NoSuchNamespaceError):
             return None
         except Exception as failed:
-            message = f"{path}: the catalog cannot load the table: {failed}"
+            if (why := away(failed)) is not None:
+                raise LakeAwayError(self._named(why)) from failed
+            message = f"{path}: the catalog cannot load the table: {short(failed)}"
             raise LakeError(message) from failed
 
     def send(
@@ -212,8 +215,17 @@ class CatalogClient:
         if self.is_local and isinstance(failed, ValueError):
             message = f"{name}: the catalog refused the commit: {failed}"
             raise LakeError(message) from failed
-        message = f"{name}: the outcome of the commit is unknown: {failed}"
+        message = f"{name}: the outcome of the commit is unknown: {away(failed) or short(failed)}"
         raise OutcomeUnknownError(message) from failed
+
+    def _named(self, why: str) -> str:
+        """Return why the catalog does not answer, with the file or address that it has and without a password."""
+        uri = self.properties.get("uri", "")
+        file = _sqlite_file(self.properties)
+        if file is not None:
+            return f"{file}: {why}"
+        shown = make_url(uri).render_as_string() if isinstance(self._opened, SqlCatalog) else uri
+        return f"{shown}: {why}" if shown else why
 
     def close(self) -> None:
         """Close the catalog's connections."""
@@ -314,7 +326,7 @@ def _open(options: IcebergOptions, properties: dict[str, str]) -> Catalog:
             expected = "a catalog that pyiceberg can open"
             raise ConfigError(key="lake.catalog", expected=expected, found=options.catalog, hint=str(unfit)) from unfit
         except Exception as failed:
-            message = f"{properties.get('uri')}: the catalog cannot be opened: {failed}"
+            message = f"{properties.get('uri')}: the catalog cannot be opened: {away(failed) or short(failed)}"
             raise LakeError(message) from failed
         else:
             if isinstance(catalog, SqlCatalog):

@@ -25,12 +25,14 @@ from pyiceberg.types import (
 from lakeward.errors import (
     CommitConflictError,
     FencedError,
+    LakeAwayError,
     LakeError,
     LakewardError,
     SchemaMismatchError,
     StorageError,
 )
 from lakeward_lake_iceberg.catalog import Sent
+from lakeward_lake_iceberg.catalog_away import away, short
 from lakeward_lake_iceberg.columns import check_columns
 from lakeward_lake_iceberg.commit import check_format, main_is
 from lakeward_lake_iceberg.head import Ancestry, newest_stamp
@@ -123,8 +125,8 @@ class _Creating:
             return False
         if isinstance(failed, TableAlreadyExistsError):
             return True
-        failure = StorageError if isinstance(failed, OSError) else LakeError
-        message = f"{self._spec.path}: the lake table cannot be created: {failed}"
+        failure = StorageError if isinstance(failed, OSError) else LakeAwayError if away(failed) else LakeError
+        message = f"{self._spec.path}: the lake table cannot be created: {short(failed)}"
         raise failure(message) from failed
 
 

@@ -186,6 +186,12 @@ class RoundAttempt:
             self.trace.phase_ended(phase, now_ms)
 
     @property
+    def opened_ms(self) -> int | None:
+        """When source and lake had answered, in milliseconds since 1970; None until they have."""
+        spent_s = self.timings_s.get("enumerate")
+        return None if spent_s is None else self.started_ms + round(spent_s * _MS)
+
+    @property
     def phase(self) -> str:
         """The phase that it is in; empty once its job has ended."""
         if self.context is None:
@@ -285,6 +291,7 @@ class RoundAttempt:
             size_bytes=sum(file.size_bytes for file in files) or size,
             rows_per_s=rows / seconds,
             snapshot_id=self.snapshot_id,
+            code=self.code,
             reason=self.reason or (self.job.failing.cause if self.job is not None and self.ended_ms is None else ""),
             timings_s=self._timings(),
             checkpoint=self._checkpoint(),

@@ -6,6 +6,8 @@ from typing import TYPE_CHECKING
 
 import structlog
 
+from lakeward.errors import LakeAwayError
+
 if TYPE_CHECKING:
     from lakeward.coordinator.rounds.attempt import RoundAttempt
     from lakeward.model.status import RoundReport
@@ -27,7 +29,8 @@ def tell_end(attempt: RoundAttempt, report: RoundReport) -> None:
         attempt.trace.ended(report, running=attempt.phase, code=attempt.code, facts=facts)
     outcome = attempt.outcome
     failed = outcome in _FAILED or (outcome == "committed" and bool(report.reason))
-    log = _log.debug if outcome == _IDLE else _log.warning if failed else _log.info
+    quiet = outcome == _IDLE or attempt.code == LakeAwayError.code  # the service says of all tables that it is away
+    log = _log.debug if quiet else _log.warning if failed else _log.info
     log(
         f"round {outcome}",
         **attempt.log_fields,

@@ -4,15 +4,16 @@ from __future__ import annotations
 
 import os
 import socket
-from collections import deque
-from dataclasses import dataclass
+from collections import Counter, deque
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 import structlog
 
-from lakeward.errors import LakewardError
+from lakeward.coordinator.service.lake_outage import LakeOutage
+from lakeward.errors import LakeAwayError, LakewardError
 from lakeward.machines.rounds import Phase, TableStatus
-from lakeward.model.status import RoundReport, ServiceReport, TableReport
+from lakeward.model.status import WAITS_FOR_CATALOG, RoundReport, ServiceReport, TableReport
 from lakeward.model.tiering import Refusal
 from lakeward.repeated_failure import RepeatedFailure
 
@@ -55,7 +56,8 @@ class _History:
     """What is kept about a table across its rounds."""
 
     path: str
-    rounds: int = 0
+    ended: Counter[str] = field(default_factory=Counter)
+    """Rounds by outcome."""
     rows: int = 0
     lag_rows: int | None = None
     waiting_since_ms: int | None = None
@@ -158,6 +160,7 @@ class Reporter:
         self._tables: dict[int, _History] = {}
         self._dropped: deque[int] = deque()
         self._last = float("-inf")
+        self._outage = LakeOutage()
         self._took_s = 0.0
         """How long the last report took."""
         self._trouble = RepeatedFailure(
@@ -179,7 +182,6 @@ class Reporter:
         if attempt.lag_s == 0:  # it found nothing new
             history.note_waiting(None)
         if attempt.outcome == "committed":
-            history.rounds += 1
             history.rows += report.rows
             history.committed_ms = attempt.ended_ms
             complete_ms = attempt.complete_ms()
@@ -187,6 +189,8 @@ class Reporter:
                 history.note_complete(complete_ms)
         elif attempt.lag_s == 0:  # it found nothing new
             history.complete_ms = attempt.started_ms
+        history.ended[attempt.outcome] += 1
+        self._outage.round_ended(attempt, self._tables_in_hand())
         history.lake_files = attempt.lake_files() if attempt.context is not None else history.lake_files
         history.status, history.message = attempt.outcome, attempt.reason
         history.never_tiered = attempt.never_tiered if attempt.context is not None else history.never_tiered
@@ -268,14 +272,16 @@ class Reporter:
             self._table(table_id, history, statuses.get(table_id), queue.get(table_id))
             for table_id, history in self._tables.items()
         ]
-        until = held.until
+        until, now_ms = held.until, self._clock.wall_ms()
+        self._outage.look(self._attempts.values(), now_ms)
         return ServiceReport(
             service=self._incarnation.service,
             incarnation=str(self._incarnation),
             pid=os.getpid(),
             host=socket.gethostname(),
             state=self.state,
-            written_ms=self._clock.wall_ms(),
+            written_ms=now_ms,
+            lake_away=self._outage.report(self._tables_in_hand()),
             spark_ui=self._spark_ui if self.state != "stopped" else None,
             tables=tuple(sorted(tables, key=lambda table: table.path)),
             lease_id=held.lease_id if held.held or held.releasing else None,
@@ -285,10 +291,11 @@ class Reporter:
             held_for_checkpoints=len(held.for_checkpoints),
             snapshots_gone=self._protection.snapshots_lost,
             started_ms=self._incarnation.started_ms,
-            lease_expires_ms=None
-            if until is None
-            else self._clock.wall_ms() + round((until - self._clock.now()) * 1000),
+            lease_expires_ms=None if until is None else self._wall_ms(until),
         )
+
+    def _tables_in_hand(self) -> int:
+        return len(self._rounds.tables)
 
     def _table(
         self, table_id: int, history: _History, status: TableStatus | None, queue_position: int | None
@@ -307,7 +314,8 @@ class Reporter:
             message=self._message(history, status) or _waits_for(attempt),
             lag_rows=lag_rows,
             lag_s=history.lag_s(lag_rows, self._clock.wall_ms()),
-            rounds=history.rounds,
+            rounds=history.ended["committed"],
+            ended=dict(history.ended),
             rows=history.rows,
             round=attempt.report(self._clock.wall_ms()) if attempt is not None and started else history.last,
             due_ms=history.due_ms,
@@ -325,6 +333,8 @@ class Reporter:
         return self._clock.wall_ms() + round((moment - self._clock.now()) * 1000)
 
     def _message(self, history: _History, status: TableStatus | None) -> str:
+        if history.last is not None and history.last.code == LakeAwayError.code:
+            return WAITS_FOR_CATALOG
         if status is None:
             return history.message
         if status.phase is Phase.BACKOFF and status.retry_at is not None:

@@ -1,0 +1,65 @@
+"""A catalog that does not answer: every table of the lake waits for it, so it is said once, and not of each table."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import structlog
+
+from lakeward.errors import LakeAwayError
+from lakeward.model.status import LakeAway
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from lakeward.coordinator.rounds.attempt import RoundAttempt
+
+_log = structlog.get_logger("lakeward.service")
+
+
+class LakeOutage:
+    """Since when the catalog has not answered, by the rounds that asked it. Used on the event loop only."""
+
+    def __init__(self) -> None:
+        """Start without an outage."""
+        self.since_ms: int | None = None
+        """When the first round began that got no answer, in milliseconds since 1970; None while the catalog answers."""
+        self._asked_ms = 0
+        """When the newest of them had none."""
+        self._reason = ""
+
+    def round_ended(self, attempt: RoundAttempt, tables: int) -> None:
+        """Note how a round ended.
+
+        Args:
+            attempt: the round.
+            tables: how many wait now, for the log.
+        """
+        if attempt.code != LakeAwayError.code:
+            return
+        ended_ms = attempt.ended_ms or attempt.started_ms
+        if self.since_ms is None:
+            self.since_ms = attempt.started_ms if attempt.context is None else ended_ms
+            waiting_s = (ended_ms - self.since_ms) / 1000
+            _log.warning("catalog does not answer", seconds=round(waiting_s, 3), tables=tables, reason=attempt.reason)
+        self._asked_ms, self._reason = ended_ms, attempt.reason
+
+    def look(self, attempts: Iterable[RoundAttempt], now_ms: int) -> None:
+        """End the outage if the catalog has answered a round since.
+
+        Args:
+            attempts: the rounds in progress.
+            now_ms: milliseconds since 1970.
+        """
+        if self.since_ms is None or all((one.opened_ms or 0) <= self._asked_ms for one in attempts):
+            return
+        _log.info("catalog answers again", seconds=round((now_ms - self.since_ms) / 1000, 3))
+        self.since_ms = None
+
+    def report(self, tables: int) -> LakeAway | None:
+        """Return the outage, None while there is none.
+
+        Args:
+            tables: how many wait now.
+        """
+        return None if self.since_ms is None else LakeAway(self.since_ms, tables, self._reason)
