@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import io
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from rich.console import Console
 from structlog.testing import capture_logs
@@ -51,7 +51,7 @@ class Watched:
         paths = [world.table(f"t{number}") for number in range(TABLES)]
         for path in paths:
             world.load(path, 0, 10)
-        keys = {"backoff_first_s": 0.2, "backoff_most_s": 0.2}
+        keys: dict[str, Any] = {"backoff_first_s": 0.2, "backoff_most_s": 0.2}
         self._service = world.service(on_report=self._look, on_round=self._progress.round_ended, **keys)
 
     def run(self) -> None:
