@@ -27,6 +27,16 @@ class LakewardError(Exception):
     exit_code = EXIT_FAILED
 
 
+def in_words(error: BaseException) -> str:
+    """Return what an error says; of one that Lakeward did not raise on purpose also what it is."""
+    return str(error) if isinstance(error, LakewardError) else f"{type(error).__name__}: {error}"
+
+
+def code_of(error: BaseException) -> str:
+    """Return the code of an error; that of the root where Lakeward did not raise it on purpose."""
+    return error.code if isinstance(error, LakewardError) else LakewardError.code
+
+
 class UsageError(LakewardError):
     """The caller did something that is not allowed here; fix the call."""
 

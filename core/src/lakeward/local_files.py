@@ -12,15 +12,18 @@ import os
 import stat
 import time
 from contextlib import contextmanager
+from pathlib import Path
 from typing import TYPE_CHECKING
-from urllib.parse import urlsplit
+from urllib.parse import unquote, urlsplit
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
-    from pathlib import Path
     from typing import IO
 
 _TURN_S = 0.02
+_MIB = 1 << 20
+_FULL = frozenset({errno.ENOSPC, errno.EDQUOT})
+_ARROWS = "Detail: [errno"
 
 
 def is_local(root: str) -> bool:
@@ -86,6 +89,34 @@ def require_plain(path: str) -> None:
 def _check_plain(status: os.stat_result, path: str) -> None:
     if not stat.S_ISREG(status.st_mode):
         raise OSError(errno.EINVAL, "expected a plain file, found another kind of file", path)
+
+
+def refusal(error: OSError, place: str | Path) -> str:
+    """Say why a disk refused, and what is left of it where it is full.
+
+    Args:
+        error: its error.
+        place: path or `file:` URI of what was written or read; for another store nothing is added.
+    """
+    if error.errno is None:
+        return str(error)
+    said = error.strerror or str(error)
+    if _ARROWS in said:  # `Error writing bytes to file. Detail: [errno 28] No space left on device`
+        said = os.strerror(error.errno)
+    return f"{said}: {left}" if error.errno in _FULL and (left := _left(str(place))) else said
+
+
+def _left(place: str) -> str:
+    if not is_local(place):
+        return ""
+    path = Path(unquote(urlsplit(place).path) if "://" in place else place).absolute()
+    try:
+        folder = next(parent for parent in (path, *path.parents) if parent.is_dir())
+        disk = os.statvfs(folder)
+    except OSError:
+        return ""  # the first error is the one to tell
+    free, size = (blocks * disk.f_frsize / _MIB for blocks in (disk.f_bavail, disk.f_blocks))
+    return f"{free:,.1f} of {size:,.1f} MiB and {disk.f_favail:,} of {disk.f_files:,} files are free in {folder}"
 
 
 @contextmanager

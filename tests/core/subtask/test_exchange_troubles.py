@@ -342,5 +342,5 @@ def test_over_flight_a_peer_that_ends_early_is_the_cause_of_the_others_end(netwo
     gone.subtask.close()
     world.until(lambda: other.subtask.error is not None)
     assert isinstance(other.subtask.error, ExchangeLostError)
-    assert other.told(Failed)[0].message.startswith("ExchangeLostError: ")
+    assert other.told(Failed)[0].code == ExchangeLostError.code
     assert "subtask 0" in other.told(Failed)[0].message

@@ -10,7 +10,7 @@ from pathlib import Path
 from urllib.parse import unquote, urlsplit
 
 from lakeward.errors import StorageError
-from lakeward.local_files import is_local, make_private, open_private, read_plain, replacing
+from lakeward.local_files import is_local, make_private, open_private, read_plain, refusal, replacing
 from lakeward.model.secrets import mask_uri
 from lakeward.ports import CheckResult
 from lakeward.storage.small_files import SmallFiles
@@ -74,7 +74,7 @@ def read_small(root: str, service: str, name: str) -> bytes | None:
     except FileNotFoundError:
         return None
     except OSError as error:
-        message = f"{path}: cannot be read ({error.strerror or error})"
+        message = f"{path}: cannot be read ({refusal(error, path)})"
         raise StorageError(message) from error
 
 
@@ -151,5 +151,5 @@ def replace_file(path: Path, content: bytes) -> None:
         with replacing(path, fresh, durable=False), open_private(fresh, "xb") as out:
             out.write(content)
     except OSError as error:
-        message = f"{path}: cannot be written ({error.strerror or error})"
+        message = f"{path}: cannot be written ({refusal(error, path)})"
         raise StorageError(message) from error

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from lakeward.model.jobs import JobSpec, SubtaskPlace
     from lakeward.spark.session import SparkHandle
 
+_STOPPED = "stopped SparkContext"
 _log = structlog.get_logger("lakeward.jobs")
 """How py4j begins the text of each error of Java's; what went wrong stands in the next line."""
 
@@ -85,7 +86,9 @@ class SparkJobs:
             if self.gone() is None:
                 self._handle.session.sparkContext.cancelJobGroup(spec.group)
         except Exception as error:  # noqa: BLE001 - py4j's own: a JVM that is dying cancels its jobs by that
-            _log.warning("a job was not cancelled", round=spec.round_name, job=spec.group, reason=reason_of(error))
+            reason = reason_of(error)
+            log = _log.debug if _STOPPED in reason else _log.warning  # with Spark its jobs have ended
+            log("a job was not cancelled", round=spec.round_name, job=spec.group, reason=reason)
 
     def _run(self, spec: JobSpec, on_done: Callable[[str | None], None]) -> None:
         try:

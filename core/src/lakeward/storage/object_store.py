@@ -12,6 +12,7 @@ from urllib.parse import parse_qsl, unquote, urlsplit
 
 import pyarrow.fs as pafs
 
+from lakeward.local_files import refusal
 from lakeward.model.object_store import OPTIONS
 
 if TYPE_CHECKING:
@@ -87,7 +88,12 @@ def _variable(names: tuple[str, ...]) -> str:
     return next((os.environ[name] for name in names if os.environ.get(name)), "")
 
 
-def reason(error: OSError) -> str:
-    """Say in a few words why a store refused, then what it said itself."""
+def reason(error: OSError, place: str) -> str:
+    """Say in a few words why a store refused, then what it said itself.
+
+    Args:
+        error: its error.
+        place: of what was written or read.
+    """
     said = str(error)
-    return next((f"{words} ({said})" for code, words in _REASONS.items() if code in said), said)
+    return next((f"{words} ({said})" for code, words in _REASONS.items() if code in said), refusal(error, place))

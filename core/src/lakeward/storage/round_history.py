@@ -17,7 +17,7 @@ import msgspec
 import structlog
 
 from lakeward.errors import LakewardError, StorageError
-from lakeward.local_files import is_local, make_private, open_private
+from lakeward.local_files import is_local, make_private, open_private, refusal
 from lakeward.model.round_record import RoundRecord
 from lakeward.repeated_failure import RepeatedFailure
 
@@ -121,7 +121,7 @@ class RoundHistory:
                 torn = bool(end) and os.pread(file.fileno(), 1, end - 1) != b"\n"
                 file.write(b"\n" + line if torn else line)
         except OSError as error:
-            message = f"{path}: cannot be written: {error.strerror or error}"
+            message = f"{path}: cannot be written: {refusal(error, path)}"
             raise StorageError(message) from error
 
 

@@ -77,7 +77,7 @@ class SmallFiles:
             with self._locks.of(name):
                 self._write(name, data)
         except OSError as error:
-            message = f"{self.path(name)}: cannot be written: {reason(error)}"
+            message = f"{self.path(name)}: cannot be written: {reason(error, self.path(name))}"
             raise StorageError(message) from error
 
     def _write(self, name: str, data: bytes) -> None:
@@ -103,7 +103,7 @@ class SmallFiles:
             if self._is_gone(name):  # deleted while it was read: object stores report that by other errors
                 self._look_for_bucket()
                 return None
-            message = f"{self.path(name)}: cannot be read: {reason(error)}"
+            message = f"{self.path(name)}: cannot be read: {reason(error, self.path(name))}"
             raise StorageError(message) from error
 
     def _is_gone(self, name: str) -> bool:
@@ -124,7 +124,7 @@ class SmallFiles:
         try:
             there = self._filesystem.get_file_info(bucket).type != pafs.FileType.NotFound
         except OSError as error:
-            message = f"{self._base}: cannot be read: {reason(error)}"
+            message = f"{self._base}: cannot be read: {reason(error, self._base)}"
             raise StorageError(message) from error
         if not there:
             message = f"{self._base}: there is no such bucket: {bucket}"
@@ -152,7 +152,7 @@ class SmallFiles:
                 with self._filesystem.open_output_stream(self.path(name)) as out:
                     yield out
         except OSError as error:
-            message = f"{self.path(name)}: cannot be written: {reason(error)}"
+            message = f"{self.path(name)}: cannot be written: {reason(error, self.path(name))}"
             raise StorageError(message) from error
 
     @contextmanager
@@ -173,7 +173,7 @@ class SmallFiles:
             with stream:
                 yield stream
         except OSError as error:
-            message = f"{self.path(name)}: cannot be read: {reason(error)}"
+            message = f"{self.path(name)}: cannot be read: {reason(error, self.path(name))}"
             raise StorageError(message) from error
 
     def _open(self, name: str) -> Any:  # noqa: ANN401 - a file of Arrow
@@ -220,7 +220,7 @@ class SmallFiles:
             except OSError as error:
                 if left and isinstance(error, FileNotFoundError):
                     continue  # a folder below was deleted while it was listed
-                message = f"{self.path(under)}: cannot be listed: {reason(error)}"
+                message = f"{self.path(under)}: cannot be listed: {reason(error, self.path(under))}"
                 raise StorageError(message) from error
         if not found:
             self._look_for_bucket()
@@ -243,7 +243,7 @@ class SmallFiles:
                 if self._is_gone(name):
                     break
                 if not left:
-                    message = f"{self.path(name)}: cannot be deleted: {reason(error)}"
+                    message = f"{self.path(name)}: cannot be deleted: {reason(error, self.path(name))}"
                     raise StorageError(message) from error
         if self._local:
             prune(Path(self.path(name)).parent, Path(self._base))
@@ -255,7 +255,7 @@ class SmallFiles:
         except FileNotFoundError:
             return
         except OSError as error:
-            message = f"{self.path(name)}: cannot be deleted: {reason(error)}"
+            message = f"{self.path(name)}: cannot be deleted: {reason(error, self.path(name))}"
             raise StorageError(message) from error
         if self._local:
             prune(Path(self.path(name)).parent, Path(self._base))
@@ -268,7 +268,7 @@ def _open(root: str) -> tuple[pafs.FileSystem, str]:
         filesystem, base = open_s3(root) if root.startswith(SCHEME) else pafs.FileSystem.from_uri(root)
     except (OSError, ValueError, TypeError) as error:
         shown = mask_uri(root)
-        why = (reason(error) if isinstance(error, OSError) else str(error)).replace(root, shown)
+        why = (reason(error, root) if isinstance(error, OSError) else str(error)).replace(root, shown)
         message = f"checkpoint.root: expected a directory or a URI of a known filesystem, found {shown!r}: {why}"
         raise StorageError(message) from error
     return filesystem, base.rstrip("/")

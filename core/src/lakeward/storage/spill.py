@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
 from lakeward.errors import StorageError
+from lakeward.local_files import refusal
 from lakeward.storage.spill_disk import LocalSpillDisk
 
 if TYPE_CHECKING:
@@ -275,4 +276,5 @@ def _write(out: BinaryIO, data: bytes | bytearray) -> None:
 
 def _refused(error: OSError, directories: Sequence[Path]) -> StorageError:
     named = ", ".join(map(str, directories))
-    return StorageError(f"checkpoint.spill_dirs ({named}): rows to be restored cannot be written: {error}")
+    why = "; ".join(dict.fromkeys(refusal(error, directory) for directory in directories))
+    return StorageError(f"checkpoint.spill_dirs ({named}): rows to be restored cannot be written: {why}")

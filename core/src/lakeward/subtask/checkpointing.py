@@ -16,7 +16,7 @@ from functools import partial
 from itertools import count
 from typing import TYPE_CHECKING, Protocol
 
-from lakeward.errors import LakewardError
+from lakeward.errors import LakewardError, in_words
 from lakeward.machines.checkpoints.gateway import (
     AbortFor,
     CloseFor,
@@ -323,7 +323,7 @@ class Checkpointing:
         except LakewardError as error:
             answer = DeclineCheckpoint(checkpoint=ref.number, reason=str(error))
         except Exception as error:  # noqa: BLE001 - a store that breaks costs this checkpoint and nothing else
-            answer = DeclineCheckpoint(checkpoint=ref.number, reason=f"{type(error).__name__}: {error}")
+            answer = DeclineCheckpoint(checkpoint=ref.number, reason=in_words(error))
         self._mailbox.put(PartWritten(ref.number, answer))
 
     def _step(self, event: GatewayEvent) -> None:

@@ -9,7 +9,7 @@ from dataclasses import replace
 from enum import Enum
 from typing import TYPE_CHECKING
 
-from lakeward.errors import FencedError, LakewardError, ReadTimeoutError, TableError
+from lakeward.errors import FencedError, LakewardError, ReadTimeoutError, TableError, code_of, in_words
 from lakeward.model.events import (
     AnyEvent,
     AssignSplits,
@@ -401,8 +401,7 @@ class Subtask:
         self.error = error
         permanent = isinstance(error, TableError) and error.permanent
         if self._deploy is not None:
-            code = error.code if isinstance(error, LakewardError) else LakewardError.code
-            self._link.send(Failed(code=code, message=f"{type(error).__name__}: {error}", permanent=permanent))
+            self._link.send(Failed(code=code_of(error), message=in_words(error), permanent=permanent))
         if permanent or isinstance(error, ReadTimeoutError):
             self._phase = _Phase.FAILED
             self._cancel_by = self._clock.now() + _CANCEL_S

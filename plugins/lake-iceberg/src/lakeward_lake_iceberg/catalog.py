@@ -28,6 +28,7 @@ from sqlalchemy import URL, create_engine, inspect, make_url
 from sqlalchemy.exc import DatabaseError, OperationalError
 
 from lakeward.errors import ConfigError, LakeAwayError, LakeError, OutcomeUnknownError, StorageError
+from lakeward.local_files import refusal
 from lakeward_lake_iceberg.catalog_away import away, short
 from lakeward_lake_iceberg.offsets import COPIED_SNAPSHOT
 from lakeward_lake_iceberg.storage import local_path
@@ -210,7 +211,7 @@ class CatalogClient:
     def _raise_failure(self, name: str, failed: Exception) -> NoReturn:
         # The SQL catalog runs in this process: it checks updates and writes the metadata file before the swap.
         if self.is_local and isinstance(failed, OSError):
-            message = f"{name}: the metadata cannot be written: {failed}"
+            message = f"{name}: the metadata cannot be written: {refusal(failed, self.warehouse)}"
             raise StorageError(message) from failed
         if self.is_local and isinstance(failed, ValueError):
             message = f"{name}: the catalog refused the commit: {failed}"

@@ -9,6 +9,7 @@ from urllib.parse import urlparse
 import pyarrow.fs as pafs
 
 from lakeward.errors import StorageError
+from lakeward.local_files import refusal
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -39,7 +40,7 @@ def storage_errors(path: str) -> Iterator[None]:
     try:
         yield
     except OSError as refused:
-        message = f"{path}: the storage refused: {refused}"
+        message = f"{path}: the storage refused: {refusal(refused, path)}"
         raise StorageError(message) from refused
 
 

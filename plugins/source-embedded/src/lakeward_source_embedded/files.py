@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from lakeward.errors import StorageError
-from lakeward.local_files import replacing, sync
+from lakeward.local_files import refusal, replacing, sync
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -82,7 +82,7 @@ def disk(path: Path) -> Iterator[None]:
     try:
         yield
     except OSError as error:
-        message = f"{path}: {error.strerror or error}"
+        message = f"{path}: {refusal(error, path)}"
         raise StorageError(message) from error
 
 

@@ -680,7 +680,7 @@ class RoundJob:
         for split in returned.splits:
             if (until := self.splits.rests_until(split.split_id)) is not None:
                 facts = {"split": split.split_id, "next_try_s": round(until - self._clock.now(), 1)}
-                _log.warning("a split failed again, and rests", round=self.plan.round_name, **facts)
+                _log.info("a split failed again, and rests", round=self.plan.round_name, **facts)
 
     def _reject(self, command: Reject, result: WriteResult | None) -> None:
         self.may_have_orphans = True

@@ -14,7 +14,7 @@ import structlog
 
 from lakeward.coordinator.workers.calls import call
 from lakeward.coordinator.workers.step_log import step_log
-from lakeward.errors import LakewardError, LeaseError, OutcomeUnknownError
+from lakeward.errors import LakewardError, LeaseError, OutcomeUnknownError, in_words
 from lakeward.machines.driver import MachineDriver
 from lakeward.machines.leases import (
     Acquired,
@@ -199,7 +199,7 @@ class LeaseDriver:
             self._complain(command, str(error))
             event = CallOutcomeUnknown(now=self._clock.now(), call=command.call, reason=str(error))
         except Exception as error:  # noqa: BLE001 - whatever a backend raises fails this call alone, by name
-            reason = str(error) if isinstance(error, LakewardError) else f"{type(error).__name__}: {error}"
+            reason = in_words(error)
             self._complain(command, reason)
             # A backend that raised something of its own, or answered nonsense, may have acquired all the same.
             broken = isinstance(error, LeaseError) and isinstance(command, CallAcquire)

@@ -23,7 +23,16 @@ from lakeward.coordinator.rounds.round_end import tell_end
 from lakeward.coordinator.rounds.round_trace import RoundTrace
 from lakeward.coordinator.workers.calls import call
 from lakeward.coordinator.workers.log_fields import with_log_fields
-from lakeward.errors import FencedError, LakewardError, RowCountError, TableError, TableGoneError, UsageError
+from lakeward.errors import (
+    FencedError,
+    LakewardError,
+    RowCountError,
+    TableError,
+    TableGoneError,
+    UsageError,
+    code_of,
+    in_words,
+)
 from lakeward.machines.rounds import (
     Committed,
     Opened,
@@ -634,10 +643,10 @@ class RoundExecutor:
             _log.info("a round that is over failed late", reason=str(error))
             return
         table_id = attempt.assignment.table_id
-        reason = str(error) if isinstance(error, LakewardError) else f"{type(error).__name__}: {error}"
+        reason = in_words(error)
         if not isinstance(error, LakewardError):
             _log.error("unexpected error", exc_info=error)
-        attempt.code = error.code if isinstance(error, LakewardError) else LakewardError.code
+        attempt.code = code_of(error)
         if isinstance(error, TableGoneError):
             self.lose_table(attempt, reason)
         elif isinstance(error, FencedError):

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 import structlog
 
 from lakeward.coordinator.workers.calls import call
-from lakeward.errors import OutcomeUnknownError
+from lakeward.errors import OutcomeUnknownError, in_words
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -65,7 +65,7 @@ class OpenResources:
         except OutcomeUnknownError:
             _log.warning("not closed in time, left behind", resource=name, limit_s=self._limit_s)
         except Exception as error:  # noqa: BLE001 - whatever a plugin raises: the others are closed all the same
-            _log.warning("could not be closed", resource=name, reason=f"{type(error).__name__}: {error}")
+            _log.warning("could not be closed", resource=name, reason=in_words(error))
         else:
             return True
         return False

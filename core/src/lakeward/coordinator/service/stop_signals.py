@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, TypeVar
 import structlog
 
 from lakeward.coordinator.workers.calls import call
+from lakeward.errors import in_words
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -95,7 +96,7 @@ async def unless_stopped(make: Callable[[], T], signals: StopSignals, *, what: s
         asked.cancel()
         return await making
     if not making.cancel() and (error := making.exception()) is not None:
-        _log.info("what was asked to stop could not be started", reason=f"{type(error).__name__}: {error}")
+        _log.info("what was asked to stop could not be started", reason=in_words(error))
     return None
 
 

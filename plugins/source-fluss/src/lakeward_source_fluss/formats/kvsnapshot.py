@@ -13,6 +13,7 @@ from pyarrow import fs
 from rocksdict import AccessType, Options, Rdict, ReadOptions
 
 from lakeward.errors import CorruptFileError, SnapshotGoneError, StorageError
+from lakeward.local_files import refusal
 from lakeward_source_fluss.formats.encodings import Encoding
 from lakeward_source_fluss.formats.records import decode_values
 from lakeward_source_fluss.formats.rows import Rows
@@ -63,7 +64,7 @@ class SnapshotFiles:
         try:
             infos = [filesystem.get_file_info(path) for filesystem, path in located]
         except OSError as refused:
-            raise self._refused(refused) from refused
+            raise self._refused(refused, self.name) from refused
         for info in infos:
             if info.type is not fs.FileType.File:
                 raise self._gone(info.path)
@@ -109,7 +110,7 @@ class SnapshotFiles:
         except FileNotFoundError as gone:
             raise self._gone(remote) from gone
         except OSError as refused:
-            raise self._refused(refused) from refused
+            raise self._refused(refused, into) from refused
         if copied != size:
             raise CorruptFileError(remote, f"{size} bytes", copied)
         return copied
@@ -117,8 +118,8 @@ class SnapshotFiles:
     def _gone(self, path: str) -> SnapshotGoneError:
         return SnapshotGoneError(f"{self.name}: expected the file {path}, found none; the server has cleaned it up")
 
-    def _refused(self, refused: OSError) -> StorageError:
-        return StorageError(f"{self.name}: cannot be fetched: {refused}")
+    def _refused(self, refused: OSError, place: str | Path) -> StorageError:
+        return StorageError(f"{self.name}: cannot be fetched: {refusal(refused, place)}")
 
 
 def read(
