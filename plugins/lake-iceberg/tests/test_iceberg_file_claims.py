@@ -23,6 +23,7 @@ from pyiceberg.typedef import Record
 from pyiceberg.types import DoubleType, FloatType, ListType, LongType, MapType, NestedField, StringType, StructType
 from pyroaring import BitMap
 
+from lakeward.errors import LakeError
 from lakeward.model.results import CommitIds
 from lakeward.testing.lake_tables import PATH, head_of
 from lakeward_lake_iceberg.commit import SnapshotBuilder
@@ -233,3 +234,17 @@ def test_deletion_vectors_are_read_and_compared(
     assert [what for what, _, _ in found(lake)] == wrong
     left = [one for batch in lake.read_rows(PATH, 7) for one in batch["id"].to_pylist()]
     assert left == [one for one in range(4) if one not in positions]
+
+
+@pytest.mark.parametrize("broken", [b"referenced-data-file", b"PFA1"], ids=["names no data file", "no Puffin file"])
+def test_a_deletion_vector_that_cannot_be_read_is_an_error_in_words(
+    lake: IcebergLake, catalog: SqlCatalog, broken: bytes
+) -> None:
+    rows = {"id": [0, 1]} | {name: [None] * 2 for name in ("name", "d", "f")}
+    delete_by_vector(catalog, file_of(catalog, FLAT, rows), [1])
+    (task,) = catalog.load_table("shop.orders").scan().plan_files()
+    path = Path(next(iter(task.delete_files)).file_path.removeprefix("file://"))
+    path.write_bytes(path.read_bytes().replace(broken, broken[::-1]))
+    for read in (lake.read_rows(PATH, 7), lake.check_files(PATH, 7, None)):
+        with pytest.raises(LakeError, match=r"(deletes\.puffin|one\.parquet) of snapshot 7 cannot be read"):
+            list(read)

@@ -156,6 +156,21 @@ def test_rounds_go_on_after_spark_rewrote_the_data_files(
     assert [tuple(one) for one in found] == [(key, world.rows[key]["round"]) for key in sorted(world.rows)]
 
 
+def test_files_that_spark_sorted_have_the_order_that_they_claim(
+    plugin: IcebergLakePlugin, lake: IcebergLake, catalog: SqlCatalog, sql: Sql
+) -> None:
+    world = World(plugin, lake, ())
+    for keys in (range(12), range(3, 8)):
+        world.tier(keys)
+    sql(
+        "CALL lake.system.rewrite_data_files(table => 'shop.orders', strategy => 'sort', "
+        "options => map('rewrite-all', 'true'))"
+    )
+    tasks = catalog.load_table("shop.orders").scan().plan_files()
+    assert {task.file.sort_order_id for task in tasks} == {1}
+    world.check()
+
+
 def test_deletion_vectors_of_spark_are_read_and_their_table_is_not_written(
     lake: IcebergLake, catalog: SqlCatalog, sql: Sql, options: IcebergOptions
 ) -> None:

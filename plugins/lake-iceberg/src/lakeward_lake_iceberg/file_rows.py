@@ -40,7 +40,7 @@ def read_errors(what: str) -> Iterator[None]:
     except FileNotFoundError as failed:
         message = f"{what} is not there: {failed}; if the snapshot has expired meanwhile, try again"
         raise LakeError(message) from failed
-    except (OSError, ValueError, NotImplementedError) as failed:
+    except (OSError, ValueError, KeyError, NotImplementedError) as failed:
         message = f"{what} cannot be read: {failed}"
         raise LakeError(message) from failed
 
