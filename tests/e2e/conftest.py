@@ -11,6 +11,7 @@ import pytest
 # The kit is two packages: one that the tests import, and one that the services under test load as a plugin.
 sys.path.insert(0, str(Path(__file__).with_name("kit")))
 sys.path.insert(0, str(Path(__file__).parents[2] / "plugins" / "source-fluss" / "tests" / "kit"))
+sys.path.insert(0, str(Path(__file__).parents[2] / "plugins" / "lake-iceberg" / "tests" / "kit"))
 sys.path.insert(0, str(Path(__file__).parents[1] / "core" / "kit"))
 
 from lakeward_e2e.world import World

@@ -13,9 +13,10 @@ import pyarrow as pa
 import pytest
 from pyiceberg.manifest import DataFile, DataFileContent, FileFormat
 
+from lakeward.errors import LakeError, SchemaMismatchError
 from lakeward.model.results import CommitOutcome
 from lakeward.model.tables import Change
-from lakeward.testing.lake_tables import PATH, TieringRound, incarnation, key_table, log_split, source_batch
+from lakeward.testing.lake_tables import PATH, TieringRound, head_of, incarnation, key_table, log_split, source_batch
 from lakeward_iceberg_kit.alike import spoil, tier_prices
 from lakeward_iceberg_kit.java import REQUIRED, JavaReader, java_reader
 from lakeward_iceberg_kit.partitioned import (
@@ -36,6 +37,7 @@ if TYPE_CHECKING:
     from pyiceberg.catalog.sql import SqlCatalog
 
     from lakeward.ports import Lake
+    from lakeward_lake_iceberg.lake import IcebergLake
     from lakeward_lake_iceberg.plugin import IcebergLakePlugin
 
 pytestmark = pytest.mark.spark
@@ -166,22 +168,53 @@ def test_a_key_of_all_types_is_found_in_a_file_that_java_rewrote_in_a_partition(
     assert catalog.load_table("shop.orders").scan().to_arrow()["n"].to_pylist() == [2]
 
 
-def _replace_files(catalog: SqlCatalog, java: JavaReader) -> None:
-    """Replace the table's only data file by one that Java writes."""
+@pytest.mark.parametrize("kind", ["ORC", "AVRO"])
+def test_a_file_of_java_in_another_format_suspends_the_table_until_it_is_rewritten(
+    plugin: IcebergLakePlugin, lake: IcebergLake, java: JavaReader, catalog: SqlCatalog, kind: str
+) -> None:
+    def tier(number: int) -> None:
+        tiering = TieringRound(plugin, lake, key_table(EVENTS, bucket_key=()), incarnation(), number)
+        rows = [{"id": key, "ts": None, "name": f"round {number}"} for key in (number, 7)]
+        tiering.write(log_split(tiering.table), [source_batch(EVENTS, rows, changes=[Change.UPDATE_AFTER] * 2)])
+        assert lake.commit(tiering.request()) is CommitOutcome.LANDED
+
+    tier(1)
+    path = _replace_files(catalog, java, kind)
+    said = f"{path}: expected a Parquet file, found one in {kind}; set .*write.format.default to parquet and rewrite"
+    with pytest.raises(SchemaMismatchError, match=said) as refused:
+        tier(2)
+    assert refused.value.permanent
+    snapshot = head_of(lake).snapshot_id or 0
+    for read in (lake.read_rows(PATH, snapshot), lake.check_files(PATH, snapshot, None)):
+        with pytest.raises(LakeError, match=said):
+            list(read)
+    _replace_files(catalog, java)
+    tier(2)
+    found = catalog.load_table("shop.orders").scan().to_arrow()
+    assert sorted(zip(found["id"].to_pylist(), found["name"].to_pylist(), strict=True)) == [
+        (1, "round 1"),
+        (2, "round 2"),
+        (7, "round 2"),
+    ]
+
+
+def _replace_files(catalog: SqlCatalog, java: JavaReader, kind: str = "PARQUET") -> str:
+    """Replace the table's only data file by one that Java writes, and return its path."""
     table = catalog.load_table("shop.orders")
     (old,) = (task.file for task in table.scan().plan_files())
-    path = f"{table.location()}/data/java.parquet"
+    path = f"{table.location()}/data/java.{kind.lower()}"
     new = DataFile.from_args(
         content=DataFileContent.DATA,
         file_path=path,
-        file_format=FileFormat.PARQUET,
+        file_format=FileFormat(kind),
         partition=old.partition,
         record_count=old.record_count,
-        file_size_in_bytes=java.rewrite(table.metadata_location, path),
+        file_size_in_bytes=java.rewrite(table.metadata_location, path, kind),
     )
     with table.transaction() as change, change.update_snapshot().overwrite() as files:
         files.delete_data_file(old)
         files.append_data_file(new)
+    return path
 
 
 def test_java_finds_each_value_by_pruning_partitions_of_every_transform(

@@ -162,3 +162,28 @@ def test_a_catalog_that_stays_locked_is_an_error_with_words_and_the_next_round_g
     tier(plugin, lake, 2)
     assert names(lake) == {0: "2", 1: "1", 2: "2"}
     lake.close()
+
+
+@pytest.mark.parametrize("lock", ["IMMEDIATE", "EXCLUSIVE"])
+def test_a_round_outlives_a_lock_that_lasts_longer_than_all_tries_of_its_commit(
+    plugin: IcebergLakePlugin, options: IcebergOptions, lock: str
+) -> None:
+    """An immediate lock lets readers in: the swap fails, after manifests and metadata were written."""
+    lake = plugin.open(msgspec.structs.replace(options, commit_timeout_s=0.05), FakeClock())
+    assert isinstance(lake, IcebergLake)
+    tier(plugin, lake, 1)
+    tiering = TieringRound(plugin, lake, key_table(bucket_key=()), incarnation(), 2)
+    rows = [{"id": key, "name": "2"} for key in (0, 2)]
+    batch = source_batch(COLUMNS, rows, changes=[Change.UPDATE_AFTER] * 2, start=20)
+    tiering.write(log_split(tiering.table), [batch])
+    request = tiering.request()
+    with closing(sqlite3.connect(f"{options.warehouse}/catalog.db")) as other:
+        other.execute(f"BEGIN {lock}")
+        for _ in range(5):
+            with pytest.raises(LakewardError, match="database is locked"):
+                lake.commit(request)
+        other.rollback()
+    assert lake.find(PATH, request.round_id, request.step) is None
+    assert lake.commit(request) is CommitOutcome.LANDED
+    assert names(lake) == {0: "2", 1: "1", 2: "2"}
+    lake.close()

@@ -67,8 +67,8 @@ def verify(invocation: Invocation, *, table: str, available: bool, most: int, me
     table with a primary key, from a KV snapshot. A service may run meanwhile: one snapshot of the lake is compared with
     its own offsets. Rows are sorted into files in the state folder, so memory does not grow with the table.
 
-    What the lake says of its data files (partition, bounds, counts, size) is compared with the files, for readers leave
-    out files by it.
+    What the lake says of its data files (partition, bounds, counts, size, order) is compared with the files, for
+    readers leave out files by it.
 
     Exit codes: 0 the two are equal, or nothing is tiered yet; 1 they differ, or it failed, which is an error; 3 the
     source no longer has rows that the lake has: `--available` compares the others.

@@ -8,8 +8,10 @@ from typing import TYPE_CHECKING, Any
 from pyiceberg.manifest import ManifestContent, write_manifest_list
 from pyiceberg.table.refs import MAIN_BRANCH, SnapshotRefType
 from pyiceberg.table.snapshots import Operation, Snapshot, SnapshotSummaryCollector, Summary, update_snapshot_summaries
+from pyiceberg.table.sorting import UNSORTED_SORT_ORDER
 from pyiceberg.table.update import (
     AddSnapshotUpdate,
+    AddSortOrderUpdate,
     AssertRefSnapshotId,
     AssertTableUUID,
     RemovePropertiesUpdate,
@@ -81,8 +83,15 @@ class SnapshotBuilder:
         self._written: list[str] = []
 
     def stamp(self, summary: Mapping[str, str]) -> Prepared:
-        """Build an empty snapshot."""
-        return self._finish(self._base(), Operation.APPEND, {}, summary, {})
+        """Build an empty snapshot; it also lists the order of files that have none, if the table does not yet.
+
+        Iceberg's procedures for Spark rewrite data files in no order, and refuse a table that does not list it.
+        """
+        prepared = self._finish(self._base(), Operation.APPEND, {}, summary, {})
+        if UNSORTED_SORT_ORDER in self._metadata.sort_orders:
+            return prepared
+        unsorted = AddSortOrderUpdate.model_validate({"sort-order": UNSORTED_SORT_ORDER})
+        return Prepared(prepared.requirements, (*prepared.updates, unsorted))
 
     def commit(self, request: CommitRequest) -> Prepared:
         """Build the commit of a round.

@@ -22,6 +22,7 @@ from lakeward.errors import LakeError
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+    from pyiceberg.manifest import DataFile
     from pyiceberg.schema import Schema
     from pyiceberg.table import FileScanTask, Table
     from pyiceberg.types import IcebergType, NestedField
@@ -39,7 +40,7 @@ def read_errors(what: str) -> Iterator[None]:
     except FileNotFoundError as failed:
         message = f"{what} is not there: {failed}; if the snapshot has expired meanwhile, try again"
         raise LakeError(message) from failed
-    except (OSError, ValueError, NotImplementedError) as failed:
+    except (OSError, ValueError, KeyError, NotImplementedError) as failed:
         message = f"{what} cannot be read: {failed}"
         raise LakeError(message) from failed
 
@@ -70,8 +71,7 @@ def whole_file(table: Table, schema: Schema, task: FileScanTask) -> Iterator[pa.
     """Yield the rows of one data file, the deleted ones too; as `file_rows`."""
     path = task.file.file_path
     if task.file.file_format is not FileFormat.PARQUET:
-        message = f"{path}: expected a Parquet file, found one in {task.file.file_format.value}"
-        raise LakeError(message)
+        raise LakeError(not_parquet(task.file))
     constants = _partition_values(table, task)
     with table.io.new_input(path).open() as source:
         file = pq.ParquetFile(source)
@@ -81,6 +81,14 @@ def whole_file(table: Table, schema: Schema, task: FileScanTask) -> Iterator[pa.
         for batch in file.iter_batches():
             found = projection.struct(batch.to_struct_array(), held.as_struct(), schema.as_struct())
             yield pa.RecordBatch.from_struct_array(found)
+
+
+def not_parquet(file: DataFile) -> str:
+    """Say that a data file is in another format, and what to do about it."""
+    return (
+        f"{file.file_path}: expected a Parquet file, found one in {file.file_format.value}; set the lake table's "
+        f"property write.format.default to parquet and rewrite its data files"
+    )
 
 
 class _Projection:
@@ -110,13 +118,13 @@ class _Projection:
         if isinstance(held, ListType) and isinstance(wanted, ListType):
             values = self._values(array.values, held.element_type, wanted.element_type)
             make = pa.large_list if pa.types.is_large_list(array.type) else pa.list_
-            return _under(array, make(values.type), values)
+            return with_values(array, make(values.type), values)
         if isinstance(held, MapType) and isinstance(wanted, MapType):
             keys = self._values(array.keys, held.key_type, wanted.key_type)
             items = self._values(array.items, held.value_type, wanted.value_type)
             kind = pa.map_(keys.type, items.type)
             entries = pa.StructArray.from_arrays([keys, items], fields=[kind.key_field, kind.item_field])
-            return _under(array, kind, entries)
+            return with_values(array, kind, entries)
         return array.cast(schema_to_pyarrow(wanted, include_field_ids=False))
 
     def _missing(self, field: NestedField, count: int) -> pa.Array:
@@ -130,7 +138,7 @@ class _Projection:
         return pa.nulls(count, kind)
 
 
-def _under(array: pa.Array, kind: pa.DataType, values: pa.Array) -> pa.Array:
+def with_values(array: pa.Array, kind: pa.DataType, values: pa.Array) -> pa.Array:
     """Return a list or a map with other values under the same offsets and nulls."""
     return pa.Array.from_buffers(
         kind, len(array), array.buffers()[:2], array.null_count, array.offset, children=[values]

@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections import defaultdict
 from typing import TYPE_CHECKING
 
-from pyiceberg.manifest import ManifestContent
+from pyiceberg.manifest import FileFormat, ManifestContent
 
 from lakeward.errors import SchemaMismatchError, TableGoneError
 from lakeward_lake_iceberg.compression import compression_of
+from lakeward_lake_iceberg.file_rows import not_parquet
 from lakeward_lake_iceberg.layout import layout_fields, manages_layout
 from lakeward_lake_iceberg.manifests import live_entries, named_data_file
 from lakeward_lake_iceberg.older import with_ranges
@@ -50,7 +51,8 @@ def build_task(
 
     Raises:
         TableGoneError: the head's snapshot is no longer retained.
-        SchemaMismatchError: the table holds files of another partition layout, or has a property that cannot be meant.
+        SchemaMismatchError: the table holds files of another partition layout or format, or has a property that cannot
+            be meant.
     """
     schema = table.schema()
     size = table.metadata.properties.get(_TARGET_SIZE)
@@ -92,11 +94,14 @@ def _base(
     """Return the pinned files by partition, and those of older specs."""
     manifests = pinned.manifests(table.io)
     key = table.schema().find_field(spec.primary_key[0]).field_id
-    deletes, shared = _deletes(entry.data_file for entry in live_entries(manifests, table.io, ManifestContent.DELETES))
+    deletes, shared = _deletes(
+        spec, (entry.data_file for entry in live_entries(manifests, table.io, ManifestContent.DELETES))
+    )
     present: dict[Partition, list[BaseFile]] = defaultdict(list)
     older: list[tuple[DataFile, OlderFile]] = []
     for entry in live_entries(manifests, table.io, ManifestContent.DATA):
         file = entry.data_file
+        _check_format(spec, file)
         _check_spec(table, spec, file)
         partition, base = _partition(file), _base_file(file, key, deletes.get(file.file_path, ()))
         if file.spec_id == table.spec().spec_id:
@@ -117,7 +122,7 @@ def _layout_name(partition: Partition) -> str:
 
 
 def _deletes(
-    files: Iterable[DataFile],
+    spec: TableSpec, files: Iterable[DataFile]
 ) -> tuple[dict[str, tuple[str, ...]], dict[tuple[int, Partition], list[str]]]:
     """Sort position deletes into those of one data file, by that file, and others, by spec and partition.
 
@@ -128,6 +133,7 @@ def _deletes(
     for file in files:
         if file.equality_ids:
             continue
+        _check_format(spec, file)
         target = named_data_file(file)
         if target is None:
             shared[file.spec_id, _partition(file)].append(file.file_path)
@@ -143,6 +149,13 @@ def _base_file(file: DataFile, key: int, deletes: tuple[str, ...]) -> BaseFile:
 
 def _partition(file: DataFile) -> Partition:
     return tuple(stored_value(file.partition[position]) for position in range(len(file.partition)))
+
+
+def _check_format(spec: TableSpec, file: DataFile) -> None:
+    """Refuse a file whose keys or positions the round would have to read, and cannot."""
+    if file.file_format is not FileFormat.PARQUET:
+        message = f"{spec.path}: {not_parquet(file)}"
+        raise SchemaMismatchError(message)
 
 
 def _check_spec(table: Table, spec: TableSpec, file: DataFile) -> None:

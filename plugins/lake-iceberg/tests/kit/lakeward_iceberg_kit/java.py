@@ -46,16 +46,17 @@ class JavaReader:
         finally:
             found.close()
 
-    def rewrite(self, metadata: str, path: str) -> int:
+    def rewrite(self, metadata: str, path: str, file_format: str = "PARQUET") -> int:
         """Write all live rows to a new file, as a compaction does, and return its size.
 
         Args:
             metadata: the metadata file.
             path: the new file.
+            file_format: PARQUET, ORC or AVRO.
         """
         table = self.table(metadata)
         factory = self._iceberg.data.GenericAppenderFactory(table.schema(), table.spec())
-        appender = factory.newAppender(self._io.newOutputFile(path), self._iceberg.FileFormat.PARQUET)
+        appender = factory.newAppender(self._io.newOutputFile(path), self._iceberg.FileFormat.valueOf(file_format))
         rows = self._iceberg.data.IcebergGenerics.read(table).build()
         appender.addAll(rows)
         rows.close()
@@ -76,26 +77,36 @@ class JavaReader:
         return self._iceberg.expressions.Expressions
 
 
-@contextmanager
-def java_reader() -> Iterator[JavaReader]:
-    """Start a Java process with Iceberg's jar; without Java, pyspark or the jar, skip, or fail where it is required."""
+def iceberg_jar(spark: str, version: str) -> tuple[Path, Path]:
+    """Return Java and Iceberg's jar for a Spark; without Java, pyspark or the jar, skip, or fail where it is required.
+
+    Args:
+        spark: versions of Spark and Scala, such as `4.0_2.13`.
+        version: Iceberg's.
+    """
     if importlib.util.find_spec("pyspark") is None or importlib.util.find_spec("lakeward_source_fluss") is None:
         _go_without("needs pyspark's jars, and lakeward-source-fluss to fetch Iceberg's")
-    import pyspark  # noqa: PLC0415 - where it is skipped nothing is loaded
-    from py4j.java_gateway import GatewayParameters, JavaGateway, launch_gateway  # noqa: PLC0415 - as above
-
-    from lakeward.errors import JavaError  # noqa: PLC0415 - as above
+    from lakeward.errors import JavaError  # noqa: PLC0415 - where it is skipped nothing is loaded
     from lakeward_source_fluss.cluster.jars import Jar, JarsMissingError, find_jars  # noqa: PLC0415 - as above
     from lakeward_source_fluss.cluster.java import find_java  # noqa: PLC0415 - as above
 
-    jars = Path(pyspark.__path__[0]) / "jars"
     try:
         java = find_java()
-        iceberg = find_jars((Jar("org.apache.iceberg", "iceberg-spark-runtime-4.0_2.13", "1.10.1"),), java)
+        return java, find_jars((Jar("org.apache.iceberg", f"iceberg-spark-runtime-{spark}", version),), java)[0]
     except (JavaError, JarsMissingError) as missing:
         _go_without(str(missing))
+
+
+@contextmanager
+def java_reader() -> Iterator[JavaReader]:
+    """Start a Java process with Iceberg's jar; skip or fail as `iceberg_jar`."""
+    java, iceberg = iceberg_jar("4.0_2.13", "1.10.1")
+    import pyspark  # noqa: PLC0415 - where it is skipped nothing is loaded
+    from py4j.java_gateway import GatewayParameters, JavaGateway, launch_gateway  # noqa: PLC0415 - as above
+
+    jars = Path(pyspark.__path__[0]) / "jars"
     (py4j,) = jars.glob("py4j-*.jar")
-    others = ":".join(str(one) for one in (*iceberg, f"{jars}/*"))
+    others = ":".join(str(one) for one in (iceberg, f"{jars}/*"))
     port, token, process = launch_gateway(
         jarpath=str(py4j),
         classpath=others,
