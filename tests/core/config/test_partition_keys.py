@@ -128,5 +128,5 @@ def test_a_size_is_bytes_or_a_text_with_a_unit(load: Load, written: str, size: i
 
 @pytest.mark.parametrize("written", ['"64 moons"', '""', '"-5 MiB"', "true", "-1", "1.5"])
 def test_what_is_no_size_is_refused(load: Load, written: str) -> None:
-    with pytest.raises(ConfigError, match=r"checkpoint\.open_rows: expected a number of bytes, or a text such as"):
+    with pytest.raises(ConfigError, match=r"checkpoint\.open_rows: expected a number of bytes at least 0, or a text"):
         load(f"[checkpoint]\nopen_rows = {written}")

@@ -54,8 +54,10 @@ class Key:
 
     @property
     def duration(self) -> bool:
-        """True where a text such as `10m` is seconds."""
-        return bool(self.extra.get("duration"))
+        """True where a text such as `10m` is seconds: the type says so, or the name ends in `_s`."""
+        return bool(self.extra.get("duration")) or (
+            isinstance(self.shape, inspect.FloatType) and self.name.endswith("_s")
+        )
 
     @property
     def size(self) -> bool:
@@ -71,9 +73,9 @@ class Key:
     def expected(self) -> str:
         """The type and the bounds as text, for messages and the reference."""
         if self.duration:
-            return durations.EXPECTED
+            return f"{_describe(self.shape, durations.EXPECTED)}, {durations.AS_TEXT}"
         if self.size:
-            return sizes.EXPECTED
+            return f"{_describe(self.shape, sizes.EXPECTED)}, {sizes.AS_TEXT}"
         if isinstance(self.shape, inspect.LiteralType):
             return "one of " + ", ".join(repr(value) for value in _literals(self.plain))
         return _describe(self.shape)
@@ -150,9 +152,10 @@ def _literals(annotation: Any) -> list[Any]:  # noqa: ANN401 - any annotation
     return [value for part in typing.get_args(annotation) for value in _literals(part)]
 
 
-def _describe(shape: inspect.Type) -> str:
-    text = next((text for kind, text in _DESCRIPTIONS.items() if isinstance(shape, kind)), "a value")
+def _describe(shape: inspect.Type, name: str = "") -> str:
+    """Return the type, or the name that stands for it, and its bounds."""
+    text = name or next((text for kind, text in _DESCRIPTIONS.items() if isinstance(shape, kind)), "a value")
     if isinstance(shape, inspect.IntType | inspect.FloatType):
         bounds = (("at least", shape.ge), ("above", shape.gt), ("at most", shape.le), ("below", shape.lt))
-        return " ".join([text, *(f"{name} {bound}" for name, bound in bounds if bound is not None)])
+        return " ".join([text, *(f"{border} {bound}" for border, bound in bounds if bound is not None)])
     return text

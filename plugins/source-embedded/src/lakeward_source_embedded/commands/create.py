@@ -9,7 +9,7 @@ import click
 
 from lakeward.cli.extend import Invocation, pass_invocation, with_common_options
 from lakeward.errors import UsageError
-from lakeward.model.durations import parse_duration
+from lakeward.model.durations import AS_TEXT, EXPECTED, parse_duration
 from lakeward.model.tables import TablePath
 from lakeward_source_embedded.columns import parse_columns
 from lakeward_source_embedded.commands.like import columns_like
@@ -99,7 +99,7 @@ def _names(text: str | None) -> tuple[str, ...]:
 def _seconds(text: str) -> float:
     seconds = parse_duration(text)
     if seconds is None:
-        message = f"--freshness: expected a time such as 500ms, 10s, 5min or 1h, found {text!r}"
+        message = f"--freshness: expected {EXPECTED}, {AS_TEXT}, found {text!r}"
         raise UsageError(message)
     return seconds
 
