@@ -102,6 +102,12 @@ def test_checkpoints_are_taken_in_a_recovery_unless_that_is_switched_off(
     assert load(f"[checkpoint]\n{keys}").settings.checkpoint.spill_places == places
 
 
+def test_checkpoints_in_a_recovery_are_promised_only_with_unaligned_ones(load: Load) -> None:
+    with pytest.raises(ConfigError, match=r"expected checkpoint\.unaligned = true too") as caught:
+        load("[checkpoint]\nunaligned = false", flags={"checkpoint.during_recovery": "true"})
+    assert caught.value.key == "lakeward.toml: checkpoint.during_recovery"
+
+
 def test_what_a_recovery_may_use_is_configured_as_sizes(load: Load) -> None:
     checkpoint = load('[checkpoint]\nspill_quota = "2 GiB"\nmemory = "1 MiB"').settings.checkpoint
     assert (checkpoint.spill_quota, checkpoint.memory) == (2 << 30, 1 << 20)

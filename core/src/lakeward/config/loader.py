@@ -86,7 +86,7 @@ def _build(path: Path, entries: Sequence[ConfigEntry], tables: Mapping[str, Any]
         options[name] = None if declared is None else declared(**further, **shared)
     sections["tables"] = _tables(path, tables, provenance)
     settings = Settings(**sections)
-    check_consistency(settings, path)
+    check_consistency(settings, path, provenance)
     loaded = Loaded(settings, options["source"], options["lake"], provenance, path, options["lease"])
     check_partitioned_tables(loaded, can_partition=_can_partition(settings))
     return loaded
