@@ -122,4 +122,4 @@ def test_an_unknown_property_is_refused_with_the_nearest_one(flights: Lakeward) 
     said = flights("embedded", "set-property", "nyc.flights", "table.log.ttl", "1")
     assert said.code == 2
     assert said.err.startswith("error[LW-200]: table.log.ttl: expected one of table.kv.snapshot.interval-s, ")
-    assert said.err.endswith("found 'table.log.ttl'. The nearest is 'table.log.ttl-s'\n")
+    assert said.err.endswith("found 'table.log.ttl'. Did you mean 'table.log.ttl-s'?\n")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 import importlib
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -13,6 +12,7 @@ from lakeward.cli.invocation import with_common_options
 from lakeward.errors import PluginError
 from lakeward.hooks.discovery import DISTRIBUTIONS, installed, load
 from lakeward.hooks.plugins import COMMAND_GROUP
+from lakeward.model.near_names import did_you_mean
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -74,7 +74,7 @@ class LazyGroup(click.Group):
 
     def _is_mistyped(self, args: list[str]) -> bool:
         """Return whether the first word is nearly a command, and no table: the default command may take one."""
-        return bool(args) and "." not in args[0] and bool(difflib.get_close_matches(args[0], self._lazy, n=1))
+        return bool(args) and "." not in args[0] and bool(did_you_mean(args[0], self._lazy))
 
     def resolve_command(
         self, ctx: click.Context, args: list[str]
@@ -82,8 +82,7 @@ class LazyGroup(click.Group):
         """Find the named command; an unknown one is answered with the nearest name."""
         known = self.list_commands(ctx)
         if args and args[0] not in known:
-            close = difflib.get_close_matches(args[0], known, n=1)
-            hint = self.hint(args[0]) or (f"Did you mean {close[0]!r}?" if close else f"Known: {', '.join(known)}.")
+            hint = self.hint(args[0]) or did_you_mean(args[0], known) or f"Known: {', '.join(known)}."
             ctx.fail(f"No such command {args[0]!r}. {hint}")
         return super().resolve_command(ctx, args)
 

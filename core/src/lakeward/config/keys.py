@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 import typing
 from dataclasses import dataclass
 from typing import Any
@@ -12,6 +11,7 @@ from msgspec import inspect
 
 from lakeward.errors import PluginError
 from lakeward.model import durations, sizes
+from lakeward.model.near_names import did_you_mean
 from lakeward.model.options import Options
 from lakeward.model.secrets import is_secret_name
 
@@ -80,6 +80,11 @@ class Key:
             return "one of " + ", ".join(repr(value) for value in _literals(self.plain))
         return _describe(self.shape)
 
+    def hint(self, found: object) -> str:
+        """Return the value that was meant where only some are allowed and one of them is near, else an empty text."""
+        choices = _literals(self.plain) if isinstance(self.shape, inspect.LiteralType) else []
+        return did_you_mean(str(found), map(str, choices))
+
     def is_path(self, given: Mapping[str, Any]) -> bool:
         """Return whether the value is a path; a plugin may decide this by the given values of its section."""
         declared = self.extra.get("path", False)
@@ -120,10 +125,7 @@ def nearest(name: str, known: Iterable[str]) -> str:
         One sentence: the nearest name, or all of them where none is near.
     """
     names = sorted(known)
-    close = difflib.get_close_matches(name, names, n=1, cutoff=0.6)
-    if close:
-        return f"Did you mean {close[0]!r}?"
-    return f"Known: {', '.join(names)}." if names else ""
+    return did_you_mean(name, names) or (f"Known: {', '.join(names)}." if names else "")
 
 
 def _key(field: msgspec.structs.FieldInfo, plain: Any) -> Key:  # noqa: ANN401 - any annotation

@@ -45,7 +45,7 @@ def convert(where: str, key: Key, value: object, *, is_text: bool = False) -> An
             raise ConfigError(where, key.expected, found)
         return msgspec.convert(found, key.annotation, dec_hook=_path)
     except (msgspec.ValidationError, ValueError) as error:
-        raise ConfigError(where, key.expected, found) from error
+        raise ConfigError(where, key.expected, found, key.hint(found)) from error
 
 
 def _from_text(key: Key, text: str) -> object:
