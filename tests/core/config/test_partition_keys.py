@@ -81,6 +81,11 @@ def test_a_partitioned_table_cannot_be_tiered(load: Load, text: str, key: str) -
     assert caught.value.key == f"lakeward.toml: {key}"
 
 
+def test_a_misspelt_transform_is_answered_with_the_nearest(load: Load) -> None:
+    with pytest.raises(ConfigError, match=r"found 'dya' \(did you mean 'day'\?\)"):
+        load('[tables."nyc.flights"]\nlake_partition = ["dya(at)"]')
+
+
 def test_a_directory_for_spilled_rows_does_not_depend_on_where_an_executor_was_started(load: Load) -> None:
     with pytest.raises(ConfigError, match="absolute paths") as caught:
         load('[checkpoint]\nspill_dirs = ["/data/spill", "spill"]')

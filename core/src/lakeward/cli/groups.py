@@ -33,18 +33,28 @@ class LazyGroup(click.Group):
     Its methods override click's, with click's arguments (`typing.override` comes with Python 3.12 only).
     """
 
-    def __init__(self, name: str, lazy: Mapping[str, Lazy], *, default: str | None = None, **attributes: Any) -> None:  # noqa: ANN401 - click's own
+    def __init__(
+        self,
+        name: str,
+        lazy: Mapping[str, Lazy],
+        *,
+        default: str | None = None,
+        hints: Mapping[str, str] | None = None,
+        **attributes: Any,  # noqa: ANN401 - click's own
+    ) -> None:
         """Name the commands.
 
         Args:
             name: the group's name.
             lazy: command name to its place.
             default: the command that is meant where none is named; None: help is shown.
+            hints: by the name of a command that there is not, what to do instead.
             attributes: passed on to click.
         """
         super().__init__(name, no_args_is_help=False, **attributes)
         self._lazy = lazy
         self._default = default
+        self._hints = hints or {}
 
     def list_commands(self, ctx: click.Context) -> list[str]:  # noqa: ARG002
         """Return all names, in the order they were given."""
@@ -86,9 +96,9 @@ class LazyGroup(click.Group):
             ctx.fail(f"No such command {args[0]!r}. {hint}")
         return super().resolve_command(ctx, args)
 
-    def hint(self, name: str) -> str:  # noqa: ARG002 - a group with plugins asks by the name
-        """Return how to get a command that is missing, empty where nothing offers it."""
-        return ""
+    def hint(self, name: str) -> str:
+        """Return what to do about a command that is missing, empty where nothing is known."""
+        return self._hints.get(name, "")
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:  # noqa: ARG002
         """List the commands by their summaries, without importing them."""
@@ -135,7 +145,13 @@ class PluginGroup(LazyGroup):
 
 
 def command_group(
-    name: str, help_text: str, lazy: Mapping[str, Lazy], default: str | None = None, *, plugins: bool = False
+    name: str,
+    help_text: str,
+    lazy: Mapping[str, Lazy],
+    default: str | None = None,
+    *,
+    plugins: bool = False,
+    hints: Mapping[str, str] | None = None,
 ) -> LazyGroup:
     """Make a group that takes the common options.
 
@@ -145,6 +161,7 @@ def command_group(
         lazy: command name to its place.
         default: the command that is meant where none is named.
         plugins: also offer the commands that installed plugins publish.
+        hints: by the name of a command that there is not, what to do instead.
     """
-    group = (PluginGroup if plugins else LazyGroup)(name, lazy, default=default, help=help_text)
+    group = (PluginGroup if plugins else LazyGroup)(name, lazy, default=default, hints=hints, help=help_text)
     return with_common_options(group)

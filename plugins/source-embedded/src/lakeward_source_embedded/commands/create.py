@@ -67,7 +67,8 @@ def create(
     date, time(p), timestamp(p), timestamp_ltz(p), array<T>, map<K,V>, row<NAME TYPE, ...>.
     """
     path = TablePath.parse(table)
-    schema = _schema(columns, like, change_column)
+    keys = (*_names(primary_key), *_names(partition_by))
+    schema = _schema(columns, keys, like, change_column)
     with open_store(invocation, store, create=True) as opened:
         spec = opened.create_table(
             path,
@@ -83,9 +84,9 @@ def create(
         invocation.output.show(document, f"Created {path} in {opened.root}: {_described(spec)}.")
 
 
-def _schema(columns: str | None, like: Path | None, change_column: str | None) -> pa.Schema:
+def _schema(columns: str | None, keys: tuple[str, ...], like: Path | None, change_column: str | None) -> pa.Schema:
     if columns is not None and like is None:
-        return parse_columns(columns)
+        return parse_columns(columns, keys)
     if like is not None and columns is None:
         return columns_like(like, change_column)
     message = "columns: expected one of --columns and --like"
