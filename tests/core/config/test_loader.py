@@ -132,6 +132,12 @@ def test_a_wrong_file_is_refused_by_name(load: Load, more: str, parts: list[str]
         ({"LAKEWARD_SERVICE__ROUND": "1"}, ["environment LAKEWARD_SERVICE__ROUND", "Did you mean 'rounds'?"]),
         ({"LAKEWARD_SPARK__UI": "maybe"}, ["true or false", "'maybe'"]),
         ({"LAKEWARD_SERVICE__ROUNDS__X": "1"}, ["no name below service.rounds", "'x'"]),
+        ({"LAKEWARD_SOURCE__PASSWORD": ""}, ["environment LAKEWARD_SOURCE__PASSWORD", "is set, but empty"]),
+        ({"LAKEWARD_SOURCE__PATH": ""}, ["environment LAKEWARD_SOURCE__PATH", "is set, but empty"]),
+        ({"LAKEWARD_SOURCE__TYPE": ""}, ["environment LAKEWARD_SOURCE__TYPE", "is set, but empty"]),
+        ({"LAKEWARD_SERVICE__ROUNDS": ""}, ["a whole number at least 1, found 'nothing'", "is set, but empty"]),
+        ({"LAKEWARD_CHECKPOINT__STORAGE__SECRET_KEY": ""}, ["STORAGE__SECRET_KEY", "is set, but empty"]),
+        ({"LAKEWARD_SOURCE__PROPERTIES__TOKEN": ""}, ["SOURCE__PROPERTIES__TOKEN", "is set, but empty"]),
         ({"LAKEWARD_SOURCE__DEPTH_M": "-1"}, ["a number above 0", "-1.0"]),
     ],
 )
@@ -140,6 +146,19 @@ def test_a_wrong_variable_is_refused_by_name(load: Load, environ: dict[str, str]
         load("", environ)
     for part in parts:
         assert part in str(caught.value)
+
+
+def test_a_key_that_may_be_empty_takes_an_empty_variable(load: Load) -> None:
+    loaded = load(
+        "[service]\nhost = 'a'",
+        {"LAKEWARD_SERVICE__HOST": "", "LAKEWARD_SPARK__CONF__A": "", "LAKEWARD_SOURCE__NAMES": ""},
+    )
+    assert (loaded.settings.service.host, loaded.settings.spark.conf) == ("", {"a": ""})
+
+
+def test_an_empty_name_of_the_file_is_not_taken_for_none(pond: None) -> None:
+    with pytest.raises(ConfigError, match=r"environment LAKEWARD_CONFIG: expected the path .* is set, but empty"):
+        load_config(None, {"LAKEWARD_CONFIG": ""})
 
 
 @pytest.mark.parametrize("flag", ["rounds", "servce.rounds", "service"])
