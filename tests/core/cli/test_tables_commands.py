@@ -29,9 +29,9 @@ Lakeward = Callable[..., Any]
 def test_tables_are_shown_without_a_service(flights: Lakeward) -> None:
     said = flights("tables")
     assert said.out.startswith("service nyc: has never run here\n")
-    (line,) = [line for line in said.out.splitlines() if "nyc.flights" in line]
-    assert "new" in line
-    assert "Never tiered; 3 rows wait" in line
+    line, cause = said.out.splitlines()[2:4]
+    assert line.startswith("nyc.flights  new")
+    assert cause.startswith("  cause: Never tiered; 3 rows wait")
 
 
 def test_tables_are_shown_as_json(flights: Lakeward) -> None:
@@ -77,9 +77,27 @@ def test_a_tables_layout_and_route_are_shown_where_there_is_one(flights: Lakewar
     partition("name")
     (table,) = flights("tables", "-o", "json").document["tables"]
     assert (table["lake_partition"], table["exchange"]) == (["name"], "none")
-    head, line = flights("tables").out.splitlines()[1:]
-    start = head.index("lake partition")
-    assert line[start:].split()[:2] == ["name", "none"]
+    shown = flights("tables").out.splitlines()
+    assert shown[3:5] == ["  lake partition: name", "  exchange: none"]
+
+
+def test_columns_without_a_value_are_shown_only_if_all_are_asked_for(flights: Lakeward) -> None:
+    head = flights("tables").out.splitlines()[1]
+    assert head.split("  ")[-1].strip() == "last commit"
+    wide = flights("tables", "--wide").out.splitlines()
+    assert [name for name in wide[1].split("  ") if name][-4:] == ["lake partition", "exchange", "cause", "what to do"]
+    assert "Never tiered; 3 rows wait" in wide[2]
+
+
+def test_a_long_cause_is_shown_whole_in_160_columns(flights: Lakeward, tmp_path: Any) -> None:  # noqa: ANN401 - a path
+    cause = "the lake cannot be written, " + ", ".join(f"for reason {number}" for number in range(60))
+    table = TableReport("nyc.flights", 1, "failed", cause, 10, None, 0, 0, None)
+    report = ServiceReport("nyc", "nyc-1-0123456789abcdef", 1, "stopped", 0, None, (table,), None, 0, 0)
+    status_file.write(str(tmp_path / "lakeward-state"), "nyc", report)
+    said = flights("tables").out
+    assert max(map(len, said.splitlines())) <= 160
+    assert cause in " ".join(said.split())
+    assert cause in flights("tables", "--wide").out
 
 
 def test_a_layout_that_is_impossible_is_told_beside_the_table(flights: Lakeward) -> None:
