@@ -137,6 +137,21 @@ def test_a_type_that_there_is_not_is_answered_with_all_types_and_the_nearest(
     assert all(part in said.err for part in [*parts, f"one of the types {TYPES}, found"])
 
 
+@pytest.mark.parametrize(
+    ("name", "columns", "said"),
+    [
+        ("a." + "x" * 201, "id int", "expected names of 1 to 200 letters, digits, _ and -"),
+        ("a.b", "id binary(99999999999)", "expected a length from 1 to 2147483647, found 99999999999"),
+        ("a.b", "id char(0)", "expected a length from 1 to 2147483647, found 0"),
+        ("a.b", "id decimal(39,0)", "1 <= p <= 38"),
+        ("a.b", "id time(10)", "expected a precision from 0 to 9, found 10"),
+    ],
+)
+def test_an_error_names_the_limit(lakeward: Lakeward, name: str, columns: str, said: str) -> None:
+    refused = lakeward("embedded", "create", name, "--columns", columns, "--store", "store")
+    assert (refused.code, said in refused.err) == (2, True)
+
+
 def test_the_help_lists_the_types_that_there_are(lakeward: Lakeward) -> None:
     assert f"Types: {TYPES}." in " ".join(lakeward("embedded", "create", "--help").out.split())
 

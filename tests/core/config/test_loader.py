@@ -103,6 +103,8 @@ def test_one_name_of_a_free_table_can_be_set_over_the_file(load: Load) -> None:
         ("[service]\nrounds = 0", ["at least 1", "found 0"]),
         ("[service]\npoll_s = 0", ["a number of seconds above 0", "found 0.0"]),
         ("[service]\npoll_s = inf", ["a number of seconds above 0", "found inf"]),
+        ("[service]\npoll_s = 1e10", ["a number of seconds above 0", "at most 1000000000, found 10000000000.0"]),
+        (f"[service]\nrounds = {2**63}", ["a whole number at least 1, at most 9223372036854775807, found"]),
         ("[service]\nname = 'a-b'", ["service.name", "letters, digits", "found 'a-b'"]),
         ("[observe]\nlog = 'xml'", ["one of 'text', 'json'", "found 'xml'"]),
         ("[lease]\nwrappers = 'audit'", ["a list of texts", "found 'audit'"]),

@@ -43,6 +43,7 @@ _ELSEWHERE = {
 """Types of other systems, and what they are called here."""
 _DECIMAL_MOST = 38
 _PRECISION_MOST = 9
+_LENGTH_MOST = 2**31 - 1
 
 
 def parse_columns(text: str, keys: Collection[str] = ()) -> pa.Schema:
@@ -148,12 +149,11 @@ class _Parser:
         return pa.decimal128(precision, scale)
 
     def _type_char(self) -> pa.DataType:
-        self._numbers(1)
+        self._length()
         return pa.string()
 
     def _type_binary(self) -> pa.DataType:
-        numbers = self._numbers(1) or [1]
-        return pa.binary(numbers[0])
+        return pa.binary(self._length())
 
     def _type_time(self) -> pa.DataType:
         unit = unit_of(self._precision(0))
@@ -185,6 +185,12 @@ class _Parser:
         if mark not in {"<", "("}:
             self._refuse("'<' after 'row'", mark)
         return pa.struct(self.fields(end=">" if mark == "<" else ")"))
+
+    def _length(self) -> int:
+        length = (self._numbers(1) or [1])[0]
+        if not 1 <= length <= _LENGTH_MOST:
+            self._refuse(f"a length from 1 to {_LENGTH_MOST}", length)
+        return length
 
     def _precision(self, default: int) -> int:
         numbers = self._numbers(1) or [default]
