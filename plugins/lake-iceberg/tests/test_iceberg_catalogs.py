@@ -5,6 +5,7 @@ from __future__ import annotations
 import gc
 import itertools
 import logging
+import sys
 import urllib.request
 from typing import TYPE_CHECKING, Any
 
@@ -14,7 +15,7 @@ from pyiceberg.catalog.sql import SqlCatalog
 from sqlalchemy.pool import QueuePool
 
 from lakeward.clock import SystemClock
-from lakeward.errors import FencedError, LakeError
+from lakeward.errors import ConfigError, FencedError, LakeError
 from lakeward.model.results import CommitOutcome
 from lakeward.model.tables import Change, TablePath
 from lakeward.ports import CheckedLake
@@ -173,3 +174,35 @@ def test_the_doctor_finds_a_stores_clock_that_is_not_ours(sql_on_s3: IcebergOpti
         lake.close()
     assert not found["warehouse's clock"].ok
     assert "this machine's clock" in found["warehouse's clock"].message
+
+
+def test_a_misspelt_type_of_catalog_is_answered_with_the_nearest(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match=r"lake\.catalog: .* found 'glu'\. Did you mean 'glue'\?"):
+        CatalogClient(IcebergOptions(warehouse=str(tmp_path), catalog="glu"))
+
+
+@pytest.mark.parametrize(
+    ("keys", "said"),
+    [
+        ({"catalog": "glue"}, r"lake\.catalog: .* found 'glue'\. .*pip install 'pyiceberg\[glue\]'"),
+        ({"catalog": "hive", "uri": "thrift://h:1"}, r"found 'hive'\. .*pip install 'pyiceberg\[hive\]'"),
+        (
+            {"uri": "postgresql+psycopg2://u:pw@h/db"},
+            r"lake\.uri: .* found 'postgresql\+psycopg2://\*+@h/db'\. .*pip install",
+        ),
+    ],
+)
+def test_a_package_that_a_catalog_lacks_is_named(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, keys: dict[str, Any], said: str
+) -> None:
+    for package in ("boto3", "hive_metastore", "thrift", "psycopg2"):
+        monkeypatch.setitem(sys.modules, package, None)
+    for module in ("glue", "hive"):
+        monkeypatch.delitem(sys.modules, f"pyiceberg.catalog.{module}", raising=False)
+    with pytest.raises(ConfigError, match=said):
+        CatalogClient(IcebergOptions(warehouse=str(tmp_path), **keys))
+
+
+def test_a_uri_of_no_database_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match=r"lake\.uri: expected the URI of a database .* found 'catalog'"):
+        CatalogClient(IcebergOptions(warehouse=str(tmp_path), uri="catalog"))

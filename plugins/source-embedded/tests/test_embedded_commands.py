@@ -9,6 +9,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from lakeward.model.tables import TablePath
+from lakeward_source_embedded.columns import TYPES
 from lakeward_source_embedded.store import EmbeddedStore
 
 Lakeward = Callable[..., Any]
@@ -118,8 +119,59 @@ def test_a_directory_without_a_store_is_named(lakeward: Lakeward) -> None:
     assert "lakeward embedded create" in said.err
 
 
+@pytest.mark.parametrize(
+    ("columns", "parts"),
+    [
+        ("id bigintt", ["column 'id'", "found 'bigintt'. Did you mean 'bigint'?"]),
+        ("id int, name varchar(9)", ["column 'name'", "found 'varchar'. Did you mean 'string'?"]),
+        ("a array<strin>", ["found 'strin'. Did you mean 'string'?"]),
+        ("a map<int, row<b decimall(9)>>", ["column 'b'", "found 'decimall'. Did you mean 'decimal'?"]),
+        ("id", ["column 'id'", "found 'nothing'"]),
+    ],
+)
+def test_a_type_that_there_is_not_is_answered_with_all_types_and_the_nearest(
+    lakeward: Lakeward, columns: str, parts: list[str]
+) -> None:
+    said = lakeward("embedded", "create", "a.b", "--columns", columns, "--store", "store")
+    assert said.code == 2
+    assert all(part in said.err for part in [*parts, f"one of the types {TYPES}, found"])
+
+
+@pytest.mark.parametrize(
+    ("name", "columns", "said"),
+    [
+        ("a." + "x" * 201, "id int", "expected names of 1 to 200 letters, digits, _ and -"),
+        ("a.b", "id binary(99999999999)", "expected a length from 1 to 2147483647, found 99999999999"),
+        ("a.b", "id char(0)", "expected a length from 1 to 2147483647, found 0"),
+        ("a.b", "id decimal(39,0)", "1 <= p <= 38"),
+        ("a.b", "id time(10)", "expected a precision from 0 to 9, found 10"),
+    ],
+)
+def test_an_error_names_the_limit(lakeward: Lakeward, name: str, columns: str, said: str) -> None:
+    refused = lakeward("embedded", "create", name, "--columns", columns, "--store", "store")
+    assert (refused.code, said in refused.err) == (2, True)
+
+
+def test_the_help_lists_the_types_that_there_are(lakeward: Lakeward) -> None:
+    assert f"Types: {TYPES}." in " ".join(lakeward("embedded", "create", "--help").out.split())
+
+
+def test_a_key_column_is_refused_where_it_is_said_to_be_null(lakeward: Lakeward) -> None:
+    create = ("embedded", "create", "a.b", "--store", "store", "--primary-key", "id", "--columns")
+    said = lakeward(*create, "id bigint null, name string null")
+    assert (said.code, "expected key column 'id' to be not null, found 'null'" in said.err) == (2, True)
+    assert lakeward(*create, "id bigint, name string null, more row<id int null>").code == 0
+
+
+@pytest.mark.parametrize("command", ["rename-column", "drop-column", "alter-column"])
+def test_a_change_of_columns_that_there_is_not_is_answered_with_what_to_do(lakeward: Lakeward, command: str) -> None:
+    said = lakeward("embedded", command, "a.b", "x", "y")
+    assert said.code == 2
+    assert "columns are only added (`add-column`). For others, create a new table and load it." in said.err
+
+
 def test_an_unknown_property_is_refused_with_the_nearest_one(flights: Lakeward) -> None:
     said = flights("embedded", "set-property", "nyc.flights", "table.log.ttl", "1")
     assert said.code == 2
     assert said.err.startswith("error[LW-200]: table.log.ttl: expected one of table.kv.snapshot.interval-s, ")
-    assert said.err.endswith("found 'table.log.ttl'. The nearest is 'table.log.ttl-s'\n")
+    assert said.err.endswith("found 'table.log.ttl'. Did you mean 'table.log.ttl-s'?\n")

@@ -78,6 +78,32 @@ def test_a_shell_completes_commands_and_options(words: str, offered: str) -> Non
     assert (done.stdout, done.stderr) == (f"plain,{offered}\n", "")
 
 
+@pytest.mark.parametrize(
+    ("line", "meant"),
+    [
+        ("tables --jsn", "'--json'"),
+        ("rounds list --jso", "'--json'"),
+        ("run --onc", "'--once'"),
+        ("tabels", "'tables'"),
+        ("tables puase nyc.flights", "'pause'"),
+        ("config chek", "'check'"),
+        ("embedded crate", "'create'"),
+        ("config show --set observe.level=warnin", "'warning'"),
+        ("config show --set observ.level=info", "'observe'"),
+        ("config show --set observe.levle=info", "'level'"),
+        ("config show --set source.type=embeded", "'embedded'"),
+    ],
+)
+def test_what_is_misspelt_is_answered_with_what_was_meant(configured: Lakeward, line: str, meant: str) -> None:
+    said = configured(*line.split())
+    assert said.code == 2
+    assert re.search(f"Did you mean .*{meant}", said.err)
+
+
+def test_json_is_short_for_the_output_as_json(configured: Lakeward) -> None:
+    assert configured("config", "show", "--json").document == configured("config", "show", "-o", "json").document
+
+
 OPERATE = Path(__file__).parents[3] / "docs" / "how-to" / "operate.md"
 COMPLETION_LINES = dict(
     re.findall(

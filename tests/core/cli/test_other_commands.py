@@ -444,3 +444,36 @@ def test_check_names_the_columns_that_the_lake_cannot_hold(flights: Lakeward, tm
     with (tmp_path / "lakeward.toml").open("a", encoding="utf-8") as file:
         file.write('[tables."nyc.sea"]\ninclude = false\n')
     assert "nyc.sea" not in flights("config", "check").out
+
+
+def warnings(lakeward: Lakeward, *words: str) -> dict[str, str]:
+    said = lakeward("config", "check", "-o", "json", *words)
+    return {check["what"]: check["message"] for check in said.document["checks"] if check["warning"]}
+
+
+def test_check_warns_of_a_pattern_that_no_table_matches(flights: Lakeward, tmp_path: Path) -> None:
+    with (tmp_path / "lakeward.toml").open("a", encoding="utf-8") as file:
+        file.write('[tables."nyc.*"]\nfreshness_s = 9\n[tables."nyc.fligths"]\ninclude = false\n')
+    said = "matches no table of the source."
+    assert warnings(flights, "--set", "service.tables=nyc.flights, london.*") == {
+        'tables."nyc.fligths"': f"{said} Did you mean 'nyc.flights'?",
+        "service.tables: london.*": said,
+    }
+    assert flights("config", "check").code == 0
+
+
+def test_check_says_that_patterns_were_not_checked_where_the_source_cannot_be_asked(
+    flights: Lakeward, tmp_path: Path
+) -> None:
+    with (tmp_path / "lakeward.toml").open("a", encoding="utf-8") as file:
+        file.write('[tables."nyc.*"]\nfreshness_s = 9\n')
+    (message,) = warnings(flights, "--set", "source.path=nowhere").values()
+    assert message == 'not checked whether tables match tables."nyc.*": the source cannot be asked'
+
+
+def test_check_warns_of_columns_whose_names_differ_in_case_alone(flights: Lakeward) -> None:
+    assert warnings(flights) == {}
+    assert flights("embedded", "add-column", "nyc.flights", "Name string").code == 0
+    message = warnings(flights)["columns of nyc.flights"]
+    assert message.startswith("'name' and 'Name' differ in case alone")
+    assert [line.split()[0] for line in flights("config", "check").out.splitlines() if "'Name'" in line] == ["warning"]

@@ -11,12 +11,13 @@ import pyarrow as pa
 import pytest
 
 from lakeward.clock import SystemClock
+from lakeward.local_files import locked, make_private
 from lakeward.model.identity import Incarnation
 from lakeward.model.results import LakeHead, OffsetCommit
 from lakeward.model.status import CheckpointReport, ExchangeReport, RoundReport, ServiceReport, TableReport
 from lakeward.model.tables import TableBucket, TablePath
-from lakeward.observe import status_file
-from lakeward.observe.control import read_control
+from lakeward.observe import control, status_file
+from lakeward.observe.control import ControlReader, read_control
 from lakeward.observe.format import date_time
 from lakeward.storage.commit_records import CommitRecord, CommitRecords
 from lakeward.storage.small_files import SmallFiles
@@ -28,9 +29,9 @@ Lakeward = Callable[..., Any]
 def test_tables_are_shown_without_a_service(flights: Lakeward) -> None:
     said = flights("tables")
     assert said.out.startswith("service nyc: has never run here\n")
-    (line,) = [line for line in said.out.splitlines() if "nyc.flights" in line]
-    assert "new" in line
-    assert "Never tiered; 3 rows wait" in line
+    line, cause = said.out.splitlines()[2:4]
+    assert line.startswith("nyc.flights  new")
+    assert cause.startswith("  cause: Never tiered; 3 rows wait")
 
 
 def test_tables_are_shown_as_json(flights: Lakeward) -> None:
@@ -76,9 +77,27 @@ def test_a_tables_layout_and_route_are_shown_where_there_is_one(flights: Lakewar
     partition("name")
     (table,) = flights("tables", "-o", "json").document["tables"]
     assert (table["lake_partition"], table["exchange"]) == (["name"], "none")
-    head, line = flights("tables").out.splitlines()[1:]
-    start = head.index("lake partition")
-    assert line[start:].split()[:2] == ["name", "none"]
+    shown = flights("tables").out.splitlines()
+    assert shown[3:5] == ["  lake partition: name", "  exchange: none"]
+
+
+def test_columns_without_a_value_are_shown_only_if_all_are_asked_for(flights: Lakeward) -> None:
+    head = flights("tables").out.splitlines()[1]
+    assert head.split("  ")[-1].strip() == "last commit"
+    wide = flights("tables", "--wide").out.splitlines()
+    assert [name for name in wide[1].split("  ") if name][-4:] == ["lake partition", "exchange", "cause", "what to do"]
+    assert "Never tiered; 3 rows wait" in wide[2]
+
+
+def test_a_long_cause_is_shown_whole_in_160_columns(flights: Lakeward, tmp_path: Any) -> None:  # noqa: ANN401 - a path
+    cause = "the lake cannot be written, " + ", ".join(f"for reason {number}" for number in range(60))
+    table = TableReport("nyc.flights", 1, "failed", cause, 10, None, 0, 0, None)
+    report = ServiceReport("nyc", "nyc-1-0123456789abcdef", 1, "stopped", 0, None, (table,), None, 0, 0)
+    status_file.write(str(tmp_path / "lakeward-state"), "nyc", report)
+    said = flights("tables").out
+    assert max(map(len, said.splitlines())) <= 160
+    assert cause in " ".join(said.split())
+    assert cause in flights("tables", "--wide").out
 
 
 def test_a_layout_that_is_impossible_is_told_beside_the_table(flights: Lakeward) -> None:
@@ -144,11 +163,36 @@ def test_a_dead_service_is_told(flights: Lakeward, tmp_path: Any) -> None:  # no
 def test_pause_and_resume_reach_the_control_file(flights: Lakeward, tmp_path: Any) -> None:  # noqa: ANN401 - a path
     root = str(tmp_path / "lakeward-state")
     said = flights("tables", "pause", "nyc.flights")
-    assert said.out == "nyc.flights is paused. No service is running; the next start keeps the pause.\n"
+    assert said.out == "nyc.flights is paused. No service reports that it runs; one that starts keeps the pause.\n"
     assert read_control(root, "nyc").paused == {"nyc.flights"}
     assert flights("tables", "-o", "json").document["tables"][0]["status"] == "paused"
     assert flights("tables", "resume", "nyc.flights").out == "nyc.flights is resumed.\n"
     assert read_control(root, "nyc").paused == frozenset()
+
+
+def test_a_pause_reaches_a_service_that_starts(flights: Lakeward, tmp_path: Any) -> None:  # noqa: ANN401 - a path
+    """Until a service has reported, nobody knows of it; it reads the pause with its first look at the tables."""
+    root = str(tmp_path / "lakeward-state")
+    service = ControlReader(root, "nyc")
+    assert flights("tables", "pause", "nyc.flights").code == 0
+    assert service.read().paused == {"nyc.flights"}
+    report = ServiceReport("nyc", "nyc-1-0123456789abcdef", os.getpid(), "starting", 0, None, (), None, 0, 0)
+    status_file.write(root, "nyc", replace(report, written_ms=SystemClock().wall_ms()))
+    assert flights("tables", "resume", "nyc.flights").code == 0
+    assert flights("tables", "pause", "nyc.flights").out == "nyc.flights is paused.\n"
+
+
+def test_a_lock_that_a_command_holds_for_long_says_what_to_do(
+    flights: Lakeward,
+    tmp_path: Any,  # noqa: ANN401 - a path
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(control, "_LOCK_S", 0.0)
+    make_private(tmp_path / "lakeward-state" / "nyc")
+    with locked(tmp_path / "lakeward-state" / "nyc" / "control.lock", 60):
+        said = flights("tables", "pause", "nyc.flights")
+    assert said.code == 1
+    assert "nothing was changed. If another `lakeward tables` command hangs, end it; then try again" in said.err
 
 
 def test_resume_asks_a_running_service_to_go_on_with_a_table_that_it_suspended(

@@ -42,13 +42,39 @@ def test_a_duration_is_seconds_or_a_text_with_a_unit(load: Load, written: str, s
     assert commit_every(load(f'[tables."nyc.*"]\ncommit_every = {written}')) == seconds
 
 
+@pytest.mark.parametrize("written", ["90", '"90 s"', '"1.5min"'])
+def test_every_key_of_seconds_takes_a_text_with_a_unit(load: Load, written: str) -> None:
+    settings = load(
+        f"""
+        [service]
+        max_round_s = {written}
+        [lease]
+        duration_s = {written}
+        [tables."nyc.*"]
+        freshness_s = {written}
+        """
+    ).settings
+    assert settings.service.max_round_s == settings.lease.duration_s == settings.tables["nyc.*"].freshness_s == 90.0
+
+
+def test_a_plugins_key_of_seconds_takes_a_text_with_a_unit(load: Load) -> None:
+    assert load("", {"LAKEWARD_LAKE__COMMIT_TIMEOUT_S": "0.5 min"}).lake_options.commit_timeout_s == 30.0
+
+
+@pytest.mark.parametrize("written", ['"5 parsecs"', '"0s"', "0", "true"])
+def test_seconds_that_do_not_fit_are_refused_with_key_bounds_and_units(load: Load, written: str) -> None:
+    expected = r'toml: service\.poll_s: expected a number of seconds above 0, or a text such as "90s", .* found '
+    with pytest.raises(ConfigError, match=expected):
+        load(f"[service]\npoll_s = {written}")
+
+
 def test_rounds_commit_at_their_end_unless_somebody_says_otherwise(load: Load) -> None:
     assert commit_every(load()) == 0.0
 
 
 @pytest.mark.parametrize("written", ['"10 moons"', '""', '"-5m"', "true", "-1", '"1e3"', "inf"])
 def test_what_is_no_duration_is_refused(load: Load, written: str) -> None:
-    with pytest.raises(ConfigError, match=r'commit_every: expected a number of seconds, or a text such as "90s"'):
+    with pytest.raises(ConfigError, match=r"commit_every: expected a number of seconds at least 0, or a text"):
         load(f'[tables."nyc.*"]\ncommit_every = {written}')
 
 

@@ -101,8 +101,10 @@ def test_one_name_of_a_free_table_can_be_set_over_the_file(load: Load) -> None:
         ("[service]\nrounds = '1'", ["lakeward.toml: service.rounds", "a whole number at least 1", "found '1'"]),
         ("[service]\nrounds = true", ["a whole number", "found True"]),
         ("[service]\nrounds = 0", ["at least 1", "found 0"]),
-        ("[service]\npoll_s = 0", ["a number above 0", "found 0.0"]),
-        ("[service]\npoll_s = inf", ["a number above 0", "found inf"]),
+        ("[service]\npoll_s = 0", ["a number of seconds above 0", "found 0.0"]),
+        ("[service]\npoll_s = inf", ["a number of seconds above 0", "found inf"]),
+        ("[service]\npoll_s = 1e10", ["a number of seconds above 0", "at most 1000000000, found 10000000000.0"]),
+        (f"[service]\nrounds = {2**63}", ["a whole number at least 1, at most 9223372036854775807, found"]),
         ("[service]\nname = 'a-b'", ["service.name", "letters, digits", "found 'a-b'"]),
         ("[observe]\nlog = 'xml'", ["one of 'text', 'json'", "found 'xml'"]),
         ("[lease]\nwrappers = 'audit'", ["a list of texts", "found 'audit'"]),
@@ -132,6 +134,12 @@ def test_a_wrong_file_is_refused_by_name(load: Load, more: str, parts: list[str]
         ({"LAKEWARD_SERVICE__ROUND": "1"}, ["environment LAKEWARD_SERVICE__ROUND", "Did you mean 'rounds'?"]),
         ({"LAKEWARD_SPARK__UI": "maybe"}, ["true or false", "'maybe'"]),
         ({"LAKEWARD_SERVICE__ROUNDS__X": "1"}, ["no name below service.rounds", "'x'"]),
+        ({"LAKEWARD_SOURCE__PASSWORD": ""}, ["environment LAKEWARD_SOURCE__PASSWORD", "is set, but empty"]),
+        ({"LAKEWARD_SOURCE__PATH": ""}, ["environment LAKEWARD_SOURCE__PATH", "is set, but empty"]),
+        ({"LAKEWARD_SOURCE__TYPE": ""}, ["environment LAKEWARD_SOURCE__TYPE", "is set, but empty"]),
+        ({"LAKEWARD_SERVICE__ROUNDS": ""}, ["a whole number at least 1, found 'nothing'", "is set, but empty"]),
+        ({"LAKEWARD_CHECKPOINT__STORAGE__SECRET_KEY": ""}, ["STORAGE__SECRET_KEY", "is set, but empty"]),
+        ({"LAKEWARD_SOURCE__PROPERTIES__TOKEN": ""}, ["SOURCE__PROPERTIES__TOKEN", "is set, but empty"]),
         ({"LAKEWARD_SOURCE__DEPTH_M": "-1"}, ["a number above 0", "-1.0"]),
     ],
 )
@@ -140,6 +148,19 @@ def test_a_wrong_variable_is_refused_by_name(load: Load, environ: dict[str, str]
         load("", environ)
     for part in parts:
         assert part in str(caught.value)
+
+
+def test_a_key_that_may_be_empty_takes_an_empty_variable(load: Load) -> None:
+    loaded = load(
+        "[service]\nhost = 'a'",
+        {"LAKEWARD_SERVICE__HOST": "", "LAKEWARD_SPARK__CONF__A": "", "LAKEWARD_SOURCE__NAMES": ""},
+    )
+    assert (loaded.settings.service.host, loaded.settings.spark.conf) == ("", {"a": ""})
+
+
+def test_an_empty_name_of_the_file_is_not_taken_for_none(pond: None) -> None:
+    with pytest.raises(ConfigError, match=r"environment LAKEWARD_CONFIG: expected the path .* is set, but empty"):
+        load_config(None, {"LAKEWARD_CONFIG": ""})
 
 
 @pytest.mark.parametrize("flag", ["rounds", "servce.rounds", "service"])

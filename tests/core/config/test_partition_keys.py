@@ -81,6 +81,11 @@ def test_a_partitioned_table_cannot_be_tiered(load: Load, text: str, key: str) -
     assert caught.value.key == f"lakeward.toml: {key}"
 
 
+def test_a_misspelt_transform_is_answered_with_the_nearest(load: Load) -> None:
+    with pytest.raises(ConfigError, match=r"found 'dya' \(did you mean 'day'\?\)"):
+        load('[tables."nyc.flights"]\nlake_partition = ["dya(at)"]')
+
+
 def test_a_directory_for_spilled_rows_does_not_depend_on_where_an_executor_was_started(load: Load) -> None:
     with pytest.raises(ConfigError, match="absolute paths") as caught:
         load('[checkpoint]\nspill_dirs = ["/data/spill", "spill"]')
@@ -100,6 +105,12 @@ def test_checkpoints_are_taken_in_a_recovery_unless_that_is_switched_off(
     load: Load, keys: str, places: tuple[str, ...]
 ) -> None:
     assert load(f"[checkpoint]\n{keys}").settings.checkpoint.spill_places == places
+
+
+def test_checkpoints_in_a_recovery_are_promised_only_with_unaligned_ones(load: Load) -> None:
+    with pytest.raises(ConfigError, match=r"expected checkpoint\.unaligned = true too") as caught:
+        load("[checkpoint]\nunaligned = false", flags={"checkpoint.during_recovery": "true"})
+    assert caught.value.key == "lakeward.toml: checkpoint.during_recovery"
 
 
 def test_what_a_recovery_may_use_is_configured_as_sizes(load: Load) -> None:
@@ -128,5 +139,5 @@ def test_a_size_is_bytes_or_a_text_with_a_unit(load: Load, written: str, size: i
 
 @pytest.mark.parametrize("written", ['"64 moons"', '""', '"-5 MiB"', "true", "-1", "1.5"])
 def test_what_is_no_size_is_refused(load: Load, written: str) -> None:
-    with pytest.raises(ConfigError, match=r"checkpoint\.open_rows: expected a number of bytes, or a text such as"):
+    with pytest.raises(ConfigError, match=r"checkpoint\.open_rows: expected a number of bytes at least 0, or a text"):
         load(f"[checkpoint]\nopen_rows = {written}")

@@ -54,6 +54,10 @@ def test_a_table_without_a_partitioning_has_the_sources_layout_and_no_exchange()
     assert (layout.fields, layout.exchange, layout.names) == ((), ExchangeMode.NONE, ())
 
 
+def test_a_misspelt_column_is_answered_with_the_nearest() -> None:
+    assert "Did you mean 'region'? Columns of shop.orders: id, region, " in str(refused(table(), "regoin"))
+
+
 def test_an_append_only_table_is_divided_by_partition_and_bucket() -> None:
     layout = resolve(table(), "day(at)", "bucket(16, id)")
     assert (layout.exchange, layout.route_by_bucket) == (ExchangeMode.HASH, True)

@@ -498,3 +498,23 @@ def test_a_late_finish_of_files_that_a_step_has_committed_deletes_none_of_them(w
     asyncio.run(executor.discard(attempt, committed))
     assert committed
     assert world.lake.files_on_disk(log) == committed
+
+
+def test_columns_whose_names_differ_in_case_alone_are_warned_of_once(world: World) -> None:
+    log = world.table("log")
+    world.store.add_column(log, pa.field("ID", pa.int64()))
+    service = world.service()
+
+    async def run() -> None:
+        serving = asyncio.create_task(service.serve())
+        world.load(log, 0, 1)
+        await until(lambda: len(world.outcomes(log)) == 1)
+        world.load(log, 1, 1)
+        await until(lambda: len(world.outcomes(log)) == 2)
+        service.stop()
+        await serving
+
+    with capture_logs() as logs:
+        asyncio.run(run())
+    warned = [line for line in logs if "differ in case alone" in line["event"]]
+    assert [(line["table"], line["event"][:13]) for line in warned] == [("t.log", "'id' and 'ID'")]

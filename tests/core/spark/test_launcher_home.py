@@ -120,3 +120,8 @@ def test_java_is_asked_for_its_version_outside_of_our_process_group(tmp_path: Pa
     program.chmod(0o755)
     find_java(ENVIRON | {"JAVA_HOME": str(home)})
     assert int((tmp_path / "group").read_text(encoding="utf-8")) != os.getpgrp()
+
+
+def test_a_java_home_that_is_set_but_empty_is_named(java: Path) -> None:
+    found = find_java({"JAVA_HOME": "", "PATH": str(java / "bin")})
+    assert found.passed_over == ("JAVA_HOME (is set, but empty)",)

@@ -10,6 +10,7 @@ import pytest
 
 from lakeward.errors import StorageError
 from lakeward.model.object_store import address_of
+from lakeward.storage.object_store import reason
 from lakeward.storage.small_files import SmallFiles
 
 if TYPE_CHECKING:
@@ -99,3 +100,12 @@ def test_a_store_that_never_answers_is_given_up_soon() -> None:
             files.entries("svc")
 
     assert time.monotonic() - began < AT_ONCE_S
+
+
+def test_a_credential_that_is_set_but_empty_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("AWS_ACCESS_KEY_ID", "AWS_ENDPOINT_URL", "AWS_ENDPOINT_URL_S3", "AWS_REGION", "AWS_DEFAULT_REGION"):
+        monkeypatch.setenv(name, "something")
+    monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "")
+    refused = OSError("AWS Error ACCESS_DENIED during GetObject operation")
+    assert reason(refused, "s3://b/k").endswith("operation); AWS_SECRET_ACCESS_KEY is set, but empty")
+    assert reason(OSError("No space left on device"), "s3://b/k") == "No space left on device"

@@ -37,11 +37,17 @@ def show_checks(invocation: Invocation, checks: Iterable[Check], **more: object)
     well = all(one.ok for one in found)
     document = {
         "ok": well,
-        "checks": [{"what": one.what, "ok": one.ok, "message": one.message, "action": one.action} for one in found],
+        "checks": found,
     }
     document |= more
-    rows = [("ok" if one.ok else "problem", one.what, one.message, one.action) for one in found]
+    rows = [(_status(one), one.what, one.message, one.action) for one in found]
     names = ("", "what", "found", "what to do")
     shown = len(names) if any(one.action for one in found) else len(names) - 1
     invocation.output.show(document, Columns(names[:shown], [row[:shown] for row in rows]))
     return 0 if well else EXIT_FAILED
+
+
+def _status(check: CheckResult) -> str:
+    if not check.ok:
+        return "problem"
+    return "warning" if check.warning else "ok"

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 import importlib
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -13,6 +12,7 @@ from lakeward.cli.invocation import with_common_options
 from lakeward.errors import PluginError
 from lakeward.hooks.discovery import DISTRIBUTIONS, installed, load
 from lakeward.hooks.plugins import COMMAND_GROUP
+from lakeward.model.near_names import did_you_mean
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -33,18 +33,28 @@ class LazyGroup(click.Group):
     Its methods override click's, with click's arguments (`typing.override` comes with Python 3.12 only).
     """
 
-    def __init__(self, name: str, lazy: Mapping[str, Lazy], *, default: str | None = None, **attributes: Any) -> None:  # noqa: ANN401 - click's own
+    def __init__(
+        self,
+        name: str,
+        lazy: Mapping[str, Lazy],
+        *,
+        default: str | None = None,
+        hints: Mapping[str, str] | None = None,
+        **attributes: Any,  # noqa: ANN401 - click's own
+    ) -> None:
         """Name the commands.
 
         Args:
             name: the group's name.
             lazy: command name to its place.
             default: the command that is meant where none is named; None: help is shown.
+            hints: by the name of a command that there is not, what to do instead.
             attributes: passed on to click.
         """
         super().__init__(name, no_args_is_help=False, **attributes)
         self._lazy = lazy
         self._default = default
+        self._hints = hints or {}
 
     def list_commands(self, ctx: click.Context) -> list[str]:  # noqa: ARG002
         """Return all names, in the order they were given."""
@@ -74,7 +84,7 @@ class LazyGroup(click.Group):
 
     def _is_mistyped(self, args: list[str]) -> bool:
         """Return whether the first word is nearly a command, and no table: the default command may take one."""
-        return bool(args) and "." not in args[0] and bool(difflib.get_close_matches(args[0], self._lazy, n=1))
+        return bool(args) and "." not in args[0] and bool(did_you_mean(args[0], self._lazy))
 
     def resolve_command(
         self, ctx: click.Context, args: list[str]
@@ -82,14 +92,13 @@ class LazyGroup(click.Group):
         """Find the named command; an unknown one is answered with the nearest name."""
         known = self.list_commands(ctx)
         if args and args[0] not in known:
-            close = difflib.get_close_matches(args[0], known, n=1)
-            hint = self.hint(args[0]) or (f"Did you mean {close[0]!r}?" if close else f"Known: {', '.join(known)}.")
+            hint = self.hint(args[0]) or did_you_mean(args[0], known) or f"Known: {', '.join(known)}."
             ctx.fail(f"No such command {args[0]!r}. {hint}")
         return super().resolve_command(ctx, args)
 
-    def hint(self, name: str) -> str:  # noqa: ARG002 - a group with plugins asks by the name
-        """Return how to get a command that is missing, empty where nothing offers it."""
-        return ""
+    def hint(self, name: str) -> str:
+        """Return what to do about a command that is missing, empty where nothing is known."""
+        return self._hints.get(name, "")
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:  # noqa: ARG002
         """List the commands by their summaries, without importing them."""
@@ -136,7 +145,13 @@ class PluginGroup(LazyGroup):
 
 
 def command_group(
-    name: str, help_text: str, lazy: Mapping[str, Lazy], default: str | None = None, *, plugins: bool = False
+    name: str,
+    help_text: str,
+    lazy: Mapping[str, Lazy],
+    default: str | None = None,
+    *,
+    plugins: bool = False,
+    hints: Mapping[str, str] | None = None,
 ) -> LazyGroup:
     """Make a group that takes the common options.
 
@@ -146,6 +161,7 @@ def command_group(
         lazy: command name to its place.
         default: the command that is meant where none is named.
         plugins: also offer the commands that installed plugins publish.
+        hints: by the name of a command that there is not, what to do instead.
     """
-    group = (PluginGroup if plugins else LazyGroup)(name, lazy, default=default, help=help_text)
+    group = (PluginGroup if plugins else LazyGroup)(name, lazy, default=default, hints=hints, help=help_text)
     return with_common_options(group)

@@ -141,6 +141,14 @@ _COMMON = (
         help="Form of the results; default: text.",
     ),
     click.option(
+        "--json",
+        "form",
+        flag_value="json",
+        expose_value=False,
+        callback=_take_form,
+        help="The same as --output json.",
+    ),
+    click.option(
         "--debug",
         is_flag=True,
         expose_value=False,

@@ -4,10 +4,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from lakeward.config.tables import table_rules
+from lakeward.config.tables import table_rules, table_section
+from lakeward.coordinator.rounds.alike_columns import RENAME, alike_message
 from lakeward.coordinator.rounds.layout import TableLayout, table_layout
-from lakeward.errors import SchemaMismatchError
-from lakeward.ports import SchemaCheckedLake
+from lakeward.errors import LakewardError, SchemaMismatchError
+from lakeward.model.near_names import did_you_mean
+from lakeward.model.patterns import matches
+from lakeward.ports import CheckResult, SchemaCheckedLake
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -15,7 +18,7 @@ if TYPE_CHECKING:
     from lakeward.cli.checks import Check
     from lakeward.config.loaded import Loaded
     from lakeward.model.tables import TableSpec
-    from lakeward.ports import Lake
+    from lakeward.ports import Lake, Source
 
 
 def table_layouts(loaded: Loaded, tables: Iterable[TableSpec]) -> list[TableLayout]:
@@ -48,6 +51,53 @@ def schema_checks(loaded: Loaded, lake: Lake, tables: Iterable[TableSpec]) -> li
             except SchemaMismatchError as unfit:
                 found.append((f"columns of {table.path}", False, f"[{unfit.code}] {unfit}"))
     return found
+
+
+def alike_checks(loaded: Loaded, tables: Iterable[TableSpec]) -> list[Check]:
+    """Return a warning for each two columns of a table that is tiered whose names differ in case alone.
+
+    Args:
+        loaded: the configuration.
+        tables: as the source describes them.
+    """
+    return [
+        CheckResult(f"columns of {table.path}", ok=True, message=alike_message(*pair), action=RENAME, warning=True)
+        for table in tables
+        if table_rules(loaded, table.path).settings.include
+        for pair in table.alike_columns
+    ]
+
+
+def pattern_checks(loaded: Loaded, source: Source | None) -> list[Check]:
+    """Return a warning for each pattern of the configuration that no table of the source matches.
+
+    Args:
+        loaded: the configuration.
+        source: None where it cannot be asked, which is a warning too where there are patterns.
+    """
+    patterns = {table_section(pattern): pattern for pattern in loaded.settings.tables}
+    patterns |= {f"service.tables: {pattern}": pattern for pattern in loaded.settings.service.tables}
+    if not patterns:
+        return []
+    try:
+        paths = None if source is None else [table.path for table in source.all_tables()]
+    except LakewardError:
+        paths = None
+    if paths is None:
+        message = f"not checked whether tables match {', '.join(patterns)}: the source cannot be asked"
+        return [CheckResult("patterns of tables", ok=True, message=message, warning=True)]
+    known = [str(path) for path in paths]
+    return [
+        CheckResult(
+            where,
+            ok=True,
+            message=f"matches no table of the source. {did_you_mean(pattern, known)}".rstrip(),
+            action="correct the pattern, unless such a table will be created",
+            warning=True,
+        )
+        for where, pattern in patterns.items()
+        if not any(matches(pattern, path) for path in paths)
+    ]
 
 
 def layout_checks(layouts: Iterable[TableLayout]) -> list[Check]:

@@ -13,10 +13,14 @@ from lakeward.model.secrets import SecretTexts
 
 @dataclass(frozen=True, slots=True)
 class Columns:
-    """A table in text form. Names that end in `#` are figures, aligned to the right."""
+    """A table in text form. Names that end in `#` are figures, aligned to the right.
+
+    With `details`, so many of the last columns, and others that have no room, stand below their row, a line for each.
+    """
 
     names: Sequence[str]
     rows: Iterable[Sequence[object]]
+    details: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,7 +43,10 @@ class Output:
         from lakeward.cli.text_tables import text_table  # noqa: PLC0415 - `--help` must not wait for it
 
         for part in parts:
-            click.echo(self.secrets.hide(part) if isinstance(part, str) else text_table(part.names, self._rows(part)))
+            if isinstance(part, str):
+                click.echo(self.secrets.hide(part))
+            else:
+                click.echo(text_table(part.names, self._rows(part), part.details))
 
     def _rows(self, table: Columns) -> Iterable[Sequence[object]]:
         return ([self.secrets.hide_in(value) for value in row] for row in table.rows)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import sys
+from textwrap import wrap
 from typing import TYPE_CHECKING
 
 from rich.console import Console
@@ -15,31 +16,67 @@ if TYPE_CHECKING:
 
 _UNWRAPPED = 10_000
 """Columns of a table that is not for a terminal: nothing is ever wrapped or cut."""
+_UNKNOWN = 160
+"""Columns of a table with details that is not for a terminal."""
+_INDENT = "  "
 
 _GAP = 2
 _LAST_LEAST = 24
 
 
-def text_table(names: Sequence[str], rows: Iterable[Sequence[object]]) -> str:
+def text_table(names: Sequence[str], rows: Iterable[Sequence[object]], details: int | None = None) -> str:
     """Return a table as text: as wide as the terminal, and as wide as it needs to be for anything else.
 
     Args:
         names: of the columns; those that end in `#` are figures, aligned to the right.
         rows: a cell for each column; None is an empty one.
+        details: how many of the last columns stand below their row, None where all have to stand in it.
     """
-    buffer = io.StringIO()
-    width = None if sys.stdout.isatty() else _UNWRAPPED
-    console = Console(file=buffer, width=width, force_terminal=sys.stdout.isatty(), highlight=False)
+    terminal = sys.stdout.isatty()
     cells = [["" if cell is None else str(cell) for cell in row] for row in rows]
-    if sys.stdout.isatty() and not _fits(names, cells, console.width):
+    width = Console().width if terminal else _UNWRAPPED
+    if details is not None:
+        return _with_details(names, cells, details, width if terminal else _UNKNOWN)
+    if terminal and not _fits(names, cells, width):
         return "\n\n".join(_record(names, row) for row in cells)
-    console.print(_table(names, cells))
-    return "\n".join(line.rstrip() for line in buffer.getvalue().splitlines())
+    return "\n".join(_lines(names, cells, width))
+
+
+def _lines(names: Sequence[str], cells: Sequence[Sequence[str]], width: int) -> list[str]:
+    buffer = io.StringIO()
+    Console(file=buffer, width=width, force_terminal=sys.stdout.isatty(), highlight=False).print(_table(names, cells))
+    return [line.rstrip() for line in buffer.getvalue().splitlines()]
+
+
+def _with_details(names: Sequence[str], cells: Sequence[Sequence[str]], details: int, width: int) -> str:
+    """Write each row, and below it the columns that are details or have no room; nothing of them is cut."""
+    widths = _widths(names, cells)
+    kept = len(names) - details
+    while kept > 1 and sum(widths[:kept]) + _GAP * (kept - 1) > width:
+        kept -= 1
+    head, *lines = _lines(names[:kept], [row[:kept] for row in cells], _UNWRAPPED)
+    found = [head]
+    for line, row in zip(lines, cells, strict=True):
+        found.append(line)
+        for name, cell in zip(names[kept:], row[kept:], strict=True):
+            found += wrap(
+                f"{name.rstrip('#')}: {cell}" if cell else "",
+                width,
+                initial_indent=_INDENT,
+                subsequent_indent=_INDENT * 2,
+                break_long_words=False,
+                break_on_hyphens=False,
+            )
+    return "\n".join(found)
+
+
+def _widths(names: Sequence[str], rows: Sequence[Sequence[str]]) -> list[int]:
+    return [max(len(name.rstrip("#")), *(len(row[at]) for row in rows), 0) for at, name in enumerate(names)]
 
 
 def _fits(names: Sequence[str], rows: Sequence[Sequence[str]], width: int) -> bool:
     """Return whether a table has room for all columns but the last, and for `_LAST_LEAST` characters of the last."""
-    widths = [max(len(name.rstrip("#")), *(len(row[at]) for row in rows), 0) for at, name in enumerate(names)]
+    widths = _widths(names, rows)
     last = widths[-1] if names[-1].endswith("#") else min(widths[-1], _LAST_LEAST)
     return sum(widths[:-1]) + last + _GAP * (len(widths) - 1) <= width
 

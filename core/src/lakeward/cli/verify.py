@@ -19,7 +19,7 @@ from lakeward.errors import EXIT_FAILED, LakeError, LakeTableGoneError, OffsetsW
 from lakeward.hooks.discovery import load
 from lakeward.hooks.plugins import SOURCE_GROUP
 from lakeward.local_files import is_local
-from lakeward.model.sizes import EXPECTED, parse_size
+from lakeward.model.sizes import AS_TEXT, EXPECTED, parse_size
 from lakeward.model.tables import TablePath
 from lakeward.observe.files import service_folder
 from lakeward.observe.format import count
@@ -240,6 +240,6 @@ def _delete_folders_of_dead_processes(parent: Path) -> None:
 def _memory_bytes(text: str) -> int:
     found = parse_size(text)
     if not found:
-        message = f"--memory: expected {EXPECTED}, found {text!r}"
+        message = f"--memory: expected {EXPECTED}, {AS_TEXT}, found {text!r}"
         raise UsageError(message)
     return found

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 from lakeward.config.entries import place
 from lakeward.config.keys import nearest
+from lakeward.config.sections import DEFAULT
 from lakeward.config.tables import table_rules, table_section
 from lakeward.errors import ConfigError
 from lakeward.local_files import is_local
@@ -20,6 +21,7 @@ from lakeward.model.settings import DYNAMIC_ALLOCATION
 from lakeward.model.tables import TablePath
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
     from pathlib import Path
 
     from lakeward.config.loaded import Loaded
@@ -33,12 +35,13 @@ _MEMORY_KEYS = (".memory", ".memoryOverhead")
 _MEMORY = re.compile(r"\d+(?:[kmgtp]b?|b)?", re.IGNORECASE)
 
 
-def check_consistency(settings: Settings, file: Path) -> None:
+def check_consistency(settings: Settings, file: Path, provenance: Mapping[str, str]) -> None:
     """Check the service's name and the relations between keys.
 
     Args:
         settings: all sections; each key has been checked by itself.
         file: the configuration file, for errors.
+        provenance: where the value of each key came from.
 
     Raises:
         ConfigError: a relation does not hold; names the key to change.
@@ -52,6 +55,7 @@ def check_consistency(settings: Settings, file: Path) -> None:
     _check_commits(settings, file)
     _check_state_root(settings, file)
     _check_storage(settings, file)
+    _check_recovery(settings, file, provenance)
     _check_spill(settings, file)
     _check_exchange_host(settings, file)
 
@@ -162,6 +166,15 @@ def _check_state_root(settings: Settings, file: Path) -> None:
         expected = f"a URI that every executor reaches (s3://...), because spark.master is {spark.master!r}"
         hint = "Where the directory is a mount that every machine has at this path, set checkpoint.shared = true."
         raise ConfigError(place(file, "checkpoint.root"), expected, mask_uri(root), hint)
+
+
+def _check_recovery(settings: Settings, file: Path, provenance: Mapping[str, str]) -> None:
+    """Refuse to promise checkpoints in a recovery where none can be taken; the default promises nothing."""
+    checkpoint, key = settings.checkpoint, "checkpoint.during_recovery"
+    if checkpoint.during_recovery and not checkpoint.unaligned and provenance.get(key, DEFAULT) != DEFAULT:
+        expected = "checkpoint.unaligned = true too: an aligned checkpoint waits until the recovery is over"
+        hint = "Set checkpoint.unaligned = true, or leave checkpoint.during_recovery out."
+        raise ConfigError(place(file, key), expected, "true with checkpoint.unaligned = false", hint)
 
 
 def _check_spill(settings: Settings, file: Path) -> None:

@@ -6,6 +6,7 @@ import re
 import tomllib
 from collections.abc import Mapping
 from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from lakeward.config.keys import nearest
@@ -13,10 +14,13 @@ from lakeward.errors import ConfigError, UsageError
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
-    from pathlib import Path
 
 ENVIRONMENT_PREFIX = "LAKEWARD_"
 CONFIG_VARIABLE = "LAKEWARD_CONFIG"
+DEFAULT_FILE = "lakeward.toml"
+VARIABLE = "environment "
+"""Begins the place of a value that is a variable's."""
+SET_BUT_EMPTY = "The variable is set, but empty: give it a value, or unset it."
 _OF_KUBERNETES = re.compile(r"\w+_(SERVICE_HOST|SERVICE_PORT(_\w+)?|PORT(_\d+_\w+)?)")
 
 
@@ -35,6 +39,19 @@ class ConfigEntry:
     is_text: bool
     where: str
     origin: str
+
+
+def configuration_file(environ: Mapping[str, str]) -> Path:
+    """Return the file that is read where none is named: that of LAKEWARD_CONFIG, else `lakeward.toml`.
+
+    Raises:
+        ConfigError: the variable is set, but empty.
+    """
+    named = environ.get(CONFIG_VARIABLE, DEFAULT_FILE)
+    if not named:
+        where = f"{VARIABLE}{CONFIG_VARIABLE}"
+        raise ConfigError(where, "the path of a configuration file", "nothing", SET_BUT_EMPTY)
+    return Path(named)
 
 
 def read_document(file: Path) -> dict[str, Any]:
@@ -104,7 +121,7 @@ def from_environment(environ: Mapping[str, str], sections: Iterable[str]) -> lis
         section, double, rest = name.removeprefix(ENVIRONMENT_PREFIX).lower().partition("__")
         if not name.startswith(ENVIRONMENT_PREFIX):
             continue
-        where = f"environment {name}"
+        where = f"{VARIABLE}{name}"
         if (meant := _one_underscore(name, sections)) and not _made_by_kubernetes(name, environ):
             raise ConfigError(where, f"{meant} (two underscores after the section)", name)
         if not double:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 import typing
 from dataclasses import dataclass
 from typing import Any
@@ -12,6 +11,7 @@ from msgspec import inspect
 
 from lakeward.errors import PluginError
 from lakeward.model import durations, sizes
+from lakeward.model.near_names import did_you_mean
 from lakeward.model.options import Options
 from lakeward.model.secrets import is_secret_name
 
@@ -54,8 +54,10 @@ class Key:
 
     @property
     def duration(self) -> bool:
-        """True where a text such as `10m` is seconds."""
-        return bool(self.extra.get("duration"))
+        """True where a text such as `10m` is seconds: the type says so, or the name ends in `_s`."""
+        return bool(self.extra.get("duration")) or (
+            isinstance(self.shape, inspect.FloatType) and self.name.endswith("_s")
+        )
 
     @property
     def size(self) -> bool:
@@ -71,12 +73,17 @@ class Key:
     def expected(self) -> str:
         """The type and the bounds as text, for messages and the reference."""
         if self.duration:
-            return durations.EXPECTED
+            return f"{_describe(self.shape, durations.EXPECTED)}, {durations.AS_TEXT}"
         if self.size:
-            return sizes.EXPECTED
+            return f"{_describe(self.shape, sizes.EXPECTED)}, {sizes.AS_TEXT}"
         if isinstance(self.shape, inspect.LiteralType):
             return "one of " + ", ".join(repr(value) for value in _literals(self.plain))
         return _describe(self.shape)
+
+    def hint(self, found: object) -> str:
+        """Return the value that was meant where only some are allowed and one of them is near, else an empty text."""
+        choices = _literals(self.plain) if isinstance(self.shape, inspect.LiteralType) else []
+        return did_you_mean(str(found), map(str, choices))
 
     def is_path(self, given: Mapping[str, Any]) -> bool:
         """Return whether the value is a path; a plugin may decide this by the given values of its section."""
@@ -118,10 +125,7 @@ def nearest(name: str, known: Iterable[str]) -> str:
         One sentence: the nearest name, or all of them where none is near.
     """
     names = sorted(known)
-    close = difflib.get_close_matches(name, names, n=1, cutoff=0.6)
-    if close:
-        return f"Did you mean {close[0]!r}?"
-    return f"Known: {', '.join(names)}." if names else ""
+    return did_you_mean(name, names) or (f"Known: {', '.join(names)}." if names else "")
 
 
 def _key(field: msgspec.structs.FieldInfo, plain: Any) -> Key:  # noqa: ANN401 - any annotation
@@ -150,9 +154,10 @@ def _literals(annotation: Any) -> list[Any]:  # noqa: ANN401 - any annotation
     return [value for part in typing.get_args(annotation) for value in _literals(part)]
 
 
-def _describe(shape: inspect.Type) -> str:
-    text = next((text for kind, text in _DESCRIPTIONS.items() if isinstance(shape, kind)), "a value")
+def _describe(shape: inspect.Type, name: str = "") -> str:
+    """Return the type, or the name that stands for it, and its bounds."""
+    text = name or next((text for kind, text in _DESCRIPTIONS.items() if isinstance(shape, kind)), "a value")
     if isinstance(shape, inspect.IntType | inspect.FloatType):
         bounds = (("at least", shape.ge), ("above", shape.gt), ("at most", shape.le), ("below", shape.lt))
-        return " ".join([text, *(f"{name} {bound}" for name, bound in bounds if bound is not None)])
+        return " ".join([text, *(f"{border} {bound}" for border, bound in bounds if bound is not None)])
     return text

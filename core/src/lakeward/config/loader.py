@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any
 
 from lakeward.config.consistency import check_consistency, check_partitioned_tables
 from lakeward.config.entries import (
-    CONFIG_VARIABLE,
     ConfigEntry,
+    configuration_file,
     from_document,
     from_environment,
     from_flags,
@@ -27,7 +27,6 @@ from lakeward.model.settings import Settings, TableSettings
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-DEFAULT_FILE = "lakeward.toml"
 _EXAMPLE = "`lakeward config init example.toml` writes one."
 ALL_SECTIONS = Settings.__struct_fields__
 SECTIONS = tuple(name for name in ALL_SECTIONS if name != "tables")
@@ -55,7 +54,7 @@ def load_config(file: Path | None, environ: Mapping[str, str], flags: Mapping[st
         MissingPluginError: a source or lake is named that nothing installed offers.
         UsageError: a flag names no key.
     """
-    path = file or Path(environ.get(CONFIG_VARIABLE) or DEFAULT_FILE)
+    path = file or configuration_file(environ)
     document = read_document(path)
     entries = [
         *from_document(document, path, ALL_SECTIONS),
@@ -86,7 +85,7 @@ def _build(path: Path, entries: Sequence[ConfigEntry], tables: Mapping[str, Any]
         options[name] = None if declared is None else declared(**further, **shared)
     sections["tables"] = _tables(path, tables, provenance)
     settings = Settings(**sections)
-    check_consistency(settings, path)
+    check_consistency(settings, path, provenance)
     loaded = Loaded(settings, options["source"], options["lake"], provenance, path, options["lease"])
     check_partitioned_tables(loaded, can_partition=_can_partition(settings))
     return loaded

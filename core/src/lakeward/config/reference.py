@@ -18,8 +18,11 @@ _HEAD = """\
 
 One TOML file, `lakeward.toml` in the current directory unless `--config` or `LAKEWARD_CONFIG` names another. An
 environment variable `LAKEWARD_SECTION__KEY` wins over the file, and a flag `--set section.key=value` over both.
+A variable that is set, but empty, is refused where its key needs a value or is a secret.
 `lakeward config show` says where each value came from, `lakeward config check` tries it out without starting
-anything. Relative paths are relative to the file. `s` at the end of a key means seconds.
+anything. Relative paths are relative to the file. `_s` at the end of a key means seconds; a text with a unit (`ms`,
+`s`, `m` or `min`, `h`, `d`) is accepted too: `"500ms"`, `"30 s"`, `"5min"`, `"1 h"`. Seconds end at
+1,000,000,000, other numbers at 2^63 - 1.
 
 Inside a key that is itself a table, a further `__NAME` in the variable or `.name` in the flag names the entry:
 `LAKEWARD_SPARK__CONF__SPARK__UI__PORT=4041`, `--set spark.conf.spark.ui.port=4041`.

@@ -6,10 +6,11 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from lakeward.config.entries import ConfigEntry
+from lakeward.config.entries import SET_BUT_EMPTY, VARIABLE, ConfigEntry
 from lakeward.config.keys import Key, keys_of, nearest
 from lakeward.config.values import convert
 from lakeward.errors import ConfigError
+from lakeward.model.secrets import is_secret_name
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -93,6 +94,7 @@ def build_options(options_type: type[Any], mapping: Mapping[str, Any], section: 
 
 def _take(filled: Filled, key: Key, entry: ConfigEntry) -> None:
     dotted = f"{entry.section}.{key.name}"
+    _refuse_empty(key, entry)
     if entry.inner:
         _take_inner(filled, key, entry, dotted)
         return
@@ -102,6 +104,14 @@ def _take(filled: Filled, key: Key, entry: ConfigEntry) -> None:
         filled.origins.update({f"{dotted}.{name}": entry.origin for name in value})
     filled.values[key.name] = value
     filled.origins[dotted] = entry.origin
+
+
+def _refuse_empty(key: Key, entry: ConfigEntry) -> None:
+    """Refuse a variable that is set, but empty, where the key needs a value, or is a secret: it was meant to be set."""
+    may_be_empty = bool(entry.inner) or (isinstance(key.default, str | tuple) and not key.default)
+    secret = key.secret or is_secret_name(entry.inner)
+    if entry.value == "" and entry.where.startswith(VARIABLE) and (secret or not may_be_empty):
+        raise ConfigError(entry.where, "a value" if entry.inner else key.expected, "nothing", SET_BUT_EMPTY)
 
 
 def _take_inner(filled: Filled, key: Key, entry: ConfigEntry, dotted: str) -> None:

@@ -18,6 +18,9 @@ from lakeward.model.sizes import parse_size
 if TYPE_CHECKING:
     from lakeward.config.keys import Key
 
+SECONDS_MOST = 10**9
+"""About 31 years: a wait of more than 292 years is an error of the system."""
+WHOLE_NUMBER_MOST = 2**63 - 1
 _YES_OR_NO = {"yes": True, "on": True, "no": False, "off": False}
 """Words besides those that msgspec reads: `true`, `false`, `1`, `0`."""
 
@@ -43,9 +46,12 @@ def convert(where: str, key: Key, value: object, *, is_text: bool = False) -> An
         found = msgspec.convert(given, key.plain, strict=not is_text, dec_hook=_path)
         if isinstance(found, float) and not math.isfinite(found):
             raise ConfigError(where, key.expected, found)
+        most = SECONDS_MOST if key.duration else WHOLE_NUMBER_MOST
+        if isinstance(found, int | float) and found > most:
+            raise ConfigError(where, f"{key.expected}, at most {most}", found)
         return msgspec.convert(found, key.annotation, dec_hook=_path)
     except (msgspec.ValidationError, ValueError) as error:
-        raise ConfigError(where, key.expected, found) from error
+        raise ConfigError(where, key.expected, found, key.hint(found)) from error
 
 
 def _from_text(key: Key, text: str) -> object:

@@ -7,7 +7,6 @@ is not set; commas without a name are an error.
 
 from __future__ import annotations
 
-import difflib
 import os
 import re
 from functools import cache
@@ -17,6 +16,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from lakeward.errors import ConfigError, MissingPluginError, PluginError
 from lakeward.hooks.compatibility import CORE_DISTRIBUTION, misfit
 from lakeward.hooks.plugins import COMMAND_GROUP, LAKE_GROUP, LEASE_GROUP, SOURCE_GROUP, WRAPPER_GROUP
+from lakeward.model.near_names import did_you_mean, nearest_name
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -195,9 +195,8 @@ def _allowed() -> frozenset[str] | None:
     known = {name for group in KINDS for plugin, _ in _scan(group) for name in plugin[:2]} - {CORE_DISTRIBUTION}
     for name in names:
         if name not in known and name != CORE_DISTRIBUTION:
-            near = difflib.get_close_matches(name, sorted(known), n=1)
-            hint = f"Did you mean {near[0]!r}?" if near else ""
-            raise ConfigError(RESTRICT_VARIABLE, f"installed plugins: {', '.join(sorted(known))}", name, hint)
+            expected = f"installed plugins: {', '.join(sorted(known))}"
+            raise ConfigError(RESTRICT_VARIABLE, expected, name, did_you_mean(name, known))
     return frozenset(names)
 
 
@@ -216,8 +215,8 @@ def _hint(group: str, name: str) -> str:
         return f"It is installed, but {RESTRICT_VARIABLE}={os.environ[RESTRICT_VARIABLE]} leaves it out."
     ours = DISTRIBUTIONS.get(group, {})
     known = {plugin.name for plugin, _ in _scan(group)} | set(ours)
-    near = [] if name in known else difflib.get_close_matches(name, sorted(known), n=1)
-    wanted = near[0] if near else name
+    near = None if name in known else nearest_name(name, known)
+    wanted = near or name
     question = f"Did you mean {wanted!r}? " if near else ""
     if any(plugin.name == wanted for plugin, _ in _scan(group)):
         return question.strip()

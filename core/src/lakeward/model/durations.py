@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import re
 
-EXPECTED = 'a number of seconds, or a text such as "90s", "10m", "2h"'
+EXPECTED = "a number of seconds"
+AS_TEXT = 'or a text such as "90s", "10m", "2h"'
 _TEXT = re.compile(r"(\d+(?:\.\d+)?)\s*(ms|s|m|min|h|d)?", re.ASCII)
 _SECONDS = {"ms": 0.001, "s": 1.0, "m": 60.0, "min": 60.0, "h": 3600.0, "d": 86400.0}
 

@@ -11,6 +11,7 @@ from enum import Enum
 from typing import Literal
 
 from lakeward.errors import UsageError
+from lakeward.model.near_names import did_you_mean
 
 TransformName = Literal["identity", "year", "month", "day", "hour", "bucket", "truncate"]
 TRANSFORMS: tuple[TransformName, ...] = ("identity", "year", "month", "day", "hour", "bucket", "truncate")
@@ -54,7 +55,8 @@ class PartitionField:
         name = call["name"].lower()
         transform = next((known for known in TRANSFORMS if known == name), None)
         if transform is None:
-            message = f"expected one of the transforms {', '.join(TRANSFORMS)}, found {call['name']!r}"
+            meant = f" ({question[0].lower()}{question[1:]})" if (question := did_you_mean(name, TRANSFORMS)) else ""
+            message = f"expected one of the transforms {', '.join(TRANSFORMS)}, found {call['name']!r}{meant}"
             raise UsageError(message)
         argument, column = _arguments(transform, call["inside"], text)
         return cls(transform, column, argument)

@@ -254,7 +254,8 @@ class CheckpointSettings(Options, frozen=True, kw_only=True):
         bool,
         Meta(
             description="With an exchange: whether checkpoints are taken while the rows of a restored one are still "
-            "written. Needs `unaligned`; without it, checkpoints wait until all of them are, and nothing is spilled."
+            "written. Without `unaligned`, checkpoints wait until all of them are, and nothing is spilled; `true` "
+            "beside `unaligned = false` is refused."
         ),
     ] = True
     spill_dirs: Annotated[

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import re
 
-EXPECTED = 'a number of bytes, or a text such as "512 KiB", "64 MiB", "2 GiB"'
+EXPECTED = "a number of bytes"
+AS_TEXT = 'or a text such as "512 KiB", "64 MiB", "2 GiB"'
 _TEXT = re.compile(r"(\d+)\s*([KMG]i?B|B)?", re.ASCII | re.IGNORECASE)
 _BYTES = {"b": 1, "kb": 10**3, "mb": 10**6, "gb": 10**9, "kib": 1 << 10, "mib": 1 << 20, "gib": 1 << 30}
 

@@ -211,6 +211,9 @@ def _locked(folder: Path) -> Iterator[None]:
             make_private(folder)
             held.enter_context(locked(folder / "control.lock", _LOCK_S))
         except OSError as error:
-            message = f"{error.filename or folder}: cannot be locked ({error.strerror or error})"
+            message = (
+                f"{error.filename or folder}: cannot be locked ({error.strerror or error}); nothing was changed. "
+                "If another `lakeward tables` command hangs, end it; then try again"
+            )
             raise StorageError(message) from error
         yield

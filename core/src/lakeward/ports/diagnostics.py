@@ -18,12 +18,16 @@ _MS = 1000
 
 @dataclass(frozen=True, slots=True)
 class CheckResult:
-    """One thing that `lakeward doctor` says: what, whether it is well, a message, and what to do if anything."""
+    """One thing that `lakeward doctor` says: what, whether it is well, a message, and what to do if anything.
+
+    A `warning` is no problem: what is meant may be so.
+    """
 
     what: str
     ok: bool
     message: str
     action: str = ""
+    warning: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -69,7 +69,7 @@ def find_java(environ: dict[str, str] | None = None) -> JavaHome:
         JavaError: none was found, or only older ones; names each that was looked at.
     """
     environ = dict(os.environ) if environ is None else environ
-    refused: list[str] = []
+    refused = [] if environ.get("JAVA_HOME", "unset") else ["JAVA_HOME (is set, but empty)"]
     for home, origin in _candidates(environ):
         version = _version(home / "bin" / "java")
         if version is not None and version >= LEAST:

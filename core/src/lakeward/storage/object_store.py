@@ -23,6 +23,7 @@ ANSWER_S = 5.0
 """Seconds for a connection, and for the first byte of an answer; a request is tried three times."""
 _ENDPOINT_VARIABLES = ("AWS_ENDPOINT_URL_S3", "AWS_ENDPOINT_URL")
 _REGION_VARIABLES = ("AWS_REGION", "AWS_DEFAULT_REGION")
+_CREDENTIALS = ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY", *_ENDPOINT_VARIABLES, *_REGION_VARIABLES)
 _ACCEPTED = {*OPTIONS, "allow_delayed_open"}
 _REASONS = {
     "NO_SUCH_BUCKET": "there is no such bucket",
@@ -96,4 +97,6 @@ def reason(error: OSError, place: str) -> str:
         place: of what was written or read.
     """
     said = str(error)
-    return next((f"{words} ({said})" for code, words in _REASONS.items() if code in said), refusal(error, place))
+    empty = [name for name in _CREDENTIALS if not os.environ.get(name, "unset")] if "AWS" in said else []
+    why = next((f"{words} ({said})" for code, words in _REASONS.items() if code in said), refusal(error, place))
+    return f"{why}; {' and '.join(empty)} is set, but empty" if empty else why

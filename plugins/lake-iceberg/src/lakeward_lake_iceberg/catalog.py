@@ -14,7 +14,7 @@ from enum import Enum
 from pathlib import Path
 from typing import TYPE_CHECKING, NoReturn
 
-from pyiceberg.catalog import load_catalog
+from pyiceberg.catalog import CatalogType, load_catalog
 from pyiceberg.catalog.sql import IcebergTables, SqlCatalog
 from pyiceberg.exceptions import (
     BadRequestError,
@@ -22,13 +22,16 @@ from pyiceberg.exceptions import (
     ForbiddenError,
     NoSuchNamespaceError,
     NoSuchTableError,
+    NotInstalledError,
     UnauthorizedError,
 )
 from sqlalchemy import URL, create_engine, inspect, make_url
-from sqlalchemy.exc import DatabaseError, OperationalError
+from sqlalchemy.exc import ArgumentError, DatabaseError, OperationalError
 
 from lakeward.errors import ConfigError, LakeAwayError, LakeError, OutcomeUnknownError, StorageError
 from lakeward.local_files import refusal
+from lakeward.model.near_names import did_you_mean
+from lakeward.model.secrets import mask_uri
 from lakeward_lake_iceberg.catalog_away import away, short
 from lakeward_lake_iceberg.offsets import COPIED_SNAPSHOT
 from lakeward_lake_iceberg.storage import local_path
@@ -40,6 +43,7 @@ if TYPE_CHECKING:
     from pyiceberg.table import Table
     from pyiceberg.table.metadata import TableMetadata
     from pyiceberg.table.update import TableRequirement, TableUpdate
+    from sqlalchemy import Engine
 
     from lakeward.model.tables import TablePath
     from lakeward_lake_iceberg.options import IcebergOptions
@@ -117,7 +121,7 @@ class CatalogClient:
         file = _sqlite_file(self.properties)
         if file is not None and not file.exists():
             return True
-        engine = create_engine(self.properties["uri"])
+        engine = _engine(self.properties["uri"])
         try:
             return not inspect(engine).has_table(IcebergTables.__tablename__)
         except DatabaseError as failed:
@@ -225,8 +229,7 @@ class CatalogClient:
         file = _sqlite_file(self.properties)
         if file is not None:
             return f"{file}: {why}"
-        shown = make_url(uri).render_as_string() if isinstance(self._opened, SqlCatalog) else uri
-        return f"{shown}: {why}" if shown else why
+        return f"{mask_uri(uri)}: {why}" if uri else why
 
     def close(self) -> None:
         """Close the catalog's connections."""
@@ -283,6 +286,15 @@ def _catalog_uri(options: IcebergOptions, warehouse: str) -> str:
     return uri
 
 
+def _engine(uri: str) -> Engine:
+    try:
+        return create_engine(uri)
+    except (ImportError, ArgumentError) as unfit:
+        expected = "the URI of a database whose driver is installed"
+        hint = f"{unfit}. For PostgreSQL: pip install 'pyiceberg[sql-postgres]'."
+        raise ConfigError(key="lake.uri", expected=expected, found=mask_uri(uri), hint=hint) from unfit
+
+
 def _sqlite_file(properties: Mapping[str, str]) -> Path | None:
     """Return the file of a SQLite catalog, None for another database."""
     uri = properties.get("uri", "")
@@ -313,21 +325,36 @@ def _make_directory(directory: Path) -> None:
         raise StorageError(message) from refused
 
 
+def _check_type(properties: Mapping[str, str]) -> None:
+    """Refuse a type of catalog that pyiceberg does not have; a class of its own needs none."""
+    types = [one.value for one in CatalogType]
+    found = properties.get("type", types[0])
+    if found not in types:
+        expected = f"one of {', '.join(types)}"
+        raise ConfigError(key="lake.catalog", expected=expected, found=found, hint=did_you_mean(found, types))
+
+
 def _open(options: IcebergOptions, properties: dict[str, str]) -> Catalog:
+    _check_type(properties)
+    place = properties.get("uri") or f"lake.catalog = {options.catalog!r}"
     for remaining in reversed(range(_OPEN_TRIES)):
         try:
             catalog = load_catalog(options.catalog_name, **properties)
         except OperationalError as failed:
             # Two processes that create the catalog's tables at once: the second is told that they exist.
             if "already exists" not in str(failed) or not remaining:
-                message = f"{properties.get('uri')}: the catalog cannot be opened: {failed.orig}"
+                message = f"{place}: the catalog cannot be opened: {failed.orig}"
                 raise StorageError(message) from failed
             time.sleep(0.05)
         except (ValueError, KeyError, ImportError) as unfit:
             expected = "a catalog that pyiceberg can open"
             raise ConfigError(key="lake.catalog", expected=expected, found=options.catalog, hint=str(unfit)) from unfit
+        except NotInstalledError as missing:
+            expected = "a catalog whose packages are installed"
+            hint = f"{missing}."
+            raise ConfigError(key="lake.catalog", expected=expected, found=options.catalog, hint=hint) from missing
         except Exception as failed:
-            message = f"{properties.get('uri')}: the catalog cannot be opened: {away(failed) or short(failed)}"
+            message = f"{place}: the catalog cannot be opened: {away(failed) or short(failed)}"
             raise LakeError(message) from failed
         else:
             if isinstance(catalog, SqlCatalog):

@@ -14,7 +14,8 @@ from lakeward_source_embedded.buckets import check_bucket_type
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-_NAME = re.compile(r"(?!__)[A-Za-z0-9_][A-Za-z0-9_-]{0,199}")
+_NAME_MOST = 200
+_NAME = re.compile(rf"(?!__)[A-Za-z0-9_][A-Za-z0-9_-]{{0,{_NAME_MOST - 1}}}")
 _BUCKETS_MOST = 100_000
 
 
@@ -26,7 +27,8 @@ def check_path(path: TablePath) -> None:
     """
     for name in (path.database, path.table):
         if not _NAME.fullmatch(name):
-            message = f"table {path}: expected names of letters, digits, _ and -, not beginning with __, found {name!r}"
+            allowed = f"names of 1 to {_NAME_MOST} letters, digits, _ and -, not beginning with __ or -"
+            message = f"table {path}: expected {allowed}, found {name!r} ({len(name)} characters)"
             raise UsageError(message)
 
 

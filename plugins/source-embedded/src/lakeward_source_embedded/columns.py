@@ -8,9 +8,10 @@ from typing import TYPE_CHECKING, NoReturn
 import pyarrow as pa
 
 from lakeward.errors import UsageError
+from lakeward.model.near_names import did_you_mean
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Collection
 
 _TOKEN = re.compile(r"\s*(?:(?P<name>[A-Za-z_][\w]*)|`(?P<quoted>[^`]+)`|(?P<number>\d+)|(?P<mark>[<>(),:]))")
 _PLAIN: dict[str, Callable[[], pa.DataType]] = {
@@ -27,17 +28,30 @@ _PLAIN: dict[str, Callable[[], pa.DataType]] = {
     "bytes": pa.binary,
     "date": pa.date32,
 }
+TYPES = (
+    "boolean, tinyint, smallint, int, bigint, float, double, decimal(p,s), char(n), string, binary(n), bytes, date, "
+    "time(p), timestamp(p), timestamp_ltz(p), array<T>, map<K,V>, row<NAME TYPE, ...>"
+)
+_ELSEWHERE = {
+    "varchar": "string",
+    "text": "string",
+    "long": "bigint",
+    "numeric": "decimal",
+    "list": "array",
+    "struct": "row",
+}
+"""Types of other systems, and what they are called here."""
 _DECIMAL_MOST = 38
 _PRECISION_MOST = 9
+_LENGTH_MOST = 2**31 - 1
 
 
-def parse_columns(text: str) -> pa.Schema:
+def parse_columns(text: str, keys: Collection[str] = ()) -> pa.Schema:
     """Read a column list.
 
     Args:
-        text: `NAME TYPE [not null]`, joined by commas. Types: boolean, tinyint, smallint, int, bigint, float, double,
-            decimal(p,s), char(n), string, binary(n), bytes, date, time(p), timestamp(p), timestamp_ltz(p), array<T>,
-            map<K,V>, row<NAME TYPE, ...>. A name in backticks may hold anything.
+        text: `NAME TYPE [not null]`, joined by commas; the types are `TYPES`. A name in backticks may hold anything.
+        keys: columns that have a value in each row, so `null` must not be said of them.
 
     Returns:
         The schema.
@@ -47,7 +61,7 @@ def parse_columns(text: str) -> pa.Schema:
 
     Source: Fluss data types (fluss.md, "Lake tables").
     """
-    parser = _Parser(text)
+    parser = _Parser(text, keys)
     fields = parser.fields(end=None)
     names = [field.name for field in fields]
     for name in names:
@@ -65,8 +79,9 @@ def unit_of(precision: int) -> str:
 class _Parser:
     """A recursive descent over the tokens of one column list."""
 
-    def __init__(self, text: str) -> None:
+    def __init__(self, text: str, keys: Collection[str]) -> None:
         self._text = text
+        self._keys = keys
         self._tokens: list[tuple[str, str]] = []
         self._at = 0
         position = 0
@@ -79,23 +94,26 @@ class _Parser:
             position = match.end()
 
     def fields(self, end: str | None) -> list[pa.Field]:
-        fields = [self._field()]
+        keys = self._keys if end is None else ()
+        fields = [self._field(keys)]
         while self._peek() == ",":
             self._next()
-            fields.append(self._field())
+            fields.append(self._field(keys))
         if end is not None:
             self._expect(end)
         elif self._at < len(self._tokens):
             self._refuse("a comma or the end", self._peek())
         return fields
 
-    def _field(self) -> pa.Field:
+    def _field(self, keys: Collection[str]) -> pa.Field:
         kind, name = self._next()
         if kind not in {"name", "quoted"}:
             self._refuse("a column name", name)
         if self._peek() == ":":
             self._next()
         data_type = self._type(name)
+        if name in keys and self._peek().lower() == "null":
+            self._refuse(f"key column {name!r} to be not null", "null")
         return pa.field(name, data_type, nullable=self._nullable())
 
     def _nullable(self) -> bool:
@@ -111,13 +129,15 @@ class _Parser:
         return False
 
     def _type(self, column: str) -> pa.DataType:
-        keyword = self._next()[1]
+        keyword = self._peek() and self._next()[1]
         name = keyword.lower()
         if name in _PLAIN:
             return _PLAIN[name]()
         builder = getattr(self, f"_type_{name}", None)
         if builder is None:
-            self._refuse(f"the type of column {column!r}", keyword)
+            known = re.findall(r"(?:^|, )(\w+)", TYPES)
+            meant = did_you_mean(name, known) if name not in _ELSEWHERE else f"Did you mean {_ELSEWHERE[name]!r}?"
+            self._refuse(f"for column {column!r} one of the types {TYPES}", keyword or "nothing", meant)
         built: pa.DataType = builder()
         return built
 
@@ -129,12 +149,11 @@ class _Parser:
         return pa.decimal128(precision, scale)
 
     def _type_char(self) -> pa.DataType:
-        self._numbers(1)
+        self._length()
         return pa.string()
 
     def _type_binary(self) -> pa.DataType:
-        numbers = self._numbers(1) or [1]
-        return pa.binary(numbers[0])
+        return pa.binary(self._length())
 
     def _type_time(self) -> pa.DataType:
         unit = unit_of(self._precision(0))
@@ -166,6 +185,12 @@ class _Parser:
         if mark not in {"<", "("}:
             self._refuse("'<' after 'row'", mark)
         return pa.struct(self.fields(end=">" if mark == "<" else ")"))
+
+    def _length(self) -> int:
+        length = (self._numbers(1) or [1])[0]
+        if not 1 <= length <= _LENGTH_MOST:
+            self._refuse(f"a length from 1 to {_LENGTH_MOST}", length)
+        return length
 
     def _precision(self, default: int) -> int:
         numbers = self._numbers(1) or [default]
@@ -204,6 +229,6 @@ class _Parser:
         if found != mark:
             self._refuse(repr(mark), found)
 
-    def _refuse(self, expected: str, found: object) -> NoReturn:
-        message = f"columns {self._text!r}: expected {expected}, found {found!r}"
+    def _refuse(self, expected: str, found: object, hint: str = "") -> NoReturn:
+        message = f"columns {self._text!r}: expected {expected}, found {found!r}. {hint}".removesuffix(". ")
         raise UsageError(message)

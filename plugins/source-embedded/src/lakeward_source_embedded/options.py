@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 import msgspec
 
 from lakeward.errors import ConfigError
+from lakeward.model.near_names import did_you_mean
 from lakeward.model.options import Meta
 
 if TYPE_CHECKING:
@@ -132,6 +133,4 @@ def _is_for_a_lake(key: str) -> bool:
 
 
 def _unknown(key: str, known: Mapping[str, Setting]) -> ConfigError:
-    near = difflib.get_close_matches(key, known, n=1)
-    hint = f"The nearest is {near[0]!r}" if near else ""
-    return ConfigError(key, "one of " + ", ".join(known), key, hint)
+    return ConfigError(key, "one of " + ", ".join(known), key, did_you_mean(key, known))

@@ -10,7 +10,7 @@ import click
 from lakeward.cli.checks import Check, as_result, show_checks
 from lakeward.cli.disk_checks import spill_check
 from lakeward.cli.invocation import Invocation, pass_invocation, with_common_options
-from lakeward.cli.layouts import layout_checks, schema_checks, table_layouts
+from lakeward.cli.layouts import alike_checks, layout_checks, pattern_checks, schema_checks, table_layouts
 from lakeward.cli.serving import describe_bindings
 from lakeward.container import build, lease_duration_s, writable_root
 from lakeward.errors import LakewardError
@@ -38,7 +38,8 @@ if TYPE_CHECKING:
 def check(invocation: Invocation, *, write: bool) -> int:
     """Build everything that the configuration names, without starting it; exit code 1 if something does not fit.
 
-    Each table's lake layout is shown, how its rows get to their writers, and which columns the lake cannot hold.
+    Each table's lake layout is shown, how its rows get to their writers, and which columns the lake cannot hold. A
+    warning is no problem: a pattern that no table matches, or columns whose names differ in case alone.
 
     Nothing is created: permissions show whether state can be written, unless `--write` is given.
     """
@@ -96,11 +97,13 @@ def _check(loaded: Loaded, *, write: bool) -> tuple[list[Check], list[TableLayou
         parts = [_look(what, look) for what, look in looks.items()]
         others = reached_by_others(settings.checkpoint.root, settings.service.name)
         looked = [configured_authentication(settings.spark), *([others] if others else [])]
-        opened = any(part.what == "lake" and part.ok for part in map(as_result, parts))
-        columns = schema_checks(loaded, container.lake(), found) if opened else []
+        well = {part.what for part in map(as_result, parts) if part.ok}
+        columns = schema_checks(loaded, container.lake(), found) if "lake" in well else []
+        columns += alike_checks(loaded, found)
+        patterns = pattern_checks(loaded, container.source() if "source" in well else None)
         exchanged = any(layout.exchange == "hash" and not layout.error for layout in layouts)
         spills = [spill_check(loaded)] if exchanged else []
-        return [*parts, *looked, *columns, *layout_checks(layouts), *spills], layouts
+        return [*parts, *looked, *patterns, *columns, *layout_checks(layouts), *spills], layouts
     finally:
         asyncio.run(container.resources().close_all())
 

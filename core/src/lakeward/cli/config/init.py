@@ -7,8 +7,8 @@ from pathlib import Path
 import click
 
 from lakeward.cli.invocation import Invocation, pass_invocation, with_common_options
+from lakeward.config.entries import DEFAULT_FILE
 from lakeward.config.example import starter
-from lakeward.config.loader import DEFAULT_FILE
 from lakeward.errors import StorageError, UsageError
 
 

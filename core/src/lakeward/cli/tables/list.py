@@ -15,6 +15,7 @@ from lakeward.cli.serving import find_services
 from lakeward.clock import SystemClock
 from lakeward.config.tables import excluded, table_rules
 from lakeward.model.tables import TablePath
+from lakeward.observe.condition import OK
 from lakeward.observe.control import read_control
 from lakeward.observe.format import ago, count, date_time, seconds, size
 from lakeward.observe.progress import format_exchange, format_lag
@@ -30,22 +31,30 @@ if TYPE_CHECKING:
     from lakeward.observe.services import Server, Services
 
 
-_STATUS = ("status", "since")
-_NUMBERS = ("tiered#", "end#", "lag", "complete up to#", "promised#", "last commit", "last round", "last checkpoint")
+_NAMES = (
+    *("table", "service", "status", "since", "phase", "tiered#", "end#", "lag", "complete up to#", "promised#"),
+    *("last commit", "last round"),
+)
+_DETAILS = ("last checkpoint", "lake partition", "exchange", "cause", "what to do")
+IMPOSSIBLE = "impossible"
 
 
 @click.command("list")
 @click.argument("table", metavar="[DB.TABLE]", required=False)
 @click.option("--buckets", is_flag=True, help="Show the offsets of each bucket too.")
+@click.option("--wide", is_flag=True, help="Show all columns, empty ones too, and each table in one line.")
 @with_common_options
 @pass_invocation
-def list_tables(invocation: Invocation, *, table: str | None, buckets: bool) -> None:
+def list_tables(invocation: Invocation, *, table: str | None, buckets: bool, wide: bool) -> None:
     """Show DB.TABLE, or each table: status, offsets, lag, delivered and promised freshness, last round, lake layout.
 
     Reads source and lake; no service needs to run. The status is `ok`, `new` (never tiered), `late` (rows have waited
     for longer than the promised freshness), `retrying`, `suspended`, `paused`, `lake-gone` (it had commits),
     `offsets-back` (another service committed late) or `unreadable`; with its cause, what to do, and since when. Where
     several services share the source, it shows which one tiers the table, and whether the table is bound to it.
+
+    Empty columns are left out. Lines below a table have what has no room beside it: 160 characters where the width of
+    the terminal is not known.
     """
     path = None if table is None else TablePath.parse(table)
     loaded = invocation.load()
@@ -59,7 +68,10 @@ def list_tables(invocation: Invocation, *, table: str | None, buckets: bool) -> 
         "tables": lines,
     }
     parts: list[str | Columns] = [f"service {one.name}: {one.message}" for one in shown]
-    parts.append(_overview(lines, now_ms, services=services.several) if lines else "The source has no table to tier.")
+    if lines:
+        parts.append(_overview(lines, now_ms, services=services.several, wide=wide))
+    else:
+        parts.append("The source has no table to tier.")
     if buckets and lines:
         parts += ["", _buckets(lines)]
     invocation.output.show(document, *parts)
@@ -103,19 +115,17 @@ def _with_layout(line: TableLine, layout: TableLayout) -> TableLine:
         return replace(line, lake_partition=layout.lake_partition, exchange=layout.exchange)
     known = layout.error.rstrip(".") in line.message  # a service has tried it
     message = line.message if known else f"{line.message} Its layout is impossible: {layout.error}"
-    return replace(line, lake_partition=layout.lake_partition, exchange="impossible", message=message)
+    return replace(line, lake_partition=layout.lake_partition, exchange=IMPOSSIBLE, message=message)
 
 
-def _overview(lines: Sequence[TableLine], now_ms: int, *, services: bool) -> Columns:
-    phase = ("phase",) if any(line.phase for line in lines) else ()
-    more = ("lake partition", "exchange") if any(line.lake_partition for line in lines) else ()
+def _overview(lines: Sequence[TableLine], now_ms: int, *, services: bool, wide: bool) -> Columns:
     rows = [
         (
             line.path,
-            *((f"{line.service} (bound)" if line.bound else line.service,) if services else ()),
+            (f"{line.service} (bound)" if line.bound else line.service) if services else "",
             line.status,
             "" if line.since_ms is None else date_time(line.since_ms),
-            *((line.phase,) if phase else ()),
+            line.phase,
             count(line.tiered),
             count(line.end),
             format_lag(line.lag_rows, line.lag_s),
@@ -124,15 +134,19 @@ def _overview(lines: Sequence[TableLine], now_ms: int, *, services: bool) -> Col
             "never" if line.committed_ms is None else date_time(line.committed_ms),
             _round(line.last_round),
             _checkpoint(line.last_round),
-            *_layout(line)[: len(more)],
-            line.message,
+            *_layout(line),
+            # Of a table that is well there is nothing to explain.
+            line.message if wide or line.status != OK or line.exchange == IMPOSSIBLE else "",
             line.action,
         )
         for line in lines
     ]
-    return Columns(
-        ("table", *(("service",) if services else ()), *_STATUS, *phase, *_NUMBERS, *more, "cause", "what to do"), rows
-    )
+    if wide:
+        return Columns((*_NAMES, *_DETAILS), rows)
+    used = [at for at in range(len(_NAMES) + len(_DETAILS)) if any(row[at] for row in rows)]
+    names = [(*_NAMES, *_DETAILS)[at] for at in used]
+    details = sum(at >= len(_NAMES) for at in used)
+    return Columns(names, [[row[at] for at in used] for row in rows], details)
 
 
 def _layout(line: TableLine) -> tuple[str, str]:

@@ -29,7 +29,7 @@ def pause(invocation: Invocation, *, table: str) -> None:
     address = loaded.settings.checkpoint.address
     changed = [name for name in services.may_serve(path) if control.pause(address, name, path)]
     running = services.of(path).seen.running
-    when = "" if running else " No service is running; the next start keeps the pause."
+    when = "" if running else " No service reports that it runs; one that starts keeps the pause."
     message = f"{path} is paused.{when}" if changed else f"{path} was paused already."
     invocation.output.show({"table": str(path), "paused": True, "changed": bool(changed)}, message)
 

@@ -31,5 +31,5 @@ def tier_now(invocation: Invocation, *, table: str) -> None:
         message = f"source {loaded.settings.source.type!r}: cannot schedule {path} at once; its freshness decides when"
         raise SourceError(message)
     running = find_services(loaded).of(path).seen.running
-    message = f"{path} is tiered next." if running else f"{path} is due, but no service is running to tier it."
-    invocation.output.show({"table": str(path), "due": True, "running": running}, message)
+    found = "is tiered next" if running else "is due; no service reports that it runs, one that starts tiers it"
+    invocation.output.show({"table": str(path), "due": True, "running": running}, f"{path} {found}.")

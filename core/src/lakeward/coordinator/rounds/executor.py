@@ -15,6 +15,7 @@ import structlog
 from lakeward.coordinator.checkpoints.restorer import is_gone
 from lakeward.coordinator.commits.round_committer import RoundCommit
 from lakeward.coordinator.jobs.job import RoundJob
+from lakeward.coordinator.rounds.alike_columns import AlikeColumns
 from lakeward.coordinator.rounds.attempt import RoundAttempt
 from lakeward.coordinator.rounds.context import RoundContext, start_round
 from lakeward.coordinator.rounds.listener import RoundJobListener
@@ -162,6 +163,7 @@ class RoundExecutor:
         self._targets = targets
         self._policy = policy
         self._on_span = on_span
+        self._alike = AlikeColumns()
         self._number = 0
         self._numbers: dict[int, tuple[int, int]] = {}
         """By table: its newest epoch, and the highest checkpoint number used in that epoch."""
@@ -396,6 +398,7 @@ class RoundExecutor:
         before = self._lake.head(path) if may_go_on else None
         gangs = not self._planner.settings.spark.dynamic_allocation
         context = start_round(self._source, self._lake, assignment, us, self._committed, rules, gangs=gangs)
+        self._alike.look(context.table)
         # The stamp as it was before this start's; the newest commit as of now, for one may have landed since.
         head = None if before is None else replace(before, commit=context.head.commit)
         exchange = context.layout.exchange is ExchangeMode.HASH

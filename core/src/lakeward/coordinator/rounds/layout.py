@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 
 from lakeward.errors import ConfigError
+from lakeward.model.near_names import did_you_mean
 from lakeward.model.partitioning import ExchangeMode, PartitionField
 from lakeward.model.settings import DYNAMIC_ALLOCATION
 from lakeward.model.splits import SnapshotSplit
@@ -164,7 +165,8 @@ def _check_fields(table: TableSpec, fields: tuple[PartitionField, ...]) -> None:
             raise ConfigError(key, "columns of the table", field.column, "That column is Lakeward's own.")
         place = table.schema.get_field_index(field.column)
         if place < 0:
-            hint = f"Columns of {table.path}: {', '.join(table.schema.names)}."
+            question = did_you_mean(field.column, table.schema.names)
+            hint = f"{question} Columns of {table.path}: {', '.join(table.schema.names)}.".lstrip()
             if field.column.partition(".")[0] in table.schema.names:
                 hint = "A field within a struct cannot be partitioned by."
             raise ConfigError(key, "columns of the table", field.column, hint)

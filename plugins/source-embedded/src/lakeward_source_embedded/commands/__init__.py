@@ -18,4 +18,11 @@ COMMANDS = {
     "set-option": Lazy(f"{_ROOM}.upkeep", "set_option", "Change a setting of the whole store."),
 }
 
-embedded = command_group("embedded", "Make, fill and look after a built-in store.", COMMANDS)
+_ADDED_ALONE = (
+    "The store does not support it: columns are only added (`add-column`). For others, create a new table and load it."
+)
+_HINTS = dict.fromkeys(
+    ("rename-column", "drop-column", "alter-column", "change-column", "rename", "alter"), _ADDED_ALONE
+)
+
+embedded = command_group("embedded", "Make, fill and look after a built-in store.", COMMANDS, hints=_HINTS)

@@ -9,7 +9,7 @@ import click
 
 from lakeward.cli.extend import Invocation, pass_invocation, with_common_options
 from lakeward.errors import UsageError
-from lakeward.model.durations import parse_duration
+from lakeward.model.durations import AS_TEXT, EXPECTED, parse_duration
 from lakeward.model.tables import TablePath
 from lakeward_source_embedded.columns import parse_columns
 from lakeward_source_embedded.commands.like import columns_like
@@ -67,7 +67,8 @@ def create(
     date, time(p), timestamp(p), timestamp_ltz(p), array<T>, map<K,V>, row<NAME TYPE, ...>.
     """
     path = TablePath.parse(table)
-    schema = _schema(columns, like, change_column)
+    keys = (*_names(primary_key), *_names(partition_by))
+    schema = _schema(columns, keys, like, change_column)
     with open_store(invocation, store, create=True) as opened:
         spec = opened.create_table(
             path,
@@ -83,9 +84,9 @@ def create(
         invocation.output.show(document, f"Created {path} in {opened.root}: {_described(spec)}.")
 
 
-def _schema(columns: str | None, like: Path | None, change_column: str | None) -> pa.Schema:
+def _schema(columns: str | None, keys: tuple[str, ...], like: Path | None, change_column: str | None) -> pa.Schema:
     if columns is not None and like is None:
-        return parse_columns(columns)
+        return parse_columns(columns, keys)
     if like is not None and columns is None:
         return columns_like(like, change_column)
     message = "columns: expected one of --columns and --like"
@@ -99,7 +100,7 @@ def _names(text: str | None) -> tuple[str, ...]:
 def _seconds(text: str) -> float:
     seconds = parse_duration(text)
     if seconds is None:
-        message = f"--freshness: expected a time such as 500ms, 10s, 5min or 1h, found {text!r}"
+        message = f"--freshness: expected {EXPECTED}, {AS_TEXT}, found {text!r}"
         raise UsageError(message)
     return seconds
 

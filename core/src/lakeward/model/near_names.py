@@ -1,0 +1,25 @@
+"""Suggests the name that was meant, in messages about a name that nothing has."""
+
+from __future__ import annotations
+
+import difflib
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+
+def nearest_name(name: str, known: Iterable[str]) -> str | None:
+    """Return the nearest known name, None where none is near. Arguments as `did_you_mean`."""
+    return next(iter(difflib.get_close_matches(name, sorted(known), n=1)), None)
+
+
+def did_you_mean(name: str, known: Iterable[str]) -> str:
+    """Return a question that names the nearest known name, empty where none is near.
+
+    Args:
+        name: what was written.
+        known: all names that there are.
+    """
+    near = nearest_name(name, known)
+    return f"Did you mean {near!r}?" if near else ""
