@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import re
 from typing import TYPE_CHECKING
 
@@ -9,7 +10,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from lakeward.errors import CorruptFileError
+from lakeward.errors import CorruptFileError, StorageError
 from lakeward.model.splits import LogSplit, SnapshotSplit
 from lakeward.model.tables import TablePath
 from lakeward_source_embedded.arrow_files import CHECKED, ArrowFile, write_arrow
@@ -139,3 +140,16 @@ def test_a_batch_that_was_found_whole_is_not_checked_again(tmp_path: Path) -> No
     ArrowFile(file, checked).batch(0)
     with pytest.raises(CorruptFileError, match="from offset"):
         ArrowFile(file).batch(0)
+
+
+def test_a_file_that_may_not_be_read_is_not_taken_for_damaged(
+    keyed: EmbeddedStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A damaged one would suspend the table after a second try."""
+
+    def refuse(path: str) -> None:
+        raise PermissionError(errno.EACCES, "Permission denied", path)
+
+    monkeypatch.setattr(pa, "memory_map", refuse)
+    with pytest.raises(StorageError, match=r"\.arrow: cannot be read: Permission denied$"):
+        read_log(keyed)

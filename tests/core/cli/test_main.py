@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import errno
 import os
 import re
 import resource
@@ -219,6 +220,8 @@ def test_an_error_is_json_on_standard_output_where_json_is_asked_for(lakeward: L
         (OutcomeUnknownError("no answer"), 3, "error[LW-900]: no answer"),
         (KeyboardInterrupt(), 130, "interrupted"),
         (KeyError("x"), 1, "error[LW-000]: internal error: KeyError: 'x'; run again with --debug"),
+        (PermissionError(errno.EACCES, "Permission denied", "/a/b"), 1, "error[LW-302]: /a/b: Permission denied\n"),
+        (OSError("odd"), 1, "error[LW-000]: internal error: OSError: odd"),
         (IllegalEventError("rounds", "service serving", "Targets"), 1, "error[LW-101]: machine 'rounds'"),
         (click.Abort(), 130, "interrupted"),
     ],

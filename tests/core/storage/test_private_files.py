@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import fcntl
 import os
+import shutil
 import stat
+import subprocess
+import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -113,3 +116,17 @@ def test_a_command_says_which_lock_it_does_not_get(tmp_path: Path, monkeypatch: 
     (tmp_path / "tier").mkdir()
     with locked(tmp_path / "tier" / "control.lock", 0), pytest.raises(StorageError, match=r"control\.lock.*locked"):
         pause(str(tmp_path), "tier", TABLE)
+
+
+@pytest.mark.skipif(shutil.which("setpriv") is None, reason="setpriv, which takes root's rights away, is not installed")
+def test_a_folder_that_may_not_be_entered_is_no_internal_error(tmp_path: Path) -> None:
+    state = tmp_path / "state"
+    state.mkdir(mode=0o000)
+    look = "print(reached_by_others(*sys.argv[1:]), writable(sys.argv[1]))"
+    program = f"import sys; from lakeward.observe.files import reached_by_others, writable; {look}"
+    without_rights = ["setpriv", "--inh-caps=-all", "--bounding-set=-all"] if os.getuid() == 0 else []
+    command = [*without_rights, sys.executable, "-c", program, str(state), "lakeward"]
+    done = subprocess.run(command, capture_output=True, encoding="utf-8", check=False)
+    assert done.stderr == ""
+    assert done.stdout.startswith("None (False, ")
+    assert f"{state} cannot be written" in done.stdout

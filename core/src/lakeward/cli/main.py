@@ -16,7 +16,8 @@ import click
 from lakeward.cli.groups import Lazy, command_group
 from lakeward.cli.invocation import Invocation
 from lakeward.cli.output import as_json
-from lakeward.errors import EXIT_FAILED, EXIT_USAGE, LakewardError
+from lakeward.errors import EXIT_FAILED, EXIT_USAGE, LakewardError, StorageError
+from lakeward.local_files import refusal
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -112,7 +113,7 @@ def run(arguments: Sequence[str] | None = None) -> int:
     except LakewardError as error:
         return _known_error(invocation, error)
     except Exception as error:  # noqa: BLE001 - nobody else catches it: print one line, or the traceback
-        return _internal_error(invocation, error)
+        return _unexpected_error(invocation, error)
     return result if isinstance(result, int) else 0
 
 
@@ -128,6 +129,15 @@ def _click_error(invocation: Invocation, error: click.ClickException) -> int:
         hint = f" See `{error.ctx.command_path} --help`."
     _print_error(invocation, "LW-100", f"{error.format_message()}{hint}", EXIT_USAGE)
     return EXIT_USAGE
+
+
+def _unexpected_error(invocation: Invocation, error: Exception) -> int:
+    """Print what nobody expected; of a file that the system refused, which one and why: that is no bug."""
+    if isinstance(error, OSError) and error.errno is not None and error.filename is not None:
+        refused = StorageError(f"{error.filename}: {refusal(error, str(error.filename))}")
+        refused.__cause__ = error
+        return _known_error(invocation, refused)
+    return _internal_error(invocation, error)
 
 
 def _internal_error(invocation: Invocation, error: Exception) -> int:

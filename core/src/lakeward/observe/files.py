@@ -102,7 +102,7 @@ def writable(place: str) -> tuple[bool, str]:
         Whether they do, and a message.
     """
     path = Path(unquote(urlsplit(place).path) if "://" in place else place).absolute()
-    existing = next(parent for parent in (path, *path.parents) if parent.exists())
+    existing = next(parent for parent in (path, *path.parents) if os.path.exists(parent))  # noqa: PTH110 - pathlib's raises where it may not look
     if not existing.is_dir():
         return False, f"{path}: expected a directory, but {existing} is a file"
     if not os.access(existing, os.W_OK | os.X_OK):
@@ -122,7 +122,7 @@ def reached_by_others(root: str, service: str) -> CheckResult | None:
         folder yet, and of a store.
     """
     folder = service_folder(root, service) if is_local(root) else None
-    if folder is None or not folder.is_dir():
+    if folder is None or not os.path.isdir(folder):  # noqa: PTH112 - as above
         return None
     mode = stat.S_IMODE(folder.stat().st_mode)
     if not mode & 0o077:

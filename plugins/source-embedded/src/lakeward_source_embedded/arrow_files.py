@@ -13,7 +13,8 @@ from typing import TYPE_CHECKING, BinaryIO
 
 import pyarrow as pa
 
-from lakeward.errors import CorruptFileError
+from lakeward.errors import CorruptFileError, StorageError
+from lakeward.local_files import refusal
 from lakeward_source_embedded.files import whole_file
 
 if TYPE_CHECKING:
@@ -131,6 +132,7 @@ class ArrowFile:
         Raises:
             FileNotFoundError: it is gone; the caller knows what that means.
             CorruptFileError: it is not a complete Arrow IPC file, or a checksum is wrong.
+            StorageError: this user may not read it.
         """
         self.path = path
         self._checked = set() if checked is None else checked
@@ -141,6 +143,9 @@ class ArrowFile:
             self._reader = pa.ipc.open_file(pa.BufferReader(self._bytes))
         except FileNotFoundError:
             raise
+        except PermissionError as refused:  # of a damaged file Arrow says other things
+            message = f"{path}: cannot be read: {refusal(refused, path)}"
+            raise StorageError(message) from refused
         except (pa.ArrowInvalid, OSError, ValueError) as error:
             raise CorruptFileError(str(path), "a whole Arrow IPC file", str(error)) from error
         if self._ends is not None and self._reader.num_record_batches != len(self._ends.ends) - 1:

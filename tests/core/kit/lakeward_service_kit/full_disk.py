@@ -16,6 +16,8 @@ if TYPE_CHECKING:
     from lakeward.ports import SourceBatch
 
 FULL = "full"
+_BELOW_THE_LAKE = 3
+"""A round's folder is in its service's, that in its table's, and that in the lake's: further up is another's."""
 """Name of the file in a lake table's folder that makes its disk full."""
 
 
@@ -35,6 +37,7 @@ class _Writer(FolderWriter):
 
     def write(self, batch: SourceBatch) -> None:
         """See Protocol."""
-        if any(Path(folder, FULL).exists() for folder in self._folder.parents):
+        lake = self._folder.parents[:_BELOW_THE_LAKE]
+        if any(Path(folder, FULL).exists() for folder in lake):
             raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), str(self._folder))
         super().write(batch)
