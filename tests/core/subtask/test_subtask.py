@@ -189,7 +189,7 @@ def test_a_subtask_with_a_permanent_error_stays_until_the_round_has_ended(ends: 
     error = TableError("no such column")
     error.permanent = True
     attempt = Attempt(error).deploy()
-    assert attempt.said() == [Failed(code=error.code, message="TableError: no such column", permanent=True)]
+    assert attempt.said() == [Failed(code=error.code, message="no such column", permanent=True)]
     assert not attempt.subtask.ended
     if ends == "it is cancelled":
         attempt.coordinator.answer(Cancel(reason="the round has ended"))
