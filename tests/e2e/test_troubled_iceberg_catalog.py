@@ -15,6 +15,7 @@ import msgspec
 import pytest
 
 from lakeward.clock import SystemClock
+from lakeward.model.status import WAITS_FOR_CATALOG
 from lakeward.model.tables import TablePath
 from lakeward.testing.waiting import until
 from lakeward_e2e.troubled_catalog import Trouble, TroubledCatalog
@@ -168,7 +169,10 @@ def test_a_catalog_that_refuses_connections_for_a_while_suspends_nobody_and_all_
             await until(
                 lambda: all(tables.services.outcomes(path).count("failed") > tries + 1 for path in tables.loaded)
             )
-            assert "Connection refused" in tables.message(BAD)
+            assert tables.message(BAD) == WAITS_FOR_CATALOG
+            away = tables.services.reports[-1].lake_away
+            assert away is not None
+            assert away.reason.endswith("connection refused")
             tables.catalog.come_up()
             await until(lambda: all(tables.is_tiered(path) for path in tables.loaded))
             tables.load(*tables.loaded)

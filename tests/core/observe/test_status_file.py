@@ -9,9 +9,11 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from lakeward.clock import SystemClock
 from lakeward.errors import CorruptFileError, StorageError
-from lakeward.model.status import RoundReport, ServiceReport, TableReport
+from lakeward.model.status import LakeAway, RoundReport, ServiceReport, TableReport
 from lakeward.observe import status_file
+from lakeward.observe.services import see_service_named
 from lakeward.storage.small_files import SmallFiles
 
 if TYPE_CHECKING:
@@ -29,6 +31,14 @@ def test_a_report_is_read_as_it_was_written(root: str) -> None:
 
 def test_a_service_that_never_ran_has_no_report(root: str) -> None:
     assert status_file.read(root, "nyc") is None
+
+
+def test_the_line_of_a_running_service_says_that_the_catalog_does_not_answer(root: str) -> None:
+    now_ms = SystemClock().wall_ms()
+    away = LakeAway(now_ms - 40_000, 31, "catalog.db: database is locked")
+    status_file.write(root, "nyc", replace(REPORT, written_ms=now_ms, host=socket.gethostname(), lake_away=away))
+    said = "catalog does not answer for 40 s, 31 tables wait: catalog.db: database is locked"
+    assert see_service_named(root, "nyc").message == f"serving, process {os.getpid()}; {said}"
 
 
 def test_a_file_uri_is_this_machine(tmp_path: Path) -> None:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from lakeward.clock import SystemClock
 from lakeward.observe import status_file
-from lakeward.observe.format import date_time
+from lakeward.observe.format import catalog_away, date_time
 from lakeward.storage.binding_files import BindingFiles
 from lakeward.storage.small_files import SmallFiles
 
@@ -125,7 +125,8 @@ def _message(report: ServiceReport, *, running: bool) -> str:
     when = date_time(report.written_ms)
     if running:
         ui = f", Spark UI {report.spark_ui}" if report.spark_ui else ""
-        return f"{report.state}, process {report.pid}{ui}"
+        away = "" if report.lake_away is None else f"; {catalog_away(report.lake_away, report.written_ms)}"
+        return f"{report.state}, process {report.pid}{ui}{away}"
     if report.state == "stopped":
         return f"stopped at {when}"
     if status_file.is_elsewhere(report):
