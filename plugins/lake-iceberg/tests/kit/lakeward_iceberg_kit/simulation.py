@@ -123,7 +123,8 @@ class Start:
             self.step()
 
     def _fail(self, error: LakewardError) -> None:
-        self._world.tell(f"{self.who.started_ms}: {type(error).__name__}: {error}")
+        said = str(error).replace(self._world.gateway.host, "gateway")  # each world's has a name of its own
+        self._world.tell(f"{self.who.started_ms}: {type(error).__name__}: {said}")
         self._round = iter(())
         self._close()
 
