@@ -9,8 +9,13 @@ from typing import TYPE_CHECKING, Any
 from rich.console import Console
 from structlog.testing import capture_logs
 
+from lakeward.coordinator.rounds.attempt import RoundAttempt
+from lakeward.coordinator.service.lake_outage import LakeOutage
 from lakeward.errors import LakeAwayError
-from lakeward.model.status import WAITS_FOR_CATALOG
+from lakeward.model.identity import Incarnation, RoundId
+from lakeward.model.status import WAITS_FOR_CATALOG, LakeAway
+from lakeward.model.tables import TablePath
+from lakeward.model.tiering import TableAssignment
 from lakeward.observe.condition import ConditionTracker
 from lakeward.observe.event_log import EventLog
 from lakeward.observe.progress import ProgressDisplay
@@ -18,9 +23,8 @@ from lakeward.testing.folder_lake import FolderLake
 from lakeward.testing.waiting import LIMIT_S
 
 if TYPE_CHECKING:
-    from lakeward.model.identity import Incarnation
     from lakeward.model.results import LakeHead
-    from lakeward.model.status import LakeAway, ServiceReport
+    from lakeward.model.status import ServiceReport
     from lakeward.model.tables import TableSpec
     from lakeward_service_kit.service_world import World
 
@@ -93,3 +97,24 @@ def test_the_report_says_since_when_the_catalog_does_not_answer_and_how_many_tab
     assert {(outage.since_ms, outage.reason) for outage in seen} == {(seen[0].since_ms, REASON)}
     assert seen[-1].tables == TABLES
     assert watched.outages[-1] is None
+
+
+def ended_round(number: int, *, opened: bool) -> RoundAttempt:
+    """A round of one second that began at second `number`; the catalog answered it at once, or not at all."""
+    assignment = TableAssignment(TablePath("shop", "orders"), 1, number, 0, freshness_s=10.0)
+    attempt = RoundAttempt(assignment, RoundId(Incarnation("svc", 1, "0" * 16), 1, number, number), number * 1000)
+    attempt.ended_ms = attempt.started_ms + 1000
+    if opened:
+        attempt.note_phase("enumerate", attempt.started_ms + 500)
+    else:
+        attempt.code, attempt.reason = LakeAwayError.code, REASON
+    return attempt
+
+
+def test_a_round_that_found_nothing_new_ends_the_outage_though_it_was_over_before_the_next_report() -> None:
+    outage = LakeOutage()
+    outage.round_ended(ended_round(1, opened=False), 1)
+    outage.round_ended(ended_round(0, opened=True), 1)  # it was opened before that
+    assert outage.report(1) == LakeAway(1000, 1, REASON)
+    outage.round_ended(ended_round(3, opened=True), 1)
+    assert outage.report(1) is None

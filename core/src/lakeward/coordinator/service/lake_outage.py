@@ -35,9 +35,10 @@ class LakeOutage:
             attempt: the round.
             tables: how many wait now, for the log.
         """
-        if attempt.code != LakeAwayError.code:
-            return
         ended_ms = attempt.ended_ms or attempt.started_ms
+        if attempt.code != LakeAwayError.code:
+            self.look((attempt,), ended_ms)  # one that found nothing new may be over before anybody looks
+            return
         if self.since_ms is None:
             self.since_ms = attempt.started_ms if attempt.context is None else ended_ms
             waiting_s = (ended_ms - self.since_ms) / 1000
