@@ -29,7 +29,10 @@ SLEEPS = {
 }
 """Files whose code may sleep, and why no event could be waited for."""
 
-LIMITS = {"tests/e2e/kit/lakeward_e2e/stranger.py": "a port that says nothing for so long has given nothing away"}
+LIMITS = {
+    "tests/core/kit/lakeward_service_kit/stand_in_gang.py": "a stand-in looks for more to do between two messages",
+    "tests/e2e/kit/lakeward_e2e/stranger.py": "a port that says nothing for so long has given nothing away",
+}
 """Files with waits that have a shorter limit, and why that does not depend on the machine's speed."""
 
 _ENDS = {"join", "result", "timeout", "wait", "settimeout"}
@@ -46,6 +49,11 @@ def _files() -> list[Path]:
 def _called(call: ast.Call) -> str:
     """Return the name of what is called, without what it belongs to."""
     return call.func.attr if isinstance(call.func, ast.Attribute) else getattr(call.func, "id", "")
+
+
+def _receiver(call: ast.Call) -> str:
+    """Return the object whose method is called, as it is written."""
+    return ast.unparse(call.func.value) if isinstance(call.func, ast.Attribute) else ""
 
 
 def _numbers(tree: ast.Module) -> dict[str, float]:
@@ -67,6 +75,8 @@ def _limits(call: ast.Call) -> Iterator[ast.expr]:
     """Return what a call is given as a limit in seconds."""
     yield from (keyword.value for keyword in call.keywords if keyword.arg in _NAMED)
     if _called(call) in _ENDS and len(call.args) == 1:
+        yield call.args[0]
+    if _called(call) == "get" and len(call.args) == 1 and re.search(r"(?i)(mailbox|queue)$", _receiver(call)):
         yield call.args[0]
     if _called(call) == "wait_for" and len(call.args) > 1:
         yield call.args[1]
@@ -133,6 +143,7 @@ def test_a_sleep_is_found(code: str) -> None:
         "until(look, limit_s=5)",
         "lock.acquire(timeout=1)",
         "subprocess.run(command, timeout=59)",
+        "self.mailbox.get(30)",
     ],
 )
 def test_a_short_limit_is_found(code: str) -> None:
@@ -141,7 +152,15 @@ def test_a_short_limit_is_found(code: str) -> None:
 
 @pytest.mark.parametrize(
     "code",
-    ["asyncio.sleep(0)", "event.wait(60)", "event.wait()", "thread.join()", "', '.join(names)", "process.wait(0)"],
+    [
+        "asyncio.sleep(0)",
+        "event.wait(60)",
+        "event.wait()",
+        "thread.join()",
+        "', '.join(names)",
+        "process.wait(0)",
+        "names.get(3)",
+    ],
 )
 def test_what_waits_for_an_event_is_left_alone(code: str) -> None:
     assert (sleeps(code), short_limits(code)) == ([], [])

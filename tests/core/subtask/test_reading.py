@@ -89,4 +89,4 @@ def test_a_reader_that_is_not_stopped_tells_its_end() -> None:
     source, mailbox = Hanging(), Mailbox()
     source.let_go.set()
     SplitReading(SPLIT, source, FakeClock(), ThreadExecutor(), mailbox, 0)
-    assert mailbox.get(10) == Read(SPLIT.split_id, None, None, 0.0)
+    assert mailbox.get(60) == Read(SPLIT.split_id, None, None, 0.0)

@@ -90,7 +90,7 @@ def _rows(start: int) -> pa.Table:
 def _take(work: SplitWork, mailbox: Mailbox, batches: int = 100) -> bool:
     """Write some batches; return whether the split ended."""
     for _ in range(batches):
-        read = mailbox.get(30)
+        read = mailbox.get(60)
         assert isinstance(read, Read)
         assert read.error is None
         if read.batch is None:
