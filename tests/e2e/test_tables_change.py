@@ -10,6 +10,7 @@ import pytest
 from lakeward.observe.control import pause, resume
 from lakeward.testing.waiting import wait_until
 from lakeward_e2e.tables import KeyTable, LogTable
+from lakeward_iceberg_kit.rewriting import rewrite_each_file
 
 if TYPE_CHECKING:
     from lakeward_e2e.world import World
@@ -53,6 +54,32 @@ def test_a_table_that_is_made_anew_starts_with_an_empty_lake_table(shared_world:
     aside = type(old.path)("shop", f"again__dropped_{old_id}")
     assert world.warehouse.select(aside, "id, note") == old.rows()
     world.store.drop_table(new.path)
+
+
+@pytest.mark.filterwarnings("ignore:Merge on read is not yet supported:UserWarning")
+@pytest.mark.parametrize("point", ["writing", "before-lake-commit", "send"])
+def test_a_table_that_somebody_compacts_in_the_middle_of_a_round_is_right_afterwards(
+    shared_world: World, point: str
+) -> None:
+    """The round's deletes name files that are gone then, so it is done again; nobody is asked to do anything."""
+    world = shared_world
+    table = KeyTable(world.store, f"compacted_{point.replace('-', '_')}")
+    point = f"{point}.{table.path.table}"
+    table.load()
+    service = world.serve(world.configure())
+    world.until_same(table)
+    world.arm(point, "wait")
+    table.load()
+    world.wait_for(point)
+    found = world.warehouse.table(table.path)
+    assert found is not None
+    rewrite_each_file(found)
+    world.let_go(point)
+    world.until_same(table)
+    table.load()
+    world.until_same(table)
+    assert service.alive
+    world.store.drop_table(table.path)
 
 
 def test_a_log_that_was_trimmed_too_early_is_that_tables_error_alone(shared_world: World) -> None:
