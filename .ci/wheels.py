@@ -118,9 +118,12 @@ def _wheel(folder: Path) -> Path:
         with tempfile.TemporaryDirectory(dir=WHEELS) as fresh:
             build = [*UV, "build", "--quiet", "--wheel", "--no-create-gitignore", "--out-dir", f"{fresh}/out"]
             subprocess.run([*build, str(folder)], check=True)
-            # Another environment may have built the same meanwhile: either will do.
-            if not place.is_dir():
+            try:
                 Path(fresh, "out").rename(place)
+            except OSError:
+                if not place.is_dir():
+                    raise
+                # Another environment has built the same meanwhile: either will do.
     return next(place.glob("*.whl"))
 
 
