@@ -138,9 +138,10 @@ def test_what_a_person_changed_is_found(
 
 
 def test_nothing_of_a_comparison_stays_on_disk(verified: Callable[..., Any], place: Path) -> None:
-    before = sorted(place.rglob("*"))
+    before = set(place.rglob("*"))
     assert verified(LOG)[0] == 0
-    assert sorted(place.rglob("*")) == before
+    # Whoever closes SQLite's file last removes the two that go with it: they may be there before.
+    assert set(place.rglob("*")) - before == set()
 
 
 def test_a_table_that_was_never_tiered_has_nothing_to_compare(verified: Callable[..., Any]) -> None:
