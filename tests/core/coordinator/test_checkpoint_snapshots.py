@@ -15,7 +15,7 @@ from structlog.testing import capture_logs
 from lakeward.clock import SystemClock
 from lakeward.coordinator.checkpoints.contents import CheckpointContents
 from lakeward.coordinator.checkpoints.restorer import Restorer
-from lakeward.errors import CorruptFileError
+from lakeward.errors import CorruptFileError, StorageError
 from lakeward.model.checkpoints import CheckpointState
 from lakeward.storage.checkpoint_store import CheckpointFiles
 from lakeward.storage.service_state import FILE
@@ -42,6 +42,8 @@ if TYPE_CHECKING:
         SubtaskSnapshot,
     )
     from lakeward.model.tables import TablePath
+
+pytestmark = pytest.mark.slow
 
 ROWS = 120
 AWAY_S = 150.0
@@ -137,7 +139,10 @@ class Halfway:
 
 
 class SlowCheckpoints(CheckpointFiles):
-    """Stands still before it writes the `_metadata` of a checkpoint that holds a beginning of both splits."""
+    """Stands still before it writes the `_metadata` of a checkpoint that holds a beginning of both splits.
+
+    It refuses earlier ones: nothing but the one that is being stored holds the round's snapshots.
+    """
 
     def __init__(self, halfway: Halfway) -> None:
         super().__init__(SmallFiles(str(halfway.world.directory / "state")), halfway.clock)
@@ -149,7 +154,10 @@ class SlowCheckpoints(CheckpointFiles):
         self, ref: CheckpointRef, coordinator: RoundSnapshot, parts: Sequence[PartFile], lease: LeaseCopy | None
     ) -> int:
         rows = [one.rows for part in parts for one in self._read_part(ref, part).progress if one.rows]
-        if len(rows) > 1 and not self.begun.is_set():
+        if len(rows) < 2 and not self.begun.is_set():
+            message = "earlier than the test wants it"
+            raise StorageError(message)
+        if not self.begun.is_set():
             self.left = ROWS - sum(rows)
             self.begun.set()
             self.go_on.wait(LIMIT_S)
