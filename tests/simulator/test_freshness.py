@@ -5,12 +5,16 @@ from __future__ import annotations
 from functools import partial
 from typing import TYPE_CHECKING
 
+import pytest
+
 from lakeward.machines.rounds import Rounds
 from lakeward.model.settings import ServiceSettings
 from lakeward_simulator.freshness import Delivered, FirstInFirstOut, FreshnessRun, Load, SourceQueue, mixed_load
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
+
+pytestmark = pytest.mark.slow
 
 BACKLOG = partial(SourceQueue, all_due=True)
 

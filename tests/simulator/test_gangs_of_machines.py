@@ -43,6 +43,8 @@ if TYPE_CHECKING:
     from lakeward.model.exchange import ChannelMark
     from lakeward.ports import ChannelSender
 
+pytestmark = pytest.mark.slow
+
 WRITE_S = 0.2
 
 

@@ -11,6 +11,8 @@ import pytest
 
 from lakeward_simulator.scenario import run_seed
 
+pytestmark = pytest.mark.slow
+
 HERE = str(Path(__file__).parent)
 
 

@@ -31,6 +31,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
+pytestmark = pytest.mark.slow
+
 
 _NUMBERS = itertools.count()
 _KEYS = {"client.access-key-id": "someone", "client.secret-access-key": "password", "client.region": "us-east-1"}

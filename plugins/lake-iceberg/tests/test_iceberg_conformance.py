@@ -23,6 +23,8 @@ if TYPE_CHECKING:
     from lakeward.model.tables import TablePath
     from lakeward.ports import Lake
 
+pytestmark = pytest.mark.slow
+
 
 class _RepeatedCommits:
     """Sends each commit twice, as a gateway may."""

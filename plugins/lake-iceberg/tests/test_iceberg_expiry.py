@@ -22,6 +22,8 @@ if TYPE_CHECKING:
 
     from lakeward_lake_iceberg.plugin import IcebergLakePlugin
 
+pytestmark = pytest.mark.slow
+
 
 @pytest.fixture
 def lake(plugin: IcebergLakePlugin, gateway: Gateway) -> Iterator[IcebergLake]:

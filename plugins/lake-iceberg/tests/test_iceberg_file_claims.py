@@ -34,6 +34,8 @@ if TYPE_CHECKING:
 
     from lakeward_lake_iceberg.lake import IcebergLake
 
+pytestmark = pytest.mark.slow
+
 NAN, HIGH = float("nan"), "￿\U00010000"
 ASC, DESC, FIRST, LAST = SortDirection.ASC, SortDirection.DESC, NullOrder.NULLS_FIRST, NullOrder.NULLS_LAST
 FLAT = Schema(

@@ -37,6 +37,8 @@ if TYPE_CHECKING:
 
     from lakeward_lake_iceberg.plugin import IcebergLakePlugin
 
+pytestmark = pytest.mark.slow
+
 
 def tier(plugin: IcebergLakePlugin, lake: IcebergLake, number: int, schema: pa.Schema = COLUMNS) -> None:
     """Commit a round that writes key 0 and one of its own."""

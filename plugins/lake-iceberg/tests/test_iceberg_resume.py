@@ -26,6 +26,8 @@ if TYPE_CHECKING:
     from lakeward.model.tables import TableSpec
     from lakeward.ports import LakeWriter, SourceBatch
 
+pytestmark = pytest.mark.slow
+
 
 class TinyPlugin(IcebergLakePlugin):
     """Writers that gather little."""

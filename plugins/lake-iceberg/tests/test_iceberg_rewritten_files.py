@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 
 
 # pyiceberg says that it writes no deletes, although these overwrites need none.
-pytestmark = pytest.mark.filterwarnings("ignore:Merge on read is not yet supported:UserWarning")
+pytestmark = [pytest.mark.filterwarnings("ignore:Merge on read is not yet supported:UserWarning"), pytest.mark.slow]
 
 
 def rewrite(catalog: SqlCatalog) -> None:

@@ -37,6 +37,8 @@ if TYPE_CHECKING:
     from lakeward_lake_iceberg.options import IcebergOptions
     from lakeward_lake_iceberg.plugin import IcebergLakePlugin
 
+pytestmark = pytest.mark.slow
+
 DAYS = layout("day(ts)")
 
 

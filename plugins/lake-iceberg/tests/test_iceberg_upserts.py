@@ -35,6 +35,8 @@ if TYPE_CHECKING:
     from lakeward.ports import Lake, SourceBatch
     from lakeward_lake_iceberg.plugin import IcebergLakePlugin
 
+pytestmark = pytest.mark.slow
+
 KEYS = st.tuples(st.integers(0, 4), st.text("ab", max_size=1))
 TINY = Limits(chunk_rows=3, chunk_bytes=1 << 30, window_keys=7, window_bytes=1 << 30)
 

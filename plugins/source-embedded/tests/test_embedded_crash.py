@@ -9,6 +9,7 @@ import sys
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
+import pytest
 
 from lakeward.model.splits import LogSplit, SnapshotSplit
 from lakeward.model.tables import CHANGE_COLUMN, OFFSET_COLUMN, Change, TablePath
@@ -17,6 +18,8 @@ from lakeward_source_embedded.store import EmbeddedStore
 
 if TYPE_CHECKING:
     from pathlib import Path
+
+pytestmark = pytest.mark.slow
 
 PATH = TablePath("db", "t")
 KEYS, SIZE = 500, 100

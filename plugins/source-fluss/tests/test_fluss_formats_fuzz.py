@@ -28,6 +28,8 @@ from lakeward_source_fluss_kit.schemas import dump_schema
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+pytestmark = pytest.mark.slow
+
 PLAIN = [kind for kind in Kind if kind not in {Kind.ARRAY, Kind.MAP, Kind.ROW}]
 LIMIT = settings(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 

@@ -17,6 +17,8 @@ from lakeward.config.keys import keys_of
 from lakeward.config.loader import load_config
 from lakeward.hooks import discovery
 
+pytestmark = pytest.mark.slow
+
 Lakeward = Callable[..., Any]
 Install = Callable[..., None]
 

@@ -40,6 +40,8 @@ if TYPE_CHECKING:
     from lakeward.model.results import CommitRequest
     from lakeward_service_kit.service_world import World
 
+pytestmark = pytest.mark.slow
+
 ROWS = 120
 
 

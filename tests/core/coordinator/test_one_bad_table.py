@@ -42,6 +42,8 @@ if TYPE_CHECKING:
     from lakeward.model.tables import TablePath, TableSpec
     from lakeward_service_kit.service_world import World
 
+pytestmark = pytest.mark.slow
+
 
 FIRST_S, MOST_S, TRIES = 0.05, 0.2, 4
 """Back-off of the services here, and the failed rounds after which they suspend a table."""

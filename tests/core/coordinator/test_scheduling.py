@@ -41,6 +41,8 @@ if TYPE_CHECKING:
     from lakeward.ports import Source
     from lakeward_service_kit.service_world import World
 
+pytestmark = pytest.mark.slow
+
 SCHEMA = pa.schema([pa.field("id", pa.int64(), nullable=False), pa.field("at", pa.int64(), nullable=False)])
 SETTINGS = ServiceSettings(rounds=2, renew_s=20.0, poll_s=1.0, fence_s=45.0)
 

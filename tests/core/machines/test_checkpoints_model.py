@@ -58,6 +58,8 @@ if TYPE_CHECKING:
 
     from lakeward.machines.checkpoints import CheckpointCoordinator
 
+pytestmark = pytest.mark.slow
+
 FINISH = SplitFinished(result=WriteResult("a", TableBucket(1, None, 0), 10, -1, 1, ()))
 
 

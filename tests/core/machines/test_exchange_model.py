@@ -54,6 +54,8 @@ from lakeward.machines.exchange.output_queue import (
 from lakeward.model.exchange import Barrier, BarrierCancelled, ChannelMark, EndOfChannel, Overtaken
 from lakeward_mutants import exchange as mutants
 
+pytestmark = pytest.mark.slow
+
 GANG = 2
 WINDOW = 2
 TIMEOUT_S = 5.0

@@ -51,6 +51,8 @@ from lakeward_mutants import recovery as mutants
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+pytestmark = pytest.mark.slow
+
 Row = tuple[int, int]
 """Channel, and number in all."""
 

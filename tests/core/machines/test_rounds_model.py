@@ -61,6 +61,8 @@ from lakeward_mutants.rounds import (
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+pytestmark = pytest.mark.slow
+
 
 TABLES = range(1, 6)
 POLICY = ServiceSettings(rounds=2, renew_s=10, fence_s=25, max_round_s=40, yield_s=12, backoff_most_s=20)

@@ -52,6 +52,8 @@ from lakeward_mutants.splits import (
     RestsForEver,
 )
 
+pytestmark = pytest.mark.slow
+
 Attempt = tuple[int, int]
 RECONNECT_S, MOMENT_S = 5.0, 1.0
 """In which an attempt may reconnect; in which the connections of one executor close."""

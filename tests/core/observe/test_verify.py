@@ -26,6 +26,8 @@ if TYPE_CHECKING:
 
     from lakeward.model.tables import TableSpec
 
+pytestmark = pytest.mark.slow
+
 LOG, KEYED = TablePath("nyc", "log"), TablePath("nyc", "keyed")
 SCHEMA = pa.schema([pa.field("id", pa.int64(), nullable=False), pa.field("name", pa.string())])
 NESTED = pa.struct([("x", pa.float64()), ("tags", pa.list_(pa.string()))])

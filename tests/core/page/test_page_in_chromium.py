@@ -30,7 +30,7 @@ WITH_FAULT = replace(REPORT, tables=(BROKEN, TABLE))
 PAINTED = 30_000
 """Bytes: an empty page of this size has a picture of a few thousand."""
 
-pytestmark = [pytest.mark.chromium, pytest.mark.skipif(CHROMIUM is None, reason=MISSING)]
+pytestmark = [pytest.mark.chromium, pytest.mark.skipif(CHROMIUM is None, reason=MISSING), pytest.mark.slow]
 
 
 @pytest.fixture(scope="module")

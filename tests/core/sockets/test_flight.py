@@ -28,6 +28,8 @@ from lakeward.testing.waiting import LIMIT_S
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+pytestmark = pytest.mark.slow
+
 SECRET = b"s" * 32
 HOST = "127.0.0.1"
 KEY = ExchangeKey("svc/1-1-1", 1, 0, SECRET)

@@ -53,6 +53,8 @@ from lakeward.testing.checkpoint_values import (
 )
 from lakeward.testing.clock import FakeClock
 
+pytestmark = pytest.mark.slow
+
 LONG = st.integers(-(2**63), 2**63 - 1)
 COUNT = st.integers(0, 2**63 - 1)
 SMALL = st.integers(0, 2**31 - 1)

@@ -33,6 +33,8 @@ if TYPE_CHECKING:
     from lakeward.model.checkpoints import CheckpointRef, PartFile
     from lakeward.ports import CheckpointStore
 
+pytestmark = pytest.mark.slow
+
 REF = reference()
 METADATA = f"svc/{REF}/_metadata"
 

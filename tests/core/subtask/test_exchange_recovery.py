@@ -53,6 +53,8 @@ if TYPE_CHECKING:
 
     from lakeward.model.tables import TableSpec
 
+pytestmark = pytest.mark.slow
+
 TABLES = pytest.mark.parametrize("table", [APPEND, KEYED], ids=["append", "keyed"])
 
 

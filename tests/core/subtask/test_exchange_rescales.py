@@ -30,6 +30,8 @@ if TYPE_CHECKING:
     from lakeward.model.exchange import ExchangeState
     from lakeward.model.tables import TableSpec
 
+pytestmark = pytest.mark.slow
+
 TABLES = pytest.mark.parametrize("table", [APPEND, KEYED], ids=["append", "keyed"])
 PAIRS = [(1, 2), (2, 3), (3, 7), (4, 8), (20, 21), (3, 5), (12, 7)]
 UNCHANGED = [1, 3, 7, 20]

@@ -27,6 +27,8 @@ if TYPE_CHECKING:
 
     from lakeward.model.tables import TableSpec
 
+pytestmark = pytest.mark.slow
+
 END = (WriterFinished, SubtaskDone)
 TABLES = pytest.mark.parametrize("table", [APPEND, KEYED], ids=["append", "keyed"])
 

@@ -20,6 +20,8 @@ if TYPE_CHECKING:
 
     from lakeward.model.tables import TablePath
 
+pytestmark = pytest.mark.slow
+
 
 class TestFolderLake(LakeResumeConformance, LakePartitionConformance):
     __test__ = True
