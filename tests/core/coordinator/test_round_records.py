@@ -2,7 +2,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from lakeward.errors import SchemaMismatchError
+from lakeward.errors import CorruptFileError, SchemaMismatchError
 from lakeward.model.results import CommitOutcome, CommitRequest
 from lakeward.testing.folder_lake import FolderLake
 from lakeward_service_kit.service_world import World
@@ -84,3 +84,22 @@ def test_a_round_that_failed_is_recorded_with_the_errors_code(tmp_path: Path) ->
     assert (last.outcome, last.code, last.snapshot_id, last.end_offset) == ("failed", "LW-402", None, None)
     assert (last.complete_ms, last.freshness_s) == (None, 0.2)
     assert "cleaned from the log" in last.reason
+
+
+def damage_a_segment(world: World) -> Path:
+    """Flip a byte of the only file of the source's log; return the file."""
+    (segment,) = (world.store.root / "log").rglob("*.arrow")
+    content = bytearray(segment.read_bytes())
+    content[len(content) // 2] ^= 0xFF
+    segment.write_bytes(bytes(content))
+    return segment
+
+
+def test_a_round_that_failed_by_its_splits_is_recorded_with_the_code_of_their_error(tmp_path: Path) -> None:
+    world = World.create(tmp_path)
+    world.load(world.table("log", buckets=1), 0, 40)
+    damage_a_segment(world)
+    assert world.once().failed
+    (record,) = world.records
+    assert (record.outcome, record.code) == ("failed", CorruptFileError.code)
+    assert [report.code for _, report in world.rounds] == [CorruptFileError.code]

@@ -306,7 +306,7 @@ class Reporter:
         failing = None if attempt is None or attempt.job is None else attempt.job.failing
         since_ms, failure = history.failing_since_ms, history.failure
         if failing is not None and failing.since is not None:
-            since_ms, failure = since_ms or self._wall_ms(failing.since), failing.cause
+            since_ms, failure = since_ms or self._wall_ms(failing.since), failing.cause.text
         return TableReport(
             path=history.path,
             table_id=table_id,
