@@ -57,6 +57,8 @@ class RoundAttempt:
     """Whether it was to finish early before it had a job."""
     outcome: str = "running"
     reason: str = ""
+    suspended: str = ""
+    """Why its table waits for a person since it has ended; empty where it does not."""
     ended_ms: int | None = None
     snapshot_id: int | None = None
     committed: Mapping[TableBucket, int] | None = None
