@@ -11,11 +11,14 @@ from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
 import pytest
 
 from lakeward.config.keys import keys_of
 from lakeward.config.loader import load_config
 from lakeward.hooks import discovery
+from lakeward.model.tables import TablePath
+from lakeward_source_embedded.store import EmbeddedStore
 
 Lakeward = Callable[..., Any]
 Install = Callable[..., None]
@@ -505,3 +508,12 @@ def test_check_warns_of_columns_whose_names_differ_in_case_alone(flights: Lakewa
     message = warnings(flights)["columns of nyc.flights"]
     assert message.startswith("'name' and 'Name' differ in case alone")
     assert [line.split()[0] for line in flights("config", "check").out.splitlines() if "'Name'" in line] == ["warning"]
+
+
+def test_check_warns_of_nested_fields_whose_names_differ_in_case_alone(flights: Lakeward, tmp_path: Path) -> None:
+    stops = pa.list_(pa.struct([pa.field("at", pa.string()), pa.field("At", pa.string())]))
+    schema = pa.schema([pa.field("id", pa.int64()), pa.field("stops", stops)])
+    with EmbeddedStore.open(tmp_path / "store") as store:
+        store.create_table(TablePath("nyc", "routes"), schema)
+    message = warnings(flights)["columns of nyc.routes"]
+    assert message.startswith("'stops.element.at' and 'stops.element.At' differ in case alone")
