@@ -10,7 +10,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, slots=True)
-class RunningRound:
+class RoundInProgress:
     """One round. `round` is its full name, `started_ms` and `seen_ms` are milliseconds since 1970.
 
     `state` is the phase of its table: `leasing`, `running`, `settling`, `committing`. `reason` is the newest error of a
@@ -49,7 +49,7 @@ def with_running_round(report: ServiceReport) -> tuple[tuple[TableReport, RoundR
     return tuple((table, found) for table, found in rounds if found is not None and found.outcome == "running")
 
 
-def running_rounds(report: ServiceReport) -> tuple[RunningRound, ...]:
+def running_rounds(report: ServiceReport) -> tuple[RoundInProgress, ...]:
     """Return the rounds that run, the newest first.
 
     Args:
@@ -59,8 +59,8 @@ def running_rounds(report: ServiceReport) -> tuple[RunningRound, ...]:
     return tuple(sorted(found, key=lambda one: (-one.started_ms, one.table)))
 
 
-def _running(table: TableReport, found: RoundReport, seen_ms: int) -> RunningRound:
-    return RunningRound(
+def _running(table: TableReport, found: RoundReport, seen_ms: int) -> RoundInProgress:
+    return RoundInProgress(
         table=table.path,
         table_id=table.table_id,
         round=found.round_name,

@@ -13,7 +13,7 @@ from lakeward.cli.output import Columns
 from lakeward.cli.service_line import see_service
 from lakeward.model.tables import TablePath
 from lakeward.observe.format import count, date_time, promise, seconds, size
-from lakeward.observe.running_rounds import RunningRound, running_rounds
+from lakeward.observe.running_rounds import RoundInProgress, running_rounds
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -57,11 +57,11 @@ def list_rounds(invocation: Invocation, *, table: str | None, most: int) -> None
     invocation.output.show({"running": running, "rounds": found}, *parts)
 
 
-def _running(seen: ServiceSeen) -> tuple[RunningRound, ...]:
+def _running(seen: ServiceSeen) -> tuple[RoundInProgress, ...]:
     return running_rounds(seen.report) if seen.running and seen.report is not None else ()
 
 
-def _running_row(one: RunningRound) -> tuple[object, ...]:
+def _running_row(one: RoundInProgress) -> tuple[object, ...]:
     return (
         date_time(one.started_ms),
         one.table,
@@ -101,7 +101,7 @@ def _row(one: RoundRecord) -> tuple[object, ...]:
     )
 
 
-def _why(one: RoundRecord | RunningRound) -> str:
+def _why(one: RoundRecord | RoundInProgress) -> str:
     return f"[{one.code}] {one.reason}" if one.code and one.reason else one.reason
 
 
