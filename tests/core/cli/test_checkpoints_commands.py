@@ -278,7 +278,7 @@ def test_force_leaves_the_rows_that_a_running_services_next_checkpoint_may_refer
     run_service(tmp_path)
     said = kept("checkpoints", "delete", "8-3/chk-1", "--force", "--yes")
     assert said.code == 0
-    assert "Service nyc runs: rows beside the deleted checkpoints stay" in said.out
+    assert "A process of service nyc is there: rows beside the deleted checkpoints stay" in said.out
     assert list(store.read_segment(segment)) == list(batches(3, 2))
     assert str(ref) not in ids(kept)
 

@@ -54,7 +54,7 @@ def delete(invocation: Invocation, *, checkpoints: tuple[str, ...], yes: bool, f
     if running:
         name = loaded.settings.service.name
         lines.append(
-            f"Service {name} runs or starts: rows beside the deleted checkpoints stay, because its next ones may refer to them."
+            f"A process of service {name} is there: rows beside the deleted checkpoints stay, as it may refer to them."
         )
     invocation.output.show({"deleted": ids}, *lines)
     return 0
