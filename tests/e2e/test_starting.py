@@ -7,6 +7,12 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from lakeward.cli.main import run
+from lakeward.clock import SystemClock
+from lakeward.model.identity import Incarnation
+from lakeward.storage.checkpoint_store import CheckpointFiles
+from lakeward.storage.small_files import SmallFiles
+from lakeward.testing.checkpoint_values import reference, write_checkpoint
 from lakeward.testing.waiting import wait_until
 from lakeward_source_fluss.wire.apis import ApiKey
 from lakeward_source_fluss_kit.server import Answer, Call, FakeServer
@@ -68,6 +74,25 @@ def test_a_service_says_what_it_does_and_opens_its_source_while_spark_starts(wor
         assert service.ended(75) == 0
     assert "error[" not in service.words()
     assert "Traceback" not in service.words()
+
+
+def test_a_service_that_waits_for_spark_keeps_its_checkpoints_from_being_deleted(
+    world: World, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """It has not written its status yet."""
+    java, config, state = java_that("exec sleep 600", tmp_path / "hanging"), tmp_path / "fluss.toml", tmp_path / "state"
+    checkpoint = reference(1, Incarnation("tier", 1000, "0123456789abcdef"))
+    write_checkpoint(CheckpointFiles(SmallFiles(str(state)), SystemClock()), checkpoint)
+    with FakeServer(silence) as server:
+        config.write_text(CONFIG.format(root=tmp_path, server=server.endpoint), encoding="utf-8")
+        service = world.start(config, JAVA_HOME=java)
+        wait_until(lambda: server.asked(ApiKey.API_VERSIONS), "the source to be opened")
+        assert not (state / "tier" / "status.json").exists()
+        assert run(["checkpoints", "delete", "--config", str(config), "--yes", str(checkpoint)]) == 2
+        assert "service tier starts or hangs and may need its checkpoints" in capsys.readouterr().err
+        service.send(signal.SIGTERM)
+        assert service.ended(75) == 0
+    assert run(["checkpoints", "delete", "--config", str(config), "--yes", str(checkpoint)]) == 0
 
 
 def test_a_spark_that_does_not_start_is_one_error(world: World, tmp_path: Path) -> None:

@@ -65,6 +65,7 @@ from lakeward.observe.live_status import LiveStatus, Part
 from lakeward.observe.masking import masked_record, masked_report, masked_round
 from lakeward.observe.metrics import ServiceMetrics
 from lakeward.observe.other_services import OtherServices
+from lakeward.observe.presence import show_presence
 from lakeward.observe.progress import ProgressDisplay
 from lakeward.owned_folder import OwnedFolder
 from lakeward.page.start import start_page
@@ -475,6 +476,7 @@ def serve(
         load_tls(service, service.host)  # before Spark is waited for
         if is_local(loaded.settings.checkpoint.root):
             writable_root(loaded.settings)
+        container.resources().add("presence", show_presence(loaded.settings.checkpoint.address, service.name))
         _open_page(container, progress)
         container.bound().bind()
         container.starting_spark()  # what follows is opened beside it

@@ -6,7 +6,7 @@ import time
 
 import pytest
 
-from lakeward.errors import EXIT_FAILED, SourceError
+from lakeward.errors import EXIT_FAILED, ConfigError, SourceError
 from lakeward_source_fluss.cluster.process import free_port
 from lakeward_source_fluss.rpc.client import FlussClient
 from lakeward_source_fluss.source.connect import connect
@@ -21,6 +21,21 @@ def error_of(bootstrap: str) -> SourceError:
     with pytest.raises(SourceError) as raised:
         connect(FlussOptions(bootstrap=bootstrap))
     return raised.value
+
+
+@pytest.mark.parametrize(
+    ("storage", "said"),
+    [
+        ({"secret_kay": "hush"}, r"source\.storage\.secret_kay: expected one of access_key, .*mean 'secret_key'"),
+        ({"scheme": "htp"}, r"source\.storage\.scheme: expected one of https, http, found 'htp'.*Did you mean 'http'"),
+    ],
+)
+def test_an_option_of_the_remote_data_directory_that_there_is_not_is_refused_before_a_file_is_read(
+    storage: dict[str, str], said: str
+) -> None:
+    with pytest.raises(ConfigError, match=said) as refused:
+        connect(FlussOptions(bootstrap="127.0.0.1:1", storage=storage))
+    assert "hush" not in str(refused.value)
 
 
 @pytest.mark.parametrize("host", ["nowhere.invalid", "fluss..example", f"{'long' * 20}.example"])

@@ -15,6 +15,7 @@ from lakeward.model.identity import Incarnation
 from lakeward.model.results import LakeFile
 from lakeward.model.status import ServiceReport
 from lakeward.observe import status_file
+from lakeward.observe.presence import show_presence
 from lakeward.storage.checkpoint_store import CheckpointFiles
 from lakeward.storage.small_files import SmallFiles
 from lakeward.testing.checkpoint_values import (
@@ -213,6 +214,41 @@ def test_a_running_services_checkpoints_are_refused(kept: Lakeward, tmp_path: Pa
     assert len(ids(kept)) == 3
 
 
+def test_the_checkpoints_of_a_service_that_starts_are_refused_before_it_has_reported(
+    kept: Lakeward, tmp_path: Path
+) -> None:
+    ended = show_presence(str(tmp_path / "lakeward-state"), "nyc")
+    said = kept("checkpoints", "delete", "chk-11", "--yes")
+    assert said.code == 2
+    assert "service nyc starts or hangs and may need its checkpoints at any moment" in said.err
+    assert len(ids(kept)) == 3
+    assert kept("checkpoints", "delete", "chk-11", "--yes", "--force").code == 0
+    ended()
+    assert kept("checkpoints", "delete", "chk-12", "--yes").code == 0
+    assert ids(kept) == [str(UNFINISHED)]
+
+
+def test_a_service_that_starts_while_a_person_is_asked_keeps_its_checkpoints(
+    kept: Lakeward, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    started = []
+
+    class Asked(io.StringIO):
+        """Answers yes, once the service has started."""
+
+        def readline(self, size: int | None = -1, /) -> str:  # type: ignore[override]  # as `StringIO` does
+            del size
+            started.append(show_presence(str(tmp_path / "lakeward-state"), "nyc"))
+            return "y\n"
+
+    monkeypatch.setattr("sys.stdin", Asked())
+    said = kept("checkpoints", "delete", "chk-11")
+    for ended in started:
+        ended()
+    assert (said.code, len(started), len(ids(kept))) == (2, 1, 3)
+    assert "service nyc starts" in said.err
+
+
 def test_a_running_services_checkpoints_are_deleted_by_force(kept: Lakeward, tmp_path: Path) -> None:
     run_service(tmp_path)
     assert kept("checkpoints", "delete", "chk-11", "--yes", "--force").code == 0
@@ -242,7 +278,7 @@ def test_force_leaves_the_rows_that_a_running_services_next_checkpoint_may_refer
     run_service(tmp_path)
     said = kept("checkpoints", "delete", "8-3/chk-1", "--force", "--yes")
     assert said.code == 0
-    assert "Service nyc runs: rows beside the deleted checkpoints stay" in said.out
+    assert "A process of service nyc is there: rows beside the deleted checkpoints stay" in said.out
     assert list(store.read_segment(segment)) == list(batches(3, 2))
     assert str(ref) not in ids(kept)
 

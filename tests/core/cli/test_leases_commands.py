@@ -11,6 +11,7 @@ from lakeward.clock import SystemClock
 from lakeward.model.status import ServiceReport
 from lakeward.model.tables import TableBucket
 from lakeward.observe import status_file
+from lakeward.observe.presence import show_presence
 from lakeward_source_embedded.store import EmbeddedStore
 
 Lakeward = Callable[..., Any]
@@ -79,6 +80,23 @@ def test_the_running_services_lease_is_dropped_by_force(leased: Lakeward) -> Non
     assert (ours["lease_id"], ours["status"]) == (OURS, "missing")  # the service has not noticed yet
     assert (foreign["lease_id"], foreign["status"]) == (FOREIGN, "held")
     assert f"! {OURS}: the source does not have it: nothing is protected" in leased("leases").out.splitlines()
+
+
+def test_leases_that_a_service_may_take_over_while_it_starts_are_refused(leased: Lakeward, tmp_path: Path) -> None:
+    """The last start's report says that it has stopped, and the new one has written none yet."""
+    root = str(tmp_path / "lakeward-state")
+    now = SystemClock().wall_ms()
+    status_file.write(root, "nyc", ServiceReport("nyc", START, os.getpid(), "stopped", now, None, (), OURS, 1, 2))
+    ended = show_presence(root, "nyc")
+    for words in ((OURS,), (OLDER,), ("--all-of-service",)):
+        said = leased("leases", "drop", *words)
+        assert said.code == 2
+        assert "service nyc starts or hangs, and may take over what it holds" in said.err
+    assert leased("leases", "drop", FOREIGN).code == 0
+    assert set(ids(leased)) == {OURS, OLDER}
+    assert leased("leases", "drop", OURS, "--force").code == 0
+    ended()
+    assert leased("leases", "drop", OLDER).code == 0
 
 
 def test_nothing_is_dropped_where_one_is_refused(leased: Lakeward) -> None:

@@ -11,11 +11,14 @@ from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
 import pytest
 
 from lakeward.config.keys import keys_of
 from lakeward.config.loader import load_config
 from lakeward.hooks import discovery
+from lakeward.model.tables import TablePath
+from lakeward_source_embedded.store import EmbeddedStore
 
 pytestmark = pytest.mark.slow
 
@@ -336,6 +339,7 @@ def test_show_masks_how_a_store_is_reached(flights: Lakeward, s3: Any) -> None: 
     ("flags", "text"),
     [
         ({"root": "s3://b/x", "storage.secret_kay": "hush"}, "Did you mean 'secret_key'?"),
+        ({"root": "s3://b/x", "storage.scheme": "htp"}, "one of https, http, found 'htp'. Did you mean 'http'?"),
         ({"root": "state", "storage.region": "x"}, "expected an address s3://BUCKET/PATH"),
         ({"root": "s3://me:hush@b/x", "storage.region": "x"}, "expected s3://BUCKET/PATH alone"),
     ],
@@ -366,6 +370,33 @@ def test_check_fails_where_a_part_does_not_fit(flights: Lakeward) -> None:
     said = flights("config", "check", "--set", "lease.backend=nowhere")
     assert said.code == 1
     assert any(line.startswith("problem  lease") and "nowhere" in line for line in said.out.splitlines())
+
+
+@pytest.mark.parametrize(
+    ("setting", "near", "known"),
+    [
+        ("compression=zst", "zstd", "'zstd', 'snappy', 'lz4', 'gzip', 'brotli', 'none'"),
+        ("compression=ZSTD", "zstd", "'zstd', 'snappy'"),
+        ("catalog=slq", "sql", "rest, hive, glue, dynamodb, sql"),
+    ],
+)
+def test_check_refuses_a_value_that_the_lake_does_not_know_and_names_those_that_it_does(
+    flights: Lakeward, tmp_path: Path, setting: str, near: str, known: str
+) -> None:
+    lake = ("--set", "lake.type=iceberg", "--set", f"lake.warehouse={tmp_path / 'warehouse'}")
+    said = flights("config", "check", *lake, "--set", f"lake.{setting}")
+    assert said.code in {1, 2}
+    told = said.out + said.err
+    assert f"Did you mean {near!r}?" in told
+    assert known in told
+    assert repr(setting.partition("=")[2]) in told
+
+
+def test_check_refuses_a_level_that_the_lakes_codec_does_not_have(flights: Lakeward, tmp_path: Path) -> None:
+    lake = ("--set", "lake.type=iceberg", "--set", f"lake.warehouse={tmp_path / 'warehouse'}")
+    said = flights("config", "check", *lake, "--set", "lake.compression=gzip", "--set", "lake.compression_level=22")
+    assert said.code == 1
+    assert "lake.compression_level: expected a level of gzip from 1 to 9, found 22" in said.out
 
 
 def test_a_state_directory_that_is_a_file_is_refused_before_spark_starts(configured: Lakeward, tmp_path: Path) -> None:
@@ -479,3 +510,12 @@ def test_check_warns_of_columns_whose_names_differ_in_case_alone(flights: Lakewa
     message = warnings(flights)["columns of nyc.flights"]
     assert message.startswith("'name' and 'Name' differ in case alone")
     assert [line.split()[0] for line in flights("config", "check").out.splitlines() if "'Name'" in line] == ["warning"]
+
+
+def test_check_warns_of_nested_fields_whose_names_differ_in_case_alone(flights: Lakeward, tmp_path: Path) -> None:
+    stops = pa.list_(pa.struct([pa.field("at", pa.string()), pa.field("At", pa.string())]))
+    schema = pa.schema([pa.field("id", pa.int64()), pa.field("stops", stops)])
+    with EmbeddedStore.open(tmp_path / "store") as store:
+        store.create_table(TablePath("nyc", "routes"), schema)
+    message = warnings(flights)["columns of nyc.routes"]
+    assert message.startswith("'stops.element.at' and 'stops.element.At' differ in case alone")

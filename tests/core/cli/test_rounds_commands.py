@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import os
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -7,7 +8,10 @@ from typing import Any
 
 import pytest
 
+from lakeward.clock import SystemClock
 from lakeward.model.round_record import RoundRecord
+from lakeward.model.status import RoundReport, ServiceReport, SubtaskReport, TableReport
+from lakeward.observe import status_file
 from lakeward.observe.format import date_time
 from lakeward.storage.round_history import RoundHistory
 from lakeward.storage.small_files import SmallFiles
@@ -54,6 +58,29 @@ def known(configured: Lakeward) -> Lakeward:
     history.add(GOOD)
     history.add(BAD)
     return configured
+
+
+@pytest.fixture
+def root() -> str:
+    """The state root of the configuration."""
+    return str(Path("lakeward-state").resolve())
+
+
+def let_run(root: str, *, code: str = "", reason: str = "", state: str = "serving") -> None:
+    """Let the service report that a round of a table runs, and that another table waits."""
+    subtasks = tuple(SubtaskReport(one, one + 3, "box", "reading", "s", 0, 750, 99, 0.1) for one in range(2))
+    report = RoundReport(
+        "nyc-1-00/1-1-2", "running", 70_000, None, 1500, 3, 1, 0, 99, 5.0, None, reason=reason, code=code,
+        slots=2, slots_asked=2, subtasks=subtasks,
+    )  # fmt: skip
+    ended = replace(report, round_name=BAD.round, outcome="failed", ended_ms=62_000, subtasks=())
+    tables = (
+        TableReport("nyc.flights", 1, "committing", "", 3, 0.0, 1, 3, report),
+        TableReport("nyc.planes", 2, "backoff", "", 3, 0.0, 1, 3, ended),
+    )
+    now_ms = SystemClock().wall_ms()
+    told = ServiceReport("nyc", "nyc-1-0123456789abcdef", os.getpid(), state, now_ms, None, tables, None, 0, 0)
+    status_file.write(root, "nyc", told)
 
 
 def test_rounds_are_listed_the_newest_first(known: Lakeward) -> None:
@@ -129,3 +156,34 @@ def test_without_rounds_it_says_so_and_creates_nothing(configured: Lakeward) -> 
     assert configured("rounds").out == "No round has ended yet.\n"
     assert configured("rounds", "list", "nyc.flights").out == "No round of nyc.flights has ended yet.\n"
     assert sorted(Path.cwd().rglob("*")) == before
+
+
+def test_rounds_that_run_are_listed_apart_with_the_error_that_makes_them_fail(known: Lakeward, root: str) -> None:
+    let_run(root, code="LW-302", reason="subtask 1 failed: no space left")
+    lines = known("rounds").out.splitlines()
+    assert [lines[0], lines[3], lines[4], lines[5].split()[0]] == ["Running:", "", "Ended:", "ended"]
+    assert lines[1].split()[:4] == ["started", "table", "round", "state"]
+    assert lines[2].startswith(f"{date_time(70_000)}  nyc.flights  1-1-2  committing  ")
+    told = ["1,500", "1 of 3", "2 of 2", "4", "[LW-302] subtask 1 failed: no space left"]
+    assert [part.strip() for part in lines[2].split("  ") if part.strip()][-5:] == told
+    assert len(lines) == 8
+
+
+def test_rounds_that_run_are_listed_as_json_beside_those_that_have_ended(known: Lakeward, root: str) -> None:
+    let_run(root, code="LW-302", reason="subtask 1 failed: no space left")
+    document = known("rounds", "list", "nyc.flights", "-o", "json").document
+    (running,) = document["running"]
+    assert (running["round"], running["state"], running["code"]) == ("nyc-1-00/1-1-2", "committing", "LW-302")
+    assert [one["attempt"] for one in running["subtasks"]] == [3, 4]
+    assert [one["round"] for one in document["rounds"]] == [GOOD.round]
+
+
+def test_rounds_that_run_on_another_table_than_the_one_asked_for_are_left_out(known: Lakeward, root: str) -> None:
+    let_run(root)
+    assert known("rounds", "list", "nyc.planes", "-o", "json").document["running"] == []
+    assert known("rounds", "list", "nyc.planes").out.startswith("ended ")
+
+
+def test_a_round_of_a_service_that_is_gone_does_not_run(known: Lakeward, root: str) -> None:
+    let_run(root, state="stopped")
+    assert known("rounds", "-o", "json").document["running"] == []

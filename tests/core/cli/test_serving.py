@@ -3,19 +3,24 @@
 from __future__ import annotations
 
 import asyncio
+import pickle
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import pyarrow as pa
 import pytest
 
 from lakeward.config.loader import load_config
 from lakeward.container import build
+from lakeward.errors import LakeAwayError
+from lakeward.model.tables import TablePath
 from lakeward.model.tiering import HeartbeatRequest
 from lakeward.observe.control import read_control
 from lakeward.storage.binding_files import BindingFiles
 from lakeward.storage.small_files import SmallFiles
 from lakeward.testing.waiting import until
 from lakeward_service_kit.other_services import bind, report
+from lakeward_source_embedded.store import EmbeddedStore
 
 if TYPE_CHECKING:
     from lakeward.testing.command_line import Lakeward
@@ -72,6 +77,23 @@ def test_a_shared_table_that_no_running_service_has_reported_may_be_served_by_an
     line = the_line(flights)
     assert (line["service"], line["bound"]) == ("any", False)
     assert "No service is running" not in line["message"]
+
+
+def test_a_catalog_that_is_away_is_asked_once_for_the_tables_of_all_services(
+    flights: Lakeward, root: str, tmp_path: Path
+) -> None:
+    with EmbeddedStore.open(tmp_path / "store") as store:
+        store.create_table(TablePath("web", "clicks"), pa.schema([pa.field("id", pa.int64())]))
+    bind(root, "big", "web.*")
+    report(root, "big", "web.clicks")
+    report(root, "nyc", "nyc.flights")
+    Path("head.pickle").write_bytes(pickle.dumps(LakeAwayError("catalog.db: database is locked")))
+    lines = flights("tables", "-o", "json").document["tables"]
+    assert [(line["service"], "database is locked" in line["message"]) for line in lines] == [
+        ("nyc", True),
+        ("big", True),
+    ]
+    assert len(Path("asked").read_text(encoding="utf-8").splitlines()) == 1
 
 
 def test_a_service_that_shares_nothing_does_not_serve_other_tables(flights: Lakeward, root: str) -> None:

@@ -356,7 +356,7 @@ def test_a_round_that_finishes_early_while_a_split_fails_says_why_it_is_left_out
     failing(restored)
     assert "splits fail again" in listener.events
     restored.finish_early()
-    assert restored.failing.cause_of(restored.splits.skipped).endswith("No space left on device")
+    assert restored.failing.cause_of(restored.splits.skipped).text.endswith("No space left on device")
 
 
 def test_a_split_that_is_read_at_the_second_try_fails_no_more(restored: RoundJob, listener: SilentRound) -> None:

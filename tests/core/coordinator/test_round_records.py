@@ -2,8 +2,9 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from lakeward.errors import SchemaMismatchError
+from lakeward.errors import CorruptFileError, SchemaMismatchError
 from lakeward.model.results import CommitOutcome, CommitRequest
+from lakeward.observe.condition import ConditionTracker
 from lakeward.testing.folder_lake import FolderLake
 from lakeward_service_kit.service_world import World
 
@@ -84,3 +85,44 @@ def test_a_round_that_failed_is_recorded_with_the_errors_code(tmp_path: Path) ->
     assert (last.outcome, last.code, last.snapshot_id, last.end_offset) == ("failed", "LW-402", None, None)
     assert (last.complete_ms, last.freshness_s) == (None, 0.2)
     assert "cleaned from the log" in last.reason
+
+
+def damage_a_segment(world: World) -> Path:
+    """Flip a byte of the only file of the source's log; return the file."""
+    (segment,) = (world.store.root / "log").rglob("*.arrow")
+    content = bytearray(segment.read_bytes())
+    content[len(content) // 2] ^= 0xFF
+    segment.write_bytes(bytes(content))
+    return segment
+
+
+def test_a_round_that_failed_by_its_splits_is_recorded_with_the_code_of_their_error(tmp_path: Path) -> None:
+    world = World.create(tmp_path)
+    world.load(world.table("log", buckets=1), 0, 40)
+    damage_a_segment(world)
+    assert world.once().failed
+    (record,) = world.records
+    assert (record.outcome, record.code) == ("failed", CorruptFileError.code)
+    assert [report.code for _, report in world.rounds] == [CorruptFileError.code]
+
+
+def test_a_table_with_a_damaged_segment_is_shown_as_suspended_after_once(tmp_path: Path) -> None:
+    """It is read once more, as in a service that goes on, and the last report says what waits for a person."""
+    world = World.create(tmp_path)
+    world.load(world.table("log", buckets=1), 0, 40)
+    segment = damage_a_segment(world)
+    assert world.once().failed
+    (table,) = ConditionTracker(None).describe(world.reports[-1], ()).tables
+    assert table.condition is not None
+    assert table.condition.status == "suspended"
+    assert str(segment) in table.condition.message
+    assert "offset" in table.condition.message
+    assert len(world.records) == 1
+
+
+def test_a_table_that_the_lake_refuses_for_good_is_shown_as_suspended_after_once(tmp_path: Path) -> None:
+    world = World.create(tmp_path)
+    world.load(world.table("log"), 0, 40)
+    world.once(lake=ClosedLake(world.lake.root))
+    (table,) = world.reports[-1].tables
+    assert (table.status, "does not fit" in table.message) == ("suspended", True)

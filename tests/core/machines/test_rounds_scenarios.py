@@ -209,6 +209,15 @@ def test_the_maximum_duration_of_a_round_counts_from_when_its_first_subtask_runs
     assert drive.advance(1)[0] == FinishRoundEarly(1, "the maximum duration is over")
 
 
+def test_a_round_that_fails_for_good_while_the_service_stops_says_that_its_table_waits_for_a_person() -> None:
+    """The table is given back in the same step: nobody sees it suspended."""
+    drive = Drive(ServiceSettings()).take(assigned(1))
+    drive(Opened(now=drive.now, table_id=1, splits=1, leases=False))
+    drive(StopRequested(now=drive.now))
+    drive(RoundFailed(now=drive.now, table_id=1, reason="schema", permanent=True))
+    assert drive.last[0] == EndRound(1, "failed", "schema", suspended="schema")
+
+
 def test_the_earliest_deadline_is_opened_first() -> None:
     """Whatever the order in which the source assignments them."""
     drive = Drive(ServiceSettings(rounds=2)).take(

@@ -10,7 +10,7 @@ from lakeward.errors import LakeAwayError, RolledBackError
 from lakeward.model.results import LakeHead, OffsetCommit
 from lakeward.model.status import RoundReport, TableReport
 from lakeward.model.tables import TableBucket, TablePath, TableSpec
-from lakeward.observe.table_status import StatusContext, TableLine, table_status
+from lakeward.observe.table_status import LakeHeads, StatusContext, TableLine, table_status
 from lakeward.testing.clock import FakeClock
 from lakeward_source_embedded.source import EmbeddedSource
 from lakeward_source_embedded.store import EmbeddedStore
@@ -65,7 +65,8 @@ class Place:
             paused=frozenset(context.get("paused", ())),  # type: ignore[call-overload]  # what a test gives
             now_ms=self.clock.wall_ms(),
         )
-        return table_status(self.source, self.lake, self.store.tables(), known)  # type: ignore[arg-type]  # heads are enough
+        heads = LakeHeads(self.lake)  # type: ignore[arg-type]  # heads are enough
+        return table_status(self.source, heads, self.store.tables(), known)
 
 
 @pytest.fixture

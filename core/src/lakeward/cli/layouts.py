@@ -8,6 +8,7 @@ from lakeward.config.tables import table_rules, table_section
 from lakeward.coordinator.rounds.alike_columns import RENAME, alike_message
 from lakeward.coordinator.rounds.layout import TableLayout, table_layout
 from lakeward.errors import LakewardError, SchemaMismatchError
+from lakeward.model.alike_names import alike_names
 from lakeward.model.near_names import did_you_mean
 from lakeward.model.patterns import matches
 from lakeward.ports import CheckResult, SchemaCheckedLake
@@ -54,7 +55,7 @@ def schema_checks(loaded: Loaded, lake: Lake, tables: Iterable[TableSpec]) -> li
 
 
 def alike_checks(loaded: Loaded, tables: Iterable[TableSpec]) -> list[Check]:
-    """Return a warning for each two columns of a table that is tiered whose names differ in case alone.
+    """Return a warning for each two columns, or fields, of a table that is tiered whose names differ in case alone.
 
     Args:
         loaded: the configuration.
@@ -64,7 +65,7 @@ def alike_checks(loaded: Loaded, tables: Iterable[TableSpec]) -> list[Check]:
         CheckResult(f"columns of {table.path}", ok=True, message=alike_message(*pair), action=RENAME, warning=True)
         for table in tables
         if table_rules(loaded, table.path).settings.include
-        for pair in table.alike_columns
+        for pair in alike_names(table.schema)
     ]
 
 

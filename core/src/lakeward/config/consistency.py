@@ -14,7 +14,7 @@ from lakeward.config.tables import table_rules, table_section
 from lakeward.errors import ConfigError
 from lakeward.local_files import is_local
 from lakeward.model.identity import SERVICE_NAME
-from lakeward.model.object_store import OPTIONS, SCHEME
+from lakeward.model.object_store import OPTIONS, SCHEME, SCHEMES
 from lakeward.model.patterns import is_pattern
 from lakeward.model.secrets import mask_uri
 from lakeward.model.settings import DYNAMIC_ALLOCATION
@@ -204,6 +204,9 @@ def _check_storage(settings: Settings, file: Path) -> None:
             raise ConfigError(
                 place(file, f"checkpoint.storage.{name}"), "an option of S3", name, nearest(name, OPTIONS)
             )
+    if (scheme := storage.get("scheme", SCHEMES[0])) not in SCHEMES:
+        expected = f"one of {', '.join(SCHEMES)}"
+        raise ConfigError(place(file, "checkpoint.storage.scheme"), expected, scheme, nearest(scheme, SCHEMES))
     if storage and not root.startswith(SCHEME):
         expected = f"an address {SCHEME}BUCKET/PATH, as [checkpoint.storage] says how a store is reached"
         raise ConfigError(place(file, "checkpoint.root"), expected, mask_uri(root))

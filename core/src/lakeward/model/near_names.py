@@ -11,7 +11,9 @@ if TYPE_CHECKING:
 
 def nearest_name(name: str, known: Iterable[str]) -> str | None:
     """Return the nearest known name, None where none is near. Arguments as `did_you_mean`."""
-    return next(iter(difflib.get_close_matches(name, sorted(known), n=1)), None)
+    folded = {one.casefold(): one for one in sorted(known, reverse=True)}
+    near = difflib.get_close_matches(name.casefold(), folded, n=1)
+    return folded[near[0]] if near else None
 
 
 def did_you_mean(name: str, known: Iterable[str]) -> str:

@@ -26,6 +26,8 @@ OPTIONS = (
     "tls_ca_file_path",
 )
 """What can be said of an S3 store: the names are those of `pyarrow.fs.S3FileSystem`."""
+SCHEMES = ("https", "http")
+"""Values of the option `scheme`."""
 
 
 def address_of(root: str, options: Mapping[str, str]) -> str:

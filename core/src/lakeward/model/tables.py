@@ -117,13 +117,6 @@ class TableSpec:
         """True for a primary-key table, False for a log (append-only) table."""
         return bool(self.primary_key)
 
-    @property
-    def alike_columns(self) -> tuple[tuple[str, str], ...]:
-        """Each two columns whose names differ in case alone."""
-        first: dict[str, str] = {}
-        pairs = ((first.setdefault(name.casefold(), name), name) for name in self.schema.names)
-        return tuple((one, other) for one, other in pairs if one != other)
-
     def outside_key(self, fields: Iterable[PartitionField]) -> tuple[str, ...]:
         """Return the columns of a partitioning that an update of a key can change; none without a primary key.
 

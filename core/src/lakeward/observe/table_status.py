@@ -89,20 +89,49 @@ class StatusContext:
         return table.freshness_s if promised is None else promised
 
 
-def table_status(source: Source, lake: Lake, tables: Sequence[TableSpec], context: StatusContext) -> list[TableLine]:
+class LakeHeads:
+    """The heads of a lake. Once its catalog has not answered it is not asked again: each call would wait as long."""
+
+    def __init__(self, lake: Lake) -> None:
+        """Start with a catalog that is thought to answer.
+
+        Args:
+            lake: open.
+        """
+        self._lake = lake
+        self._away: LakeAwayError | None = None
+
+    def head(self, path: TablePath) -> LakeHead | None:
+        """Return a table's head, None where there is no such table.
+
+        Raises:
+            LakeAwayError: the catalog does not answer, or has not before.
+            LakeError: the table cannot be read.
+        """
+        if self._away is not None:
+            raise self._away
+        try:
+            return self._lake.head(path)
+        except LakeAwayError as away:
+            self._away = away
+            raise
+
+
+def table_status(
+    source: Source, lake: LakeHeads, tables: Sequence[TableSpec], context: StatusContext
+) -> list[TableLine]:
     """Return the status of tables. One that cannot be read is `unreadable`, and does not affect the others.
 
     Args:
         source: open.
-        lake: open.
+        lake: the heads of its tables; the same for all calls of one command.
         tables: which ones.
         context: what is known of the service.
 
     Returns:
         One line for each, ordered by name.
     """
-    asked = _AskedOnce(lake)
-    return [_table_line(source, asked, table, context) for table in sorted(tables, key=lambda table: table.path)]
+    return [_table_line(source, lake, table, context) for table in sorted(tables, key=lambda table: table.path)]
 
 
 def tiered_now(
@@ -124,24 +153,7 @@ def tiered_now(
     return _offsets(source, table, commit)
 
 
-class _AskedOnce:
-    """The heads of a lake. Once its catalog has not answered it is not asked again: each call would wait as long."""
-
-    def __init__(self, lake: Lake) -> None:
-        self._lake = lake
-        self._away: LakeAwayError | None = None
-
-    def head(self, path: TablePath) -> LakeHead | None:
-        if self._away is not None:
-            raise self._away
-        try:
-            return self._lake.head(path)
-        except LakeAwayError as away:
-            self._away = away
-            raise
-
-
-def _table_line(source: Source, lake: _AskedOnce, table: TableSpec, context: StatusContext) -> TableLine:
+def _table_line(source: Source, lake: LakeHeads, table: TableSpec, context: StatusContext) -> TableLine:
     path = str(table.path)
     report = context.reports.get(path)
     known = replace(

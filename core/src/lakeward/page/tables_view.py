@@ -9,6 +9,7 @@ from lakeward.model.status import TableCondition
 from lakeward.observe import condition
 from lakeward.observe.format import clock_time, count, date_time, rate, seconds, size
 from lakeward.observe.progress import format_exchange
+from lakeward.observe.running_rounds import with_running_round
 
 if TYPE_CHECKING:
     from lakeward.model.status import CheckpointReport, RoundReport, ServiceReport, SubtaskReport, TableReport
@@ -135,12 +136,7 @@ def table_row(table: TableReport, now_ms: int) -> TableRow:
 
 def running_rounds(report: ServiceReport) -> tuple[RunningRound, ...]:
     """Describe the rounds that run now."""
-    running = ((table, table.round) for table in report.tables)
-    return tuple(
-        _running(table, found, report.written_ms)
-        for table, found in running
-        if found is not None and found.outcome == "running"
-    )
+    return tuple(_running(table, found, report.written_ms) for table, found in with_running_round(report))
 
 
 def _running(table: TableReport, found: RoundReport, now_ms: int) -> RunningRound:

@@ -84,13 +84,15 @@ class SilentRound:
         """See `JobListener`."""
         self.events.append("splits fail again" if failing else "no split fails any more")
 
-    def job_drained(self, *, finished_early: bool, failing: str) -> None:
+    def job_drained(self, *, finished_early: bool, failing: str, code: str) -> None:
         """See `JobListener`."""
+        del code
         left_out = f", left out: {failing}" if failing else ""
         self.events.append(f"drained, finished early {finished_early}{left_out}")
 
-    def job_failed(self, reason: str, *, permanent: bool) -> None:
+    def job_failed(self, reason: str, *, permanent: bool, code: str = "") -> None:
         """See `JobListener`."""
+        del code
         self.events.append(f"failed, permanent {permanent}: {reason}")
 
     def job_lost_snapshot(self, lost: frozenset[KvSnapshot], reason: str) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
-from lakeward.errors import SchemaMismatchError
+from lakeward.errors import ConfigError, SchemaMismatchError
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -49,6 +49,18 @@ def compression_of(path: TablePath, properties: Mapping[str, str], options: Iceb
         return Compression(codec, _level(path, text, codec))
     ours = codec == options.compression and options.compression_level > 0
     return Compression(codec, options.compression_level if ours else None)
+
+
+def check_level(options: IcebergOptions) -> None:
+    """Check that the lake's codec has the lake's level; one of 0 or less means the codec's default.
+
+    Raises:
+        ConfigError: it has not.
+    """
+    levels, level = _LEVELS.get(options.compression), options.compression_level
+    if levels is not None and level > 0 and level not in levels:
+        expected = f"a level of {options.compression} from {levels.start} to {levels.stop - 1}"
+        raise ConfigError(key="lake.compression_level", expected=expected, found=level)
 
 
 def _codec(path: TablePath, text: str | None, default: str) -> str:

@@ -23,6 +23,7 @@ from lakeward_lake_iceberg.catalog import CatalogClient, Fate, Sent
 from lakeward_lake_iceberg.check import check_lake, compare_catalogs
 from lakeward_lake_iceberg.columns import check_columns
 from lakeward_lake_iceberg.commit import SnapshotBuilder, check_format
+from lakeward_lake_iceberg.compression import check_level
 from lakeward_lake_iceberg.expiry_plan import Expiry, ExpiryPlans
 from lakeward_lake_iceberg.file_checks import wrong_in_files
 from lakeward_lake_iceberg.head import Ancestry, newest_commit_id, newest_stamp, read_head, summary_of
@@ -69,6 +70,7 @@ class IcebergLake:
             ConfigError: an option does not fit.
             StorageError: the warehouse cannot be written.
         """
+        check_level(options)
         self._options = options
         self._clock = clock
         self._client = CatalogClient(options)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Annotated
+from typing import Annotated, Literal
 
 import msgspec
 
@@ -39,11 +39,8 @@ class IcebergOptions(Options, frozen=True, kw_only=True):
         int, Meta(gt=0, description="A data file is closed at this size in bytes, compressed.")
     ] = 128 * 1024 * 1024
     compression: Annotated[
-        str,
-        Meta(
-            description="Codec of data files: zstd, snappy, lz4, gzip, brotli or none. A lake table's property "
-            "`write.parquet.compression-codec` wins."
-        ),
+        Literal["zstd", "snappy", "lz4", "gzip", "brotli", "none"],
+        Meta(description="Codec of data files. A lake table's property `write.parquet.compression-codec` wins."),
     ] = "zstd"
     compression_level: Annotated[
         int,

@@ -9,6 +9,7 @@ from lakeward.cli.leases.find import find_leases, lease_of, load_backend
 from lakeward.cli.open_plugins import opened_source
 from lakeward.errors import UsageError
 from lakeward.observe.lease_status import OTHER, RUNNING, LeaseKnowledge, LeaseListing, lease_lines, owner_of
+from lakeward.observe.presence import no_start_meanwhile
 
 
 @click.command("drop")
@@ -24,7 +25,7 @@ from lakeward.observe.lease_status import OTHER, RUNNING, LeaseKnowledge, LeaseL
 def drop(invocation: Invocation, *, lease_id: str | None, all_of_service: bool, force: bool) -> None:
     """Drop LEASE_ID, or all leases of this service, through the configured lease backend.
 
-    The source may delete the snapshots afterwards. The lease of a running service is refused.
+    The source may delete the snapshots afterwards. The lease of a service that runs, or starts, is refused.
     """
     if (lease_id is None) == (not all_of_service):
         message = "expected one of LEASE_ID and --all-of-service"
@@ -32,10 +33,11 @@ def drop(invocation: Invocation, *, lease_id: str | None, all_of_service: bool, 
     loaded = invocation.load()
     backend = load_backend(loaded)
     backend.open()
-    with opened_source(loaded) as source:
+    nobody_starts = no_start_meanwhile(loaded.settings.checkpoint.address, loaded.settings.service.name)
+    with opened_source(loaded) as source, nobody_starts as alone:
         known = find_leases(loaded, source, backend)
         ids = _ids(known) if lease_id is None else [lease_id]
-        _check(known, ids, force=force)
+        _check(known, ids, starts=not alone and known.report is None, force=force)
         for each in ids:
             backend.drop(lease_of(loaded, source, backend, each))
         server = source.leases
@@ -51,11 +53,17 @@ def _ids(known: LeaseKnowledge) -> list[str]:
     return [line.lease_id for line in lease_lines(known) if line.owner != OTHER]
 
 
-def _check(known: LeaseKnowledge, ids: list[str], *, force: bool) -> None:
+def _check(known: LeaseKnowledge, ids: list[str], *, starts: bool, force: bool) -> None:
     there = None if known.listed is None else {line.lease_id for line in lease_lines(known)}
     for lease_id in ids:
         if there is not None and lease_id not in there:
             message = f"lease {lease_id}: expected a lease that `lakeward leases list` shows, found none of this id"
+            raise UsageError(message)
+        if starts and owner_of(known, lease_id) != OTHER and not force:
+            message = (
+                f"lease {lease_id}: service {known.service} starts or hangs, and may take over what it holds. Stop "
+                "the service first, or pass --force"
+            )
             raise UsageError(message)
         if owner_of(known, lease_id) == RUNNING and not force:
             pid = None if known.report is None else known.report.pid

@@ -10,16 +10,20 @@ import click
 from lakeward.cli.invocation import Invocation, pass_invocation, with_common_options
 from lakeward.cli.open_plugins import open_history
 from lakeward.cli.output import Columns
+from lakeward.cli.service_line import see_service
 from lakeward.model.tables import TablePath
 from lakeward.observe.format import count, date_time, promise, seconds, size
+from lakeward.observe.running_rounds import RoundInProgress, running_rounds
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from lakeward.model.round_record import RoundRecord
+    from lakeward.observe.services import ServiceSeen
 
 _RESULT = ("outcome", "kind", "took", "promise", "rows#", "size#", "files#")
 _NAMES = ("ended", "table", "round", *_RESULT, "most of its time", "why")
+_RUNNING = ("started", "table", "round", "state", "for", "rows#", "splits done#", "slots#", "attempts#", "why it fails")
 _LIKE_MOST = 3
 """Tables that are named where the one that was asked for has no round."""
 _SEQUENTIAL = ("enumerate", "lease", "launch", "job", "commit")
@@ -28,21 +32,48 @@ _SEQUENTIAL = ("enumerate", "lease", "launch", "job", "commit")
 @click.command("list")
 @click.argument("table", metavar="[DB.TABLE]", required=False)
 @click.option(
-    "--most", type=click.IntRange(min=1), default=20, show_default=True, help="Rounds that are listed, at most."
+    "--most", type=click.IntRange(min=1), default=20, show_default=True, help="Ended rounds that are listed, at most."
 )
 @with_common_options
 @pass_invocation
 def list_rounds(invocation: Invocation, *, table: str | None, most: int) -> None:
-    """List the rounds that have ended, of DB.TABLE or of all tables, the newest first.
+    """List the rounds that run and those that have ended, of DB.TABLE or of all tables, the newest first.
 
-    The service keeps the newest 100 of each table, across restarts; rounds that found nothing to do are left out. No
-    service needs to run. `promise` says of a committed round whether the lake, at its end, was as recent as promised.
+    The service keeps the newest 100 of each table that have ended, across restarts; rounds that found nothing to do are
+    left out. No service needs to run. `promise` says of a committed round whether the lake, at its end, was as recent
+    as promised.
+
+    Rounds that run come first, as the service reported them last: their phase, the attempts of their subtasks, and the
+    newest error of a subtask whose splits were not read since.
     """
     path = None if table is None else TablePath.parse(table)
-    every = open_history(invocation.load()).read()
+    loaded = invocation.load()
+    seen, every = see_service(loaded), open_history(loaded).read()
+    running = [one for one in _running(seen) if path is None or one.table == str(path)]
     found = [one for one in every if path is None or one.table == str(path)][:most]
-    parts = [Columns(_NAMES, [_row(one) for one in found])] if found else [_nothing(path, every)]
-    invocation.output.show({"rounds": found}, *parts)
+    parts: list[str | Columns] = [Columns(_NAMES, [_row(one) for one in found]) if found else _nothing(path, every)]
+    if running:
+        parts = ["Running:", Columns(_RUNNING, [_running_row(one) for one in running]), "", "Ended:", *parts]
+    invocation.output.show({"running": running, "rounds": found}, *parts)
+
+
+def _running(seen: ServiceSeen) -> tuple[RoundInProgress, ...]:
+    return running_rounds(seen.report) if seen.running and seen.report is not None else ()
+
+
+def _running_row(one: RoundInProgress) -> tuple[object, ...]:
+    return (
+        date_time(one.started_ms),
+        one.table,
+        one.round.rpartition("/")[2],
+        one.state,
+        seconds(max(0, one.seen_ms - one.started_ms) / 1000),
+        count(one.rows),
+        f"{one.splits_done} of {one.splits}",
+        f"{one.slots} of {one.slots_asked}" if one.slots_asked else "",
+        count(one.attempts) if one.attempts else "",
+        _why(one),
+    )
 
 
 def _nothing(path: TablePath | None, every: Sequence[RoundRecord]) -> str:
@@ -66,8 +97,12 @@ def _row(one: RoundRecord) -> tuple[object, ...]:
         size(one.size_bytes),
         count(one.files),
         _longest(one),
-        f"[{one.code}] {one.reason}" if one.code else one.reason,
+        _why(one),
     )
+
+
+def _why(one: RoundRecord | RoundInProgress) -> str:
+    return f"[{one.code}] {one.reason}" if one.code and one.reason else one.reason
 
 
 def _longest(one: RoundRecord) -> str:

@@ -19,7 +19,7 @@ from lakeward.observe.condition import OK
 from lakeward.observe.control import read_control
 from lakeward.observe.format import ago, count, date_time, seconds, size
 from lakeward.observe.progress import format_exchange, format_lag
-from lakeward.observe.table_status import StatusContext, TableLine, table_status
+from lakeward.observe.table_status import LakeHeads, StatusContext, TableLine, table_status
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -88,10 +88,11 @@ def _look(loaded: Loaded, services: Services, now_ms: int, path: TablePath | Non
         for table in tables:
             server = services.of(table.path)
             served.setdefault((server.name, server.bound), (server, []))[1].append(table)
+        heads = LakeHeads(lake)
         lines = [
             replace(line, service=server.name, bound=server.bound)
             for server, theirs in served.values()
-            for line in table_status(source, lake, theirs, _context(loaded, server, now_ms))
+            for line in table_status(source, heads, theirs, _context(loaded, server, now_ms))
         ]
     return [_with_layout(line, layouts[line.path]) for line in sorted(lines, key=lambda line: line.path)]
 

@@ -113,7 +113,7 @@ class CheckpointListener(Protocol):
         """Return whether a commit is to be made of the next checkpoint, while the round goes on."""
         ...
 
-    def job_failed(self, reason: str, *, permanent: bool) -> None:
+    def job_failed(self, reason: str, *, permanent: bool, code: str = "") -> None:
         """Too many checkpoints in a row failed."""
         ...
 

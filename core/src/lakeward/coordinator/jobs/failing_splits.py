@@ -13,9 +13,27 @@ _EVERY = ""
 
 
 @dataclass(frozen=True, slots=True)
+class FailureCause:
+    """Why something failed: in words, and the code of the error, which is empty where no error of ours is the cause.
+
+    Without words there is no cause, and it is false.
+    """
+
+    text: str = ""
+    code: str = ""
+
+    def __bool__(self) -> bool:
+        """Return whether there is a cause."""
+        return bool(self.text)
+
+
+_NO_CAUSE = FailureCause()
+
+
+@dataclass(frozen=True, slots=True)
 class _Failure:
     times: int
-    cause: str
+    cause: FailureCause
 
 
 class FailingSplits:
@@ -37,13 +55,13 @@ class FailingSplits:
         """When the first of those failed that have a cause, in seconds; None while there is none."""
 
     def failed(
-        self, split_ids: Collection[str], cause: str, *, now: float, checkpoint: object, lost: bool = False
+        self, split_ids: Collection[str], cause: FailureCause, *, now: float, checkpoint: object, lost: bool = False
     ) -> None:
         """Record a failure.
 
         Args:
             split_ids: what was being read, empty where it is not known or nothing was.
-            cause: in words.
+            cause: why.
             now: seconds on the service's clock.
             checkpoint: the newest one, None where none has completed.
             lost: the subtask did not say why it ended: once is nobody's fault, and has no cause yet.
@@ -52,7 +70,7 @@ class FailingSplits:
         for split_id in split_ids or (_EVERY,):
             times = self.times(split_id) + 1
             self._failures.pop(split_id, None)
-            self._failures[split_id] = _Failure(times, "" if lost and times == 1 else cause)
+            self._failures[split_id] = _Failure(times, _NO_CAUSE if lost and times == 1 else cause)
         if self.cause and self.since is None:
             self.since = now
         self._notify()
@@ -75,21 +93,21 @@ class FailingSplits:
         return 0 if found is None else found.times
 
     @property
-    def cause(self) -> str:
-        """The newest cause; empty where nothing fails."""
+    def cause(self) -> FailureCause:
+        """The newest cause; false where nothing fails."""
         return self.cause_of(self._failures)
 
-    def cause_of(self, split_ids: Iterable[str]) -> str:
-        """Return the newest cause why some splits failed; empty where none of them has."""
+    def cause_of(self, split_ids: Iterable[str]) -> FailureCause:
+        """Return the newest cause why some splits failed; false where none of them has."""
         wanted = {*split_ids}
         if wanted:
             wanted.add(_EVERY)
         causes = (one.cause for split_id, one in reversed(self._failures.items()) if split_id in wanted)
-        return next((cause for cause in causes if cause), "")
+        return next((cause for cause in causes if cause), _NO_CAUSE)
 
     def has_failed_by(self, split_ids: Iterable[str], message: str) -> bool:
         """Return whether one of some splits has failed before, with the same message of its subtask."""
-        return self.cause_of(split_ids).endswith(message)
+        return self.cause_of(split_ids).text.endswith(message)
 
     def _notify(self) -> None:
         if not self.cause:

@@ -9,7 +9,8 @@ import structlog
 
 from lakeward.coordinator.checkpoints.round_checkpoints import RoundCheckpoints
 from lakeward.coordinator.jobs.checkpoint_messages import to_checkpoint_event
-from lakeward.coordinator.jobs.failing_splits import FailingSplits
+from lakeward.coordinator.jobs.exchange_report import exchange_report
+from lakeward.coordinator.jobs.failing_splits import FailingSplits, FailureCause
 from lakeward.coordinator.jobs.first_checkpoint import FirstCheckpoint
 from lakeward.coordinator.jobs.gang import Gang
 from lakeward.coordinator.jobs.group import IndependentSubtasks, Registration, SubtaskGroup
@@ -80,12 +81,11 @@ from lakeward.model.events import (
     SubtaskDone,
     WriterFinished,
 )
-from lakeward.model.exchange import RECOVERY_PHASES
 from lakeward.model.jobs import JobSpec
 from lakeward.model.leases import FailoverKind
-from lakeward.model.results import LakeFile, WriteResult, sum_timings
+from lakeward.model.results import LakeFile, WriteResult
 from lakeward.model.splits import snapshots_of
-from lakeward.model.status import ExchangeReport, SubtaskReport
+from lakeward.model.status import SubtaskReport
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Mapping
@@ -93,6 +93,7 @@ if TYPE_CHECKING:
     from lakeward.coordinator.jobs.plan import JobListener, JobPlan
     from lakeward.machines.checkpoints.events import CheckpointsEvent
     from lakeward.model.checkpoints import RoundSnapshot, SubtaskSnapshot
+    from lakeward.model.status import ExchangeReport
     from lakeward.ports import Clock, Connection, Jobs
 
 _log = structlog.get_logger("lakeward.job")
@@ -253,7 +254,7 @@ class RoundJob:
     def waits_for(self) -> str:
         """Why its splits fail, or what it waits for; empty while subtasks work, and once nothing is left to do."""
         if self.failing.cause and not self._ended:
-            return self.failing.cause
+            return self.failing.cause.text
         waits = self.launched is not None and not self._ended and not self._drained and not self._attempts
         return self._slots.message if waits else ""
 
@@ -271,29 +272,8 @@ class RoundJob:
 
     def exchange(self) -> ExchangeReport | None:
         """Return what the exchange of this launch has moved, None without one."""
-        if (planned := self.plan.exchange) is None:
-            return None
-        reports = (attempt.progress for attempt in self._attempts.values())
-        figures = [report.exchange for report in reports if report is not None and report.exchange is not None]
-        received = [one.received_bytes for one in figures]
-        total = sum(received)
-        return ExchangeReport(
-            sent_bytes=sum(one.sent_bytes for one in figures),
-            received_bytes=total,
-            queued_bytes=sum(one.queued_bytes for one in figures),
-            credit_wait_s=round(sum(one.credit_wait_s for one in figures), 3),
-            skew=round(max(received) * len(received) / total, 2) if total else 1.0,
-            first_checkpoint_s=self._first.seconds,
-            recovery=min((one.recovery for one in figures if one.recovery), key=RECOVERY_PHASES.index, default=""),
-            recovery_bytes=sum(one.recovery_bytes for one in figures),
-            recovered_bytes=sum(one.recovered_bytes for one in figures),
-            spill_bytes=sum(one.spill_bytes for one in figures),
-            kept_spill_bytes=sum(one.kept_spill_bytes for one in figures),
-            markers_missing=sum(one.markers_missing for one in figures),
-            spill_places=planned.checkpoint.spill_places,
-            spill_quota_bytes=planned.checkpoint.spill_quota,
-            timings_s=sum_timings(one.timings_s for one in figures),
-        )
+        planned = self.plan.exchange
+        return None if planned is None else exchange_report(planned, self._attempts.values(), self._first.seconds)
 
     # --- called by the server -------------------------------------------------------------------------------
 
@@ -370,7 +350,7 @@ class RoundJob:
         self._preparing, self._prepare_at = False, None  # the launch that it waits for is not needed any more
         self._checkpoints.end()
         left_out = self.failing.cause_of(self.splits.skipped)
-        self._owner.job_drained(finished_early=self.splits.incomplete, failing=left_out)
+        self._owner.job_drained(finished_early=self.splits.incomplete, failing=left_out.text, code=left_out.code)
 
     # --- called by the checkpoints (`CheckpointedJob`) ------------------------------------------------------
 
@@ -412,7 +392,7 @@ class RoundJob:
         if (found := self._there(subtask, attempt)) is not None:
             _log.warning("subtask failed over", round=self.plan.round_name, subtask=subtask, reason=reason)
             found.send(Cancel(reason=reason))
-            self._note_failure(found, reason)
+            self._note_failure(found, FailureCause(reason))
             self._lose(found, reason)
 
     # --- inside ---------------------------------------------------------------------------------------------
@@ -509,15 +489,15 @@ class RoundJob:
         elif event.code == CorruptFileError.code and self._group.restoring(attempt.key):
             self._owner.job_lost_checkpoint(event.message)
         elif event.permanent or event.code == ReadTimeoutError.code:
-            self._owner.job_failed(event.message, permanent=event.permanent)
+            self._owner.job_failed(event.message, permanent=event.permanent, code=event.code)
         elif event.code == CorruptFileError.code and self.failing.has_failed_by(self._reading(attempt), event.message):
             # Another try has found the same damage: a further one would find it as well.
-            self._owner.job_failed(event.message, permanent=True)
+            self._owner.job_failed(event.message, permanent=True, code=event.code)
         else:
             subtask = attempt.key.subtask
             _log.warning("subtask failed", round=self.plan.round_name, subtask=subtask, reason=event.message)
             reason = f"subtask {subtask} failed: {event.message}"
-            self._note_failure(attempt, reason)
+            self._note_failure(attempt, FailureCause(reason, event.code))
             self._lose(attempt, reason)
 
     def _lose(self, attempt: TaskAttempt, reason: str) -> None:
@@ -547,13 +527,13 @@ class RoundJob:
         for attempt in lost:
             if self._there(attempt.key.subtask, attempt.number) is attempt:
                 why = f"subtask {attempt.key.subtask} has {reason}"
-                self._note_failure(attempt, why, lost=True)
+                self._note_failure(attempt, FailureCause(why), lost=True)
                 self._lose(attempt, why)
 
     def _reading(self, attempt: TaskAttempt) -> list[str]:
         return [split.split_id for split in self.splits.held_by(attempt.key.subtask, attempt.number)]
 
-    def _note_failure(self, attempt: TaskAttempt, cause: str, *, lost: bool = False) -> None:
+    def _note_failure(self, attempt: TaskAttempt, cause: FailureCause, *, lost: bool = False) -> None:
         """Record what an attempt was reading when it failed, before its splits are returned."""
         now, newest = self._clock.now(), self._checkpoints.newest
         self.failing.failed(self._reading(attempt), cause, now=now, checkpoint=newest, lost=lost)
@@ -583,10 +563,11 @@ class RoundJob:
         self._note(LaunchEnded(now=self._clock.now()))
         self._launch_again = self._ended_because or reason or "its subtasks ended with splits unfinished"
         if self.failing.cause:
-            self._launch_again = self.failing.cause  # in the subtask's own words
+            self._launch_again = self.failing.cause.text  # in the subtask's own words
         else:
             now, newest = self._clock.now(), self._checkpoints.newest
-            self.failing.failed((), self._launch_again, now=now, checkpoint=newest, lost=True)
+            cause = FailureCause(self._launch_again)
+            self.failing.failed((), cause, now=now, checkpoint=newest, lost=True)
         if self._group.ends_together:
             self._attempts.clear()  # the next launch may have to wait, and what they still send does not count
         if not (self._group.ends_together and self._checkpoints.owed):
@@ -603,7 +584,8 @@ class RoundJob:
         if self._drained:
             self._owner.job_ended()
         elif self.launches >= self.plan.limit:
-            self._owner.job_failed(f"job launched {self.launches} times, the last time: {reason}", permanent=False)
+            why = f"job launched {self.launches} times, the last time: {reason}"
+            self._owner.job_failed(why, permanent=False, code=self.failing.cause.code)
         else:
             pause_s = self.plan.retries.after(self.launches)
             _log.warning("launching the job again", round=self.plan.round_name, reason=reason, pause_s=pause_s)

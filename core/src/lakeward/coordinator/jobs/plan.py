@@ -36,12 +36,15 @@ class JobListener(CheckpointListener, Protocol):
         """A split has failed again, or each of those was read since; said when that changes."""
         ...
 
-    def job_drained(self, *, finished_early: bool, failing: str) -> None:
-        """Every split is finished or left out; `failing` is why splits failed that were left out, if any had."""
+    def job_drained(self, *, finished_early: bool, failing: str, code: str) -> None:
+        """Every split is finished or left out; `failing` is why splits failed that were left out, if any had.
+
+        `code` is that of the error, empty where none of ours is why.
+        """
         ...
 
-    def job_failed(self, reason: str, *, permanent: bool) -> None:
-        """The job cannot go on."""
+    def job_failed(self, reason: str, *, permanent: bool, code: str = "") -> None:
+        """The job cannot go on; `code` is that of the error, empty where none of ours is why."""
         ...
 
     def job_lost_snapshot(self, lost: frozenset[KvSnapshot], reason: str) -> None:

@@ -57,6 +57,8 @@ class RoundAttempt:
     """Whether it was to finish early before it had a job."""
     outcome: str = "running"
     reason: str = ""
+    suspended: str = ""
+    """Why its table waits for a person since it has ended; empty where it does not."""
     ended_ms: int | None = None
     snapshot_id: int | None = None
     committed: Mapping[TableBucket, int] | None = None
@@ -279,6 +281,7 @@ class RoundAttempt:
         rows, size, done = self.job.counts() if self.job is not None else (0, 0, 0)
         seconds = max(((self.ended_ms or now_ms) - self.started_ms) / _MS, 0.001)
         files = self.files()
+        failing = self.job.failing.cause if self.job is not None and self.ended_ms is None else None
         return RoundReport(
             round_name=str(self.round_id),
             outcome=self.outcome,
@@ -291,8 +294,8 @@ class RoundAttempt:
             size_bytes=sum(file.size_bytes for file in files) or size,
             rows_per_s=rows / seconds,
             snapshot_id=self.snapshot_id,
-            code=self.code,
-            reason=self.reason or (self.job.failing.cause if self.job is not None and self.ended_ms is None else ""),
+            code=self.code or (failing.code if failing else ""),
+            reason=self.reason or (failing.text if failing else ""),
             timings_s=self._timings(),
             checkpoint=self._checkpoint(),
             slots=there,

@@ -21,7 +21,7 @@ from lakeward.coordinator.rounds.context import RoundContext, start_round
 from lakeward.coordinator.rounds.listener import RoundJobListener
 from lakeward.coordinator.rounds.planner import PlannedRound
 from lakeward.coordinator.rounds.round_end import tell_end
-from lakeward.coordinator.rounds.round_trace import RoundTrace
+from lakeward.coordinator.rounds.round_trace import RoundTrace, trace_commit
 from lakeward.coordinator.workers.calls import call
 from lakeward.coordinator.workers.log_fields import with_log_fields
 from lakeward.errors import (
@@ -56,7 +56,7 @@ if TYPE_CHECKING:
     from lakeward.coordinator.commits.cleaner import Cleaner
     from lakeward.coordinator.commits.commit_account import CommitAccount
     from lakeward.coordinator.commits.fence import CommitFence
-    from lakeward.coordinator.commits.round_committer import CommittedRound, RoundCommitter
+    from lakeward.coordinator.commits.round_committer import RoundCommitter
     from lakeward.coordinator.commits.upkeep import Upkeep
     from lakeward.coordinator.rounds.attempts import RoundAttempts
     from lakeward.coordinator.rounds.planner import JobPlanner
@@ -212,8 +212,15 @@ class RoundExecutor:
         attempt = self.attempts[table_id]
         self._spawn(attempt, partial(self._commit, attempt))
 
-    def end(self, table_id: int, outcome: str, reason: str) -> None:
-        """End a round: stop its job, report it, clean up what may be cleaned."""
+    def end(self, table_id: int, outcome: str, reason: str, suspended: str = "") -> None:
+        """End a round: stop its job, report it, clean up what may be cleaned.
+
+        Args:
+            table_id: its table.
+            outcome: as of `EndRound`.
+            reason: why it failed, if it did.
+            suspended: why its table waits for a person from now on, empty where it does not.
+        """
         if outcome == "dropped":
             self._restorer.invalidate(table_id, "its table was dropped")
         attempt = self.attempts.remove(table_id)
@@ -223,7 +230,7 @@ class RoundExecutor:
         if outcome == "committed" and attempt.snapshot_id is None:
             outcome = "failed" if reason else "idle"
         self._close_checkpoints(attempt, superseded=outcome in _SUPERSEDED)
-        attempt.outcome, attempt.reason = outcome, reason
+        attempt.outcome, attempt.reason, attempt.suspended = outcome, reason, suspended
         attempt.ended_ms = self._clock.wall_ms()
         if attempt.job is not None and attempt.job.running:
             self._ending.append(attempt)
@@ -523,37 +530,10 @@ class RoundExecutor:
         try:
             done = await held.call(partial(self._committer.commit, commit), what=what, timeout_s=limit)
         except Exception as error:
-            self._trace_commit(attempt, commit, name, began, error=str(error) or type(error).__name__)
+            trace_commit(attempt.trace, self._clock, commit, name, began, error=str(error) or type(error).__name__)
             raise
         attempt.apply(done)
-        self._trace_commit(attempt, commit, name, began, done=done)
-
-    def _trace_commit(
-        self,
-        attempt: RoundAttempt,
-        commit: RoundCommit,
-        name: str,
-        began: float,
-        *,
-        done: CommittedRound | None = None,
-        error: str = "",
-    ) -> None:
-        if attempt.trace is None:
-            return
-        now, wall_ms = self._clock.now(), self._clock.wall_ms()
-
-        def in_ms(start: float, end: float) -> tuple[int, int]:
-            return wall_ms - round((now - start) * 1000), wall_ms - round((now - end) * 1000)
-
-        attempt.trace.commit_ended(
-            name,
-            in_ms(began, now),
-            step=commit.step,
-            files=len(commit.files),
-            snapshot_id=None if done is None else done.snapshot_id,
-            parts_ms={} if done is None else {part: in_ms(*times) for part, times in done.parts_s.items()},
-            error=error,
-        )
+        trace_commit(attempt.trace, self._clock, commit, name, began, done=done)
 
     async def _wait_for_last_checkpoint(self, attempt: RoundAttempt) -> None:
         """Wait for the last checkpoint of the table's previous round: this round may resume from it."""

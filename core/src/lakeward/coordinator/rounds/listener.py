@@ -6,6 +6,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Protocol
 
 from lakeward.coordinator.workers.log_fields import with_log_fields
+from lakeward.errors import CorruptFileError, SnapshotGoneError, TableGoneError
 from lakeward.machines.rounds import Drained, JobStarted, RoundFailed, SplitsFailing
 from lakeward.model.leases import Failover, FailoverKind
 
@@ -93,33 +94,36 @@ class RoundJobListener:
         """See `JobListener`."""
         self._post(SplitsFailing(now=self._clock.now(), table_id=self._table_id, failing=failing))
 
-    def job_drained(self, *, finished_early: bool, failing: str) -> None:
+    def job_drained(self, *, finished_early: bool, failing: str, code: str) -> None:
         """See `JobListener`."""
+        self._attempt.code = code
         now, table_id = self._clock.now(), self._table_id
         self._post(Drained(now=now, table_id=table_id, finished_early=finished_early, failing=failing))
 
-    def job_failed(self, reason: str, *, permanent: bool) -> None:
+    def job_failed(self, reason: str, *, permanent: bool, code: str = "") -> None:
         """See `JobListener`."""
         if not permanent and self._owner.is_current(self._attempt):
             self._owner.doubt_checkpoint(self._attempt)
-        self._post_failure(reason, permanent=permanent)
+        self._post_failure(reason, permanent=permanent, code=code)
 
     def job_lost_snapshot(self, lost: frozenset[KvSnapshot], reason: str) -> None:
         """See `JobListener`."""
         if self._owner.is_current(self._attempt):
+            self._attempt.code = SnapshotGoneError.code
             self._protection.snapshots_gone(self._table_id, lost, reason)
 
     def job_lost_table(self) -> None:
         """See `JobListener`."""
         if self._owner.is_current(self._attempt):
             reason = f"table {self._attempt.assignment.path}: a subtask says that it is gone"
+            self._attempt.code = TableGoneError.code
             self._owner.lose_table(self._attempt, reason)
 
     def job_lost_checkpoint(self, reason: str) -> None:
         """See `JobListener`: the table's next round goes on from an older one, or starts without."""
         if self._owner.is_current(self._attempt):
             self._owner.lose_checkpoint(self._attempt, reason)
-            self._post_failure(reason, checkpoint_lost=True)
+            self._post_failure(reason, checkpoint_lost=True, code=CorruptFileError.code)
 
     def splits_returned(self, kind: FailoverKind, attempt: int, splits: tuple[Split, ...]) -> None:
         """See `JobListener`."""
@@ -166,7 +170,9 @@ class RoundJobListener:
     def _spawn(self, work: Callable[[], Coroutine[None, None, None]]) -> None:
         self._loop.spawn(with_log_fields(self._attempt.log_fields, work))
 
-    def _post_failure(self, reason: str, *, permanent: bool = False, checkpoint_lost: bool = False) -> None:
+    def _post_failure(self, reason: str, *, code: str, permanent: bool = False, checkpoint_lost: bool = False) -> None:
+        if self._owner.is_current(self._attempt):
+            self._attempt.code = code
         event = RoundFailed(
             now=self._clock.now(),
             table_id=self._table_id,

@@ -9,9 +9,11 @@ from lakeward.model.spans import ROUND, RoundSpan
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
+    from lakeward.coordinator.commits.round_committer import CommittedRound, RoundCommit
     from lakeward.model.identity import RoundId
     from lakeward.model.status import RoundReport
     from lakeward.model.tables import TablePath
+    from lakeward.ports import Clock
 
 _WELL = frozenset({"committed", "idle", "stopped", "returned", "dropped"})
 _IDLE = "idle"
@@ -151,3 +153,42 @@ class RoundTrace:
         waiting, self._waiting = self._waiting or [], None
         for span in waiting:
             self._on_span(span)
+
+
+def trace_commit(
+    trace: RoundTrace | None,
+    clock: Clock,
+    commit: RoundCommit,
+    name: str,
+    began: float,
+    *,
+    done: CommittedRound | None = None,
+    error: str = "",
+) -> None:
+    """Note the end of a commit, which is now, if somebody wants the spans of its round.
+
+    Args:
+        trace: of the round.
+        clock: the service's clock.
+        commit: what was to be committed.
+        name: as of `RoundTrace.commit_ended`.
+        began: when it began, in seconds on the clock.
+        done: what has landed, None where it failed.
+        error: why it failed, empty where it did not.
+    """
+    if trace is None:
+        return
+    now, wall_ms = clock.now(), clock.wall_ms()
+
+    def in_ms(start: float, end: float) -> tuple[int, int]:
+        return wall_ms - round((now - start) * _MS), wall_ms - round((now - end) * _MS)
+
+    trace.commit_ended(
+        name,
+        in_ms(began, now),
+        step=commit.step,
+        files=len(commit.files),
+        snapshot_id=None if done is None else done.snapshot_id,
+        parts_ms={} if done is None else {part: in_ms(*times) for part, times in done.parts_s.items()},
+        error=error,
+    )

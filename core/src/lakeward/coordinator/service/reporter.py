@@ -79,6 +79,15 @@ class _History:
     due_ms: int | None = None
     """The earliest deadline since the last round that succeeded."""
 
+    def note_end(self, attempt: RoundAttempt) -> None:
+        """Note how a round ended: what is shown of the table while it is not assigned.
+
+        A service that stops gives a suspended table back before a report would have its phase.
+        """
+        self.status, self.message = attempt.outcome, attempt.reason
+        if attempt.suspended:
+            self.status, self.message = Phase.SUSPENDED.value, attempt.suspended
+
     def note_deadline(self, deadline: float, due_ms: int) -> None:
         """Note the deadline of an assignment, once; it does not put off one that was there before it.
 
@@ -192,7 +201,7 @@ class Reporter:
         history.ended[attempt.outcome] += 1
         self._outage.round_ended(attempt, self._tables_in_hand())
         history.lake_files = attempt.lake_files() if attempt.context is not None else history.lake_files
-        history.status, history.message = attempt.outcome, attempt.reason
+        history.note_end(attempt)
         history.never_tiered = attempt.never_tiered if attempt.context is not None else history.never_tiered
         if attempt.outcome in _SUCCEEDED and not attempt.reason:
             history.failing_since_ms, history.failure, history.due_ms = None, "", None
@@ -306,7 +315,7 @@ class Reporter:
         failing = None if attempt is None or attempt.job is None else attempt.job.failing
         since_ms, failure = history.failing_since_ms, history.failure
         if failing is not None and failing.since is not None:
-            since_ms, failure = since_ms or self._wall_ms(failing.since), failing.cause
+            since_ms, failure = since_ms or self._wall_ms(failing.since), failing.cause.text
         return TableReport(
             path=history.path,
             table_id=table_id,

@@ -380,7 +380,7 @@ class Service:
             case CommitRound():
                 self._executor.commit(command.table_id)
             case EndRound():
-                self._executor.end(command.table_id, command.outcome, command.reason)
+                self._executor.end(command.table_id, command.outcome, command.reason, command.suspended)
                 self._protection.end_round(command.table_id)
             case Forget():
                 self._forget(command)

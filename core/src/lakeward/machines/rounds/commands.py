@@ -63,6 +63,8 @@ class EndRound:
     `stale` (snapshots vanished: cleaned like `failed`, but no failure is counted and `OpenRound` follows).
     """
     reason: str = ""
+    suspended: str = ""
+    """Why the table waits for a person from now on, also once it is given back; empty where it does not."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -437,13 +437,13 @@ class Rounds:
             is_try: `once` gives up after so many of them; a lost checkpoint is none, as there are only so many.
             outcome: of the round; one that failed only in part has committed the rest.
         """
-        path = table.assignment.path
-        self._end_round(table, outcome, reason)
+        path, why = table.assignment.path, reason
         if is_try and not again_soon:
             table = self._count_failure(table)
         if table.failures >= self._settings.suspend_after and not permanent:
             permanent = True
             reason = f"{reason} ({table.failures} rounds in a row failed while other tables were served)"
+        self._end_round(table, outcome, why, suspended=reason if permanent else "")
         tries = 1 if again_soon else max(table.attempt, 1)
         pause = backoff_s(tries, self._settings.backoff_first_s, self._settings.backoff_most_s)
         guard = self._unless_held_back(path, RoundsGuard.PERMANENT if permanent else RoundsGuard.RETRY_LATER)
@@ -477,9 +477,9 @@ class Rounds:
             self._put(replace(table, finishing_early=True, finish_by=None, overran=overran))
             self._commands.append(FinishRoundEarly(table.assignment.table_id, reason))
 
-    def _end_round(self, table: TieringTable, outcome: str, reason: str = "") -> None:
+    def _end_round(self, table: TieringTable, outcome: str, reason: str = "", *, suspended: str = "") -> None:
         if table.active:
-            self._commands.append(EndRound(table.assignment.table_id, outcome, reason))
+            self._commands.append(EndRound(table.assignment.table_id, outcome, reason, suspended))
 
     def _abandon(self, table: TieringTable, guard: RoundsGuard, outcome: str, reason: str, why_forgotten: str) -> None:
         """End the round of a table that is no longer assigned, and forget the table without a report."""

@@ -13,8 +13,10 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
 _S3_SCHEMES = frozenset({"s3", "s3a", "s3n"})
-S3_OPTIONS = frozenset({"access_key", "secret_key", "session_token", "endpoint_override", "region", "scheme"})
-"""Options that `Storage` passes on to S3; others are for somebody else."""
+S3_OPTIONS = ("access_key", "secret_key", "session_token", "endpoint_override", "region", "scheme")
+"""Options that `Storage` passes on to S3: the names are those of `pyarrow.fs.S3FileSystem`."""
+S3_SCHEMES = ("https", "http")
+"""Values of its option `scheme`."""
 
 
 class Storage:
