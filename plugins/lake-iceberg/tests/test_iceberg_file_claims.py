@@ -156,6 +156,33 @@ def test_bounds_in_lists_and_maps_enclose_their_values(
 
 @pytest.mark.parametrize("column", ["d", "f"])
 @pytest.mark.parametrize(
+    ("values", "bounds", "wrong"),
+    [
+        ([0.0, -0.0, None], (-0.0, 0.0), []),
+        ([0.0, 0.0, 1.0], (-0.0, 1.0), []),
+        ([-0.0, 0.0, 1.0], (0.0, 1.0), [("lower bound", "-0.0", "0.0")]),
+        ([-1.0, -0.0, 0.0], (-1.0, -0.0), [("upper bound", "0.0", "-0.0")]),
+        ([-0.0, -0.0, NAN], (-0.0, -0.0), []),
+    ],
+    ids=str,
+)
+def test_zeros_of_both_signs_are_two_values_in_bounds(  # noqa: PLR0917 - parameters
+    lake: IcebergLake,
+    catalog: SqlCatalog,
+    column: str,
+    values: list[float | None],
+    bounds: tuple[float, float],
+    wrong: list[tuple[str, str, str]],
+) -> None:
+    key, layout = {"d": (3, "<d"), "f": (4, "<f")}[column]
+    lower, upper = ({key: struct.pack(layout, one)} for one in bounds)
+    filled = {field.name: values if field.name == column else [None] * 3 for field in FLAT.fields}
+    file_of(catalog, FLAT, filled, lower_bounds=lower, upper_bounds=upper)
+    assert found(lake) == [(f"{what} of column {column}", has, said) for what, has, said in wrong]
+
+
+@pytest.mark.parametrize("column", ["d", "f"])
+@pytest.mark.parametrize(
     ("value", "said", "right"),
     [
         (0.1, 0.1, True),

@@ -22,6 +22,8 @@ from lakeward_lake_iceberg.file_rows import read_errors, whole_file
 from lakeward_lake_iceberg.file_values import (
     UNKNOWN,
     bound,
+    extremes,
+    ordered,
     plain,
     primitives,
     same_value,
@@ -87,10 +89,8 @@ class _Column:
             nan = pc.fill_null(pc.is_nan(array), False)
             self.nans += nan.true_count
             array = array.filter(pc.invert(nan))
-        both = pc.min_max(stored(array))
-        found = [both[end].as_py() for end in ("min", "max")]
-        known = [value for value in (*self.values, *found) if value is not None]
-        self.values = [min(known), max(known)] if known else []
+        known = [*self.values, *extremes(stored(array))]
+        self.values = [min(known, key=ordered), max(known, key=ordered)] if known else []
 
     def differences(self, file: DataFile, rows: int) -> Iterator[tuple[str, Any, Any]]:
         """Yield what is wrong: what it is, what the file has, what the lake says."""
@@ -112,9 +112,9 @@ class _Column:
             return
         smallest, largest = self.values
         lower, upper = (bound(self.kind, (one or {}).get(key)) for one in (file.lower_bounds, file.upper_bounds))
-        if lower is not None and lower > smallest:
+        if lower is not None and ordered(lower) > ordered(smallest):
             yield f"lower bound of column {self.name}", smallest, lower
-        if upper is not None and upper < largest:
+        if upper is not None and ordered(upper) < ordered(largest):
             yield f"upper bound of column {self.name}", largest, upper
 
 

@@ -36,6 +36,8 @@ if TYPE_CHECKING:
 
 UNKNOWN = object()
 _INT_BYTES = 4
+_BITS = {32: pa.int32(), 64: pa.int64()}
+"""Whole numbers as wide as a float: arrays of them tell -0.0 from 0.0."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,6 +122,22 @@ def same_value(kind: IcebergType, expected: Any, found: Any) -> bool:  # noqa: A
     if math.isnan(expected) or math.isnan(found):
         return math.isnan(expected) and math.isnan(found)
     return expected == found and math.copysign(1, expected) == math.copysign(1, found)
+
+
+def extremes(array: pa.Array) -> list[Any]:
+    """Return the smallest and the largest value of an array without NaN, as `ordered` has them; none of no values."""
+    both = pc.min_max(array)
+    found = [one for one in (both["min"].as_py(), both["max"].as_py()) if one is not None]
+    if not found or not pa.types.is_floating(array.type) or 0.0 not in found:
+        return found
+    bits = pc.unique(array.filter(pc.equal(array, 0.0)).view(_BITS[array.type.bit_width])).to_pylist()
+    signs = {-1.0 if one < 0 else 1.0 for one in bits}
+    return [end(signs) * 0.0 if one == 0.0 else one for one, end in zip(found, (min, max), strict=True)]
+
+
+def ordered(value: Any) -> tuple[Any, float]:  # noqa: ANN401 - of any type
+    """Return what values are compared by, as Java does: -0.0 is less than 0.0."""
+    return value, math.copysign(1.0, value) if isinstance(value, float) else 0.0
 
 
 def _nearest_float(value: float) -> float:
