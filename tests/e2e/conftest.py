@@ -14,11 +14,13 @@ sys.path.insert(0, str(Path(__file__).parents[2] / "plugins" / "source-fluss" / 
 sys.path.insert(0, str(Path(__file__).parents[2] / "plugins" / "lake-iceberg" / "tests" / "kit"))
 sys.path.insert(0, str(Path(__file__).parents[1] / "core" / "kit"))
 
+from lakeward.testing.command_line import configured, flights, lakeward
 from lakeward_e2e.world import World
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+__all__ = ["configured", "flights", "lakeward", "pytest_collection_modifyitems", "shared_world", "world"]
 
 _LONG = ("test_exchange_services_killed", "test_chaos", "test_killed_with_object_store", "test_driver_killed")
 """Modules that run for minutes: where several processes share the tests, these begin with them."""
