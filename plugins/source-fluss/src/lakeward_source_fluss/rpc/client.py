@@ -123,9 +123,26 @@ class FlussClient:
 
         Raises:
             TableMissingError: there is no such table.
+            BucketCountError: the request was made for another count of buckets; the new one is asked for next time.
+        """
+        return self.call_leader_seen(bucket, request, timeout_s)[0]
+
+    def call_leader_seen(
+        self, bucket: BucketAddress, request: Request[R], timeout_s: float | None = None
+    ) -> tuple[R, int]:
+        """Call the leader of a bucket, and say which server it is: what it answers for the bucket does not.
+
+        Args:
+            bucket: whose leader.
+            request: the request.
+            timeout_s: seconds; None for the client's own.
+
+        Returns:
+            The response, and the server's id. Errors as `call_leader`.
         """
         work = self._cluster.call_leader(bucket, request.api, encode(request), self._timeout(timeout_s))
-        return decode(response_class(type(request)), self._loop.run(work))
+        body, server_id = self._loop.run(work)
+        return decode(response_class(type(request)), body), server_id
 
     def call_any(self, request: Request[R], timeout_s: float | None = None) -> R:
         """Call whichever server answers; for APIs that all of them serve.

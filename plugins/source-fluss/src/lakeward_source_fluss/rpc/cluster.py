@@ -16,6 +16,7 @@ from lakeward_source_fluss.rpc.topology import BucketAddress, Topology, bucket_l
 from lakeward_source_fluss.wire.apis import TABLET_ONLY, ApiKey
 from lakeward_source_fluss.wire.codes import ErrorCode
 from lakeward_source_fluss.wire.errors import (
+    BucketCountError,
     FlussServerError,
     NotCoordinatorLeaderError,
     ServerUnreachableError,
@@ -103,13 +104,23 @@ class Cluster:
             await _in_time(self.refresh(), attempts)
             return await self._call_tablet_once(server_id, api, body, attempts)
 
-    async def call_leader(self, bucket: BucketAddress, api: ApiKey, body: bytes, timeout_s: float) -> bytes:
-        """Call the leader of a bucket; waits for one, and follows it when it moves."""
+    async def call_leader(self, bucket: BucketAddress, api: ApiKey, body: bytes, timeout_s: float) -> tuple[bytes, int]:
+        """Call the leader of a bucket; waits for one, and follows it when it moves.
+
+        Returns:
+            The response, and the id of the server that gave it.
+
+        Raises:
+            BucketCountError: the request was made for another count of buckets.
+        """
         attempts = Attempts(self._options, timeout_s)
         while True:
             try:
                 server_id = await self._leader(bucket, attempts)
-                return await self._call_tablet_once(server_id, api, body, attempts)
+                return await self._call_tablet_once(server_id, api, body, attempts), server_id
+            except BucketCountError:
+                self.forget_leaders(bucket.path)
+                raise  # the same request would be refused again
             except (*_PASSING, StaleMetadataError) as error:
                 self.forget_leaders(bucket.path)
                 await attempts.pause(error)

@@ -88,17 +88,18 @@ class BucketLog:
             max_wait_ms=_WAIT_MS,
             min_bytes=1,
         )
-        response = self.call(request)
+        response, server = self.call(request)
         for answer in (bucket for one in response.tables_resp for bucket in one.buckets_resp):
-            check_code(f"FETCH_LOG of {self.name} at offset {offset}", answer.error_code, answer.error_message)
+            what = f"FETCH_LOG of {self.name} at offset {offset} at tablet server {server}"
+            check_code(what, answer.error_code, answer.error_message)
             return answer
         message = f"FETCH_LOG of {self.name} at offset {offset}: expected an answer for the bucket, found none"
         raise SourceError(message)
 
-    def call(self, request: Request[Answer]) -> Answer:
-        """Call the bucket's leader."""
+    def call(self, request: Request[Answer]) -> tuple[Answer, int]:
+        """Call the bucket's leader; return its answer and its id."""
         address = BucketAddress(wire_path(self.table.path), self.bucket.partition_id, self.bucket.bucket)
-        return self.client.call_leader(address, request)
+        return self.client.call_leader_seen(address, request)
 
     def gap(self, expected: int, found: int) -> TableError:
         """Return the error of a log that goes on at another offset than it should.
@@ -138,8 +139,9 @@ class BucketLog:
             partition_id=self.bucket.partition_id,
             bucket_id=(self.bucket.bucket,),
         )
-        for one in self.call(request).buckets_resp:
-            check_code(f"LIST_OFFSETS of {self.name}", one.error_code, one.error_message)
+        response, server = self.call(request)
+        for one in response.buckets_resp:
+            check_code(f"LIST_OFFSETS of {self.name} at tablet server {server}", one.error_code, one.error_message)
             if one.offset is not None:
                 return max(0, one.offset)
         message = f"LIST_OFFSETS of {self.name}: expected an offset, found none"

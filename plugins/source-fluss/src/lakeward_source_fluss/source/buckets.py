@@ -182,7 +182,8 @@ class BucketStates:
         found = {}
         for one in self._client.call_tablet(server, request).buckets_resp:
             bucket = TableBucket(table.table_id, partition.partition_id, one.bucket_id)
-            check_code(f"LIST_OFFSETS of bucket {bucket} of table {table.path}", one.error_code, one.error_message)
+            what = f"LIST_OFFSETS of bucket {bucket} of table {table.path} at tablet server {server}"
+            check_code(what, one.error_code, one.error_message)
             if one.offset is None:
                 message = f"LIST_OFFSETS of bucket {bucket} of table {table.path}: expected an offset, found none"
                 raise ProtocolError(message)

@@ -117,6 +117,7 @@ class KvScan:
                 self._call(ScanKvRequest(scanner_id=scanner, close_scanner=True), "close")
 
     def _call(self, request: ScanKvRequest, what: str) -> ScanKvResponse:
-        answer = self.log.call(request)
-        check_code(f"SCAN_KV ({what}) of {self.log.name}", answer.error_code, answer.error_message)
+        answer, server = self.log.call(request)
+        where = f"SCAN_KV ({what}) of {self.log.name} at tablet server {server}"
+        check_code(where, answer.error_code, answer.error_message)
         return answer
