@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from lakeward_source_fluss.rpc.options import ConnectOptions
-    from lakeward_source_fluss.rpc.topology import BucketAddress
+    from lakeward_source_fluss.rpc.topology import BucketAddress, Buckets
 
 R = TypeVar("R", bound=Message)
 
@@ -172,10 +172,14 @@ class FlussClient:
             TableMissingError: there is no such table.
             PartitionMissingError: there is no such partition.
         """
-        return self._loop.run(self._cluster.leaders(path, partition_id, self._timeout_s, fresh=fresh))
+        return self.buckets(path, partition_id, fresh=fresh).leaders
+
+    def buckets(self, path: PbTablePath, partition_id: int | None = None, *, fresh: bool = False) -> Buckets:
+        """Return the buckets of a table or partition. Arguments and errors as `leaders`."""
+        return self._loop.run(self._cluster.buckets(path, partition_id, self._timeout_s, fresh=fresh))
 
     def forget_leaders(self, path: PbTablePath) -> None:
-        """Ask again next time who leads the buckets of a table (after errors 12, 21 or 44 for a bucket)."""
+        """Ask again next time for the buckets of a table, and who leads them (after errors 12, 21, 44, 74 or 75)."""
         self._loop.run(self._forget(path))
 
     def tablet_servers(self, *, fresh: bool = False) -> Mapping[int, str]:

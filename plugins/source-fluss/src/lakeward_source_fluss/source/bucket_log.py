@@ -77,6 +77,7 @@ class BucketLog:
             bucket_id=self.bucket.bucket,
             fetch_offset=offset,
             max_fetch_bytes=self.fetch_bytes,
+            bucket_count_actual=self.bucket_count(),
         )
         table = PbFetchLogReqForTable(
             table_id=self.table.table_id, projection_pushdown_enabled=False, buckets_req=(wanted,)
@@ -100,6 +101,10 @@ class BucketLog:
         """Call the bucket's leader; return its answer and its id."""
         address = BucketAddress(wire_path(self.table.path), self.bucket.partition_id, self.bucket.bucket)
         return self.client.call_leader_seen(address, request)
+
+    def bucket_count(self) -> int | None:
+        """Return how many buckets the partition has, as requests for it say; None where the server does not say."""
+        return self.client.buckets(wire_path(self.table.path), self.bucket.partition_id).count
 
     def gap(self, expected: int, found: int) -> TableError:
         """Return the error of a log that goes on at another offset than it should.
@@ -138,6 +143,7 @@ class BucketLog:
             table_id=self.table.table_id,
             partition_id=self.bucket.partition_id,
             bucket_id=(self.bucket.bucket,),
+            bucket_count_actual=self.bucket_count(),
         )
         response, server = self.call(request)
         for one in response.buckets_resp:

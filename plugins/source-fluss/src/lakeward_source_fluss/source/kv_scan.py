@@ -102,7 +102,12 @@ class KvScan:
 
     def _open(self) -> ScanKvResponse:
         bucket = self.log.bucket
-        wanted = PbScanReqForBucket(table_id=bucket.table_id, partition_id=bucket.partition_id, bucket_id=bucket.bucket)
+        wanted = PbScanReqForBucket(
+            table_id=bucket.table_id,
+            partition_id=bucket.partition_id,
+            bucket_id=bucket.bucket,
+            bucket_count_actual=self.log.bucket_count(),
+        )
         return self._call(
             ScanKvRequest(bucket_scan_req=wanted, call_seq_id=0, batch_size_bytes=self.reply_bytes), "open"
         )
