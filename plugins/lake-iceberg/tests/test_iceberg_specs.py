@@ -98,6 +98,12 @@ def test_a_void_field_of_a_table_that_never_had_a_layout_is_refused_without_one(
         lake.open_table(key_table(EVENTS, buckets=1), incarnation())
 
 
+def test_another_count_of_buckets_than_the_lake_tables_is_refused_with_what_to_do(lake: Lake) -> None:
+    lake.open_table(key_table(EVENTS, buckets=4), incarnation())
+    with pytest.raises(SchemaMismatchError, match=r"bucket\[8\].*bucket\[4\].*Set the count back.*`mode = \"mirror\"`"):
+        lake.open_table(key_table(EVENTS, buckets=8), incarnation())
+
+
 def test_files_of_several_specs_survive_an_expiry_with_their_deletes(
     world: World, lake: Lake, catalog: SqlCatalog, query: Callable[..., pa.Table]
 ) -> None:

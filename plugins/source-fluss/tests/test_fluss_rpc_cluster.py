@@ -13,6 +13,7 @@ from lakeward_source_fluss.rpc.client import FlussClient
 from lakeward_source_fluss.rpc.topology import BucketAddress
 from lakeward_source_fluss.wire.apis import ApiKey
 from lakeward_source_fluss.wire.errors import (
+    BucketCountError,
     NotCoordinatorLeaderError,
     ServerUnreachableError,
     StaleMetadataError,
@@ -125,6 +126,17 @@ def test_a_coordinator_that_no_longer_leads_is_left_for_the_one_that_does(cluste
     cluster.client.call_coordinator(DROP)
     assert len(cluster.coordinators[1].asked(ApiKey.DROP_KV_SNAPSHOT_LEASE)) == 1
     assert cluster.client.coordinator_connection_id not in {before, 0}
+
+
+def test_a_request_for_another_count_of_buckets_is_not_sent_again_as_it_is(cluster: Cluster) -> None:
+    leader = cluster.tablets[0]
+    told = leader.answer
+    leader.answer = lambda call: ErrorResponse(error_code=74) if call.api == ApiKey.LIMIT_SCAN else told(call)
+
+    with pytest.raises(BucketCountError, match=r"LIMIT_SCAN at 127\.0\.0\.1:\d+: .*STALE_METADATA \(74\)"):
+        cluster.client.call_leader(BUCKET, SCAN)
+
+    assert len(leader.asked(ApiKey.LIMIT_SCAN)) == 1
 
 
 def test_a_coordinator_that_does_not_lead_yet_is_waited_for(cluster: Cluster) -> None:

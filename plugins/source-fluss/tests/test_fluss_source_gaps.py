@@ -9,7 +9,9 @@ import pytest
 
 from lakeward.errors import CorruptFileError, LogGapError, LogTruncatedError, OffsetsBeyondLogError, SourceError
 from lakeward.model.splits import LogSplit
-from lakeward_source_fluss_kit.oneserver import BUCKET, OneServer, compacted, log_batch
+from lakeward_source_fluss.wire.apis import ApiKey
+from lakeward_source_fluss.wire.messages import FetchLogResponse, PbFetchLogRespForBucket, PbFetchLogRespForTable
+from lakeward_source_fluss_kit.oneserver import BUCKET, TABLE_ID, OneServer, compacted, log_batch
 
 
 @pytest.fixture
@@ -58,6 +60,17 @@ def test_batches_that_overlap_give_no_row_twice(server: OneServer) -> None:
 
     with pytest.raises(LogGapError, match=r"from offset 10.*from offset 5"):
         read(server, 0, 15)
+
+
+def test_code_of_a_later_server_ends_a_read_at_once_and_is_named_with_the_server(server: OneServer) -> None:
+    refused = PbFetchLogRespForBucket(bucket_id=0, error_code=999, error_message="of a later release")
+    answer = FetchLogResponse(tables_resp=(PbFetchLogRespForTable(table_id=TABLE_ID, buckets_resp=(refused,)),))
+    server.further[ApiKey.FETCH_LOG] = lambda _: answer
+
+    with pytest.raises(SourceError, match=r"at tablet server 0: .*UNKNOWN_CODE \(999\): of a later release"):
+        read(server, 0, 10)
+
+    assert len(server.server.asked(ApiKey.FETCH_LOG)) == 1
 
 
 def test_gap_that_retention_explains_says_so(server: OneServer) -> None:

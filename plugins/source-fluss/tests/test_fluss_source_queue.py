@@ -132,6 +132,19 @@ def test_each_connection_has_an_epoch_of_its_own_that_is_higher(
     assert queue.heartbeat(HeartbeatRequest()).coordinator_epoch > first
 
 
+@pytest.mark.parametrize(("code", "logged"), [(999, ["UNKNOWN_CODE (999)"]), (-1, [])])
+def test_refusal_for_a_reason_of_a_later_server_is_logged_with_its_code(
+    coordinator: Coordinator, queue: TieringQueue, caplog: pytest.LogCaptureFixture, code: int, logged: list[str]
+) -> None:
+    coordinator.refuses = code
+
+    assert queue.heartbeat(HeartbeatRequest(renewed=(CLAIM,))).refused == {7: Refusal.NOT_TIERING}
+
+    named = [record.getMessage().rpartition(" answered ")[2] for record in caplog.records]
+    assert named == logged
+    assert all("LAKE_TIERING_HEARTBEAT for table 7" in record.getMessage() for record in caplog.records)
+
+
 def test_refusals_say_why(coordinator: Coordinator, queue: TieringQueue) -> None:
     coordinator.refuses = ErrorCode.INVALID_COORDINATOR
     assert queue.heartbeat(HeartbeatRequest(renewed=(CLAIM,))).refused == {7: Refusal.COORDINATOR_CHANGED}

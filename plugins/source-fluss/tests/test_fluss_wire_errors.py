@@ -6,6 +6,7 @@ from lakeward.errors import LeaseApiMissingError, SourceError, TableGoneError
 from lakeward_source_fluss.wire.apis import ApiKey
 from lakeward_source_fluss.wire.codes import ErrorCode
 from lakeward_source_fluss.wire.errors import (
+    BucketCountError,
     EpochFencedError,
     FlussServerError,
     NotCoordinatorLeaderError,
@@ -38,11 +39,22 @@ def test_a_missing_table_is_a_table_gone() -> None:
     assert error.code == TableGoneError.code
 
 
-@pytest.mark.parametrize("code", [12, 21, 44, 65])
+@pytest.mark.parametrize("code", [12, 21, 44, 65, 74, 75])
 def test_answers_of_the_wrong_server_ask_for_fresh_metadata(code: int) -> None:
     error = server_error("CALL", code)
     assert isinstance(error, StaleMetadataError)
     assert error.retriable
+
+
+def test_the_highest_code_of_1_0_is_known() -> None:
+    assert (max(ErrorCode).name, max(ErrorCode).value) == ("TABLET_METADATA_NOT_READY", 75)
+
+
+def test_another_count_of_buckets_has_a_class_of_its_own() -> None:
+    error = server_error("FETCH_LOG", 74)
+    assert isinstance(error, BucketCountError)
+    assert error.server_name == "STALE_METADATA"
+    assert not isinstance(server_error("FETCH_LOG", 75), BucketCountError)
 
 
 def test_a_standby_coordinator_has_a_class_of_its_own() -> None:

@@ -1,4 +1,7 @@
-"""The message classes against `FlussApi.proto` of Fluss's main branch (commit 545c5539, August 2026)."""
+"""The message classes against `FlussApi.proto` of Fluss's main branch (commit 545c5539, August 2026).
+
+The fields that count the buckets of a partition are those of the change that brings them to 1.0.
+"""
 
 from __future__ import annotations
 

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pyarrow as pa
 import pytest
 
-from lakeward.coordinator.rounds.layout import LakeLayout, check_splits, resolve_layout
-from lakeward.errors import ConfigError
+from lakeward.coordinator.rounds.layout import LakeLayout, check_bucket_counts, check_splits, resolve_layout
+from lakeward.errors import ConfigError, SchemaMismatchError
 from lakeward.model.partitioning import ExchangeMode, PartitionField
 from lakeward.model.settings import ExchangeChoice, TableMode, TableSettings
 from lakeward.model.splits import LogSplit, SnapshotSplit
-from lakeward.model.tables import TableBucket, TablePath, TableSpec
+from lakeward.model.tables import BucketState, TableBucket, TablePath, TableSpec
 
 SCHEMA = pa.schema(
     [
@@ -209,3 +211,32 @@ def test_other_splits_are_read_with_and_without_an_exchange(exchange: ExchangeCh
 def test_a_live_snapshot_is_read_without_an_exchange() -> None:
     spec = table("id")
     check_splits(spec, resolve(spec, "bucket(4, id)", exchange="none"), (LIVE,))
+
+
+def by_region(*counts: int, bucket_key: tuple[str, ...] = ("id",)) -> tuple[TableSpec, list[BucketState]]:
+    """Return a table of four buckets that is partitioned by region, and partitions with these counts of buckets."""
+    states = [
+        BucketState(TableBucket(1, number, bucket), (f"r{number}",), 0, 0, None)
+        for number, count in enumerate(counts)
+        for bucket in range(count)
+    ]
+    return replace(table(), partition_keys=("region",), bucket_key=bucket_key), states
+
+
+def test_a_partition_with_another_count_of_buckets_than_the_lake_is_refused_with_what_to_do() -> None:
+    spec, states = by_region(4, 2, 8)
+
+    expected = (
+        r"shop\.orders: partition r1 and 1 more: expected 4 buckets, .* column 'id', found 2: .*"
+        r'Drop the partitions with another count, or mirror .*`mode = "mirror"`.*lakeward tables accept'
+    )
+    with pytest.raises(SchemaMismatchError, match=expected):
+        check_bucket_counts(spec, states)
+
+
+def test_counts_of_buckets_may_differ_where_the_lake_does_not_divide_by_the_bucket_key() -> None:
+    check_bucket_counts(*by_region(4, 2, 8, bucket_key=()))
+
+
+def test_partitions_with_the_tables_count_of_buckets_fit() -> None:
+    check_bucket_counts(*by_region(4, 4))

@@ -172,6 +172,64 @@ def create_anew(world: World, path: TablePath) -> None:
             sql.execute(f"{change} WHERE table_id = ?", (table_id,))
 
 
+class UnreadableSource(EmbeddedSource):
+    """Cannot say which buckets one table has, so many times."""
+
+    def __init__(self, store: EmbeddedStore, unreadable: TablePath, times: int) -> None:
+        super().__init__(store)
+        self._unreadable, self._times = unreadable, times
+
+    def buckets(self, table: TableSpec) -> Sequence[BucketState]:
+        if table.path == self._unreadable and self._times:
+            self._times -= 1
+            message = f"table {table.path}: 2 of 4 buckets"
+            raise SourceError(message)
+        return super().buckets(table)
+
+
+def test_once_serves_the_other_tables_where_one_cannot_be_looked_at(world: World) -> None:
+    bad, good = world.table("bad"), world.table("good")
+    world.load(bad, 0, 10)
+    world.load(good, 0, 10)
+
+    ((failed, reason),) = world.once(source=UnreadableSource(world.store, bad, 1000)).failed
+
+    assert (failed, reason) == (bad, "table t.bad: 2 of 4 buckets")
+    assert ids(world.lake.read(good)) == list(range(10))
+
+
+def test_once_tiers_a_table_that_can_be_looked_at_later_up_to_its_end(world: World) -> None:
+    late = world.table("late")
+    world.load(late, 0, 10)
+
+    assert world.once(source=UnreadableSource(world.store, late, 1)).failed == ()
+
+    assert ids(world.lake.read(late)) == list(range(10))
+
+
+class DroppingSource(EmbeddedSource):
+    """Drops a table after it was listed."""
+
+    def __init__(self, store: EmbeddedStore, dropped: TablePath) -> None:
+        super().__init__(store)
+        self._dropped = dropped
+
+    def buckets(self, table: TableSpec) -> Sequence[BucketState]:
+        if table.path == self._dropped:
+            self.store.drop_table(table.path)
+        return super().buckets(table)
+
+
+def test_once_does_not_wait_for_a_table_that_is_dropped_while_it_starts(world: World) -> None:
+    dropped, good = world.table("dropped"), world.table("good")
+    world.load(dropped, 0, 10)
+    world.load(good, 0, 10)
+
+    assert world.once(source=DroppingSource(world.store, dropped)).failed == ()
+
+    assert ids(world.lake.read(good)) == list(range(10))
+
+
 def test_a_source_that_was_re_created_is_an_error_of_that_table_alone_and_is_told_nothing(world: World) -> None:
     anew, good = world.table("anew", buckets=1), world.table("good")
     world.load(anew, 0, 20)

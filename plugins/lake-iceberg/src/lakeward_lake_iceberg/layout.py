@@ -62,6 +62,7 @@ _PLAIN: dict[str, Transform[Any, Any]] = {
 }
 _NAMES = msgspec.json.Decoder(list[str])
 """Made while this is imported: threads that learn a type at the same time crash the process."""
+_Pair = tuple[str | None, str]
 _TEXT = re.compile(r"(?P<name>[a-z]+)(\[(?P<argument>\d+)\])?")
 
 
@@ -137,7 +138,7 @@ def check_layout(table: Table, spec: TableSpec) -> None:
     found, expected = _found(table, void=not (spec.lake_partition or manages_layout(table))), _expected(spec)
     if found not in (expected, _configured(table, spec)):
         message = f"{spec.path}: the lake table's partitioning does not fit: expected {expected}, found {found}"
-        raise SchemaMismatchError(message)
+        raise SchemaMismatchError(message + _count_hint(spec, expected, found))
 
 
 def _has_files(table: Table) -> bool:
@@ -236,6 +237,19 @@ def _resolve(table: TableSpec, schema: Schema, wanted: Wanted) -> tuple[int, Tra
 def _refuse(table: TableSpec, wanted: Wanted, expected: str, found: str) -> NoReturn:
     message = f'tables."{table.path}".lake_partition: expected for {str(wanted)!r} {expected}, found {found}'
     raise SchemaMismatchError(message)
+
+
+def _count_hint(spec: TableSpec, expected: list[_Pair], found: list[_Pair]) -> str:
+    """Return what to do where the source's count of buckets alone was changed, else nothing."""
+    keys = [(column, "bucket") for column in spec.bucket_key]
+    other = set(expected).symmetric_difference(found)
+    if len(expected) != len(found) or [(column, kind.partition("[")[0]) for column, kind in other] != keys * 2:
+        return ""
+    return (
+        ". The source's count of buckets was changed, and the lake table keeps its own. Set the count back in the "
+        f'source, or mirror the table into a new lake table (`mode = "mirror"` in [tables."{spec.path}"]): set the '
+        "present one aside and accept that with `lakeward tables accept`; then `lakeward tables resume`"
+    )
 
 
 def _named(table: TableSpec) -> str:

@@ -12,7 +12,13 @@ from typing import TYPE_CHECKING
 
 import structlog
 
-from lakeward.coordinator.rounds.layout import SOURCE_LAYOUT, LakeLayout, check_splits, resolve_layout
+from lakeward.coordinator.rounds.layout import (
+    SOURCE_LAYOUT,
+    LakeLayout,
+    check_bucket_counts,
+    check_splits,
+    resolve_layout,
+)
 from lakeward.errors import LakeTableGoneError, LakewardError, OffsetsWentBackError, SourceError, TableGoneError
 from lakeward.machines.splits import Enumeration, enumerate_splits
 from lakeward.model.partitioning import ExchangeMode
@@ -98,6 +104,7 @@ def start_round(  # noqa: PLR0917 - the two sides, whose round it is, and its ru
     lake.open_table(table, incarnation)
     head = lake.stamp(table.path, incarnation)
     buckets = source.buckets(table)
+    check_bucket_counts(table, buckets)
     tiered = tiered_offsets(source, table, head)
     if wrong := went_back(table.path, record, head, tiered, buckets):
         raise OffsetsWentBackError(wrong)

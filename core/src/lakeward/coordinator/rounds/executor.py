@@ -386,7 +386,7 @@ class RoundExecutor:
         attempt.note_phase("enumerate", self._clock.wall_ms())
         enumeration = context.enumeration
         if not enumeration.splits:
-            self._settle_target(attempt, context.tiered)
+            self._settle_target(attempt, context, context.tiered)
             attempt.lag_s = 0.0
         self._loop.post(
             Opened(
@@ -473,7 +473,7 @@ class RoundExecutor:
         if not self.is_current(attempt):
             _log.info("a round that was given up has committed after all")
             return
-        self._settle_target(attempt, offsets)
+        self._settle_target(attempt, context, offsets)
         left = context.enumeration.behind or attempt.lag_rows() != 0
         self._loop.post(Committed(now=self._clock.now(), table_id=attempt.assignment.table_id, caught_up=not left))
 
@@ -664,9 +664,9 @@ class RoundExecutor:
         table_id = attempt.assignment.table_id
         self._loop.post(RoundFenced(now=self._clock.now(), table_id=table_id, reason=str(error), lost=lost))
 
-    def _settle_target(self, attempt: RoundAttempt, offsets: Mapping[TableBucket, int]) -> None:
+    def _settle_target(self, attempt: RoundAttempt, context: RoundContext, offsets: Mapping[TableBucket, int]) -> None:
         path = attempt.assignment.path
-        if self._policy.once and self._targets.reached(path, offsets):
+        if self._policy.once and self._targets.reached(path, offsets, context.buckets):
             self._loop.post(TargetReached(now=self._clock.now(), path=path))
 
 

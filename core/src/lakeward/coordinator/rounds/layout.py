@@ -10,12 +10,13 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
-from lakeward.errors import ConfigError
+from lakeward.errors import ConfigError, SchemaMismatchError
 from lakeward.model.near_names import did_you_mean
 from lakeward.model.partitioning import ExchangeMode, PartitionField
 from lakeward.model.settings import DYNAMIC_ALLOCATION
@@ -28,7 +29,7 @@ if TYPE_CHECKING:
     from lakeward.model.partitioning import TransformName
     from lakeward.model.settings import TableSettings
     from lakeward.model.splits import Split
-    from lakeward.model.tables import TableSpec
+    from lakeward.model.tables import BucketState, TableSpec
 
 _TIMES = frozenset({"year", "month", "day", "hour"})
 types = pa.types
@@ -136,6 +137,37 @@ def check_splits(table: TableSpec, layout: LakeLayout, splits: Iterable[Split]) 
             f"without the key there is one, because {layout.reason}."
         )
         raise ConfigError(_key(table, "exchange"), expected, layout.exchange.value, hint)
+
+
+def check_bucket_counts(table: TableSpec, buckets: Iterable[BucketState]) -> None:
+    """Check that each partition has as many buckets as the lake divides it into.
+
+    The lake's own layout divides a partition by the source's function of the bucket key, with one count for all of
+    them. Rows of a partition that the source divides by another count would lie where the lake's readers, who compute
+    the bucket of a key, do not look.
+
+    Args:
+        table: the table; one without a bucket key, as each mirrored one is, is not divided by such a function.
+        buckets: all buckets of each partition.
+
+    Raises:
+        SchemaMismatchError: a partition has another count; says what to do.
+    """
+    if not (table.bucket_key and table.partition_keys):
+        return
+    counts = Counter(state.partition for state in buckets)
+    other = sorted(partition for partition, count in counts.items() if count != table.buckets)
+    if other:
+        first, more = other[0], f" and {len(other) - 1} more" if len(other) > 1 else ""
+        message = (
+            f"{table.path}: partition {'/'.join(first)}{more}: expected {table.buckets} buckets, the count by which "
+            f"the lake divides column {table.bucket_key[0]!r}, found {counts[first]}: the source's count was changed. "
+            "The lake's readers would miss rows of such a partition. Drop the partitions with another count, or "
+            f'mirror the table into a new lake table, where counts may differ (`mode = "mirror"` in '
+            f'[tables."{table.path}"]): set the present one aside and accept that with `lakeward tables accept`; then '
+            "`lakeward tables resume`"
+        )
+        raise SchemaMismatchError(message)
 
 
 def _route(table: TableSpec, rules: TableSettings, fields: tuple[PartitionField, ...]) -> LakeLayout:

@@ -8,13 +8,13 @@ from lakeward.coordinator.commits.upkeep import LagListener
 from lakeward.coordinator.workers.background import Background
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Mapping
+    from collections.abc import Collection, Mapping, Sequence
 
     from lakeward.coordinator.rounds.attempt import RoundAttempt
     from lakeward.machines.rounds import RoundsEvent
     from lakeward.model.checkpoints import LeaseCopy
     from lakeward.model.leases import Failover
-    from lakeward.model.tables import KvSnapshot, TableBucket, TablePath
+    from lakeward.model.tables import BucketState, KvSnapshot, TableBucket, TablePath
 
 
 class RoundsLoop(Background, Protocol):
@@ -71,6 +71,12 @@ class RoundListener(LagListener, Protocol):
 class TargetListener(Protocol):
     """Knows the end offsets that `once` waits for."""
 
-    def reached(self, path: TablePath, offsets: Mapping[TableBucket, int]) -> bool:
-        """Return whether a table has reached its target with these offsets; True for a table without a target."""
+    def reached(self, path: TablePath, offsets: Mapping[TableBucket, int], buckets: Sequence[BucketState]) -> bool:
+        """Return whether a table has reached its target with these offsets; True for a table without a target.
+
+        Args:
+            path: the table.
+            offsets: the next offset to tier, by bucket.
+            buckets: as the round found them.
+        """
         ...

@@ -4,14 +4,19 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+import structlog
+
 from lakeward.coordinator.rounds.context import tiered_offsets
 from lakeward.coordinator.workers.calls import call
+from lakeward.errors import LakeAwayError, LakewardError, TableGoneError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable, Mapping, Sequence
 
-    from lakeward.model.tables import TableBucket, TablePath, TableSpec
+    from lakeward.model.tables import BucketState, TableBucket, TablePath, TableSpec
     from lakeward.ports import Lake, Source
+
+_log = structlog.get_logger("lakeward.startup")
 
 
 class TargetOffsets:
@@ -20,18 +25,25 @@ class TargetOffsets:
     def __init__(self) -> None:
         """Start without targets."""
         self._ends: dict[TablePath, dict[TableBucket, int]] = {}
+        self._unseen: set[TablePath] = set()
+        """Tables whose end offsets could not be looked at."""
 
     def look(self, source: Source, lake: Lake, included: Callable[[TablePath], bool]) -> None:
         """Record the end offsets of all included tables that are behind. Blocking.
+
+        A table that cannot be looked at is a target too: its first round finds its end offsets, or what is wrong.
 
         Args:
             source: the source.
             lake: the lake, for the offsets that are tiered already.
             included: whether the configuration includes a table.
+
+        Raises:
+            LakewardError: the tables cannot be listed, or the lake's catalog does not answer.
         """
         for table in source.tables():
             if included(table.path):
-                self._note(source, lake, table)
+                self._look_at(source, lake, table)
 
     async def aim(self, source: Source, lake: Lake, included: Callable[[TablePath], bool]) -> frozenset[TablePath]:
         """Record the targets, and make the tables due that are behind.
@@ -53,26 +65,45 @@ class TargetOffsets:
     @property
     def paths(self) -> frozenset[TablePath]:
         """Tables that have not reached their target."""
-        return frozenset(self._ends)
+        return frozenset(self._ends) | self._unseen
 
-    def reached(self, path: TablePath, offsets: Mapping[TableBucket, int]) -> bool:
+    def reached(self, path: TablePath, offsets: Mapping[TableBucket, int], buckets: Sequence[BucketState]) -> bool:
         """Return whether a table has reached its target; True for a table without one.
 
         Args:
             path: the table.
             offsets: the next offset to tier, by bucket.
+            buckets: as the round found them; their ends are the target of a table without known end offsets.
         """
+        if path in self._unseen:
+            self._unseen.discard(path)
+            self._ends[path] = _ends(buckets)
         ends = self._ends.get(path, {})
         if any(offsets.get(bucket, 0) < end for bucket, end in ends.items()):
             return False
         self._ends.pop(path, None)
         return True
 
+    def _look_at(self, source: Source, lake: Lake, table: TableSpec) -> None:
+        try:
+            self._note(source, lake, table)
+        except LakeAwayError:
+            raise  # no table's own failure
+        except TableGoneError as gone:
+            _log.info("a table was dropped while the service started", table=str(table.path), reason=str(gone))
+        except LakewardError as error:
+            self._unseen.add(table.path)
+            reason = str(error)
+            _log.warning("the end offsets of a table could not be looked at", table=str(table.path), reason=reason)
+
     def _note(self, source: Source, lake: Lake, table: TableSpec) -> None:
         tiered = tiered_offsets(source, table, lake.head(table.path))
         states = source.buckets(table)
-        self._ends[table.path] = {
-            state.bucket: state.end for state in states if state.end > state.start or state.snapshot is not None
-        }
+        self._ends[table.path] = _ends(states)
         if all(tiered.get(state.bucket, 0) <= state.end for state in states):
-            self.reached(table.path, tiered)  # else its round reports what is wrong
+            self.reached(table.path, tiered, states)  # else its round reports what is wrong
+
+
+def _ends(states: Sequence[BucketState]) -> dict[TableBucket, int]:
+    """Return the end offsets of the buckets that have rows."""
+    return {state.bucket: state.end for state in states if state.end > state.start or state.snapshot is not None}

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from lakeward_source_fluss.rpc.options import ConnectOptions
-    from lakeward_source_fluss.rpc.topology import BucketAddress
+    from lakeward_source_fluss.rpc.topology import BucketAddress, Buckets
 
 R = TypeVar("R", bound=Message)
 
@@ -123,9 +123,26 @@ class FlussClient:
 
         Raises:
             TableMissingError: there is no such table.
+            BucketCountError: the request was made for another count of buckets; the new one is asked for next time.
+        """
+        return self.call_leader_seen(bucket, request, timeout_s)[0]
+
+    def call_leader_seen(
+        self, bucket: BucketAddress, request: Request[R], timeout_s: float | None = None
+    ) -> tuple[R, int]:
+        """Call the leader of a bucket, and say which server it is: what it answers for the bucket does not.
+
+        Args:
+            bucket: whose leader.
+            request: the request.
+            timeout_s: seconds; None for the client's own.
+
+        Returns:
+            The response, and the server's id. Errors as `call_leader`.
         """
         work = self._cluster.call_leader(bucket, request.api, encode(request), self._timeout(timeout_s))
-        return decode(response_class(type(request)), self._loop.run(work))
+        body, server_id = self._loop.run(work)
+        return decode(response_class(type(request)), body), server_id
 
     def call_any(self, request: Request[R], timeout_s: float | None = None) -> R:
         """Call whichever server answers; for APIs that all of them serve.
@@ -155,10 +172,14 @@ class FlussClient:
             TableMissingError: there is no such table.
             PartitionMissingError: there is no such partition.
         """
-        return self._loop.run(self._cluster.leaders(path, partition_id, self._timeout_s, fresh=fresh))
+        return self.buckets(path, partition_id, fresh=fresh).leaders
+
+    def buckets(self, path: PbTablePath, partition_id: int | None = None, *, fresh: bool = False) -> Buckets:
+        """Return the buckets of a table or partition. Arguments and errors as `leaders`."""
+        return self._loop.run(self._cluster.buckets(path, partition_id, self._timeout_s, fresh=fresh))
 
     def forget_leaders(self, path: PbTablePath) -> None:
-        """Ask again next time who leads the buckets of a table (after errors 12, 21 or 44 for a bucket)."""
+        """Ask again next time for the buckets of a table, and who leads them (after errors 12, 21, 44, 74 or 75)."""
         self._loop.run(self._forget(path))
 
     def tablet_servers(self, *, fresh: bool = False) -> Mapping[int, str]:

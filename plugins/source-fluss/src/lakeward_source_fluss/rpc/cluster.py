@@ -12,10 +12,11 @@ from typing import TYPE_CHECKING, Final, TypeVar
 from lakeward.errors import ProtocolError, SourceError
 from lakeward_source_fluss.rpc.backoff import Attempts
 from lakeward_source_fluss.rpc.pool import Pool
-from lakeward_source_fluss.rpc.topology import BucketAddress, Topology, bucket_leaders, topology
+from lakeward_source_fluss.rpc.topology import BucketAddress, Buckets, Topology, described_buckets, topology
 from lakeward_source_fluss.wire.apis import TABLET_ONLY, ApiKey
 from lakeward_source_fluss.wire.codes import ErrorCode
 from lakeward_source_fluss.wire.errors import (
+    BucketCountError,
     FlussServerError,
     NotCoordinatorLeaderError,
     ServerUnreachableError,
@@ -59,7 +60,7 @@ class Cluster:
         self._pool = Pool(options)
         self._topology = Topology()
         self._tablets_once_seen: Mapping[int, Endpoint] = {}
-        self._leaders: dict[tuple[PbTablePath, int | None], Mapping[int, int]] = {}
+        self._buckets: dict[tuple[PbTablePath, int | None], Buckets] = {}
         self._silent: set[Endpoint] = set()
         self._refreshing = asyncio.Lock()
         self._refreshed = 0
@@ -103,13 +104,23 @@ class Cluster:
             await _in_time(self.refresh(), attempts)
             return await self._call_tablet_once(server_id, api, body, attempts)
 
-    async def call_leader(self, bucket: BucketAddress, api: ApiKey, body: bytes, timeout_s: float) -> bytes:
-        """Call the leader of a bucket; waits for one, and follows it when it moves."""
+    async def call_leader(self, bucket: BucketAddress, api: ApiKey, body: bytes, timeout_s: float) -> tuple[bytes, int]:
+        """Call the leader of a bucket; waits for one, and follows it when it moves.
+
+        Returns:
+            The response, and the id of the server that gave it.
+
+        Raises:
+            BucketCountError: the request was made for another count of buckets.
+        """
         attempts = Attempts(self._options, timeout_s)
         while True:
             try:
                 server_id = await self._leader(bucket, attempts)
-                return await self._call_tablet_once(server_id, api, body, attempts)
+                return await self._call_tablet_once(server_id, api, body, attempts), server_id
+            except BucketCountError:
+                self.forget_leaders(bucket.path)
+                raise  # the same request would be refused again
             except (*_PASSING, StaleMetadataError) as error:
                 self.forget_leaders(bucket.path)
                 await attempts.pause(error)
@@ -148,10 +159,8 @@ class Cluster:
             except _PASSING as error:
                 await attempts.pause(error)
 
-    async def leaders(
-        self, path: PbTablePath, partition_id: int | None, timeout_s: float, *, fresh: bool
-    ) -> Mapping[int, int]:
-        """Return who leads the buckets of a table or partition.
+    async def buckets(self, path: PbTablePath, partition_id: int | None, timeout_s: float, *, fresh: bool) -> Buckets:
+        """Return the buckets of a table or partition, and who leads them.
 
         Args:
             path: the table.
@@ -159,15 +168,12 @@ class Cluster:
             timeout_s: seconds.
             fresh: ask, also where the answer is known.
 
-        Returns:
-            Bucket id to server id; a bucket without a leader is left out.
-
         Raises:
             TableMissingError: there is no such table.
             PartitionMissingError: there is no such partition.
         """
         key = (path, partition_id)
-        if fresh or key not in self._leaders:
+        if fresh or key not in self._buckets:
             partitions = () if partition_id is None else (partition_id,)
             request = MetadataRequest(table_path=(path,), partitions_id=partitions)
             try:
@@ -177,13 +183,13 @@ class Cluster:
                 raise
             answer = decode(MetadataResponse, body)
             self._note(topology(answer))
-            self._leaders[key] = bucket_leaders(answer, partition_id)
-        return self._leaders[key]
+            self._buckets[key] = described_buckets(answer, partition_id)
+        return self._buckets[key]
 
     def forget_leaders(self, path: PbTablePath) -> None:
-        """Ask again next time who leads the buckets of a table."""
-        for key in [key for key in self._leaders if key[0] == path]:
-            del self._leaders[key]
+        """Ask again next time for the buckets of a table, and who leads them."""
+        for key in [key for key in self._buckets if key[0] == path]:
+            del self._buckets[key]
 
     async def refresh(self) -> None:
         """Ask the servers that are known who is there.
@@ -258,10 +264,10 @@ class Cluster:
         return await self._pool.get(endpoint)
 
     async def _leader(self, bucket: BucketAddress, attempts: Attempts) -> int:
-        leaders = await self.leaders(bucket.path, bucket.partition_id, attempts.left_s, fresh=False)
-        if bucket.bucket_id not in leaders:
+        known = await self.buckets(bucket.path, bucket.partition_id, attempts.left_s, fresh=False)
+        if bucket.bucket_id not in known.leaders:
             raise StaleMetadataError(str(bucket), ErrorCode.LEADER_NOT_AVAILABLE)
-        return leaders[bucket.bucket_id]
+        return known.leaders[bucket.bucket_id]
 
     async def _call_first(self, api: ApiKey, body: bytes, attempts: Attempts) -> bytes:
         faults: list[SourceError | ProtocolError] = []

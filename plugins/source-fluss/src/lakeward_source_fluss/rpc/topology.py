@@ -29,6 +29,19 @@ class BucketAddress:
 
 
 @dataclass(frozen=True, slots=True)
+class Buckets:
+    """The buckets of a table or partition.
+
+    Attributes:
+        leaders: bucket id to server id; a bucket without a leader is left out.
+        count: how many there are; None where the server does not say: before 1.0 as many as the table has.
+    """
+
+    leaders: Mapping[int, int]
+    count: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
 class Topology:
     """The servers.
 
@@ -53,24 +66,18 @@ def topology(answer: MetadataResponse) -> Topology:
     return Topology(coordinator, {node.node_id: Endpoint(node.host, node.port) for node in answer.tablet_servers})
 
 
-def bucket_leaders(answer: MetadataResponse, partition_id: int | None) -> Mapping[int, int]:
-    """Return who leads the buckets of the one table or partition that was asked for.
+def described_buckets(answer: MetadataResponse, partition_id: int | None) -> Buckets:
+    """Return the buckets of the one table or partition that was asked for.
 
     Args:
         answer: the answer to GET_METADATA.
         partition_id: None for a table without partitions.
-
-    Returns:
-        Bucket id to server id; a bucket without a leader is left out.
     """
     if partition_id is None:
-        return _leaders(bucket for table in answer.table_metadata for bucket in table.bucket_metadata)
-    return _leaders(
-        bucket
-        for partition in answer.partition_metadata
-        if partition.partition_id == partition_id
-        for bucket in partition.bucket_metadata
-    )
+        return Buckets(_leaders(bucket for table in answer.table_metadata for bucket in table.bucket_metadata))
+    found = [one for one in answer.partition_metadata if one.partition_id == partition_id]
+    counts = [one.bucket_count_actual for one in found]
+    return Buckets(_leaders(bucket for one in found for bucket in one.bucket_metadata), counts[0] if counts else None)
 
 
 def _leaders(buckets: Iterable[PbBucketMetadata]) -> Mapping[int, int]:

@@ -77,6 +77,7 @@ class BucketLog:
             bucket_id=self.bucket.bucket,
             fetch_offset=offset,
             max_fetch_bytes=self.fetch_bytes,
+            bucket_count_actual=self.bucket_count(),
         )
         table = PbFetchLogReqForTable(
             table_id=self.table.table_id, projection_pushdown_enabled=False, buckets_req=(wanted,)
@@ -88,17 +89,22 @@ class BucketLog:
             max_wait_ms=_WAIT_MS,
             min_bytes=1,
         )
-        response = self.call(request)
+        response, server = self.call(request)
         for answer in (bucket for one in response.tables_resp for bucket in one.buckets_resp):
-            check_code(f"FETCH_LOG of {self.name} at offset {offset}", answer.error_code, answer.error_message)
+            what = f"FETCH_LOG of {self.name} at offset {offset} at tablet server {server}"
+            check_code(what, answer.error_code, answer.error_message)
             return answer
         message = f"FETCH_LOG of {self.name} at offset {offset}: expected an answer for the bucket, found none"
         raise SourceError(message)
 
-    def call(self, request: Request[Answer]) -> Answer:
-        """Call the bucket's leader."""
+    def call(self, request: Request[Answer]) -> tuple[Answer, int]:
+        """Call the bucket's leader; return its answer and its id."""
         address = BucketAddress(wire_path(self.table.path), self.bucket.partition_id, self.bucket.bucket)
-        return self.client.call_leader(address, request)
+        return self.client.call_leader_seen(address, request)
+
+    def bucket_count(self) -> int | None:
+        """Return how many buckets the partition has, as requests for it say; None where the server does not say."""
+        return self.client.buckets(wire_path(self.table.path), self.bucket.partition_id).count
 
     def gap(self, expected: int, found: int) -> TableError:
         """Return the error of a log that goes on at another offset than it should.
@@ -137,9 +143,11 @@ class BucketLog:
             table_id=self.table.table_id,
             partition_id=self.bucket.partition_id,
             bucket_id=(self.bucket.bucket,),
+            bucket_count_actual=self.bucket_count(),
         )
-        for one in self.call(request).buckets_resp:
-            check_code(f"LIST_OFFSETS of {self.name}", one.error_code, one.error_message)
+        response, server = self.call(request)
+        for one in response.buckets_resp:
+            check_code(f"LIST_OFFSETS of {self.name} at tablet server {server}", one.error_code, one.error_message)
             if one.offset is not None:
                 return max(0, one.offset)
         message = f"LIST_OFFSETS of {self.name}: expected an offset, found none"

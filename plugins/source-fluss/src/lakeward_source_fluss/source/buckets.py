@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Literal
 
 from lakeward.errors import ProtocolError, SourceError, TableGoneError
@@ -154,35 +154,36 @@ class BucketStates:
 
     def _bounds(self, table: TableSpec, partition: Partition) -> Mapping[TableBucket, tuple[int, int]]:
         """Return start and end of each bucket's log."""
-        leaders = self._client.leaders(wire_path(table.path), partition.partition_id)
-        if len(leaders) < table.buckets:
-            what = f"table {table.path}, partition {partition.name}: {len(leaders)} of {table.buckets} buckets"
+        known = self._client.buckets(wire_path(table.path), partition.partition_id)
+        count = table.buckets if known.count is None else known.count
+        if len(known.leaders) < count:
+            what = f"table {table.path}, partition {partition.name}: {len(known.leaders)} of {count} buckets"
             raise StaleMetadataError(what, ErrorCode.LEADER_NOT_AVAILABLE, "the others have no leader now")
         by_server: dict[int, list[int]] = defaultdict(list)
-        for bucket, server in leaders.items():
+        for bucket, server in known.leaders.items():
             by_server[server].append(bucket)
         starts: dict[TableBucket, int] = {}
         ends: dict[TableBucket, int] = {}
         for server, buckets in by_server.items():
-            starts |= self._offsets(table, partition, server, buckets, EARLIEST)
-            ends |= self._offsets(table, partition, server, buckets, LATEST)
+            request = ListOffsetsRequest(
+                follower_server_id=CLIENT,
+                offset_type=EARLIEST,
+                table_id=table.table_id,
+                partition_id=partition.partition_id,
+                bucket_id=tuple(sorted(buckets)),
+                bucket_count_actual=known.count,
+            )
+            starts |= self._offsets(table, server, request)
+            ends |= self._offsets(table, server, replace(request, offset_type=LATEST))
         # A start is 0 or above, and retention may move it past the end that was asked for after it: never so here.
         return {bucket: (min(max(0, starts[bucket]), end), max(0, end)) for bucket, end in ends.items()}
 
-    def _offsets(
-        self, table: TableSpec, partition: Partition, server: int, buckets: Sequence[int], kind: int
-    ) -> Mapping[TableBucket, int]:
-        request = ListOffsetsRequest(
-            follower_server_id=CLIENT,
-            offset_type=kind,
-            table_id=table.table_id,
-            partition_id=partition.partition_id,
-            bucket_id=tuple(sorted(buckets)),
-        )
+    def _offsets(self, table: TableSpec, server: int, request: ListOffsetsRequest) -> Mapping[TableBucket, int]:
         found = {}
         for one in self._client.call_tablet(server, request).buckets_resp:
-            bucket = TableBucket(table.table_id, partition.partition_id, one.bucket_id)
-            check_code(f"LIST_OFFSETS of bucket {bucket} of table {table.path}", one.error_code, one.error_message)
+            bucket = TableBucket(table.table_id, request.partition_id, one.bucket_id)
+            what = f"LIST_OFFSETS of bucket {bucket} of table {table.path} at tablet server {server}"
+            check_code(what, one.error_code, one.error_message)
             if one.offset is None:
                 message = f"LIST_OFFSETS of bucket {bucket} of table {table.path}: expected an offset, found none"
                 raise ProtocolError(message)

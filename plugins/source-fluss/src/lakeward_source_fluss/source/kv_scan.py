@@ -102,7 +102,12 @@ class KvScan:
 
     def _open(self) -> ScanKvResponse:
         bucket = self.log.bucket
-        wanted = PbScanReqForBucket(table_id=bucket.table_id, partition_id=bucket.partition_id, bucket_id=bucket.bucket)
+        wanted = PbScanReqForBucket(
+            table_id=bucket.table_id,
+            partition_id=bucket.partition_id,
+            bucket_id=bucket.bucket,
+            bucket_count_actual=self.log.bucket_count(),
+        )
         return self._call(
             ScanKvRequest(bucket_scan_req=wanted, call_seq_id=0, batch_size_bytes=self.reply_bytes), "open"
         )
@@ -117,6 +122,7 @@ class KvScan:
                 self._call(ScanKvRequest(scanner_id=scanner, close_scanner=True), "close")
 
     def _call(self, request: ScanKvRequest, what: str) -> ScanKvResponse:
-        answer = self.log.call(request)
-        check_code(f"SCAN_KV ({what}) of {self.log.name}", answer.error_code, answer.error_message)
+        answer, server = self.log.call(request)
+        where = f"SCAN_KV ({what}) of {self.log.name} at tablet server {server}"
+        check_code(where, answer.error_code, answer.error_message)
         return answer

@@ -7,6 +7,7 @@ the low ones. A new connection thus counts as a new coordinator, and an assignme
 
 from __future__ import annotations
 
+import logging
 import threading
 from collections.abc import Iterable
 from typing import TYPE_CHECKING
@@ -16,7 +17,7 @@ from lakeward.model.tables import TablePath
 from lakeward.model.tiering import HeartbeatRequest, HeartbeatResponse, Refusal, TableAssignment, TableEpoch
 from lakeward_source_fluss.source.tables import DEFAULT_FRESHNESS_S
 from lakeward_source_fluss.wire.codes import ErrorCode
-from lakeward_source_fluss.wire.errors import TableMissingError
+from lakeward_source_fluss.wire.errors import TableMissingError, server_error
 from lakeward_source_fluss.wire.tiering_messages import (
     LakeTieringHeartbeatRequest,
     LakeTieringHeartbeatResponse,
@@ -36,7 +37,10 @@ _REFUSALS = {
     ErrorCode.TABLE_NOT_EXIST: Refusal.GONE,
     ErrorCode.FENCED_TIERING_EPOCH: Refusal.FENCED,
     ErrorCode.INVALID_COORDINATOR: Refusal.COORDINATOR_CHANGED,
+    # A table that is in another state than to be tiered is a plain exception inside the server.
+    ErrorCode.UNKNOWN_SERVER_ERROR: Refusal.NOT_TIERING,
 }
+_log = logging.getLogger("lakeward.source.fluss")
 
 
 class TieringQueue:
@@ -151,5 +155,10 @@ def _refused(response: LakeTieringHeartbeatResponse) -> dict[int, Refusal]:
 def _refusal(answer: PbHeartbeatRespForTable) -> Refusal | None:
     if answer.error is None or answer.error.error_code == ErrorCode.NONE:
         return None
-    known = {int(code): refusal for code, refusal in _REFUSALS.items()}
-    return known.get(answer.error.error_code, Refusal.NOT_TIERING)
+    code = answer.error.error_code
+    known = {int(one): refusal for one, refusal in _REFUSALS.items()}
+    if code not in known:
+        # Whatever the reason is, the table was not renewed: others go on.
+        error = server_error(f"LAKE_TIERING_HEARTBEAT for table {answer.table_id}", code, answer.error.error_message)
+        _log.warning("the coordinator refused a table for a reason that is not known here: %s", error)
+    return known.get(code, Refusal.NOT_TIERING)

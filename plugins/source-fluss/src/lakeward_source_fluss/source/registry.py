@@ -69,7 +69,7 @@ class LakeRegistry:
         request = PrepareLakeTableSnapshotRequest(
             bucket_offsets=(_table_offsets(table, offsets),), ignore_previous_table_offsets=True
         )
-        what = f"PREPARE_LAKE_TABLE_SNAPSHOT of table {table.path}"
+        what = f"PREPARE_LAKE_TABLE_SNAPSHOT of table {table.path} at the coordinator"
         for answer in self._client.call_coordinator(request).prepare_lake_table_resp:
             check_code(what, answer.error_code, answer.error_message)
             if answer.lake_table_offsets_path:
@@ -121,7 +121,7 @@ class LakeRegistry:
                 ),
             ),
         )
-        what = f"COMMIT_LAKE_TABLE_SNAPSHOT of table {table.path}"
+        what = f"COMMIT_LAKE_TABLE_SNAPSHOT of table {table.path} at the coordinator"
         for answer in self._client.call_coordinator(request).table_resp:
             check_code(what, answer.error_code, answer.error_message)
 

@@ -87,6 +87,8 @@ class ErrorCode(IntEnum):
     INSUFFICIENT_KV_LEADER_REPLICA_CAPACITY = 71
     STORAGE_BACKPRESSURE = 72
     HISTORICAL_PARTITION_THROTTLED = 73
+    STALE_METADATA = 74
+    TABLET_METADATA_NOT_READY = 75
 
 
 RETRIABLE: Final = frozenset(
@@ -104,8 +106,10 @@ RETRIABLE: Final = frozenset(
         ErrorCode.NOT_LEADER_OR_FOLLOWER,
         ErrorCode.REQUEST_TIME_OUT,
         ErrorCode.SCHEMA_NOT_EXIST,
+        ErrorCode.STALE_METADATA,
         ErrorCode.STORAGE,
         ErrorCode.STORAGE_BACKPRESSURE,
+        ErrorCode.TABLET_METADATA_NOT_READY,
         ErrorCode.UNKNOWN_TABLE_OR_BUCKET,
         # Not marked by the server's own classes, but ordinary answers that pass: a standby or a coordinator that
         # is starting or stopping, and an authentication that asks to be tried again.

@@ -58,6 +58,10 @@ class UnknownBucketError(StaleMetadataError):
     """The server knows no such bucket: the table is new, its leader moved, or it was dropped."""
 
 
+class BucketCountError(StaleMetadataError):
+    """The request's bucket count is not the partition's: refresh the metadata and make the request anew."""
+
+
 class NotCoordinatorLeaderError(StaleMetadataError):
     """This coordinator is not (yet, any more) the leader; it did nothing."""
 
@@ -150,6 +154,9 @@ _BY_CODE: Final[dict[int, type[FlussServerError]]] = {
     ErrorCode.LEADER_NOT_AVAILABLE: StaleMetadataError,
     ErrorCode.FENCED_LEADER_EPOCH: StaleMetadataError,
     ErrorCode.UNKNOWN_TABLE_OR_BUCKET: UnknownBucketError,
+    # The server may not have heard of a partition that is new.
+    ErrorCode.TABLET_METADATA_NOT_READY: StaleMetadataError,
+    ErrorCode.STALE_METADATA: BucketCountError,
     ErrorCode.NOT_COORDINATOR_LEADER: NotCoordinatorLeaderError,
     ErrorCode.LOG_OFFSET_OUT_OF_RANGE: OffsetOutOfRangeError,
     ErrorCode.KV_SNAPSHOT_NOT_EXIST: SnapshotMissingError,

@@ -144,12 +144,13 @@ class PbTableMetadata(Message):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PbPartitionMetadata(Message):
-    """A partition and its buckets."""
+    """A partition and its buckets; servers before 1.0 do not say how many it has."""
 
     table_id: Annotated[int, Field(1, INT64)]
     partition_name: Annotated[str, Field(2, STRING)]
     partition_id: Annotated[int, Field(3, INT64)]
     bucket_metadata: Annotated[tuple[PbBucketMetadata, ...], Field(4)] = ()
+    bucket_count_actual: Annotated[int | None, Field(5, INT32)] = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -261,6 +262,7 @@ class PbPartitionInfo(Message):
     partition_id: Annotated[int, Field(1, INT64)]
     partition_spec: Annotated[PbPartitionSpec, Field(2)]
     remote_data_dir: Annotated[str | None, Field(3, STRING)] = None
+    bucket_count_actual: Annotated[int | None, Field(4, INT32)] = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -309,6 +311,7 @@ class ListOffsetsRequest(Request[ListOffsetsResponse]):
     partition_id: Annotated[int | None, Field(4, INT64)] = None
     bucket_id: Annotated[tuple[int, ...], Field(5, INT32, packed=True)] = ()
     start_timestamp: Annotated[int | None, Field(6, INT64)] = None
+    bucket_count_actual: Annotated[int | None, Field(7, INT32)] = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -319,6 +322,7 @@ class PbFetchLogReqForBucket(Message):
     bucket_id: Annotated[int, Field(2, INT32)]
     fetch_offset: Annotated[int, Field(3, INT64)]
     max_fetch_bytes: Annotated[int, Field(4, INT32)]
+    bucket_count_actual: Annotated[int | None, Field(5, INT32)] = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -462,6 +466,7 @@ class PbScanReqForBucket(Message):
     partition_id: Annotated[int | None, Field(2, INT64)] = None
     bucket_id: Annotated[int, Field(3, INT32)]
     limit: Annotated[int | None, Field(4, INT64)] = None
+    bucket_count_actual: Annotated[int | None, Field(5, INT32)] = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -293,6 +293,7 @@ class PbPutKvReqForBucket(Message):
     partition_id: Annotated[int | None, Field(1, INT64)] = None
     bucket_id: Annotated[int, Field(2, INT32)]
     records: Annotated[bytes, Field(3, BYTES)]
+    bucket_count_actual: Annotated[int | None, Field(4, INT32)] = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -335,6 +336,7 @@ class PbProduceLogReqForBucket(Message):
     partition_id: Annotated[int | None, Field(1, INT64)] = None
     bucket_id: Annotated[int, Field(2, INT32)]
     records: Annotated[bytes, Field(3, BYTES)]
+    bucket_count_actual: Annotated[int | None, Field(4, INT32)] = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

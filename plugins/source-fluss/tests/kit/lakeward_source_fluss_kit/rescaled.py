@@ -1,0 +1,189 @@
+"""A server of 1.0 with a partitioned table: each partition has its own count of buckets, which requests say."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Self
+
+from lakeward.model.tables import TableBucket, TablePath, TableSpec
+from lakeward_source_fluss.formats.schema import FlussSchema
+from lakeward_source_fluss.formats.types import FlussField, FlussType, Kind
+from lakeward_source_fluss.source.tables import wire_path
+from lakeward_source_fluss.wire.apis import ApiKey
+from lakeward_source_fluss.wire.codes import ErrorCode
+from lakeward_source_fluss.wire.messages import (
+    ErrorResponse,
+    FetchLogRequest,
+    FetchLogResponse,
+    GetTableInfoResponse,
+    GetTableSchemaResponse,
+    ListOffsetsRequest,
+    ListOffsetsResponse,
+    ListPartitionInfosResponse,
+    MetadataRequest,
+    MetadataResponse,
+    PbBucketMetadata,
+    PbFetchLogRespForBucket,
+    PbFetchLogRespForTable,
+    PbKeyValue,
+    PbListOffsetsRespForBucket,
+    PbPartitionInfo,
+    PbPartitionMetadata,
+    PbPartitionSpec,
+    PbTableMetadata,
+    ScanKvRequest,
+    ScanKvResponse,
+)
+from lakeward_source_fluss_kit.schemas import dump_schema
+from lakeward_source_fluss_kit.server import Answer, Call, FakeServer
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+TABLE_ID = 10
+PATH = TablePath("db", "days")
+_TEXT = FlussType(Kind.STRING, nullable=False)
+SCHEMA = FlussSchema((FlussField("id", FlussType(Kind.INTEGER, nullable=False)), FlussField("day", _TEXT)), ())
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """A partition; `heard` is how many buckets GET_METADATA says it has, where that is not `buckets`."""
+
+    partition_id: int
+    buckets: int
+    heard: int | None = None
+
+
+@dataclass
+class RescaledServer:
+    """Serves the table `PATH`, partitioned by day; each bucket of it holds the records of `log`.
+
+    Attributes:
+        table_buckets: the table's own count: the next partition gets it.
+        parts: the partitions by day.
+        says_counts: whether it says and checks counts of partitions, as 1.0 does once a table was changed.
+        log: the batches of each bucket.
+        end: where each bucket's log ends.
+        not_ready: answers TABLET_METADATA_NOT_READY to so many calls first.
+    """
+
+    table_buckets: int
+    parts: dict[str, Part]
+    says_counts: bool = True
+    log: bytes = b""
+    end: int = 0
+    not_ready: int = 0
+    counts: list[int | None] = field(default_factory=list)
+    """The count that each request for buckets had."""
+
+    def __post_init__(self) -> None:
+        """Begin to listen."""
+        self.server = FakeServer(self._answer)
+
+    def __enter__(self) -> Self:
+        """Be closed at the end."""
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        """Stop listening."""
+        self.server.close()
+
+    @property
+    def table(self) -> TableSpec:
+        """The table, as the source describes it."""
+        logged = {"table.log.format": "COMPACTED"}
+        return TableSpec(PATH, TABLE_ID, 1, SCHEMA.to_arrow(), (), ("day",), ("id",), self.table_buckets, 180.0, logged)
+
+    def bucket(self, day: str, number: int) -> TableBucket:
+        """Return a bucket of a partition."""
+        return TableBucket(TABLE_ID, self.parts[day].partition_id, number)
+
+    def _answer(self, call: Call) -> Answer:
+        if call.api == ApiKey.GET_METADATA and not call.read(MetadataRequest).table_path:
+            return None  # the servers alone
+        answers: dict[int, Callable[[], Answer]] = {
+            ApiKey.GET_TABLE_INFO: self._described,
+            ApiKey.GET_TABLE_SCHEMA: lambda: GetTableSchemaResponse(schema_id=1, schema_json=dump_schema(SCHEMA)),
+            ApiKey.LIST_PARTITION_INFOS: lambda: ListPartitionInfosResponse(
+                partitions_info=tuple(map(self._info, self.parts))
+            ),
+            ApiKey.GET_METADATA: lambda: self._metadata(call.read(MetadataRequest).partitions_id),
+            ApiKey.LIST_OFFSETS: lambda: self._offsets(call.read(ListOffsetsRequest)),
+            ApiKey.FETCH_LOG: lambda: self._fetched(call.read(FetchLogRequest)),
+            ApiKey.SCAN_KV: lambda: self._scanned(call.read(ScanKvRequest)),
+        }
+        return answers[call.api]() if call.api in answers else None
+
+    def _described(self) -> GetTableInfoResponse:
+        document = {
+            "schema": json.loads(dump_schema(SCHEMA)),
+            "partition_key": ["day"],
+            "bucket_key": ["id"],
+            "bucket_count": self.table_buckets,
+        }
+        return GetTableInfoResponse(
+            table_id=TABLE_ID, schema_id=1, table_json=json.dumps(document).encode(), created_time=0, modified_time=0
+        )
+
+    def _info(self, day: str) -> PbPartitionInfo:
+        part = self.parts[day]
+        spec = PbPartitionSpec(partition_key_values=(PbKeyValue(key="day", value=day),))
+        count = part.buckets if self.says_counts else None
+        return PbPartitionInfo(partition_id=part.partition_id, partition_spec=spec, bucket_count_actual=count)
+
+    def _metadata(self, wanted: tuple[int, ...]) -> MetadataResponse:
+        node = self.server.node()
+        table = PbTableMetadata(
+            table_path=wire_path(PATH),
+            table_id=TABLE_ID,
+            schema_id=1,
+            table_json=b"{}",
+            created_time=0,
+            modified_time=0,
+        )
+        found = tuple(self._part(day) for day, part in self.parts.items() if part.partition_id in wanted)
+        return MetadataResponse(
+            coordinator_server=node, tablet_servers=(node,), table_metadata=(table,), partition_metadata=found
+        )
+
+    def _part(self, day: str) -> PbPartitionMetadata:
+        part = self.parts[day]
+        heard, self.parts[day] = part.heard or part.buckets, Part(part.partition_id, part.buckets)
+        return PbPartitionMetadata(
+            table_id=TABLE_ID,
+            partition_name=day,
+            partition_id=part.partition_id,
+            bucket_metadata=tuple(PbBucketMetadata(bucket_id=one, leader_id=0) for one in range(part.buckets)),
+            bucket_count_actual=heard if self.says_counts else None,
+        )
+
+    def _refusal(self, partition_id: int | None, count: int | None) -> ErrorResponse | None:
+        """Return what a request for buckets of a partition is refused with."""
+        self.counts.append(count)
+        if self.not_ready:
+            self.not_ready -= 1
+            return ErrorResponse(error_code=ErrorCode.TABLET_METADATA_NOT_READY)
+        right = {part.partition_id: part.buckets for part in self.parts.values()}.get(partition_id or 0)
+        stale = self.says_counts and count != right
+        return ErrorResponse(error_code=ErrorCode.STALE_METADATA) if stale else None
+
+    def _offsets(self, request: ListOffsetsRequest) -> Answer:
+        offset = 0 if request.offset_type == 0 else self.end
+        answers = tuple(PbListOffsetsRespForBucket(bucket_id=one, offset=offset) for one in request.bucket_id)
+        refusal = self._refusal(request.partition_id, request.bucket_count_actual)
+        return refusal or ListOffsetsResponse(buckets_resp=answers)
+
+    def _fetched(self, request: FetchLogRequest) -> Answer:
+        (asked,) = request.tables_req[0].buckets_req
+        bucket = PbFetchLogRespForBucket(
+            partition_id=asked.partition_id, bucket_id=asked.bucket_id, records=self.log, high_watermark=self.end
+        )
+        table = PbFetchLogRespForTable(table_id=TABLE_ID, buckets_resp=(bucket,))
+        return self._refusal(asked.partition_id, asked.bucket_count_actual) or FetchLogResponse(tables_resp=(table,))
+
+    def _scanned(self, request: ScanKvRequest) -> Answer:
+        asked = request.bucket_scan_req
+        refusal = None if asked is None else self._refusal(asked.partition_id, asked.bucket_count_actual)
+        return refusal or ScanKvResponse(log_offset=self.end, has_more_results=False)
