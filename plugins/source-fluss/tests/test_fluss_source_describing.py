@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator
+import json
+from collections.abc import Collection, Iterator, Mapping
 from typing import Any, cast
 
 import pyarrow as pa
 import pytest
 
+from lakeward.errors import SchemaMismatchError
 from lakeward.model.secrets import MASK
 from lakeward.model.tables import TablePath, TableSpec
 from lakeward.ports import CheckResult
@@ -15,7 +17,12 @@ from lakeward_source_fluss.rpc.client import FlussClient
 from lakeward_source_fluss.source.describe import describe_cluster, server_lakes, shown_settings
 from lakeward_source_fluss.source.tables import FlussTable, TableCatalog
 from lakeward_source_fluss.wire.apis import LEASE_APIS, ApiKey
-from lakeward_source_fluss.wire.messages import ListDatabasesResponse
+from lakeward_source_fluss.wire.messages import (
+    GetTableInfoRequest,
+    GetTableInfoResponse,
+    ListDatabasesResponse,
+    ListTablesResponse,
+)
 from lakeward_source_fluss_kit.server import Answer, Call, FakeServer, quick_options
 
 MAIN = frozenset(ApiKey)
@@ -95,3 +102,63 @@ def test_lakes_of_the_server_are_those_of_lake_enabled_tables_each_once() -> Non
     (found,) = server_lakes(tables)
     assert [str(path) for path in found.tables] == ["shop.a", "shop.b"]
     assert (found.lake_format, found.settings) == ("iceberg", {"uri": "http://catalog"})
+
+
+TIERED = {"table.datalake.enabled": "true", "table.datalake.format": "iceberg"}
+GOOD = {"schema": {"columns": [{"name": "id", "data_type": {"type": "BIGINT"}}]}, "properties": TIERED}
+OF_A_LATER_TYPE = {**GOOD, "schema": {"columns": [{"name": "shape", "data_type": {"type": "GEOMETRY"}}]}}
+WITHOUT_LAKE = {**OF_A_LATER_TYPE, "properties": {}}
+
+
+def _listing(tables: Mapping[str, object]) -> FakeServer:
+    """Serve the descriptions of tables."""
+
+    def answer(call: Call) -> Answer:
+        if call.api == ApiKey.LIST_DATABASES:
+            return ListDatabasesResponse(database_name=("shop",))
+        if call.api == ApiKey.LIST_TABLES:
+            return ListTablesResponse(table_name=tuple(tables))
+        if call.api == ApiKey.GET_TABLE_INFO:
+            name = call.read(GetTableInfoRequest).table_path.table_name
+            described = json.dumps(tables[name]).encode()
+            number = list(tables).index(name)
+            return GetTableInfoResponse(
+                table_id=number, schema_id=1, table_json=described, created_time=0, modified_time=0
+            )
+        return None
+
+    return FakeServer(answer)
+
+
+@pytest.mark.parametrize(
+    ("bad", "why"),
+    [
+        (OF_A_LATER_TYPE, "expected a known data type, found 'GEOMETRY'"),
+        ({**GOOD, "bucket_count": "four"}, "expected bucket_count between 1 and 2147483647, found 'four'"),
+        ({**GOOD, "partition_key": ["month"]}, r"expected partition_key as names of columns, found \['month'\]"),
+        ({**GOOD, "properties": {**TIERED, "table.datalake.freshness": "soon"}}, "found 'soon'"),
+        ("no object", "expected its description as a JSON object"),
+    ],
+)
+def test_table_that_cannot_be_described_is_listed_as_unreadable_beside_the_others(bad: object, why: str) -> None:
+    with _listing({"bad": bad, "good": GOOD}) as server, FlussClient.connect(quick_options(server)) as client:
+        unreadable, good = TableCatalog(client).tables()
+
+    assert (unreadable.spec.table_id, good.spec.table_id, good.spec.unreadable) == (0, 1, "")
+    assert unreadable.lake_enabled
+    with pytest.raises(SchemaMismatchError, match=rf"table shop\.bad: .*{why}"):
+        unreadable.spec.check_readable()
+
+
+def test_doctor_names_tables_that_cannot_be_described_and_goes_on() -> None:
+    tables = {"bad": OF_A_LATER_TYPE, "later": WITHOUT_LAKE, "odd": "no object", "good": GOOD}
+    with _listing(tables) as server, FlussClient.connect(quick_options(server)) as client:
+        found = describe_cluster(client, TableCatalog(client))
+
+    assert [one.message[:21] for one in found if one.warning] == [
+        "table shop.bad: Fluss",
+        "table shop.later: Flu",
+        "table shop.odd: expec",
+    ]
+    assert [one.message for one in found if one.what == "lake"] == ["the server's lake: iceberg (no settings)"]
+    assert "4 tables, 3 of them lake-enabled" in [one.message for one in found]

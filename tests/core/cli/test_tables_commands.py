@@ -34,6 +34,48 @@ def test_tables_are_shown_without_a_service(flights: Lakeward) -> None:
     assert cause.startswith("  cause: Never tiered; 3 rows wait")
 
 
+@pytest.fixture
+def unreadable(flights: Lakeward, tmp_path: Any) -> Lakeward:  # noqa: ANN401 - a path
+    """Beside the table `nyc.flights`, one that the source cannot describe."""
+    with EmbeddedStore.open(tmp_path / "store") as store:
+        spec = store.create_table(TablePath("nyc", "broken"), pa.schema([("id", pa.int64())]), buckets=1)
+        with store.database.write() as sql:
+            sql.execute("UPDATE schemas SET arrow = x'00' WHERE table_id = ?", (spec.table_id,))
+    return flights
+
+
+BROKEN = "definition of table nyc.broken: expected columns and keys of a table"
+
+
+def test_a_table_that_the_source_cannot_describe_is_unreadable_and_the_others_are_shown(unreadable: Lakeward) -> None:
+    broken, flights = unreadable("tables", "-o", "json").document["tables"]
+    assert (broken["path"], broken["status"]) == ("nyc.broken", "unreadable")
+    assert BROKEN in broken["message"]
+    assert (flights["path"], flights["status"]) == ("nyc.flights", "new")
+
+
+def test_a_table_that_the_source_cannot_describe_has_an_impossible_next_round(unreadable: Lakeward) -> None:
+    broken, flights = unreadable("plan", "-o", "json").document["rounds"]
+    assert (broken["action"], flights["action"]) == ("impossible", "tier")
+    assert BROKEN in broken["reason"]
+
+
+def test_check_refuses_a_table_that_the_source_cannot_describe_unless_it_is_left_out(unreadable: Lakeward) -> None:
+    said = unreadable("config", "check")
+    assert said.code == 1
+    assert "table nyc.broken" in said.out
+    assert BROKEN in said.out
+    with open("lakeward.toml", "a", encoding="utf-8") as file:  # noqa: PTH123 - relative to the test's directory
+        file.write('[tables."nyc.broken"]\ninclude = false\n')
+    assert unreadable("config", "check").code == 0
+
+
+def test_a_store_lists_a_table_that_it_cannot_describe(unreadable: Lakeward) -> None:
+    broken, flights = unreadable("embedded", "list", "-o", "json").document["tables"]
+    assert BROKEN in broken["unreadable"]
+    assert flights["unreadable"] == ""
+
+
 def test_tables_are_shown_as_json(flights: Lakeward) -> None:
     document = flights("tables", "-o", "json").document
     (table,) = document["tables"]

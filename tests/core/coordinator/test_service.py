@@ -187,6 +187,20 @@ class UnreadableSource(EmbeddedSource):
         return super().buckets(table)
 
 
+def test_once_serves_the_other_tables_where_the_source_cannot_describe_one(world: World) -> None:
+    bad, good = world.table("bad"), world.table("good")
+    world.load(bad, 0, 10)
+    world.load(good, 0, 10)
+    with world.store.database.write() as sql:
+        sql.execute("UPDATE schemas SET arrow = x'00' WHERE table_id = ?", (world.store.table(bad).table_id,))
+
+    ((failed, reason),) = world.once().failed
+
+    assert failed == bad
+    assert "definition of table t.bad: expected columns and keys of a table" in reason
+    assert ids(world.lake.read(good)) == list(range(10))
+
+
 def test_once_serves_the_other_tables_where_one_cannot_be_looked_at(world: World) -> None:
     bad, good = world.table("bad"), world.table("good")
     world.load(bad, 0, 10)

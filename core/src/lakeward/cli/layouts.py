@@ -25,13 +25,32 @@ if TYPE_CHECKING:
 def table_layouts(loaded: Loaded, tables: Iterable[TableSpec]) -> list[TableLayout]:
     """Resolve the layout of each table that is tiered, or say why it cannot have the one that is configured.
 
+    A table that the source cannot describe has none.
+
     Args:
         loaded: the configuration.
         tables: as the source describes them.
     """
     gangs = not loaded.settings.spark.dynamic_allocation
     rules = [(table, table_rules(loaded, table.path).settings) for table in tables]
-    return [table_layout(table, one, gangs=gangs) for table, one in rules if one.include]
+    return [table_layout(table, one, gangs=gangs) for table, one in rules if one.include and not table.unreadable]
+
+
+def readable_checks(loaded: Loaded, tables: Iterable[TableSpec]) -> list[Check]:
+    """Return a failed check for each table that is to be tiered and that the source cannot describe.
+
+    Args:
+        loaded: the configuration.
+        tables: as the source lists them.
+    """
+    found: list[Check] = []
+    for table in tables:
+        if table_rules(loaded, table.path).settings.include:
+            try:
+                table.check_readable()
+            except SchemaMismatchError as unreadable:
+                found.append((f"table {table.path}", False, f"[{unreadable.code}] {unreadable}"))
+    return found
 
 
 def schema_checks(loaded: Loaded, lake: Lake, tables: Iterable[TableSpec]) -> list[Check]:
@@ -46,7 +65,7 @@ def schema_checks(loaded: Loaded, lake: Lake, tables: Iterable[TableSpec]) -> li
         return []
     found: list[Check] = []
     for table in tables:
-        if table_rules(loaded, table.path).settings.include:
+        if table_rules(loaded, table.path).settings.include and not table.unreadable:
             try:
                 lake.check_schema(table)
             except SchemaMismatchError as unfit:

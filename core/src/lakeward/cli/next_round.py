@@ -120,6 +120,7 @@ def _next_round(
     gangs: bool,
     sized: SizedSource | None,
 ) -> NextRound:
+    table.check_readable()
     layout = resolve_layout(table, rules, gangs=gangs)
     head = lake.head(table.path)
     if lost := lost_commits(source, table, record, head):

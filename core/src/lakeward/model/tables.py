@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from lakeward.errors import UsageError
+from lakeward.errors import SchemaMismatchError, UsageError
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -95,7 +95,8 @@ class TableSpec:
     `bucket_key` is empty (log table without one: rows are spread freely) or one column. `lake_partition` is what the
     configuration wants of the lake table; empty: the source's own layout. `before_images`: in the log, the row from
     before each update stands right before it (-U). `union_read`: the source's clients read lake table and log as one,
-    so each file of the lake table must lie as the source has it.
+    so each file of the lake table must lie as the source has it. `unreadable` says why the source cannot describe the
+    table; it is listed all the same, with its path, its id and no columns, so that it fails alone.
     """
 
     path: TablePath
@@ -111,6 +112,16 @@ class TableSpec:
     lake_partition: tuple[PartitionField, ...] = ()
     before_images: bool = True
     union_read: bool = False
+    unreadable: str = ""
+
+    def check_readable(self) -> None:
+        """Check that the source could describe the table.
+
+        Raises:
+            SchemaMismatchError: it could not; says why.
+        """
+        if self.unreadable:
+            raise SchemaMismatchError(self.unreadable)
 
     @property
     def has_primary_key(self) -> bool:

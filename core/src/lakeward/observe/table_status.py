@@ -172,6 +172,7 @@ def _table_line(source: Source, lake: LakeHeads, table: TableSpec, context: Stat
         freshness_s=context.freshness_s(table),
     )
     try:
+        table.check_readable()
         states = source.buckets(table)
         head = lake.head(table.path)
         record = context.committed.get(table.table_id)

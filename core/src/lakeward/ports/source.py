@@ -26,7 +26,7 @@ class Source(Protocol):
     leases: SnapshotLeases
 
     def tables(self) -> Sequence[TableSpec]:
-        """Return all tables that are to be tiered (data lake enabled).
+        """Return all tables that are to be tiered (data lake enabled); one that cannot be described is `unreadable`.
 
         Raises:
             SourceError: the source cannot answer.

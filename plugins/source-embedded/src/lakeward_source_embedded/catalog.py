@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
-from lakeward.errors import TableGoneError, UsageError
+from lakeward.errors import CorruptFileError, TableGoneError, UsageError
 from lakeward.model.tables import BucketState, KvSnapshot, TableBucket, TablePath, TableSpec
 from lakeward_source_embedded.check_table import check_field, check_path, checked_keys, checked_schema
 from lakeward_source_embedded.database import NO_PARTITION
@@ -163,9 +163,9 @@ class Catalog:
             return read_spec(sql, path)
 
     def tables(self) -> tuple[TableSpec, ...]:
-        """Return all tables, by database and name."""
+        """Return all tables, by database and name; one whose definition is damaged is unreadable."""
         with self._database.read() as sql:
-            return tuple(_spec(row) for row in sql.execute(f"{_SPEC} ORDER BY t.database, t.name"))
+            return tuple(_listed(row) for row in sql.execute(f"{_SPEC} ORDER BY t.database, t.name"))
 
     def partitions(self, table: TableSpec, specs: Sequence[tuple[str, ...]]) -> list[int]:
         """Return the ids of partitions, creating those that are missing.
@@ -256,7 +256,27 @@ def _insert_buckets(sql: sqlite3.Connection, table_id: int, partition_id: int, b
     )
 
 
-def _spec(row: tuple[str, str, int, int, str, str, float, bytes]) -> TableSpec:
+_Row = tuple[str, str, int, int, str, str, float, bytes]
+
+
+def _listed(row: _Row) -> TableSpec:
+    try:
+        return _spec(row)
+    except CorruptFileError as damaged:
+        database, name, table_id, schema_id, _, _, freshness_s, _ = row
+        path = TablePath(database, name)
+        return TableSpec(path, table_id, schema_id, pa.schema([]), (), (), (), 0, freshness_s, unreadable=str(damaged))
+
+
+def _spec(row: _Row) -> TableSpec:
+    try:
+        return _read_spec(row)
+    except (pa.ArrowException, LookupError, OSError, TypeError, ValueError) as damaged:
+        what, expected = f"definition of table {TablePath(row[0], row[1])}", "columns and keys of a table"
+        raise CorruptFileError(what, expected, str(damaged)) from damaged
+
+
+def _read_spec(row: _Row) -> TableSpec:
     database, name, table_id, schema_id, definition, properties, freshness_s, arrow = row
     keys = json.loads(definition)
     return TableSpec(

@@ -55,6 +55,7 @@ class EmbeddedSource:
         named = f"{len(tables)} table{'' if len(tables) == 1 else 's'}, {len(self.tables())} of them lake-enabled"
         return (
             CheckResult("tables", ok=True, message=f"{self.store.root}: {named}"),
+            *(CheckResult("tables", ok=True, message=one.unreadable, warning=True) for one in tables if one.unreadable),
             CheckResult("leases", ok=True, message="leases protect KV snapshots"),
             CheckResult("tiering", ok=True, message="hands tables out and keeps their lake snapshots on record"),
         )

@@ -255,6 +255,8 @@ class EmbeddedStore:
         """Do all upkeep: due snapshots, clean-up, log retention, expired leases, leftovers of crashes."""
         self.lease_table.reap()
         for spec in self.catalog.tables():
+            if spec.unreadable:
+                continue  # its own commands say so; the others are kept
             with self.layout.lock(spec.table_id):
                 self._keep_house(spec)
                 self._retention.drop_segments(spec)

@@ -10,7 +10,14 @@ import click
 from lakeward.cli.checks import Check, as_result, show_checks
 from lakeward.cli.disk_checks import spill_check
 from lakeward.cli.invocation import Invocation, pass_invocation, with_common_options
-from lakeward.cli.layouts import alike_checks, layout_checks, pattern_checks, schema_checks, table_layouts
+from lakeward.cli.layouts import (
+    alike_checks,
+    layout_checks,
+    pattern_checks,
+    readable_checks,
+    schema_checks,
+    table_layouts,
+)
 from lakeward.cli.serving import describe_bindings
 from lakeward.container import build, lease_duration_s, writable_root
 from lakeward.errors import LakewardError
@@ -100,6 +107,7 @@ def _check(loaded: Loaded, *, write: bool) -> tuple[list[Check], list[TableLayou
         well = {part.what for part in map(as_result, parts) if part.ok}
         columns = schema_checks(loaded, container.lake(), found) if "lake" in well else []
         columns += alike_checks(loaded, found)
+        columns += readable_checks(loaded, found)
         patterns = pattern_checks(loaded, container.source() if "source" in well else None)
         exchanged = any(layout.exchange == "hash" and not layout.error for layout in layouts)
         spills = [spill_check(loaded)] if exchanged else []

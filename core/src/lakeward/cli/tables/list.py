@@ -94,7 +94,7 @@ def _look(loaded: Loaded, services: Services, now_ms: int, path: TablePath | Non
             for server, theirs in served.values()
             for line in table_status(source, heads, theirs, _context(loaded, server, now_ms))
         ]
-    return [_with_layout(line, layouts[line.path]) for line in sorted(lines, key=lambda line: line.path)]
+    return [_with_layout(line, layouts.get(line.path)) for line in sorted(lines, key=lambda line: line.path)]
 
 
 def _context(loaded: Loaded, server: Server, now_ms: int) -> StatusContext:
@@ -111,7 +111,9 @@ def _context(loaded: Loaded, server: Server, now_ms: int) -> StatusContext:
     )
 
 
-def _with_layout(line: TableLine, layout: TableLayout) -> TableLine:
+def _with_layout(line: TableLine, layout: TableLayout | None) -> TableLine:
+    if layout is None:
+        return line
     if not layout.error:
         return replace(line, lake_partition=layout.lake_partition, exchange=layout.exchange)
     known = layout.error.rstrip(".") in line.message  # a service has tried it

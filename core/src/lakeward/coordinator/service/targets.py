@@ -97,6 +97,7 @@ class TargetOffsets:
             _log.warning("the end offsets of a table could not be looked at", table=str(table.path), reason=reason)
 
     def _note(self, source: Source, lake: Lake, table: TableSpec) -> None:
+        table.check_readable()
         tiered = tiered_offsets(source, table, lake.head(table.path))
         states = source.buckets(table)
         self._ends[table.path] = _ends(states)

@@ -35,7 +35,7 @@ def _columns(tables: list[dict[str, Any]]) -> Columns:
     rows = [
         (
             table["table"],
-            ", ".join(table["primary_key"]) or "(log table)",
+            ", ".join(table["primary_key"]) or ("(unreadable)" if table["unreadable"] else "(log table)"),
             ", ".join(table["partition_keys"]),
             len(table["columns"]),
             count(table["buckets"]),
@@ -49,7 +49,7 @@ def _columns(tables: list[dict[str, Any]]) -> Columns:
 
 
 def _table(store: EmbeddedStore, spec: TableSpec) -> dict[str, Any]:
-    states = store.buckets(spec.path)
+    states = store.catalog.buckets(spec)
     return {
         "table": str(spec.path),
         "table_id": spec.table_id,
@@ -62,6 +62,7 @@ def _table(store: EmbeddedStore, spec: TableSpec) -> dict[str, Any]:
         "snapshots": sum(1 for state in states if state.snapshot is not None),
         "freshness_s": spec.freshness_s,
         "properties": dict(spec.properties),
+        "unreadable": spec.unreadable,
     }
 
 

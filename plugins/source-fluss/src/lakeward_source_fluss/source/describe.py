@@ -38,10 +38,11 @@ def describe_cluster(
     return (
         _servers(client, guess_version(offers)),
         CheckResult("tables", ok=True, message=f"{many}, {len(enabled)} of them lake-enabled"),
+        *_unreadable(tables),
         _leases(offers),
         _scans(offers, first_round),
         _tiering(offers, enabled),
-        *_lakes(enabled),
+        *_lakes([table for table in enabled if _names_lake(table)]),
     )
 
 
@@ -56,10 +57,24 @@ def server_lakes(tables: Sequence[FlussTable]) -> Sequence[ServerLake]:
     """
     found: dict[tuple[str, tuple[tuple[str, str], ...]], list[TablePath]] = {}
     for table in tables:
-        if table.lake_enabled:
+        if table.lake_enabled and _names_lake(table):
             key = (table.lake_format, tuple(sorted(table.lake_settings.items())))
             found.setdefault(key, []).append(table.spec.path)
     return tuple(ServerLake(tuple(paths), name, dict(settings)) for (name, settings), paths in found.items())
+
+
+def _names_lake(table: FlussTable) -> bool:
+    """Return whether it is known which lake the server has for a table: not where its properties cannot be read."""
+    return bool(table.lake_format) or not table.spec.unreadable
+
+
+def _unreadable(tables: Sequence[FlussTable]) -> Sequence[CheckResult]:
+    """Warn of each table that cannot be described: whether it is to be tiered, the configuration says."""
+    return tuple(
+        CheckResult("tables", ok=True, message=table.spec.unreadable, warning=True)
+        for table in tables
+        if table.spec.unreadable
+    )
 
 
 def guess_version(offers: Mapping[ApiKey, bool]) -> str:

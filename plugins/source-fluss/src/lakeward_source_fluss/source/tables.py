@@ -7,9 +7,12 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from lakeward.errors import ProtocolError, TableGoneError
+import pyarrow as pa
+
+from lakeward.errors import LakewardError, ProtocolError, SchemaMismatchError, TableGoneError
 from lakeward.model.tables import TablePath, TableSpec
 from lakeward_source_fluss.formats.schema import FlussSchema, parse_schema
+from lakeward_source_fluss.formats.types import number
 from lakeward_source_fluss.source.calls import run_parallel
 from lakeward_source_fluss.source.durations import seconds
 from lakeward_source_fluss.wire.errors import TableMissingError
@@ -31,6 +34,7 @@ LAKE_ENABLED = "table.datalake.enabled"
 LAKE_FORMAT = "table.datalake.format"
 FRESHNESS = "table.datalake.freshness"
 DEFAULT_FRESHNESS_S = 180.0
+_MAX_BUCKETS = (1 << 31) - 1
 _LAKE_SETTINGS = "table.datalake.{format}."
 
 
@@ -100,9 +104,32 @@ class TableCatalog:
 
     def _table_or_none(self, path: TablePath) -> FlussTable | None:
         try:
-            return self.table(path)
+            response = self._client.call_any(GetTableInfoRequest(table_path=wire_path(path)))
         except TableMissingError:
             return None  # dropped since it was listed
+        return listed(path, response)
+
+
+def listed(path: TablePath, response: GetTableInfoResponse) -> FlussTable:
+    """Read a table's description; where that fails the table is unreadable, and its listing says why.
+
+    Args:
+        path: the table.
+        response: the server's answer.
+    """
+    try:
+        return describe(path, response)
+    except LakewardError as error:
+        why = str(error) if str(path) in str(error) else f"table {path}: {error}"
+    spec = TableSpec(
+        path, response.table_id, response.schema_id, pa.schema([]), (), (), (), 0, DEFAULT_FRESHNESS_S, unreadable=why
+    )
+    try:
+        properties = _texts(_document(path, response.table_json).get("properties"))
+    except ProtocolError:
+        return FlussTable(spec, FlussSchema(()), True, "", {})  # shown where the lake-enabled ones are
+    enabled, lake_format, settings = _lake(properties)
+    return FlussTable(spec, FlussSchema(()), enabled, lake_format, settings)
 
 
 def describe(path: TablePath, response: GetTableInfoResponse) -> FlussTable:
@@ -114,35 +141,50 @@ def describe(path: TablePath, response: GetTableInfoResponse) -> FlussTable:
 
     Raises:
         ProtocolError: it is not a description; the message does not quote it.
+        SchemaMismatchError: a column has a type that is not known, or the description is not whole.
+        SourceError: the promised freshness is no duration.
     """
     document = _document(path, response.table_json)
     properties = _texts(document.get("properties"))
-    lake_format = properties.get(LAKE_FORMAT, "")
-    prefix = _LAKE_SETTINGS.format(format=lake_format.lower())
+    enabled, lake_format, settings = _lake(properties)
+    prefix = _LAKE_SETTINGS.format(format=lake_format)
     schema = parse_schema(json.dumps(document.get("schema")))
-    partition_keys = tuple(document.get("partition_key") or ())
     spec = TableSpec(
         path=path,
         table_id=response.table_id,
         schema_id=response.schema_id,
         schema=schema.to_arrow(),
         primary_key=schema.primary_key,
-        partition_keys=partition_keys,
-        bucket_key=tuple(document.get("bucket_key") or ()),
-        buckets=int(document.get("bucket_count") or 1),
+        partition_keys=_columns(path, document, "partition_key", schema),
+        bucket_key=_columns(path, document, "bucket_key", schema),
+        buckets=number(document, "bucket_count", 1, (1, _MAX_BUCKETS)),
         freshness_s=seconds(FRESHNESS, properties[FRESHNESS]) if FRESHNESS in properties else DEFAULT_FRESHNESS_S,
         before_images=properties.get(CHANGELOG_IMAGE, "FULL").upper() != "WAL",
         properties={key: text for key, text in properties.items() if not key.startswith(prefix)}
         | _texts(document.get("custom_properties")),
     )
-    settings = {key.removeprefix(prefix): text for key, text in properties.items() if key.startswith(prefix)}
-    enabled = properties.get(LAKE_ENABLED, "false").lower() == "true"
-    return FlussTable(spec, schema, enabled, lake_format.lower(), settings)
+    return FlussTable(spec, schema, enabled, lake_format, settings)
 
 
 def wire_path(path: TablePath) -> PbTablePath:
     """Return a table's name as the protocol writes it."""
     return PbTablePath(database_name=path.database, table_name=path.table)
+
+
+def _lake(properties: Mapping[str, str]) -> tuple[bool, str, Mapping[str, str]]:
+    """Return whether a table is lake-enabled, the lake's format, and the server's settings of its catalog."""
+    lake_format = properties.get(LAKE_FORMAT, "").lower()
+    prefix = _LAKE_SETTINGS.format(format=lake_format)
+    settings = {key.removeprefix(prefix): text for key, text in properties.items() if key.startswith(prefix)}
+    return properties.get(LAKE_ENABLED, "false").lower() == "true", lake_format, settings
+
+
+def _columns(path: TablePath, document: Mapping[str, Any], key: str, schema: FlussSchema) -> tuple[str, ...]:
+    names, known = document.get(key) or [], {column.name for column in schema.columns}
+    if not isinstance(names, list) or not all(isinstance(name, str) and name in known for name in names):
+        message = f"table {path}: expected {key} as names of columns, found {names!r:.200}"
+        raise SchemaMismatchError(message)
+    return tuple(names)
 
 
 def _document(path: TablePath, text: bytes) -> dict[str, Any]:
