@@ -35,3 +35,47 @@ def test_a_task_that_ends_while_spark_is_stopped_is_no_page_of_java(tmp_path: Pa
     )
     assert done.stdout == "42\n"
     assert [line.partition(" ")[2] for line in done.stderr.splitlines()] == ["ERROR TaskSchedulerImpl: Lost executor 7"]
+
+
+STOPPED = """
+import os
+import sys
+import threading
+from pathlib import Path
+from lakeward.model.settings import SparkSettings
+from lakeward.spark.session import start_session
+from lakeward.testing.waiting import wait_until
+pipe = Path(sys.argv[1]) / "pipe"
+os.mkfifo(pipe)
+context = start_session(SparkSettings(master="local[1]", ui=False), "test", 1, pipe.parent).session.sparkContext
+java, numbers = context._jvm, context._jvm.java.util.ArrayList()
+numbers.add("42")
+
+
+def job():
+    try:
+        context._jsc.parallelize(numbers).pipe(f"cat {pipe}").count()
+    except Exception as error:
+        print("cancelled because SparkContext was shut down" in str(error))
+
+
+def ended():
+    return not any("task launch" in thread.getName() for thread in java.Thread.getAllStackTraces().keySet())
+
+
+thread = threading.Thread(target=job)
+thread.start()
+with pipe.open("w") as task:
+    print(ended())
+    context._jsc.stop()
+thread.join()
+wait_until(ended, "the task to end")
+"""
+
+
+def test_a_task_that_ends_after_spark_was_stopped_is_no_page_of_java(tmp_path: Path) -> None:
+    """The blocks that it read are gone by then. A process in a pipe holds the task until that."""
+    done = subprocess.run(
+        [sys.executable, "-c", STOPPED, str(tmp_path)], capture_output=True, text=True, encoding="utf-8", check=True
+    )
+    assert (done.stdout, done.stderr) == ("False\nTrue\n", "")

@@ -31,6 +31,8 @@ appender.err.filter.again.onMatch = DENY
 appender.err.filter.again.onMismatch = NEUTRAL
 logger.tasks.name = org.apache.spark.executor.Executor
 logger.tasks.level = off
+logger.ends.name = org.apache.spark.TaskContextImpl
+logger.ends.level = off
 logger.sets.name = org.apache.spark.scheduler.TaskSetManager
 logger.sets.level = off
 logger.workers.name = org.apache.spark.api.python
@@ -42,6 +44,8 @@ logger.gateway.level = error
 """
 # Executor, TaskSetManager and the Python runners print a page of Java for each subtask that ends early; the
 # coordinator logs what happened in one line. The gateway's level equals the root's, or Spark prints a hint about it.
+# TaskContextImpl does the same for a task that ends after Spark was stopped and has dropped its blocks; what it prints
+# is part of the task's error, which reaches the coordinator.
 # "Exception encountered" is logged by tasks that start while Spark stops, before they throw the exception anyway.
 # The end of a task is not handled, and its accumulators are not updated, if it comes in the moment in which Spark is
 # stopped; nothing here reads an accumulator.
