@@ -294,6 +294,38 @@ class RowsGoneError(TableError):
     exit_code = EXIT_UNKNOWN
 
 
+class NewerSourceError(TableError):
+    """The source uses a feature, format or code that this release does not know; upgrade, or leave the table out."""
+
+    code = "LW-413"
+    permanent = True
+    server = ""
+    """What is known of the source's release; empty where nothing is."""
+
+    @classmethod
+    def at(cls, where: str, expected: str, found: object) -> NewerSourceError:
+        """Return the error of a value that is not known.
+
+        Args:
+            where: what it was found in: a table, a batch, a file.
+            expected: the values that are known.
+            found: the value; a long one is shortened.
+        """
+        return cls(f"{where}: expected {expected}, found {short_repr(found)}")
+
+    def named(self, server: str) -> NewerSourceError:
+        """Return this error with the source's release in its text, unless it is there.
+
+        Args:
+            server: what is known of the release, in words.
+        """
+        if self.server or not server:
+            return self
+        named = NewerSourceError(f"{self}; the server is {server}")
+        named.server = server
+        return named
+
+
 class LeaseError(LakewardError):
     """A lease backend failed; the message names the backend."""
 

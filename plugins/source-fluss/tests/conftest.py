@@ -14,7 +14,16 @@ sys.path[:0] = [str(HERE / "kit"), str(HERE.parents[2] / "tests" / "core" / "kit
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+    from lakeward_source_fluss.rpc.releases import Release
     from lakeward_source_fluss_kit.clusters import LakeCluster
+
+
+@pytest.fixture(params=["V0_9", "V1_0"])
+def release(request: pytest.FixtureRequest) -> Release:
+    """The release of a fake server: tests that want it run at both."""
+    from lakeward_source_fluss.rpc.releases import Release  # noqa: PLC0415 - the path is set above
+
+    return Release[request.param]
 
 
 @pytest.fixture(scope="session")

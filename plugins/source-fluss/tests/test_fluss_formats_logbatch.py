@@ -8,7 +8,7 @@ import google_crc32c
 import pyarrow as pa
 import pytest
 
-from lakeward.errors import CorruptFileError, ProtocolError
+from lakeward.errors import CorruptFileError, NewerSourceError
 from lakeward.model.tables import Change
 from lakeward_source_fluss.formats.encodings import Encoding
 from lakeward_source_fluss.formats.logbatch import LogFormat, decode, iter_batches
@@ -67,7 +67,7 @@ def test_a_flipped_bit_is_found_by_the_check_sum() -> None:
 def test_an_unknown_version_is_an_error_and_is_not_guessed() -> None:
     raw = bytearray(bytes.fromhex(V0))
     raw[12] = 3
-    with pytest.raises(ProtocolError, match="found 3"):
+    with pytest.raises(NewerSourceError, match="found 3"):
         list(iter_batches(memoryview(raw), LogFormat.COMPACTED))
 
 

@@ -24,6 +24,7 @@ from lakeward.testing.jobs import ThreadJobs
 from lakeward.testing.waiting import until
 from lakeward_service_kit.held_source import Hold
 from lakeward_service_kit.service_world import World
+from lakeward_source_fluss.rpc.releases import Release
 from lakeward_source_fluss.source.options import FlussOptions
 from lakeward_source_fluss_kit.held import HeldFluss
 from lakeward_source_fluss_kit.oneserver import PATH
@@ -146,14 +147,14 @@ def plugins_are_installed(tmp_path_factory: pytest.TempPathFactory) -> Iterator[
 
 
 @pytest.fixture
-def halfway(tmp_path: Path) -> Iterator[Halfway]:
+def halfway(tmp_path: Path, release: Release) -> Iterator[Halfway]:
     """A server with one snapshot; nothing has run yet."""
     clock = ShiftedClock()
     world = replace(World.create(tmp_path / "world"), clock=clock)
     gate = tmp_path / "gate"
     gate.touch()
     (tmp_path / "server").mkdir()
-    server = TieringServer(tmp_path / "server", clock, ROWS)
+    server = TieringServer(tmp_path / "server", clock, ROWS, release=release)
     yield Halfway(world, clock, server, gate)
     server.close()
 

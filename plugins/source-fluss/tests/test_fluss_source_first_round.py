@@ -15,6 +15,7 @@ from lakeward.errors import ConfigError, LogTruncatedError, SourceError
 from lakeward.machines.splits.enumeration import enumerate_splits
 from lakeward.model.splits import LogSplit, SnapshotSplit
 from lakeward.model.tables import BucketState, KvSnapshot, TableBucket, TablePath
+from lakeward_source_fluss.rpc.releases import Release
 from lakeward_source_fluss.source.buckets import BucketStates
 from lakeward_source_fluss.source.describe import describe_cluster
 from lakeward_source_fluss.source.options import FlussOptions
@@ -34,11 +35,11 @@ from lakeward_source_fluss.wire.messages import (
     PbTableMetadata,
 )
 from lakeward_source_fluss_kit.oneserver import OneServer, client_of, compacted
+from lakeward_source_fluss_kit.releases import OF_0_9, OF_1_0, OFFERS
 from lakeward_source_fluss_kit.server import Answer, Call, FakeServer, Recorded
 
 FRAMES = Path(__file__).with_name("data") / "fluss-frames.jsonl"
-MAIN = frozenset(ApiKey)
-OF_0_9 = MAIN - {ApiKey.SCAN_KV}
+MAIN = frozenset(OF_1_0)
 FIRST, SECOND = TableBucket(1, None, 0), TableBucket(1, None, 1)
 END = 200
 Choice = Literal["files", "scan"] | None
@@ -101,8 +102,10 @@ def look() -> Iterator[Look]:
 
 
 @pytest.mark.parametrize("first_round", [None, "files"])
-def test_server_with_leases_gives_files_although_it_scans(look: Look, first_round: Choice) -> None:
-    states = look(MAIN, first_round)
+def test_server_with_leases_gives_files_whether_or_not_it_scans(
+    look: Look, first_round: Choice, release: Release
+) -> None:
+    states = look(OFFERS[release], first_round)
 
     assert [state.snapshot for state in states] == [KvSnapshot(FIRST, 0, 76), KvSnapshot(SECOND, 0, 149)]
 

@@ -9,15 +9,16 @@ import pytest
 
 from lakeward.errors import CorruptFileError, LogGapError, LogTruncatedError, OffsetsBeyondLogError, SourceError
 from lakeward.model.splits import LogSplit
+from lakeward_source_fluss.rpc.releases import Release
 from lakeward_source_fluss.wire.apis import ApiKey
 from lakeward_source_fluss.wire.messages import FetchLogResponse, PbFetchLogRespForBucket, PbFetchLogRespForTable
 from lakeward_source_fluss_kit.oneserver import BUCKET, TABLE_ID, OneServer, compacted, log_batch
 
 
 @pytest.fixture
-def server() -> Iterator[OneServer]:
+def server(release: Release) -> Iterator[OneServer]:
     """A server whose log is still empty."""
-    with OneServer() as started:
+    with OneServer(release=release) as started:
         yield started
 
 

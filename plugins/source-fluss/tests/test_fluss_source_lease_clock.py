@@ -14,6 +14,7 @@ from lakeward.machines.splits.enumeration import enumerate_splits
 from lakeward.model.splits import SnapshotSplit
 from lakeward.model.tables import KvSnapshot
 from lakeward_source_fluss.formats.storage import Storage
+from lakeward_source_fluss.rpc.releases import Release
 from lakeward_source_fluss.source.options import FlussOptions
 from lakeward_source_fluss.source.source import FlussSource
 from lakeward_source_fluss.wire.apis import ApiKey
@@ -74,9 +75,9 @@ class LeasedSnapshots:
 
 
 @pytest.fixture
-def snapshots(tmp_path: Path) -> Iterator[LeasedSnapshots]:
+def snapshots(tmp_path: Path, release: Release) -> Iterator[LeasedSnapshots]:
     """A server with one snapshot of ten rows."""
-    with OneServer(primary_key=("id",)) as server:
+    with OneServer(primary_key=("id",), release=release) as server:
         values = ((bytes([key]), b"\1\0" + compacted(key, b"x")) for key in range(10))
         server.put_snapshot(tmp_path / "db", values, log_offset=OLD.log_offset)
         yield LeasedSnapshots(server)

@@ -140,9 +140,10 @@ def test_refusal_for_a_reason_of_a_later_server_is_logged_with_its_code(
 
     assert queue.heartbeat(HeartbeatRequest(renewed=(CLAIM,))).refused == {7: Refusal.NOT_TIERING}
 
-    named = [record.getMessage().rpartition(" answered ")[2] for record in caplog.records]
+    named = [record.getMessage().rpartition(" answered ")[2].partition(";")[0] for record in caplog.records]
     assert named == logged
     assert all("LAKE_TIERING_HEARTBEAT for table 7" in record.getMessage() for record in caplog.records)
+    assert all("the server is Fluss 1.0" in record.getMessage() for record in caplog.records)
 
 
 def test_refusals_say_why(coordinator: Coordinator, queue: TieringQueue) -> None:

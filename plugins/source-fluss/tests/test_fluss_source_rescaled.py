@@ -9,6 +9,7 @@ import pytest
 
 from lakeward.model.splits import LogSplit
 from lakeward_source_fluss.formats.storage import Storage
+from lakeward_source_fluss.rpc.releases import Release
 from lakeward_source_fluss.source.bucket_log import BucketLog
 from lakeward_source_fluss.source.buckets import BucketStates
 from lakeward_source_fluss.source.kv_scan import KvScan
@@ -42,7 +43,7 @@ def test_each_partition_is_enumerated_with_its_own_count(old: int, new: int) -> 
 
 
 def test_server_that_does_not_say_counts_is_asked_without_one() -> None:
-    with RescaledServer(3, {"mon": Part(1, 3)}, says_counts=False) as server:
+    with RescaledServer(3, {"mon": Part(1, 3)}, release=Release.V0_9) as server:
         assert counted(server) == {("mon",): 3}
 
         assert set(server.counts) == {None}
@@ -66,6 +67,18 @@ def test_count_that_the_server_has_found_stale_is_asked_for_again() -> None:
         assert counted(server) == {("mon",): 2}
 
         assert server.counts[:2] == [1, 2]
+
+
+def test_partitions_are_enumerated_and_read_at_either_release(release: Release) -> None:
+    days = log_batch(0, (compacted(number, b"mon") for number in range(3)))
+    parts = {"mon": Part(1, 2), "tue": Part(2, 2)}
+    with RescaledServer(2, parts, release=release, log=days, end=3) as server, client_of(server.server) as client:
+        assert counted(server) == {("mon",): 2, ("tue",): 2}
+        split = LogSplit("b", server.bucket("tue", 1), ("tue",), 0, 3)
+
+        assert sum(batch.records.num_rows for batch in reader(server, client).read_log(split)) == 3
+
+    assert set(server.counts) == ({2} if release is Release.V1_0 else {None})
 
 
 def test_fetch_with_a_stale_count_is_made_anew_with_the_right_one() -> None:

@@ -13,6 +13,7 @@ import pytest
 from lakeward.errors import CorruptFileError, RowError
 from lakeward.model.splits import LogSplit, SnapshotSplit
 from lakeward_source_fluss.formats.types import FlussField, FlussType, Kind
+from lakeward_source_fluss.rpc.releases import Release
 from lakeward_source_fluss_kit.oneserver import BUCKET, COLUMNS, OneServer, arrow_batch, compacted, log_batch
 
 BAD_TEXT = b"a\xff"
@@ -20,9 +21,9 @@ TIME = FlussField("v", FlussType(Kind.TIME, precision=3))
 
 
 @pytest.fixture
-def server() -> Iterator[OneServer]:
+def server(release: Release) -> Iterator[OneServer]:
     """A server whose log is still empty."""
-    with OneServer(primary_key=("id",)) as started:
+    with OneServer(primary_key=("id",), release=release) as started:
         yield started
 
 
@@ -123,11 +124,12 @@ def test_row_of_a_snapshot_is_named_by_its_number(server: OneServer, tmp_path: P
         read_snapshot(server, tmp_path / "spool", skip_rows=skip_rows)
 
 
-def test_row_of_a_scan_is_named_by_its_number(server: OneServer, tmp_path: Path) -> None:
-    server.put_scan([b"\1\0" + row for row in rows(5)], log_offset=130)
+def test_row_of_a_scan_is_named_by_its_number(tmp_path: Path) -> None:
+    with OneServer(primary_key=("id",), release=Release.V1_0) as scanned:
+        scanned.put_scan([b"\1\0" + row for row in rows(5)], log_offset=130)
 
-    with pytest.raises(RowError, match=r"offset below 130 \(row 5 of a scan\), column 'v': .*found b'a\\xff'"):
-        read_snapshot(server, tmp_path, live=True)
+        with pytest.raises(RowError, match=r"offset below 130 \(row 5 of a scan\), column 'v': .*found b'a\\xff'"):
+            read_snapshot(scanned, tmp_path, live=True)
 
 
 def test_error_of_a_row_suspends_its_table() -> None:

@@ -177,7 +177,7 @@ def test_offsets_of_partitions_are_read() -> None:
     [
         b"",
         b"[]",
-        b'{"version":2,"table_id":7}',
+        b'{"version":"1","table_id":7}',
         b'{"version":1,"table_id":8,"bucket_offsets":[]}',
         b'{"version":1,"table_id":7,"bucket_offsets":["1"]}',
         b'{"version":1,"table_id":7,"bucket_offsets":3}',

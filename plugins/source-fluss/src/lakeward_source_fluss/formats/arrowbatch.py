@@ -9,16 +9,23 @@ from __future__ import annotations
 
 import struct
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 import numpy as np
 import pyarrow as pa
 
-from lakeward.errors import CorruptFileError
+from lakeward.errors import CorruptFileError, NewerSourceError
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
 
 MAX_DECOMPRESSED_BYTES = 1 << 29
 """Bytes of one batch after decompression; Fluss's writers close a batch at 2 MiB."""
 _CONTINUATION = 0xFFFFFFFF
 _RECORD_BATCH = 3
+_VERSIONS = {3: "V4", 4: "V5"}
+_CODECS = {0: "LZ4_FRAME", 1: "ZSTD"}
+_WHOLE_BUFFERS = 0
 _BUFFER_SIZE = 16
 _ALIGNMENT = 8
 
@@ -48,6 +55,7 @@ def read_record_batch(payload: memoryview, schema: pa.Schema, rows: int, origin:
 
     Raises:
         CorruptFileError: it is no such batch, or would become larger than MAX_DECOMPRESSED_BYTES.
+        NewerSourceError: a kind of message, a version of Arrow's metadata or a compression that is not known here.
     """
     _check(payload, rows, origin)
     try:
@@ -64,7 +72,7 @@ def _aligned(payload: memoryview) -> pa.Buffer:
 
 def _check(payload: memoryview, rows: int, origin: str) -> None:
     try:
-        message = _parse(payload)
+        message = _parse(payload, origin)
         size = _decompressed(payload, message)
     except (struct.error, ValueError) as broken:
         raise CorruptFileError(origin, "an Arrow record batch message", str(broken)) from broken
@@ -74,18 +82,35 @@ def _check(payload: memoryview, rows: int, origin: str) -> None:
         raise CorruptFileError(origin, f"at most {MAX_DECOMPRESSED_BYTES} bytes in an Arrow batch", size)
 
 
-def _parse(payload: memoryview) -> _Message:
+def _parse(payload: memoryview, origin: str) -> _Message:
     marker, length = struct.unpack_from("<Ii", payload, 0)
     if marker != _CONTINUATION or not 0 < length <= len(payload) - 8:
         raise ValueError(_found("a continuation marker and a length", (marker, length)))
     metadata = payload[8 : 8 + length]
     message = _Table(metadata, _unsigned(metadata, 0))
-    if message.number(1, "<B") != _RECORD_BATCH:
-        raise ValueError(_found("a record batch", message.number(1, "<B")))
+    if (version := message.number(0, "<h")) not in _VERSIONS:
+        raise NewerSourceError.at(origin, f"Arrow metadata {_choice(_VERSIONS)}", version)
+    if (kind := message.number(1, "<B")) != _RECORD_BATCH:
+        raise NewerSourceError.at(origin, f"an Arrow message of kind {_RECORD_BATCH} (a record batch)", kind)
     batch, body_length = message.table(2), message.number(3, "<q")
     if not 0 <= body_length <= len(payload) - 8 - length:
         raise ValueError(_found("a body inside the batch", body_length))
-    return _Message(batch.number(0, "<q"), batch.buffers(2), batch.has(3), 8 + length, body_length)
+    compressed = batch.has(3)
+    if compressed:
+        _check_compression(batch.table(3), origin)
+    return _Message(batch.number(0, "<q"), batch.buffers(2), compressed, 8 + length, body_length)
+
+
+def _check_compression(found: _Table, origin: str) -> None:
+    codec, method = found.number(0, "<b"), found.number(1, "<b")
+    if codec not in _CODECS:
+        raise NewerSourceError.at(origin, f"Arrow compression {_choice(_CODECS)}", codec)
+    if method != _WHOLE_BUFFERS:
+        raise NewerSourceError.at(origin, f"Arrow compression of whole buffers ({_WHOLE_BUFFERS})", method)
+
+
+def _choice(names: Mapping[int, str]) -> str:
+    return " or ".join(f"{name} ({number})" for number, name in names.items())
 
 
 def _decompressed(payload: memoryview, message: _Message) -> int:

@@ -11,7 +11,7 @@ import google_crc32c
 import numpy as np
 import pyarrow as pa
 
-from lakeward.errors import CorruptFileError, ProtocolError
+from lakeward.errors import CorruptFileError, NewerSourceError
 from lakeward.model.batches import concat_batches
 from lakeward.model.tables import Change
 from lakeward_source_fluss.formats import rows as rowformats
@@ -43,7 +43,6 @@ _LENGTH_AT, _MAGIC_AT = 8, 12
 _PREFIX = 12
 """Base offset and length: the length counts what follows them."""
 _APPEND_ONLY = 1
-_CHANGE_BITS = 0x0F
 _TAIL = struct.Struct("<hbiqii")
 """Schema id, attributes, last offset delta, writer id, batch sequence, record count: the same in all versions."""
 
@@ -106,7 +105,7 @@ def iter_batches(
 
     Raises:
         CorruptFileError: a check sum or a length is wrong.
-        ProtocolError: a version of the format that is not known.
+        NewerSourceError: a version, an attribute or a change type that is not known.
     """
     at = 0
     data = data.toreadonly()
@@ -129,6 +128,8 @@ def _batch(data: memoryview, log_format: LogFormat, *, verify: bool, origin: str
     schema_id, attributes, delta, _, _, rows = _TAIL.unpack_from(data, version.crc + 4)
     if not 0 <= rows <= min(delta + 1, MAX_ROWS) or base_offset < 0 or base_offset + delta >= 1 << 63:
         raise CorruptFileError(origin, "as many records as offsets", (rows, delta))
+    if attributes & ~_APPEND_ONLY:
+        raise NewerSourceError.at(origin, "a log batch with no attribute but append-only (1)", attributes)
     content = data[_content(data, version, origin) :]
     append_only = bool(attributes & _APPEND_ONLY)
     records = None
@@ -145,8 +146,7 @@ def _version(data: memoryview, origin: str) -> _Version:
     magic = data[_MAGIC_AT]
     version = _VERSIONS.get(magic)
     if version is None:
-        message = f"{origin}: expected a log batch of version 0, 1 or 2, found {magic}; this server is too new"
-        raise ProtocolError(message)
+        raise NewerSourceError.at(origin, "a log batch of version 0, 1 or 2", magic)
     if len(data) < version.size:
         raise CorruptFileError(origin, f"a header of {version.size} bytes", len(data))
     return version
@@ -182,13 +182,13 @@ def _arrow_changes(
 
 def _row_records(content: memoryview, rows: int, origin: str) -> tuple[NDArray[np.uint8], rowformats.Rows]:
     found = split(np.frombuffer(content, "u1"), rows, 1, origin)
-    changes = found.data[found.starts] & np.uint8(_CHANGE_BITS)
+    changes = found.data[found.starts]
     return _checked(changes, origin), rowformats.Rows(found.data, found.starts + 1, found.ends, origin)
 
 
 def _checked(changes: NDArray[np.uint8], origin: str) -> NDArray[np.uint8]:
     if len(changes) and int(changes.max()) > Change.DELETE:
-        raise CorruptFileError(origin, f"change types up to {Change.DELETE}", int(changes.max()))
+        raise NewerSourceError.at(origin, f"change types up to {Change.DELETE}", int(changes.max()))
     return changes
 
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pyarrow as pa
 
-from lakeward.errors import CorruptFileError, ProtocolError
+from lakeward.errors import CorruptFileError, NewerSourceError
 from lakeward.model.batches import concat_batches
 from lakeward_source_fluss.formats import rows
 from lakeward_source_fluss.formats.rows import Rows, decode
@@ -64,14 +64,13 @@ def value_batch(data: memoryview, origin: str = "value batch") -> Rows:
 
     Raises:
         CorruptFileError: it is cut off, or not such a batch.
-        ProtocolError: a version of the format that is not known.
+        NewerSourceError: a version of the format that is not known.
     """
     if len(data) < _VALUE_HEADER.size:
         raise CorruptFileError(origin, f"a header of {_VALUE_HEADER.size} bytes", len(data))
     length, magic, count = _VALUE_HEADER.unpack_from(data, 0)
     if magic != 0:
-        message = f"{origin}: expected a value batch of version 0, found {magic}; this server is too new"
-        raise ProtocolError(message)
+        raise NewerSourceError.at(origin, "a value batch of version 0", magic)
     if length != len(data) - _LENGTH:
         raise CorruptFileError(origin, f"{len(data) - _LENGTH} bytes", length)
     return split(np.frombuffer(data[_VALUE_HEADER.size :], "u1"), count, _SCHEMA_ID, origin)

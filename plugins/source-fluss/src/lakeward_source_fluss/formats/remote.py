@@ -83,7 +83,7 @@ def read_segment(
         CorruptFileError: the file is damaged, or ends before the segment's end offset.
         SegmentMissingError: the file is not there (any more).
         SourceError: the file cannot be read: ask the server again.
-        ProtocolError: a version of the format that is not known.
+        NewerSourceError: a version of the format that is not known.
     """
     reached = -1
     for data in _chunks(segment, storage):

@@ -11,12 +11,13 @@ from functools import cached_property
 
 import pyarrow as pa
 
-from lakeward.errors import SchemaMismatchError
+from lakeward.errors import NewerSourceError, SchemaMismatchError
 from lakeward_source_fluss.formats.types import FlussField, number, parse_type, text_or_none
 
 _MAX_COLUMNS = 1 << 15
 _MAX_ID = (1 << 31) - 1
 _VERSION = 1
+_WHERE = "Fluss schema"
 
 
 @dataclass(frozen=True)
@@ -69,7 +70,8 @@ def parse_schema(schema_json: bytes | str) -> FlussSchema:
         The schema.
 
     Raises:
-        SchemaMismatchError: not a schema that Lakeward understands; says what was found.
+        NewerSourceError: a version of the format, or a data type, that is not known here.
+        SchemaMismatchError: not a whole schema; says what was found.
     """
     try:
         value = json.loads(schema_json)
@@ -78,7 +80,7 @@ def parse_schema(schema_json: bytes | str) -> FlussSchema:
     if not isinstance(value, dict):
         raise _refusal(value, "a JSON object")
     if value.get("version", _VERSION) != _VERSION:
-        raise _refusal(value.get("version"), f"version {_VERSION}")
+        raise NewerSourceError.at(_WHERE, f"version {_VERSION}", value.get("version"))
     columns = _columns(value.get("columns"))
     return FlussSchema(columns, _primary_key(value.get("primary_key") or [], columns))
 
@@ -110,4 +112,4 @@ def _primary_key(value: object, columns: tuple[FlussField, ...]) -> tuple[str, .
 
 
 def _refusal(found: object, expected: str) -> SchemaMismatchError:
-    return SchemaMismatchError(f"Fluss schema: expected {expected}, found {found!r:.200}")
+    return SchemaMismatchError(f"{_WHERE}: expected {expected}, found {found!r:.200}")

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
-from lakeward.errors import SchemaMismatchError
+from lakeward.errors import NewerSourceError, SchemaMismatchError
 from lakeward.model.tables import PRECISION
 
 if TYPE_CHECKING:
@@ -16,6 +16,7 @@ if TYPE_CHECKING:
 
 MAX_DEPTH = 32
 """Nested types deeper than this are refused, so that a hostile schema cannot exhaust the stack."""
+_WHERE = "Fluss schema"
 _MAX_PRECISION = 38
 _MAX_TIME_PRECISION = 9
 _MAX_LENGTH = (1 << 31) - 1
@@ -153,7 +154,8 @@ def parse_type(value: object, depth: int = 0) -> FlussType:
         The type.
 
     Raises:
-        SchemaMismatchError: not a type that Lakeward knows; says what was found.
+        NewerSourceError: not a type that is known here; says what was found.
+        SchemaMismatchError: not a whole type.
     """
     if depth > MAX_DEPTH:
         raise _refusal(depth, f"types nested at most {MAX_DEPTH} deep")
@@ -162,7 +164,7 @@ def parse_type(value: object, depth: int = 0) -> FlussType:
     try:
         kind = Kind(str(value.get("type")))
     except ValueError:
-        raise _refusal(value.get("type"), "a known data type") from None
+        raise NewerSourceError.at(_WHERE, "a known data type", value.get("type")) from None
     children = _children(kind, value, depth + 1)
     nullable = value.get("nullable", True)
     if not isinstance(nullable, bool):
@@ -233,4 +235,4 @@ def text_or_none(value: Mapping[str, Any], key: str) -> str | None:
 
 
 def _refusal(found: object, expected: str) -> SchemaMismatchError:
-    return SchemaMismatchError(f"Fluss schema: expected {expected}, found {found!r:.200}")
+    return SchemaMismatchError(f"{_WHERE}: expected {expected}, found {found!r:.200}")

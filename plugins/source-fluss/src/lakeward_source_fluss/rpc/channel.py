@@ -37,6 +37,8 @@ class Channel(asyncio.Protocol):
             options: limits.
             lost: called once, when the connection is over.
         """
+        self.server = ""
+        """What is known of the server's release, in words; set once it is."""
         self._endpoint = endpoint
         self._silence_s = options.silence_s
         self._frames = FrameAssembler(options.limit_bytes)
@@ -175,7 +177,7 @@ class Channel(asyncio.Protocol):
             return response.body
         error = decode(ErrorResponse, response.body)
         what = f"{api.name} at {self._endpoint}"
-        raise server_error(what, error.error_code, error.error_message)
+        raise server_error(what, error.error_code, error.error_message, self.server)
 
 
 def _unanswered(api: ApiKey, why: str) -> UnansweredChangeError | UnansweredReadError:

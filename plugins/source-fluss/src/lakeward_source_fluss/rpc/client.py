@@ -200,6 +200,11 @@ class FlussClient:
         return self._loop.run(self._cluster.offers(api, self._timeout_s))
 
     @property
+    def release(self) -> str:
+        """What is known of the release of the servers that were asked, in words, for errors; empty where nothing is."""
+        return self._cluster.release
+
+    @property
     def coordinator_connection_id(self) -> int:
         """Which connection to the coordinator is open, 0 if none is.
 

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Final, TypeVar
 from lakeward.errors import ProtocolError, SourceError
 from lakeward_source_fluss.rpc.backoff import Attempts
 from lakeward_source_fluss.rpc.pool import Pool
+from lakeward_source_fluss.rpc.releases import in_words
 from lakeward_source_fluss.rpc.topology import BucketAddress, Buckets, Topology, described_buckets, topology
 from lakeward_source_fluss.wire.apis import TABLET_ONLY, ApiKey
 from lakeward_source_fluss.wire.codes import ErrorCode
@@ -74,6 +75,11 @@ class Cluster:
     def coordinator_serial(self) -> int:
         """The serial of the connection to the coordinator, 0 if there is none now. For any thread."""
         return self._pool.serial(self._topology.coordinator)
+
+    @property
+    def release(self) -> str:
+        """What is known of the release of the servers that were asked, in words. For any thread."""
+        return in_words(self._pool.releases())
 
     async def close(self) -> None:
         """Close all connections."""

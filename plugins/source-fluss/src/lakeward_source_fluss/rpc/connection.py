@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, TypeVar
 
 from lakeward_source_fluss.rpc.backoff import Attempts
 from lakeward_source_fluss.rpc.channel import Channel
+from lakeward_source_fluss.rpc.releases import Release, in_words, release_of
 from lakeward_source_fluss.wire.apis import API_VERSION, ApiKey, Request, response_class
 from lakeward_source_fluss.wire.codes import ErrorCode
 from lakeward_source_fluss.wire.errors import (
@@ -22,7 +23,7 @@ from lakeward_source_fluss.wire.messages import ApiVersionsRequest, Authenticate
 from lakeward_source_fluss.wire.protobuf import Message, decode, encode
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Mapping
 
     from lakeward_source_fluss.rpc.options import ConnectOptions, Endpoint, SaslPlain, Tls
 
@@ -38,6 +39,7 @@ class Connection:
         serial: unique in this process; a new connection has a greater one.
         endpoint: the server.
         apis: keys that the server offers in the version spoken here.
+        versions: all keys that it offers, with the oldest and the newest version.
         server_type: 1 coordinator, 2 tablet server, None unknown (0.8).
     """
 
@@ -46,8 +48,14 @@ class Connection:
         self.serial = serial
         self.endpoint = endpoint
         self.apis: frozenset[int] = frozenset()
+        self.versions: Mapping[int, tuple[int, int]] = {}
         self.server_type: int | None = None
         self._channel = channel
+
+    @property
+    def release(self) -> Release:
+        """The server's release, as far as it can be told."""
+        return release_of(self.versions)
 
     @property
     def open(self) -> bool:
@@ -61,7 +69,7 @@ class Connection:
             UnsupportedApiError: the server does not offer it; nothing was sent, for it would never answer.
         """
         if api not in self.apis:
-            raise unsupported(api, str(self.endpoint))
+            raise unsupported(api, str(self.endpoint), self.versions.get(api))
         return await self._channel.call(api, body, timeout_s)
 
     async def close(self) -> None:
@@ -82,9 +90,9 @@ class Connection:
         asked = ApiVersionsRequest(client_software_name="lakeward", client_software_version="0.1")
         offered = await self._ask(asked, options.connect_timeout_s)
         self.server_type = offered.server_type
-        self.apis = frozenset(
-            one.api_key for one in offered.api_versions if one.min_version <= API_VERSION <= one.max_version
-        )
+        self.versions = {one.api_key: (one.min_version, one.max_version) for one in offered.api_versions}
+        self.apis = frozenset(key for key, (oldest, newest) in self.versions.items() if oldest <= API_VERSION <= newest)
+        self._channel.server = in_words([self.release])
         if options.sasl is not None:
             await self._authenticate(options.sasl, options)
 

@@ -11,6 +11,7 @@ from lakeward_source_fluss.wire.errors import ClientClosedError
 
 if TYPE_CHECKING:
     from lakeward_source_fluss.rpc.options import ConnectOptions, Endpoint
+    from lakeward_source_fluss.rpc.releases import Release
 
 
 class Pool:
@@ -57,6 +58,10 @@ class Pool:
         """Return the serial of the open connection to a server, 0 if there is none. For any thread."""
         connection = self._connections.get(endpoint) if endpoint is not None else None
         return connection.serial if connection is not None and connection.open else 0
+
+    def releases(self) -> tuple[Release, ...]:
+        """Return the releases of the servers that a connection is open to. For any thread."""
+        return tuple(connection.release for connection in tuple(self._connections.values()))
 
     async def close(self) -> None:
         """Close all; whatever is in flight fails, and nothing is opened again."""

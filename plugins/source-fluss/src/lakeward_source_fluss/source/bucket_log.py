@@ -92,7 +92,7 @@ class BucketLog:
         response, server = self.call(request)
         for answer in (bucket for one in response.tables_resp for bucket in one.buckets_resp):
             what = f"FETCH_LOG of {self.name} at offset {offset} at tablet server {server}"
-            check_code(what, answer.error_code, answer.error_message)
+            check_code(what, answer.error_code, answer.error_message, self.client.release)
             return answer
         message = f"FETCH_LOG of {self.name} at offset {offset}: expected an answer for the bucket, found none"
         raise SourceError(message)
@@ -147,7 +147,8 @@ class BucketLog:
         )
         response, server = self.call(request)
         for one in response.buckets_resp:
-            check_code(f"LIST_OFFSETS of {self.name} at tablet server {server}", one.error_code, one.error_message)
+            what = f"LIST_OFFSETS of {self.name} at tablet server {server}"
+            check_code(what, one.error_code, one.error_message, self.client.release)
             if one.offset is not None:
                 return max(0, one.offset)
         message = f"LIST_OFFSETS of {self.name}: expected an offset, found none"

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Literal
 from lakeward.errors import ProtocolError, SourceError, TableGoneError
 from lakeward.model.tables import BucketState, KvSnapshot, TableBucket, TableSpec
 from lakeward_source_fluss.source.calls import MOVING, retry, run_parallel
+from lakeward_source_fluss.source.table_formats import check_partition
 from lakeward_source_fluss.source.tables import wire_path
 from lakeward_source_fluss.wire.apis import LEASE_APIS, ApiKey
 from lakeward_source_fluss.wire.codes import ErrorCode
@@ -75,7 +76,11 @@ class BucketStates:
         return sorted((state for states in found for state in states), key=lambda state: state.bucket.sort_key())
 
     def partitions(self, table: TableSpec) -> Sequence[Partition]:
-        """Return the table's partitions; one without id for an unpartitioned table."""
+        """Return the table's partitions; one without id for an unpartitioned table.
+
+        Raises:
+            NewerSourceError: one stands for partitions that have expired.
+        """
         if not table.partition_keys:
             return (Partition(),)
         request = ListPartitionInfosRequest(table_path=wire_path(table.path))
@@ -183,7 +188,7 @@ class BucketStates:
         for one in self._client.call_tablet(server, request).buckets_resp:
             bucket = TableBucket(table.table_id, request.partition_id, one.bucket_id)
             what = f"LIST_OFFSETS of bucket {bucket} of table {table.path} at tablet server {server}"
-            check_code(what, one.error_code, one.error_message)
+            check_code(what, one.error_code, one.error_message, self._client.release)
             if one.offset is None:
                 message = f"LIST_OFFSETS of bucket {bucket} of table {table.path}: expected an offset, found none"
                 raise ProtocolError(message)
@@ -194,6 +199,7 @@ class BucketStates:
 def _values(table: TableSpec, partition: PbPartitionInfo) -> tuple[str, ...]:
     """Return a partition's values in the order of the table's partition keys."""
     values = {pair.key: pair.value for pair in partition.partition_spec.partition_key_values}
+    check_partition(table.path, tuple(values.values()))
     try:
         return tuple(values[key] for key in table.partition_keys)
     except KeyError as missing:

@@ -124,5 +124,5 @@ class KvScan:
     def _call(self, request: ScanKvRequest, what: str) -> ScanKvResponse:
         answer, server = self.log.call(request)
         where = f"SCAN_KV ({what}) of {self.log.name} at tablet server {server}"
-        check_code(where, answer.error_code, answer.error_message)
+        check_code(where, answer.error_code, answer.error_message, self.log.client.release)
         return answer

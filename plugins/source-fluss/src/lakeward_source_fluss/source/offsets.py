@@ -9,7 +9,7 @@ import json
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from lakeward.errors import CorruptFileError, SourceError, StorageError
+from lakeward.errors import CorruptFileError, NewerSourceError, SourceError, StorageError
 from lakeward.model.tables import TableBucket, TableSpec
 from lakeward_source_fluss.formats.storage import Storage
 
@@ -32,6 +32,7 @@ def read_offsets(storage: Storage, table: TableSpec, path: str) -> Mapping[Table
     Raises:
         SourceError: there is no such file, or it holds the JSON of a service before 0.9.
         CorruptFileError: it is no offsets file of this table.
+        NewerSourceError: a version of its format that is not known.
         StorageError: the storage refused.
     """
     if "{" in path:
@@ -55,13 +56,16 @@ def parse_offsets(text: bytes, table_id: int, file: str) -> Mapping[TableBucket,
 
     Raises:
         CorruptFileError: it is none of this table.
+        NewerSourceError: a version of the format that is not known.
     """
     try:
         document = json.loads(text)
     except (ValueError, RecursionError):
         document = None
-    if not isinstance(document, dict) or document.get("version") != _VERSION:
+    if not isinstance(document, dict) or not isinstance(document.get("version"), int):
         raise CorruptFileError(file, f"a JSON object of version {_VERSION}", text[:80])
+    if document["version"] != _VERSION:
+        raise NewerSourceError.at(file, f"an offsets file of version {_VERSION}", document["version"])
     if document.get("table_id") != table_id:
         raise CorruptFileError(file, f"offsets of table {table_id}", document.get("table_id"))
     return dict(_entries(document, table_id, file))

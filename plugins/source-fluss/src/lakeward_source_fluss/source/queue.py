@@ -12,12 +12,12 @@ import threading
 from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
-from lakeward.errors import SourceError
+from lakeward.errors import LakewardError, SourceError
 from lakeward.model.tables import TablePath
 from lakeward.model.tiering import HeartbeatRequest, HeartbeatResponse, Refusal, TableAssignment, TableEpoch
 from lakeward_source_fluss.source.tables import DEFAULT_FRESHNESS_S
 from lakeward_source_fluss.wire.codes import ErrorCode
-from lakeward_source_fluss.wire.errors import TableMissingError, server_error
+from lakeward_source_fluss.wire.errors import server_error
 from lakeward_source_fluss.wire.tiering_messages import (
     LakeTieringHeartbeatRequest,
     LakeTieringHeartbeatResponse,
@@ -73,7 +73,7 @@ class TieringQueue:
         )
         response, connection = self._client.call_coordinator_seen(request)
         number = self._connection_number(connection)
-        refused = _refused(response)
+        refused = _refused(response, self._client.release)
         epoch = number << _EPOCH_BITS | response.coordinator_epoch & _EPOCH
         assignment = None if response.tiering_table is None else self._assignment(response.tiering_table, epoch)
         self._remember(heartbeat, assignment, refused.keys(), number)
@@ -103,7 +103,7 @@ class TieringQueue:
         path = TablePath(table.table_path.database_name, table.table_path.table_name)
         try:
             freshness_s = self._catalog.table(path).spec.freshness_s
-        except (TableMissingError, SourceError):
+        except LakewardError:
             freshness_s = DEFAULT_FRESHNESS_S  # it is ours now: opening the round meets the same error
         return TableAssignment(path, table.table_id, table.tiering_epoch, epoch, freshness_s)
 
@@ -141,24 +141,25 @@ def _entries(tables: Iterable[TableEpoch]) -> tuple[PbHeartbeatReqForTable, ...]
     )
 
 
-def _refused(response: LakeTieringHeartbeatResponse) -> dict[int, Refusal]:
+def _refused(response: LakeTieringHeartbeatResponse, server: str) -> dict[int, Refusal]:
     """Read the answers for each table; the one that was processed first counts."""
     refused: dict[int, Refusal] = {}
     for part in (response.failed_table_resp, response.tiering_table_resp, response.finished_table_resp):
         for answer in part:
-            refusal = _refusal(answer)
+            refusal = _refusal(answer, server)
             if refusal is not None:
                 refused.setdefault(answer.table_id, refusal)
     return refused
 
 
-def _refusal(answer: PbHeartbeatRespForTable) -> Refusal | None:
+def _refusal(answer: PbHeartbeatRespForTable, server: str) -> Refusal | None:
     if answer.error is None or answer.error.error_code == ErrorCode.NONE:
         return None
     code = answer.error.error_code
     known = {int(one): refusal for one, refusal in _REFUSALS.items()}
     if code not in known:
         # Whatever the reason is, the table was not renewed: others go on.
-        error = server_error(f"LAKE_TIERING_HEARTBEAT for table {answer.table_id}", code, answer.error.error_message)
+        what = f"LAKE_TIERING_HEARTBEAT for table {answer.table_id}"
+        error = server_error(what, code, answer.error.error_message, server)
         _log.warning("the coordinator refused a table for a reason that is not known here: %s", error)
     return known.get(code, Refusal.NOT_TIERING)

@@ -24,6 +24,7 @@ from lakeward_source_fluss.formats.storage import Storage
 from lakeward_source_fluss.source.bucket_log import BucketLog
 from lakeward_source_fluss.source.connect import connect
 from lakeward_source_fluss.source.kv_scan import KvScan
+from lakeward_source_fluss.source.newer import naming_release
 from lakeward_source_fluss.source.options import unpack_task
 from lakeward_source_fluss.source.read_log import read_batches
 from lakeward_source_fluss.source.read_snapshot import SnapshotReading
@@ -69,6 +70,10 @@ class FlussReader:
 
     def read_log(self, split: LogSplit) -> Iterator[SourceBatch]:
         """See Protocol."""
+        with naming_release(self._client):
+            yield from self._log(split)
+
+    def _log(self, split: LogSplit) -> Iterator[SourceBatch]:
         log = BucketLog(self._client, self._storage, self._table, split.bucket, self._options.fetch_bytes)
         gatherer = BatchGatherer(self._schema, log.name, split.start)
         for batch in read_batches(log, self._format, split.start, split.stop):
@@ -86,6 +91,10 @@ class FlussReader:
 
     def read_snapshot(self, split: SnapshotSplit, skip_rows: int = 0) -> Iterator[SourceBatch]:
         """See Protocol."""
+        with naming_release(self._client):
+            yield from self._snapshot(split, skip_rows)
+
+    def _snapshot(self, split: SnapshotSplit, skip_rows: int) -> Iterator[SourceBatch]:
         rows = 0
         for batch, offset, decode_s in self._scan(split) if split.live else self._files(split, skip_rows):
             rows += len(batch)

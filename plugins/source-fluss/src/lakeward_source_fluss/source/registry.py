@@ -71,7 +71,7 @@ class LakeRegistry:
         )
         what = f"PREPARE_LAKE_TABLE_SNAPSHOT of table {table.path} at the coordinator"
         for answer in self._client.call_coordinator(request).prepare_lake_table_resp:
-            check_code(what, answer.error_code, answer.error_message)
+            check_code(what, answer.error_code, answer.error_message, self._client.release)
             if answer.lake_table_offsets_path:
                 return answer.lake_table_offsets_path
         message = f"{what}: expected the path of an offsets file, found none in the answer"
@@ -123,7 +123,7 @@ class LakeRegistry:
         )
         what = f"COMMIT_LAKE_TABLE_SNAPSHOT of table {table.path} at the coordinator"
         for answer in self._client.call_coordinator(request).table_resp:
-            check_code(what, answer.error_code, answer.error_message)
+            check_code(what, answer.error_code, answer.error_message, self._client.release)
 
 
 def _table_offsets(table: TableSpec, offsets: _Offsets) -> PbTableOffsets:

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 from lakeward.errors import TableError
 from lakeward_source_fluss.formats.schema import FlussSchema, parse_schema
+from lakeward_source_fluss.source.newer import naming_release
 from lakeward_source_fluss.source.tables import wire_path
 from lakeward_source_fluss.wire.messages import GetTableSchemaRequest
 
@@ -43,4 +44,5 @@ class TableSchemas(dict[int, FlussSchema]):
 
     def _fetch(self, schema_id: int) -> FlussSchema:
         request = GetTableSchemaRequest(table_path=wire_path(self._table.path), schema_id=schema_id)
-        return parse_schema(self._client.call_any(request).schema_json)
+        with naming_release(self._client):
+            return parse_schema(self._client.call_any(request).schema_json)

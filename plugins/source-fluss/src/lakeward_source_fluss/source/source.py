@@ -11,6 +11,7 @@ from lakeward_source_fluss.source.buckets import BucketStates
 from lakeward_source_fluss.source.calls import run_parallel
 from lakeward_source_fluss.source.describe import describe_cluster, server_lakes
 from lakeward_source_fluss.source.leases import FlussLeases
+from lakeward_source_fluss.source.newer import naming_release
 from lakeward_source_fluss.source.offsets import read_offsets
 from lakeward_source_fluss.source.options import pack_task
 from lakeward_source_fluss.source.queue import TieringQueue
@@ -107,7 +108,8 @@ class FlussSource:
 
     def read_offsets(self, table: TableSpec, path: str) -> Mapping[TableBucket, int]:
         """See Protocol."""
-        return read_offsets(self._storage, table, path)
+        with naming_release(self._client):
+            return read_offsets(self._storage, table, path)
 
     def prepare(self, table: TableSpec, offsets: Mapping[TableBucket, int]) -> str:
         """See Protocol. A table whose coordinator's connection was lost is renewed first, or refused."""
@@ -128,7 +130,8 @@ class FlussSource:
 
     def _oldest_ms(self, table: TableSpec, bucket: TableBucket, start: int, end: int) -> int | None:
         log = BucketLog(self._client, self._storage, table, bucket, fetch_bytes=1)
-        return oldest_record_ms(log, log_format(table), start, end)
+        with naming_release(self._client):
+            return oldest_record_ms(log, log_format(table), start, end)
 
     def _exists(self, snapshot: KvSnapshot) -> bool:
         try:

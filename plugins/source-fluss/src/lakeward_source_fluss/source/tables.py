@@ -9,12 +9,14 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
-from lakeward.errors import LakewardError, ProtocolError, SchemaMismatchError, TableGoneError
+from lakeward.errors import LakewardError, NewerSourceError, ProtocolError, SchemaMismatchError, TableGoneError
 from lakeward.model.tables import TablePath, TableSpec
 from lakeward_source_fluss.formats.schema import FlussSchema, parse_schema
 from lakeward_source_fluss.formats.types import number
 from lakeward_source_fluss.source.calls import run_parallel
 from lakeward_source_fluss.source.durations import seconds
+from lakeward_source_fluss.source.newer import naming_release
+from lakeward_source_fluss.source.table_formats import before_images, check_formats, is_lake_enabled
 from lakeward_source_fluss.wire.errors import TableMissingError
 from lakeward_source_fluss.wire.messages import (
     GetTableInfoRequest,
@@ -28,12 +30,10 @@ from lakeward_source_fluss.wire.messages import (
 if TYPE_CHECKING:
     from lakeward_source_fluss.rpc.client import FlussClient
 
-CHANGELOG_IMAGE = "table.changelog.image"
-"""`FULL` (the default) or `WAL`: without the rows from before updates."""
-LAKE_ENABLED = "table.datalake.enabled"
 LAKE_FORMAT = "table.datalake.format"
 FRESHNESS = "table.datalake.freshness"
 DEFAULT_FRESHNESS_S = 180.0
+_VERSION = 1
 _MAX_BUCKETS = (1 << 31) - 1
 _LAKE_SETTINGS = "table.datalake.{format}."
 
@@ -75,10 +75,13 @@ class TableCatalog:
 
         Raises:
             TableGoneError: there is no such table.
+            NewerSourceError: it is stored, or described, in a way that is not known here.
+            SchemaMismatchError: its description is not whole.
             SourceError: the server cannot answer.
         """
         response = self._client.call_any(GetTableInfoRequest(table_path=wire_path(path)))
-        return describe(path, response)
+        with naming_release(self._client):
+            return describe(path, response)
 
     def check(self, table: TableSpec) -> None:
         """Check that a table is still the one that it was.
@@ -94,7 +97,8 @@ class TableCatalog:
     def schema(self, path: TablePath, schema_id: int) -> FlussSchema:
         """Return a schema that the table has or had."""
         request = GetTableSchemaRequest(table_path=wire_path(path), schema_id=schema_id)
-        return parse_schema(self._client.call_any(request).schema_json)
+        with naming_release(self._client):
+            return parse_schema(self._client.call_any(request).schema_json)
 
     def _names(self, database: str) -> Sequence[str]:
         try:
@@ -107,29 +111,32 @@ class TableCatalog:
             response = self._client.call_any(GetTableInfoRequest(table_path=wire_path(path)))
         except TableMissingError:
             return None  # dropped since it was listed
-        return listed(path, response)
+        return listed(path, response, self._client.release)
 
 
-def listed(path: TablePath, response: GetTableInfoResponse) -> FlussTable:
+def listed(path: TablePath, response: GetTableInfoResponse, server: str = "") -> FlussTable:
     """Read a table's description; where that fails the table is unreadable, and its listing says why.
 
     Args:
         path: the table.
         response: the server's answer.
+        server: what is known of the server's release, in words.
     """
     try:
         return describe(path, response)
     except LakewardError as error:
+        if isinstance(error, NewerSourceError):
+            error = error.named(server)
         why = str(error) if str(path) in str(error) else f"table {path}: {error}"
     spec = TableSpec(
         path, response.table_id, response.schema_id, pa.schema([]), (), (), (), 0, DEFAULT_FRESHNESS_S, unreadable=why
     )
     try:
         properties = _texts(_document(path, response.table_json).get("properties"))
-    except ProtocolError:
+        enabled = is_lake_enabled(path, properties)
+    except (ProtocolError, NewerSourceError):
         return FlussTable(spec, FlussSchema(()), True, "", {})  # shown where the lake-enabled ones are
-    enabled, lake_format, settings = _lake(properties)
-    return FlussTable(spec, FlussSchema(()), enabled, lake_format, settings)
+    return FlussTable(spec, FlussSchema(()), enabled, *_lake(properties))
 
 
 def describe(path: TablePath, response: GetTableInfoResponse) -> FlussTable:
@@ -141,14 +148,19 @@ def describe(path: TablePath, response: GetTableInfoResponse) -> FlussTable:
 
     Raises:
         ProtocolError: it is not a description; the message does not quote it.
-        SchemaMismatchError: a column has a type that is not known, or the description is not whole.
+        NewerSourceError: the table is stored, or described, in a way that is not known here.
+        SchemaMismatchError: the description is not whole.
         SourceError: the promised freshness is no duration.
     """
     document = _document(path, response.table_json)
+    if (version := document.get("version", _VERSION)) != _VERSION:
+        where = f"table {path}"
+        raise NewerSourceError.at(where, f"a description of version {_VERSION}", version)
     properties = _texts(document.get("properties"))
-    enabled, lake_format, settings = _lake(properties)
+    lake_format, settings = _lake(properties)
     prefix = _LAKE_SETTINGS.format(format=lake_format)
-    schema = parse_schema(json.dumps(document.get("schema")))
+    schema = _schema(path, document)
+    check_formats(path, properties, has_primary_key=bool(schema.primary_key))
     spec = TableSpec(
         path=path,
         table_id=response.table_id,
@@ -159,11 +171,11 @@ def describe(path: TablePath, response: GetTableInfoResponse) -> FlussTable:
         bucket_key=_columns(path, document, "bucket_key", schema),
         buckets=number(document, "bucket_count", 1, (1, _MAX_BUCKETS)),
         freshness_s=seconds(FRESHNESS, properties[FRESHNESS]) if FRESHNESS in properties else DEFAULT_FRESHNESS_S,
-        before_images=properties.get(CHANGELOG_IMAGE, "FULL").upper() != "WAL",
+        before_images=before_images(path, properties),
         properties={key: text for key, text in properties.items() if not key.startswith(prefix)}
         | _texts(document.get("custom_properties")),
     )
-    return FlussTable(spec, schema, enabled, lake_format, settings)
+    return FlussTable(spec, schema, is_lake_enabled(path, properties), lake_format, settings)
 
 
 def wire_path(path: TablePath) -> PbTablePath:
@@ -171,12 +183,20 @@ def wire_path(path: TablePath) -> PbTablePath:
     return PbTablePath(database_name=path.database, table_name=path.table)
 
 
-def _lake(properties: Mapping[str, str]) -> tuple[bool, str, Mapping[str, str]]:
-    """Return whether a table is lake-enabled, the lake's format, and the server's settings of its catalog."""
+def _schema(path: TablePath, document: Mapping[str, Any]) -> FlussSchema:
+    try:
+        return parse_schema(json.dumps(document.get("schema")))
+    except NewerSourceError as newer:
+        message = f"table {path}: {newer}"
+        raise NewerSourceError(message) from newer
+
+
+def _lake(properties: Mapping[str, str]) -> tuple[str, Mapping[str, str]]:
+    """Return the lake's format, and the server's settings of its catalog."""
     lake_format = properties.get(LAKE_FORMAT, "").lower()
     prefix = _LAKE_SETTINGS.format(format=lake_format)
     settings = {key.removeprefix(prefix): text for key, text in properties.items() if key.startswith(prefix)}
-    return properties.get(LAKE_ENABLED, "false").lower() == "true", lake_format, settings
+    return lake_format, settings
 
 
 def _columns(path: TablePath, document: Mapping[str, Any], key: str, schema: FlussSchema) -> tuple[str, ...]:

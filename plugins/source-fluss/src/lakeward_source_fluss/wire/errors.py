@@ -7,10 +7,16 @@ exception inside the server, and says nothing about what was done before it.
 
 from __future__ import annotations
 
-from typing import Final
+from typing import ClassVar, Final
 
-from lakeward.errors import LeaseApiMissingError, OutcomeUnknownError, SourceError, TableGoneError
-from lakeward_source_fluss.wire.apis import LEASE_APIS, ApiKey
+from lakeward.errors import (
+    LeaseApiMissingError,
+    NewerSourceError,
+    OutcomeUnknownError,
+    SourceError,
+    TableGoneError,
+)
+from lakeward_source_fluss.wire.apis import API_VERSION, LEASE_APIS, ApiKey
 from lakeward_source_fluss.wire.codes import RETRIABLE, ErrorCode
 
 
@@ -24,20 +30,41 @@ class FlussServerError(SourceError):
         retriable: whether the same call may succeed later, perhaps at another server.
     """
 
-    def __init__(self, what: str, server_code: int, server_message: str | None = None) -> None:
+    hint: ClassVar[str] = ""
+    """What is to be done about it."""
+
+    def __init__(self, what: str, server_code: int, server_message: str | None = None, server: str = "") -> None:
         """Say what was refused.
 
         Args:
             what: the call, and the table or bucket where it was only that part.
             server_code: the code in the answer.
             server_message: the text in the answer.
+            server: what is known of the server's release, in words; named where it matters.
         """
         self.server_code = server_code
         self.server_name = _name(server_code)
         self.server_message = server_message or ""
         self.retriable = server_code in RETRIABLE
         text = f"{what}: the server answered {self.server_name} ({server_code})"
-        super().__init__(f"{text}: {server_message}" if server_message else text)
+        text = f"{text}: {server_message.strip()}" if server_message else text
+        text = f"{text}; {self.hint}" if self.hint else text
+        super().__init__(f"{text}; the server is {server}" if server and isinstance(self, NewerSourceError) else text)
+
+
+class UnknownCodeError(FlussServerError, NewerSourceError):
+    """The server answered a code that is not known here: what it refused, and whether it passes, cannot be told."""
+
+    code = NewerSourceError.code
+    hint = f"this release knows the codes up to {max(ErrorCode)}: upgrade Lakeward"
+    tries = 4  # it may be one that passes
+
+
+class VersionRefusedError(FlussServerError, NewerSourceError):
+    """The server wants the call in a newer version, be it for this table alone (row TTL, another encoding of keys)."""
+
+    code = NewerSourceError.code
+    hint = f"this release speaks version {API_VERSION} of every call: upgrade Lakeward, or leave the table out"
 
 
 class TableMissingError(FlussServerError, TableGoneError):
@@ -105,15 +132,21 @@ class AuthorizationError(FlussServerError):
 class UnsupportedApiError(SourceError):
     """The server is too old for an API, or is of another type; nothing was sent."""
 
-    def __init__(self, api: ApiKey, server: str) -> None:
+    def __init__(self, api: ApiKey, server: str, versions: tuple[int, int] | None = None) -> None:
         """Name the API.
 
         Args:
             api: what was to be called.
             server: the server that does not offer it.
+            versions: the oldest and newest version that it offers instead of the one spoken here.
         """
         self.api = api
-        super().__init__(f"{api.name} ({api.value}): server {server} does not offer it")
+        what = f"{api.name} ({api.value}): server {server}"
+        if versions is None:
+            super().__init__(f"{what} does not offer it")
+        else:
+            offered = f"expected version {API_VERSION} among those that it offers, found {versions[0]} to {versions[1]}"
+            super().__init__(f"{what}: {offered}; upgrade Lakeward")
 
 
 class LeaseApiUnsupportedError(UnsupportedApiError, LeaseApiMissingError):
@@ -146,7 +179,9 @@ class UnansweredChangeError(OutcomeUnknownError):
     """No answer to a call that changes something; read back before doing it again."""
 
 
+_KNOWN: Final = frozenset(int(code) for code in ErrorCode)
 _BY_CODE: Final[dict[int, type[FlussServerError]]] = {
+    ErrorCode.UNSUPPORTED_VERSION: VersionRefusedError,
     ErrorCode.DATABASE_NOT_EXIST: TableMissingError,
     ErrorCode.TABLE_NOT_EXIST: TableMissingError,
     ErrorCode.PARTITION_NOT_EXISTS: PartitionMissingError,
@@ -173,38 +208,50 @@ _BY_CODE: Final[dict[int, type[FlussServerError]]] = {
 }
 
 
-def server_error(what: str, code: int, message: str | None = None) -> FlussServerError:
+def server_error(what: str, code: int, message: str | None = None, server: str = "") -> FlussServerError:
     """Return the error for a server's code.
 
     Args:
         what: the call, and the table or bucket where it was only that part.
         code: the code in the answer, not 0.
         message: the text in the answer.
+        server: what is known of the server's release, in words.
 
     Returns:
-        An error of the class that fits; a code that is unknown here counts as UNKNOWN_SERVER_ERROR.
+        An error of the class that fits; an `UnknownCodeError` for a code that is not known here.
     """
-    return _BY_CODE.get(code, FlussServerError)(what, code, message)
+    other = FlussServerError if code in _KNOWN else UnknownCodeError
+    return _BY_CODE.get(code, other)(what, code, message, server)
 
 
-def check_code(what: str, code: int | None, message: str | None = None) -> None:
+def check_code(what: str, code: int | None, message: str | None = None, server: str = "") -> None:
     """Raise if a table's or bucket's part of an answer is an error.
 
     Args:
         what: the call and the table or bucket.
         code: its `error_code`; None and 0 are success.
         message: its `error_message`.
+        server: what is known of the server's release, in words.
 
     Raises:
         FlussServerError: it is one.
     """
     if code is not None and code != ErrorCode.NONE:
-        raise server_error(what, code, message)
+        raise server_error(what, code, message, server)
 
 
-def unsupported(api: ApiKey, server: str) -> UnsupportedApiError:
-    """Return the error for an API that a server does not offer; for leases a `LeaseApiMissingError` too."""
-    return (LeaseApiUnsupportedError if api in LEASE_APIS else UnsupportedApiError)(api, server)
+def unsupported(api: ApiKey, server: str, versions: tuple[int, int] | None = None) -> UnsupportedApiError:
+    """Return the error for an API that a server does not offer in the version spoken here.
+
+    Args:
+        api: what was to be called.
+        server: the server.
+        versions: the oldest and newest version that it does offer, if any.
+
+    Returns:
+        For leases a `LeaseApiMissingError` too.
+    """
+    return (LeaseApiUnsupportedError if api in LEASE_APIS else UnsupportedApiError)(api, server, versions)
 
 
 def _name(code: int) -> str:

@@ -14,6 +14,7 @@ from lakeward.model.tables import TableBucket, TablePath, TableSpec
 from lakeward_source_fluss.formats.schema import FlussSchema
 from lakeward_source_fluss.formats.types import FlussField, FlussType, Kind
 from lakeward_source_fluss.rpc.client import FlussClient
+from lakeward_source_fluss.rpc.releases import Release
 from lakeward_source_fluss.source.options import FlussOptions
 from lakeward_source_fluss.source.reader import FlussReader
 from lakeward_source_fluss.source.tables import wire_path
@@ -40,6 +41,7 @@ from lakeward_source_fluss.wire.messages import (
     PbTableMetadata,
     ScanKvResponse,
 )
+from lakeward_source_fluss_kit.releases import OFFERS, refusal_for_row_ttl
 from lakeward_source_fluss_kit.schemas import dump_schema
 from lakeward_source_fluss_kit.server import Answer, Call, FakeServer, quick_options
 
@@ -115,7 +117,8 @@ class OneServer:
         local: the first offset that the leader itself has.
         refuses: whether an offset below `earliest` is refused; one that is not asks for a log with a gap.
         fetch_bytes: what the leader answers at most, but one batch at least.
-        offers: the APIs that the server has.
+        release: the server's: what it announces, and what it refuses.
+        offers: the APIs that the server has; those of its release where it is not said.
         further: what an API answers instead.
     """
 
@@ -130,13 +133,14 @@ class OneServer:
     local: int = 0
     refuses: bool = True
     fetch_bytes: int = 1 << 30
-    offers: tuple[int, ...] = tuple(ApiKey)
+    release: Release = Release.V1_0
+    offers: tuple[int, ...] = ()
     further: dict[int, Callable[[Call], Answer]] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         """Begin to listen."""
         self.schema = FlussSchema(self.columns, self.primary_key)
-        self.server = FakeServer(self._answer, metadata=self._metadata, offers=self.offers)
+        self.server = FakeServer(self._answer, metadata=self._metadata, offers=self.offers or OFFERS[self.release])
         self._answers: dict[int, Callable[[Call], Answer]] = {
             ApiKey.GET_TABLE_SCHEMA: lambda _: GetTableSchemaResponse(
                 schema_id=1, schema_json=dump_schema(self.schema)
@@ -236,6 +240,8 @@ class OneServer:
         return self.bounds(self.batches[-1])[1] if self.batches else self.earliest
 
     def _answer(self, call: Call) -> Answer:
+        if self.release is Release.V1_0 and (refused := refusal_for_row_ttl(call, self.properties)) is not None:
+            return refused
         found = self.further.get(call.api) or self._answers.get(call.api)
         return None if found is None else found(call)
 
@@ -278,6 +284,7 @@ class OneServer:
             bucket_metadata=(PbBucketMetadata(bucket_id=0, leader_id=0),),
             created_time=0,
             modified_time=0,
+            remote_data_dir="file:///remote" if self.release is Release.V1_0 else None,
         )
         return MetadataResponse(coordinator_server=node, tablet_servers=(node,), table_metadata=(table,))
 

@@ -1,4 +1,4 @@
-"""A server of 1.0 with a partitioned table: each partition has its own count of buckets, which requests say."""
+"""A server with a partitioned table: at 1.0 each partition has its own count of buckets, which requests say."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Self
 from lakeward.model.tables import TableBucket, TablePath, TableSpec
 from lakeward_source_fluss.formats.schema import FlussSchema
 from lakeward_source_fluss.formats.types import FlussField, FlussType, Kind
+from lakeward_source_fluss.rpc.releases import Release
 from lakeward_source_fluss.source.tables import wire_path
 from lakeward_source_fluss.wire.apis import ApiKey
 from lakeward_source_fluss.wire.codes import ErrorCode
@@ -35,6 +36,7 @@ from lakeward_source_fluss.wire.messages import (
     ScanKvRequest,
     ScanKvResponse,
 )
+from lakeward_source_fluss_kit.releases import OFFERS
 from lakeward_source_fluss_kit.schemas import dump_schema
 from lakeward_source_fluss_kit.server import Answer, Call, FakeServer
 
@@ -63,7 +65,7 @@ class RescaledServer:
     Attributes:
         table_buckets: the table's own count: the next partition gets it.
         parts: the partitions by day.
-        says_counts: whether it says and checks counts of partitions, as 1.0 does once a table was changed.
+        release: the server's; one of 1.0 says counts of partitions, and wants them in requests.
         log: the batches of each bucket.
         end: where each bucket's log ends.
         not_ready: answers TABLET_METADATA_NOT_READY to so many calls first.
@@ -71,7 +73,7 @@ class RescaledServer:
 
     table_buckets: int
     parts: dict[str, Part]
-    says_counts: bool = True
+    release: Release = Release.V1_0
     log: bytes = b""
     end: int = 0
     not_ready: int = 0
@@ -80,7 +82,7 @@ class RescaledServer:
 
     def __post_init__(self) -> None:
         """Begin to listen."""
-        self.server = FakeServer(self._answer)
+        self.server = FakeServer(self._answer, offers=OFFERS[self.release])
 
     def __enter__(self) -> Self:
         """Be closed at the end."""
@@ -89,6 +91,11 @@ class RescaledServer:
     def __exit__(self, *_: object) -> None:
         """Stop listening."""
         self.server.close()
+
+    @property
+    def says_counts(self) -> bool:
+        """Whether it says and checks counts of partitions."""
+        return self.release is Release.V1_0
 
     @property
     def table(self) -> TableSpec:

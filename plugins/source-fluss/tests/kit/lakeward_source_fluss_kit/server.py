@@ -21,10 +21,11 @@ from lakeward_source_fluss.wire.messages import (
     PbServerNode,
 )
 from lakeward_source_fluss.wire.protobuf import Message, decode, encode
+from lakeward_source_fluss_kit.releases import OF_1_0
 
 if TYPE_CHECKING:
     import ssl
-    from collections.abc import Callable, Iterable, Mapping
+    from collections.abc import Callable, Iterable, Iterator, Mapping
     from pathlib import Path
 
 _HEADER: Final = struct.Struct(">hhi")
@@ -101,7 +102,8 @@ class FakeServer:
 
     Attributes:
         answer: what to say; None says nothing, save that API_VERSIONS and GET_METADATA are answered then too.
-        offers: the keys in its API_VERSIONS answer.
+        offers: its API_VERSIONS answer: keys with their oldest and newest version, or keys alone for version 0; see
+            `releases` for those of a release.
         server_type: 1 coordinator, 2 tablet server.
         tls: a server context, None for plain TCP.
         metadata: what to answer to GET_METADATA; None for itself alone, in both roles.
@@ -109,7 +111,7 @@ class FakeServer:
     """
 
     answer: Callable[[Call], Answer]
-    offers: Iterable[int] = tuple(ApiKey)
+    offers: Iterable[int] = field(default_factory=lambda: OF_1_0)
     server_type: int = 1
     tls: ssl.SSLContext | None = None
     metadata: Callable[[], MetadataResponse] | None = None
@@ -191,11 +193,15 @@ class FakeServer:
     def _choose(self, call: Call) -> Answer:
         answer = self.answer(call)
         if answer is None and call.api == ApiKey.API_VERSIONS:
-            versions = tuple(PbApiVersion(api_key=key, min_version=0, max_version=0) for key in self.offers)
-            return ApiVersionsResponse(api_versions=versions, server_type=self.server_type)
+            return ApiVersionsResponse(api_versions=tuple(self._versions()), server_type=self.server_type)
         if answer is None and call.api == ApiKey.GET_METADATA:
             return self.metadata() if self.metadata is not None else self._alone()
         return answer
+
+    def _versions(self) -> Iterator[PbApiVersion]:
+        known = self.offers if isinstance(self.offers, dict) else dict.fromkeys(self.offers, (0, 0))
+        for key, (oldest, newest) in known.items():
+            yield PbApiVersion(api_key=key, min_version=oldest, max_version=newest)
 
     def _alone(self) -> MetadataResponse:
         return MetadataResponse(coordinator_server=self.node(), tablet_servers=(self.node(),))

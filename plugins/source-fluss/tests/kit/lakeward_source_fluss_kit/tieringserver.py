@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from lakeward.model.tables import Change
+from lakeward_source_fluss.rpc.releases import Release
 from lakeward_source_fluss.source.tables import wire_path
 from lakeward_source_fluss.wire.apis import ApiKey
 from lakeward_source_fluss.wire.codes import ErrorCode
@@ -64,6 +65,7 @@ class TieringServer:
         rows: how many there are.
         cleans_first: after a lease was dropped, and before a table is handed out, it takes a newer snapshot and cleans
             up, once.
+        release: the server's.
         retained: the snapshots whose files are there.
         leases: lease id to when it runs out (ms), and the snapshot that it holds.
     """
@@ -72,6 +74,7 @@ class TieringServer:
     clock: Clock
     rows: int
     cleans_first: bool = False
+    release: Release = Release.V1_0
     retained: dict[int, GetKvSnapshotMetadataResponse] = field(default_factory=dict)
     leases: dict[str, tuple[float, int]] = field(default_factory=dict)
 
@@ -83,7 +86,7 @@ class TieringServer:
         self._asked_after_drop = -1
         self._version = 0
         self._lake: GetLakeSnapshotResponse | None = None
-        self.one = OneServer(primary_key=("id",))
+        self.one = OneServer(primary_key=("id",), release=self.release)
         document = {
             "schema": json.loads(dump_schema(self.one.schema)),
             "bucket_key": ["id"],
