@@ -18,6 +18,7 @@ from lakeward.model.tables import TableBucket, TableSpec
 from lakeward_source_fluss.rpc.topology import BucketAddress
 from lakeward_source_fluss.source.buckets import CLIENT, EARLIEST, LATEST, PATIENCE_S
 from lakeward_source_fluss.source.calls import retry
+from lakeward_source_fluss.source.naming import naming_right
 from lakeward_source_fluss.source.tables import wire_path
 from lakeward_source_fluss.wire.apis import Request
 from lakeward_source_fluss.wire.errors import OffsetOutOfRangeError, StaleMetadataError, check_code
@@ -92,7 +93,8 @@ class BucketLog:
         response, server = self.call(request)
         for answer in (bucket for one in response.tables_resp for bucket in one.buckets_resp):
             what = f"FETCH_LOG of {self.name} at offset {offset} at tablet server {server}"
-            check_code(what, answer.error_code, answer.error_message, self.client.release)
+            with naming_right(request.api, self.table.path):
+                check_code(what, answer.error_code, answer.error_message, self.client.release)
             return answer
         message = f"FETCH_LOG of {self.name} at offset {offset}: expected an answer for the bucket, found none"
         raise SourceError(message)
@@ -100,7 +102,8 @@ class BucketLog:
     def call(self, request: Request[Answer]) -> tuple[Answer, int]:
         """Call the bucket's leader; return its answer and its id."""
         address = BucketAddress(wire_path(self.table.path), self.bucket.partition_id, self.bucket.bucket)
-        return self.client.call_leader_seen(address, request)
+        with naming_right(request.api, self.table.path):
+            return self.client.call_leader_seen(address, request)
 
     def bucket_count(self) -> int | None:
         """Return how many buckets the partition has, as requests for it say; None where the server does not say."""

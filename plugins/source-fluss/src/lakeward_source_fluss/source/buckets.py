@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Literal
 from lakeward.errors import ProtocolError, SourceError, TableGoneError
 from lakeward.model.tables import BucketState, KvSnapshot, TableBucket, TableSpec
 from lakeward_source_fluss.source.calls import MOVING, retry, run_parallel
+from lakeward_source_fluss.source.naming import naming_right
 from lakeward_source_fluss.source.table_formats import check_partition
 from lakeward_source_fluss.source.tables import wire_path
 from lakeward_source_fluss.wire.apis import LEASE_APIS, ApiKey
@@ -84,7 +85,8 @@ class BucketStates:
         if not table.partition_keys:
             return (Partition(),)
         request = ListPartitionInfosRequest(table_path=wire_path(table.path))
-        listed = self._client.call_any(request).partitions_info
+        with naming_right(request.api, table.path):
+            listed = self._client.call_any(request).partitions_info
         return tuple(Partition(one.partition_id, _values(table, one)) for one in listed)
 
     def _partition(self, table: TableSpec, partition: Partition) -> Sequence[BucketState]:
@@ -146,7 +148,8 @@ class BucketStates:
 
     def _snapshots(self, table: TableSpec, partition: Partition) -> Mapping[TableBucket, KvSnapshot]:
         request = GetLatestKvSnapshotsRequest(table_path=wire_path(table.path), partition_name=partition.name)
-        response = self._client.call_any(request)
+        with naming_right(request.api, table.path):
+            response = self._client.call_any(request)
         if (response.table_id, response.partition_id) != (table.table_id, partition.partition_id):
             message = f"table {table.path}: dropped and created anew, or its partition {partition.name}"
             raise TableGoneError(message)
@@ -185,7 +188,9 @@ class BucketStates:
 
     def _offsets(self, table: TableSpec, server: int, request: ListOffsetsRequest) -> Mapping[TableBucket, int]:
         found = {}
-        for one in self._client.call_tablet(server, request).buckets_resp:
+        with naming_right(request.api, table.path):
+            listed = self._client.call_tablet(server, request).buckets_resp
+        for one in listed:
             bucket = TableBucket(table.table_id, request.partition_id, one.bucket_id)
             what = f"LIST_OFFSETS of bucket {bucket} of table {table.path} at tablet server {server}"
             check_code(what, one.error_code, one.error_message, self._client.release)

@@ -13,6 +13,7 @@ from lakeward_source_fluss.formats.records import value_batch
 from lakeward_source_fluss.formats.rows import rows_at_once
 from lakeward_source_fluss.source.buckets import PATIENCE_S
 from lakeward_source_fluss.source.calls import retry
+from lakeward_source_fluss.source.naming import naming_right
 from lakeward_source_fluss.source.read_snapshot import RowPositions, decode_kv
 from lakeward_source_fluss.wire.errors import (
     ScannerGoneError,
@@ -124,5 +125,6 @@ class KvScan:
     def _call(self, request: ScanKvRequest, what: str) -> ScanKvResponse:
         answer, server = self.log.call(request)
         where = f"SCAN_KV ({what}) of {self.log.name} at tablet server {server}"
-        check_code(where, answer.error_code, answer.error_message, self.log.client.release)
+        with naming_right(request.api, self.log.table.path):
+            check_code(where, answer.error_code, answer.error_message, self.log.client.release)
         return answer

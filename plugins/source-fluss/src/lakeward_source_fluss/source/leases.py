@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 from lakeward.errors import UsageError
 from lakeward.model.leases import Protection
 from lakeward.model.tables import TableBucket
+from lakeward_source_fluss.source.naming import naming_right
 from lakeward_source_fluss.wire.errors import FlussServerError, UnknownBucketError
 from lakeward_source_fluss.wire.messages import PbTableBucket
 from lakeward_source_fluss.wire.tiering_messages import (
@@ -83,7 +84,8 @@ class FlussLeases:
         request = AcquireKvSnapshotLeaseRequest(
             lease_id=lease_id, lease_duration_ms=duration_ms, snapshots_to_lease=tables
         )
-        self._client.call_coordinator(request)
+        with naming_right(request.api, _named(snapshots)):
+            self._client.call_coordinator(request)
 
     def _acquire_by_table(
         self, lease_id: str, duration_ms: int, snapshots: Mapping[TableBucket, int]
@@ -103,13 +105,19 @@ class FlussLeases:
             PbTableBucket(table_id=bucket.table_id, partition_id=bucket.partition_id, bucket_id=bucket.bucket)
             for bucket in sorted(buckets, key=TableBucket.sort_key)
         )
+        request = ReleaseKvSnapshotLeaseRequest(lease_id=lease_id, buckets_to_release=named)
         try:
-            self._client.call_coordinator(ReleaseKvSnapshotLeaseRequest(lease_id=lease_id, buckets_to_release=named))
+            with naming_right(request.api, _named(buckets)):
+                self._client.call_coordinator(request)
         except UnknownBucketError:
             return  # the table was dropped: there is nothing left to protect
         except FlussServerError as refused:
             if _NOT_IN_LEASE not in refused.server_message:
                 raise
+
+
+def _named(buckets: Iterable[TableBucket]) -> str:
+    return " or ".join(f"id {table_id}" for table_id in sorted({bucket.table_id for bucket in buckets}))
 
 
 def check_id(lease_id: str) -> None:

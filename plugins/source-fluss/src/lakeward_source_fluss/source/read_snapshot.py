@@ -15,6 +15,7 @@ from lakeward_source_fluss.formats.kvsnapshot import BATCH_ROWS, SnapshotFiles, 
 from lakeward_source_fluss.formats.records import decode_values, raw_value
 from lakeward_source_fluss.formats.rows import rows_at_once
 from lakeward_source_fluss.source.calls import retry
+from lakeward_source_fluss.source.naming import naming_right
 from lakeward_source_fluss.source.table_formats import kv_encoding
 from lakeward_source_fluss.source.undecodable import UNDECODABLE, UndecodableRows
 from lakeward_source_fluss.wire.errors import SnapshotMissingError
@@ -51,7 +52,8 @@ def snapshot_files(client: FlussClient, bucket: TableBucket, snapshot_id: int) -
     request = GetKvSnapshotMetadataRequest(
         table_id=bucket.table_id, partition_id=bucket.partition_id, bucket_id=bucket.bucket, snapshot_id=snapshot_id
     )
-    return retry(lambda: client.call_any(request), SnapshotMissingError, PATIENCE_S)
+    with naming_right(request.api, f"id {bucket.table_id}"):
+        return retry(lambda: client.call_any(request), SnapshotMissingError, PATIENCE_S)
 
 
 @dataclass(frozen=True, slots=True)

@@ -24,7 +24,7 @@ from lakeward_source_fluss.formats.storage import Storage
 from lakeward_source_fluss.source.bucket_log import BucketLog
 from lakeward_source_fluss.source.connect import connect
 from lakeward_source_fluss.source.kv_scan import KvScan
-from lakeward_source_fluss.source.newer import naming_release
+from lakeward_source_fluss.source.naming import naming_release
 from lakeward_source_fluss.source.options import unpack_task
 from lakeward_source_fluss.source.read_log import read_batches
 from lakeward_source_fluss.source.read_snapshot import SnapshotReading

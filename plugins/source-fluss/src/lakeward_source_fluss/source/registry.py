@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 from lakeward.errors import OutcomeUnknownError, SourceError, TableGoneError
 from lakeward.model.tables import TableBucket, TableSpec
 from lakeward.model.tiering import LakeRecord
+from lakeward_source_fluss.source.naming import naming_right
 from lakeward_source_fluss.source.tables import wire_path
 from lakeward_source_fluss.wire.codes import ErrorCode
 from lakeward_source_fluss.wire.errors import FlussServerError, LakeSnapshotMissingError, check_code
@@ -47,7 +48,9 @@ class LakeRegistry:
     def record(self, table: TableSpec) -> LakeRecord | None:
         """Return what is on record. See `lakeward.ports.Source.lake_record`."""
         try:
-            response = self._client.call_any(GetLakeSnapshotRequest(table_path=wire_path(table.path)))
+            request = GetLakeSnapshotRequest(table_path=wire_path(table.path))
+            with naming_right(request.api, table.path):
+                response = self._client.call_any(request)
         except LakeSnapshotMissingError:
             return None
         if response.table_id != table.table_id:

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from lakeward.errors import TableError
 from lakeward_source_fluss.formats.schema import FlussSchema, parse_schema
-from lakeward_source_fluss.source.newer import naming_release
+from lakeward_source_fluss.source.naming import naming_release, naming_right
 from lakeward_source_fluss.source.tables import wire_path
 from lakeward_source_fluss.wire.messages import GetTableSchemaRequest
 
@@ -44,5 +44,5 @@ class TableSchemas(dict[int, FlussSchema]):
 
     def _fetch(self, schema_id: int) -> FlussSchema:
         request = GetTableSchemaRequest(table_path=wire_path(self._table.path), schema_id=schema_id)
-        with naming_release(self._client):
+        with naming_release(self._client), naming_right(request.api, self._table.path):
             return parse_schema(self._client.call_any(request).schema_json)

@@ -11,7 +11,7 @@ from lakeward_source_fluss.source.buckets import BucketStates
 from lakeward_source_fluss.source.calls import run_parallel
 from lakeward_source_fluss.source.describe import describe_cluster, server_lakes
 from lakeward_source_fluss.source.leases import FlussLeases
-from lakeward_source_fluss.source.newer import naming_release
+from lakeward_source_fluss.source.naming import naming_release
 from lakeward_source_fluss.source.offsets import read_offsets
 from lakeward_source_fluss.source.options import pack_task
 from lakeward_source_fluss.source.queue import TieringQueue

@@ -15,7 +15,7 @@ from lakeward_source_fluss.formats.schema import FlussSchema, parse_schema
 from lakeward_source_fluss.formats.types import number
 from lakeward_source_fluss.source.calls import run_parallel
 from lakeward_source_fluss.source.durations import seconds
-from lakeward_source_fluss.source.newer import naming_release
+from lakeward_source_fluss.source.naming import naming_release, naming_right
 from lakeward_source_fluss.source.table_formats import before_images, check_formats, is_lake_enabled
 from lakeward_source_fluss.wire.errors import TableMissingError
 from lakeward_source_fluss.wire.messages import (
@@ -79,7 +79,7 @@ class TableCatalog:
             SchemaMismatchError: its description is not whole.
             SourceError: the server cannot answer.
         """
-        response = self._client.call_any(GetTableInfoRequest(table_path=wire_path(path)))
+        response = self._info(path)
         with naming_release(self._client):
             return describe(path, response)
 
@@ -89,7 +89,7 @@ class TableCatalog:
         Raises:
             TableGoneError: dropped, or another table of that name.
         """
-        found = self._client.call_any(GetTableInfoRequest(table_path=wire_path(table.path))).table_id
+        found = self._info(table.path).table_id
         if found != table.table_id:
             message = f"table {table.path}: expected id {table.table_id}, found {found}; it was created anew"
             raise TableGoneError(message)
@@ -100,6 +100,11 @@ class TableCatalog:
         with naming_release(self._client):
             return parse_schema(self._client.call_any(request).schema_json)
 
+    def _info(self, path: TablePath) -> GetTableInfoResponse:
+        request = GetTableInfoRequest(table_path=wire_path(path))
+        with naming_right(request.api, path):
+            return self._client.call_any(request)
+
     def _names(self, database: str) -> Sequence[str]:
         try:
             return self._client.call_any(ListTablesRequest(database_name=database)).table_name
@@ -108,7 +113,7 @@ class TableCatalog:
 
     def _table_or_none(self, path: TablePath) -> FlussTable | None:
         try:
-            response = self._client.call_any(GetTableInfoRequest(table_path=wire_path(path)))
+            response = self._info(path)
         except TableMissingError:
             return None  # dropped since it was listed
         return listed(path, response, self._client.release)

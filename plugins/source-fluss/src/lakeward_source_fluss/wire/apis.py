@@ -86,6 +86,22 @@ CHANGES: Final = frozenset(
 )
 """APIs that change something, so that a call without an answer has an unknown outcome."""
 
+RIGHTS: Final = {
+    ApiKey.GET_TABLE_INFO: "DESCRIBE",
+    ApiKey.GET_TABLE_SCHEMA: "DESCRIBE",
+    ApiKey.LIST_PARTITION_INFOS: "DESCRIBE",
+    ApiKey.GET_LATEST_KV_SNAPSHOTS: "DESCRIBE",
+    ApiKey.GET_KV_SNAPSHOT_METADATA: "DESCRIBE",
+    ApiKey.GET_LAKE_SNAPSHOT: "DESCRIBE",
+    # 1.0 wants it; 0.9 wants none.
+    ApiKey.LIST_OFFSETS: "DESCRIBE",
+    ApiKey.FETCH_LOG: "READ",
+    ApiKey.SCAN_KV: "READ",
+    ApiKey.ACQUIRE_KV_SNAPSHOT_LEASE: "READ",
+    ApiKey.RELEASE_KV_SNAPSHOT_LEASE: "READ",
+}
+"""The right on the table that a call needs where the cluster has an authorizer. Heartbeats and commits need none."""
+
 TABLET_ONLY: Final = frozenset(
     {
         ApiKey.PRODUCE_LOG,

@@ -128,6 +128,17 @@ class AuthenticationError(FlussServerError):
 class AuthorizationError(FlussServerError):
     """The user may not do that."""
 
+    def needing(self, right: str, table: object) -> AuthorizationError:
+        """Return this error with what is missing in its text.
+
+        Args:
+            right: the right, as the server's authorizer names it.
+            table: the table.
+        """
+        missing = AuthorizationError("", self.server_code, self.server_message)
+        missing.args = (f"{self}; expected {right} on table {table}, found it missing: grant it to this user",)
+        return missing
+
 
 class UnsupportedApiError(SourceError):
     """The server is too old for an API, or is of another type; nothing was sent."""
