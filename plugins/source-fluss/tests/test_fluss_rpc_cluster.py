@@ -4,6 +4,7 @@ import json
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from dataclasses import replace
+from itertools import count
 from pathlib import Path
 
 import pytest
@@ -151,6 +152,48 @@ def test_a_coordinator_that_does_not_lead_yet_is_waited_for(cluster: Cluster) ->
     cluster.coordinators[0].answer = starting
     cluster.client.call_coordinator(DROP)
     assert len(refused) == 4
+
+
+def test_a_standby_that_takes_over_at_another_address_is_learnt_from_the_tablet_servers(cluster: Cluster) -> None:
+    """Metadata names the dead leader for some seconds; the standby answers 65 until it leads."""
+    cluster.client.call_coordinator(DROP)
+    before = cluster.client.coordinator_connection_id
+    refused: list[Call] = []
+
+    def standing_by(call: Call) -> Answer:
+        if call.api != ApiKey.DROP_KV_SNAPSHOT_LEASE:
+            return None
+        refused.append(call)
+        return ErrorResponse(error_code=65) if len(refused) < 3 else DropKvSnapshotLeaseResponse()
+
+    answers = count()
+
+    def named_later() -> MetadataResponse:
+        if next(answers) >= 2:
+            cluster.leads = cluster.coordinators[1]
+        return cluster.metadata()
+
+    cluster.coordinators[1].answer = standing_by
+    for tablet in cluster.tablets:
+        tablet.metadata = named_later
+    cluster.coordinators[0].close()
+
+    cluster.client.call_coordinator(DROP)
+
+    assert len(refused) == 3
+    assert cluster.client.coordinator_connection_id not in {before, 0}
+
+
+def test_a_standby_among_the_servers_to_begin_with_is_passed_over(cluster: Cluster) -> None:
+    standby = cluster.coordinators[1]
+    standby.answer = lambda call: None if call.api == ApiKey.API_VERSIONS else ErrorResponse(error_code=65)
+    with FlussClient.connect(quick_options(standby, *cluster.tablets)) as client:
+        client.call_coordinator(DROP)
+
+        with pytest.raises(TableMissingError):
+            client.call_any(GetTableInfoRequest(table_path=PATH))
+
+    assert not standby.asked(ApiKey.DROP_KV_SNAPSHOT_LEASE)
 
 
 def hesitant(cluster: Cluster) -> FlussClient:

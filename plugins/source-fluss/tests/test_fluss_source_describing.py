@@ -150,6 +150,16 @@ def test_table_that_cannot_be_described_is_listed_as_unreadable_beside_the_other
         unreadable.spec.check_readable()
 
 
+def test_table_that_a_cluster_without_lakes_has_bound_to_a_format_is_not_to_be_tiered_yet() -> None:
+    bound = {**GOOD, "properties": {"table.datalake.format": "iceberg"}}
+    with _listing({"bound": bound, "good": GOOD}) as server, FlussClient.connect(quick_options(server)) as client:
+        tables = TableCatalog(client).tables()
+        lakes = server_lakes(tables)
+
+    assert {table.spec.path.table: table.lake_enabled for table in tables} == {"bound": False, "good": True}
+    assert [str(path) for lake in lakes for path in lake.tables] == ["shop.good"]
+
+
 def test_doctor_names_tables_that_cannot_be_described_and_goes_on() -> None:
     tables = {"bad": OF_A_LATER_TYPE, "later": WITHOUT_LAKE, "odd": "no object", "good": GOOD}
     with _listing(tables) as server, FlussClient.connect(quick_options(server)) as client:

@@ -47,8 +47,18 @@ from lakeward_source_fluss.wire.messages import (
     ScanKvResponse,
 )
 from lakeward_source_fluss.wire.tiering_messages import LakeTieringHeartbeatResponse, PbLakeTieringTableInfo
-from lakeward_source_fluss_kit.oneserver import BUCKET, PATH, TABLE_ID, OneServer, arrow_batch, compacted, log_batch
+from lakeward_source_fluss_kit.oneserver import (
+    BUCKET,
+    PATH,
+    TABLE_ID,
+    OneServer,
+    arrow_batch,
+    client_of,
+    compacted,
+    log_batch,
+)
 from lakeward_source_fluss_kit.releases import OF_1_0, ROW_TTL
+from lakeward_source_fluss_kit.rescaled import Part, RescaledServer
 from lakeward_source_fluss_kit.server import FakeServer, quick_options
 
 ID = {"name": "id", "data_type": {"type": "INTEGER", "nullable": False}}
@@ -128,6 +138,19 @@ def test_table_with_row_ttl_is_refused_with_what_its_expiry_would_do_to_the_lake
     unreadable = listed(PATH, described({"table.kv.format-version": "3", ROW_TTL: "7 d"})).spec.unreadable
 
     assert "it has table.kv.ttl = '7 d': rows that expire leave no deletes in the log" in unreadable
+
+
+def test_partition_for_expired_ones_is_named_and_its_table_alone_refused() -> None:
+    parts = {"mon": Part(1, 1), "__historical__": Part(2, 1)}
+    with (
+        RescaledServer(1, parts) as server,
+        client_of(server.server) as client,
+        pytest.raises(NewerSourceError, match="expected partitions of its own, found '__historical__'") as refused,
+    ):
+        BucketStates(client, TableCatalog(client)).states(server.table)
+
+    assert "table db.days: " in str(refused.value)
+    assert refused.value.permanent
 
 
 @pytest.mark.parametrize("version", [None, "1", "2"])

@@ -31,6 +31,7 @@ class Coordinator:
 
     def __init__(self) -> None:
         self.refuses: int | None = None
+        self.epoch = 0
         self.server = FakeServer(self._answer)
 
     @property
@@ -51,7 +52,7 @@ class Coordinator:
         error = None if self.refuses is None else ErrorResponse(error_code=self.refuses)
         tables = call.read(LakeTieringHeartbeatRequest).tiering_tables
         answers = tuple(PbHeartbeatRespForTable(table_id=table.table_id, error=error) for table in tables)
-        return LakeTieringHeartbeatResponse(coordinator_epoch=0, tiering_table_resp=answers)
+        return LakeTieringHeartbeatResponse(coordinator_epoch=self.epoch, tiering_table_resp=answers)
 
 
 @pytest.fixture
@@ -130,6 +131,15 @@ def test_each_connection_has_an_epoch_of_its_own_that_is_higher(
     assert queue.heartbeat(HeartbeatRequest()).coordinator_epoch == first
     coordinator.break_off(client)
     assert queue.heartbeat(HeartbeatRequest()).coordinator_epoch > first
+
+
+def test_epoch_that_the_server_counts_up_is_another_coordinator_on_the_same_connection(
+    coordinator: Coordinator, queue: TieringQueue
+) -> None:
+    first = queue.heartbeat(HeartbeatRequest()).coordinator_epoch
+    coordinator.epoch = 1
+
+    assert queue.heartbeat(HeartbeatRequest()).coordinator_epoch == first + 1
 
 
 @pytest.mark.parametrize(("code", "logged"), [(999, ["UNKNOWN_CODE (999)"]), (-1, [])])
