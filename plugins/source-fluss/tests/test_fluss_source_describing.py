@@ -14,20 +14,35 @@ from lakeward.model.secrets import MASK
 from lakeward.model.tables import TablePath, TableSpec
 from lakeward.ports import CheckResult
 from lakeward_source_fluss.rpc.client import FlussClient
+from lakeward_source_fluss.rpc.releases import GET_TABLE_STATS
 from lakeward_source_fluss.source.describe import describe_cluster, server_lakes, shown_settings
 from lakeward_source_fluss.source.tables import FlussTable, TableCatalog
 from lakeward_source_fluss.wire.apis import LEASE_APIS, ApiKey
 from lakeward_source_fluss.wire.messages import (
+    DescribeClusterConfigsResponse,
+    ErrorResponse,
     GetTableInfoRequest,
     GetTableInfoResponse,
     ListDatabasesResponse,
     ListTablesResponse,
+    MetadataResponse,
+    PbDescribeConfig,
 )
+from lakeward_source_fluss_kit.releases import OF_0_9, OF_1_0
 from lakeward_source_fluss_kit.server import Answer, Call, FakeServer, quick_options
 
-MAIN = frozenset(ApiKey)
-OF_0_9 = MAIN - {ApiKey.SCAN_KV, ApiKey.LIST_KV_SNAPSHOTS, ApiKey.GET_CLUSTER_HEALTH}
-OF_0_8 = OF_0_9 - LEASE_APIS
+MAIN = frozenset(OF_1_0)
+OF_0_8 = frozenset(OF_0_9) - LEASE_APIS - {ApiKey.PREPARE_LAKE_TABLE_SNAPSHOT, GET_TABLE_STATS}
+OF_1_1 = OF_1_0 | {1065: (0, 0)}
+
+
+def _configs(**values: str) -> DescribeClusterConfigsResponse:
+    return DescribeClusterConfigsResponse(
+        configs=tuple(
+            PbDescribeConfig(config_key=key, config_value=value, config_source="INITIAL_SERVER_CONFIG")
+            for key, value in values.items()
+        )
+    )
 
 
 def _empty(call: Call) -> Answer:
@@ -51,7 +66,12 @@ def described() -> Iterator[object]:
 
 @pytest.mark.parametrize(
     ("offers", "version", "leases", "scans"),
-    [(MAIN, "later than 0.9", "yes", "yes"), (OF_0_9, "Fluss 0.9 ", "yes", "no"), (OF_0_8, "0.8 or older", "no", "no")],
+    [
+        (OF_1_1, "Fluss later than 1.0, told by API_VERSIONS: an API is offered that 1.0 does not have", "yes", "yes"),
+        (OF_1_0, "Fluss 1.0, told by API_VERSIONS: APIs of 1.0 are offered, and none above", "yes", "yes"),
+        (OF_0_9, "Fluss 0.9, told by API_VERSIONS: APIs of 0.9 are offered, and none of 1.0", "yes", "no"),
+        (OF_0_8, "Fluss 0.8 or older, told by API_VERSIONS: no API of 0.9 is offered", "no", "no"),
+    ],
 )
 def test_release_leases_and_scans_are_told_from_what_servers_offer(
     described: object, offers: Collection[int], version: str, leases: str, scans: str
@@ -59,15 +79,87 @@ def test_release_leases_and_scans_are_told_from_what_servers_offer(
     assert callable(described)
     found = described(offers)
 
-    assert version in found["servers"].message
+    assert found["release"].message == version
+    assert found["release"].warning is ("later" in version)
     assert found["leases"].message.startswith(leases)
     assert found["SCAN_KV"].message.startswith(scans)
-    assert all(finding.ok for finding in found.values())
+    assert all(finding.ok for finding in found.values() if finding.what != "tiering")
+
+
+@pytest.mark.parametrize(
+    ("offers", "unused"),
+    [
+        (OF_0_9, "nothing that came after 0.9"),
+        (
+            OF_1_0,
+            (
+                "APIs of 1.0 (ALTER_DATABASE, SCAN_KV, GET_CLUSTER_HEALTH, LIST_REMOTE_LOG_MANIFESTS, "
+                "LIST_KV_SNAPSHOTS); newer versions of calls (ACQUIRE_KV_SNAPSHOT_LEASE 1, GET_KV_SNAPSHOT_METADATA 1, "
+                "GET_LATEST_KV_SNAPSHOTS 1, SCAN_KV 1; spoken is 0); filters and remote-first reads of logs; "
+                "tables with row TTL or historical partitions are refused"
+            ),
+        ),
+        (dict.fromkeys(OF_0_9, (0, 0)) | {1064: (0, 0), 1070: (0, 0)}, "APIs that are not known here (1070)"),
+    ],
+)
+def test_what_of_a_server_is_not_used_is_said(described: object, offers: dict[int, object], unused: str) -> None:
+    assert callable(described)
+
+    assert unused in described(offers)["not used"].message
+
+
+def test_scan_is_not_called_unused_where_first_rounds_scan() -> None:
+    with FakeServer(_empty) as server, FlussClient.connect(quick_options(server)) as client:
+        (unused,) = [one for one in describe_cluster(client, TableCatalog(client), "scan") if one.what == "not used"]
+
+    assert "(ALTER_DATABASE, GET_CLUSTER_HEALTH," in unused.message
+
+
+def test_servers_of_two_releases_are_a_warning_to_end_the_upgrade() -> None:
+    with (
+        FakeServer(_empty, offers=OF_0_9) as coordinator,
+        FakeServer(_empty, offers=OF_1_0, server_type=2) as tablet,
+    ):
+        both = MetadataResponse(coordinator_server=coordinator.node(), tablet_servers=(tablet.node(1),))
+        coordinator.metadata = tablet.metadata = lambda: both
+        with FlussClient.connect(quick_options(tablet)) as client:
+            (found,) = [one for one in describe_cluster(client, TableCatalog(client)) if one.what == "release"]
+            release = client.release
+
+    assert found.message == "the coordinator is Fluss 0.9, a tablet server Fluss 1.0 (told by API_VERSIONS)"
+    assert (found.ok, found.warning, "end the upgrade" in found.action) == (True, True, True)
+    assert release == "Fluss 0.9 and Fluss 1.0 by the APIs that it offers"
+
+
+@pytest.mark.parametrize(
+    ("answer", "said", "warns"),
+    [
+        (DescribeClusterConfigsResponse(), [], False),
+        (_configs(**{"datalake.enabled": "true"}), ["datalake.enabled = true in the cluster"], False),
+        (_configs(**{"datalake.enabled": "false"}), ["datalake.enabled = false in the cluster"], True),
+        (_configs(**{"datalake.iceberg.token": "s3cret"}), [], False),
+        (
+            ErrorResponse(error_code=48),
+            ["datalake.enabled of the cluster is not known: this user may not DESCRIBE the cluster"],
+            False,
+        ),
+    ],
+)
+def test_doctor_says_whether_the_cluster_makes_lake_tables(answer: Answer, said: list[str], warns: bool) -> None:
+    def answering(call: Call) -> Answer:
+        return answer if call.api == ApiKey.DESCRIBE_CLUSTER_CONFIGS else _empty(call)
+
+    with FakeServer(answering) as server, FlussClient.connect(quick_options(server)) as client:
+        found = describe_cluster(client, TableCatalog(client))
+
+    assert [one.message for one in found if "datalake.enabled" in one.message] == said
+    assert any(one.warning for one in found) is warns
+    assert "s3cret" not in str(found)
 
 
 def test_server_without_the_tiering_protocol_is_said_to_be_good_for_mirrors_alone(described: object) -> None:
     assert callable(described)
-    message = described(OF_0_9 - {ApiKey.PREPARE_LAKE_TABLE_SNAPSHOT})["tiering"].message
+    message = described(set(OF_0_9) - {ApiKey.PREPARE_LAKE_TABLE_SNAPSHOT})["tiering"].message
 
     assert "PREPARE_LAKE_TABLE_SNAPSHOT" in message
     assert "mirror" in message

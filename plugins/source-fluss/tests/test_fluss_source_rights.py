@@ -26,7 +26,8 @@ from lakeward_source_fluss.wire.messages import (
     PbFetchLogRespForTable,
     ScanKvResponse,
 )
-from lakeward_source_fluss_kit.oneserver import BUCKET, PATH, TABLE_ID, OneServer
+from lakeward_source_fluss_kit.oneserver import BUCKET, PATH, TABLE_ID, OneServer, client_of
+from lakeward_source_fluss_kit.rescaled import Part, RescaledServer
 
 SAID = "Principal User:bob have no authorization"
 REFUSAL = ErrorResponse(error_code=ErrorCode.AUTHORIZATION, error_message=SAID)
@@ -130,8 +131,16 @@ def test_right_and_table_are_named_where_a_call_is_refused(api: ApiKey) -> None:
     assert not isinstance(refused.value, TableError), "a right can be granted while the service runs"
 
 
+def test_right_to_list_partitions_is_named() -> None:
+    with RescaledServer(1, {"mon": Part(1, 1)}) as server, client_of(server.server) as client:
+        told = server.server.answer
+        server.server.answer = lambda call: REFUSAL if call.api == ApiKey.LIST_PARTITION_INFOS else told(call)
+        with pytest.raises(AuthorizationError, match=r"expected DESCRIBE on table db\.days, found it missing"):
+            BucketStates(client, TableCatalog(client)).partitions(server.table)
+
+
 def test_every_call_that_needs_a_right_on_a_table_is_tried_here() -> None:
-    assert set(RIGHTS) - set(CALLS) == {ApiKey.LIST_PARTITION_INFOS}
+    assert set(RIGHTS) == {*CALLS, ApiKey.LIST_PARTITION_INFOS}
 
 
 def test_bounds_of_a_log_that_was_cut_need_the_right_to_describe_it() -> None:

@@ -197,7 +197,18 @@ class FlussClient:
 
     def supports(self, api: ApiKey) -> bool:
         """Return whether the coordinator (for APIs of tablet servers alone: a tablet server) offers an API."""
-        return self._loop.run(self._cluster.offers(api, self._timeout_s))
+        return api in self._loop.run(self._cluster.server_of(api, self._timeout_s)).apis
+
+    def offered(self, api: ApiKey) -> Mapping[int, tuple[int, int]]:
+        """Return all that the server of an API (as for `supports`) announces.
+
+        Args:
+            api: says whether it is a coordinator or a tablet server.
+
+        Returns:
+            The keys with their oldest and newest version, those too that are not known here.
+        """
+        return self._loop.run(self._cluster.server_of(api, self._timeout_s)).versions
 
     @property
     def release(self) -> str:

@@ -149,17 +149,17 @@ class Cluster:
             raise ServerUnreachableError(message)
         return await self._pool.get(self._topology.coordinator)
 
-    async def offers(self, api: ApiKey, timeout_s: float) -> bool:
-        """Return whether the servers that an API belongs to offer it; waits for such a server."""
+    async def server_of(self, api: ApiKey, timeout_s: float) -> Connection:
+        """Return a connection to one of the servers that an API belongs to; waits for such a server."""
         attempts = Attempts(self._options, timeout_s)
         while True:
             try:
                 if api not in TABLET_ONLY:
-                    return api in (await _in_time(self.coordinator(), attempts)).apis
+                    return await _in_time(self.coordinator(), attempts)
                 if not self._topology.tablets:
                     await _in_time(self.refresh(), attempts)
                 for server_id in self._topology.tablets:
-                    return api in (await _in_time(self._tablet(server_id), attempts)).apis
+                    return await _in_time(self._tablet(server_id), attempts)
                 message = "the cluster names no tablet server now"
                 raise ServerUnreachableError(message)
             except _PASSING as error:

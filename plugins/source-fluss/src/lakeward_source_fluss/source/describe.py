@@ -7,7 +7,10 @@ from typing import TYPE_CHECKING, Literal
 
 from lakeward.model.secrets import MASK, mask_uri
 from lakeward.ports import CheckResult, ServerLake
-from lakeward_source_fluss.wire.apis import LEASE_APIS, ApiKey
+from lakeward_source_fluss.rpc.releases import SINCE_1_0, Release, release_of
+from lakeward_source_fluss.wire.apis import API_VERSION, CALLED, LEASE_APIS, ApiKey
+from lakeward_source_fluss.wire.errors import AuthorizationError, UnsupportedApiError
+from lakeward_source_fluss.wire.messages import DescribeClusterConfigsRequest
 
 if TYPE_CHECKING:
     from lakeward.model.tables import TablePath
@@ -31,18 +34,23 @@ def describe_cluster(
     Raises:
         SourceError: it cannot answer.
     """
-    offers = {api: client.supports(api) for api in (*_TIERING, *LEASE_APIS, ApiKey.SCAN_KV, ApiKey.LIST_KV_SNAPSHOTS)}
+    offers = {api: client.supports(api) for api in (*_TIERING, *LEASE_APIS, ApiKey.SCAN_KV)}
+    announced = (client.offered(ApiKey.LAKE_TIERING_HEARTBEAT), client.offered(ApiKey.FETCH_LOG))
     tables = catalog.tables()
     enabled = [table for table in tables if table.lake_enabled]
     many = f"{len(tables)} table{'' if len(tables) == 1 else 's'}"
+    scans = _scans(offers, first_round)
     return (
-        _servers(client, guess_version(offers)),
+        _servers(client),
+        _release(*map(release_of, announced)),
+        _unused(announced, scans="SCAN_KV" if "tablet servers" in scans.message else ""),
         CheckResult("tables", ok=True, message=f"{many}, {len(enabled)} of them lake-enabled"),
         *_unreadable(tables),
         _leases(offers),
-        _scans(offers, first_round),
+        scans,
         _tiering(offers, enabled),
         *_lakes([table for table in enabled if _names_lake(table)]),
+        *_cluster_lake(client),
     )
 
 
@@ -77,11 +85,60 @@ def _unreadable(tables: Sequence[FlussTable]) -> Sequence[CheckResult]:
     )
 
 
-def guess_version(offers: Mapping[ApiKey, bool]) -> str:
-    """Return which release servers with these APIs are of, in words: they do not say it themselves."""
-    if not all(offers[api] for api in LEASE_APIS):
-        return "0.8 or older"
-    return "later than 0.9" if offers[ApiKey.LIST_KV_SNAPSHOTS] or offers[ApiKey.SCAN_KV] else "0.9"
+def _release(coordinator: Release, tablet: Release) -> CheckResult:
+    """Say which release the servers are of: they do not say it themselves."""
+    if coordinator is not tablet:
+        message = f"the coordinator is {coordinator}, a tablet server {tablet} (told by API_VERSIONS)"
+        return CheckResult("release", True, message, "end the upgrade of the cluster: all servers of one release", True)
+    message = f"{tablet}, told by API_VERSIONS: {tablet.sign}"
+    if tablet is not Release.LATER:
+        return CheckResult("release", ok=True, message=message)
+    return CheckResult("release", True, message, "read the release notes of Lakeward: a newer one may know it", True)
+
+
+def _unused(announced: Sequence[Mapping[int, tuple[int, int]]], *, scans: str) -> CheckResult:
+    """Say what the servers offer since 0.9 that is not used here, and what is not known here."""
+    keys = {key for versions in announced for key in versions}
+    unused = [name for key, name in sorted(SINCE_1_0.items()) if key in keys and name != scans]
+    newer = sorted(
+        f"{api.name} {newest}"
+        for api in CALLED
+        for newest in [max(versions.get(api, (0, 0))[1] for versions in announced)]
+        if newest > API_VERSION
+    )
+    unknown = [str(key) for key in sorted(keys) if key > max(SINCE_1_0)]
+    parts = [
+        f"APIs of 1.0 ({', '.join(unused)})" if unused else "",
+        f"newer versions of calls ({', '.join(newer)}; spoken is {API_VERSION})" if newer else "",
+        f"APIs that are not known here ({', '.join(unknown)})" if unknown else "",
+        _FEATURES_OF_1_0 if any(key in SINCE_1_0 for key in keys) else "",
+    ]
+    return CheckResult("not used", ok=True, message="; ".join(filter(None, parts)) or "nothing that came after 0.9")
+
+
+_FEATURES_OF_1_0 = "filters and remote-first reads of logs; tables with row TTL or historical partitions are refused"
+
+
+def _cluster_lake(client: FlussClient) -> Sequence[CheckResult]:
+    """Say whether the cluster makes lake tables: `datalake.enabled` of 1.0; nothing where it is not set."""
+    try:
+        listed = client.call_any(DescribeClusterConfigsRequest()).configs
+    except AuthorizationError:
+        message = f"{_LAKES_ENABLED} of the cluster is not known: this user may not DESCRIBE the cluster"
+        return (CheckResult("lake", ok=True, message=message),)
+    except UnsupportedApiError:
+        return ()
+    found = {one.config_key: one.config_value for one in listed}
+    if found.get(_LAKES_ENABLED) is None:
+        return ()
+    message = f"{_LAKES_ENABLED} = {found[_LAKES_ENABLED]} in the cluster"
+    if found[_LAKES_ENABLED] == "true":
+        return (CheckResult("lake", ok=True, message=message),)
+    action = f"set {_LAKES_ENABLED} = true: without it the server makes no lake tables"
+    return (CheckResult("lake", True, message, action, True),)
+
+
+_LAKES_ENABLED = "datalake.enabled"
 
 
 def shown_settings(settings: Mapping[str, str]) -> str:
@@ -93,10 +150,10 @@ def _shown(key: str, value: str) -> str:
     return mask_uri(value, query=True) if key in _SHOWN else MASK
 
 
-def _servers(client: FlussClient, version: str) -> CheckResult:
+def _servers(client: FlussClient) -> CheckResult:
     servers = client.tablet_servers(fresh=True)
     named = ", ".join(f"{number} at {place}" for number, place in sorted(servers.items()))
-    return CheckResult("servers", bool(servers), f"Fluss {version} by its APIs; tablet servers: {named or 'none now'}")
+    return CheckResult("servers", bool(servers), f"tablet servers: {named or 'none now'}")
 
 
 def _leases(offers: Mapping[ApiKey, bool]) -> CheckResult:

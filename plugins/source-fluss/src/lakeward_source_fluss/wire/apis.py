@@ -47,6 +47,7 @@ class ApiKey(IntEnum):
     AUTHENTICATE = 1038
     LAKE_TIERING_HEARTBEAT = 1042
     ALTER_TABLE = 1044
+    DESCRIBE_CLUSTER_CONFIGS = 1045
     PREPARE_LAKE_TABLE_SNAPSHOT = 1052
     ACQUIRE_KV_SNAPSHOT_LEASE = 1056
     RELEASE_KV_SNAPSHOT_LEASE = 1057
@@ -101,6 +102,23 @@ RIGHTS: Final = {
     ApiKey.RELEASE_KV_SNAPSHOT_LEASE: "READ",
 }
 """The right on the table that a call needs where the cluster has an authorizer. Heartbeats and commits need none."""
+
+CALLED: Final = frozenset(
+    {
+        *RIGHTS,
+        ApiKey.API_VERSIONS,
+        ApiKey.AUTHENTICATE,
+        ApiKey.GET_METADATA,
+        ApiKey.LIST_DATABASES,
+        ApiKey.LIST_TABLES,
+        ApiKey.DESCRIBE_CLUSTER_CONFIGS,
+        ApiKey.LAKE_TIERING_HEARTBEAT,
+        ApiKey.PREPARE_LAKE_TABLE_SNAPSHOT,
+        ApiKey.COMMIT_LAKE_TABLE_SNAPSHOT,
+        ApiKey.DROP_KV_SNAPSHOT_LEASE,
+    }
+)
+"""What a service calls; the others are for those who write tables."""
 
 TABLET_ONLY: Final = frozenset(
     {

@@ -492,3 +492,26 @@ class ScanKvRequest(Request[ScanKvResponse]):
     call_seq_id: Annotated[int | None, Field(3, INT32)] = None
     batch_size_bytes: Annotated[int | None, Field(4, INT32)] = None
     close_scanner: Annotated[bool | None, Field(5, BOOL)] = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PbDescribeConfig(Message):
+    """A key of the cluster's configuration, as it counts now. Values may be secrets."""
+
+    config_key: Annotated[str, Field(1, STRING)]
+    config_value: Annotated[str | None, Field(2, STRING)] = None
+    config_source: Annotated[str, Field(3, STRING)]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DescribeClusterConfigsResponse(Message):
+    """The keys that are set."""
+
+    configs: Annotated[tuple[PbDescribeConfig, ...], Field(1)] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DescribeClusterConfigsRequest(Request[DescribeClusterConfigsResponse]):
+    """Asks for the cluster's configuration."""
+
+    api: ClassVar[ApiKey] = ApiKey.DESCRIBE_CLUSTER_CONFIGS

@@ -15,6 +15,7 @@ from lakeward_source_fluss.rpc.options import ConnectOptions, Endpoint
 from lakeward_source_fluss.wire.apis import ApiKey, Request
 from lakeward_source_fluss.wire.messages import (
     ApiVersionsResponse,
+    DescribeClusterConfigsResponse,
     ErrorResponse,
     MetadataResponse,
     PbApiVersion,
@@ -101,7 +102,8 @@ class FakeServer:
     """Listens on a free port of 127.0.0.1 and answers every call on a thread of its own.
 
     Attributes:
-        answer: what to say; None says nothing, save that API_VERSIONS and GET_METADATA are answered then too.
+        answer: what to say; None says nothing, save that API_VERSIONS, GET_METADATA and DESCRIBE_CLUSTER_CONFIGS are
+            answered then too.
         offers: its API_VERSIONS answer: keys with their oldest and newest version, or keys alone for version 0; see
             `releases` for those of a release.
         server_type: 1 coordinator, 2 tablet server.
@@ -194,6 +196,8 @@ class FakeServer:
         answer = self.answer(call)
         if answer is None and call.api == ApiKey.API_VERSIONS:
             return ApiVersionsResponse(api_versions=tuple(self._versions()), server_type=self.server_type)
+        if answer is None and call.api == ApiKey.DESCRIBE_CLUSTER_CONFIGS:
+            return DescribeClusterConfigsResponse()
         if answer is None and call.api == ApiKey.GET_METADATA:
             return self.metadata() if self.metadata is not None else self._alone()
         return answer
