@@ -8,11 +8,16 @@ import pyarrow as pa
 import pytest
 
 from lakeward.cli.main import run
+from lakeward.clock import SystemClock
+from lakeward.coordinator.service.scheduling import ScheduledSource
+from lakeward.model.settings import TableSettings
 from lakeward.model.tables import TablePath
 from lakeward_iceberg_kit.shapes import Shapes
 from lakeward_lake_iceberg.options import IcebergOptions
 from lakeward_lake_iceberg.plugin import IcebergLakePlugin
 from lakeward_service_kit.service_world import World as Services
+from lakeward_source_embedded.source import EmbeddedSource
+from lakeward_source_embedded.store import EmbeddedStore
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -23,15 +28,23 @@ service.name = "svc"
 source = { type = "embedded", path = "store" }
 lake = { type = "iceberg", warehouse = "warehouse" }
 checkpoint.root = "state"
+[tables."t.clean_*"]
+mode = "mirror"
+system_columns = false
 """
 
 
 @pytest.fixture(scope="module")
 def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A directory with a configuration and tables that were tiered in two rounds; each second one has a key."""
+    """A directory with a configuration and tables that were tiered in two rounds.
+
+    Each second one has a key, and each third one a lake table without system columns.
+    """
     folder = tmp_path_factory.mktemp("random")
     (folder / "lakeward.toml").write_text(CONFIG, encoding="utf-8")
     services = Services.create(folder)
+    clean = TableSettings(mode="mirror", system_columns=False)
+    services.rules = lambda path: clean if path.table.startswith("clean") else TableSettings()
     lake = IcebergLakePlugin().open(IcebergOptions(warehouse=str(folder / "warehouse")), services.clock)
     shapes = [Shapes(seed) for seed in range(TABLES)]
     tables = [one.columns() for one in shapes]
@@ -43,14 +56,15 @@ def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
             if seed % 2:
                 rows = rows.append_column("op", pa.array(["insert"] * len(rows)))
             services.store.load(path_of(seed), rows, "op" if seed % 2 else None)
-        assert services.once(lake=lake, lake_type="iceberg").failed == ()
+        source = ScheduledSource(EmbeddedSource(EmbeddedStore.open(services.store.root)), services.rules, SystemClock())
+        assert services.once(source=source, lake=lake, lake_type="iceberg").failed == ()
     lake.close()
     services.store.close()
     return folder
 
 
 def path_of(seed: int) -> TablePath:
-    return TablePath("t", f"random_{seed}")
+    return TablePath("t", f"random_{seed}" if seed % 3 else f"clean_{seed}")
 
 
 @pytest.mark.parametrize("seed", range(TABLES))

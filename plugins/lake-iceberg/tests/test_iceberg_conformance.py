@@ -10,6 +10,7 @@ from pyiceberg.exceptions import CommitFailedException
 
 from lakeward.testing.lake_conformance import LakeConformance
 from lakeward.testing.lake_partitions import LakePartitionConformance
+from lakeward_iceberg_kit.clean import CleanPlugin
 from lakeward_iceberg_kit.fanned_out import PartitionedPlugin
 from lakeward_lake_iceberg.lake import IcebergLake
 from lakeward_lake_iceberg.plugin import IcebergLakePlugin
@@ -61,6 +62,16 @@ class TestIcebergLake(_RepeatedCommits, LakeConformance, LakePartitionConformanc
             return [table.scan(snapshot_id=snapshot_id).to_arrow() for snapshot_id in ids]
 
         return read
+
+
+class TestCleanIcebergLake(_RepeatedCommits, LakeConformance):
+    """The same where no table has system columns."""
+
+    __test__ = True
+
+    @pytest.fixture
+    def plugin(self) -> CleanPlugin:
+        return CleanPlugin()
 
 
 class TestPartitionedIcebergLake(_RepeatedCommits, LakeConformance):

@@ -16,8 +16,18 @@ from pyiceberg.manifest import DataFile, DataFileContent, FileFormat
 from lakeward.errors import LakeError, SchemaMismatchError
 from lakeward.model.results import CommitOutcome
 from lakeward.model.tables import Change
-from lakeward.testing.lake_tables import PATH, TieringRound, head_of, incarnation, key_table, log_split, source_batch
+from lakeward.testing.lake_tables import (
+    PATH,
+    TieringRound,
+    head_of,
+    incarnation,
+    key_table,
+    log_split,
+    log_table,
+    source_batch,
+)
 from lakeward_iceberg_kit.alike import spoil, tier_prices
+from lakeward_iceberg_kit.clean import create_as_fluss
 from lakeward_iceberg_kit.java import REQUIRED, JavaReader, java_reader
 from lakeward_iceberg_kit.partitioned import (
     DAY_US,
@@ -284,3 +294,25 @@ def test_a_jar_that_cannot_be_had_is_a_failure_where_it_is_required_and_else_a_s
     monkeypatch.setenv(REQUIRED, required)
     with pytest.raises(outcome, match="iceberg-spark-runtime"), java_reader():
         pass
+
+
+@pytest.mark.parametrize("keyed", [False, True], ids=["log", "keyed"])
+def test_java_reads_tables_without_system_columns(
+    plugin: IcebergLakePlugin,
+    lake: Lake,
+    java: JavaReader,
+    catalog: SqlCatalog,
+    *,
+    keyed: bool,
+) -> None:
+    """An unpartitioned one, whose files have a partition of no values, and one with deletes."""
+    table = key_table(union_read=True) if keyed else log_table(union_read=True)
+    create_as_fluss(catalog, table)
+    for number, rows in enumerate(([(1, "a"), (2, "b")], [(1, "new")])):
+        tiering = TieringRound(plugin, lake, table, incarnation(), number)
+        named = [{"id": one, "name": name} for one, name in rows]
+        changes = [Change.UPDATE_AFTER] * len(rows) if keyed else None
+        tiering.write(log_split(table), [source_batch(table.schema, named, changes=changes, start=10 * number)])
+        assert lake.commit(tiering.request()) is CommitOutcome.LANDED
+    found = java.rows(catalog.load_table("shop.orders").metadata_location, "id", "name")
+    assert sorted(found) == [*([] if keyed else [(1, "a")]), (1, "new"), (2, "b")]

@@ -35,11 +35,11 @@ class TinyPlugin(IcebergLakePlugin):
     def writer(
         self, task: bytes, table: TableSpec, split: Split, attempt: int, progress: SplitProgress | None = None
     ) -> LakeWriter:
-        before = () if progress is None else progress.files
+        known, before = unpack_task(task), () if progress is None else progress.files
         if not table.has_primary_key:
-            return AppendWriter(unpack_task(task), table, Place.of_split(split), attempt, before, GroupLimits(rows=5))
+            return AppendWriter(known, table, Place.of_split(known, split), attempt, before, GroupLimits(rows=5))
         limits = Limits(chunk_rows=4, chunk_bytes=1 << 30, window_keys=17, window_bytes=1 << 30)
-        return UpsertWriter(unpack_task(task), table, Place.of_split(split), attempt, before, limits)
+        return UpsertWriter(known, table, Place.of_split(known, split), attempt, before, limits)
 
 
 def _hot(number: int) -> SourceBatch:

@@ -48,7 +48,8 @@ def tier(plugin: IcebergLakePlugin, lake: Lake) -> Callable[..., TieringRound]:
     def run(number: int, batches: list[SourceBatch], table: TableSpec | None = None) -> TieringRound:
         tiering = TieringRound(plugin, lake, table or key_table(), incarnation(), number)
         split = log_split(tiering.table)
-        writer = UpsertWriter(unpack_task(tiering.task), tiering.table, Place.of_split(split), 1, limits=TINY)
+        task = unpack_task(tiering.task)
+        writer = UpsertWriter(task, tiering.table, Place.of_split(task, split), 1, limits=TINY)
         for batch in batches:
             writer.write(batch)
         tiering.files += writer.close()
@@ -237,7 +238,8 @@ def test_keys_of_several_columns_are_one_key(
         tiering = TieringRound(plugin, lake, table, incarnation(), number)
         rows = [{"a": a, "b": b, "value": 100 * number + at} for at, (a, b) in enumerate(keys)]
         model |= {key: 100 * number + at for at, key in enumerate(keys)}
-        writer = UpsertWriter(unpack_task(tiering.task), table, Place.of_split(log_split(table)), 1, limits=TINY)
+        task = unpack_task(tiering.task)
+        writer = UpsertWriter(task, table, Place.of_split(task, log_split(table)), 1, limits=TINY)
         writer.write(source_batch(schema, rows, changes=[Change.UPDATE_AFTER] * len(rows)))
         tiering.files += writer.close()
         lake.commit(tiering.request({TableBucket(7, None, 0): number}))

@@ -141,3 +141,18 @@ def test_a_size_is_bytes_or_a_text_with_a_unit(load: Load, written: str, size: i
 def test_what_is_no_size_is_refused(load: Load, written: str) -> None:
     with pytest.raises(ConfigError, match=r"checkpoint\.open_rows: expected a number of bytes at least 0, or a text"):
         load(f"[checkpoint]\nopen_rows = {written}")
+
+
+def test_a_mirror_may_go_without_system_columns(load: Load) -> None:
+    assert rules(load()).system_columns is None
+    loaded = load('[tables."nyc.*"]\nmode = "mirror"\nsystem_columns = false')
+    assert rules(loaded).system_columns is False
+    loaded = load(f'[tables."nyc.flights"]\n{PARTITIONED}\nsystem_columns = true')
+    assert rules(loaded).system_columns is True
+
+
+@pytest.mark.parametrize("value", ["true", "false"])
+def test_system_columns_of_a_table_that_is_no_mirror_are_the_servers(load: Load, value: str) -> None:
+    with pytest.raises(ConfigError, match='expected no such key without `mode = "mirror"`') as caught:
+        load(f'[tables."nyc.*"]\nsystem_columns = {value}')
+    assert caught.value.key == 'lakeward.toml: tables."nyc.*".system_columns'

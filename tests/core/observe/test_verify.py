@@ -403,3 +403,81 @@ def test_keys_of_the_source_that_the_lake_cannot_tell_apart_are_never_taken_for_
     lake = lake.set_column(0, "at", pa.array([1], pa.timestamp("us")))
     with pytest.raises(LakeError, match="column 'at': timestamp\\[ns\\] cannot be compared as timestamp\\[us\\]"):
         place.verify(spec, lake)
+
+
+def nameless(lake: pa.Table) -> pa.Table:
+    """Return rows as Fluss 1.0 wants them in the lake: nothing says where they come from."""
+    return lake.drop_columns(["__bucket", "__offset", "__timestamp"])
+
+
+def test_a_lake_without_system_columns_is_compared_by_key_and_without_one_by_whole_rows(
+    place: Place, table: TableSpec
+) -> None:
+    lake = nameless(place.lake(table))
+    found = place.verify(table, lake)
+    assert (found.equal, found.comparison.source_rows, found.comparison.lake_rows) == (True, 50, 50)
+    assert counts(place.verify(table, without(lake, 3))) == {"missing": 1}
+    assert counts(place.verify(table, pa.concat_tables([lake, lake.slice(4, 1)]))) == {"doubled": 1}
+    assert counts(place.verify(table, pa.concat_tables([lake, edited(lake.slice(0, 1), 0, "id", 900)]))) == {"extra": 1}
+    changed = counts(place.verify(table, edited(lake, lake.column("id").to_pylist().index(9), "name", "by hand")))
+    assert changed == ({"changed": 1} if table.has_primary_key else {"missing": 1, "extra": 1})
+
+
+def test_a_row_that_is_there_several_times_is_counted(place: Place) -> None:
+    """Nothing tells such rows apart; one too few or too many is found, and each is a difference of its own."""
+    spec = place.log(buckets=3)
+    for _ in range(5):
+        place.load(LOG, {1: "same", 2: "same"})
+    lake = nameless(place.lake(spec))
+    assert place.verify(spec, lake).equal
+    less = place.verify(spec, lake.slice(3))
+    assert (counts(less), len(less.comparison.first), less.comparison.lake_rows) == ({"missing": 3}, 3, 7)
+    more = place.verify(spec, pa.concat_tables([lake, lake.slice(0, 2)]))
+    assert (counts(more), more.comparison.lake_rows) == ({"doubled": 2}, 12)
+
+
+def test_whole_rows_are_the_same_exactly_if_each_value_is(place: Place) -> None:
+    """Also nested ones, NaN and zeros of both signs; a map has no order."""
+    spec = place.log(pa.schema([pa.field(name, kind) for name, (kind, _, _) in WIDE.items()]))
+    place.store.load(LOG, pa.table({name: pa.array(values, kind) for name, (kind, values, _) in WIDE.items()}))
+    lake = nameless(place.lake(spec))
+    place_of_fine = lake.schema.get_field_index("fine")
+    lake = lake.set_column(place_of_fine, "fine", pa.array([-2, None], pa.timestamp("us")))
+    assert place.verify(spec, lake).equal
+    turned = lake.schema.get_field_index("pairs")
+    pairs = pa.array([[("b", 2), ("a", 1)], None], WIDE["pairs"][0])
+    assert place.verify(spec, lake.set_column(turned, "pairs", pairs)).equal
+    for column, (_, _, other) in WIDE.items():
+        assert counts(place.verify(spec, edited(lake, 0, column, other))) == {"missing": 1, "extra": 1}, column
+
+
+def test_a_lake_without_offsets_that_has_more_than_the_source_is_compared_as_far_as_it_can_be(place: Place) -> None:
+    """Which rows the source has dropped cannot be told, so what it does not have is left out, and said so."""
+    spec, whole = trimmed(place)
+    lake = nameless(whole)
+    with pytest.raises(RowsGoneError, match=r"bucket 1/0: offsets below 10.*--available"):
+        place.verify(spec, lake)
+    found = place.verify(spec, lake, available=True)
+    assert (found.equal, found.left_out, found.comparison.lake_rows) == (True, 10, 5)
+    assert counts(place.verify(spec, without(lake, 12), available=True)) == {"missing": 1}
+
+
+def test_keys_that_the_source_no_longer_has_are_left_out_without_system_columns(place: Place) -> None:
+    spec = place.keyed(buckets=1)
+    place.load(KEYED, {1: "a"}, "insert")
+    offsets, lake = {state.bucket: state.end for state in place.source.buckets(spec)}, nameless(place.lake(spec))
+    place.load(KEYED, {1: "b"}, "update")
+    place.store.snapshot(KEYED)
+    place.store.trim_log(KEYED, 0, 2)
+    with pytest.raises(RowsGoneError, match="no longer has all rows"):
+        place.verify(spec, lake, offsets=offsets)
+    found = place.verify(spec, lake, offsets=offsets, available=True)
+    assert (found.equal, found.left_out, found.comparison.lake_rows) == (True, 1, 0)
+
+
+def test_a_key_alone_is_compared_by_the_key_and_not_counted(place: Place) -> None:
+    schema = pa.schema([pa.field("id", pa.int64(), nullable=False)])
+    spec = place.store.create_table(KEYED, schema, ["id"], buckets=1)
+    place.store.load(KEYED, pa.table({"id": [1, 2], "op": ["insert", "insert"]}), change="op")
+    place.store.load(KEYED, pa.table({"id": [2], "op": ["delete"]}), change="op")
+    assert place.verify(spec, nameless(place.lake(spec))).equal

@@ -35,22 +35,33 @@ _POOLS: list[Any] = []
 class Generated:
     """Source, its reader and lake of one bucket, whose batches are made when they are asked for."""
 
-    def __init__(self, batches: int) -> None:
+    def __init__(self, batches: int, kind: str) -> None:
         self.bucket = TableBucket(7, None, 0)
         self.end = batches * ROWS
+        self.kind = kind
 
     def buckets(self, table: TableSpec) -> list[BucketState]:
         return [BucketState(self.bucket, (), 0, self.end, None)]
 
     def read_log(self, split: LogSplit) -> Iterator[SourceBatch]:
         for start in range(split.start, split.stop, ROWS):
-            records = _batch(start).append_column("__change", pa.array([Change.INSERT] * ROWS, pa.uint8()))
+            records = self._batch(start).append_column("__change", pa.array([Change.INSERT] * ROWS, pa.uint8()))
             yield SourceBatch(records, start + ROWS)
 
     def read_rows(self, path: TablePath, snapshot_id: int) -> Iterator[pa.RecordBatch]:
-        yield _lake_batch(0).slice(0, 0)
+        yield self._lake_batch(0).slice(0, 0)
         for start in reversed(range(0, self.end, ROWS)):
-            yield _lake_batch(start)
+            yield self._lake_batch(start)
+
+    def _batch(self, start: int) -> pa.RecordBatch:
+        records = _batch(start)
+        return records.set_column(0, "id", pa.array([1] * ROWS)) if self.kind == "one row" else records
+
+    def _lake_batch(self, start: int) -> pa.RecordBatch:
+        records = self._batch(start)
+        if self.kind != "named":
+            return records.select(["id", "name"])
+        return records.append_column("__bucket", pa.array([0] * ROWS, pa.int32()))
 
 
 def _batch(start: int) -> pa.RecordBatch:
@@ -58,10 +69,6 @@ def _batch(start: int) -> pa.RecordBatch:
     times = pa.array(numbers, pa.timestamp("us", "UTC"))
     columns = {"id": numbers, "name": [WIDE] * ROWS, "__offset": numbers, "__timestamp": times}
     return pa.RecordBatch.from_pydict(columns)
-
-
-def _lake_batch(start: int) -> pa.RecordBatch:
-    return _batch(start).append_column("__bucket", pa.array([0] * ROWS, pa.int32()))
 
 
 @pytest.fixture
@@ -76,14 +83,24 @@ def pool() -> Iterator[Any]:
 
 
 @pytest.mark.parametrize("batches", [SMALL, LARGE])
-@pytest.mark.parametrize("table", [log_table(SCHEMA), key_table(SCHEMA)], ids=["log", "keyed"])
+@pytest.mark.parametrize(
+    ("table", "kind"),
+    [
+        pytest.param(log_table(SCHEMA), "named", id="log"),
+        pytest.param(key_table(SCHEMA), "named", id="keyed"),
+        pytest.param(log_table(SCHEMA), "nameless", id="log-without-system-columns"),
+        pytest.param(key_table(SCHEMA), "nameless", id="keyed-without-system-columns"),
+        pytest.param(log_table(SCHEMA), "one row", id="log-of-one-row-without-system-columns"),
+    ],
+)
 def test_memory_is_bounded_by_what_is_given_and_not_by_the_table(
     tmp_path: Path,
     pool: Any,  # noqa: ANN401 - as the fixture
     table: TableSpec,
+    kind: str,
     batches: int,
 ) -> None:
-    both: Any = Generated(batches)
+    both: Any = Generated(batches, kind)
     tiered = {both.bucket: both.end}
     head = LakeHead(table.path, 7, "/w", 55, None, OffsetCommit(55, tiered, None, None, None, None, 0))
     options = VerifyOptions(tmp_path / "spill", available=False, most=10, memory_bytes=MEMORY)

@@ -414,6 +414,16 @@ class TableSettings(Options, frozen=True, kw_only=True):
             "`bucket(16, id)` (year, month, day, hour, bucket, truncate). Empty: as in the source."
         ),
     ] = ()
+    system_columns: (
+        Annotated[
+            bool,
+            Meta(
+                description="Whether a mirror has the columns `__bucket`, `__offset` and `__timestamp`; unset: as its "
+                "lake table is, and with them where it is made. A lake table keeps its kind.",
+            ),
+        ]
+        | None
+    ) = None
     exchange: Annotated[
         ExchangeChoice,
         Meta(

@@ -93,7 +93,9 @@ class TableSpec:
 
     `schema` holds the user's columns in the source's order, with nullability. `partition_keys` are string columns.
     `bucket_key` is empty (log table without one: rows are spread freely) or one column. `lake_partition` is what the
-    configuration wants of the lake table; empty: the source's own layout. `before_images`: in the log, the row from
+    configuration wants of the lake table; empty: the source's own layout. `system_columns` says whether the
+    configuration wants a lake table with bucket, offset and time of each row; None: as the lake table is, and with them
+    where it is made. `before_images`: in the log, the row from
     before each update stands right before it (-U). `union_read`: the source's clients read lake table and log as one,
     so each file of the lake table must lie as the source has it. `unreadable` says why the source cannot describe the
     table; it is listed all the same, with its path, its id and no columns, so that it fails alone.
@@ -110,6 +112,7 @@ class TableSpec:
     freshness_s: float
     properties: Mapping[str, str] = field(default_factory=dict)
     lake_partition: tuple[PartitionField, ...] = ()
+    system_columns: bool | None = None
     before_images: bool = True
     union_read: bool = False
     unreadable: str = ""

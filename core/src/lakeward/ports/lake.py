@@ -147,8 +147,8 @@ class ReadableLake(Protocol):
             snapshot_id: `LakeHead.snapshot_id`.
 
         Returns:
-            Batches with the table's columns by name, `__bucket`, `__offset` and `__timestamp` among them. The schema of
-            the first one may have `LOST_COLUMNS` in its metadata.
+            Batches with the table's columns by name, and with `__bucket`, `__offset` and `__timestamp` or with none of
+            these. The schema of the first one may have `LOST_COLUMNS` in its metadata.
 
         Raises:
             LakeError: the snapshot, or a file of it, is gone or cannot be read.

@@ -38,7 +38,7 @@ from lakeward_lake_iceberg.offsets import (
     TABLE_ID,
 )
 from lakeward_lake_iceberg.read_rows import snapshot_rows
-from lakeward_lake_iceberg.schema import lake_schema
+from lakeward_lake_iceberg.schema import has_system_columns, lake_schema
 from lakeward_lake_iceberg.storage import Storage
 from lakeward_lake_iceberg.task import pack_task
 
@@ -90,7 +90,7 @@ class IcebergLake:
 
     def check_schema(self, table: TableSpec) -> None:
         """See `lakeward.ports.SchemaCheckedLake.check_schema`."""
-        lake_schema(table)
+        lake_schema(table, system_columns=table.system_columns is not False)
 
     def compare(self, server: ServerLake) -> CheckResult:
         """See `lakeward.ports.ComparedLake.compare`."""
@@ -124,7 +124,8 @@ class IcebergLake:
         """See `lakeward.ports.Lake.writer_task`."""
         loaded = self._load_own(table.path, table.table_id)
         # Writers match columns by name: values of one that was renamed since `open_table` would be in no file.
-        check_columns(loaded, table, lake_schema(table), may_add=False)
+        wanted = lake_schema(table, system_columns=has_system_columns(loaded))
+        check_columns(loaded, table, wanted, may_add=False)
         prefix = _round_prefix(loaded, round_id)
         storage = self._storage_properties()
         return pack_task(pins.build_task(loaded, table, head, prefix=prefix, options=self._options, storage=storage))

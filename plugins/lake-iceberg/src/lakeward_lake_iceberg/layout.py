@@ -39,7 +39,7 @@ from pyiceberg.types import DecimalType, DoubleType
 from lakeward.errors import SchemaMismatchError
 from lakeward.model.partitioning import PartitionField as Wanted
 from lakeward_lake_iceberg.commit import main_is
-from lakeward_lake_iceberg.schema import partition_layout, sort_order, source_spec
+from lakeward_lake_iceberg.schema import has_system_columns, partition_layout, sort_order, source_spec
 from lakeward_lake_iceberg.task import LayoutField
 
 if TYPE_CHECKING:
@@ -110,7 +110,7 @@ def layout_properties(table: TableSpec) -> dict[str, str]:
 
 
 def wanted_order(table: TableSpec, schema: Schema) -> SortOrder:
-    """Return the sort order of a new table: none where files hold rows of several buckets."""
+    """Return the sort order of a new table: none where files hold rows of several buckets, or no offsets."""
     return UNSORTED_SORT_ORDER if table.lake_partition else sort_order(schema)
 
 
@@ -135,7 +135,7 @@ def check_layout(table: Table, spec: TableSpec) -> None:
         )
         raise SchemaMismatchError(message)
     # A table with a layout of its own is changed to a spec without void fields where it needs one.
-    found, expected = _found(table, void=not (spec.lake_partition or manages_layout(table))), _expected(spec)
+    found, expected = _found(table, void=not (spec.lake_partition or manages_layout(table))), _expected(table, spec)
     if found not in (expected, _configured(table, spec)):
         message = f"{spec.path}: the lake table's partitioning does not fit: expected {expected}, found {found}"
         raise SchemaMismatchError(message + _count_hint(spec, expected, found))
@@ -167,9 +167,10 @@ def layout_change(table: Table, spec: TableSpec) -> LayoutChange | None:
     metadata = table.metadata
     if not (spec.lake_partition or manages_layout(table)):
         return None
-    named = {LAYOUT: _named(spec), SORTED: "false" if spec.lake_partition else "true"}
+    by_offset = not spec.lake_partition and has_system_columns(table)
+    named = {LAYOUT: _named(spec), SORTED: "true" if by_offset else "false"}
     # Only what is written by partition can have a void field.
-    same_layout = _found(table, void=not spec.lake_partition) == _expected(spec)
+    same_layout = _found(table, void=not spec.lake_partition) == _expected(table, spec)
     if same_layout and not spec.union_read and named.items() <= metadata.properties.items():
         return None
     updates: list[TableUpdate] = [SetPropertiesUpdate(updates=named)]
@@ -256,25 +257,29 @@ def _named(table: TableSpec) -> str:
     return msgspec.json.encode([str(one) for one in table.lake_partition]).decode("utf-8")
 
 
-def _expected(spec: TableSpec) -> list[tuple[str | None, str]]:
-    return _pairs(spec.lake_partition) if spec.lake_partition else [*partition_layout(spec)]
+def _expected(table: Table, spec: TableSpec) -> list[_Pair]:
+    return _pairs(spec.lake_partition) if spec.lake_partition else _source_layout(table, spec)
 
 
-def _configured(table: Table, spec: TableSpec) -> list[tuple[str | None, str]]:
+def _source_layout(table: Table, spec: TableSpec) -> list[_Pair]:
+    return [*partition_layout(spec, system_columns=has_system_columns(table))]
+
+
+def _configured(table: Table, spec: TableSpec) -> list[_Pair]:
     """Return the layout that an earlier configuration asked for; without a word of it, the source's own."""
     text = table.metadata.properties.get(LAYOUT, "[]")
     fields = tuple(Wanted.parse(one) for one in _NAMES.decode(text))
-    return _pairs(fields) if fields else [*partition_layout(spec)]
+    return _pairs(fields) if fields else _source_layout(table, spec)
 
 
-def _found(table: Table, *, void: bool) -> list[tuple[str | None, str]]:
+def _found(table: Table, *, void: bool) -> list[_Pair]:
     """Return the present layout, with or without its void fields: null for each file, they divide nothing."""
     schema = table.schema()
     fields = [field for field in table.spec().fields if void or not isinstance(field.transform, VoidTransform)]
     return [(schema.find_column_name(field.source_id), str(field.transform)) for field in fields]
 
 
-def _pairs(fields: tuple[Wanted, ...]) -> list[tuple[str | None, str]]:
+def _pairs(fields: tuple[Wanted, ...]) -> list[_Pair]:
     names = ((one, f"{one.transform}[{one.argument}]") for one in fields)
     return [(one.column, one.transform if one.argument is None else text) for one, text in names]
 
@@ -308,7 +313,7 @@ def _order_updates(table: Table, spec: TableSpec) -> list[TableUpdate]:
     schema = table.schema()
     unsorted, by_offset = UNSORTED_SORT_ORDER, sort_order(schema)
     before, wanted = (by_offset, unsorted) if spec.lake_partition else (unsorted, by_offset)
-    if table.sort_order().fields != before.fields:
+    if before.fields == wanted.fields or table.sort_order().fields != before.fields:
         return []
     orders = table.metadata.sort_orders
     for order in orders:

@@ -67,9 +67,9 @@ class Place:
     directory: str = ""
 
     @classmethod
-    def of_split(cls, split: Split) -> Place:
-        """Return the place of a split's rows in the source's own layout: its partition and its bucket."""
-        partition = (*split.partition, split.bucket.bucket)
+    def of_split(cls, task: WriterTask, split: Split) -> Place:
+        """Return the place of a split's rows in the source's own layout: its partition, its bucket if that divides."""
+        partition = (*split.partition, split.bucket.bucket) if task.by_bucket else split.partition
         return cls(partition, base_name(partition), split.split_id, split.bucket, isinstance(split, SnapshotSplit))
 
     @classmethod

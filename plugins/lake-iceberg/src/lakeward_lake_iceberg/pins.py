@@ -15,7 +15,7 @@ from lakeward_lake_iceberg.manifests import live_entries, named_data_file
 from lakeward_lake_iceberg.older import with_ranges
 from lakeward_lake_iceberg.partitioner import base_name, partition_key
 from lakeward_lake_iceberg.records import stored_value
-from lakeward_lake_iceberg.schema import arrow_schema, bounded_types
+from lakeward_lake_iceberg.schema import arrow_schema, bounded_types, has_system_columns
 from lakeward_lake_iceberg.task import BaseBucket, BaseFile, OlderFile, WriterTask, pack_base
 
 if TYPE_CHECKING:
@@ -75,6 +75,7 @@ def build_task(
         base=base,
         layout=layout,
         older=older,
+        by_bucket=bool(spec.bucket_key) or has_system_columns(table),
     )
 
 

@@ -43,8 +43,9 @@ class IcebergLakePlugin:
     ) -> LakeWriter:
         """See `lakeward.hooks.plugins.LakePlugin.writer`."""
         make = UpsertWriter if table.has_primary_key else AppendWriter
-        place, before = Place.of_split(split), () if progress is None else progress.files
-        return make(unpack_task(task), table, place, attempt, before)
+        known = unpack_task(task)
+        before = () if progress is None else progress.files
+        return make(known, table, Place.of_split(known, split), attempt, before)
 
     def partitioner(self, task: bytes, table: TableSpec) -> Partitioner:
         """See `lakeward.hooks.plugins.PartitioningLakePlugin`."""

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 from pyiceberg.partitioning import PartitionField, PartitionSpec
 from pyiceberg.schema import Schema
-from pyiceberg.table.sorting import SortField, SortOrder
+from pyiceberg.table.sorting import UNSORTED_SORT_ORDER, SortField, SortOrder
 from pyiceberg.transforms import BucketTransform, IdentityTransform, Transform
 from pyiceberg.types import (
     BinaryType,
@@ -40,6 +40,8 @@ from lakeward_lake_iceberg.parquet_fields import FIELD_ID
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
+    from pyiceberg.table import Table
+
     from lakeward.model.tables import TableSpec
 
 SYSTEM_COLUMNS: dict[str, IcebergType] = {
@@ -47,13 +49,23 @@ SYSTEM_COLUMNS: dict[str, IcebergType] = {
     OFFSET_COLUMN: LongType(),
     TIMESTAMP_COLUMN: TimestamptzType(),
 }
+"""The last columns of a lake table that Fluss made before 1.0; since then it makes tables without them."""
 _MAX_DECIMAL = 38
 _MICROSECOND_DIGITS, _NANOSECOND_DIGITS = 6, 9
 _COMMENT = b"comment"
 
 
-def lake_schema(table: TableSpec) -> Schema:
+def has_system_columns(table: Table) -> bool:
+    """Return of which kind a lake table is. It never changes: one that has lost a system column is still to have it."""
+    return any(field.name in SYSTEM_COLUMNS for schema in table.metadata.schemas for field in schema.fields)
+
+
+def lake_schema(table: TableSpec, *, system_columns: bool) -> Schema:
     """Return the schema that a source's table has in the lake; field ids are provisional.
+
+    Args:
+        table: of the source.
+        system_columns: the kind of the lake table (`has_system_columns`).
 
     Raises:
         SchemaMismatchError: a column's type has no form in Iceberg, a key column's type can be no key there, or two
@@ -61,7 +73,8 @@ def lake_schema(table: TableSpec) -> Schema:
     """
     ids = count(1)
     fields = [_user_field(table, field, ids) for field in table.schema]
-    fields += [NestedField(next(ids), name, kind, required=True) for name, kind in SYSTEM_COLUMNS.items()]
+    if system_columns:
+        fields += [NestedField(next(ids), name, kind, required=True) for name, kind in SYSTEM_COLUMNS.items()]
     _check_names(table, fields)
     keys = [field.field_id for field in fields if field.name in table.primary_key]
     for field in fields:
@@ -208,12 +221,16 @@ _PRIMITIVES = (
 
 
 def source_spec(table: TableSpec, schema: Schema) -> PartitionSpec:
-    """Return the source's own layout: identity of each partition key, then the bucket.
+    """Return the source's own layout: identity of each partition key, then the bucket, if files are divided by it.
+
+    Args:
+        table: of the source.
+        schema: the lake's.
 
     Raises:
         SchemaMismatchError: the bucket key cannot be hashed by Iceberg, or has several columns.
     """
-    layout = partition_layout(table)
+    layout = partition_layout(table, system_columns=BUCKET_COLUMN in schema.column_names)
     fields = []
     for number, (column, transform) in enumerate(layout):
         field = schema.find_field(column)
@@ -227,8 +244,14 @@ def source_spec(table: TableSpec, schema: Schema) -> PartitionSpec:
     return PartitionSpec(*fields)
 
 
-def partition_layout(table: TableSpec) -> list[tuple[str, str]]:
+def partition_layout(table: TableSpec, *, system_columns: bool) -> list[tuple[str, str]]:
     """Return the partition fields as pairs of column and transform, in Iceberg's words.
+
+    A table with neither a bucket key nor system columns has nothing that says in which bucket a row is.
+
+    Args:
+        table: of the source.
+        system_columns: the kind of the lake table (`has_system_columns`).
 
     Raises:
         SchemaMismatchError: the bucket key has several columns.
@@ -236,12 +259,18 @@ def partition_layout(table: TableSpec) -> list[tuple[str, str]]:
     if len(table.bucket_key) > 1:
         message = f"{table.path}: bucket key: expected at most one column, found {', '.join(table.bucket_key)}"
         raise SchemaMismatchError(message)
-    bucket = (table.bucket_key[0], f"bucket[{table.buckets}]") if table.bucket_key else (BUCKET_COLUMN, "identity")
-    return [*((column, "identity") for column in table.partition_keys), bucket]
+    layout = [(column, "identity") for column in table.partition_keys]
+    if table.bucket_key:
+        layout.append((table.bucket_key[0], f"bucket[{table.buckets}]"))
+    elif system_columns:
+        layout.append((BUCKET_COLUMN, "identity"))
+    return layout
 
 
 def sort_order(schema: Schema) -> SortOrder:
-    """Return the order by offset, ascending, which files have by nature."""
+    """Return the order by offset, ascending, which files have by nature; none where rows do not have their offset."""
+    if OFFSET_COLUMN not in schema.column_names:
+        return UNSORTED_SORT_ORDER
     return SortOrder(SortField(schema.find_field(OFFSET_COLUMN).field_id, IdentityTransform()))
 
 

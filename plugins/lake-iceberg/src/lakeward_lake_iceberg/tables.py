@@ -40,6 +40,7 @@ from lakeward_lake_iceberg.layout import check_layout, layout_change, layout_pro
 from lakeward_lake_iceberg.offsets import OPENED_BY, SET_ASIDE_BY, TABLE_ID, parse_incarnation
 from lakeward_lake_iceberg.schema import (
     SYSTEM_COLUMNS,
+    has_system_columns,
     lake_schema,
     table_properties,
 )
@@ -92,7 +93,7 @@ def _refuse_overtaken(table: Table, spec: TableSpec, incarnation: Incarnation) -
 
 
 def _create(client: CatalogClient, spec: TableSpec, incarnation: Incarnation) -> None:
-    schema = lake_schema(spec)
+    schema = lake_schema(spec, system_columns=spec.system_columns is not False)
     layout = wanted_spec(spec, schema)
     with _Creating(spec):
         _create_namespace(client, spec.path.database)
@@ -202,7 +203,8 @@ def _stands_at(client: CatalogClient, path: TablePath, table: Table) -> bool:
 def _evolve(client: CatalogClient, table: Table, spec: TableSpec) -> bool:
     """Make the lake table fit; return whether nothing had to be changed."""
     check_format(table)
-    wanted = lake_schema(spec)
+    _check_kind(table, spec)
+    wanted = lake_schema(spec, system_columns=has_system_columns(table))
     # Before the layout: a partition column that was renamed would be told as another partitioning.
     check_columns(table, spec, wanted, may_add=True)
     _check_layout(table, spec, wanted)
@@ -219,6 +221,27 @@ def _evolve(client: CatalogClient, table: Table, spec: TableSpec) -> bool:
         return _adopt(client, table, spec)
     client.send(table, (uuid, *change.requirements), change.updates)
     return False
+
+
+def _check_kind(table: Table, spec: TableSpec) -> None:
+    """Refuse a table that is of no kind, or of another one than the configuration asks for, if it asks for one."""
+    found = has_system_columns(table)
+    names = {field.name for schema in table.metadata.schemas for field in schema.fields}
+    if found and (missing := [name for name in SYSTEM_COLUMNS if name not in names]):
+        message = (
+            f"{spec.path}: the lake table does not fit: expected the columns {', '.join(SYSTEM_COLUMNS)} or none of "
+            f"them, found no {', '.join(missing)}"
+        )
+        raise SchemaMismatchError(message)
+    if spec.system_columns not in {None, found}:
+        key = f'tables."{spec.path}".system_columns'
+        made = f"{'with' if found else 'without'} {', '.join(SYSTEM_COLUMNS)}"
+        message = (
+            f"{key}: expected {str(found).lower()} or no such key, as the lake table was made {made} and keeps its "
+            f"kind, found {str(spec.system_columns).lower()}. For a lake table of the other kind set this one aside "
+            "and accept that with `lakeward tables accept`; then `lakeward tables resume`"
+        )
+        raise SchemaMismatchError(message)
 
 
 def _adopt(client: CatalogClient, table: Table, spec: TableSpec) -> bool:
@@ -282,8 +305,6 @@ class _Changes:
             self._relaxed.append(wanted)
 
     def _miss(self, wanted: NestedField) -> None:
-        if wanted.name in SYSTEM_COLUMNS:
-            self._refuse(f"system column {wanted.name!r} of type {wanted.field_type}", "none")
         if wanted.required:
             self._refuse(f"column {wanted.name!r}, which is not nullable", "none (only nullable columns can be added)")
         if wanted.name in {field.name for one in self._table.metadata.partition_specs for field in one.fields}:

@@ -82,6 +82,7 @@ class WriterTask(msgspec.Struct, frozen=True, kw_only=True):
     `schema` is the lake's schema as Arrow IPC, with Iceberg's field ids. `types` maps the id of each primitive field
     outside lists and maps to its Iceberg type's name. `base` maps a lake partition to its compressed `BaseBucket`.
     `layout` is the partitioning where it is the lake's own, and `older` the compressed files of older specs.
+    `by_bucket` says whether the source's own layout divides rows by bucket.
     """
 
     location: str
@@ -98,6 +99,7 @@ class WriterTask(msgspec.Struct, frozen=True, kw_only=True):
     base: dict[str, bytes] = {}
     layout: tuple[LayoutField, ...] = ()
     older: bytes = b""
+    by_bucket: bool = True
 
     def arrow_schema(self) -> pa.Schema:
         """Return the schema of the data files."""

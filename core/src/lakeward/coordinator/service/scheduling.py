@@ -199,8 +199,9 @@ class ScheduledSource:
         """
         if not self._mirrored(spec.path):
             return replace(spec, union_read=True)
-        fields = tuple(map(PartitionField.parse, self._rules(spec.path).lake_partition))
-        return replace(spec, bucket_key=(), lake_partition=fields)
+        rules = self._rules(spec.path)
+        fields = tuple(map(PartitionField.parse, rules.lake_partition))
+        return replace(spec, bucket_key=(), lake_partition=fields, system_columns=rules.system_columns)
 
     def _look(self) -> None:
         started = self._clock.now()

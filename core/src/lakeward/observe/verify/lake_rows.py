@@ -21,6 +21,17 @@ if TYPE_CHECKING:
     Mask = npt.NDArray[np.bool_]
 
 
+class AllRows:
+    """Takes each lake row, where rows have no offset: which ones can be compared is seen when they are."""
+
+    left_out = 0
+
+    @staticmethod
+    def of(rows: pa.RecordBatch) -> pa.RecordBatch:
+        """Return all rows."""
+        return rows
+
+
 @dataclass(slots=True)
 class ComparableRows:
     """Says which lake rows can be compared. `left_out` counts the others.

@@ -22,6 +22,8 @@ PARTS = 1 << _BITS
 """Spill files into which rows are divided at each level."""
 LEVELS = 10
 """So often rows can be divided further: then no bits of the hash are left."""
+COUNT = pa.field("__count", pa.int64(), nullable=False)
+"""How often a row was there; no table's column has such a name twice over, for it is added last."""
 types = pa.types
 
 
@@ -54,16 +56,32 @@ def row_numbers(tables: Sequence[Sequence[pa.Array]]) -> list[Numbers]:
     return np.split(numbers, np.cumsum(sizes)[:-1])
 
 
-def last_of_each(columns: Sequence[pa.Array]) -> Numbers:
-    """Return the places of the last row of each key, in the order of the rows.
+def last_of_each(rows: pa.Table, key: Sequence[pa.Array]) -> pa.Table:
+    """Return the last row of each key, in the order of the rows.
 
     Args:
-        columns: the key.
+        rows: the rows.
+        key: their key.
     """
-    (numbers,) = row_numbers([columns])
+    (numbers,) = row_numbers([key])
     last = np.zeros(int(numbers.max()) + 1 if len(numbers) else 0, dtype=np.int64)
     last[numbers] = np.arange(len(numbers))  # of several values for one place, the last one stays
-    return np.sort(last)
+    return rows.take(np.sort(last))
+
+
+def counted(rows: pa.Table, key: Sequence[pa.Array]) -> pa.Table:
+    """Return the first row of each key, with how often the key is there.
+
+    Args:
+        rows: with `COUNT`, how often each was there.
+        key: their key.
+    """
+    (numbers,) = row_numbers([key])
+    first = np.unique(numbers, return_index=True)[1]
+    counts = np.zeros(len(first), dtype=np.int64)
+    np.add.at(counts, numbers, rows.column(COUNT.name).to_numpy())
+    place = rows.schema.get_field_index(COUNT.name)
+    return rows.take(first).set_column(place, COUNT, pa.array(counts))
 
 
 def _hash(column: pa.Array) -> Hashes:

@@ -8,25 +8,36 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pyarrow as pa
 
-from lakeward.observe.verify.row_keys import LEVELS, PARTS, last_of_each, part_numbers
+from lakeward.observe.verify.row_keys import LEVELS, PARTS, part_numbers
+from lakeward.observe.verify.values import comparable
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Callable, Iterator, Sequence
     from pathlib import Path
 
+    Fold = Callable[[pa.Table, Sequence[pa.Array]], pa.Table]
+    """Takes rows and their key; gives one row of each key."""
+
 _MEMORY_PARTS = 4
-"""A spill holds at most this part of the memory before it writes; a key's newest rows are found within that."""
+"""A spill holds at most this part of the memory before it writes; rows are folded within that."""
 
 
 class RowSpill:
     """The rows of one side, divided by key. Rows of one key stay in the order in which they came.
 
-    With `newest`, earlier rows of a key are dropped where a later one is near: a key that changes all the time takes
-    no more room than any other.
+    With a `fold`, the rows of a key become one where they are near: a key that changes all the time, or a row that is
+    there a million times, takes no more room than any other.
     """
 
     def __init__(
-        self, folder: Path, schema: pa.Schema, key: Sequence[str], *, memory_bytes: int, newest: bool, level: int = 0
+        self,
+        folder: Path,
+        schema: pa.Schema,
+        key: Sequence[str],
+        *,
+        memory_bytes: int,
+        fold: Fold | None = None,
+        level: int = 0,
     ) -> None:
         """Spill nothing yet.
 
@@ -35,7 +46,7 @@ class RowSpill:
             schema: of the rows.
             key: names of the key's columns.
             memory_bytes: about how many bytes of rows are held; a file that is larger is divided again.
-            newest: of rows with one key, only the last one counts.
+            fold: makes one row of those of each key (`row_keys`); None: each row counts.
             level: how often the rows have been divided already.
         """
         folder.mkdir(parents=True)
@@ -43,7 +54,7 @@ class RowSpill:
         self._schema = schema
         self._key = tuple(key)
         self._memory_bytes = memory_bytes
-        self._newest = newest
+        self._fold = fold
         self._level = level
         self._held: list[pa.RecordBatch] = []
         self._held_bytes = 0
@@ -77,7 +88,7 @@ class RowSpill:
             self._schema,
             self._key,
             memory_bytes=self._memory_bytes,
-            newest=self._newest,
+            fold=self._fold,
             level=self._level + 1,
         )
         for rows in self._batches(part):
@@ -87,9 +98,9 @@ class RowSpill:
         return finer
 
     def read(self, part: int) -> pa.Table:
-        """Return the rows of a file: with `newest`, the last one of each key."""
+        """Return the rows of a file: with a `fold`, one of each key."""
         table = pa.Table.from_batches(list(self._batches(part)), self._schema).combine_chunks()
-        return table.take(last_of_each(self._columns(table))) if self._newest and len(table) else table
+        return self._fold(table, self._columns(table)) if self._fold and len(table) else table
 
     def delete(self, part: int) -> None:
         """Delete a file; one that was never written is no error."""
@@ -106,8 +117,8 @@ class RowSpill:
             return
         table = pa.Table.from_batches(self._held, self._schema).combine_chunks()
         self._held, self._held_bytes = [], 0
-        if self._newest:
-            table = table.take(last_of_each(self._columns(table)))
+        if self._fold:
+            table = self._fold(table, self._columns(table))
         parts = part_numbers(self._columns(table), self._level)
         order = np.argsort(parts, kind="stable")
         table = table.take(order)
@@ -126,7 +137,7 @@ class RowSpill:
         self.sizes[part] += rows.nbytes
 
     def _columns(self, table: pa.Table) -> list[pa.Array]:
-        return [_one(table.column(name)) for name in self._key]
+        return [comparable(_one(table.column(name))) for name in self._key]
 
     def _file(self, part: int) -> Path:
         return self._folder / f"{part}.arrow"

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 
 types = pa.types
 _NANOS_A_MICRO = 1000
+_BITS = {64: pa.int64(), 32: pa.int32(), 16: pa.int16()}
 
 
 def plain_type(kind: pa.DataType) -> pa.DataType:  # noqa: PLR0911 - an answer for each kind
@@ -108,11 +109,39 @@ def same_values(one: pa.Array, other: pa.Array) -> Mask:
     if types.is_null(one.type):
         return np.ones(len(one), dtype=np.bool_)
     if types.is_floating(one.type):
-        bits = {64: pa.int64(), 32: pa.int32(), 16: pa.int16()}[one.type.bit_width]
+        bits = _BITS[one.type.bit_width]
         equal = pc.or_kleene(pc.equal(one.view(bits), other.view(bits)), pc.and_(pc.is_nan(one), pc.is_nan(other)))
     else:
         equal = pc.equal(one, other)
     return np.asarray(pc.or_(pc.fill_null(equal, False), both_null))
+
+
+def comparable(column: pa.Array) -> pa.Array:
+    """Return one value for each row: two rows have equal ones exactly if `same_values` finds them the same.
+
+    Numbers with a fraction become their bits, nested values become text.
+
+    Args:
+        column: of a type that `plain_type` gave.
+    """
+    if types.is_floating(column.type):
+        nan = pa.scalar(math.nan, column.type)
+        return pc.if_else(pc.is_nan(column), nan, column).view(_BITS[column.type.bit_width])
+    if types.is_nested(column.type):
+        return pa.array(
+            [None if value is None else repr(_ordered(value)) for value in column.to_pylist()], pa.large_string()
+        )
+    return column
+
+
+def _ordered(value: Any) -> Any:  # noqa: ANN401 - values of any type
+    """Return a nested value whose maps are in one order; two are the same if their text is."""
+    if isinstance(value, dict):
+        return {name: _ordered(one) for name, one in value.items()}
+    if isinstance(value, list):
+        ordered = [_ordered(one) for one in value]
+        return sorted(ordered, key=repr) if all(isinstance(one, tuple) for one in value) else ordered
+    return tuple(map(_ordered, value)) if isinstance(value, tuple) else value
 
 
 def shown(value: pa.Scalar) -> str:

@@ -7,13 +7,15 @@ from dataclasses import dataclass
 from itertools import chain
 from typing import TYPE_CHECKING
 
+import numpy as np
 import pyarrow as pa
 
 from lakeward.errors import LakeError
 from lakeward.model.batches import SYSTEM_FIELDS
 from lakeward.model.tables import BUCKET_COLUMN, OFFSET_COLUMN, TIMESTAMP_COLUMN
-from lakeward.observe.verify.comparison import Comparison, compare_spills
-from lakeward.observe.verify.lake_rows import ComparableRows
+from lakeward.observe.verify.comparison import Comparison, Rows, compare_spills
+from lakeward.observe.verify.lake_rows import AllRows, ComparableRows
+from lakeward.observe.verify.row_keys import COUNT, counted, last_of_each
 from lakeward.observe.verify.row_spill import RowSpill
 from lakeward.observe.verify.source_rows import readable_splits, rows_gone, source_rows
 from lakeward.observe.verify.values import cast_plain, plain_type
@@ -21,7 +23,7 @@ from lakeward.ports import FileCheckedLake
 from lakeward.ports.lake import LOST_COLUMNS
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
+    from collections.abc import Iterator, Mapping
     from pathlib import Path
 
     from lakeward.model.results import LakeHead
@@ -87,9 +89,13 @@ class Verification:
 
 @dataclass(frozen=True, slots=True)
 class _Columns:
-    """The columns that are compared, in the types in which they are; and the others as of `Verification`."""
+    """The columns that are compared, in the types in which they are; and the others as of `Verification`.
+
+    `system`: the lake's rows have their bucket, their offset and their time.
+    """
 
     schema: pa.Schema
+    system: bool
     not_in_lake: tuple[str, ...]
     lost: Mapping[str, str]
 
@@ -107,35 +113,44 @@ def verify_table(sides: Sides, options: VerifyOptions) -> Verification:
     """
     table = sides.table
     readable = readable_splits(table, sides.source.buckets(table), sides.tiered)
-    if readable.gone and table.has_primary_key and not options.available:
-        raise rows_gone(table, readable.gone)
-    key = table.primary_key or (*table.partition_keys, BUCKET_COLUMN, OFFSET_COLUMN)
     batches = sides.lake.read_rows(table.path, sides.head.snapshot_id or 0)
     first = next(batches)
     common = _common_columns(table, first.schema)
-    schema = common.schema
-    lake = RowSpill(options.folder / "lake", schema, key, memory_bytes=options.memory_bytes, newest=False)
-    comparable = ComparableRows(table.partition_keys, readable.first, readable.dropped)
+    if readable.gone and not options.available and (table.has_primary_key or not common.system):
+        raise rows_gone(table, readable.gone)
+    rows = _rows(table, common, partly=bool(readable.gone))
+    # Where it is counted how often a row is there, the same row takes its place once.
+    schema, fold = (common.schema.append(COUNT), counted) if rows.counted else (common.schema, None)
+    lake = RowSpill(options.folder / "lake", schema, rows.key, memory_bytes=options.memory_bytes, fold=fold)
+    known = ComparableRows(table.partition_keys, readable.first, readable.dropped) if common.system else AllRows()
     for batch in chain([first], batches):
-        lake.add(comparable.of(_plain(table, batch, schema)))
-        if comparable.left_out and not options.available:
+        lake.add(known.of(_plain(table, batch, schema)))
+        if known.left_out and not options.available:
             raise rows_gone(table, readable.gone or ("all offsets of a bucket",))
     lake.finish()
-    source = _spill_source(sides, readable, schema, key, options)
+    source = _spill_source(sides, readable, schema, rows, options)
     comparison = Comparison(options.most)
-    columns = [name for name in schema.names if name not in key]
-    compare_spills(source, lake, key, columns, comparison, keyed=table.has_primary_key)
+    compare_spills(source, lake, rows, comparison)
     wrong, differences = _compare_files(sides, options)
     return Verification(
         comparison,
-        key,
-        comparable.left_out,
+        rows.key,
+        known.left_out + comparison.left_out,
         readable.gone,
         common.not_in_lake,
         common.lost,
         wrong_in_files=wrong,
         file_differences=differences,
     )
+
+
+def _rows(table: TableSpec, common: _Columns, *, partly: bool) -> Rows:
+    """Return how rows are compared: by the key, else by their offset, and whole where they have none."""
+    names = tuple(common.schema.names)
+    key = table.primary_key or ((*table.partition_keys, BUCKET_COLUMN, OFFSET_COLUMN) if common.system else names)
+    others = tuple(name for name in names if name not in key)
+    keyed, nameless = table.has_primary_key, not common.system
+    return Rows(key, others, keyed, counted=nameless and not keyed, partly=nameless and partly)
 
 
 def _compare_files(sides: Sides, options: VerifyOptions) -> tuple[int, tuple[FileDifference, ...]]:
@@ -149,14 +164,12 @@ def _compare_files(sides: Sides, options: VerifyOptions) -> tuple[int, tuple[Fil
     return count, tuple(first)
 
 
-def _spill_source(
-    sides: Sides, readable: Readable, schema: pa.Schema, key: Sequence[str], options: VerifyOptions
-) -> RowSpill:
-    keyed = sides.table.has_primary_key
-    if keyed:
-        schema = schema.append(SYSTEM_FIELDS[0])
+def _spill_source(sides: Sides, readable: Readable, schema: pa.Schema, rows: Rows, options: VerifyOptions) -> RowSpill:
+    fold = counted if rows.counted else None
+    if rows.keyed:
+        schema, fold = schema.append(SYSTEM_FIELDS[0]), last_of_each
     folder = options.folder / "source"
-    spill = RowSpill(folder, schema, key, memory_bytes=options.memory_bytes, newest=keyed)
+    spill = RowSpill(folder, schema, rows.key, memory_bytes=options.memory_bytes, fold=fold)
     for records in source_rows(sides.table, sides.reader, readable.splits):
         spill.add(_plain(sides.table, records, schema))
     spill.finish()
@@ -165,7 +178,8 @@ def _spill_source(
 
 def _common_columns(table: TableSpec, lake: pa.Schema) -> _Columns:
     had: dict[str, str] = json.loads((lake.metadata or {}).get(LOST_COLUMNS, b"{}"))
-    needed = (*table.primary_key, *table.partition_keys, *_SYSTEM)
+    system = any(name in (*lake.names, *had) for name in _SYSTEM)
+    needed = (*table.primary_key, *table.partition_keys, *(_SYSTEM if system else ()))
     if missing := [f"{name} ({had[name]})" if name in had else name for name in needed if name not in lake.names]:
         message = f"{table.path}: expected lake columns {', '.join(needed)}, found no {', '.join(missing)}"
         raise LakeError(message)
@@ -177,7 +191,7 @@ def _common_columns(table: TableSpec, lake: pa.Schema) -> _Columns:
         if field.name in lake.names:
             inner = _lost_fields(field.name, plain_type(field.type), schema.field(field.name).type)
             lost |= dict.fromkeys(inner, "its type in the lake lacks it")
-    return _Columns(schema, tuple(name for name in absent if name not in had), lost)
+    return _Columns(schema, system, tuple(name for name in absent if name not in had), lost)
 
 
 def _lost_fields(name: str, source: pa.DataType, lake: pa.DataType) -> Iterator[str]:
@@ -200,6 +214,9 @@ def _lost_fields(name: str, source: pa.DataType, lake: pa.DataType) -> Iterator[
 def _plain(table: TableSpec, records: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
     columns = []
     for field in schema:
+        if field.equals(COUNT):
+            columns.append(pa.array(np.ones(records.num_rows, dtype=np.int64)))
+            continue
         column = records.column(field.name)
         try:
             columns.append(cast_plain(column, field.type, exact=field.name in table.primary_key))

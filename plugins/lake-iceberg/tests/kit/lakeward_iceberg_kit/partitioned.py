@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, cast
+from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
 import pyarrow as pa
@@ -105,10 +105,11 @@ def records(
 class World:
     """A primary-key table with changes of its rows and of its layout, and what its rows must be."""
 
-    def __init__(self, plugin: PartitioningLakePlugin, lake: Lake) -> None:
-        """Start empty."""
+    def __init__(self, plugin: PartitioningLakePlugin, lake: Lake, **fields: Any) -> None:  # noqa: ANN401 - of any type
+        """Start empty; `fields` are those of the table."""
         self.plugin = plugin
         self.lake = lake
+        self.fields = fields
         self.rows: dict[int, Row] = {}
         self.number = 0
 
@@ -121,7 +122,7 @@ class World:
     def write(self, changes: list[tuple[int, Row | None]], wanted: tuple[PartitionField, ...]) -> PartitionedRound:
         """Write one round: before images are deletes in their own partition, as the fan-out gives them."""
         self.number += 1
-        table = key_table(EVENTS, lake_partition=wanted, buckets=1)
+        table = key_table(EVENTS, **({"lake_partition": wanted, "buckets": 1} | self.fields))
         tiering = PartitionedRound(self.plugin, self.lake, table, incarnation(), self.number)
         rows: list[Row] = []
         kinds: list[int] = []

@@ -215,6 +215,7 @@ class World:
         self.abandoned: set[str] = set()
         """Files that somebody else's expiry left lying: theirs to delete."""
         self._keyed = self.source.random() < 0.7
+        self._first_kind = self.source.randrange(2)
         self._trouble = self.source.choice((0.03, 0.08, 0.15))
         self._kills = self.source.choice((0.0, 0.02, 0.04))
         self._quiet = False
@@ -280,8 +281,10 @@ class World:
 
     @property
     def table(self) -> TableSpec:
-        """The source's table as it is now."""
-        return (key_table if self._keyed else log_table)(table_id=max(self.logs), properties=_VERSIONS)
+        """The source's table as it is now; each second lake table has no system columns."""
+        table_id = max(self.logs)
+        make = key_table if self._keyed else log_table
+        return make(table_id=table_id, properties=_VERSIONS, system_columns=bool((table_id + self._first_kind) % 2))
 
     def deleted(self, delete: object) -> None:
         """A file is about to be deleted: the process may be killed right before."""
