@@ -236,7 +236,9 @@ def test_doctor_knows_what_this_release_can_do(lake_cluster: LakeCluster, source
     lake_cluster.writer.create(NAME, SCHEMA, properties=tiered)
     found = {finding.what: finding.message for finding in source.describe()}
 
-    assert "Fluss 0.9 by its APIs" in found["servers"]
+    assert found["release"].startswith("Fluss 0.9, told by API_VERSIONS")
+    assert found["not used"] == "nothing that came after 0.9"
+    assert "datalake.enabled" not in found["lake"]
     assert found["leases"].startswith("yes")
     assert found["SCAN_KV"].startswith("no")
     assert found["tiering"].startswith("yes")
