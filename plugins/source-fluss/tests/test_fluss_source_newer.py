@@ -263,6 +263,19 @@ def test_offsets_file_of_a_version_that_is_not_known_is_refused_with_the_release
     assert str(refused.value).endswith(SERVER[Release.V1_0])
 
 
+def test_table_of_a_lake_that_is_not_known_is_refused_before_it_is_tiered_and_no_mirror_of_it() -> None:
+    properties = {"table.datalake.enabled": "true", "table.datalake.format": "delta", "table.log.format": "COMPACTED"}
+    with OneServer(properties=properties) as server, source_at(server) as source:
+        server.batches = [log_batch(0, [ROW])]
+        assert [state.end for state in source.buckets(server.table)] == [1]
+        with pytest.raises(NewerSourceError) as refused:
+            source.lake_record(server.table)
+        assert not server.server.asked(ApiKey.GET_LAKE_SNAPSHOT)
+
+    assert "table.datalake.format as one of ICEBERG, PAIMON, LANCE, HUDI, found 'delta'" in str(refused.value)
+    assert str(refused.value).endswith(SERVER[Release.V1_0])
+
+
 def test_schema_of_older_rows_in_a_type_that_is_not_known_is_named_as_it_is_read() -> None:
     with pytest.raises(NewerSourceError, match="found 'GEOMETRY'"):
         parse_schema(json.dumps({"columns": [{"name": "v", "data_type": {"type": "GEOMETRY"}}]}))

@@ -18,7 +18,7 @@ from lakeward_source_fluss.source.queue import TieringQueue
 from lakeward_source_fluss.source.read_log import oldest_record_ms
 from lakeward_source_fluss.source.read_snapshot import snapshot_files
 from lakeward_source_fluss.source.registry import LakeRegistry
-from lakeward_source_fluss.source.table_formats import log_format
+from lakeward_source_fluss.source.table_formats import check_lake_format, log_format
 from lakeward_source_fluss.source.tables import TableCatalog
 from lakeward_source_fluss.wire.errors import SnapshotMissingError
 
@@ -104,6 +104,8 @@ class FlussSource:
 
     def lake_record(self, table: TableSpec) -> LakeRecord | None:
         """See Protocol."""
+        with naming_release(self._client):
+            check_lake_format(table)
         return self._registry.record(table)
 
     def read_offsets(self, table: TableSpec, path: str) -> Mapping[TableBucket, int]:

@@ -19,6 +19,7 @@ KV_FORMAT = "table.kv.format"
 KV_FORMAT_VERSION = "table.kv.format-version"
 CHANGELOG_IMAGE = "table.changelog.image"
 LAKE_ENABLED = "table.datalake.enabled"
+LAKE_FORMAT = "table.datalake.format"
 HISTORICAL = "table.datalake.historical-partition.enabled"
 HISTORICAL_PARTITION = "__historical__"
 """The value of the partition that stands for those that have expired: late rows are kept in it."""
@@ -34,6 +35,16 @@ class ChangelogImage(StrEnum):
 
     FULL = "FULL"
     WAL = "WAL"
+
+
+class LakeFormat(StrEnum):
+    """The lakes that servers have; it says how keys are spread over buckets."""
+
+    NONE = ""
+    ICEBERG = "ICEBERG"
+    PAIMON = "PAIMON"
+    LANCE = "LANCE"
+    HUDI = "HUDI"
 
 
 class _Switch(StrEnum):
@@ -65,6 +76,15 @@ def before_images(path: TablePath, properties: Mapping[str, str]) -> bool:
 def is_lake_enabled(path: TablePath, properties: Mapping[str, str]) -> bool:
     """Return whether the server wants a table to be tiered. Raises as `log_format`."""
     return _choice(path, properties, LAKE_ENABLED, _Switch.OFF) is _Switch.ON
+
+
+def check_lake_format(table: TableSpec) -> None:
+    """Check that it is known what the server's lake is, before a snapshot of a lake is registered with it.
+
+    Raises:
+        NewerSourceError: it is not; names the property.
+    """
+    _choice(table.path, table.properties, LAKE_FORMAT, LakeFormat.NONE)
 
 
 def check_formats(path: TablePath, properties: Mapping[str, str], *, has_primary_key: bool) -> None:
@@ -115,7 +135,7 @@ def _choice(path: TablePath, properties: Mapping[str, str], key: str, default: _
     try:
         return known(text.upper())
     except ValueError:
-        raise _refusal(path, f"{key} as one of {', '.join(known)}", text, "") from None
+        raise _refusal(path, f"{key} as one of {', '.join(filter(None, known))}", text, "") from None
 
 
 def _refusal(path: TablePath, expected: str, found: str, why: str) -> NewerSourceError:

@@ -16,7 +16,7 @@ from lakeward_source_fluss.formats.types import number
 from lakeward_source_fluss.source.calls import run_parallel
 from lakeward_source_fluss.source.durations import seconds
 from lakeward_source_fluss.source.naming import naming_release, naming_right
-from lakeward_source_fluss.source.table_formats import before_images, check_formats, is_lake_enabled
+from lakeward_source_fluss.source.table_formats import LAKE_FORMAT, before_images, check_formats, is_lake_enabled
 from lakeward_source_fluss.wire.errors import TableMissingError
 from lakeward_source_fluss.wire.messages import (
     GetTableInfoRequest,
@@ -30,7 +30,6 @@ from lakeward_source_fluss.wire.messages import (
 if TYPE_CHECKING:
     from lakeward_source_fluss.rpc.client import FlussClient
 
-LAKE_FORMAT = "table.datalake.format"
 FRESHNESS = "table.datalake.freshness"
 DEFAULT_FRESHNESS_S = 180.0
 _VERSION = 1
