@@ -118,13 +118,15 @@ def test_table_stored_in_a_way_that_is_not_known_is_refused_where_it_is_describe
     with OneServer(release=release, further={ApiKey.GET_TABLE_INFO: lambda _: answer}) as server:
         with server.client() as client, pytest.raises(NewerSourceError) as refused:
             TableCatalog(client).table(PATH)
-        unreadable = listed(PATH, answer, SERVER[release].removeprefix("the server is ")).spec.unreadable
+        shown = listed(PATH, answer, SERVER[release].removeprefix("the server is ")).spec
 
     assert f"table {PATH}: " in str(refused.value)
     assert found in str(refused.value)
     assert str(refused.value).endswith(SERVER[release])
-    assert unreadable == str(refused.value)
     assert refused.value.permanent
+    with pytest.raises(NewerSourceError) as listed_too:
+        shown.check_readable()
+    assert str(listed_too.value) == str(refused.value)
 
 
 @pytest.mark.parametrize("key", ["table.kv.format-version", ROW_TTL, "table.kv.format"])

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from lakeward.config.tables import table_rules, table_section
 from lakeward.coordinator.rounds.alike_columns import RENAME, alike_message
 from lakeward.coordinator.rounds.layout import TableLayout, table_layout
-from lakeward.errors import LakewardError, SchemaMismatchError
+from lakeward.errors import LakewardError, NewerSourceError, SchemaMismatchError
 from lakeward.model.alike_names import alike_names
 from lakeward.model.near_names import did_you_mean
 from lakeward.model.patterns import matches
@@ -48,7 +48,7 @@ def readable_checks(loaded: Loaded, tables: Iterable[TableSpec]) -> list[Check]:
         if table_rules(loaded, table.path).settings.include:
             try:
                 table.check_readable()
-            except SchemaMismatchError as unreadable:
+            except (NewerSourceError, SchemaMismatchError) as unreadable:
                 found.append((f"table {table.path}", False, f"[{unreadable.code}] {unreadable}"))
     return found
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from lakeward.errors import SchemaMismatchError, UsageError
+from lakeward.errors import NewerSourceError, SchemaMismatchError, UsageError
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -98,7 +98,8 @@ class TableSpec:
     where it is made. `before_images`: in the log, the row from
     before each update stands right before it (-U). `union_read`: the source's clients read lake table and log as one,
     so each file of the lake table must lie as the source has it. `unreadable` says why the source cannot describe the
-    table; it is listed all the same, with its path, its id and no columns, so that it fails alone.
+    table; it is listed all the same, with its path, its id and no columns, so that it fails alone. `newer`: it cannot,
+    because the table has what this release does not know.
     """
 
     path: TablePath
@@ -116,15 +117,17 @@ class TableSpec:
     before_images: bool = True
     union_read: bool = False
     unreadable: str = ""
+    newer: bool = False
 
     def check_readable(self) -> None:
         """Check that the source could describe the table.
 
         Raises:
-            SchemaMismatchError: it could not; says why.
+            NewerSourceError: the table has what this release does not know; says what.
+            SchemaMismatchError: it could not for another reason; says why.
         """
         if self.unreadable:
-            raise SchemaMismatchError(self.unreadable)
+            raise (NewerSourceError if self.newer else SchemaMismatchError)(self.unreadable)
 
     @property
     def has_primary_key(self) -> bool:

@@ -129,11 +129,21 @@ def listed(path: TablePath, response: GetTableInfoResponse, server: str = "") ->
     try:
         return describe(path, response)
     except LakewardError as error:
-        if isinstance(error, NewerSourceError):
-            error = error.named(server)
-        why = str(error) if str(path) in str(error) else f"table {path}: {error}"
+        newer = isinstance(error, NewerSourceError)
+        said = str(error.named(server) if isinstance(error, NewerSourceError) else error)
+        why = said if str(path) in said else f"table {path}: {said}"
     spec = TableSpec(
-        path, response.table_id, response.schema_id, pa.schema([]), (), (), (), 0, DEFAULT_FRESHNESS_S, unreadable=why
+        path,
+        response.table_id,
+        response.schema_id,
+        pa.schema([]),
+        (),
+        (),
+        (),
+        0,
+        DEFAULT_FRESHNESS_S,
+        unreadable=why,
+        newer=newer,
     )
     try:
         properties = _texts(_document(path, response.table_json).get("properties"))
