@@ -28,6 +28,10 @@ SCHEMA = pa.schema([pa.field("id", pa.int64(), nullable=False), pa.field("name",
 TIERED = {"table.datalake.enabled": "true", "table.datalake.freshness": "1s"}
 DATABASE = "verified"
 LOG, KEYED = f"{DATABASE}.log", f"{DATABASE}.keyed"
+CLEAN_LOG, CLEAN_KEYED = f"{DATABASE}.clean_log", f"{DATABASE}.clean_keyed"
+"""Their lake tables are as Fluss 1.0 makes them: without system columns."""
+TABLES = {LOG: 310, CLEAN_LOG: 310, KEYED: 299, CLEAN_KEYED: 299}
+"""Rows at the end."""
 ROWS = 300
 REMOVED = 7
 CONFIG = """
@@ -48,7 +52,7 @@ root = "state"
 
 @pytest.fixture(scope="module")
 def place(lake_cluster: LakeCluster, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
-    """A directory with a configuration; a log table and a primary-key table are tiered, in two rounds each."""
+    """A directory with a configuration; log tables and primary-key tables are tiered, in two rounds each."""
     place = tmp_path_factory.mktemp("verified")
     text = CONFIG.format(
         bootstrap=lake_cluster.cluster.bootstrap, uri=lake_cluster.catalog_uri, warehouse=lake_cluster.warehouse
@@ -57,16 +61,22 @@ def place(lake_cluster: LakeCluster, tmp_path_factory: pytest.TempPathFactory) -
     world = World.create(place)
     world.rules = lambda path: TableSettings(include=path.database == DATABASE)
     writer = lake_cluster.writer
-    writer.create(LOG, SCHEMA, buckets=2, properties=TIERED)
-    writer.create(KEYED, SCHEMA, key=["id"], buckets=2, properties=TIERED)
-    writer.append(LOG, rows(0, ROWS))
-    writer.upsert(KEYED, rows(0, ROWS))
+    for name in (LOG, CLEAN_LOG):
+        writer.create(name, SCHEMA, buckets=2, properties=TIERED)
+        writer.append(name, rows(0, ROWS))
+    for name in (KEYED, CLEAN_KEYED):
+        writer.create(name, SCHEMA, key=["id"], buckets=2, properties=TIERED)
+        writer.upsert(name, rows(0, ROWS))
+    for name in (CLEAN_LOG, CLEAN_KEYED):
+        lake_cluster.take_system_columns_away(name)
     tier(lake_cluster, world)
-    writer.append(LOG, rows(ROWS, 10))
-    writer.change(KEYED, [("upsert", {"id": 3, "name": "new"}), ("delete", {"id": 4})])
+    for name in (LOG, CLEAN_LOG):
+        writer.append(name, rows(ROWS, 10))
+    for name in (KEYED, CLEAN_KEYED):
+        writer.change(name, [("upsert", {"id": 3, "name": "new"}), ("delete", {"id": 4})])
     tier(lake_cluster, world)
     yield place
-    for name in (LOG, KEYED):
+    for name in TABLES:
         lake_cluster.drop(name)
 
 
@@ -116,13 +126,21 @@ def file(lake_cluster: LakeCluster, name: str) -> Iterator[Path]:
     found.write_bytes(before)
 
 
-@pytest.mark.parametrize(("name", "count"), [(LOG, ROWS + 10), (KEYED, ROWS - 1)])
+@pytest.mark.parametrize(("name", "count"), TABLES.items())
 def test_what_was_tiered_from_a_cluster_is_equal(place: Path, name: str, count: int) -> None:
     code, found = verified(place, name)
     assert (code, found["equal"], found["source_rows"], found["lake_rows"]) == (0, True, count, count)
 
 
-@pytest.mark.parametrize("name", [LOG, KEYED])
+def test_a_lake_table_without_system_columns_stays_so(place: Path, lake_cluster: LakeCluster) -> None:
+    assert place.is_dir()
+    made = {name: lake_cluster.catalog.load_table(name) for name in (CLEAN_LOG, CLEAN_KEYED)}
+    assert {name: table.schema().column_names for name, table in made.items()} == dict.fromkeys(made, SCHEMA.names)
+    assert made[CLEAN_LOG].spec().is_unpartitioned()
+    assert [field.name for field in made[CLEAN_KEYED].spec().fields] == ["id_bucket"]
+
+
+@pytest.mark.parametrize("name", TABLES)
 def test_one_row_that_was_removed_from_the_lake_by_hand_is_found(place: Path, name: str, file: Path) -> None:
     before = pq.read_table(file, partitioning=None)
     pq.write_table(before.filter(pc.not_equal(before.column("id"), REMOVED)), file)
@@ -130,5 +148,5 @@ def test_one_row_that_was_removed_from_the_lake_by_hand_is_found(place: Path, na
     assert (code, {kind: number for kind, number in found["counts"].items() if number}) == (1, {"missing": 1})
     (first,) = found["first"]
     assert first["kind"] == "missing"
-    if name == KEYED:
+    if name in {KEYED, CLEAN_KEYED}:
         assert first["key"] == {"id": str(REMOVED)}

@@ -18,7 +18,7 @@ from lakeward.observe import status_file
 from lakeward.observe.presence import show_presence
 from lakeward.storage.checkpoint_store import CheckpointFiles
 from lakeward.storage.small_files import SmallFiles
-from lakeward.testing.checkpoint_values import (
+from lakeward_service_kit.checkpoint_values import (
     batches,
     reference,
     round_snapshot,

@@ -37,8 +37,8 @@ from lakeward.model.results import LakeFile, WriteResult
 from lakeward.model.settings import CheckpointSettings
 from lakeward.model.splits import SnapshotSplit
 from lakeward.model.status import ExchangeReport
-from lakeward.testing.checkpoint_values import reference, round_snapshot
 from lakeward.testing.rounds import RecordingConnection
+from lakeward_service_kit.checkpoint_values import reference, round_snapshot
 from lakeward_service_kit.gang_world import BUCKETS, INTERVAL_S, SPLITS, GangWorld, Member, gang_world
 
 if TYPE_CHECKING:

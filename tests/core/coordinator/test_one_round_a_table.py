@@ -19,9 +19,9 @@ from lakeward.model.results import LakeHead
 from lakeward.model.tiering import HeartbeatRequest, TableAssignment, TableEpoch
 from lakeward.storage.round_journal import JournalStore, RoundJournal
 from lakeward.storage.small_files import SmallFiles
-from lakeward.testing.checkpoint_values import FIRST, PATH, reference, round_snapshot
 from lakeward.testing.lake_tables import log_table
 from lakeward.testing.waiting import LIMIT_S, until
+from lakeward_service_kit.checkpoint_values import FIRST, PATH, reference, round_snapshot
 
 if TYPE_CHECKING:
     from lakeward.model.results import CommitRequest

@@ -13,7 +13,7 @@ from lakeward.model.checkpoints import Origin, RoundSnapshot
 from lakeward.model.exchange import Segment
 from lakeward.model.splits import SnapshotSplit
 from lakeward.model.tables import TableBucket
-from lakeward.testing.checkpoint_values import exchange_snapshot, reference, round_snapshot, subtask_snapshot
+from lakeward_service_kit.checkpoint_values import exchange_snapshot, reference, round_snapshot, subtask_snapshot
 
 
 def coordinators_part() -> RoundSnapshot:

@@ -12,7 +12,10 @@ from lakeward.coordinator.checkpoints.restorer import Restorer
 from lakeward.model.results import LakeHead, OffsetCommit
 from lakeward.storage.checkpoint_store import CheckpointFiles
 from lakeward.storage.small_files import SmallFiles
-from lakeward.testing.checkpoint_values import (
+from lakeward.testing.clock import FakeClock
+from lakeward.testing.folder_lake import FolderLake
+from lakeward.testing.lake_tables import log_table
+from lakeward_service_kit.checkpoint_values import (
     FIRST,
     PATH,
     exchange_snapshot,
@@ -20,9 +23,6 @@ from lakeward.testing.checkpoint_values import (
     round_snapshot,
     write_segment,
 )
-from lakeward.testing.clock import FakeClock
-from lakeward.testing.folder_lake import FolderLake
-from lakeward.testing.lake_tables import log_table
 
 if TYPE_CHECKING:
     from pathlib import Path

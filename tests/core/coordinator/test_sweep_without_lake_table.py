@@ -15,10 +15,10 @@ from lakeward.model.identity import RoundId
 from lakeward.model.settings import ServiceSettings
 from lakeward.storage.round_journal import JournalStore, RoundJournal
 from lakeward.storage.small_files import SmallFiles
-from lakeward.testing.checkpoint_values import FIRST, PATH, SECOND
 from lakeward.testing.clock import FakeClock
 from lakeward.testing.folder_lake import FolderLake
 from lakeward.testing.lake_tables import log_table
+from lakeward_service_kit.checkpoint_values import FIRST, PATH, SECOND
 from lakeward_service_kit.service_world import LaterClock
 
 if TYPE_CHECKING:

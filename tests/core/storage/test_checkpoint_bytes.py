@@ -41,7 +41,8 @@ from lakeward.storage.checkpoint_format import (
 from lakeward.storage.checkpoint_store import CheckpointFiles
 from lakeward.storage.records import is_torn, pack, unpack
 from lakeward.storage.small_files import SmallFiles
-from lakeward.testing.checkpoint_values import (
+from lakeward.testing.clock import FakeClock
+from lakeward_service_kit.checkpoint_values import (
     FIRST,
     LEASE,
     PATH,
@@ -51,7 +52,6 @@ from lakeward.testing.checkpoint_values import (
     round_snapshot,
     subtask_snapshot,
 )
-from lakeward.testing.clock import FakeClock
 
 pytestmark = pytest.mark.slow
 

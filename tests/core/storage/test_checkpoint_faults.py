@@ -13,7 +13,9 @@ from lakeward.errors import CorruptFileError, LakewardError, OutcomeUnknownError
 from lakeward.model.checkpoints import CheckpointState
 from lakeward.storage.checkpoint_store import CheckpointFiles
 from lakeward.storage.small_files import FileEntry, SmallFiles
-from lakeward.testing.checkpoint_values import (
+from lakeward.testing.clock import FakeClock
+from lakeward.testing.waiting import LIMIT_S
+from lakeward_service_kit.checkpoint_values import (
     FIRST,
     SECOND,
     SERVICE,
@@ -23,8 +25,6 @@ from lakeward.testing.checkpoint_values import (
     write_checkpoint,
     write_parts,
 )
-from lakeward.testing.clock import FakeClock
-from lakeward.testing.waiting import LIMIT_S
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

@@ -10,7 +10,8 @@ import pytest
 from lakeward.errors import StorageError
 from lakeward.storage.checkpoint_store import CheckpointFiles
 from lakeward.storage.small_files import SmallFiles
-from lakeward.testing.checkpoint_values import (
+from lakeward.testing.clock import FakeClock
+from lakeward_service_kit.checkpoint_values import (
     SECOND,
     SERVICE,
     reference,
@@ -19,7 +20,6 @@ from lakeward.testing.checkpoint_values import (
     write_checkpoint,
     write_parts,
 )
-from lakeward.testing.clock import FakeClock
 
 if TYPE_CHECKING:
     from typing import Any

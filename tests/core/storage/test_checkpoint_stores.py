@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from lakeward.storage.small_files import SmallFiles
-from lakeward.testing.checkpoint_conformance import CheckpointStoreConformance
+from lakeward_service_kit.checkpoint_conformance import CheckpointStoreConformance
 
 if TYPE_CHECKING:
     from collections.abc import Callable

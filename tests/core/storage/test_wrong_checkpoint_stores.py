@@ -11,8 +11,8 @@ import pytest
 
 from lakeward.storage.checkpoint_store import CheckpointFiles
 from lakeward.storage.small_files import SmallFiles
-from lakeward.testing.checkpoint_conformance import CheckpointStoreConformance
 from lakeward.testing.clock import FakeClock
+from lakeward_service_kit.checkpoint_conformance import CheckpointStoreConformance
 from lakeward_service_kit.suites import failures, plain_part
 
 if TYPE_CHECKING:

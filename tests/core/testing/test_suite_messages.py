@@ -12,9 +12,6 @@ import lakeward.testing
 from lakeward.testing.expectations import expect_error, expect_no_error, mismatch
 
 SUITES = (
-    "checkpoint_conformance",
-    "checkpoint_rows",
-    "checkpoint_values",
     "interruptions",
     "lake_conformance",
     "lake_fencing",

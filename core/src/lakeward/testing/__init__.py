@@ -12,9 +12,6 @@ if "pytest" in sys.modules:  # fakes are also used without it
         *(
             f"{__name__}.{module}"
             for module in (
-                "checkpoint_conformance",
-                "checkpoint_rows",
-                "checkpoint_values",
                 "interruptions",
                 "lake_conformance",
                 "lake_fencing",

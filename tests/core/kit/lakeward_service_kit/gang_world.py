@@ -37,9 +37,9 @@ from lakeward.model.splits import LogSplit
 from lakeward.model.tables import TableBucket
 from lakeward.storage.checkpoint_store import CheckpointFiles
 from lakeward.storage.small_files import SmallFiles
-from lakeward.testing.checkpoint_values import reference, round_snapshot
 from lakeward.testing.clock import FakeClock
 from lakeward.testing.rounds import IdleJobs, RecordingConnection, SilentRound
+from lakeward_service_kit.checkpoint_values import reference, round_snapshot
 
 if TYPE_CHECKING:
     from collections.abc import Callable

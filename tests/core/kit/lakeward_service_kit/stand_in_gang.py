@@ -41,7 +41,7 @@ from lakeward.subtask.link import Link, LostCoordinator, Settled
 from lakeward.subtask.mailbox import Mailbox
 from lakeward.subtask.reading import Read, SplitReading
 from lakeward.subtask.run import real_parts
-from lakeward.testing.checkpoint_values import batches
+from lakeward_service_kit.checkpoint_values import batches
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -9,6 +9,8 @@ from pathlib import Path
 
 from pyiceberg.catalog import Catalog, load_catalog
 from pyiceberg.exceptions import NoSuchTableError
+from pyiceberg.partitioning import PartitionSpec
+from pyiceberg.schema import Schema
 
 from lakeward.clock import SystemClock
 from lakeward_source_fluss.cluster.cluster import ClusterPlan, FlussCluster
@@ -50,6 +52,16 @@ class LakeCluster:
     def client(self) -> object:
         """Open a plain client; close it."""
         return connect(self.options)
+
+    def take_system_columns_away(self, name: str) -> None:
+        """Make the lake table anew, which the coordinator has just made, as the one of Fluss 1.0 does."""
+        made = self.catalog.load_table(name)
+        columns = [field for field in made.schema().fields if not field.name.startswith("__")]
+        ids = {field.field_id for field in columns}
+        spec = PartitionSpec(*(field for field in made.spec().fields if field.source_id in ids))
+        schema = Schema(*columns, identifier_field_ids=made.schema().identifier_field_ids)
+        self.catalog.drop_table(name)
+        self.catalog.create_table(name, schema, partition_spec=spec, properties=made.properties)
 
     def drop(self, name: str) -> None:
         """Drop a table, and its lake table, which keeps a new one of that name from being made."""

@@ -1,14 +1,5 @@
-"""What every place for checkpoints has to do. Subclass it with one fixture, which opens the place.
+"""What every place for checkpoints has to do: a subclass gives the fixture `open_files`, which opens the place."""
 
-class TestMyStore(CheckpointStoreConformance):
-__test__ = True
-
-@pytest.fixture
-def open_files(self, tmp_path: Path) -> Callable[[], SmallFiles]:
-return lambda: SmallFiles(str(tmp_path))
-"""
-
-# ruff: noqa: S101 - a conformance suite asserts
 from __future__ import annotations
 
 import threading
@@ -21,8 +12,10 @@ import pytest
 from lakeward.errors import CorruptFileError, StorageError
 from lakeward.model.checkpoints import CheckpointState, LeaseCopy
 from lakeward.storage.checkpoint_store import CheckpointFiles
-from lakeward.testing.checkpoint_rows import CheckpointRowsConformance
-from lakeward.testing.checkpoint_values import (
+from lakeward.testing.clock import FakeClock
+from lakeward.testing.expectations import expect_error, mismatch
+from lakeward_service_kit.checkpoint_rows import CheckpointRowsConformance
+from lakeward_service_kit.checkpoint_values import (
     FIRST,
     LEASE,
     PATH,
@@ -43,8 +36,6 @@ from lakeward.testing.checkpoint_values import (
     write_checkpoint,
     write_parts,
 )
-from lakeward.testing.clock import FakeClock
-from lakeward.testing.expectations import expect_error, mismatch
 
 if TYPE_CHECKING:
     from collections.abc import Callable

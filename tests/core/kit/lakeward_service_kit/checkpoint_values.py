@@ -1,6 +1,5 @@
 """Checkpoints to test stores with, and checks: a round of two buckets, half read by two subtasks."""
 
-# ruff: noqa: S101 - a step of a test asserts what it builds on
 from __future__ import annotations
 
 from dataclasses import dataclass

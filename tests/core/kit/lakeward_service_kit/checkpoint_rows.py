@@ -1,6 +1,5 @@
 """What every place for checkpoints has to do with rows beside them: of files that are open, and of channels."""
 
-# ruff: noqa: S101 - a conformance suite asserts
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
@@ -10,7 +9,8 @@ import pytest
 
 from lakeward.errors import CorruptFileError
 from lakeward.model.exchange import KeptRows
-from lakeward.testing.checkpoint_values import (
+from lakeward.testing.expectations import expect_error
+from lakeward_service_kit.checkpoint_values import (
     FIRST,
     SECOND,
     SERVICE,
@@ -27,7 +27,6 @@ from lakeward.testing.checkpoint_values import (
     write_exchange,
     write_segment,
 )
-from lakeward.testing.expectations import expect_error
 
 if TYPE_CHECKING:
     from collections.abc import Callable
