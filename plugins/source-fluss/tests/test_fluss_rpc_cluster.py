@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from lakeward.errors import TableGoneError
+from lakeward.testing.waiting import wait_until
 from lakeward_source_fluss.rpc.client import FlussClient
 from lakeward_source_fluss.rpc.topology import BucketAddress
 from lakeward_source_fluss.wire.apis import ApiKey
@@ -177,6 +178,7 @@ def test_a_standby_that_takes_over_at_another_address_is_learnt_from_the_tablet_
     for tablet in cluster.tablets:
         tablet.metadata = named_later
     cluster.coordinators[0].close()
+    wait_until(lambda: cluster.client.coordinator_connection_id == 0, "the client to know that its coordinator is gone")
 
     cluster.client.call_coordinator(DROP)
 
