@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import socket
 import threading
+from dataclasses import replace
 from typing import TYPE_CHECKING, cast
 
 import pyarrow as pa
@@ -12,6 +13,7 @@ import pytest
 from structlog.testing import capture_logs
 
 from lakeward.coordinator.rounds.attempt import RoundAttempt
+from lakeward.coordinator.service.scheduling import ScheduledSource
 from lakeward.coordinator.service.state_writer import ServiceStateWriter
 from lakeward.errors import ConfigError, LakewardError, OutcomeUnknownError, SourceError, SparkError, StorageError
 from lakeward.model.identity import Incarnation, RoundId
@@ -590,3 +592,35 @@ def test_columns_whose_names_differ_in_case_alone_are_warned_of_once(world: Worl
         asyncio.run(run())
     warned = [line for line in logs if "differ in case alone" in line["event"]]
     assert [(line["table"], line["event"][:13]) for line in warned] == [("t.log", "'id' and 'ID'")]
+
+
+class PaimonSource(EmbeddedSource):
+    """Its clients read one table in Paimon."""
+
+    def __init__(self, store: EmbeddedStore, path: TablePath) -> None:
+        super().__init__(store)
+        self._path = path
+
+    def table(self, path: TablePath) -> TableSpec:
+        spec = super().table(path)
+        return replace(spec, lake_format="paimon") if path == self._path else spec
+
+
+def test_a_table_that_the_sources_clients_read_in_another_lake_is_refused_alone_and_may_be_mirrored(
+    world: World,
+) -> None:
+    other, good = world.table("other"), world.table("good")
+    world.load(other, 0, 10)
+    world.load(good, 0, 10)
+
+    ((failed, reason),) = world.once(source=PaimonSource(EmbeddedStore.open(world.store.root), other)).failed
+
+    assert failed == other
+    assert "expected a lake of type 'paimon', in which the source's clients read the table" in reason
+    assert 'mirror it (`mode = "mirror"` in [tables."t.other"])' in reason
+    assert world.lake.head(other) is None
+    assert ids(world.lake.read(good)) == list(range(10))
+    world.rules = lambda _: TableSettings(mode="mirror")
+    source = ScheduledSource(PaimonSource(EmbeddedStore.open(world.store.root), other), world.rules, world.clock)
+    assert world.once(source=source).failed == ()
+    assert ids(world.lake.read(other)) == list(range(10))

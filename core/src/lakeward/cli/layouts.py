@@ -37,7 +37,7 @@ def table_layouts(loaded: Loaded, tables: Iterable[TableSpec]) -> list[TableLayo
 
 
 def readable_checks(loaded: Loaded, tables: Iterable[TableSpec]) -> list[Check]:
-    """Return a failed check for each table that is to be tiered and that the source cannot describe.
+    """Return a failed check for each table that the source cannot describe, or that belongs to another lake.
 
     Args:
         loaded: the configuration.
@@ -45,9 +45,12 @@ def readable_checks(loaded: Loaded, tables: Iterable[TableSpec]) -> list[Check]:
     """
     found: list[Check] = []
     for table in tables:
-        if table_rules(loaded, table.path).settings.include:
+        rules = table_rules(loaded, table.path).settings
+        if rules.include:
             try:
                 table.check_readable()
+                if rules.mode != "mirror":
+                    table.check_lake(loaded.settings.lake.type)
             except (NewerSourceError, SchemaMismatchError) as unreadable:
                 found.append((f"table {table.path}", False, f"[{unreadable.code}] {unreadable}"))
     return found

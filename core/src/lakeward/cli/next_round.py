@@ -122,6 +122,8 @@ def _next_round(
 ) -> NextRound:
     table.check_readable()
     layout = resolve_layout(table, rules, gangs=gangs)
+    if rules.mode != "mirror":
+        table.check_lake(lake.name)
     head = lake.head(table.path)
     if lost := lost_commits(source, table, record, head):
         raise LakeTableGoneError(lost)

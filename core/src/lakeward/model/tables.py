@@ -95,8 +95,9 @@ class TableSpec:
     `bucket_key` is empty (log table without one: rows are spread freely) or one column. `lake_partition` is what the
     configuration wants of the lake table; empty: the source's own layout. `system_columns` says whether the
     configuration wants a lake table with bucket, offset and time of each row; None: as the lake table is, and with them
-    where it is made. `before_images`: in the log, the row from
-    before each update stands right before it (-U). `union_read`: the source's clients read lake table and log as one,
+    where it is made. `lake_format` is the format in which the source's clients read a tiered table, by the name of its
+    lake; empty: the source does not say. `before_images`: in the log, the row from before each update stands right
+    before it (-U). `union_read`: the source's clients read lake table and log as one,
     so each file of the lake table must lie as the source has it. `unreadable` says why the source cannot describe the
     table; it is listed all the same, with its path, its id and no columns, so that it fails alone. `newer`: it cannot,
     because the table has what this release does not know.
@@ -114,6 +115,7 @@ class TableSpec:
     properties: Mapping[str, str] = field(default_factory=dict)
     lake_partition: tuple[PartitionField, ...] = ()
     system_columns: bool | None = None
+    lake_format: str = ""
     before_images: bool = True
     union_read: bool = False
     unreadable: str = ""
@@ -128,6 +130,23 @@ class TableSpec:
         """
         if self.unreadable:
             raise (NewerSourceError if self.newer else SchemaMismatchError)(self.unreadable)
+
+    def check_lake(self, name: str) -> None:
+        """Check that the source's clients would read a tiered table in a lake.
+
+        Args:
+            name: the lake's.
+
+        Raises:
+            SchemaMismatchError: they read it in another one.
+        """
+        if self.lake_format not in {"", name}:
+            message = (
+                f"{self.path}: expected a lake of type {self.lake_format!r}, in which the source's clients read the "
+                f"table, found lake.type = {name!r}. Leave it to a service with that lake, or mirror it "
+                f'(`mode = "mirror"` in [tables."{self.path}"])'
+            )
+            raise SchemaMismatchError(message)
 
     @property
     def has_primary_key(self) -> bool:

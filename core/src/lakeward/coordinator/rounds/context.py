@@ -92,12 +92,14 @@ def start_round(  # noqa: PLR0917 - the two sides, whose round it is, and its ru
         LakeTableGoneError: the lake table that held commits is not there; nothing was created.
         OffsetsWentBackError: another service's late commit is behind our own newest one.
         FencedError: a later start of our own service holds the stamp.
-        SchemaMismatchError: source and lake do not fit.
+        SchemaMismatchError: source and lake do not fit; nothing was created if the source has another lake.
         LogTruncatedError: records that were never tiered are gone.
         OffsetsBeyondLogError: the lake's offsets are beyond the end of the source's log.
     """
     table = _same_table(source, assignment)
     layout = resolve_layout(table, rules, gangs=gangs)
+    if rules.mode != "mirror":
+        table.check_lake(lake.name)
     record = committed.read(table.table_id)
     if lost := lost_commits(source, table, record, lake.head(table.path)):
         raise LakeTableGoneError(lost)

@@ -185,6 +185,7 @@ def describe(path: TablePath, response: GetTableInfoResponse) -> FlussTable:
         bucket_key=_columns(path, document, "bucket_key", schema),
         buckets=number(document, "bucket_count", 1, (1, _MAX_BUCKETS)),
         freshness_s=seconds(FRESHNESS, properties[FRESHNESS]) if FRESHNESS in properties else DEFAULT_FRESHNESS_S,
+        lake_format=lake_format if is_lake_enabled(path, properties) else "",
         before_images=before_images(path, properties),
         properties={key: text for key, text in properties.items() if not key.startswith(prefix)}
         | _texts(document.get("custom_properties")),
