@@ -240,3 +240,21 @@ def test_counts_of_buckets_may_differ_where_the_lake_does_not_divide_by_the_buck
 
 def test_partitions_with_the_tables_count_of_buckets_fit() -> None:
     check_bucket_counts(*by_region(4, 4))
+
+
+@pytest.mark.parametrize("found", [3, 5])
+def test_a_table_without_partitions_whose_count_of_buckets_was_changed_since_it_was_described_is_refused(
+    found: int,
+) -> None:
+    spec = replace(table(), bucket_key=("id",))
+    states = [BucketState(TableBucket(1, None, bucket), (), 0, 0, None) for bucket in range(found)]
+    with pytest.raises(
+        SchemaMismatchError,
+        match=rf"shop\.orders: expected 4 buckets, .* column 'id', found {found}: .* Set the count back in the source",
+    ):
+        check_bucket_counts(spec, states)
+
+
+def test_a_table_without_partitions_may_get_buckets_where_the_lake_does_not_divide_by_a_bucket_key() -> None:
+    states = [BucketState(TableBucket(1, None, bucket), (), 0, 0, None) for bucket in range(7)]
+    check_bucket_counts(table(), states)

@@ -44,7 +44,8 @@ class SimBackend:
     @hookimpl
     def serialize_state(self, lease: Lease) -> bytes:
         """See `LeaseSpec`."""
-        held = sorted([bucket.table_id, bucket.bucket, snapshot] for bucket, snapshot in lease.held.items())
+        buckets = sorted(lease.held, key=TableBucket.sort_key)
+        held = [[one.table_id, one.partition_id, one.bucket, lease.held[one]] for one in buckets]
         return json.dumps([lease.lease_id, lease.generation, held, list(lease.old_ids)]).encode()
 
     @hookimpl
@@ -54,6 +55,6 @@ class SimBackend:
         if failover.kind is not FailoverKind.COORDINATOR or failover.state is None:
             return FailoverAnswer(FailoverAction.KEEP)
         lease_id, generation, held, old = json.loads(failover.state)
-        kept = {TableBucket(table, None, bucket): snapshot for table, bucket, snapshot in held}
+        kept = {TableBucket(*bucket): snapshot for *bucket, snapshot in held}
         restored = RestoredLease(lease_id, generation, kept, tuple((one, number) for one, number in old))
         return FailoverAnswer(FailoverAction.ACQUIRE, restored)

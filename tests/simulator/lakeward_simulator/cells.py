@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from lakeward_simulator.faults import CALLS, COMMON, DISK, EXCHANGE, KINDS, ROWS, STEPS
+from lakeward_simulator.faults import BUCKETS, CALLS, COMMON, DISK, EXCHANGE, KINDS, ROWS, STEPS
 
 if TYPE_CHECKING:
     from collections.abc import Collection
@@ -164,4 +164,4 @@ def draw_at_recovery(chance: Random) -> tuple[str, str]:
     return chance.choice(_RECOVERY)
 
 
-_RECOVERY = [cell for cell in CELLS if cell[1] == "recover" or cell[0] in {*DISK, *ROWS}]
+_RECOVERY = [cell for cell in CELLS if (cell[1] == "recover" and cell[0] not in BUCKETS) or cell[0] in {*DISK, *ROWS}]

@@ -6,19 +6,22 @@ from collections import Counter
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
+from lakeward.machines.splits.enumeration import by_bucket
 from lakeward.machines.transport.channel import ChannelKey
 from lakeward.model.events import CheckpointComplete, SplitFinished
 from lakeward.model.exchange import complete
+from lakeward.model.splits import LogSplit
 from lakeward.storage.checkpoint_layout import ABANDONED, METADATA, parse_folder, place, start_of
 from lakeward.storage.segments import parse_segment
 from lakeward.subtask.exchange.exchange_work import MARKER_MISSING
 from lakeward_simulator.cuts import wrong_in_cut, wrong_in_lake
 from lakeward_simulator.lake import named_by
+from lakeward_simulator.rescaling import fits, wrongly_divided
 from lakeward_simulator.scheduler import FENCE_S
 from lakeward_simulator.subtask import SimTask
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterable
+    from collections.abc import Collection, Iterable, Mapping
 
     from lakeward.coordinator.checkpoints.round_checkpoints import CompletedCheckpoint
     from lakeward.coordinator.jobs.job import RoundJob
@@ -141,9 +144,20 @@ class Checks:
         strange = rows.keys() - source.logs.keys()
         if strange:
             self.fail(f"{request.path}: rows of buckets that it does not have: {strange}")
+        for wrong in self._wrongly_divided(source, table, rows):
+            self.fail(f"{request.path}: {wrong}")
         if source.route is not None:
             for wrong in wrong_in_lake(self._world, table, source, source.route):
                 self.fail(f"{request.path}: {wrong}")
+
+    def _wrongly_divided(
+        self, source: SimTable, table: LakeTable, rows: Mapping[TableBucket, Iterable[Row]]
+    ) -> Iterable[str]:
+        """Return which rows the lake's readers do not find where they look for them; all others where counts stay."""
+        if not self._world.rescaling.changed:
+            return ()
+        starts = {number: offset for (_, number), offset in self.snapshots.items()}
+        return wrongly_divided(source, table, (row for some in rows.values() for row in some), starts)
 
     def _goes_on(self, table: LakeTable, request: CommitRequest) -> None:
         """No offset of a commit is behind that of the one before: whoever starts from there would read rows again."""
@@ -208,6 +222,20 @@ class Checks:
             name = f"{service}/{start}/{round_name}/journal"
             if name not in self._world.files:
                 self.fail(f"{loop.name}: the job of {spec.round_name} is launched before its journal is written")
+        if self._world.rescaling.changed:
+            self._begins_at_the_start(loop, int(round_name.partition("-")[0]))
+
+    def _begins_at_the_start(self, loop: SimLoop, table_id: int) -> None:
+        """A bucket of which the lake has nothing is read from its first record on, or from a snapshot on."""
+        coordinator = self._world.coordinator_of(loop)
+        run = coordinator.attempts.get(table_id) if coordinator is not None else None
+        if run is None or run.context is None:
+            return
+        enumeration = run.context.enumeration
+        for bucket, splits in by_bucket(enumeration.splits).items():
+            first = splits[0]
+            if bucket not in enumeration.offsets and isinstance(first, LogSplit) and first.start > 0:
+                self.fail(f"{loop.name}: bucket {bucket} is new, and read from offset {first.start} on")
 
     def deploying(self, loop: SimLoop, subtask: str) -> None:
         """A subtask is told to begin: by a start that knows of no successor.
@@ -364,7 +392,12 @@ class Checks:
         """Say whether all records of all tables are in the lake, and the source knows it."""
         if self._world.source.to_come:
             return False
+        refused = self.refused()
+        if any(not self._fails_alone(table) for table in refused):
+            return False
         for path, table in self._world.source.tables_by_path.items():
+            if table in refused:
+                continue
             lake = self._world.lake.tables.get(path)
             if lake is None or lake.table_id != table.spec.table_id:
                 if any(table.logs.values()):
@@ -377,6 +410,19 @@ class Checks:
             if known != offsets or any(offsets.get(bucket, 0) < len(log) for bucket, log in table.logs.items()):
                 return False
         return True
+
+    def refused(self) -> list[SimTable]:
+        """Return the tables that the lake cannot take, for it divides them by another count of buckets."""
+        if not self._world.rescaling.changed:
+            return []
+        tables, lakes = self._world.source.tables_by_path, self._world.lake.tables
+        found = ((table, lakes.get(path)) for path, table in tables.items())
+        of_table = ((table, lake if lake and lake.table_id == table.spec.table_id else None) for table, lake in found)
+        return [table for table, lake in of_table if not fits(table, lake)]
+
+    def _fails_alone(self, table: SimTable) -> bool:
+        """Say whether a service has set a table aside for a person to look at, and works on."""
+        return any(table.spec.table_id in one.suspended for one in self._world.running())
 
     def leftovers(self) -> list[str]:
         """Return what is there and should not be once everybody has gone home in order."""

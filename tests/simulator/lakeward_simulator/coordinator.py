@@ -208,6 +208,12 @@ class Coordinator:
         course = _COURSE.get(run.job.checkpoints.phase)
         return course or ("recover" if self._is_restoring(table_id) else "read")
 
+    @property
+    def suspended(self) -> frozenset[int]:
+        """The tables that wait for a person."""
+        waiting = (status for status in self.rounds.tables if status.phase is Phase.SUSPENDED)
+        return frozenset(status.assignment.table_id for status in waiting)
+
     def stop(self) -> None:
         """Ask it to end."""
         if self.running:
@@ -295,7 +301,9 @@ class Coordinator:
             ),
             service=changed(_SETTINGS.service, max_round_s=world.max_round_s),
         )
-        return replace(_OPTIONS, settings=settings, rules=self._rules, final=final)
+        return replace(
+            _OPTIONS, settings=settings, rules=self._rules, final=final, resumed=partial(dict, world.rescaling.resumed)
+        )
 
     def _rules(self, path: TablePath) -> TableSettings:
         world = self._world

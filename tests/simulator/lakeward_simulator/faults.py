@@ -39,9 +39,11 @@ DISK = ("disk slow", "disk fails", "disk full", "disk damaged")
 """Happen to the next call of a disk that restored rows are spilled to; only runs with such recoveries draw them."""
 ROWS = ("rows damaged", "rows gone")
 """Happen, as soon as the step is reached, to a file of rows beside a checkpoint; as `DISK`."""
+BUCKETS = ("buckets changed", "buckets changed while away")
+"""Happen, as soon as the step is reached, to the count of a table's buckets; only runs of their own draw them."""
 COMMON = (*NOW, *(f"{service} {how}" for service, hows in CALLS.items() for how in hows), *CRASHES)
 """Any run draws these."""
-KINDS = (*COMMON, *EXCHANGE, *DISK, *ROWS)
+KINDS = (*COMMON, *EXCHANGE, *DISK, *ROWS, *BUCKETS)
 
 NEEDS = ("checkpoint", "restored", "stepped")
 """A completed checkpoint; a beginning that was restored from one; a commit, while it goes on. Themes of an exchange
@@ -80,6 +82,8 @@ class Fault:
     """See there."""
     call: str = ""
     """A word in the name of the call that it happens to; empty for any."""
+    brief: bool = False
+    """A slow call, with `amid`, has its answer within two seconds."""
 
 
 @dataclass(slots=True)
@@ -152,4 +156,4 @@ def _met(fault: Fault, step: str, has: Collection[str], now: float) -> bool:
     return (waited >= 0 and here) or waited > fault.patience
 
 
-_NOW = frozenset({*NOW, *EXCHANGE, *ROWS})
+_NOW = frozenset({*NOW, *EXCHANGE, *ROWS, *BUCKETS})

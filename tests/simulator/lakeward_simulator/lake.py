@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import TYPE_CHECKING
 
-from lakeward.errors import FencedError, LakeError, OutcomeUnknownError
+from lakeward.errors import FencedError, LakeError, OutcomeUnknownError, SchemaMismatchError
 from lakeward.model.results import CommitIds, CommitOutcome, LakeFile, LakeHead, OffsetCommit
 from lakeward_simulator.records import Records, Row
 
@@ -40,6 +40,8 @@ class LakeTable:
     table_id: int
     location: str
     opened_by: Incarnation
+    buckets: int
+    """The count by which it divides rows, as long as it does so by the source's bucket key."""
     log: list[Snapshot] = field(default_factory=list)
 
     @property
@@ -103,7 +105,10 @@ class SimLake:
             found = None
         if found is None:
             location = f"lake/{table.path}-{table.table_id}"
-            self.tables[table.path] = LakeTable(table.table_id, location, incarnation)
+            self.tables[table.path] = LakeTable(table.table_id, location, incarnation, table.buckets)
+        elif table.bucket_key and found.buckets != table.buckets:
+            message = f"{table.path}: the lake divides it by {found.buckets}, the source by {table.buckets}"
+            raise SchemaMismatchError(message)
         return self._head(table.path)
 
     def head(self, path: TablePath) -> LakeHead | None:

@@ -15,8 +15,9 @@ from lakeward_simulator import strikes
 from lakeward_simulator.checks import ORPHAN
 from lakeward_simulator.faults import CALLS, DISK, EXCHANGE, ROWS, Fault, Faults
 from lakeward_simulator.partitions import ROUTES
+from lakeward_simulator.rescaling import Division
 from lakeward_simulator.scheduler import FENCE_S, RunawayError
-from lakeward_simulator.themes import exchange_faults, faults, recovery_faults
+from lakeward_simulator.themes import bucket_faults, exchange_faults, faults, recovery_faults
 from lakeward_simulator.world import World
 
 if TYPE_CHECKING:
@@ -35,6 +36,14 @@ _LIMITED = 1 / 2
 _EVOLVING = 1 / 4
 """Share of the same whose lake partitioning is another one at every other start."""
 _NEVER_RECOVERING = frozenset({532, 3083, 21494, 2026112303598})
+"""As `_NEVER_PARTITIONED`."""
+_RESCALED = 1 / 5
+"""Share of the runs in which counts of buckets change."""
+_NEVER_RESCALED = frozenset({
+    *_NEVER_PARTITIONED, *_NEVER_RECOVERING,
+    0, 1, 2, 3, 8, 12, 23, 31, 179, 188, 360, 696,
+    2026112302103, 2026112302516, 2026112402044, 2026112426851, 2026112446387, 2026112477855,
+})  # fmt: skip
 """As `_NEVER_PARTITIONED`."""
 _FAULTS_S = 26.0
 """Until then faults may strike."""
@@ -83,6 +92,7 @@ def run_seed(seed: int, *, story: bool = False, aim: tuple[str, str] | None = No
     world.max_round_s = chance.choice((5.0, 9.0, 60.0, 60.0))
     suit(world, aim)
     _partition(world, Random(seed * 7919 + 2), aim)  # noqa: S311 - as above
+    _rescale(world, Random(seed * 7919 + 5))  # noqa: S311 - as above
     with world.alive():
         try:
             _populate(world, chance)
@@ -108,6 +118,10 @@ def come_to_rest(world: World) -> None:
     world.faults.armed.clear()
     world.story.note("world", "faults are over")
     _wait_for(world, world.checks.caught_up, "everything is in the lake")
+    if refused := world.checks.refused():
+        for table in refused:
+            world.mend(table)
+        _wait_for(world, world.checks.caught_up, "everything is in the lake, also of what it had refused")
     world.keep_alive = False
     for coordinator in world.running():
         coordinator.stop()
@@ -274,6 +288,27 @@ def _recover(world: World, chance: Random, *, aimed: bool) -> None:
         world.faults.armed += recovery_faults(chance)
 
 
+def _rescale(world: World, chance: Random) -> None:
+    """Let counts of buckets change in some of the runs: of tables that the lake divides by the same count, or does not.
+
+    Args:
+        world: everything.
+        chance: of this alone.
+    """
+    if chance.random() >= _RESCALED or world.seed in _NEVER_RESCALED:
+        return
+    for path in (TablePath("t", "t0"), TablePath("t", "t1")):
+        if path not in world.partitioned.routes:
+            parts = chance.choice((0, 0, 1, 2))
+            world.rescaling.divisions[path] = Division(by_key=chance.random() < 0.4, partitions=parts)
+    if world.keyed < 1.0:
+        world.keyed = chance.choice((0.0, 0.0, 0.5))
+    some = chance.sample(world.faults.armed, min(len(world.faults.armed), chance.choice((0, 1, 2))))
+    if not world.partitioned.recovers:
+        world.faults.armed = some
+    world.faults.armed += bucket_faults(chance)
+
+
 def _populate(world: World, chance: Random) -> None:
     for number in range(chance.choice((1, 1, 2))):
         path = TablePath("t", f"t{number}")
@@ -288,6 +323,9 @@ def _populate(world: World, chance: Random) -> None:
             world.scheduler.at(at, partial(world.append, path, chance.randint(1, 8)))
             if chance.random() < 0.5:
                 world.scheduler.at(at + 1.0, partial(world.take_snapshots, path))
+        if path in world.rescaling.divisions:
+            table, at = world.source.tables_by_path[path], world.random.random() * 12.0
+            world.later(at, partial(world.add_partition, table))
 
 
 def total(outcomes: Iterable[Outcome]) -> Counter[tuple[str, str]]:

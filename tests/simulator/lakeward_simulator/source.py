@@ -11,9 +11,10 @@ from lakeward.errors import OutcomeUnknownError, SnapshotGoneError, SourceError,
 from lakeward.model.leases import Protection
 from lakeward.model.tables import BucketState, Change, KvSnapshot, TableBucket, TablePath, TableSpec
 from lakeward.model.tiering import HeartbeatResponse, LakeRecord, Refusal, TableAssignment
-from lakeward_simulator import partitions
+from lakeward_simulator import partitions, rescaling
 from lakeward_simulator.partitions import arrow_records
 from lakeward_simulator.records import Row, batches, records
+from lakeward_simulator.rescaling import Division
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterator, Mapping, Sequence
@@ -26,6 +27,7 @@ if TYPE_CHECKING:
     from lakeward_simulator.world import World
 
 SCHEMA = pa.schema([pa.field("key", pa.int64(), nullable=False)])
+_UNDIVIDED = Division()
 HEARTBEAT_S = 40.0
 """The queue's own timeout."""
 _FRESHNESS_S = 3.0
@@ -49,6 +51,14 @@ class SimTable:
     """None for a table without a lake partitioning."""
     changes: dict[TableBucket, list[tuple[int, int]]] = field(default_factory=dict)
     """With a route: the change and the day of each record of the logs."""
+    partitions: set[int | None] = field(default_factory=set)
+    """None alone for a table without partitions."""
+    divided: dict[TableBucket, list[tuple[int, int]]] = field(default_factory=dict)
+    """From which offset on the rows of a bucket's partition are divided by which count."""
+
+    def partition(self, bucket: TableBucket) -> tuple[str, ...]:
+        """Return the values of the partition keys of a bucket's rows."""
+        return (f"r{bucket.partition_id}",) if self.spec.partition_keys else ()
 
     def live_rows(self, bucket: TableBucket, log_offset: int) -> list[int]:
         """Return the keys that a snapshot at an offset holds."""
@@ -112,7 +122,7 @@ class SimSource:
         self._next_snapshot = 1
         self._order: list[int] = []
         self.to_come = 0
-        """Tables that are about to be created anew."""
+        """Tables that are about to be created anew, or to get other buckets."""
         self.away_until = 0.0
         """Until then no heartbeat arrives."""
 
@@ -125,10 +135,15 @@ class SimSource:
         schema = SCHEMA if route is None else partitions.SCHEMA
         table_id = self._next_id
         self._next_id += 1
-        spec = TableSpec(path, table_id, 1, schema, ("key",) if keyed else (), (), ("key",), buckets, _FRESHNESS_S)
-        names = [TableBucket(table_id, None, number) for number in range(buckets)]
-        table = SimTable(spec, {name: [] for name in names}, {name: {} for name in names})
-        table.route, table.changes = route, {name: [] for name in names}
+        division = self._world.rescaling.divisions.get(path, _UNDIVIDED)
+        bucket_key = ("key",) if keyed or division.by_key else ()
+        partition_keys = ("region",) if division.partitions else ()
+        primary_key = ("key",) if keyed else ()
+        spec = TableSpec(path, table_id, 1, schema, primary_key, partition_keys, bucket_key, buckets, _FRESHNESS_S)
+        table = SimTable(spec, {}, {})
+        table.route = route
+        for number in range(1, division.partitions + 1) if division.partitions else (None,):
+            rescaling.grow(table, number, buckets)
         self.tables_by_path[path] = table
         self.every[table_id] = table
         self._order.append(table_id)
@@ -182,7 +197,10 @@ class SimSource:
         """See Protocol."""
         self._call("buckets", _READ, table.table_id)
         found = self._there(table)
-        return [BucketState(bucket, (), 0, len(log), self._newest(found, bucket)) for bucket, log in found.logs.items()]
+        return [
+            BucketState(bucket, found.partition(bucket), 0, len(log), self._newest(found, bucket))
+            for bucket, log in found.logs.items()
+        ]
 
     def missing_snapshots(self, snapshots: Collection[KvSnapshot]) -> frozenset[KvSnapshot]:
         """See Protocol."""

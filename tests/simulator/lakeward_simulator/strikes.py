@@ -256,15 +256,12 @@ def _recreated(world: World, who: Coordinator) -> bool:
     keyed = world.random.random() < 0.5
     make = partial(world.source.create, path, buckets=world.random.randint(1, 3), keyed=keyed)
 
-    world.source.to_come += 1
-
     def again() -> None:
-        world.source.to_come -= 1
         make()
         world.append(path, 5)
         world.take_snapshots(path)
 
-    world.scheduler.after(world.random.random() * 3.0, again)
+    world.later(world.random.random() * 3.0, again)
     return True
 
 
@@ -292,6 +289,24 @@ def _cleaned_while_away(world: World, who: Coordinator) -> None:
     away_s = 3.0 + world.random.random() * 10.0
     world.scheduler.after(away_s / 2.0, partial(_cleaned, world, who))
     world.restart_later(who.service_name, away_s)
+
+
+def _buckets_changed(world: World, who: Coordinator) -> bool:
+    del who
+    if (path := _path(world)) is None:
+        return False
+    world.change_buckets(path)
+    return True
+
+
+def _buckets_changed_while_away(world: World, who: Coordinator) -> bool:
+    if not world.source.tables_by_path:
+        return False
+    who.crash()
+    away_s = 3.0 + world.random.random() * 10.0
+    world.later(away_s / 2.0, partial(_buckets_changed, world, who))
+    world.restart_later(who.service_name, away_s)
+    return True
 
 
 def _graceful_stop(world: World, who: Coordinator) -> None:
@@ -341,4 +356,6 @@ _STRIKES: Mapping[str, Callable[[World, Coordinator], bool | None]] = {
     "credit late": _credit_late,
     "rows damaged": _rows_damaged,
     "rows gone": _rows_gone,
+    "buckets changed": _buckets_changed,
+    "buckets changed while away": _buckets_changed_while_away,
 }

@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from lakeward_simulator.cells import draw, draw_at_recovery
-from lakeward_simulator.faults import COMMON, DISK, EXCHANGE, NEEDS, ROWS, Fault
+from lakeward_simulator.faults import BUCKETS, COMMON, DISK, EXCHANGE, NEEDS, ROWS, Fault
 
 if TYPE_CHECKING:
     from random import Random
@@ -33,6 +33,7 @@ class ThemeStep:
     times: tuple[int, ...] = (1,)
     amid: tuple[str, ...] = ()
     call: str = ""
+    brief: bool = False
 
 
 _RESUME = ThemeStep(_ENDS, _ROUND, "checkpoint")
@@ -150,6 +151,39 @@ RECOVERY_THEMES: tuple[tuple[ThemeStep, ...], ...] = (
 )
 
 
+_CHANGED = ThemeStep(BUCKETS[:1], (*_ROUND, "open", "lease", "launch", "commit", "idle"))
+_CHANGED_EARLY = ThemeStep(BUCKETS[:1], ("open", "lease", "launch"))
+"""Splits are enumerated by then, and no subtask reads them."""
+_CHANGED_AWAY = ThemeStep(BUCKETS[1:], _ROUND, "checkpoint")
+"""The round's checkpoint waits, and knows nothing of it."""
+_CHANGED_IN_OPENING = ThemeStep(("source slow",), ("open",), amid=BUCKETS[:1], call="buckets", brief=True)
+"""The source has described the table, and is about to list its buckets."""
+BUCKET_THEMES: tuple[tuple[ThemeStep, ...], ...] = (
+    (_CHANGED,),
+    (_CHANGED, _RESUME),
+    (_CHANGED_EARLY, _RESUME),
+    (_CHANGED_AWAY,),
+    (_CHANGED_AWAY, _AGAIN),
+    (_CHANGED_AWAY, _CHANGED_AWAY),
+    (ThemeStep(BUCKETS, _ROUND, "stepped"), _RESUME),
+    (_RESUME, ThemeStep(BUCKETS, (*_ROUND, "open", "launch"), "restored")),
+    (_CHANGED_IN_OPENING,),
+    (_RESUME, _CHANGED_IN_OPENING),
+    (_CHANGED_IN_OPENING, _CHANGED),
+    (_UNSURE, ThemeStep(BUCKETS, ("commit", "complete", "report"))),
+)
+
+
+def bucket_faults(chance: Random) -> list[Fault]:
+    """Draw faults for a run in which counts of buckets change, besides its others.
+
+    Args:
+        chance: of the seed.
+    """
+    found = _of_theme(chance, chance.choice(BUCKET_THEMES)) if chance.random() < 0.8 else []
+    return found + [_any(chance, BUCKETS) for _ in range(chance.choice((0, 0, 1, 2) if found else (1, 2)))]
+
+
 def recovery_faults(chance: Random) -> list[Fault]:
     """Draw faults for a run that takes checkpoints during recoveries, besides its others.
 
@@ -189,7 +223,7 @@ def exchange_faults(chance: Random) -> list[Fault]:
 def _of_theme(chance: Random, theme: tuple[ThemeStep, ...]) -> list[Fault]:
     return [
         Fault(chance.choice(beat.kinds), chance.choice(beat.steps), 0.0, needs=beat.needs,
-              times=chance.choice(beat.times), amid=beat.amid, call=beat.call)
+              times=chance.choice(beat.times), amid=beat.amid, call=beat.call, brief=beat.brief)
         for beat in theme
     ]  # fmt: skip
 

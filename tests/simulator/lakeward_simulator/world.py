@@ -8,7 +8,7 @@ from random import Random
 from typing import TYPE_CHECKING
 
 from lakeward.storage.checkpoint_store import CheckpointFiles
-from lakeward_simulator import strikes
+from lakeward_simulator import rescaling, strikes
 from lakeward_simulator.checks import Checks
 from lakeward_simulator.coordinator import Coordinator
 from lakeward_simulator.disk import SimDisks
@@ -17,6 +17,7 @@ from lakeward_simulator.faults import AMID, LONG
 from lakeward_simulator.files import SimFiles
 from lakeward_simulator.lake import SimLake
 from lakeward_simulator.partitions import Partitioned
+from lakeward_simulator.rescaling import Rescaling
 from lakeward_simulator.scheduler import Killed, Process, Scheduler, SimClock
 from lakeward_simulator.source import SimSource
 from lakeward_simulator.story import Story
@@ -30,6 +31,7 @@ if TYPE_CHECKING:
     from lakeward_simulator.faults import Fault, Faults
     from lakeward_simulator.lake import LakeTable
     from lakeward_simulator.network import SimConnection, SimListener
+    from lakeward_simulator.source import SimTable
 
 
 def _go_on() -> bool:
@@ -85,6 +87,7 @@ class World:
         self.checkpoint_s = 2.0
         """Seconds from the start of a checkpoint to the start of the next."""
         self.partitioned = Partitioned()
+        self.rescaling = Rescaling()
         self.keep_alive = True
         self.on_fault: Callable[[str, Coordinator], bool] = lambda _kind, _who: True
         self.before_call: Callable[[str, str, Process], str | None] = lambda _service, _what, _caller: None
@@ -178,7 +181,10 @@ class World:
     def _suffer(self, how: str, coordinator: Coordinator, caller: Process, fault: Fault) -> str | None:
         if how == "slow":
             seconds = 1.0 + self.random.random() * (14.0 if self.random.random() < 0.7 else 44.0)
-            if fault.amid:  # early, and for long: a successor shall get something done
+            if fault.brief:  # whoever calls shall get its answer in time
+                seconds = self.random.random() * 2.0
+                self.scheduler.after(seconds / 2.0, partial(self._amid, self.random.choice(fault.amid), coordinator))
+            elif fault.amid:  # early, and for long: a successor shall get something done
                 seconds = max(seconds, 12.0)
                 kind = self.random.choice(fault.amid)
                 self.scheduler.after(self.random.random() * 3.0, partial(self._amid, kind, coordinator))
@@ -296,6 +302,54 @@ class World:
             self.source.snapshot(table, bucket)
             for number, offset in table.snapshots[bucket].items():
                 self.checks.snapshots[bucket, number] = offset
+
+    def later(self, seconds: float, change: Callable[[], object]) -> None:
+        """Change a table of the source after some time; nothing is caught up before."""
+        self.source.to_come += 1
+
+        def now() -> None:
+            self.source.to_come -= 1
+            change()
+
+        self.scheduler.after(seconds, now)
+
+    def change_buckets(self, path: TablePath) -> None:
+        """Change a table's count of buckets, and write to those that it has then."""
+        table = self.source.tables_by_path.get(path)
+        if table is None:
+            return
+        self.rescaling.changed = True
+        later = rescaling.change_count(table, self.random)
+        self._grown(path)
+        if later:
+            self.later(self.random.random() * 6.0, partial(self.add_partition, table))
+
+    def add_partition(self, table: SimTable) -> None:
+        """Add a partition to a table, and write to it, unless the table was dropped or has none."""
+        if self.source.tables_by_path.get(table.spec.path) is table and table.spec.partition_keys:
+            rescaling.add_partition(table)
+            self._grown(table.spec.path)
+
+    def mend(self, table: SimTable) -> None:
+        """Do what a person does with a table that the lake refuses: set its count back, or drop it."""
+        path, lake = table.spec.path, self.lake.tables.get(table.spec.path)
+        if lake is not None and rescaling.set_back(table, lake.buckets):
+            self.story.note("world", f"{path} has {lake.buckets} buckets again, and is resumed")
+            self.rescaling.resumed[str(path)] += 1
+        else:
+            self.story.note("world", f"{path} is dropped, for the lake refuses it")
+            self.source.drop(path)
+
+    def _grown(self, path: TablePath) -> None:
+        table = self.source.tables_by_path[path]
+        self.story.note("world", f"{path} has {table.spec.buckets} buckets, {len(table.logs)} in all partitions")
+        for bucket in table.logs:
+            if not table.logs[bucket]:
+                for _ in range(self.random.randint(0, 4)):
+                    table.write(bucket, self.random)
+        self.append(path, 4)
+        if self.random.random() < 0.5:
+            self.take_snapshots(path)
 
     # --- running --------------------------------------------------------------------------------------------------
 

@@ -140,11 +140,12 @@ def check_splits(table: TableSpec, layout: LakeLayout, splits: Iterable[Split]) 
 
 
 def check_bucket_counts(table: TableSpec, buckets: Iterable[BucketState]) -> None:
-    """Check that each partition has as many buckets as the lake divides it into.
+    """Check that the table, or each partition, has as many buckets as the lake divides it into.
 
     The lake's own layout divides a partition by the source's function of the bucket key, with one count for all of
     them. Rows of a partition that the source divides by another count would lie where the lake's readers, who compute
-    the bucket of a key, do not look.
+    the bucket of a key, do not look. A table without partitions has another count than its description where that was
+    changed between the two answers of the source.
 
     Args:
         table: the table; one without a bucket key, as each mirrored one is, is not divided by such a function.
@@ -153,16 +154,19 @@ def check_bucket_counts(table: TableSpec, buckets: Iterable[BucketState]) -> Non
     Raises:
         SchemaMismatchError: a partition has another count; says what to do.
     """
-    if not (table.bucket_key and table.partition_keys):
+    if not table.bucket_key:
         return
     counts = Counter(state.partition for state in buckets)
     other = sorted(partition for partition, count in counts.items() if count != table.buckets)
     if other:
         first, more = other[0], f" and {len(other) - 1} more" if len(other) > 1 else ""
+        where, back = "", "Set the count back in the source"
+        if first:
+            where, back = f" partition {'/'.join(first)}{more}:", "Drop the partitions with another count"
         message = (
-            f"{table.path}: partition {'/'.join(first)}{more}: expected {table.buckets} buckets, the count by which "
+            f"{table.path}:{where} expected {table.buckets} buckets, the count by which "
             f"the lake divides column {table.bucket_key[0]!r}, found {counts[first]}: the source's count was changed. "
-            "The lake's readers would miss rows of such a partition. Drop the partitions with another count, or "
+            f"The lake's readers would miss rows. {back}, or "
             f'mirror the table into a new lake table, where counts may differ (`mode = "mirror"` in '
             f'[tables."{table.path}"]): set the present one aside and accept that with `lakeward tables accept`; then '
             "`lakeward tables resume`"

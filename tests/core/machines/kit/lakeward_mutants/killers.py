@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     import pytest
 
 _CASES = "tests/simulator/test_named_cases.py::test_"
+_RESCALED = "tests/simulator/test_simulated_rescaling.py::test_"
 _FOUND = "tests/simulator/test_found_bugs.py::test_"
 _BOOKS = "tests/core/coordinator/test_restored_books.py::test_"
 _JOB = "tests/core/coordinator/test_round_job.py::test_"
@@ -149,6 +150,13 @@ KILLERS: Mapping[Callable[[pytest.MonkeyPatch], None], str] = {
     seams.forgets_what_steps_have_committed: _TWICE,
     seams.acquires_nothing_for_a_restored_round: _CURRENT,
     seams.tells_no_finish_again: f"{_WORDS}a_finish_that_was_held_back_is_in_the_part_as_blocked",
+    seams.looks_at_no_count_of_buckets: (
+        f"{_RESCALED}a_count_that_changes_between_the_description_of_a_table_and_the_list_of_its_buckets_"
+        "brings_no_row_to_the_lake[0]"
+    ),
+    seams.reads_new_buckets_from_their_end: (
+        f"{_RESCALED}rows_of_buckets_that_come_in_the_midst_of_a_round_are_tiered[read]"
+    ),
     recovery_shells.bug_1_commits_nothing: _DRAINED,
     recovery_shells.bug_1_commits_what_is_read: _DRAINED,
     recovery_shells.bug_7_sends_before_it_has_credit: (

@@ -17,13 +17,14 @@ from lakeward.coordinator.commits.fence import CommitFence
 from lakeward.coordinator.commits.round_committer import RoundCommitter
 from lakeward.coordinator.jobs.job import RoundJob
 from lakeward.coordinator.jobs.progress import RoundProgress
+from lakeward.coordinator.rounds import context as opening
 from lakeward.coordinator.rounds.attempt import RoundAttempt
 from lakeward.coordinator.rounds.attempts import RoundAttempts
 from lakeward.coordinator.rounds.executor import RoundExecutor
 from lakeward.coordinator.workers.calls import call
 from lakeward.coordinator.workers.table_locks import TableLocks
 from lakeward.errors import FencedError, LakewardError, OutcomeUnknownError
-from lakeward.machines.splits import SplitDone
+from lakeward.machines.splits import SplitDone, enumerate_splits
 from lakeward.machines.transport.channel import Channel
 from lakeward.model.checkpoints import SplitProgress
 from lakeward.model.events import SplitFinished, wire_split
@@ -400,7 +401,27 @@ def tells_no_finish_again(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(Checkpointing, "make_part", make)
 
 
+# --- counts of buckets that change -------------------------------------------------------------------------------
+
+
+def looks_at_no_count_of_buckets(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Rows are written that the source divides by another count than the lake: its readers do not find them."""
+    monkeypatch.setattr(opening, "check_bucket_counts", lambda _table, _buckets: None)
+
+
+def reads_new_buckets_from_their_end(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A bucket that a table of which the lake has rows has got since is taken for one that has been tiered."""
+
+    def enumerate_late(buckets: Any, tiered: Any, **options: Any) -> Any:  # noqa: ANN401 - passed on
+        ends = {state.bucket: state.end for state in buckets} if tiered else {}
+        return enumerate_splits(buckets, {**ends, **tiered}, **options)
+
+    monkeypatch.setattr(opening, "enumerate_splits", enumerate_late)
+
+
 SEAMS = (
+    looks_at_no_count_of_buckets,
+    reads_new_buckets_from_their_end,
     releases_with_each_finish,
     launches_before_the_journal,
     acknowledges_a_part_before_it_is_written,
