@@ -332,12 +332,7 @@ class LeaseError(LakewardError):
     code = "LW-500"
 
     def __init__(self, backend: str, message: str) -> None:
-        """Name the backend.
-
-        Args:
-            backend: the configured name of the backend.
-            message: what happened.
-        """
+        """Name the backend."""
         self.backend = backend
         super().__init__(f"lease backend {backend!r}: {message}")
 

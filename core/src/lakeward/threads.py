@@ -85,11 +85,7 @@ class LoopThreads(Executor):
     """
 
     def __init__(self, name: str) -> None:
-        """Start nothing yet.
-
-        Args:
-            name: of the thread.
-        """
+        """Start nothing yet."""
         self._name = name
 
     def submit(self, fn: Callable[P, T], /, *args: P.args, **kwargs: P.kwargs) -> Future[T]:

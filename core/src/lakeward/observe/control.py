@@ -68,12 +68,7 @@ class ControlReader:
     """Reads the control file of a running service. A file that cannot be read never ends the service."""
 
     def __init__(self, root: str, service: str) -> None:
-        """Start without requests; nothing is read yet.
-
-        Args:
-            root: the state root.
-            service: the service's name.
-        """
+        """Start without requests; nothing is read yet."""
         self._root = root
         self._service = service
         self._last = Control()

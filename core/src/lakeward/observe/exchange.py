@@ -41,12 +41,7 @@ class DirectExchange:
     """Through a directory of this machine: each call reads or writes at once."""
 
     def __init__(self, write: Callable[[ServiceReport], None], read: Callable[[], Control]) -> None:
-        """Keep the two ways.
-
-        Args:
-            write: replaces the report.
-            read: returns the requests.
-        """
+        """Keep the two ways."""
         self.publish = write
         self.control = read
 

@@ -33,11 +33,7 @@ class LiveStatus:
     """One service as its own process knows it."""
 
     def __init__(self, clock: Clock) -> None:
-        """Start without a report.
-
-        Args:
-            clock: the service's clock.
-        """
+        """Start without a report."""
         self._clock = clock
         self._stepped_at = clock.now()
         self._report: ServiceReport | None = None

@@ -93,11 +93,7 @@ class LakeHeads:
     """The heads of a lake. Once its catalog has not answered it is not asked again: each call would wait as long."""
 
     def __init__(self, lake: Lake) -> None:
-        """Start with a catalog that is thought to answer.
-
-        Args:
-            lake: open.
-        """
+        """Start with a catalog that is thought to answer."""
         self._lake = lake
         self._away: LakeAwayError | None = None
 

@@ -60,11 +60,7 @@ class PageApp:
     """The answers. Each is made on the page's own thread, from values that nobody changes any more."""
 
     def __init__(self, content: PageContent) -> None:
-        """Read the template.
-
-        Args:
-            content: what is shown.
-        """
+        """Read the template."""
         self._content = content
         loader = FileSystemLoader(_HERE / "templates")
         environment = Environment(

@@ -35,12 +35,7 @@ class StatusPage:
     """A page that is served."""
 
     def __init__(self, server: _Server, problems: RecentProblems) -> None:
-        """Keep what has to be closed.
-
-        Args:
-            server: serves it.
-            problems: listens to the log.
-        """
+        """Keep what has to be closed."""
         self.url = server.url
         self._server = server
         self._problems = problems

@@ -64,12 +64,7 @@ class CommitRecords:
     """The records of one service. Blocking; thread-safe, one call per table at a time."""
 
     def __init__(self, files: SmallFiles, service: str) -> None:
-        """Keep the store.
-
-        Args:
-            files: where records are.
-            service: the service's name.
-        """
+        """Keep the store."""
         self._files = files
         self._service = service
 

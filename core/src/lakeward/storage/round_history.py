@@ -48,12 +48,7 @@ class RoundHistory:
     """The ended rounds of one service. Its methods block on disk or store; not thread-safe."""
 
     def __init__(self, files: SmallFiles, service: str) -> None:
-        """Read nothing yet.
-
-        Args:
-            files: the state root.
-            service: the service's name.
-        """
+        """Read nothing yet."""
         self._files = files
         self._name = f"{service}/{HISTORY_FILE}"
         self._lines = -1

@@ -63,12 +63,7 @@ class JournalStore:
     """The journals of one service. Blocking; thread-safe."""
 
     def __init__(self, files: SmallFiles, service: str) -> None:
-        """Keep the store.
-
-        Args:
-            files: where journals are.
-            service: the service's name.
-        """
+        """Keep the store."""
         self._files = files
         self._service = service
 

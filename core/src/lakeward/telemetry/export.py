@@ -49,14 +49,7 @@ class Exporting:
         processors: Sequence[SpanProcessor],
         readers: Sequence[MetricReader],
     ) -> None:
-        """Start.
-
-        Args:
-            incarnation: of this start of the service.
-            registry: where the values of metrics are.
-            processors: take spans.
-            readers: take metrics.
-        """
+        """Start."""
         resource = resource_of(incarnation)
         self._tracer = RoundTracer(resource, *processors)
         self._meters = MeterProvider(metric_readers=readers, resource=resource, shutdown_on_exit=False)

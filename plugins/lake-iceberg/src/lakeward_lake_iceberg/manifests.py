@@ -113,14 +113,7 @@ class ManifestSet:
     """The manifests of one snapshot that is being built."""
 
     def __init__(self, metadata: TableMetadata, io: FileIO, snapshot_id: int, new_path: Callable[[], str]) -> None:
-        """Prepare; nothing is written yet.
-
-        Args:
-            metadata: what the snapshot is built on.
-            io: where manifests are read and written.
-            snapshot_id: the new snapshot's id.
-            new_path: names a manifest.
-        """
+        """Prepare; nothing is written yet."""
         self._metadata = metadata
         self._io = io
         self._snapshot_id = snapshot_id

@@ -45,12 +45,7 @@ class Catalog:
     """The definitions of one store."""
 
     def __init__(self, database: Database, clock: Clock) -> None:
-        """Work on an open database.
-
-        Args:
-            database: the store's.
-            clock: for the time of creation.
-        """
+        """Work on an open database."""
         self._database = database
         self._clock = clock
 

@@ -77,9 +77,6 @@ class Database:
     def __init__(self, root: Path) -> None:
         """Open an existing store.
 
-        Args:
-            root: the store's directory.
-
         Raises:
             ConfigError: there is no store.
             CorruptFileError: the file is damaged, or of an unknown format.

@@ -60,14 +60,7 @@ class Loader:
     """Loads batches; the caller holds the table's lock."""
 
     def __init__(self, layout: Layout, database: Database, catalog: Catalog, clock: Clock) -> None:
-        """Work on an open store.
-
-        Args:
-            layout: of the store.
-            database: of the store.
-            catalog: of the store.
-            clock: for the time of the records.
-        """
+        """Work on an open store."""
         self._layout = layout
         self._database = database
         self._catalog = catalog

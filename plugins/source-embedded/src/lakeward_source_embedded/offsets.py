@@ -32,12 +32,7 @@ class LakeOffsets:
     """Prepares and registers lake snapshots."""
 
     def __init__(self, layout: Layout, database: Database) -> None:
-        """Work on an open store.
-
-        Args:
-            layout: of the store.
-            database: of the store.
-        """
+        """Work on an open store."""
         self._layout = layout
         self._database = database
 

@@ -55,12 +55,7 @@ class EmbeddedReader:
     """See `lakeward.ports.SourceReader`."""
 
     def __init__(self, root: Path, table: TableSpec) -> None:
-        """Open the store for one table.
-
-        Args:
-            root: the store's directory.
-            table: batches are given in its schema.
-        """
+        """Open the store for one table."""
         self._root = root
         self._table = table
         self._checked: set[tuple[str, int]] = set()

@@ -35,13 +35,7 @@ class Retention:
     """Removes what is no longer needed; the caller holds the table's lock."""
 
     def __init__(self, layout: Layout, database: Database, clock: Clock) -> None:
-        """Work on an open store.
-
-        Args:
-            layout: of the store.
-            database: of the store.
-            clock: for ages.
-        """
+        """Work on an open store."""
         self._layout = layout
         self._database = database
         self._clock = clock

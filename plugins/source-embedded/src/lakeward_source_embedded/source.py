@@ -41,11 +41,7 @@ class EmbeddedSource:
     name = "embedded"
 
     def __init__(self, store: EmbeddedStore) -> None:
-        """Serve an open store; `close` closes it.
-
-        Args:
-            store: the store.
-        """
+        """Serve an open store; `close` closes it."""
         self.store = store
         self.leases: SnapshotLeases = store.lease_table
 

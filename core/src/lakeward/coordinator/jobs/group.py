@@ -158,11 +158,7 @@ class IndependentSubtasks:
     ends_together = False
 
     def __init__(self, slots: int) -> None:
-        """Keep how many may run at once.
-
-        Args:
-            slots: of the round.
-        """
+        """Keep how many may run at once."""
         self._slots = slots
 
     def size(self, unfinished: int) -> int:

@@ -24,12 +24,7 @@ class AttemptState:
     """The newest attempt of a subtask."""
 
     def __init__(self, subtask: int, attempt: int) -> None:
-        """Start as an attempt that has not registered.
-
-        Args:
-            subtask: its subtask.
-            attempt: its number.
-        """
+        """Start as an attempt that has not registered."""
         self.subtask = subtask
         self.attempt = attempt
         self._phase = ParticipantPhase.UNKNOWN

@@ -40,9 +40,6 @@ class GangMachine:
     def __init__(self, size: int) -> None:
         """Start with nobody there.
 
-        Args:
-            size: tasks of the launch.
-
         Raises:
             UsageError: below 1, or more than there are key groups.
         """

@@ -38,11 +38,7 @@ class MirrorQueue:
     """The queue of one service. It counts its own epochs, which have no meaning elsewhere."""
 
     def __init__(self, coordinator_epoch: int = 0) -> None:
-        """Start without tables.
-
-        Args:
-            coordinator_epoch: the coordinator epoch in responses.
-        """
+        """Start without tables."""
         self._coordinator_epoch = coordinator_epoch
         self._entries: dict[int, _Entry] = {}
 

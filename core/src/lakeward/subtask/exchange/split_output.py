@@ -20,12 +20,7 @@ class SplitOutput:
     all_rows_flushed = True
 
     def __init__(self, outputs: Outputs, bucket: int) -> None:
-        """Keep where the rows go.
-
-        Args:
-            outputs: the channels.
-            bucket: of the split.
-        """
+        """Keep where the rows go."""
         self._outputs = outputs
         self._bucket = bucket
         self.left_out = 0

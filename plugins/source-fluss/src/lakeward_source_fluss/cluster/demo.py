@@ -63,11 +63,7 @@ class FlussDemoStore:
     """See `lakeward.hooks.demo.DemoStore`."""
 
     def __init__(self, address: str) -> None:
-        """Open a cluster of this machine.
-
-        Args:
-            address: as `demo_cluster` gave it.
-        """
+        """Open a cluster of this machine."""
         _check_pyfluss()
         place = json.loads(address)
         options = FlussOptions(bootstrap=place["bootstrap"])

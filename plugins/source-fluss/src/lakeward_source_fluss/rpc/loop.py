@@ -24,11 +24,7 @@ class LoopThread:
     """Runs coroutines for other threads, as many at once as they ask for."""
 
     def __init__(self, name: str) -> None:
-        """Start the thread.
-
-        Args:
-            name: the thread's name.
-        """
+        """Start the thread."""
         self._loop = asyncio.new_event_loop()
         self._names = ThreadPoolExecutor(thread_name_prefix=f"{name}-names")
         self._loop.set_default_executor(self._names)

@@ -18,11 +18,7 @@ class Pool:
     """The connections of one client. Used in its event loop only, save for `serial`."""
 
     def __init__(self, options: ConnectOptions) -> None:
-        """Set up; nothing is opened yet.
-
-        Args:
-            options: for all connections.
-        """
+        """Set up; nothing is opened yet."""
         self._options = options
         self._connections: dict[Endpoint, Connection] = {}
         self._connecting: dict[Endpoint, asyncio.Lock] = {}

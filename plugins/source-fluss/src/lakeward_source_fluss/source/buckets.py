@@ -59,13 +59,7 @@ class BucketStates:
     def __init__(
         self, client: FlussClient, catalog: TableCatalog, first_round: Literal["files", "scan"] | None = None
     ) -> None:
-        """Use an open client.
-
-        Args:
-            client: an open client.
-            catalog: its tables.
-            first_round: the key of the section `[source]`.
-        """
+        """Use an open client."""
         self._client = client
         self._catalog = catalog
         self._first_round = first_round

@@ -45,13 +45,7 @@ class FlussReader:
     """See `lakeward.ports.SourceReader`."""
 
     def __init__(self, client: FlussClient, options: FlussOptions, table: TableSpec) -> None:
-        """Read one table; `close` closes the client.
-
-        Args:
-            client: an open client.
-            options: the `[source]` section.
-            table: batches are given in its schema.
-        """
+        """Read one table; `close` closes the client."""
         self._client = client
         self._options = options
         self._table = table

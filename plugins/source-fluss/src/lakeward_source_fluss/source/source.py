@@ -37,14 +37,7 @@ class FlussSource:
     name = "fluss"
 
     def __init__(self, client: FlussClient, storage: Storage, options: FlussOptions, clock: Clock) -> None:
-        """Serve a cluster; `close` closes the client.
-
-        Args:
-            client: an open client.
-            storage: the server's remote data directory.
-            options: what the source was configured with.
-            clock: the service's clock.
-        """
+        """Serve a cluster; `close` closes the client."""
         self._client = client
         self._storage = storage
         self._options = options
