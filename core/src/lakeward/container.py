@@ -261,9 +261,9 @@ class ServiceContainer(containers.DeclarativeContainer):
         background=loop,
         locks=locks,
         cleaner=cleaner,
-        checkpoints=restorer,
-        rounds=attempts,
-        lags=reporter,
+        drop_checkpoints=restorer.provided.drop_all,
+        has_other_round=attempts.provided.has_other_round,
+        note_lag=reporter.provided.note_lag,
         lake_settings=settings.lake,
         service_settings=settings.service,
     )
@@ -308,8 +308,8 @@ class ServiceContainer(containers.DeclarativeContainer):
         upkeep=upkeep,
         loop=loop,
         protection=protection,
-        listener=reporter,
-        targets=targets,
+        round_ended=reporter.provided.round_ended,
+        reached=targets.provided.reached,
         policy=providers.Singleton(RoundPolicy, options.provided.rules, settings.lake, options.provided.once),
         on_span=options.provided.on_span,
     )

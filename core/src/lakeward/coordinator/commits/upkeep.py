@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import partial
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING
 
 import structlog
 
@@ -28,30 +28,6 @@ if TYPE_CHECKING:
     from lakeward.ports import Clock, Lake, Source
 
 _log = structlog.get_logger("lakeward.upkeep")
-
-
-class RoundsInWork(Protocol):
-    """The rounds in progress: what upkeep needs to know of them."""
-
-    def has_other_round(self, path: TablePath, round_id: RoundId) -> bool:
-        """Return whether another round than this one is in progress on a table."""
-        ...
-
-
-class LagListener(Protocol):
-    """Is told how far behind a table was after a commit."""
-
-    def note_lag(self, table_id: int, path: TablePath, lag_s: float) -> None:
-        """Record how far behind a table was, in seconds."""
-        ...
-
-
-class CheckpointDropper(Protocol):
-    """Deletes checkpoints that no round needs."""
-
-    def drop_all(self, table_id: int, reason: str) -> None:
-        """Delete every checkpoint of a table. Blocking."""
-        ...
 
 
 @dataclass(slots=True)
@@ -80,9 +56,9 @@ class Upkeep:
         background: Background,
         locks: TableLocks,
         cleaner: Cleaner,
-        checkpoints: CheckpointDropper,
-        rounds: RoundsInWork,
-        lags: LagListener,
+        drop_checkpoints: Callable[[int, str], None],
+        has_other_round: Callable[[TablePath, RoundId], bool],
+        note_lag: Callable[[int, TablePath, float], None],
         lake_settings: LakeSettings,
         service_settings: ServiceSettings,
     ) -> None:
@@ -95,9 +71,9 @@ class Upkeep:
             background: where upkeep runs.
             locks: one worker at a time for each table.
             cleaner: sweeps files.
-            checkpoints: drops checkpoints.
-            rounds: upkeep of a table waits while it has a round.
-            lags: is told how far behind a table is.
+            drop_checkpoints: deletes every checkpoint of a table id, for a reason; blocking.
+            has_other_round: says whether another round than this one is in progress on a table: then upkeep waits.
+            note_lag: is told how far behind a table is after a commit, in seconds.
             lake_settings: time limits, and how often snapshots are expired.
             service_settings: pauses after failures.
         """
@@ -107,9 +83,9 @@ class Upkeep:
         self._background = background
         self._locks = locks
         self._cleaner = cleaner
-        self._checkpoints = checkpoints
-        self._rounds = rounds
-        self._lags = lags
+        self._drop_checkpoints = drop_checkpoints
+        self._has_other_round = has_other_round
+        self._tell_lag = note_lag
         self._lake_settings = lake_settings
         self._service_settings = service_settings
         self._due: dict[TablePath, _Due] = {}
@@ -203,7 +179,7 @@ class Upkeep:
 
         def work() -> None:
             if self._newest.get(table_id) == round_id.number:
-                self._checkpoints.drop_all(table_id, "its round has nothing left to commit")
+                self._drop_checkpoints(table_id, "its round has nothing left to commit")
             if landed:
                 self._cleaner.after_commit(path, round_id)
 
@@ -233,7 +209,7 @@ class Upkeep:
         finally:
             self._running -= 1
         lag_s = 0.0 if since is None else max(0.0, (self._clock.wall_ms() - since) / 1000)
-        self._lags.note_lag(table_id, table.path, lag_s)
+        self._tell_lag(table_id, table.path, lag_s)
 
     def _has_later_round(self, due: _Due) -> bool:
-        return self._rounds.has_other_round(due.path, due.round_id)
+        return self._has_other_round(due.path, due.round_id)

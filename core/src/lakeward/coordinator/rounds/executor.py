@@ -47,7 +47,7 @@ from lakeward.model.partitioning import ExchangeMode
 from lakeward.model.splits import SnapshotSplit
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Coroutine, Mapping
+    from collections.abc import Callable, Collection, Coroutine, Mapping, Sequence
     from contextlib import AbstractAsyncContextManager
 
     from lakeward.coordinator.checkpoints.contents import CheckpointContents
@@ -60,12 +60,12 @@ if TYPE_CHECKING:
     from lakeward.coordinator.commits.upkeep import Upkeep
     from lakeward.coordinator.rounds.attempts import RoundAttempts
     from lakeward.coordinator.rounds.planner import JobPlanner
-    from lakeward.coordinator.rounds.ports import RoundListener, RoundsLoop, SnapshotProtection, TargetListener
+    from lakeward.coordinator.rounds.ports import RoundsLoop, SnapshotProtection
     from lakeward.coordinator.workers.table_locks import TableHold, TableLocks
     from lakeward.model.results import LakeFile
     from lakeward.model.settings import LakeSettings, TableSettings
     from lakeward.model.spans import RoundSpan
-    from lakeward.model.tables import TableBucket, TablePath
+    from lakeward.model.tables import BucketState, TableBucket, TablePath
     from lakeward.model.tiering import TableAssignment
     from lakeward.ports import CheckpointStore, Clock, Jobs, Lake, Source
     from lakeward.storage.commit_records import CommitRecords
@@ -112,8 +112,8 @@ class RoundExecutor:
         upkeep: Upkeep,
         loop: RoundsLoop,
         protection: SnapshotProtection,
-        listener: RoundListener,
-        targets: TargetListener,
+        round_ended: Callable[[RoundAttempt], None],
+        reached: Callable[[TablePath, Mapping[TableBucket, int], Sequence[BucketState]], bool],
         policy: RoundPolicy,
         on_span: Callable[[RoundSpan], None] | None = None,
     ) -> None:
@@ -137,8 +137,8 @@ class RoundExecutor:
             upkeep: runs after a commit.
             loop: the service's event loop.
             protection: keeps KV snapshots leased.
-            listener: is told how rounds end.
-            targets: the end offsets that `once` waits for.
+            round_ended: is told of each round that has ended.
+            reached: says whether a table has reached its target with these offsets, which `once` waits for.
             policy: settings of every round.
             on_span: takes the spans of rounds, None where nobody wants them; returns at once.
         """
@@ -159,8 +159,8 @@ class RoundExecutor:
         self._upkeep = upkeep
         self._loop = loop
         self._protection = protection
-        self._listener = listener
-        self._targets = targets
+        self._round_ended = round_ended
+        self._reached = reached
         self._policy = policy
         self._on_span = on_span
         self._alike = AlikeColumns()
@@ -239,7 +239,7 @@ class RoundExecutor:
         else:
             self._spawn(attempt, partial(self._clean, attempt))
         tell_end(attempt, attempt.report(self._clock.wall_ms()))
-        self._listener.round_ended(attempt)
+        self._round_ended(attempt)
 
     def cancel_all(self) -> None:
         """Cancel every job; the service ends."""
@@ -666,7 +666,7 @@ class RoundExecutor:
 
     def _settle_target(self, attempt: RoundAttempt, context: RoundContext, offsets: Mapping[TableBucket, int]) -> None:
         path = attempt.assignment.path
-        if self._policy.once and self._targets.reached(path, offsets, context.buckets):
+        if self._policy.once and self._reached(path, offsets, context.buckets):
             self._loop.post(TargetReached(now=self._clock.now(), path=path))
 
 

@@ -4,17 +4,15 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Protocol
 
-from lakeward.coordinator.commits.upkeep import LagListener
 from lakeward.coordinator.workers.background import Background
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Mapping, Sequence
+    from collections.abc import Collection
 
-    from lakeward.coordinator.rounds.attempt import RoundAttempt
     from lakeward.machines.rounds import RoundsEvent
     from lakeward.model.checkpoints import LeaseCopy
     from lakeward.model.leases import Failover
-    from lakeward.model.tables import BucketState, KvSnapshot, TableBucket, TablePath
+    from lakeward.model.tables import KvSnapshot, TableBucket
 
 
 class RoundsLoop(Background, Protocol):
@@ -57,26 +55,4 @@ class SnapshotProtection(Protocol):
 
     def lease_copy(self) -> LeaseCopy | None:
         """Return the lease as it was last persisted."""
-        ...
-
-
-class RoundListener(LagListener, Protocol):
-    """Is told how rounds end."""
-
-    def round_ended(self, attempt: RoundAttempt) -> None:
-        """Record a round that has ended."""
-        ...
-
-
-class TargetListener(Protocol):
-    """Knows the end offsets that `once` waits for."""
-
-    def reached(self, path: TablePath, offsets: Mapping[TableBucket, int], buckets: Sequence[BucketState]) -> bool:
-        """Return whether a table has reached its target with these offsets; True for a table without a target.
-
-        Args:
-            path: the table.
-            offsets: the next offset to tier, by bucket.
-            buckets: as the round found them.
-        """
         ...
