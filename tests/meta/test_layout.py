@@ -37,6 +37,17 @@ def test_every_plugin_has_tests_of_its_own(root: Path) -> None:
     assert [path.name for path in plugins if not list(path.glob("tests/test_*.py"))] == []
 
 
+def test_the_page_on_architecture_names_each_package_and_plugin_in_a_row(root: Path) -> None:
+    """A row says what a package is for and what it never does."""
+    text = (root / "docs" / "explanation" / "architecture.md").read_text(encoding="utf-8")
+    packages_only, _, _ = text.partition("## A round")
+    rows = [line.strip("| ").split(" | ") for line in packages_only.splitlines() if line.startswith("| `")]
+    named = {name.strip("` ") for row in rows if len(row) == 3 for name in row[0].split(",")}
+    packages = {path.parent.name for path in (root / "core" / "src" / "lakeward").glob("*/__init__.py")}
+    plugins = {path.name for path in (root / "plugins").iterdir() if path.is_dir()}
+    assert named == packages | plugins | {"errors", "container"}
+
+
 def test_names_of_test_files_are_unique(tracked: list[Path]) -> None:
     names = [path.name for path in tracked if path.name.startswith("test_") and path.suffix == ".py"]
     assert len(names) == len(set(names)), sorted(name for name in names if names.count(name) > 1)
