@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import ast
 from pathlib import Path
 
 TOP = {
@@ -46,6 +47,15 @@ def test_the_page_on_architecture_names_each_package_and_plugin_in_a_row(root: P
     packages = {path.parent.name for path in (root / "core" / "src" / "lakeward").glob("*/__init__.py")}
     plugins = {path.name for path in (root / "plugins").iterdir() if path.is_dir()}
     assert named == packages | plugins | {"errors", "container"}
+
+
+def test_the_index_of_benchmarks_has_each_with_its_first_line(root: Path) -> None:
+    index = (root / "benchmarks" / "README.md").read_text(encoding="utf-8")
+    expected = []
+    for path in (root / "benchmarks").glob("*.py"):
+        doc = ast.get_docstring(ast.parse(path.read_text(encoding="utf-8"))) or ""
+        expected.append(f"| `{path.name}` | {doc.splitlines()[0]} |")
+    assert sorted(line for line in index.splitlines() if line.startswith("| `")) == sorted(expected)
 
 
 def test_names_of_test_files_are_unique(tracked: list[Path]) -> None:
