@@ -1,4 +1,4 @@
-"""The lease leases: answers that come after the question was given up."""
+"""The driver of leases: answers that come after the question was given up."""
 
 from __future__ import annotations
 
