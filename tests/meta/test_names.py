@@ -46,6 +46,8 @@ REPLACED_NAMES = {
     *("say", "state_word", "knowing", "SHUT", "TOLD", "OUTSIDE", "OVER", "heard", "checkpoint_word", "cut_short"),
     *("hand_back", "hand_on", "hand_out", "handed_out", "in_hand", "beat_source", "tell_nobody", "say_end"),
     *("lag_words", "run_words", "round_over", "lease_slots"),
+    *("news", "look_again", "doubt_checkpoint", "owed", "may_be_known", "show_life", "tell_end", "own_place"),
+    *("OwnPlace", "misfit", "named_apart", "strangers"),
 }
 """Functions, methods, attributes, variables and parameters, in any module of the product."""
 

@@ -18,7 +18,7 @@ SEEDS = range(80)
 
 
 def _tell_nothing(protection: LeaseProtection) -> None:
-    list(protection._restorer.news())
+    list(protection._restorer.changed_needs())
 
 
 def _read_nothing_at_the_start(*_: object) -> None:
@@ -32,7 +32,7 @@ def _end_every_need(table: TableLease, buckets: frozenset[object], need: object)
 
 MUTANTS: dict[str, tuple[type, str, Callable[..., None]]] = {
     "the lease is told nothing of checkpoints": (LeaseProtection, "hold_checkpoints", _tell_nothing),
-    "checkpoints are not read at the start": (Restorer, "look_again", _read_nothing_at_the_start),
+    "checkpoints are not read at the start": (Restorer, "check_again", _read_nothing_at_the_start),
     "the end of a round lets its checkpoint's snapshots go": (TableLease, "end_need", _end_every_need),
 }
 

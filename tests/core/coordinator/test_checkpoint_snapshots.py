@@ -244,7 +244,7 @@ def test_a_lake_table_that_is_missing_at_one_look_lets_nothing_go(halfway: Halfw
         restorer.start(source)
         assert restorer.needed(table_id)
         shutil.move(tmp_path / "away", halfway.world.lake.root)
-        restorer.look_again(source, {table_id})
+        restorer.check_again(source, {table_id})
         assert restorer.needed(table_id)
 
 
@@ -254,7 +254,7 @@ def test_a_lake_table_that_is_missing_at_two_looks_in_a_row_is_gone(halfway: Hal
     source = EmbeddedSource(halfway.world.store)
     shutil.move(halfway.world.lake.root, tmp_path / "away")
     restorer.start(source)
-    restorer.look_again(source, {table_id})
+    restorer.check_again(source, {table_id})
     assert restorer.needed(table_id) == ()
 
 

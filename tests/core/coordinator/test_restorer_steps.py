@@ -70,14 +70,14 @@ def test_the_rows_of_a_doubted_checkpoint_are_read_before_a_round_goes_on_from_i
     def finds() -> bool:
         return restorer.find(table, LakeHead(PATH, 7, "w", None, FIRST, None, None), exchange=True) is not None
 
-    restorer.doubt(ref)
+    restorer.verify_rows(ref)
     assert finds(), "nothing is wrong with it"
     file = tmp_path / "state" / segment.name
     data = bytearray(file.read_bytes())
     data[len(data) // 2] ^= 1
     file.write_bytes(data)
     assert finds(), "it was read once, and has its size"
-    restorer.doubt(ref)
+    restorer.verify_rows(ref)
     assert not finds()
 
 

@@ -67,7 +67,7 @@ def executor_results(
         shared: the places that it has tried.
     """
     yield _executor(seen, here)
-    if _strangers(seen, here):
+    if _other_versions(seen, here):
         return  # it lacks what it would write with, or has another release of it
     for name, root, _ in shared:
         yield _place(name, root, seen)
@@ -75,7 +75,7 @@ def executor_results(
 
 def _executor(seen: ExecutorReport, here: Mapping[str, str]) -> CheckResult:
     where = f"Python {seen.python} ({seen.executable}) on {seen.host}"
-    if wrong := _strangers(seen, here):
+    if wrong := _other_versions(seen, here):
         advice = "install the same distributions for it, or name another Python (spark.pyspark.python)"
         return CheckResult("executor", ok=False, message=f"{where}: {', '.join(wrong)}; {advice}")
     if seen.address is None:
@@ -87,7 +87,7 @@ def _executor(seen: ExecutorReport, here: Mapping[str, str]) -> CheckResult:
     return CheckResult("executor", ok=True, message=message)
 
 
-def _strangers(seen: ExecutorReport, here: Mapping[str, str]) -> list[str]:
+def _other_versions(seen: ExecutorReport, here: Mapping[str, str]) -> list[str]:
     """Say which distributions of the executor are not those of the driver."""
     return [
         f"expected {name} {expected} as here, found {seen.versions[name] or 'none'}"

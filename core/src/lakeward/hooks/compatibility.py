@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 CORE_DISTRIBUTION = "lakeward"
 
 
-def misfit(distribution: Distribution, core: str | None = None) -> str:
+def incompatibility(distribution: Distribution, core: str | None = None) -> str:
     """Return why a distribution does not fit this core, empty where it does.
 
     Only dependencies on `lakeward` count, and only those whose marker holds here (`python_version`, no extra).

@@ -14,7 +14,7 @@ from importlib.metadata import EntryPoint, entry_points
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from lakeward.errors import ConfigError, MissingPluginError, PluginError
-from lakeward.hooks.compatibility import CORE_DISTRIBUTION, misfit
+from lakeward.hooks.compatibility import CORE_DISTRIBUTION, incompatibility
 from lakeward.hooks.plugins import COMMAND_GROUP, LAKE_GROUP, LEASE_GROUP, SOURCE_GROUP, WRAPPER_GROUP
 from lakeward.model.near_names import did_you_mean, nearest_name
 
@@ -176,7 +176,7 @@ def _load(group: str, name: str, *, make: bool) -> Any:  # noqa: ANN401 - as abo
 
 def _check_version(group: str, plugin: Installed, entry: EntryPoint) -> None:
     """Refuse a plugin that is built for another core before any of its code runs."""
-    reason = "" if entry.dist is None else misfit(entry.dist)
+    reason = "" if entry.dist is None else incompatibility(entry.dist)
     if reason:
         message = (
             f"{KINDS.get(group, group)} {plugin.name!r} of {plugin.distribution} {plugin.version} {reason}; "

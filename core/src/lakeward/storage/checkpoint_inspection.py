@@ -40,7 +40,7 @@ def look(files: SmallFiles, ref: CheckpointRef, listed: Mapping[str, FileEntry])
     Raises:
         StorageError: `_metadata` cannot be read, and it is not known why.
     """
-    stored = stand(files, ref, listed)
+    stored = state_of(files, ref, listed)
     head = stored.head
     return CheckpointInfo(
         ref=ref,
@@ -54,7 +54,7 @@ def look(files: SmallFiles, ref: CheckpointRef, listed: Mapping[str, FileEntry])
     )
 
 
-def stand(files: SmallFiles, ref: CheckpointRef, listed: Mapping[str, FileEntry]) -> InspectedCheckpoint:
+def state_of(files: SmallFiles, ref: CheckpointRef, listed: Mapping[str, FileEntry]) -> InspectedCheckpoint:
     """Return whether a checkpoint counts; arguments and errors as `look`."""
     file = files.path(place(ref, METADATA))
     if ABANDONED in listed:

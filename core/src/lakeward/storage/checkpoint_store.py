@@ -30,7 +30,7 @@ from lakeward.storage.checkpoint_format import (
     encode_metadata,
     encode_part,
 )
-from lakeward.storage.checkpoint_inspection import check_parts, in_order, look, stand
+from lakeward.storage.checkpoint_inspection import check_parts, in_order, look, state_of
 from lakeward.storage.checkpoint_layout import (
     ABANDONED,
     METADATA,
@@ -187,7 +187,7 @@ class CheckpointFiles:
 
     def delete(self, ref: CheckpointRef, *, keep_segments: bool = False) -> None:
         """Delete `_metadata`, then the rest."""
-        counted = stand(self._files, ref, self._listed(ref)).state is not CheckpointState.UNFINISHED
+        counted = state_of(self._files, ref, self._listed(ref)).state is not CheckpointState.UNFINISHED
         # Of one that was aborted they stay as well: the next one of its epoch may refer to them.
         with_segments = counted and not keep_segments
         named = self._named_elsewhere((ref,), self._files.entries(ref.service)) if with_segments else set()
@@ -232,7 +232,7 @@ class CheckpointFiles:
         return swept
 
     def _sweep(self, ref: CheckpointRef, listed: Mapping[str, FileEntry]) -> bool:
-        if stand(self._files, ref, listed).state is not CheckpointState.UNFINISHED:
+        if state_of(self._files, ref, listed).state is not CheckpointState.UNFINISHED:
             return False
         if ABANDONED not in listed:
             self.abandon(ref)
@@ -244,7 +244,7 @@ class CheckpointFiles:
 
     def _completed_meanwhile(self, ref: CheckpointRef) -> bool:
         listed = {name: entry for name, entry in self._listed(ref).items() if name != ABANDONED}
-        return stand(self._files, ref, listed).state is not CheckpointState.UNFINISHED
+        return state_of(self._files, ref, listed).state is not CheckpointState.UNFINISHED
 
     def retain(self, incarnation: Incarnation, table_id: int, count: int) -> tuple[CheckpointRef, ...]:
         """Delete a table's older checkpoints."""

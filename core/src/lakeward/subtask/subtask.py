@@ -136,7 +136,7 @@ class Subtask:
             self._take(item)
             if self._exchange is not None and self._phase is _Phase.WORKING:
                 self._exchange_on(self._exchange, idle=item is None)
-            self._show_life()
+            self._send_heartbeat()
         except Exception as error:  # noqa: BLE001 - kept, and raised by `run`
             self._fail(error)
 
@@ -338,7 +338,7 @@ class Subtask:
 
     # --- heartbeats and ends --------------------------------------------------------------------------------------
 
-    def _show_life(self) -> None:
+    def _send_heartbeat(self) -> None:
         if self._phase is _Phase.ENDED:
             return
         now, fence_s = self._clock.now(), self._place.job.fence_s

@@ -28,23 +28,23 @@ class NamingOutputFile(AvroOutputFile[D]):
         codec = self.metadata[AVRO_CODEC_KEY]
         meta = {
             **self.metadata,
-            "avro.schema": json.dumps(named_apart(schema)),
+            "avro.schema": json.dumps(with_unique_names(schema)),
             AVRO_CODEC_KEY: CODEC_MAPPING_ICEBERG_TO_AVRO.get(codec, codec),
         }
         construct_writer(META_SCHEMA).write(self.encoder, AvroFileHeader(MAGIC, meta, self.sync_bytes))
 
 
-def named_apart(schema: Any) -> Any:  # noqa: ANN401 - any part of an Avro schema
+def with_unique_names(schema: Any) -> Any:  # noqa: ANN401 - any part of an Avro schema
     """Return an Avro schema in which no two `fixed` types have one name; records are named by their field's id."""
-    return _named_apart(schema, set())
+    return _with_unique_names(schema, set())
 
 
-def _named_apart(part: Any, taken: set[str]) -> Any:  # noqa: ANN401 - as above
+def _with_unique_names(part: Any, taken: set[str]) -> Any:  # noqa: ANN401 - as above
     if isinstance(part, list):
-        return [_named_apart(one, taken) for one in part]
+        return [_with_unique_names(one, taken) for one in part]
     if not isinstance(part, dict):
         return part
-    result = {key: _named_apart(value, taken) for key, value in part.items()}
+    result = {key: _with_unique_names(value, taken) for key, value in part.items()}
     if result.get("type") == "fixed":
         first = name = result["name"]
         number = 1

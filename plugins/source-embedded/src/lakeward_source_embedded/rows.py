@@ -117,7 +117,7 @@ def _operations(spec: TableSpec, rows: pa.Table, change: str, first_row: int) ->
     bad = np.flatnonzero(operations < 0)
     if len(bad):
         expected = "insert, update or delete" if spec.has_primary_key else "insert (a log table takes nothing else)"
-        raise _misfit(spec, change, first_row + int(bad[0]), expected, texts[int(bad[0])].as_py())
+        raise _refusal(spec, change, first_row + int(bad[0]), expected, texts[int(bad[0])].as_py())
     return operations.astype(np.int8)
 
 
@@ -133,10 +133,10 @@ def _fit_column(
             missing = missing & ~deletes
         bad = np.flatnonzero(missing)
         if len(bad):
-            raise _misfit(spec, field.name, first_row + int(bad[0]), f"{field.type} not null", None)
+            raise _refusal(spec, field.name, first_row + int(bad[0]), f"{field.type} not null", None)
     if pa.types.is_nested(field.type) and not _is_valid(field, fitted):
         at = find_failing(len(fitted), lambda first, count: not _is_valid(field, fitted.slice(first, count)))
-        raise _misfit(spec, field.name, first_row + at, f"{field.type}, no null inside", given[at].as_py())
+        raise _refusal(spec, field.name, first_row + at, f"{field.type}, no null inside", given[at].as_py())
     return fitted
 
 
@@ -158,7 +158,7 @@ def _cast(spec: TableSpec, field: pa.Field, given: pa.Array, first_row: int) -> 
         return given.cast(field.type)
     except (pa.ArrowInvalid, pa.ArrowNotImplementedError, pa.ArrowTypeError) as error:
         at = find_failing(len(given), fails)
-        raise _misfit(spec, field.name, first_row + at, str(field.type), given[at].as_py()) from error
+        raise _refusal(spec, field.name, first_row + at, str(field.type), given[at].as_py()) from error
 
 
 def _same_family(found: pa.DataType, wanted: pa.DataType) -> bool:
@@ -199,5 +199,5 @@ def _single(column: pa.ChunkedArray) -> pa.Array:
     return pc.cast(array, array.type.value_type) if pa.types.is_dictionary(array.type) else array
 
 
-def _misfit(spec: TableSpec, column: str, row: int, expected: str, found: object) -> RowError:
+def _refusal(spec: TableSpec, column: str, row: int, expected: str, found: object) -> RowError:
     return RowError(f"table {spec.path}, column {column!r}, row {row}: expected {expected}, found {short_repr(found)}")

@@ -72,15 +72,15 @@ class Restorer:
         """By table: the snapshots that the checkpoint which its next round would resume from still has to read."""
         self._missing: set[int] = set()
         """Tables that were missing from the lake at the last check; missing at two checks in a row means gone."""
-        self._news: deque[tuple[int, tuple[KvSnapshot, ...]]] = deque()
+        self._changed_needs: deque[tuple[int, tuple[KvSnapshot, ...]]] = deque()
         self._versions: Counter[int] = Counter()
 
     # --- what checkpoints need --------------------------------------------------------------------------------
 
-    def news(self) -> Iterator[tuple[int, tuple[KvSnapshot, ...]]]:
+    def changed_needs(self) -> Iterator[tuple[int, tuple[KvSnapshot, ...]]]:
         """Yield each change of the snapshots that a table's checkpoint needs; the newest change of a table counts."""
-        while self._news:
-            yield self._news.popleft()
+        while self._changed_needs:
+            yield self._changed_needs.popleft()
 
     def needed(self, table_id: int) -> tuple[KvSnapshot, ...]:
         """Return the snapshots that a table's checkpoint still has to read."""
@@ -91,7 +91,7 @@ class Restorer:
         """The tables whose checkpoints need snapshots."""
         return frozenset(self._needs)
 
-    def look_again(self, source: Source, table_ids: Collection[int]) -> None:
+    def check_again(self, source: Source, table_ids: Collection[int]) -> None:
         """Check that checkpoints of tables without a round still exist and are valid; else they need no snapshots.
 
         Args:
@@ -167,7 +167,7 @@ class Restorer:
             self._needs[table_id] = snapshots
         else:
             self._needs.pop(table_id, None)
-        self._news.append((table_id, snapshots))
+        self._changed_needs.append((table_id, snapshots))
 
     # --- which checkpoint ---------------------------------------------------------------------------------------
 
@@ -183,7 +183,7 @@ class Restorer:
         self._listed = True
         for table_id in self._invalidated.keys() - self._tables:
             del self._invalidated[table_id]
-        self.look_again(source, frozenset(self._tables))
+        self.check_again(source, frozenset(self._tables))
         self.known = True
         for info in found:
             if info.path is not None and is_gone(source, info.path, info.ref.table_id):
@@ -230,7 +230,7 @@ class Restorer:
         """
         self._rejected[ref] = reason
 
-    def doubt(self, ref: CheckpointRef) -> None:
+    def verify_rows(self, ref: CheckpointRef) -> None:
         """Make the table's next round read all rows of one checkpoint before it goes on from it.
 
         A subtask that finds a damaged file says so, but it may die, or its connection break, before that is heard.

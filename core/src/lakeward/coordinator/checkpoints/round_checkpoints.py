@@ -250,7 +250,7 @@ class RoundCheckpoints:
         return self._end_posted or self._machine.phase in {CheckpointPhase.ENDED, CheckpointPhase.ENDING}
 
     @property
-    def owed(self) -> bool:
+    def awaits_store(self) -> bool:
         """True while the store has not answered whether the newest checkpoint is complete."""
         return not self._answered.is_set()
 
@@ -293,11 +293,11 @@ class RoundCheckpoints:
     def _execute(self, command: CheckpointsCommand, _: CheckpointsEvent) -> None:
         before, self._executing = self._executing, True
         try:
-            self._do(command)
+            self._execute_one(command)
         finally:
             self._executing = before
 
-    def _do(self, command: CheckpointsCommand) -> None:
+    def _execute_one(self, command: CheckpointsCommand) -> None:
         match command:
             case SendClose() | SendTrigger() | SendComplete() | SendAborted():
                 self._send(command)

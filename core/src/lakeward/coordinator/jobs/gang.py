@@ -119,15 +119,15 @@ class Gang:
             self._held[subtask, attempt] = registration
         self._post(job, MemberRegistered(subtask=subtask, attempt=attempt))
         if (subtask, attempt) in self._held:
-            _show_life(registration)
+            _send_heartbeat(registration)
         return machine.is_member(subtask, attempt)
 
-    def show_life(self, now: float, every_s: float) -> None:
+    def send_heartbeats(self, now: float, every_s: float) -> None:
         """See `SubtaskGroup`: a launch may gather for longer than a subtask stays without a word."""
         if now - self._life_shown >= every_s:
             self._life_shown = now
             for registration in self._held.values():
-                _show_life(registration)
+                _send_heartbeat(registration)
 
     def deployment(self, deploy: Deploy) -> Deploy:
         """See `SubtaskGroup`."""
@@ -243,7 +243,7 @@ def _attempt(key: ChannelKey) -> tuple[int, int]:
     return key.subtask, key.task_attempt
 
 
-def _show_life(registration: Registration) -> None:
+def _send_heartbeat(registration: Registration) -> None:
     """Send what a subtask takes for a sign of life before it is deployed: there is nothing to acknowledge."""
     registration.connection.send(Channel(registration.key, "down").send(Heartbeat(acked=0)))
 

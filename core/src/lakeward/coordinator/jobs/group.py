@@ -83,7 +83,7 @@ class SubtaskGroup(Protocol):
         """
         ...
 
-    def show_life(self, now: float, every_s: float) -> None:
+    def send_heartbeats(self, now: float, every_s: float) -> None:
         """Tell subtasks that wait for others that the coordinator is there.
 
         Args:
@@ -178,7 +178,7 @@ class IndependentSubtasks:
         job.deploy(registration)
         return True
 
-    def show_life(self, now: float, every_s: float) -> None:
+    def send_heartbeats(self, now: float, every_s: float) -> None:
         """See `SubtaskGroup`: none waits."""
 
     def deployment(self, deploy: Deploy) -> Deploy:

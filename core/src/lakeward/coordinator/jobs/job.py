@@ -200,14 +200,14 @@ class RoundJob:
         One whose connection closed is given up alone. One that is connected and silent (hung, paused, unreachable)
         keeps its slot: the launch is cancelled.
         """
-        if self._launch_again and not self._checkpoints.owed:
+        if self._launch_again and not self._checkpoints.awaits_store:
             self._go_on()
         if self._prepare_at is not None and self._prepare_at <= self._clock.now():
             self._prepare()
         if self._ended or self._drained or self.launched is None:
             return
         now = self._clock.now()
-        self._group.show_life(now, self.launched.fence_s / 10)
+        self._group.send_heartbeats(now, self.launched.fence_s / 10)
         if self._group.ends_together:
             self.failing.checkpointed(self._checkpoints.newest)
         if now >= self.splits.reconnect_by:
@@ -570,7 +570,7 @@ class RoundJob:
             self.failing.failed((), cause, now=now, checkpoint=newest, lost=True)
         if self._group.ends_together:
             self._attempts.clear()  # the next launch may have to wait, and what they still send does not count
-        if not (self._group.ends_together and self._checkpoints.owed):
+        if not (self._group.ends_together and self._checkpoints.awaits_store):
             self._go_on()
 
     def _go_on(self) -> None:

@@ -20,7 +20,7 @@ from lakeward.coordinator.rounds.attempt import RoundAttempt
 from lakeward.coordinator.rounds.context import RoundContext, start_round
 from lakeward.coordinator.rounds.listener import RoundJobListener
 from lakeward.coordinator.rounds.planner import PlannedRound
-from lakeward.coordinator.rounds.round_end import tell_end
+from lakeward.coordinator.rounds.round_end import log_end
 from lakeward.coordinator.rounds.round_trace import RoundTrace, trace_commit
 from lakeward.coordinator.workers.calls import call
 from lakeward.coordinator.workers.log_fields import with_log_fields
@@ -238,7 +238,7 @@ class RoundExecutor:
                 attempt.job.cancel()
         else:
             self._spawn(attempt, partial(self._clean, attempt))
-        tell_end(attempt, attempt.report(self._clock.wall_ms()))
+        log_end(attempt, attempt.report(self._clock.wall_ms()))
         self._round_ended(attempt)
 
     def cancel_all(self) -> None:
@@ -356,10 +356,10 @@ class RoundExecutor:
         if found is not None:
             self._restorer.reject(found, reason)
 
-    def doubt_checkpoint(self, attempt: RoundAttempt) -> None:
+    def verify_checkpoint(self, attempt: RoundAttempt) -> None:
         """Have the rows read of the checkpoint that a job went on from which failed: a damaged file may be why."""
         if attempt.goes_on_from is not None:
-            self._restorer.doubt(attempt.goes_on_from)
+            self._restorer.verify_rows(attempt.goes_on_from)
 
     # --- the steps of a round -------------------------------------------------------------------------------
 
@@ -617,7 +617,7 @@ class RoundExecutor:
             return
         checkpoints, assignment = attempt.job.checkpoints, attempt.assignment
         checkpoints.end(superseded=superseded)
-        if checkpoints.owed:
+        if checkpoints.awaits_store:
             self._storing[assignment.table_id] = attempt
         self._numbers[assignment.table_id] = (assignment.epoch, checkpoints.latest)
 

@@ -41,7 +41,7 @@ class AttemptOwner(Protocol):
         """Give up the checkpoint that a round's job goes on from."""
         ...
 
-    def doubt_checkpoint(self, attempt: RoundAttempt) -> None:
+    def verify_checkpoint(self, attempt: RoundAttempt) -> None:
         """Have the rows of the job's checkpoint read before a round goes on from it again."""
         ...
 
@@ -103,7 +103,7 @@ class RoundJobListener:
     def job_failed(self, reason: str, *, permanent: bool, code: str = "") -> None:
         """See `JobListener`."""
         if not permanent and self._owner.is_current(self._attempt):
-            self._owner.doubt_checkpoint(self._attempt)
+            self._owner.verify_checkpoint(self._attempt)
         self._post_failure(reason, permanent=permanent, code=code)
 
     def job_lost_snapshot(self, lost: frozenset[KvSnapshot], reason: str) -> None:

@@ -17,7 +17,7 @@ _IDLE = "idle"
 _log = structlog.get_logger("lakeward.rounds")
 
 
-def tell_end(attempt: RoundAttempt, report: RoundReport) -> None:
+def log_end(attempt: RoundAttempt, report: RoundReport) -> None:
     """Log a round that has ended, and pass its span on.
 
     Args:

@@ -96,7 +96,7 @@ class Housekeeping:
         """Check whether checkpoints of tables without a round are valid; on a failure all snapshots stay leased."""
         restorer = self._restorer
         idle = restorer.holding - self._attempts.keys()
-        look = restorer.start if not restorer.known else partial(restorer.look_again, table_ids=idle)
+        look = restorer.start if not restorer.known else partial(restorer.check_again, table_ids=idle)
         try:
             await call(partial(look, self._source), what="look at checkpoints again")
         except LakewardError as error:

@@ -104,7 +104,7 @@ class LeaseProtection:
 
     def hold_checkpoints(self) -> None:
         """See `SnapshotProtection`."""
-        for table_id, snapshots in self._restorer.news():
+        for table_id, snapshots in self._restorer.changed_needs():
             self._leases.step(Retain(now=self._clock.now(), table_id=table_id, snapshots=snapshots))
 
     def invalidate(self, table_id: int, reason: str) -> None:

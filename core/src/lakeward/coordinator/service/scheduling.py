@@ -94,7 +94,7 @@ class ScheduledSource:
         self._lock = threading.Lock()
         self._look_at = float("-inf")
         self._ask_at = float("-inf")
-        self._owed: tuple[TableEpoch, ...] = ()
+        self._unreported: tuple[TableEpoch, ...] = ()
         """Tables that must be given back by the next heartbeat, because the call for it failed."""
         self._tiers = True
         self.name = source.name
@@ -225,11 +225,11 @@ class ScheduledSource:
     def _call_source(self, request: HeartbeatRequest, *, poll: bool) -> HeartbeatResponse | None:
         """Send the source its part of a heartbeat; return None if there is nothing to report and nothing to ask."""
         asked = poll and self._tiers and self._clock.now() >= self._ask_at
-        request = replace(request, failed=(*request.failed, *self._owed), request=asked)
+        request = replace(request, failed=(*request.failed, *self._unreported), request=asked)
         if not self._tiers and request == HeartbeatRequest():
             return None
         answer = self._source.heartbeat(request)
-        self._owed = ()
+        self._unreported = ()
         self._source_queue.reported(self._clock.now(), request)
         return self._choose(answer) if asked else answer
 
@@ -259,14 +259,14 @@ class ScheduledSource:
 
     def _give_back(self, assignment: TableAssignment, *, request: bool) -> HeartbeatResponse | None:
         """Give a table back and ask for the next one; if the call fails, the next heartbeat gives it back."""
-        self._owed = (TableEpoch(assignment.table_id, assignment.epoch, assignment.coordinator_epoch),)
+        self._unreported = (TableEpoch(assignment.table_id, assignment.epoch, assignment.coordinator_epoch),)
         try:
-            answer = self._source.heartbeat(HeartbeatRequest(failed=self._owed, request=request))
+            answer = self._source.heartbeat(HeartbeatRequest(failed=self._unreported, request=request))
         except LakewardError as error:
             # The first call of this heartbeat has succeeded: its answer must not be lost because this one failed.
             _log.warning("a table was not given back yet", table=str(assignment.path), reason=str(error))
             return None
-        self._owed = ()
+        self._unreported = ()
         return answer
 
     def _rest(self, started: float) -> None:

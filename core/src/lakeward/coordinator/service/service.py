@@ -410,5 +410,5 @@ class Service:
         if request.renewed or response.assignment is not None:
             await self._persistence.try_write()
         given = response.assignment
-        if self._loop.superseded_by and given is not None and not self._writer.may_be_known(given):
+        if self._loop.superseded_by and given is not None and not self._writer.is_written(given):
             await give_back(self._source, given)

@@ -105,7 +105,7 @@ class ServiceStateWriter:
             self._written = before
             raise
 
-    def may_be_known(self, assignment: TableAssignment) -> bool:
+    def is_written(self, assignment: TableAssignment) -> bool:
         """Return whether a later start may know this assignment, because a written state contains it."""
         return self._written.get(assignment.table_id) == assignment.epoch
 

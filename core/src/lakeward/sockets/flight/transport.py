@@ -8,13 +8,13 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from lakeward.sockets.flight.data_address import DataAddress, make_certificate
-from lakeward.sockets.flight.own_place import own_place
+from lakeward.sockets.flight.listen_address import listen_address
 from lakeward.sockets.flight.poster import Poster
 
 if TYPE_CHECKING:
     from lakeward.ports import ChannelReceiver, Clock, ExchangeKey
+    from lakeward.sockets.flight.listen_address import ListenAddress
     from lakeward.sockets.flight.outgoing import OutgoingChannel
-    from lakeward.sockets.flight.own_place import OwnPlace
 
 SILENT_S = 8.0
 """Seconds without a message from a peer, not even a ping, after which the channel is lost."""
@@ -42,7 +42,7 @@ class FlightExchange:
 
     def open(self, key: ExchangeKey, host: str, receiver: ChannelReceiver) -> FlightSubtaskExchange:
         """See `lakeward.ports.ExchangeTransport`; an empty host is found out, and the own address in a network."""
-        place = own_place(host, self._coordinator)
+        place = listen_address(host, self._coordinator)
         return FlightSubtaskExchange(key, place, receiver, self._clock, self._silent_s)
 
 
@@ -50,7 +50,7 @@ class FlightSubtaskExchange:
     """See `lakeward.ports.SubtaskExchange`."""
 
     def __init__(
-        self, key: ExchangeKey, place: OwnPlace, receiver: ChannelReceiver, clock: Clock, silent_s: float
+        self, key: ExchangeKey, place: ListenAddress, receiver: ChannelReceiver, clock: Clock, silent_s: float
     ) -> None:
         """Listen.
 

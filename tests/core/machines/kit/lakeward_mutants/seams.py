@@ -225,7 +225,7 @@ def stops_for_no_silence(monkeypatch: pytest.MonkeyPatch) -> None:
         if self.gateway is not None:  # it is deployed
             self._link.heartbeat()
 
-    monkeypatch.setattr(Subtask, "_show_life", show)
+    monkeypatch.setattr(Subtask, "_send_heartbeat", show)
 
 
 # --- commits -------------------------------------------------------------------------------------------------------

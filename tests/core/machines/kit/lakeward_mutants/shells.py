@@ -168,7 +168,7 @@ def leaves_out_what_ended_after_the_trigger(monkeypatch: pytest.MonkeyPatch) -> 
 
 def keeps_tables_that_nobody_knows_of(monkeypatch: pytest.MonkeyPatch) -> None:
     """An overtaken start gives nothing back."""
-    monkeypatch.setattr(ServiceStateWriter, "may_be_known", lambda *_: True)
+    monkeypatch.setattr(ServiceStateWriter, "is_written", lambda *_: True)
 
 
 SHELLS = (

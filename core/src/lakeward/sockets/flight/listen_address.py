@@ -25,14 +25,14 @@ _OWN_4 = "/32 host LOCAL"
 _LINK_LOCAL = "20"
 
 
-class OwnPlace(NamedTuple):
+class ListenAddress(NamedTuple):
     """What others reach this machine at, and the address to listen at."""
 
     host: str
     listen: str
 
 
-def own_place(host: str, coordinator: tuple[str, int]) -> OwnPlace:
+def listen_address(host: str, coordinator: tuple[str, int]) -> ListenAddress:
     """Find out what `spark.exchange_host` means on this machine.
 
     Args:
@@ -45,13 +45,13 @@ def own_place(host: str, coordinator: tuple[str, int]) -> OwnPlace:
     """
     if "/" in host:
         found = str(address_in(ipaddress.ip_network(host), coordinator))
-        return OwnPlace(found, found)  # not at all addresses: whoever names a network means that one
+        return ListenAddress(found, found)  # not at all addresses: whoever names a network means that one
     try:
         found = host or own_address(*coordinator)
     except OSError as error:
         message = f"the address of this machine on its way to {coordinator[0]} cannot be found: {error}"
         raise StorageError(message) from error
-    return OwnPlace(found, bind_host(found))
+    return ListenAddress(found, bind_host(found))
 
 
 def address_in(network: IpNetwork, coordinator: tuple[str, int]) -> IpAddress:

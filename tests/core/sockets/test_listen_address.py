@@ -13,9 +13,9 @@ from lakeward.errors import ConfigError, StorageError
 from lakeward.model.exchange import ChannelMark
 from lakeward.model.settings import TableSettings
 from lakeward.ports import ExchangeKey
-from lakeward.sockets.flight import own_place as module
+from lakeward.sockets.flight import listen_address as module
 from lakeward.sockets.flight.data_address import DataAddress
-from lakeward.sockets.flight.own_place import OwnPlace, address_in, own_addresses, own_place
+from lakeward.sockets.flight.listen_address import ListenAddress, address_in, listen_address, own_addresses
 from lakeward.sockets.flight.transport import FlightExchange
 from lakeward.subtask.run import run_subtask
 from lakeward.testing.jobs import ThreadJobs
@@ -112,7 +112,7 @@ def test_a_subtask_listens_at_its_address_in_the_network_and_at_no_other() -> No
     ],
 )
 def test_the_address_is_one_of_this_machine_in_the_network(listed: None, network: str, expected: str) -> None:
-    assert own_place(network, NOWHERE) == OwnPlace(expected, expected)
+    assert listen_address(network, NOWHERE) == ListenAddress(expected, expected)
 
 
 @pytest.mark.parametrize("coordinator", [HERE, NOWHERE], ids=["to the coordinator", "into the network"])
@@ -136,7 +136,7 @@ def test_no_address_in_the_network_is_an_error_that_names_the_key_the_network_an
     listed: None,
 ) -> None:
     with pytest.raises(ConfigError) as raised:
-        own_place("203.0.113.0/24", HERE)
+        listen_address("203.0.113.0/24", HERE)
     assert str(raised.value) == (
         "spark.exchange_host: expected a network in which every executor's machine has an address, "
         f"found '203.0.113.0/24'. The addresses of {socket.gethostname()}: "
@@ -177,13 +177,13 @@ def test_a_machine_whose_kernel_lists_no_addresses_has_those_of_its_name(
 )
 def test_a_name_or_an_address_is_registered_as_it_is_and_listened_for_everywhere(host: str, listen: str) -> None:
     """It may be one that only the network in between knows to be this machine."""
-    assert own_place(host, NOWHERE) == OwnPlace(host, listen)
+    assert listen_address(host, NOWHERE) == ListenAddress(host, listen)
 
 
 def test_without_a_host_it_is_the_address_that_leads_to_the_coordinator() -> None:
-    assert own_place("", HERE) == OwnPlace("127.0.0.1", "127.0.0.1")
+    assert listen_address("", HERE) == ListenAddress("127.0.0.1", "127.0.0.1")
 
 
 def test_without_a_host_and_a_way_to_the_coordinator_there_is_none() -> None:
     with pytest.raises(StorageError, match=r"on its way to no-such-host\.invalid cannot be found"):
-        own_place("", NOWHERE)
+        listen_address("", NOWHERE)
