@@ -191,7 +191,7 @@ class _Nobody:
     """A receiver for connections on which nothing is said after the proof."""
 
     def on_message(self, connection: Connection, envelope: Envelope) -> None:
-        """See `lakeward.ports.Receiver`; whoever says something is put out."""
+        """See `lakeward.ports.Receiver`. Close the connection: no message is expected."""
         del envelope
         connection.close()
 

@@ -116,7 +116,7 @@ class ConditionTracker:
     def _describe(self, table: TableReport, report: ServiceReport, paused: Collection[str]) -> TableReport:
         now_ms, running = report.written_ms, report.state != "stopped"
         due_ms = table.due_ms if running else None
-        # Nobody has looked since it was assigned: "nothing waits" is what the round before it left.
+        # No round has looked since the table was due: the status is still that of the last round.
         unseen = table.status == "waiting" and due_ms is not None and due_ms < now_ms
         condition = table_condition(
             TableFacts(  # twice a second for each table: `replace` would take longer than all the rest

@@ -140,7 +140,7 @@ def status_view(
 
 
 def _urgency(row: TableRow) -> tuple[int, int, str]:
-    """Order what is wrong before what is late before what is at work before the rest, each by name."""
+    """Return the sort key of a row: first what is wrong, then what is late, then what is at work; each by name."""
     return _ORDER.get(row.status.kind, 3), _ORDER.get(row.phase.kind, 3), row.path
 
 

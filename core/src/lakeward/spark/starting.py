@@ -41,7 +41,7 @@ class StartingSpark:
         return self._started.result()
 
     def abandon(self) -> None:
-        """End a start that nobody waits for any longer, in `ABANDON_S` seconds at most; one that is over stays so."""
+        """End a start that nobody waits for any longer, within `ABANDON_S`. One that has ended is left alone."""
         self._abandoned.set()
         wait([self._started], ABANDON_S)
 

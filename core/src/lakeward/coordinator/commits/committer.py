@@ -188,7 +188,7 @@ class Committer:
         self._lake.delete(frozenset(written) - self._lake.referenced(path, written))
 
     def _find(self, work: CommitWork, patience: _Patience) -> int | None:
-        """Look for the commit until the lake answers: what cannot be looked for is neither sent again nor given up."""
+        """Look for the commit until the lake answers. Before, nothing is sent again and no file deleted."""
         path = work.table.path
         while True:
             try:

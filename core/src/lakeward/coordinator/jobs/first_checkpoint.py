@@ -10,14 +10,10 @@ if TYPE_CHECKING:
 
 
 class FirstCheckpoint:
-    """Of one launch."""
+    """The first checkpoint of one launch: when it may begin, and how long it took."""
 
     def __init__(self, before: CompletedCheckpoint | None) -> None:
-        """Wait for it.
-
-        Args:
-            before: the newest one of the round so far.
-        """
+        """Wait for a checkpoint that is newer than `before`, the round's newest one so far."""
         self._before = before
         self._ready_ms: int | None = None
         self._started = False

@@ -230,7 +230,7 @@ class IncomingChannels:
             channel.marked.notify_all()
 
     def _stream_ended(self, channel: _Channel, stream: StreamKind, reason: str) -> None:
-        """A producer that dies ends its streams as one does that closes them: whether all has come tells them apart."""
+        """Note the end of a stream. A producer that died is told from one that closed by whether all its rows came."""
         with channel.lock:
             channel.ended.add(stream)
             both = channel.ended == _BOTH
