@@ -65,7 +65,7 @@ def ended():
 
 thread = threading.Thread(target=job)
 thread.start()
-with pipe.open("w") as task:
+with pipe.open("w", encoding="utf-8") as task:
     print(ended())
     context._jsc.stop()
 thread.join()
