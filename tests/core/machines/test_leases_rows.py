@@ -181,6 +181,14 @@ ROWS = (
         held={A: 5},
     ),
     Row(
+        rule="a verification does not vouch for a snapshot that was given back and asked for again meanwhile",
+        given=(protect(), acquired(1), unprotect(), protect()),
+        event=verified(2),
+        then=CallState.ACQUIRING,
+        commands=(Persist(), CallAcquire(3, ID1, 1, {A: 5})),
+        held={A: 5},
+    ),
+    Row(
         rule="another snapshot of a bucket is acquired and verified before its round is told",
         given=HOLDING,
         event=protect(NEWER_A),
@@ -462,6 +470,14 @@ ROWS = (
         event=acquired(1),
         then=CallState.STOPPING,
         commands=(CallRelease(2, ID1, 1, frozenset({A})),),
+    ),
+    Row(
+        rule="nothing is verified after a stop, and what a checkpoint needs stays held",
+        given=(retain(SNAP_A), stop()),
+        event=acquired(1),
+        then=CallState.STOPPED,
+        commands=(LeaseStopped(),),
+        held={A: 5},
     ),
     Row(
         rule="a stop waits for the call that is open, and tells the round that waits for it",
