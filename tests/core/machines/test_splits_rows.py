@@ -201,7 +201,7 @@ ROWS = (
     ),
     Row(
         rule="an attempt cannot finish what another one reads",
-        given=(*ONE_READS, registered(1)),
+        given=TWO_READ,
         event=done("first", 10, 1),
         then=ILLEGAL,
     ),
@@ -336,6 +336,13 @@ ROWS = (
         then={"first": (0, 1), "second": "free"},
     ),
     Row(
+        rule="an attempt whose connection closes a second time has as long as the first time to reconnect",
+        given=(*ONE_READS, disconnected(0, 0.0), reconnected(0, 4.0), disconnected(0, 10.0)),
+        event=checked(15.0),
+        then={"first": (0, 1), "second": "free"},
+        commands=(GiveUp(((0, 1),)),),
+    ),
+    Row(
         rule="an attempt that does not reconnect in time is given up, and keeps its split until it is lost",
         given=(*ONE_READS, disconnected(0, 0.0)),
         event=checked(5.0),
@@ -358,7 +365,7 @@ ROWS = (
     ),
     Row(
         rule="an attempt is given up once",
-        given=(*ONE_READS, disconnected(0, 0.0), checked(5.0), reconnected(0, 6.0)),
+        given=(*ONE_READS, disconnected(0, 0.0), checked(5.0), reconnected(0, 6.0), disconnected(0, 7.0)),
         event=checked(20.0),
         then={"first": (0, 1), "second": "free"},
     ),
