@@ -290,6 +290,14 @@ ROWS = (
         counts=(0, 2),
     ),
     Row(
+        rule="a channel that was written to its end still has a place for barriers",
+        given=(BATCH, BatchesWritten(1), END),
+        event=BarrierRequested(1),
+        then=OutputPhase.WRITTEN,
+        commands=(SendMark(Barrier(1, 1, 0.0)),),
+        counts=(1, 1),
+    ),
+    Row(
         rule="a barrier overtakes what waits in a channel that has ended",
         given=(*THREE, END, BarrierRequested(1)),
         event=OvertakeRequested(1),

@@ -345,6 +345,13 @@ ROWS = (
         then={},
         commands=(EndRound(7, "dropped", "the table was dropped"), Forget(7, "dropped")),
     ),
+    Row(
+        rule="a newer epoch ends the commit under the older one as well",
+        given=COMMITTING,
+        event=replace(resumed(SEVEN_AGAIN), now=44.0),
+        then={7: Phase.OPENING},
+        commands=(EndRound(7, "fenced", "assigned again under epoch 2"), OpenRound(SEVEN_AGAIN, 2)),
+    ),
     # --- how a round ends ---
     Row(
         rule="what is committed is reported as finished with the next heartbeat",
@@ -352,6 +359,19 @@ ROWS = (
         event=committed(44.5),
         then={7: Phase.REPORTING},
         commands=(EndRound(7, "committed"), SendHeartbeat(HeartbeatRequest(finished=(EPOCH_7,), request=True))),
+    ),
+    Row(
+        rule="a table leaves the service once its report has arrived",
+        given=(*RESTING, committed(44.0)),
+        event=answered(HeartbeatRequest(finished=(EPOCH_7,), request=True), 44.0),
+        then={},
+        commands=(Forget(7, "finished"),),
+    ),
+    Row(
+        rule="a report that was not answered is kept, for it is sent again",
+        given=(*RESTING, committed(44.0)),
+        event=unanswered(44.0),
+        then={7: Phase.REPORTING},
     ),
     Row(
         rule="a table with more rows is reported so that it is assigned again at once",
@@ -452,6 +472,26 @@ ROWS = (
         commands=(FinishRoundEarly(7, "the service stops"),),
     ),
     Row(
+        rule="a running round is given up when a stop times out",
+        given=(*RUNNING, stop()),
+        event=timed_out(30.0),
+        then={7: Phase.RETURNING},
+        commands=(EndRound(7, "stopped", "the service stops"),),
+    ),
+    Row(
+        rule="a round that has not launched its job is given up at once by a stop",
+        given=LEASING,
+        event=stop(),
+        then={7: Phase.RETURNING},
+        commands=(EndRound(7, "stopped", "the service stops"),),
+    ),
+    Row(
+        rule="a lease that comes after a stop launches no job",
+        given=(*LEASING, stop()),
+        event=Leased(now=0.0, table_id=7),
+        then={7: Phase.RETURNING},
+    ),
+    Row(
         rule="a round that ends after a stop makes room for no other one",
         given=(*BEHIND, stop()),
         event=failed(),
@@ -505,6 +545,12 @@ ROWS = (
         event=answered(GIVE_BACK),
         then={},
         commands=(Forget(7, "returned"), Stopped()),
+    ),
+    Row(
+        rule="a service that has stopped takes no table",
+        given=(*OPENING, stop(), answered(BEAT), answered(GIVE_BACK)),
+        event=resumed(EIGHT),
+        then=ILLEGAL,
     ),
     Row(
         rule="a report that fails once is sent again although the service stops",

@@ -170,6 +170,22 @@ ROWS = (
         then={"first": (2, 1), "second": (1, 1)},
         commands=(SplitsReturned((FIRST,)), Assign(2, 1, FIRST)),
     ),
+    Row(
+        rule="an attempt that waited can finish what it was given",
+        given=(*THIRD_WAITS, lost(0)),
+        event=done("first", 10, 2),
+        then={"first": "finished", "second": (1, 1)},
+        commands=(Accept("first"),),
+        offsets={A: 10},
+    ),
+    Row(
+        rule="an attempt that has finished its split gets the next one when it asks",
+        given=(*ONE_READS, done("first", 10, 0)),
+        event=requests(0),
+        then={"first": "finished", "second": (0, 1)},
+        commands=(Assign(0, 1, SECOND),),
+        offsets={A: 10},
+    ),
     # --- which results count ---
     Row(
         rule="a split that was read to its end is accepted, and its offset may be committed",
@@ -290,6 +306,20 @@ ROWS = (
         commands=(late(0, 1),),
     ),
     Row(
+        rule="an attempt that was replaced before it had asked gets no split either",
+        given=(registered(0), registered(0, 2)),
+        event=requests(0),
+        then={"first": "free", "second": "free"},
+        commands=(late(0, 1),),
+    ),
+    Row(
+        rule="an attempt that was lost gets no split",
+        given=(registered(0), lost(0)),
+        event=requests(0),
+        then={"first": "free", "second": "free"},
+        commands=(late(0, 1),),
+    ),
+    Row(
         rule="the loss of a replaced attempt takes nothing from its successor",
         given=(*REPLACED, requests(0, 2)),
         event=lost(0),
@@ -321,6 +351,13 @@ ROWS = (
         event=JOB_ENDED,
         then={"first": "free", "second": "free"},
         commands=(SplitsReturned((FIRST, SECOND)),),
+    ),
+    Row(
+        rule="what the end of a job has returned is read by the attempts of the next one",
+        given=(*TWO_READ, JOB_ENDED, registered(2)),
+        event=requests(2),
+        then={"first": (2, 1), "second": "free"},
+        commands=(Assign(2, 1, FIRST),),
     ),
     # --- connections ---
     Row(
@@ -496,6 +533,14 @@ ROWS = (
         event=done("second", 20, 1),
         then={"first": "finished", "second": "finished"},
         commands=(Accept("second"), NoMore(2, 1), AllDone(incomplete=False)),
+        offsets={A: 20},
+    ),
+    Row(
+        rule="an attempt that asks again after the end is sent away again",
+        given=(*THIRD_WAITS, done("first", 10, 0), done("second", 20, 1)),
+        event=requests(2),
+        then={"first": "finished", "second": "finished"},
+        commands=(NoMore(2, 1),),
         offsets={A: 20},
     ),
     Row(
