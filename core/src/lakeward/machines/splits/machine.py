@@ -6,7 +6,8 @@ Rules
   afterwards is rejected.
 * A round that finishes early assigns no more splits. Log splits stop where they are, started snapshot splits run to
   their end; a log split that stopped is finished at the offset it reached. A split that is returned later is skipped.
-  A restored split of `begun` is neither skipped nor returned: it is assigned as before.
+  A restored split of `begun` is not skipped then: it is assigned as before. If its attempt is lost after that, it ends
+  like the others; with an exchange the launch ends with it, and a new machine begins from the checkpoint.
 * A bucket's offset after the round is the end of its contiguous finished prefix.
 * An attempt whose connection closed may reconnect. After `reconnect_s` it is given up: its job takes over what it did
   and reports it as lost. The connections of one executor's subtasks close one after the other, so those that closed
