@@ -3,8 +3,8 @@
 The service keeps this queue itself: the source does not know of mirrored tables.
 
 It answers heartbeats as a source's queue does (fluss.md, "The tiering queue"), so that the machine `rounds` sees no
-difference: a table is due when its freshness has passed, failed ones are due at once, a dropped table is refused. Of the
-two epochs it checks the table's alone: the queue lives as long as the service, so its coordinator epoch never changes.
+difference: a table is due when its freshness has passed, failed ones are due at once, a dropped table is refused. It
+checks the table's epoch alone: the queue lives as long as the service, so its coordinator epoch never changes.
 """
 
 from __future__ import annotations
