@@ -111,6 +111,14 @@ ROWS = (
         OPEN,
         (),
     ),
+    Row(
+        "an older checkpoint closes nothing once a newer one is over",
+        NEW,
+        (CloseFor(5), OpenFor(5)),
+        CloseFor(4),
+        OPEN,
+        (),
+    ),
     Row("an attempt that starts later knows which checkpoints are over", Start(latest=5), (), CloseFor(5), OPEN, ()),
     # --- what opens it ----------------------------------------------------------------------------------------------
     Row(
@@ -156,6 +164,15 @@ ROWS = (
         (Pass(A), Pass(B)),
     ),
     Row("opened twice, it sends what was held once", NEW, (CloseFor(5), SENDS_A, OpenFor(5)), OpenFor(5), OPEN, ()),
+    Row(
+        "a late abort of what its snapshot opened changes nothing",
+        NEW,
+        (CloseFor(5), OpenFor(5)),
+        AbortFor(5),
+        OPEN,
+        (),
+    ),
+    Row("a late message of an older snapshot changes nothing", NEW, (CloseFor(5), OpenFor(5)), OpenFor(4), OPEN, ()),
     Row("a checkpoint that never closed it cannot open it", NEW, (CloseFor(5), SENDS_A), OpenFor(6), CLOSED, ILLEGAL),
     Row("no snapshot of an unknown checkpoint is taken while it is open", NEW, (), OpenFor(1), OPEN, ILLEGAL),
     # --- what was restored ------------------------------------------------------------------------------------------
