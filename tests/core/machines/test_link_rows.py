@@ -240,6 +240,10 @@ ROWS = (
         (ReportLost(SILENT - 1.0, "no proof"),)),
     Row("data waits while the connection is down", LOST, sends(RequestSplit()), RECONNECTING, ()),
     Row("a heartbeat is dropped while the connection is down", LOST, BEAT, RECONNECTING, ()),
+    Row("nobody who is done while the connection is down is settled before that was sent",
+        LOST, sends(DONE), RECONNECTING, ()),
+    Row("who was done while the connection was down says so once it is back, and is settled",
+        (*LOST, sends(DONE)), ACK_0, CONNECTED, (transmits(DONE), ReportSettled())),
     Row("nobody who is done while the connection is down is settled with data that waits",
         (*LOST, sends(RequestSplit())), sends(DONE), RECONNECTING, ()),
     Row(

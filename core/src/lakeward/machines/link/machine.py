@@ -5,7 +5,8 @@ Rules
 * A `Heartbeat` before the `Deploy` says that the coordinator waits for other subtasks: a sign of life, nothing else.
 * While the connection is down a data event waits and a control event is dropped. After a reconnect all data events
   that are not acknowledged are sent again in order, before anything new.
-* `SubtaskDone` is a control event and would be lost with its connection: it is sent again as well.
+* `SubtaskDone` is a control event and would be lost with its connection: it is sent again as well, and nobody is
+  settled before it was sent.
 * After a lost connection the link reconnects at once, then every `RECONNECT_S`, until nothing was received for the
   fence time. Then the subtask stops, because a later start of the service may delete what it writes.
 """
@@ -181,7 +182,7 @@ class LinkMachine:
         if before is _RECONNECTING:
             unacked = self._open_channel().unacked()
             again = unacked if self._done is None else (*unacked, self._done)
-            return tuple(Transmit(envelope) for envelope in again)
+            return (*(Transmit(envelope) for envelope in again), *self._settled())
         # Acknowledge at once: a checkpoint may wait for it. The rest of the mailbox is handled afterwards.
         answers = self._heartbeat() if event.envelope.sequence else ()
         if isinstance(found, Heartbeat):
@@ -220,8 +221,8 @@ class LinkMachine:
         return (Transmit(channel.send(Heartbeat(acked=channel.received))),)
 
     def _settled(self) -> tuple[LinkCommand, ...]:
-        settled = self._done is not None and not self._open_channel().unacked()
-        return (ReportSettled(),) if settled else ()
+        sent = self._done is not None and self._phase is _CONNECTED
+        return (ReportSettled(),) if sent and not self._open_channel().unacked() else ()
 
     def _connect(self, after_s: float) -> tuple[LinkCommand, ...]:
         key = self._key(self._register.attempt or 0)
