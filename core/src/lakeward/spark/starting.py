@@ -14,8 +14,10 @@ if TYPE_CHECKING:
     from lakeward.spark.session import SparkHandle
 
 
-ABANDON_S = 5.0
-"""Seconds that the end of a start may take: its Java process may be one that cannot be reached yet."""
+ABANDON_S = 14.0
+"""Seconds that the end of a start may take: its Java process may not be reachable yet, which lasts on a busy machine.
+What is left after that stays behind. It is less than what a resource has to close (`CLOSE_S`).
+"""
 
 
 class StartingSpark:
