@@ -14,6 +14,7 @@ from lakeward import machines
 from lakeward.cli.reference import draw_machines
 from lakeward.machines.diagrams import NAMES, render, states
 from lakeward.machines.machine_state import MachineState
+from lakeward.machines.registry import TABLES
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -39,6 +40,7 @@ def test_each_state_of_a_machine_with_a_table_is_in_a_diagram() -> None:
     for module in walk_packages(machines.__path__, f"{machines.__name__}."):
         table = getattr(import_module(module.name), "TRANSITIONS", {})
         found |= {type(state) for state, _ in table}
+    found |= {rules.states for rules in TABLES.values()}
     assert found == {states(name) for name in NAMES}
     assert all(inspect.isclass(kind) and issubclass(kind, MachineState) for kind in found)
 

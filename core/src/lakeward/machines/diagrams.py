@@ -17,8 +17,6 @@ from lakeward.machines.exchange import output_queue
 from lakeward.machines.exchange import transitions as alignment
 from lakeward.machines.exchange.output_queue import OutputPhase
 from lakeward.machines.exchange.transitions import AlignmentPhase
-from lakeward.machines.gang import transitions as gang
-from lakeward.machines.gang.transitions import GangPhase
 from lakeward.machines.leases import table_lease
 from lakeward.machines.leases import transitions as leases
 from lakeward.machines.leases.table_lease import LeaseStatus
@@ -27,13 +25,14 @@ from lakeward.machines.link import transitions as link
 from lakeward.machines.link.transitions import LinkPhase
 from lakeward.machines.recovery import transitions as recovery
 from lakeward.machines.recovery.transitions import RecoveryPhase
+from lakeward.machines.registry import TABLES
 from lakeward.machines.rounds import transitions as rounds
 from lakeward.machines.rounds.transitions import HeartbeatPhase, Phase, ServicePhase
 from lakeward.machines.splits import transitions as splits
 from lakeward.machines.splits.transitions import AttemptPhase, ConnectionPhase, SplitPhase
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterator, Mapping
     from enum import Enum
 
 _TABLES: dict[str, tuple[type[Enum], Mapping[Any, Mapping[Any, Enum]]]] = {
@@ -45,7 +44,6 @@ _TABLES: dict[str, tuple[type[Enum], Mapping[Any, Mapping[Any, Enum]]]] = {
     "splits": (SplitPhase, splits.TRANSITIONS),
     "split_attempts": (AttemptPhase, splits.TRANSITIONS),
     "split_connections": (ConnectionPhase, splits.TRANSITIONS),
-    "gang": (GangPhase, gang.TRANSITIONS),
     "link": (LinkPhase, link.TRANSITIONS),
     "gateway": (GatewayPhase, gateway.TRANSITIONS),
     "checkpoints": (CheckpointPhase, checkpoints.TRANSITIONS),
@@ -54,7 +52,7 @@ _TABLES: dict[str, tuple[type[Enum], Mapping[Any, Mapping[Any, Enum]]]] = {
     "output": (OutputPhase, output_queue.TRANSITIONS),
     "recovery": (RecoveryPhase, recovery.TRANSITIONS),
 }
-NAMES = tuple(_TABLES)
+NAMES = (*_TABLES, *TABLES)
 """The tables that can be drawn."""
 _BLOCK = re.compile(r"<!-- drawn: (\w+) -->\n.*?<!-- end -->", re.DOTALL)
 
@@ -68,7 +66,7 @@ def states(name: str) -> type[Enum]:
     Returns:
         The class of its states.
     """
-    return _TABLES[name][0]
+    return TABLES[name].states if name in TABLES else _TABLES[name][0]
 
 
 def diagram(name: str) -> str:
@@ -80,18 +78,26 @@ def diagram(name: str) -> str:
     Returns:
         A Mermaid state diagram: every move to another state, with the events that may cause it.
     """
-    phases, table = _TABLES[name]
-    causes: dict[tuple[Enum, Enum], list[str]] = {}
-    for (state, event), row in table.items():
-        for after in phases:
-            if isinstance(state, phases) and after is not state and after in row.values():
-                causes.setdefault((state, after), []).append(event.__name__)
+    phases = states(name)
+    causes: dict[tuple[Enum, Enum], set[str]] = {}
+    for before, event, after in _moves(name):
+        if isinstance(before, phases) and isinstance(after, phases) and after is not before:
+            causes.setdefault((before, after), set()).add(event.__name__)
     first = next(iter(phases))
     lines = ["stateDiagram-v2", f"  [*] --> {first.value}"]
     order = {phase: rank for rank, phase in enumerate(phases)}
     for before, after in sorted(causes, key=lambda move: (order[move[0]], order[move[1]])):
         lines.append(f"  {before.value} --> {after.value}: {', '.join(sorted(causes[before, after]))}")
     return "\n".join(lines)
+
+
+def _moves(name: str) -> Iterator[tuple[Enum, type, Enum]]:
+    if name in TABLES:
+        for rule in TABLES[name].rows:
+            yield from ((state, event, rule.to) for state, event in rule.cells if rule.to is not None)
+        return
+    for (state, event), row in _TABLES[name][1].items():
+        yield from ((state, event, after) for after in row.values())
 
 
 def render(page: str) -> str:

@@ -1,4 +1,4 @@
-"""The base class of all machines' states, and the lookup of the next state in a transition table."""
+"""The lookup of the next state in a transition table."""
 
 from __future__ import annotations
 
@@ -7,14 +7,11 @@ from enum import Enum
 from typing import Any, TypeVar, cast
 
 from lakeward.errors import IllegalEventError
+from lakeward.machines.machine import MachineState
+
+__all__ = ["MachineState", "next_state"]
 
 State = TypeVar("State", bound=Enum)
-
-
-class MachineState(Enum):
-    """A state of a machine, or a guard in its table. Hashed by identity: a table is looked up at every step."""
-
-    __hash__ = object.__hash__
 
 
 def next_state(

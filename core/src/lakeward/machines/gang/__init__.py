@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from lakeward.machines.gang.machine import GangMachine
-from lakeward.machines.gang.protocol import (
+from lakeward.machines.gang.messages import (
     AllWritten,
     DeployMembers,
     EndLaunch,
@@ -15,16 +14,16 @@ from lakeward.machines.gang.protocol import (
     MemberRegistered,
     RefuseMember,
 )
-from lakeward.machines.gang.transitions import TRANSITIONS, GangGuard, GangPhase
+from lakeward.machines.gang.rules import RULES, GangMachine
+from lakeward.machines.gang.state import GangPhase
 
 __all__ = [
-    "TRANSITIONS",
+    "RULES",
     "AllWritten",
     "DeployMembers",
     "EndLaunch",
     "GangCommand",
     "GangEvent",
-    "GangGuard",
     "GangMachine",
     "GangPhase",
     "MemberConnected",

@@ -2,103 +2,108 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from lakeward.machines.gang import DeployMembers, EndLaunch, GangGuard, GangMachine, GangPhase, RefuseMember
+from lakeward.machines.gang import RULES, DeployMembers, EndLaunch, GangMachine, GangPhase, MemberConnected
+from lakeward.machines.gang import MemberFinished as Finished
+from lakeward.machines.gang import MemberLost as Lost
+from lakeward.machines.gang import MemberRegistered as Registered
+from lakeward.machines.gang import rules as gang
+from lakeward.machines.machine import Rule
+from lakeward_mutants.changed import with_rules
 
 if TYPE_CHECKING:
-    from lakeward.machines.gang import (
-        GangCommand,
-        GangEvent,
-        MemberConnected,
-        MemberFinished,
-        MemberLost,
-        MemberRegistered,
-    )
+    from collections.abc import Iterable
+
+    from lakeward.machines.gang import GangCommand, GangEvent
+    from lakeward.machines.gang.state import Gang
+
+GATHERING, CONNECTING, EXCHANGING = GangPhase.GATHERING, GangPhase.CONNECTING, GangPhase.EXCHANGING
+BROKEN, WRITTEN = GangPhase.BROKEN, GangPhase.WRITTEN
+
+
+def _end(_: Gang, event: Lost) -> Iterable[GangCommand]:
+    return (EndLaunch(event.reason),)
+
+
+def _admit(held: Gang, event: Registered) -> Iterable[GangCommand]:
+    held.members[event.subtask] = event.attempt
+    return ()
 
 
 class DeploysBeforeAllAreThere(GangMachine):
     """Mutant: the first ones are told where some of the others are."""
 
-    def _guard_of_registered(self, event: MemberRegistered) -> GangGuard:
-        guard = super()._guard_of_registered(event)
-        early = guard is GangGuard.UNCHANGED and len(self._members) + 2 >= self._size
-        return GangGuard.ALL_THERE if early else guard
+    rules = with_rules(
+        RULES,
+        Rule(
+            GATHERING,
+            Registered,
+            when=lambda held, event: gang.is_of_launch(held, event) and len(held.members) + 2 >= held.size,
+            to=CONNECTING,
+            do=gang.deploy,
+        ),
+    )
 
 
 class AdmitsLateMembers(GangMachine):
     """Mutant: a task that registers after the deployment is neither refused nor a sign of a loss."""
 
-    def _registered(self, event: MemberRegistered, before: GangPhase) -> tuple[GangCommand, ...]:
-        commands = super()._registered(event, before)
-        self._members = {**self._members, event.subtask: event.attempt}
-        return tuple(one for one in commands if not isinstance(one, RefuseMember))
+    rules = with_rules(RULES, Rule((CONNECTING, EXCHANGING, WRITTEN, BROKEN), Registered, do=_admit))
 
 
 class KeepsTheLaunchAfterALoss(GangMachine):
     """Mutant: the others wait for a member that is gone."""
 
-    def _lose(self, event: MemberLost, guard: GangGuard) -> tuple[GangCommand, ...]:
-        return tuple(one for one in super()._lose(event, guard) if not isinstance(one, EndLaunch))
+    rules = with_rules(RULES, Rule((CONNECTING, EXCHANGING), Lost, when=gang.is_member, to=BROKEN))
 
 
 class RemembersWhoLeft(GangMachine):
     """Mutant: a task that left before the deployment counts as there."""
 
-    def _lose(self, event: MemberLost, guard: GangGuard) -> tuple[GangCommand, ...]:
-        members = self._members
-        commands = super()._lose(event, guard)
-        self._members = members
-        return commands
+    rules = with_rules(RULES, Rule(GATHERING, Lost))
 
 
 class EndsTheLaunchTwice(GangMachine):
     """Mutant: each loss ends the launch, also one of a launch that has ended."""
 
-    def _lose(self, event: MemberLost, guard: GangGuard) -> tuple[GangCommand, ...]:
-        found = super()._lose(event, guard)
-        return found or ((EndLaunch(event.reason),) if self._phase is GangPhase.BROKEN else ())
+    rules = with_rules(RULES, Rule(BROKEN, Lost, do=_end))
 
 
 class TakesCheckpointsAtOnce(GangMachine):
     """Mutant: one member that has connected is enough."""
 
-    def _guard_of_connected(self, event: MemberConnected) -> GangGuard:
-        guard = super()._guard_of_connected(event)
-        early = guard is GangGuard.UNCHANGED and self._phase is GangPhase.CONNECTING
-        return GangGuard.ALL_CONNECTED if early else guard
+    rules = with_rules(
+        RULES, Rule(CONNECTING, MemberConnected, when=gang.is_member, to=EXCHANGING, do=gang.note_connected)
+    )
 
 
 class EndsWithTheFirstWriter(GangMachine):
     """Mutant: what the other writers hold is not awaited."""
 
-    def _guard_of_finished(self, event: MemberFinished) -> GangGuard:
-        guard = super()._guard_of_finished(event)
-        return GangGuard.ALL_WRITTEN if guard is GangGuard.UNCHANGED else guard
+    rules = with_rules(RULES, Rule(EXCHANGING, Finished, when=gang.has_finished, to=WRITTEN, do=gang.finish))
 
 
 class BelievesAnEarlyEnd(GangMachine):
     """Mutant: a writer may finish while splits are still read."""
 
-    def _guard_of_finished(self, event: MemberFinished) -> GangGuard:
-        guard = super()._guard_of_finished(event)
-        wrong = guard is GangGuard.NOT_ALLOWED and self._phase is GangPhase.EXCHANGING
-        return GangGuard.UNCHANGED if wrong else guard
+    def step(self, event: GangEvent) -> tuple[GangCommand, ...]:
+        """Take it as one that comes when all is read."""
+        return super().step(replace(event, all_read=True) if isinstance(event, Finished) else event)
 
 
 class ListensToStrangers(GangMachine):
     """Mutant: what an attempt says that is no member counts."""
 
-    def _guard(self, event: GangEvent) -> GangGuard:
-        deployed = self._phase in {GangPhase.CONNECTING, GangPhase.EXCHANGING}
-        stranger = not self.is_member(event.subtask, event.attempt)
-        return GangGuard.LOST if deployed and stranger and hasattr(event, "reason") else super()._guard(event)
+    rules = with_rules(RULES, Rule((CONNECTING, EXCHANGING), Lost, to=BROKEN, do=_end))
 
 
 class ForgetsToDeployOne(GangMachine):
     """Mutant: one member is not deployed with the others."""
 
     def step(self, event: GangEvent) -> tuple[GangCommand, ...]:
+        """Leave the first one out."""
         return tuple(
             DeployMembers(one.members[1:]) if isinstance(one, DeployMembers) else one for one in super().step(event)
         )

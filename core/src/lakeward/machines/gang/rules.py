@@ -1,0 +1,145 @@
+"""The subtasks of one launch that exchange rows: they start together and are lost together.
+
+Nobody is deployed before all tasks of the launch have registered: each is told where all the others are. No checkpoint
+may start before all are connected. The round is written when every split is finished and every member has closed its
+files. Any member that is lost ends the launch, but for one that gathers: there the task registers again. A machine
+lives for one launch.
+"""
+
+from __future__ import annotations
+
+from lakeward.machines.gang.messages import (
+    AllWritten,
+    DeployMembers,
+    EndLaunch,
+    GangCommand,
+    MemberConnected,
+    MemberFinished,
+    MemberLost,
+    MemberRegistered,
+    RefuseMember,
+)
+from lakeward.machines.gang.state import Gang, GangPhase
+from lakeward.machines.machine import Rule, Rules
+
+GATHERING, CONNECTING, EXCHANGING = GangPhase.GATHERING, GangPhase.CONNECTING, GangPhase.EXCHANGING
+WRITTEN, BROKEN = GangPhase.WRITTEN, GangPhase.BROKEN
+Commands = tuple[GangCommand, ...]
+
+# --- conditions -----------------------------------------------------------------------------------------------------
+
+
+def is_last_to_register(gang: Gang, event: MemberRegistered) -> bool:
+    """The subtask is of the launch, and all others are there."""
+    return is_of_launch(gang, event) and len(gang.members.keys() | {event.subtask}) == gang.size
+
+
+def is_of_launch(gang: Gang, event: MemberRegistered) -> bool:
+    """The launch has this subtask."""
+    return event.subtask in range(gang.size)
+
+
+def is_member(gang: Gang, event: MemberConnected | MemberFinished | MemberLost) -> bool:
+    """The attempt is the one that counts."""
+    return gang.is_member(event.subtask, event.attempt)
+
+
+def is_late(gang: Gang, event: MemberConnected | MemberFinished | MemberLost) -> bool:
+    """The attempt was replaced or never registered: what it sends changes nothing."""
+    return not is_member(gang, event)
+
+
+def is_last_to_connect(gang: Gang, event: MemberConnected) -> bool:
+    """All other members are connected."""
+    return is_member(gang, event) and len(gang.connected | {event.subtask}) == gang.size
+
+
+def has_finished(gang: Gang, event: MemberFinished) -> bool:
+    """A member has closed its files, and nothing is left to read."""
+    return is_member(gang, event) and event.all_read
+
+
+def is_last_to_finish(gang: Gang, event: MemberFinished) -> bool:
+    """All other members have closed their files."""
+    return has_finished(gang, event) and len(gang.finished | {event.subtask}) == gang.size
+
+
+# --- what is done ---------------------------------------------------------------------------------------------------
+
+
+def add_member(gang: Gang, event: MemberRegistered) -> Commands:
+    """Count the attempt; the one that it replaces does not count any more."""
+    replaced = gang.members.get(event.subtask)
+    gang.members[event.subtask] = event.attempt
+    return () if replaced is None else (RefuseMember(event.subtask, replaced),)
+
+
+def deploy(gang: Gang, event: MemberRegistered) -> Commands:
+    """Count the last attempt, and deploy all."""
+    return (*add_member(gang, event), DeployMembers(tuple(sorted(gang.members.items()))))
+
+
+def remove_member(gang: Gang, event: MemberLost) -> Commands:
+    """Wait for the subtask again: the task, or Spark's next try of it, registers."""
+    del gang.members[event.subtask]
+    return ()
+
+
+def refuse(_: Gang, event: MemberRegistered) -> Commands:
+    """Tell the attempt that it does not count."""
+    return (RefuseMember(event.subtask, event.attempt),)
+
+
+def refuse_and_end(_: Gang, event: MemberRegistered) -> Commands:
+    """End the launch: Spark tries a task again only if it failed, so a member is gone."""
+    reason = f"subtask {event.subtask} registered again after the launch was deployed"
+    return (RefuseMember(event.subtask, event.attempt), EndLaunch(reason))
+
+
+def end(_: Gang, event: MemberLost) -> Commands:
+    """End the launch."""
+    return (EndLaunch(event.reason),)
+
+
+def note_connected(gang: Gang, event: MemberConnected) -> Commands:
+    """Count it as connected."""
+    gang.connected |= {event.subtask}
+    return ()
+
+
+def note_finished(gang: Gang, event: MemberFinished) -> Commands:
+    """Count it as finished."""
+    gang.finished |= {event.subtask}
+    return ()
+
+
+def finish(gang: Gang, event: MemberFinished) -> Commands:
+    """End well."""
+    note_finished(gang, event)
+    return (AllWritten(),)
+
+
+RULES: Rules[Gang, GangCommand] = Rules(
+    "gang",
+    GangPhase,
+    Rule(GATHERING, MemberRegistered, when=is_last_to_register, to=CONNECTING, do=deploy),
+    Rule(GATHERING, MemberRegistered, when=is_of_launch, do=add_member),
+    Rule(GATHERING, MemberLost, when=is_member, do=remove_member),
+    Rule((CONNECTING, EXCHANGING), MemberRegistered, when=is_of_launch, to=BROKEN, do=refuse_and_end),
+    Rule((CONNECTING, EXCHANGING), MemberLost, when=is_member, to=BROKEN, do=end),
+    Rule(CONNECTING, MemberConnected, when=is_last_to_connect, to=EXCHANGING, do=note_connected),
+    Rule(CONNECTING, MemberConnected, when=is_member, do=note_connected),
+    Rule(EXCHANGING, MemberFinished, when=is_last_to_finish, to=WRITTEN, do=finish),
+    Rule(EXCHANGING, MemberFinished, when=has_finished, do=note_finished),
+    Rule((GATHERING, CONNECTING, EXCHANGING), (MemberConnected, MemberFinished, MemberLost), when=is_late),
+    Rule(EXCHANGING, MemberConnected),
+    Rule((WRITTEN, BROKEN), MemberRegistered, do=refuse),
+    # Everything has arrived, or the launch ends anyway: who is lost now takes nothing along.
+    Rule((WRITTEN, BROKEN), (MemberConnected, MemberFinished, MemberLost)),
+)
+
+
+class GangMachine(Gang):
+    """The machine of one launch."""
+
+    rules = RULES

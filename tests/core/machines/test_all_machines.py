@@ -1,0 +1,130 @@
+"""What holds of each machine: its rules are all used, and a step that is illegal or fails changes nothing.
+
+The stories are in `lakeward_machine_stories`: from each of them every event is tried.
+"""
+
+from __future__ import annotations
+
+from functools import partial
+from itertools import count
+from typing import TYPE_CHECKING, Any, Protocol
+
+import pytest
+
+from lakeward.errors import IllegalEventError, UsageError
+from lakeward.machines.machine import Machine, Rule, Rules
+from lakeward.machines.registry import TABLES
+from lakeward_machine_stories import gang
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Sequence
+
+
+class Stories(Protocol):
+    """What each module of stories has."""
+
+    STORIES: Sequence[Sequence[Any]]
+    TRIED: Sequence[Any]
+
+    def new(self) -> Machine[Any, Any]:
+        """Return the machine before anything has happened."""
+        ...
+
+
+MACHINES: dict[str, tuple[Any, tuple[str, ...]]] = {"gang": (gang, ("gang",))}
+"""Stories, and the tables that they use."""
+each_machine = pytest.mark.parametrize("name", MACHINES)
+
+
+def after(stories: Stories, story: Sequence[Any]) -> Machine[Any, Any]:
+    """A machine to which all this has happened."""
+    machine = stories.new()
+    for event in story:
+        machine.step(event)
+    return machine
+
+
+def tried(name: str) -> Iterator[tuple[Callable[[], Machine[Any, Any]], Any]]:
+    """Each machine of a story, and each event."""
+    stories, _ = MACHINES[name]
+    for story in stories.STORIES:
+        for event in stories.TRIED:
+            yield partial(after, stories, story), event
+
+
+def held(machine: Machine[Any, Any]) -> dict[str, Any]:
+    """All that a machine holds: its values are immutable, but for its dicts."""
+    return {
+        name: dict(value) if isinstance(value, dict) else value
+        for name, value in vars(machine).items()
+        if name != "undo"
+    }
+
+
+class Searches:
+    """Counts how often a rule is looked for; one of the searches finds none."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.failing = self.done = 0
+        self.used: set[tuple[str, int]] = set()
+        find = Rules.find
+
+        def watched(rules: Rules[Any, Any], held: Any, state: Any, event: object) -> Rule[Any, Any]:  # noqa: ANN401 - of any machine
+            self.done += 1
+            if self.done == self.failing:
+                raise IllegalEventError(rules.name, "planted", event)
+            found = find(rules, held, state, event)
+            self.used.add((rules.name, rules.rows.index(found)))
+            return found
+
+        monkeypatch.setattr(Rules, "find", watched)
+
+
+@pytest.fixture
+def searches(monkeypatch: pytest.MonkeyPatch) -> Searches:
+    """Watched searches for rules."""
+    return Searches(monkeypatch)
+
+
+def test_the_stories_are_of_every_table() -> None:
+    assert sorted(table for _, tables in MACHINES.values() for table in tables) == sorted(TABLES)
+
+
+@pytest.mark.parametrize("name", TABLES)
+def test_no_rule_comes_after_one_that_always_applies(name: str) -> None:
+    cells = TABLES[name].cells
+    assert [cell for cell, rows in cells.items() if any(row.when is None for row in rows[:-1])] == []
+
+
+@each_machine
+def test_every_rule_is_used(name: str, searches: Searches) -> None:
+    for make, event in tried(name):
+        machine = make()
+        try:
+            machine.step(event)
+        except (IllegalEventError, UsageError):
+            continue
+    tables = {table: TABLES[table] for table in MACHINES[name][1]}
+    unused = {
+        f"{table}: {row}"
+        for table, rules in tables.items()
+        for number, row in enumerate(rules.rows)
+        if (rules.name, number) not in searches.used
+    }
+    assert unused == set()
+
+
+@each_machine
+def test_a_step_that_is_illegal_or_fails_in_its_midst_changes_nothing(name: str, searches: Searches) -> None:
+    for make, event in tried(name):
+        for number in count(1):
+            searches.failing = 0
+            machine = make()
+            before = held(machine)
+            searches.failing, searches.done = number, 0
+            try:
+                machine.step(event)
+            except (IllegalEventError, UsageError):
+                assert held(machine) == before, (event, number)
+            if searches.done < number:
+                break
