@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
 
-import lakeward.coordinator.checkpoints.round_checkpoints as shell
+import lakeward.coordinator.rounds.checkpoints as shell
 from lakeward.machines.checkpoints.events import CheckpointsEvent, CloseAcked, GatewayOpened
 from lakeward.model.settings import CheckpointSettings
 from lakeward.model.tables import TablePath

@@ -20,7 +20,7 @@ import time
 from contextlib import suppress
 from pathlib import Path
 
-import lakeward.coordinator.checkpoints.round_checkpoints as shell
+import lakeward.coordinator.rounds.checkpoints as shell
 from checkpoint_cost import Gates
 from lakeward.hooks import discovery
 from lakeward.machines.checkpoints.events import CheckpointsEvent, GatewayOpened

@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
 
-import lakeward.coordinator.checkpoints.round_checkpoints as shell
+import lakeward.coordinator.rounds.checkpoints as shell
 from exchange import TABLES, fill_paused, spread
 from lakeward.machines.checkpoints.events import CheckpointsEvent, PartStored
 from lakeward.model.settings import CheckpointSettings

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from lakeward.coordinator.checkpoints.restorer import Restorer
-from lakeward.coordinator.service.protection import LeaseProtection
+from lakeward.coordinator.effects.lease import LeaseProtection
 from lakeward.machines.leases.table_lease import TableLease
 from lakeward_simulator.scenario import run_seed
 

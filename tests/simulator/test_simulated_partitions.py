@@ -14,7 +14,7 @@ from lakeward_simulator.partitions import ROUTES
 
 if TYPE_CHECKING:
     from lakeward.coordinator.checkpoints.contents import CheckpointContents
-    from lakeward.coordinator.checkpoints.round_checkpoints import CompletedCheckpoint
+    from lakeward.coordinator.rounds.checkpoints import CompletedCheckpoint
     from lakeward_simulator.case import Case
 
 NARROW = OutputLimits(window_bytes=200, channel_bytes=300, subtask_bytes=600, gathered_bytes=1, gathered_rows=3)

@@ -23,28 +23,36 @@ from lakeward.coordinator.checkpoints.restorer import Restorer
 from lakeward.coordinator.commits.cleaner import Cleaner
 from lakeward.coordinator.commits.fence import CommitFence
 from lakeward.coordinator.commits.round_committer import RoundCommitter, commit_pauses
-from lakeward.coordinator.commits.upkeep import Upkeep
-from lakeward.coordinator.jobs.address import SubtaskAddress
-from lakeward.coordinator.jobs.server import SubtaskServer
+from lakeward.coordinator.effects.clean import Cleaning
+from lakeward.coordinator.effects.commit import Committing
+from lakeward.coordinator.effects.executor import RoundExecutor
+from lakeward.coordinator.effects.lag import LagAfterCommit
+from lakeward.coordinator.effects.launch import Launching
+from lakeward.coordinator.effects.lease import LeaseProtection
+from lakeward.coordinator.effects.open import Opening
+from lakeward.coordinator.effects.plan import Planning
+from lakeward.coordinator.effects.policy import RoundPolicy
+from lakeward.coordinator.effects.store import Storing
+from lakeward.coordinator.effects.upkeep import Upkeep
+from lakeward.coordinator.effects.work import merged
 from lakeward.coordinator.leases.driver import LeaseDriver
-from lakeward.coordinator.rounds.attempts import RoundAttempts
-from lakeward.coordinator.rounds.executor import RoundExecutor, RoundPolicy
-from lakeward.coordinator.rounds.planner import JobPlanner
 from lakeward.coordinator.service.bound_tables import BoundTables
 from lakeward.coordinator.service.closing import OpenResources
-from lakeward.coordinator.service.components import ServiceComponents, ServiceOptions
+from lakeward.coordinator.service.components import ServiceComponents, ServiceOptions, ServiceParts
 from lakeward.coordinator.service.housekeeping import Housekeeping
-from lakeward.coordinator.service.persistence import StatePersistence
-from lakeward.coordinator.service.protection import LeaseProtection
 from lakeward.coordinator.service.reporter import Reporter
-from lakeward.coordinator.service.rounds_loop import ServiceLoop
 from lakeward.coordinator.service.scheduling import scheduled
+from lakeward.coordinator.service.server import SubtaskServer
 from lakeward.coordinator.service.service import Service, ServiceEnd
 from lakeward.coordinator.service.start_order import started_ms
-from lakeward.coordinator.service.state_writer import ServiceStateWriter
 from lakeward.coordinator.service.stop_signals import StopSignals, unless_stopped
-from lakeward.coordinator.service.targets import TargetOffsets
+from lakeward.coordinator.state.persistence import StatePersistence
+from lakeward.coordinator.state.state_writer import ServiceStateWriter
+from lakeward.coordinator.tables.tables import Tables
+from lakeward.coordinator.tables.targets import TargetOffsets
 from lakeward.coordinator.workers.calls import call
+from lakeward.coordinator.workers.event_loop import EventLoop
+from lakeward.coordinator.workers.subtask_address import SubtaskAddress
 from lakeward.coordinator.workers.table_locks import TableLocks
 from lakeward.errors import EXIT_FAILED, LakewardError, StorageError
 from lakeward.hooks.backend import LeaseBackend
@@ -190,12 +198,13 @@ class ServiceContainer(containers.DeclarativeContainer):
     settings = options.provided.settings
     lease_duration_s = providers.Callable(lease_duration_s, settings, components.provided.backend)
     address = providers.Singleton(SubtaskAddress, options.provided.host, options.provided.trusted)
-    attempts = providers.Singleton(RoundAttempts)
+    tables = providers.Singleton(Tables, options.provided.complete_ms)
     locks = providers.Singleton(TableLocks)
     targets = providers.Singleton(TargetOffsets)
     rounds = providers.Singleton(Rounds, settings.service, once=options.provided.once)
     fence = providers.Singleton(CommitFence, clock, settings.service)
-    loop = providers.Singleton(ServiceLoop, rounds, fence)
+    loop = providers.Singleton(EventLoop)
+    policy = providers.Singleton(RoundPolicy, options.provided.rules, settings, options.provided.once)
     restorer = providers.Singleton(Restorer, components.provided.checkpoints, lake, incarnation)
     leases = providers.Singleton(
         LeaseDriver,
@@ -225,7 +234,7 @@ class ServiceContainer(containers.DeclarativeContainer):
         rounds=rounds,
         leases=leases,
         restorer=restorer,
-        attempts=attempts,
+        tables=tables,
         loop=loop,
         persistence=persistence,
         backend=components.provided.backend,
@@ -237,12 +246,8 @@ class ServiceContainer(containers.DeclarativeContainer):
         rounds=rounds,
         leases=leases,
         protection=protection,
-        attempts=attempts,
-        spark_ui=options.provided.spark_ui,
-        on_report=options.provided.on_report,
-        on_round=options.provided.on_round,
-        on_record=options.provided.on_record,
-        complete_ms=options.provided.complete_ms,
+        tables=tables,
+        options=options,
     )
     cleaner = providers.Singleton(
         Cleaner,
@@ -256,17 +261,15 @@ class ServiceContainer(containers.DeclarativeContainer):
     upkeep = providers.Singleton(
         Upkeep,
         clock=clock,
-        source=source,
         lake=lake,
-        background=loop,
+        loop=loop,
         locks=locks,
+        tables=tables,
         cleaner=cleaner,
-        drop_checkpoints=restorer.provided.drop_all,
-        has_other_round=attempts.provided.has_other_round,
-        note_lag=reporter.provided.note_lag,
-        lake_settings=settings.lake,
-        service_settings=settings.service,
+        restorer=restorer,
+        settings=settings,
     )
+    lag = providers.Singleton(LagAfterCommit, source, clock, tables, settings.lake.commit_timeout_s)
     committer = providers.Singleton(
         RoundCommitter,
         incarnation=incarnation,
@@ -278,74 +281,97 @@ class ServiceContainer(containers.DeclarativeContainer):
         fence=fence,
         pauses=providers.Callable(commit_pauses, settings.service, settings.lake),
     )
-    planner = providers.Singleton(
-        JobPlanner,
+    opening = providers.Singleton(
+        Opening,
         incarnation=incarnation,
         source=source,
         lake=lake,
-        jobs=components.provided.jobs,
-        checkpoints=components.provided.checkpoints,
-        address=address,
-        background=loop,
-        settings=settings,
+        committed=components.provided.committed,
+        restorer=restorer,
+        cleaner=cleaner,
+        policy=policy,
     )
+    planning = providers.Singleton(
+        Planning,
+        source=source,
+        lake=lake,
+        jobs=components.provided.jobs,
+        address=address,
+        tables=tables,
+        cleaner=cleaner,
+        committer=committer,
+        policy=policy,
+    )
+    launching = providers.Singleton(Launching, components.provided.jobs, loop)
+    committing = providers.Singleton(
+        Committing,
+        clock=clock,
+        committer=committer,
+        fence=fence,
+        upkeep=upkeep,
+        lag=lag,
+        targets=targets,
+        loop=loop,
+        policy=policy,
+    )
+    storing = providers.Singleton(Storing, components.provided.checkpoints, incarnation, protection)
+    cleaning = providers.Singleton(Cleaning, cleaner, components.provided.checkpoints)
     executor = providers.Singleton(
         RoundExecutor,
         incarnation=incarnation,
         clock=clock,
-        source=source,
-        lake=lake,
-        jobs=components.provided.jobs,
-        checkpoints=components.provided.checkpoints,
-        committed=components.provided.committed,
-        attempts=attempts,
-        locks=locks,
-        restorer=restorer,
-        planner=planner,
-        fence=fence,
-        committer=committer,
-        cleaner=cleaner,
-        upkeep=upkeep,
+        tables=tables,
         loop=loop,
-        protection=protection,
-        round_ended=reporter.provided.round_ended,
-        reached=targets.provided.reached,
-        policy=providers.Singleton(RoundPolicy, options.provided.rules, settings.lake, options.provided.once),
+        locks=locks,
+        fence=fence,
+        handlers=providers.Callable(
+            merged,
+            opening.provided.handlers,
+            planning.provided.handlers,
+            launching.provided.handlers,
+            committing.provided.handlers,
+            storing.provided.handlers,
+            cleaning.provided.handlers,
+            protection.provided.handlers,
+        ),
         on_span=options.provided.on_span,
     )
     housekeeping = providers.Singleton(
         Housekeeping,
-        clock=clock,
-        source=source,
-        background=loop,
+        components=components,
+        loop=loop,
         restorer=restorer,
         cleaner=cleaner,
-        committed=components.provided.committed,
-        attempts=attempts,
+        tables=tables,
+        protection=protection,
         reporter=reporter,
-        remembering=providers.List(executor, upkeep, components.provided.state, protection),
         forget_every_s=options.provided.forget_every_s,
     )
     server = providers.Singleton(
-        SubtaskServer, components.provided.transport, address.provided.secret, executor.provided.find_job
+        SubtaskServer, components.provided.transport, address.provided.secret, tables, executor
     )
     service = providers.Singleton(
         Service,
         components=components,
         options=options,
         rounds=rounds,
-        targets=targets,
-        leases=leases,
-        restorer=restorer,
-        executor=executor,
-        upkeep=upkeep,
-        protection=protection,
-        persistence=persistence,
-        housekeeping=housekeeping,
-        reporter=reporter,
-        server=server,
-        address=address,
         loop=loop,
+        fence=fence,
+        parts=providers.Singleton(
+            ServiceParts,
+            address=address,
+            server=server,
+            targets=targets,
+            leases=leases,
+            protection=protection,
+            restorer=restorer,
+            executor=executor,
+            upkeep=upkeep,
+            lag=lag,
+            persistence=persistence,
+            housekeeping=housekeeping,
+            reporter=reporter,
+        ),
     )
 
 

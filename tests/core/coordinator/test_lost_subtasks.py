@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING
 import pytest
 from structlog.testing import capture_logs
 
-from lakeward.coordinator.checkpoints.round_checkpoints import CheckpointPlan
-from lakeward.coordinator.jobs.job import RoundJob
-from lakeward.coordinator.jobs.plan import JobPlan
+from lakeward.coordinator.rounds.checkpoints import CheckpointPlan
+from lakeward.coordinator.rounds.job import RoundJob
+from lakeward.coordinator.rounds.plan import JobPlan
 from lakeward.machines.splits import Enumeration
 from lakeward.machines.transport.channel import Channel, ChannelKey
 from lakeward.model.backoff import RetryPauses

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from lakeward.coordinator.jobs.task_attempt import TaskAttempt
+from lakeward.coordinator.rounds.task_attempt import TaskAttempt
 from lakeward.errors import SchemaMismatchError
 from lakeward.machines.rounds import HeartbeatAnswered, SendHeartbeat, Tick
 from lakeward.machines.transport.channel import ChannelKey

@@ -7,7 +7,7 @@ from dataclasses import replace
 from msgspec import structs
 
 from lakeward.coordinator.checkpoints.contents import CheckpointContents
-from lakeward.coordinator.jobs.progress import RoundProgress
+from lakeward.coordinator.rounds.progress import RoundProgress
 from lakeward.machines.splits import FinishEarlyRequested
 from lakeward.model.checkpoints import Origin, RoundSnapshot
 from lakeward.model.exchange import Segment

@@ -9,10 +9,10 @@ import pytest
 from structlog.testing import capture_logs
 
 from lakeward.coordinator.checkpoints.contents import CheckpointContents
-from lakeward.coordinator.checkpoints.round_checkpoints import CheckpointPlan
-from lakeward.coordinator.jobs.job import RoundJob
-from lakeward.coordinator.jobs.plan import JobPlan
-from lakeward.coordinator.jobs.task_attempt import TaskAttempt
+from lakeward.coordinator.rounds.checkpoints import CheckpointPlan
+from lakeward.coordinator.rounds.job import RoundJob
+from lakeward.coordinator.rounds.plan import JobPlan
+from lakeward.coordinator.rounds.task_attempt import TaskAttempt
 from lakeward.machines.checkpoints.events import TimePassed
 from lakeward.machines.transport.channel import Channel, ChannelKey
 from lakeward.model.backoff import NO_PAUSES, RetryPauses

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from lakeward.coordinator.rounds.round_trace import RoundTrace
+from lakeward.coordinator.rounds.trace import RoundTrace
 from lakeward.errors import LakeError
 from lakeward.model.identity import Incarnation, RoundId
 from lakeward.model.settings import TableSettings

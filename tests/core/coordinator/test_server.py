@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from lakeward.clock import SystemClock
-from lakeward.coordinator.jobs.server import SubtaskServer
+from lakeward.coordinator.service.server import SubtaskServer
 from lakeward.errors import ProtocolError
 from lakeward.machines.transport.channel import Channel, ChannelKey
 from lakeward.machines.transport.frames import LIMIT, NONCE, PROOF, encode, frame, length_of, proof

@@ -14,7 +14,7 @@ from structlog.testing import capture_logs
 
 from lakeward.coordinator.rounds.attempt import RoundAttempt
 from lakeward.coordinator.service.scheduling import ScheduledSource
-from lakeward.coordinator.service.state_writer import ServiceStateWriter
+from lakeward.coordinator.state.state_writer import ServiceStateWriter
 from lakeward.errors import ConfigError, LakewardError, OutcomeUnknownError, SourceError, SparkError, StorageError
 from lakeward.model.identity import Incarnation, RoundId
 from lakeward.model.settings import TableSettings

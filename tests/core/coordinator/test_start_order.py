@@ -11,7 +11,7 @@ import pytest
 
 from lakeward.coordinator.service.scheduling import scheduled
 from lakeward.coordinator.service.start_order import started_ms
-from lakeward.coordinator.service.state_writer import ServiceStateWriter
+from lakeward.coordinator.state.state_writer import ServiceStateWriter
 from lakeward.errors import SourceError
 from lakeward.model.identity import Incarnation
 from lakeward.model.settings import TableMode, TableSettings

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING
 
-from lakeward.coordinator.jobs.slots import PATIENCE_S, SlotWatch
+from lakeward.coordinator.rounds.slots import PATIENCE_S, SlotWatch
 from lakeward.coordinator.service import shutdown
 from lakeward.observe.metrics import ServiceMetrics
 from lakeward.testing.rounds import IdleJobs

@@ -23,8 +23,8 @@ from lakeward_simulator.subtask import SimTask
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Mapping
 
-    from lakeward.coordinator.checkpoints.round_checkpoints import CompletedCheckpoint
-    from lakeward.coordinator.jobs.job import RoundJob
+    from lakeward.coordinator.rounds.checkpoints import CompletedCheckpoint
+    from lakeward.coordinator.rounds.job import RoundJob
     from lakeward.model.checkpoints import CheckpointRef
     from lakeward.model.events import AckCheckpoint, DeclineCheckpoint, Envelope
     from lakeward.model.identity import Incarnation, RoundId

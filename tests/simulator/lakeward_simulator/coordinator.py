@@ -11,11 +11,11 @@ from msgspec.structs import replace as changed
 
 from lakeward.container import ServiceContainer
 from lakeward.coordinator.checkpoints.restorer import Restorer
-from lakeward.coordinator.rounds.executor import RoundExecutor
+from lakeward.coordinator.effects.executor import RoundExecutor
 from lakeward.coordinator.service.components import ServiceComponents, ServiceOptions
 from lakeward.coordinator.service.reporter import Reporter
 from lakeward.coordinator.service.scheduling import ScheduledSource
-from lakeward.coordinator.service.state_writer import ServiceStateWriter
+from lakeward.coordinator.state.state_writer import ServiceStateWriter
 from lakeward.errors import LakewardError, OutcomeUnknownError
 from lakeward.hooks.backend import LeaseBackend
 from lakeward.machines.checkpoints import CheckpointPhase
@@ -51,7 +51,7 @@ if TYPE_CHECKING:
 
     from lakeward.coordinator.checkpoints.contents import CheckpointContents
     from lakeward.coordinator.checkpoints.restorer import RestoredRound
-    from lakeward.coordinator.checkpoints.round_checkpoints import CompletedCheckpoint
+    from lakeward.coordinator.rounds.checkpoints import CompletedCheckpoint
     from lakeward.coordinator.rounds.attempt import RoundAttempt
     from lakeward.coordinator.service.service import ServiceEnd
     from lakeward.model.checkpoints import CheckpointRef

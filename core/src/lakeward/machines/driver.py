@@ -60,7 +60,7 @@ class MachineDriver(Generic[Event, Command]):
     def __init__(
         self,
         machine: Machine[Event, Command],
-        execute: Callable[[Command, Event], None],
+        execute: Callable[[Command, Event], None] | None = None,
         *,
         on_step: Callable[[Step[Event, Command]], None] | None = None,
         kept: int = STEPS_KEPT,
@@ -69,7 +69,7 @@ class MachineDriver(Generic[Event, Command]):
 
         Args:
             machine: the machine; only this driver steps it.
-            execute: executes one command, given the event that caused it.
+            execute: executes one command, given the event that caused it; None where the caller of `step` does.
             on_step: sees each step before its commands are executed, for debug logs.
             kept: how many of the last steps are kept.
         """
@@ -106,7 +106,10 @@ class MachineDriver(Generic[Event, Command]):
         self._stepping = True
         try:
             while self._queue:
-                self._step(self._queue.popleft())
+                event = self._queue.popleft()
+                for command in self.step(event):
+                    if self._execute is not None:
+                        self._execute(command, event)
         finally:
             self._stepping = False
 
@@ -115,7 +118,12 @@ class MachineDriver(Generic[Event, Command]):
         self._closed = True
         self._queue.clear()
 
-    def _step(self, event: Event) -> None:
+    def step(self, event: Event) -> tuple[Command, ...]:
+        """Step the machine with an event; the commands are the caller's to execute.
+
+        Raises:
+            IllegalEventError: the machine does not allow the event; the error's notes list the last steps.
+        """
         try:
             commands = self._machine.step(event)
         except Exception as error:
@@ -125,8 +133,7 @@ class MachineDriver(Generic[Event, Command]):
         self._steps.append(step)
         if self._on_step is not None:
             self._on_step(step)
-        for command in commands:
-            self._execute(command, event)
+        return commands
 
     def _history(self) -> str:
         lines = [f"the last {len(self._steps)} steps before, the oldest first:", *map(str, self._steps)]

@@ -5,10 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, TypeVar
 
-from lakeward.coordinator.checkpoints.round_checkpoints import CheckpointPlan
-from lakeward.coordinator.jobs.gang import ExchangePlan
-from lakeward.coordinator.jobs.job import RoundJob
-from lakeward.coordinator.jobs.plan import JobPlan
+from lakeward.coordinator.rounds.checkpoints import CheckpointPlan
+from lakeward.coordinator.rounds.gang import ExchangePlan
+from lakeward.coordinator.rounds.job import RoundJob
+from lakeward.coordinator.rounds.plan import JobPlan
 from lakeward.machines.splits import Enumeration
 from lakeward.machines.transport.channel import Channel
 from lakeward.model.checkpoints import SplitProgress, SubtaskSnapshot
@@ -46,7 +46,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from lakeward.coordinator.checkpoints.contents import CheckpointContents
-    from lakeward.coordinator.jobs.progress import RoundProgress
+    from lakeward.coordinator.rounds.progress import RoundProgress
     from lakeward.model.checkpoints import RoundSnapshot
     from lakeward.model.splits import Split
 

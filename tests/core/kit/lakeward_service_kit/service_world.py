@@ -16,7 +16,7 @@ from lakeward.clock import SystemClock
 from lakeward.container import ServiceContainer, service_container
 from lakeward.coordinator.service.components import ServiceComponents, ServiceOptions
 from lakeward.coordinator.service.scheduling import ScheduledSource
-from lakeward.coordinator.service.state_writer import ServiceStateWriter
+from lakeward.coordinator.state.state_writer import ServiceStateWriter
 from lakeward.hooks.backend import LeaseBackend
 from lakeward.hooks.markers import hookimpl
 from lakeward.model.identity import Incarnation

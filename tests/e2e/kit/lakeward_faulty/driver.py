@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from lakeward.coordinator.jobs.job import RoundJob
+from lakeward.coordinator.rounds.job import RoundJob
 from lakeward.storage.checkpoint_store import CheckpointFiles
 from lakeward_faulty.points import name_driver, note_worker, reached
 

@@ -14,7 +14,7 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from lakeward.clock import SystemClock
-from lakeward.coordinator.rounds.planner import JobPlanner
+from lakeward.coordinator.effects.plan import JobPlanner
 from lakeward.coordinator.service.scheduling import ScheduledSource
 from lakeward.model.jobs import SubtaskPlace
 from lakeward.observe.logs import setup_logs
@@ -34,8 +34,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
     from pathlib import Path
 
-    from lakeward.coordinator.jobs.gang import ExchangePlan
-    from lakeward.coordinator.rounds.planner import PlannedRound
+    from lakeward.coordinator.rounds.gang import ExchangePlan
+    from lakeward.coordinator.effects.plan import PlannedRound
     from lakeward.model.checkpoints import CheckpointRef, LeaseCopy, PartFile, RoundSnapshot, SubtaskSnapshot
     from lakeward.model.jobs import JobSpec
     from lakeward.ports import Clock

@@ -15,6 +15,7 @@ from lakeward.model.splits import SnapshotSplit, snapshots_of
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
+    from lakeward.model.checkpoints import CheckpointRef
     from lakeward.model.results import LakeFile, WriteResult
     from lakeward.model.tables import TableBucket
 
@@ -129,3 +130,13 @@ class CheckpointContents:
 
     def _positions(self) -> Mapping[str, int]:
         return {split_id: one.position for split_id, one in self.progress.items()}
+
+
+@dataclass(frozen=True, slots=True)
+class RestoredRound:
+    """A checkpoint that a round resumes from. `committed` are the paths of its files that are in the lake already."""
+
+    ref: CheckpointRef
+    state: CheckpointContents
+    committed: frozenset[str]
+    step: int

@@ -11,12 +11,11 @@ reads it from the store at start, and updates it when a checkpoint completes, is
 from __future__ import annotations
 
 from collections import Counter, deque
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import structlog
 
-from lakeward.coordinator.checkpoints.contents import CheckpointContents
+from lakeward.coordinator.checkpoints.contents import CheckpointContents, RestoredRound
 from lakeward.errors import CorruptFileError, LakewardError, SourceError, TableGoneError
 from lakeward.model.checkpoints import CheckpointState
 from lakeward.model.exchange import complete
@@ -31,16 +30,6 @@ if TYPE_CHECKING:
     from lakeward.ports import CheckpointStore, Lake, Source
 
 _log = structlog.get_logger("lakeward.restoring")
-
-
-@dataclass(frozen=True, slots=True)
-class RestoredRound:
-    """A checkpoint that a round resumes from. `committed` are the paths of its files that are in the lake already."""
-
-    ref: CheckpointRef
-    state: CheckpointContents
-    committed: frozenset[str]
-    step: int
 
 
 class Restorer:
@@ -200,15 +189,10 @@ class Restorer:
         if table_id not in self._needs:  # else the previous checkpoint needs at least the same snapshots
             self._need(table_id, state.enumeration().snapshots)
 
-    def note(self, table_id: int, state: CheckpointContents) -> None:
-        """Note that a checkpoint has completed: it replaces the table's previous one.
-
-        Args:
-            table_id: the table.
-            state: the checkpoint's parts, merged.
-        """
+    def note(self, table_id: int, needed: tuple[KvSnapshot, ...]) -> None:
+        """Note that a checkpoint has completed, which needs these snapshots: it replaces the table's previous one."""
         self._tables.add(table_id)
-        self._need(table_id, state.enumeration().snapshots)
+        self._need(table_id, needed)
 
     def invalidate(self, table_id: int, reason: str) -> None:
         """Make the table's next round start without its checkpoint, even if the checkpoint is valid.

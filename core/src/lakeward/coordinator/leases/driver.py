@@ -8,7 +8,7 @@ of a call is unknown, and the machine decides what to do.
 from __future__ import annotations
 
 import asyncio
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING
 
 import structlog
 
@@ -29,12 +29,9 @@ from lakeward.machines.leases import (
     Leases,
     LeasesCommand,
     LeasesEvent,
-    LeaseStopped,
     LeaseTick,
-    NotProtected,
     Persist,
     Protected,
-    ProtectionLost,
     StartGeneration,
     Verified,
 )
@@ -45,31 +42,11 @@ if TYPE_CHECKING:
 
     from lakeward.hooks.backend import LeaseBackend
     from lakeward.model.settings import LeaseSettings
-    from lakeward.model.tables import KvSnapshot, TableBucket
+    from lakeward.model.tables import TableBucket
     from lakeward.ports import Clock, Source
 
 _log = structlog.get_logger("lakeward.leases")
 _Call = CallAcquire | CallVerify | CallRelease | CallDrop
-
-
-class LeaseListener(Protocol):
-    """Is told what happens to the lease; the service implements it."""
-
-    def lease_protected(self, table_id: int) -> None:
-        """The table's snapshots are acquired and verified."""
-        ...
-
-    def lease_refused(self, table_id: int, gone: frozenset[KvSnapshot], reason: str) -> None:
-        """The table's snapshots could not be leased."""
-        ...
-
-    def lease_lost(self, table_id: int, snapshots: frozenset[KvSnapshot], reason: str) -> None:
-        """Protection was lost while a round was reading, or a checkpoint had still to read."""
-        ...
-
-    def lease_stopped(self) -> None:
-        """All calls have ended, or are no longer waited for."""
-        ...
 
 
 class LeaseDriver:
@@ -157,16 +134,16 @@ class LeaseDriver:
             self.step(StartGeneration(now=self._clock.now()))
         return answer
 
-    async def run(self, listener: LeaseListener, persist: Callable[[], Awaitable[None]]) -> None:
+    async def run(self, tell: Callable[[LeasesCommand], None], persist: Callable[[], Awaitable[None]]) -> None:
         """Execute commands until cancelled.
 
         Args:
-            listener: is told what happens to the lease.
+            tell: is told what happens to the lease: `Protected`, `NotProtected`, `ProtectionLost`, `LeaseStopped`.
             persist: writes the service's state, this lease included, durably.
         """
         while True:
             command, event = await self._commands.get()
-            await self._execute(command, event, listener, persist)
+            await self._execute(command, event, tell, persist)
 
     def _enqueue(self, command: LeasesCommand, event: LeasesEvent) -> None:
         self._commands.put_nowait((command, event))
@@ -175,7 +152,7 @@ class LeaseDriver:
         self,
         command: LeasesCommand,
         event: LeasesEvent,
-        listener: LeaseListener,
+        tell: Callable[[LeasesCommand], None],
         persist: Callable[[], Awaitable[None]],
     ) -> None:
         match command:
@@ -189,8 +166,10 @@ class LeaseDriver:
                 task = asyncio.create_task(self._call(command))
                 self._running.add(task)
                 task.add_done_callback(self._running.discard)
+            case Protected() if self._machine.is_waiting(command.table_id):
+                return  # this answers an earlier round of the table, which has released the snapshots since
             case _:
-                self._notify(command, listener)
+                tell(command)
 
     async def _call(self, command: _Call) -> None:
         try:
@@ -237,21 +216,6 @@ class LeaseDriver:
                     lambda: self._backend.drop(lease), what=self._name("drop"), timeout_s=self._settings.call_timeout_s
                 )
         return Done(now=self._clock.now(), call=command.call)
-
-    def _notify(self, command: LeasesCommand, listener: LeaseListener) -> None:
-        match command:
-            case Protected() if self._machine.is_waiting(command.table_id):
-                return  # this answers an earlier round of the table, which has released the snapshots since
-            case Protected():
-                listener.lease_protected(command.table_id)
-            case NotProtected():
-                listener.lease_refused(command.table_id, command.gone, command.reason)
-            case ProtectionLost():
-                listener.lease_lost(command.table_id, command.snapshots, command.reason)
-            case LeaseStopped():
-                listener.lease_stopped()
-            case _:
-                pass
 
     def _complain(self, command: _Call, reason: str) -> None:
         self.message = f"{type(command).__name__.removeprefix('Call').lower()}: {reason}"

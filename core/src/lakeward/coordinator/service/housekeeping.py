@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from functools import partial
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING
 
 import structlog
 
@@ -12,26 +12,18 @@ from lakeward.coordinator.workers.calls import call
 from lakeward.errors import LakewardError
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Mapping
+    from collections.abc import Mapping
 
     from lakeward.coordinator.checkpoints.restorer import Restorer
     from lakeward.coordinator.commits.cleaner import Cleaner
-    from lakeward.coordinator.rounds.attempts import RoundAttempts
+    from lakeward.coordinator.effects.lease import LeaseProtection
+    from lakeward.coordinator.service.components import ServiceComponents
     from lakeward.coordinator.service.reporter import Reporter
-    from lakeward.coordinator.workers.background import Background
+    from lakeward.coordinator.tables.tables import Tables
+    from lakeward.coordinator.workers.event_loop import EventLoop
     from lakeward.model.tables import TablePath
-    from lakeward.ports import Clock, Source
-    from lakeward.storage.commit_records import CommitRecords
 
 _log = structlog.get_logger("lakeward.service")
-
-
-class RemembersTables(Protocol):
-    """Keeps state about each table in memory."""
-
-    def forget(self, table_id: int) -> None:
-        """Forget a table that the source has dropped."""
-        ...
 
 
 class Housekeeping:
@@ -40,40 +32,26 @@ class Housekeeping:
     def __init__(
         self,
         *,
-        clock: Clock,
-        source: Source,
-        background: Background,
+        components: ServiceComponents,
+        loop: EventLoop,
         restorer: Restorer,
         cleaner: Cleaner,
-        committed: CommitRecords,
-        attempts: RoundAttempts,
+        tables: Tables,
+        protection: LeaseProtection,
         reporter: Reporter,
-        remembering: Collection[RemembersTables],
         forget_every_s: float,
     ) -> None:
-        """Keep the collaborators.
-
-        Args:
-            clock: the service's clock.
-            source: lists the tables.
-            background: where the work runs.
-            restorer: knows the checkpoints.
-            cleaner: sweeps files.
-            committed: the newest commit of each table.
-            attempts: the rounds in progress.
-            reporter: is told which tables were dropped.
-            remembering: who else keeps state about each table.
-            forget_every_s: seconds between two checks for dropped tables.
-        """
-        self._clock = clock
-        self._source = source
-        self._background = background
+        """Keep what knows files and tables; `forget_every_s`: seconds between two checks for dropped tables."""
+        self._clock = components.clock
+        self._source = components.source
+        self._state = components.state
+        self._committed = components.committed
+        self._loop = loop
         self._restorer = restorer
         self._cleaner = cleaner
-        self._committed = committed
-        self._attempts = attempts
+        self._tables = tables
+        self._protection = protection
         self._reporter = reporter
-        self._remembering = tuple(remembering)
         self._forget_every_s = forget_every_s
         self._forget_at = float("inf")
 
@@ -81,7 +59,7 @@ class Housekeeping:
         """Check for dropped tables, if that is due."""
         if self._clock.now() >= self._forget_at:
             self._forget_at = float("inf")
-            self._background.spawn(self._forget_dropped)
+            self._loop.spawn(self._forget_dropped)
 
     async def sweep(self) -> None:
         """Delete what earlier starts left, for the second time; a failure is logged and delays nothing."""
@@ -95,7 +73,7 @@ class Housekeeping:
     async def review_checkpoints(self) -> None:
         """Check whether checkpoints of tables without a round are valid; on a failure all snapshots stay leased."""
         restorer = self._restorer
-        idle = restorer.holding - self._attempts.keys()
+        idle = restorer.holding - {one.facts.table_id for one in self._tables.rounds}
         look = restorer.start if not restorer.known else partial(restorer.check_again, table_ids=idle)
         try:
             await call(partial(look, self._source), what="look at checkpoints again")
@@ -104,14 +82,14 @@ class Housekeeping:
 
     async def forget_table(self, table_id: int) -> None:
         """Forget a table that the source has dropped; its id is never used again."""
-        for one in self._remembering:
-            one.forget(table_id)
+        self._protection.forget(table_id)
+        self._state.forget(table_id)
         try:
             await call(partial(self._delete, table_id), what="forget a table that was dropped")
         except LakewardError as error:
             _log.warning("what is on disk of a dropped table stays for now", reason=str(error))
         else:
-            self._attempts.paths.pop(table_id, None)
+            self._tables.drop(table_id)
 
     def _delete(self, table_id: int) -> None:
         self._restorer.forget(table_id)
@@ -120,7 +98,7 @@ class Housekeeping:
     async def _forget_dropped(self) -> None:
         """Forget tables that were dropped while they had no round: the source sends no notice of those."""
         self._forget_at = self._clock.now() + self._forget_every_s
-        known = dict(self._attempts.paths)
+        known = self._tables.paths
         try:
             for table_id in await call(partial(self._find_dropped, known), what="look for tables that were dropped"):
                 self._reporter.forget(table_id, "dropped")

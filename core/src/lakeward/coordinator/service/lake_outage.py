@@ -12,7 +12,7 @@ from lakeward.model.status import LakeAway
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from lakeward.coordinator.rounds.attempt import RoundAttempt
+    from lakeward.coordinator.rounds.facts import RoundFacts
 
 _log = structlog.get_logger("lakeward.service")
 
@@ -28,31 +28,31 @@ class LakeOutage:
         """When the newest of them had none."""
         self._reason = ""
 
-    def round_ended(self, attempt: RoundAttempt, tables: int) -> None:
+    def round_ended(self, facts: RoundFacts, tables: int) -> None:
         """Note how a round ended.
 
         Args:
-            attempt: the round.
+            facts: of the round.
             tables: how many wait now, for the log.
         """
-        ended_ms = attempt.ended_ms or attempt.started_ms
-        if attempt.code != LakeAwayError.code:
-            self.look((attempt,), ended_ms)  # one that found nothing new may be over before anybody looks
+        ended_ms = facts.ended_ms or facts.started_ms
+        if facts.code != LakeAwayError.code:
+            self.look((facts,), ended_ms)  # one that found nothing new may be over before anybody looks
             return
         if self.since_ms is None:
-            self.since_ms = attempt.started_ms if attempt.context is None else ended_ms
+            self.since_ms = facts.started_ms if facts.context is None else ended_ms
             waiting_s = (ended_ms - self.since_ms) / 1000
-            _log.warning("catalog does not answer", seconds=round(waiting_s, 3), tables=tables, reason=attempt.reason)
-        self._asked_ms, self._reason = ended_ms, attempt.reason
+            _log.warning("catalog does not answer", seconds=round(waiting_s, 3), tables=tables, reason=facts.reason)
+        self._asked_ms, self._reason = ended_ms, facts.reason
 
-    def look(self, attempts: Iterable[RoundAttempt], now_ms: int) -> None:
+    def look(self, rounds: Iterable[RoundFacts], now_ms: int) -> None:
         """End the outage if the catalog has answered a round since.
 
         Args:
-            attempts: the rounds in progress.
+            rounds: those in progress.
             now_ms: milliseconds since 1970.
         """
-        if self.since_ms is None or all((one.opened_ms or 0) <= self._asked_ms for one in attempts):
+        if self.since_ms is None or all((one.opened_ms or 0) <= self._asked_ms for one in rounds):
             return
         _log.info("catalog answers again", seconds=round((now_ms - self.since_ms) / 1000, 3))
         self.since_ms = None

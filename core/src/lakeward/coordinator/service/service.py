@@ -10,10 +10,11 @@ from __future__ import annotations
 import asyncio
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, cast
 
 import structlog
 
+from lakeward.coordinator.effects.items import ForRound, OfRound
 from lakeward.coordinator.service.shutdown import (
     drop_own_lease,
     give_back,
@@ -23,7 +24,9 @@ from lakeward.coordinator.service.shutdown import (
 )
 from lakeward.coordinator.service.startup import lease_of_checkpoint, restore_lease, resume
 from lakeward.coordinator.workers.calls import call
+from lakeward.coordinator.workers.step_log import step_log
 from lakeward.errors import LakewardError, SparkError, UsageError
+from lakeward.machines.driver import MachineDriver, Step
 from lakeward.machines.rounds import (
     AcquireLeases,
     CommitRound,
@@ -50,20 +53,10 @@ from lakeward.model.tiering import Refusal
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from lakeward.coordinator.checkpoints.restorer import Restorer
-    from lakeward.coordinator.commits.upkeep import Upkeep
-    from lakeward.coordinator.jobs.address import SubtaskAddress
-    from lakeward.coordinator.jobs.server import SubtaskServer
-    from lakeward.coordinator.leases.driver import LeaseDriver
-    from lakeward.coordinator.rounds.executor import RoundExecutor
-    from lakeward.coordinator.service.components import ServiceComponents, ServiceOptions
-    from lakeward.coordinator.service.housekeeping import Housekeeping
-    from lakeward.coordinator.service.persistence import StatePersistence
-    from lakeward.coordinator.service.protection import LeaseProtection
-    from lakeward.coordinator.service.reporter import Reporter
-    from lakeward.coordinator.service.rounds_loop import ServiceLoop
-    from lakeward.coordinator.service.targets import TargetOffsets
-    from lakeward.machines.rounds import Rounds
+    from lakeward.coordinator.commits.fence import CommitFence
+    from lakeward.coordinator.service.components import ServiceComponents, ServiceOptions, ServiceParts
+    from lakeward.coordinator.workers.event_loop import EventLoop
+    from lakeward.machines.rounds import Rounds, RoundsEvent
     from lakeward.model.tables import TablePath
     from lakeward.model.tiering import HeartbeatRequest
 
@@ -90,18 +83,9 @@ class Service:
         components: ServiceComponents,
         options: ServiceOptions,
         rounds: Rounds,
-        targets: TargetOffsets,
-        leases: LeaseDriver,
-        restorer: Restorer,
-        executor: RoundExecutor,
-        upkeep: Upkeep,
-        protection: LeaseProtection,
-        persistence: StatePersistence,
-        housekeeping: Housekeeping,
-        reporter: Reporter,
-        server: SubtaskServer,
-        address: SubtaskAddress,
-        loop: ServiceLoop,
+        loop: EventLoop,
+        fence: CommitFence,
+        parts: ServiceParts,
     ) -> None:
         """Keep the collaborators; nothing is started.
 
@@ -109,41 +93,21 @@ class Service:
             components: source, lake, Spark jobs, stores and clock.
             options: how it behaves.
             rounds: the rounds machine, whose commands the service executes.
-            targets: the end offsets that `once` waits for.
-            leases: the lease.
-            restorer: knows the checkpoints.
-            executor: the rounds in progress.
-            upkeep: work after commits.
-            protection: which snapshots are leased.
-            persistence: writes the state.
-            housekeeping: deletes old files and forgets dropped tables.
-            reporter: writes the report.
-            server: listens for subtasks.
-            address: gets the server's port.
-            loop: the event loop.
+            loop: its inbox.
+            fence: is told after each step when each table was last renewed.
+            parts: who does the work.
         """
+        self._components = components
         self._clock = components.clock
-        self._source = components.source
-        self._lake = components.lake
-        self._jobs = components.jobs
-        self._backend = components.backend
-        self._writer = components.state
         self._options = options
         self._settings = options.settings
         self._stop_timeout_s = options.settings.service.stop_timeout_s
         self._rounds = rounds
-        self._targets = targets
-        self._leases = leases
-        self._restorer = restorer
-        self._executor = executor
-        self._upkeep = upkeep
-        self._protection = protection
-        self._persistence = persistence
-        self._housekeeping = housekeeping
-        self._reporter = reporter
-        self._server = server
-        self._address = address
         self._loop = loop
+        self._fence = fence
+        self._parts = parts
+        self._log_step = step_log("lakeward.service", "rounds")
+        self._driver: MachineDriver[RoundsEvent, RoundsCommand] = MachineDriver(rounds, on_step=self._on_step)
         self._heartbeat: asyncio.Task[None] | None = None
         self._starting: asyncio.Timeout | None = None
         self._stop_requested = False
@@ -155,12 +119,11 @@ class Service:
         self._paused: frozenset[str] = frozenset()
         self._resumed: Mapping[str, int] | None = None
         self._review_at = 0.0
-        loop.connect(self._execute, on_failure=self._on_failure, on_superseded=executor.cancel_all)
 
     @property
     def state(self) -> str:
         """The service's state: starting, serving, stopping or stopped."""
-        return self._reporter.state
+        return self._parts.reporter.state
 
     # --- life -----------------------------------------------------------------------------------------------
 
@@ -174,9 +137,12 @@ class Service:
             LakewardError: it could not start.
         """
         self._loop.begin()
-        self._address.port = await self._server.start(self._options.bind, self._settings.service.port)
-        leasing = asyncio.create_task(self._leases.run(self._protection, self._persistence.write))
+        self._parts.address.port = await self._parts.server.start(self._options.bind, self._settings.service.port)
+        leasing = asyncio.create_task(
+            self._parts.leases.run(self._parts.protection.on_lease, self._parts.persistence.write)
+        )
         leasing.add_done_callback(self._loop.task_ended)
+        taking = self._loop.spawn(self._take_inbox)
         started = False
         try:
             started = await self._start_in_time()
@@ -188,13 +154,15 @@ class Service:
                 await self._end_superseded()
             else:
                 await self._end_in_order()
-            await wait_for_jobs(self._executor, self._clock)
+            self._parts.executor.cancel_all()
+            await wait_for_jobs(self._parts.executor, self._clock)
         finally:
             leasing.cancel()
-            self._executor.cancel_all()
-            await self._server.close()
-            self._reporter.state = "stopped"
-            self._reporter.report(force=True)
+            taking.cancel()
+            self._parts.executor.cancel_all()
+            await self._parts.server.close()
+            self._parts.reporter.state = "stopped"
+            self._parts.reporter.report(force=True)
         # A UsageError from inside the service is a bug in it, not a mistake of the user.
         if isinstance(self._broken, LakewardError) and not isinstance(self._broken, UsageError):
             raise self._broken
@@ -218,7 +186,7 @@ class Service:
         self._stop_requested = True
         self._stop_timeout_s = self._settings.service.stop_timeout_s if timeout_s is None else timeout_s
         if self.state == "starting":
-            self._reporter.state = "stopping"
+            self._parts.reporter.state = "stopping"
             if self._starting is not None:
                 self._starting.reschedule(self._loop.running.time() + self._stop_timeout_s)
         else:
@@ -239,62 +207,106 @@ class Service:
         if self._stop_requested:
             self._stop()
         else:
-            self._reporter.state = "serving"
+            self._parts.reporter.state = "serving"
         return True
 
     def _stop(self) -> None:
-        self._reporter.state = "stopping"
-        self._loop.post(StopRequested(now=self._clock.now()))
+        self._parts.reporter.state = "stopping"
+        self._post(StopRequested(now=self._clock.now()))
         for delay in (self._stop_timeout_s, self._stop_timeout_s * 2):
-            self._loop.running.call_later(delay, lambda: self._loop.post(StopTimedOut(now=self._clock.now())))
-        self._reporter.report(force=True)  # a stop may end before the next report is due, and depends on none
+            self._loop.running.call_later(delay, lambda: self._post(StopTimedOut(now=self._clock.now())))
+        self._parts.reporter.report(force=True)  # a stop may end before the next report is due, and depends on none
 
     async def _start(self) -> None:
         options = self._options
-        state = await call(self._writer.load, what="read the service's state")
+        state = await call(self._components.state.load, what="read the service's state")
         # Read the tables first: the first write of this start replaces the last start's state.
-        resumed = await resume(self._source, self._clock, state, options.settings.source.heartbeat_timeout_s)
+        resumed = await resume(self._components.source, self._clock, state, options.settings.source.heartbeat_timeout_s)
         assignments = tuple(one for one in resumed if options.included(one.path))
         for one in set(resumed) - set(assignments):  # excluded since the last start
-            await give_back(self._source, one)
+            await give_back(self._components.source, one)
         if options.once:
-            paths = await self._targets.aim(self._source, self._lake, options.included)
+            paths = await self._parts.targets.aim(self._components.source, self._components.lake, options.included)
             # Each assigned table gets a round, even if that has nothing to do but to report the table as finished.
             paths |= {one.path for one in assignments}
-            self._loop.post(Targets(now=self._clock.now(), paths=paths))
+            self._post(Targets(now=self._clock.now(), paths=paths))
         if assignments:
-            self._loop.post(Resumed(now=self._clock.now(), assignments=assignments))
-        for table_id, why in state.invalidated.items() if state is not None else ():
-            self._restorer.invalidate(table_id, why)  # before the first write, as above
-        copy = None if state is not None else await lease_of_checkpoint(self._restorer)
-        released = await restore_lease(self._leases, state, self._backend.name, self._clock.now(), copy)
-        await self._persistence.write()
-        self._protection.take_over({one.table_id for one in assignments})
-        await self._housekeeping.sweep()
-        self._restorer.invalidate_tables_that_need(released, "the lease backend released its snapshots at the start")
+            self._post(Resumed(now=self._clock.now(), assignments=assignments))
+        for table_id, because in state.invalidated.items() if state is not None else ():
+            self._parts.restorer.invalidate(table_id, because)  # before the first write, as above
+        copy = None if state is not None else await lease_of_checkpoint(self._parts.restorer)
+        released = await restore_lease(
+            self._parts.leases, state, self._components.backend.name, self._clock.now(), copy
+        )
+        await self._parts.persistence.write()
+        self._parts.protection.take_over({one.table_id for one in assignments})
+        await self._parts.housekeeping.sweep()
+        self._parts.restorer.invalidate_tables_that_need(
+            released, "the lease backend released its snapshots at the start"
+        )
         self._release_stray()
 
     async def _end_superseded(self) -> None:
         if self._heartbeat is not None:
             await asyncio.wait({self._heartbeat}, timeout=self._options.heartbeat_call_timeout_s)
-        await drop_own_lease(self._leases, self._backend, self._writer, self._settings.lease.call_timeout_s)
+        await drop_own_lease(
+            self._parts.leases, self._components.backend, self._components.state, self._settings.lease.call_timeout_s
+        )
 
     async def _end_in_order(self) -> None:
-        await wait_for_upkeep(self._upkeep, self._clock, self._stop_timeout_s)
-        self._protection.stop(final=self._options.final)
-        await settle_lease(self._leases, self._protection.stopped, self._settings.lease.call_timeout_s)
-        await self._persistence.try_write()
+        await wait_for_upkeep(self._parts.upkeep, self._parts.lag, self._clock, self._stop_timeout_s)
+        self._parts.protection.stop(final=self._options.final)
+        await settle_lease(self._parts.leases, self._parts.protection.stopped, self._settings.lease.call_timeout_s)
+        await self._parts.persistence.try_write()
 
-    def _on_failure(self, error: BaseException) -> None:
-        self._broken = error
+    def _look_at_failure(self) -> None:
+        """End the service if something has failed unexpectedly."""
+        if self._loop.failure is None or self._broken is not None:
+            return
+        self._broken = self._loop.failure
         # The machine may wait for the task that failed: allow two time limits of a stop, and one for last messages.
         self._end_by = min(self._end_by, self._clock.now() + self._stop_timeout_s * 3)
         self.stop()
 
+    # --- the inbox ------------------------------------------------------------------------------------------------
+
+    async def _take_inbox(self) -> None:
+        """Take what has happened, one after the other, for as long as the service lives."""
+        while True:
+            await self._loop.filled()
+            for item in self._loop.take():
+                try:
+                    self._take(item)
+                except Exception as error:  # noqa: BLE001 - a mistake of ours: the service ends in order
+                    self._loop.fail(error)
+
+    def _take(self, item: object) -> None:
+        match item:
+            case ForRound():
+                self._parts.executor.take(item.round, item.event)
+            case OfRound():
+                if not item.round.over:
+                    self._post(item.event)
+            case _:
+                self._post(cast("RoundsEvent", item))
+
+    def _post(self, event: RoundsEvent) -> None:
+        """Step the machine of all tables, and execute its commands."""
+        if self._loop.superseded_by:
+            return
+        for command in self._driver.step(event):
+            self._execute(command)
+        self._loop.wake()
+
+    def _on_step(self, step: Step[RoundsEvent, RoundsCommand]) -> None:
+        self._log_step(step)
+        renewed = {status.assignment: status.renewed_at for status in self._rounds.tables}
+        self._fence.publish(renewed, stopping=self._rounds.stopping)
+
     # --- the loop -----------------------------------------------------------------------------------------------
 
     async def _run(self) -> None:
-        fence_s, loop, persistence = self._settings.service.fence_s, self._loop, self._persistence
+        fence_s, loop, persistence = self._settings.service.fence_s, self._loop, self._parts.persistence
         last = self._clock.now()
         while self._stopped is None and not loop.superseded_by:
             now = self._clock.now()
@@ -308,38 +320,41 @@ class Service:
                 loop.spawn(persistence.check)
             last = now
             self._tick()
-            self._reporter.report()
+            self._parts.reporter.report()
             due, most = self._rounds.next_due, self._options.turn_s
             await loop.sleep(most if due is None else min(most, max(0.0, due - self._clock.now())))
 
     def _tick(self) -> None:
         if self._loop.superseded_by:
             return
+        self._look_at_failure()
         self._read_control()
         self._look_at_jobs()
         due = self._rounds.next_due
         if due is not None and due <= self._clock.now():
-            self._loop.post(Tick(now=self._clock.now()))
-        self._protection.hold_checkpoints()
+            self._post(Tick(now=self._clock.now()))
+        self._parts.protection.hold_checkpoints()
         if self._clock.now() >= self._review_at:
             self._review_at = float("inf")
             self._loop.spawn(self._review)
-        self._leases.tick()
-        self._executor.tick()
-        self._upkeep.tick()
-        self._housekeeping.tick()
+        self._parts.leases.tick()
+        self._parts.executor.tick()
+        self._parts.upkeep.tick()
+        self._parts.housekeeping.tick()
 
     async def _review(self) -> None:
         """Check whether checkpoints of tables without a round are still valid; as often as the lease is renewed."""
-        await self._housekeeping.review_checkpoints()
+        await self._parts.housekeeping.review_checkpoints()
         self._release_stray()
 
     def _release_stray(self) -> None:
-        known = self._protection.release_stray()
-        self._review_at = self._clock.now() + (self._leases.duration_s / 3 if known else self._settings.service.fence_s)
+        known = self._parts.protection.release_stray()
+        self._review_at = self._clock.now() + (
+            self._parts.leases.duration_s / 3 if known else self._settings.service.fence_s
+        )
 
     def _look_at_jobs(self) -> None:
-        gone = self._jobs.gone()
+        gone = self._components.jobs.gone()
         if gone is None or self._jobs_gone:
             return
         self._jobs_gone = True
@@ -355,12 +370,12 @@ class Service:
         options, now = self._options, self._clock.now()
         resumed, wanted = options.resumed(), options.paused()
         for name in wanted - self._paused:
-            self._loop.post(PauseRequested(now=now, path=options.path(name)))
+            self._post(PauseRequested(now=now, path=options.path(name)))
         # Resume requests from before this start have no effect: nothing is suspended yet.
         known = resumed if self._resumed is None else self._resumed
         again = {name for name, times in resumed.items() if times != known.get(name)} - wanted
         for name in sorted(again | (self._paused - wanted)):
-            self._loop.post(ResumeRequested(now=now, path=options.path(name)))
+            self._post(ResumeRequested(now=now, path=options.path(name)))
         self._paused, self._resumed = wanted, resumed
 
     # --- commands of the machine --------------------------------------------------------------------------------
@@ -370,45 +385,50 @@ class Service:
             case SendHeartbeat():
                 self._heartbeat = self._loop.spawn(partial(self._send_heartbeat, command.request))
             case OpenRound():
-                self._executor.start(command.assignment, command.attempt)
+                self._parts.executor.start(command)
             case AcquireLeases():
-                self._protection.protect(command.table_id)
-            case LaunchJob():
-                self._executor.launch(command.table_id)
-            case FinishRoundEarly():
-                self._executor.finish_early(command.table_id)
-            case CommitRound():
-                self._executor.commit(command.table_id)
+                self._parts.protection.protect(command.table_id)
+            case LaunchJob() | FinishRoundEarly() | CommitRound():
+                self._parts.executor.pass_on(command)
             case EndRound():
-                self._executor.end(command.table_id, command.outcome, command.reason, command.suspended)
-                self._protection.end_round(command.table_id)
+                self._end_round(command)
             case Forget():
                 self._forget(command)
             case Stopped():
                 self._stopped = command
 
+    def _end_round(self, command: EndRound) -> None:
+        if command.outcome == "dropped":
+            self._parts.restorer.invalidate(command.table_id, "its table was dropped")
+        ended = self._parts.executor.end(command)
+        if ended is not None:
+            self._parts.reporter.round_ended(ended)
+        self._parts.protection.end_round(command.table_id)
+
     def _forget(self, command: Forget) -> None:
         if command.reason == Refusal.GONE.value:
-            self._restorer.invalidate(command.table_id, "its table was dropped")
-        self._reporter.forget(command.table_id, command.reason)
+            self._parts.restorer.invalidate(command.table_id, "its table was dropped")
+        self._parts.reporter.forget(command.table_id, command.reason)
         if command.reason in _DROPPED:
-            self._loop.spawn(partial(self._housekeeping.forget_table, command.table_id))
-        self._loop.spawn(self._persistence.try_write)
+            self._loop.spawn(partial(self._parts.housekeeping.forget_table, command.table_id))
+        self._loop.spawn(self._parts.persistence.try_write)
 
     async def _send_heartbeat(self, request: HeartbeatRequest) -> None:
         timeout_s = self._options.heartbeat_call_timeout_s
         try:
-            response = await call(partial(self._source.heartbeat, request), what="heartbeat", timeout_s=timeout_s)
+            response = await call(
+                partial(self._components.source.heartbeat, request), what="heartbeat", timeout_s=timeout_s
+            )
         except LakewardError as error:
             _log.warning("heartbeat failed", reason=str(error))
-            self._loop.post(HeartbeatFailed(now=self._clock.now(), cause=str(error)))
+            self._post(HeartbeatFailed(now=self._clock.now(), cause=str(error)))
             return
-        self._protection.note_coordinator(response.coordinator_epoch)
+        self._parts.protection.note_coordinator(response.coordinator_epoch)
         if response.assignment is not None:
             response = replace(response, assignment=self._options.as_promised(response.assignment))
-        self._loop.post(HeartbeatAnswered(now=self._clock.now(), request=request, response=response))
+        self._post(HeartbeatAnswered(now=self._clock.now(), request=request, response=response))
         if request.renewed or response.assignment is not None:
-            await self._persistence.try_write()
+            await self._parts.persistence.try_write()
         given = response.assignment
-        if self._loop.superseded_by and given is not None and not self._writer.is_written(given):
-            await give_back(self._source, given)
+        if self._loop.superseded_by and given is not None and not self._components.state.is_written(given):
+            await give_back(self._components.source, given)

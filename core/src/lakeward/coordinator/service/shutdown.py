@@ -12,10 +12,11 @@ from lakeward.errors import LakewardError
 from lakeward.model.tiering import HeartbeatRequest, TableEpoch
 
 if TYPE_CHECKING:
-    from lakeward.coordinator.commits.upkeep import Upkeep
+    from lakeward.coordinator.effects.executor import RoundExecutor
+    from lakeward.coordinator.effects.lag import LagAfterCommit
+    from lakeward.coordinator.effects.upkeep import Upkeep
     from lakeward.coordinator.leases.driver import LeaseDriver
-    from lakeward.coordinator.rounds.executor import RoundExecutor
-    from lakeward.coordinator.service.state_writer import ServiceStateWriter
+    from lakeward.coordinator.state.state_writer import ServiceStateWriter
     from lakeward.hooks.backend import LeaseBackend
     from lakeward.model.tiering import TableAssignment
     from lakeward.ports import Clock, Source
@@ -54,16 +55,17 @@ async def wait_for_jobs(executor: RoundExecutor, clock: Clock) -> None:
         await asyncio.sleep(_TURN_S)
 
 
-async def wait_for_upkeep(upkeep: Upkeep, clock: Clock, timeout_s: float) -> None:
+async def wait_for_upkeep(upkeep: Upkeep, lag: LagAfterCommit, clock: Clock, timeout_s: float) -> None:
     """Wait for the upkeep after the last commits; the next start or commit does what is not done by then.
 
     Args:
         upkeep: work after commits.
+        lag: asks how far behind tables are after them.
         clock: the service's clock.
         timeout_s: seconds to wait at the most.
     """
     deadline = clock.now() + timeout_s
-    while upkeep.busy and clock.now() < deadline:  # noqa: ASYNC110 - as above
+    while (upkeep.busy or lag.busy) and clock.now() < deadline:  # noqa: ASYNC110 - as above
         await asyncio.sleep(_TURN_S)
 
 

@@ -9,12 +9,12 @@ import msgspec
 
 from lakeward.coordinator.checkpoints import contents
 from lakeward.coordinator.jobs import checkpoint_messages
-from lakeward.coordinator.jobs.job import RoundJob
-from lakeward.coordinator.jobs.task_attempt import TaskAttempt
+from lakeward.coordinator.rounds.job import RoundJob
+from lakeward.coordinator.rounds.task_attempt import TaskAttempt
 from lakeward.coordinator.leases import driver
 from lakeward.coordinator.rounds.listener import RoundJobListener
 from lakeward.coordinator.service import service
-from lakeward.coordinator.service.protection import LeaseProtection
+from lakeward.coordinator.effects.lease import LeaseProtection
 from lakeward.errors import LakewardError
 from lakeward.machines.checkpoints.events import Declined
 from lakeward.machines.checkpoints.gateway import AbortFor
@@ -156,7 +156,7 @@ def counts_no_decline(monkeypatch: pytest.MonkeyPatch) -> None:
         found = original(event, **who)
         return replace(found, counts=False) if isinstance(found, Declined) else found
 
-    monkeypatch.setattr("lakeward.coordinator.jobs.job.to_checkpoint_event", to_event)
+    monkeypatch.setattr("lakeward.coordinator.rounds.job.to_checkpoint_event", to_event)
 
 
 def forgets_what_is_held_at_the_own_snapshot(monkeypatch: pytest.MonkeyPatch) -> None:

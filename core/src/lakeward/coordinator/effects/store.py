@@ -1,0 +1,67 @@
+"""Completes and deletes checkpoints. Blocking."""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import TYPE_CHECKING
+
+from lakeward.coordinator.effects.work import Handlers, Work
+from lakeward.coordinator.rounds.effects import DeleteCheckpoint, RetainCheckpoints, StoreCheckpoint
+from lakeward.errors import LakewardError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from lakeward.coordinator.effects.lease import LeaseProtection
+    from lakeward.coordinator.rounds.round import Round
+    from lakeward.model.checkpoints import LeaseCopy
+    from lakeward.model.identity import Incarnation
+    from lakeward.ports import CheckpointStore
+
+
+class Storing:
+    """Writes the checkpoints of one start of the service."""
+
+    def __init__(self, store: CheckpointStore, incarnation: Incarnation, leases: LeaseProtection) -> None:
+        """Keep the store, and what leases the snapshots that a checkpoint needs."""
+        self._store = store
+        self._incarnation = incarnation
+        self._leases = leases
+
+    @property
+    def handlers(self) -> Handlers:
+        """How the effects of this module are executed."""
+        retain = lambda _, effect: partial(self.retain, effect)  # noqa: E731 - once
+        delete = lambda _, effect: partial(self.delete, effect)  # noqa: E731 - once
+        return Handlers(
+            {
+                StoreCheckpoint: Work(self._begin, what="complete a checkpoint of"),
+                RetainCheckpoints: Work(retain, what="retain checkpoints of", answered=False),
+                DeleteCheckpoint: Work(delete, what="delete a checkpoint of", answered=False),
+            }
+        )
+
+    def _begin(self, one: Round, effect: StoreCheckpoint) -> Callable[[], int]:
+        if not one.over:
+            self._leases.store_checkpoint(effect)
+        return partial(self.complete, effect, self._leases.lease_copy())
+
+    def complete(self, effect: StoreCheckpoint, lease: LeaseCopy | None) -> int:
+        """Write the file that makes a checkpoint complete; return its size in bytes.
+
+        Raises:
+            StorageError: it was not written, and never will be.
+        """
+        try:
+            return self._store.complete(effect.ref, effect.coordinator, [part for part, _ in effect.parts], lease)
+        except LakewardError:
+            self._store.abandon(effect.ref)
+            raise
+
+    def retain(self, effect: RetainCheckpoints) -> None:
+        """Delete the older ones of a table."""
+        self._store.retain(self._incarnation, effect.table_id, effect.retained)
+
+    def delete(self, effect: DeleteCheckpoint) -> None:
+        """Delete one."""
+        self._store.delete(effect.ref)

@@ -1,1 +1,0 @@
-"""The round's Spark job: its server, its task attempts and their messages."""

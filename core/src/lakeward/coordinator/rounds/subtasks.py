@@ -1,0 +1,153 @@
+"""The subtasks of a round's launches: each by itself, or as a gang (`coordinator.rounds.gang`)."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from lakeward.coordinator.rounds.exchange_report import exchange_report
+from lakeward.coordinator.rounds.slots import SlotWatch
+from lakeward.errors import ProtocolError
+from lakeward.machines.checkpoints.events import SubtaskRegistered
+from lakeward.machines.transport.channel import ChannelKey
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from lakeward.coordinator.checkpoints.contents import CheckpointContents
+    from lakeward.coordinator.rounds.plan import JobPlan
+    from lakeward.coordinator.rounds.progress import RoundProgress
+    from lakeward.coordinator.rounds.task_attempt import TaskAttempt
+    from lakeward.model.events import Deploy, Register, WriterFinished
+    from lakeward.model.status import ExchangeReport
+    from lakeward.ports import Connection
+
+
+@dataclass(frozen=True, slots=True)
+class Registration:
+    """A subtask that has registered and is not deployed yet."""
+
+    key: ChannelKey
+    connection: Connection
+    host: str
+    data_address: str
+
+    @property
+    def attempt(self) -> tuple[int, int]:
+        """Its subtask and the number of its attempt."""
+        return self.key.subtask, self.key.task_attempt
+
+
+class Subtasks:
+    """Subtasks that write what they read: each works alone, and what one of them loses is read by others."""
+
+    ends_together = False
+    """Whether the loss of one subtask ends the launch.
+
+    Then rows may be in no file yet when every split is finished: the gang says when they are.
+    """
+
+    def __init__(self, plan: JobPlan, first_attempt: int) -> None:
+        """Begin before the first launch; `first_attempt` is a number that no attempt of the round had."""
+        self.plan = plan
+        self.attempts: dict[int, TaskAttempt] = {}
+        """The newest attempt of each subtask of this launch that is deployed."""
+        self.waiting: dict[tuple[int, int], Registration] = {}
+        """By subtask and attempt: those that are not deployed yet."""
+        self.slots = SlotWatch()
+        self._next_attempt = first_attempt
+
+    def size(self, unfinished: int, free: int) -> int:
+        """Return how many subtasks a launch has, of so many slots: one for each split that is not finished."""
+        return min(free, max(1, unfinished))
+
+    def begin(self, size: int, now: float) -> None:
+        """Begin a launch."""
+        self.attempts.clear()
+        self.waiting.clear()
+        self.slots.launched(size, now, needed=self.needed)
+
+    def register(self, register: Register, connection: Connection, job_attempt: int) -> Registration:
+        """Give a new attempt its number."""
+        number = self._next_attempt
+        self._next_attempt += 1
+        key = ChannelKey(self.plan.round_name, job_attempt, register.subtask, number)
+        registration = Registration(key, connection, register.host, register.data_address)
+        self.waiting[registration.attempt] = registration
+        return registration
+
+    def registered(self, registration: Registration, now: float) -> Iterable[Any]:
+        """Return what follows once a subtask has registered: it may be deployed."""
+        subtask, attempt = registration.attempt
+        return (SubtaskRegistered(now=now, subtask=subtask, attempt=attempt),)
+
+    def find(self, subtask: int, attempt: int) -> TaskAttempt | None:
+        """Return an attempt that is deployed and counts; None where another one counts, or none."""
+        found = self.attempts.get(subtask)
+        return found if found is not None and found.number == attempt else None
+
+    def greet(self, registration: Registration) -> bool:
+        """Return whether a subtask that has registered counts, deployed or not."""
+        return registration.attempt in self.waiting or self.find(*registration.attempt) is not None
+
+    def send_heartbeats(self, now: float, every_s: float) -> None:
+        """Tell subtasks that wait for others that the coordinator is there: none does."""
+
+    def deployment(self, deploy: Deploy) -> Deploy:
+        """Return what a subtask is deployed with."""
+        return deploy
+
+    def connected(self, key: ChannelKey) -> Iterable[Any]:
+        """Return what follows once a subtask has all of its channels.
+
+        Raises:
+            ProtocolError: there is no exchange.
+        """
+        message = f"subtask {key.subtask}: it says that it is connected, in a round without an exchange"
+        raise ProtocolError(message)
+
+    def written(self, key: ChannelKey, event: WriterFinished) -> Iterable[Any]:
+        """Return what follows once a subtask has closed all files; raises as `connected`."""
+        del event
+        return self.connected(key)
+
+    def lost(self, key: ChannelKey, reason: str) -> Iterable[Any] | None:
+        """Return what follows from the loss of a subtask; None where its splits go to the others."""
+        self.waiting.pop((key.subtask, key.task_attempt), None)
+        del reason
+        return None
+
+    def restoring(self, key: ChannelKey) -> bool:
+        """Return whether a subtask reads back what a checkpoint holds, so that an unreadable file is one of its."""
+        del key
+        return False
+
+    @property
+    def there(self) -> int:
+        """How many subtasks of the launch are there."""
+        return len(self.attempts)
+
+    @property
+    def needed(self) -> int:
+        """How many subtasks have to be there before any of them works."""
+        return 1
+
+    @property
+    def takes_checkpoints(self) -> bool:
+        """Whether a checkpoint may start now."""
+        return True
+
+    @property
+    def recovers(self) -> bool:
+        """Whether checkpoints of this launch are taken while restored rows are still written: the first one at once."""
+        return False
+
+    def put_back(self, progress: RoundProgress, newest: CheckpointContents | None) -> RoundProgress:
+        """Return the progress that the next launch goes on from: each subtask's splits came back with it."""
+        del newest
+        return progress
+
+    def exchange(self, first_checkpoint_s: float | None) -> ExchangeReport | None:
+        """Return what the exchange of this launch has moved, None without one."""
+        planned = self.plan.exchange
+        return None if planned is None else exchange_report(planned, self.attempts.values(), first_checkpoint_s)

@@ -1,0 +1,96 @@
+"""Routes the messages of registered subtasks to their round."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple
+
+from lakeward.errors import ProtocolError
+from lakeward.machines.transport.channel import Channel, ChannelKey
+from lakeward.model.events import AnyEvent, Cancel, Envelope, Register
+from lakeward.ports.transport import Address
+
+if TYPE_CHECKING:
+    from lakeward.coordinator.effects.executor import RoundExecutor
+    from lakeward.coordinator.rounds.round import Round
+    from lakeward.coordinator.tables.tables import Tables
+    from lakeward.ports import Connection, Listener, Transport
+
+
+class _Registered(NamedTuple):
+    round: Round
+    key: ChannelKey
+
+
+class SubtaskServer:
+    """Listens for subtasks. See `lakeward.ports.Receiver`."""
+
+    def __init__(self, transport: Transport, secret: bytes, tables: Tables, executor: RoundExecutor) -> None:
+        """Prepare the server; `start` listens.
+
+        Args:
+            transport: makes connections.
+            secret: of this start of the service; every connection must prove that it knows it.
+            tables: know the rounds.
+            executor: executes what follows from a message.
+        """
+        self._transport = transport
+        self._secret = secret
+        self._tables = tables
+        self._executor = executor
+        self._listener: Listener | None = None
+        self._registered: dict[Connection, _Registered] = {}
+
+    async def start(self, host: str, port: int) -> int:
+        """Listen.
+
+        Args:
+            host: address to bind.
+            port: 0 = any free one.
+
+        Returns:
+            The port.
+
+        Raises:
+            ConfigError: the address cannot be bound, for instance because the port is in use.
+        """
+        self._listener = await self._transport.listen(Address(host, port, self._secret), self)
+        return self._listener.port
+
+    async def close(self) -> None:
+        """Stop listening and end every connection."""
+        if self._listener is not None:
+            await self._listener.close()
+
+    def on_message(self, connection: Connection, envelope: Envelope) -> None:
+        """See `lakeward.ports.Receiver`; the first message on a connection registers a subtask."""
+        registered = self._registered.get(connection)
+        if registered is None:
+            self._register(connection, envelope)
+        else:
+            effects = registered.round.receive(registered.key, connection, envelope)
+            self._executor.execute(registered.round, effects)
+
+    def on_disconnect(self, connection: Connection, error: Exception) -> None:
+        """See `lakeward.ports.Receiver`."""
+        del error
+        registered = self._registered.pop(connection, None)
+        if registered is not None:
+            self._executor.execute(registered.round, registered.round.disconnect(registered.key, connection))
+
+    def _register(self, connection: Connection, first: Envelope) -> None:
+        if not isinstance(first.event, Register):
+            message = f"expected Register, found {type(first.event).__name__}"
+            raise ProtocolError(message)
+        found = self._tables.find_launch(first.round, first.job_attempt)
+        key, effects = (None, ()) if found is None else found.connect(first.event, connection)
+        if found is not None:
+            self._executor.execute(found, effects)
+        if found is None or key is None:
+            connection.send(_reply(first, Cancel(reason="this attempt no longer counts")))
+            connection.close()
+            return
+        self._registered[connection] = _Registered(found, key)
+
+
+def _reply(to: Envelope, event: AnyEvent) -> Envelope:
+    return Channel(ChannelKey(to.round, to.job_attempt, to.subtask, to.task_attempt), "down").send(event)

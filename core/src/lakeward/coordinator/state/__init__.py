@@ -1,0 +1,1 @@
+"""The service's own state on disk: when it is written, and what is in it."""

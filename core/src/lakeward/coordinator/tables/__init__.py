@@ -1,0 +1,1 @@
+"""What the service keeps of each table."""

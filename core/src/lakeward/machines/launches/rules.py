@@ -1,0 +1,234 @@
+"""A round's job is launched until everything that the round reads is in closed files, or often enough.
+
+A launch that is lost is cancelled, and the next one follows once none of its tasks runs. What it did not finish is
+returned first, which waits for the store where the next launch goes on from the newest checkpoint. A launch after the
+first waits for its pause, and for the number of slots.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from lakeward.machines.launches.messages import (
+    AllRead,
+    CancelLaunch,
+    CountSlots,
+    Launch,
+    LaunchesCommand,
+    LaunchFinished,
+    LaunchLost,
+    LaunchRequested,
+    PauseOver,
+    ReturnWork,
+    RoundOver,
+    SlotsKnown,
+    StoreAnswered,
+    SubtaskDeployed,
+    TellAgain,
+    TellDrained,
+    TellLaunchesFailed,
+    TellLost,
+    TellOver,
+    TellStarted,
+    WorkReturned,
+)
+from lakeward.machines.launches.state import LaunchesState, LaunchPhase
+from lakeward.machines.machine import Rule, Rules
+
+if TYPE_CHECKING:
+    from lakeward.machines.launches.messages import LaunchesEvent
+
+PLANNED, RUNNING, ENDING, WRITTEN = LaunchPhase.PLANNED, LaunchPhase.RUNNING, LaunchPhase.ENDING, LaunchPhase.WRITTEN
+STOPPING, ASKING, RETURNING = LaunchPhase.STOPPING, LaunchPhase.ASKING, LaunchPhase.RETURNING
+PAUSED, COUNTING, OVER = LaunchPhase.PAUSED, LaunchPhase.COUNTING, LaunchPhase.OVER
+Commands = tuple[LaunchesCommand, ...]
+UNFINISHED = "its subtasks ended with splits unfinished"
+
+# --- conditions -----------------------------------------------------------------------------------------------------
+
+
+def is_of_another(launches: LaunchesState, event: LaunchFinished) -> bool:
+    """The end of an earlier launch is said late."""
+    return event.number != launches.number
+
+
+def asks_store(_: LaunchesState, event: LaunchFinished) -> bool:
+    """The newest checkpoint is not known yet."""
+    return event.store_asked
+
+
+def was_launched_often_enough(launches: LaunchesState, _: WorkReturned) -> bool:
+    """The job has been launched as often as it may be."""
+    return launches.number >= launches.limit
+
+
+def is_to_pause(launches: LaunchesState, _: WorkReturned) -> bool:
+    """The next launch is to wait."""
+    return launches.pauses.after(launches.number) > 0
+
+
+def is_time(launches: LaunchesState, event: PauseOver) -> bool:
+    """The pause before the next launch is over."""
+    return launches.paused_until is not None and event.now >= launches.paused_until
+
+
+def is_first(launches: LaunchesState, _: SubtaskDeployed) -> bool:
+    """No subtask of the round was deployed before."""
+    return not launches.started
+
+
+def is_written(_: LaunchesState, event: AllRead) -> bool:
+    """Every row is in a closed file."""
+    return event.written
+
+
+def is_written_or_nothing(launches: LaunchesState, event: AllRead) -> bool:
+    """No subtask is left to write anything."""
+    return event.written or has_nothing_to_write(launches, event)
+
+
+def has_nothing_to_write(launches: LaunchesState, event: AllRead) -> bool:
+    """Nothing was read, and no subtask is at work."""
+    return event.nothing and not launches.at_work
+
+
+# --- what is done ---------------------------------------------------------------------------------------------------
+
+
+def launch(launches: LaunchesState, _: LaunchesEvent) -> Commands:
+    """Launch it for the next time."""
+    launches.number += 1
+    launches.reason = ""
+    return (Launch(launches.number),)
+
+
+def lose(launches: LaunchesState, event: LaunchLost) -> Commands:
+    """Cancel the launch, and remember why."""
+    launches.reason = event.reason
+    return (CancelLaunch(event.reason),)
+
+
+def finish(launches: LaunchesState, event: LaunchFinished) -> Commands:
+    """Return what the launch did not finish."""
+    return (*ask(launches, event), ReturnWork())
+
+
+def ask(launches: LaunchesState, event: LaunchFinished) -> Commands:
+    """Say that the launch has ended; what it did not finish is returned once the store has answered."""
+    launches.reason = launches.reason or event.reason or UNFINISHED
+    launches.at_work = False
+    return (TellLost(launches.reason),)
+
+
+def return_work(_: LaunchesState, __: StoreAnswered) -> Commands:
+    """Return what the launch did not finish."""
+    return (ReturnWork(),)
+
+
+def give_up(launches: LaunchesState, event: WorkReturned) -> Commands:
+    """Say that it was tried often enough."""
+    why = event.why or launches.reason
+    return (TellLaunchesFailed(f"job launched {launches.number} times, the last time: {why}"),)
+
+
+def pause(launches: LaunchesState, event: WorkReturned) -> Commands:
+    """Wait before the next launch."""
+    pause_s = launches.pauses.after(launches.number)
+    launches.paused_until = event.now + pause_s
+    return (TellAgain(event.why or launches.reason, pause_s),)
+
+
+def count_at_once(launches: LaunchesState, event: WorkReturned) -> Commands:
+    """Prepare the next launch without a pause."""
+    return (TellAgain(event.why or launches.reason, 0.0), CountSlots())
+
+
+def count(launches: LaunchesState, _: PauseOver) -> Commands:
+    """Prepare the next launch."""
+    launches.paused_until = None
+    return (CountSlots(),)
+
+
+def start(launches: LaunchesState, event: SubtaskDeployed) -> Commands:
+    """Say once that the round has slots."""
+    launches.started = True
+    return (*work(launches, event), TellStarted())
+
+
+def work(launches: LaunchesState, _: SubtaskDeployed) -> Commands:
+    """The launch has a subtask at work."""
+    launches.at_work = True
+    return ()
+
+
+def drain(launches: LaunchesState, _: AllRead) -> Commands:
+    """Say that everything is written; the launch ends by itself."""
+    launches.paused_until = None
+    return (TellDrained(),)
+
+
+def drain_and_cancel(_: LaunchesState, __: AllRead) -> Commands:
+    """Say that everything is written, and end the launch."""
+    return (TellDrained(), CancelLaunch("nothing is left to read or to write"))
+
+
+def drain_and_end(launches: LaunchesState, event: AllRead) -> Commands:
+    """Say that everything is written, and that none of the tasks runs."""
+    return (*drain(launches, event), TellOver())
+
+
+def stop(launches: LaunchesState, _: RoundOver) -> Commands:
+    """Cancel the launch for good."""
+    launches.paused_until = None
+    return (CancelLaunch("its round is over"),)
+
+
+def end(launches: LaunchesState, _: LaunchesEvent) -> Commands:
+    """Say that none of the tasks runs."""
+    launches.paused_until = None
+    return (TellOver(),)
+
+
+RULES: Rules[LaunchesState, LaunchesCommand] = Rules(
+    "launches",
+    LaunchPhase,
+    Rule(PLANNED, LaunchRequested, to=RUNNING, do=launch),
+    Rule((RUNNING, ENDING), SubtaskDeployed, when=is_first, do=start),
+    Rule((RUNNING, ENDING, WRITTEN, STOPPING), SubtaskDeployed, do=work),
+    # --- a launch is lost, or ends by itself ----------------------------------------------------------------------
+    Rule(RUNNING, LaunchLost, to=ENDING, do=lose),
+    Rule((ENDING, WRITTEN, STOPPING, ASKING, RETURNING, PAUSED, COUNTING, OVER), LaunchLost),
+    Rule(tuple(LaunchPhase), LaunchFinished, when=is_of_another),
+    Rule((RUNNING, ENDING), LaunchFinished, when=asks_store, to=ASKING, do=ask),
+    Rule((RUNNING, ENDING), LaunchFinished, to=RETURNING, do=finish),
+    Rule((WRITTEN, STOPPING), LaunchFinished, to=OVER, do=end),
+    Rule(ASKING, StoreAnswered, to=RETURNING, do=return_work),
+    Rule((PLANNED, RUNNING, ENDING, WRITTEN, STOPPING, RETURNING, PAUSED, COUNTING, OVER), StoreAnswered),
+    # --- the next one ---------------------------------------------------------------------------------------------
+    Rule(RETURNING, WorkReturned, when=was_launched_often_enough, to=OVER, do=give_up),
+    Rule(RETURNING, WorkReturned, when=is_to_pause, to=PAUSED, do=pause),
+    Rule(RETURNING, WorkReturned, to=COUNTING, do=count_at_once),
+    Rule(OVER, WorkReturned),
+    Rule(PAUSED, PauseOver, when=is_time, to=COUNTING, do=count),
+    Rule(tuple(LaunchPhase), PauseOver),
+    Rule(COUNTING, SlotsKnown, to=RUNNING, do=launch),
+    Rule(OVER, SlotsKnown),
+    # --- nothing is left to do ------------------------------------------------------------------------------------
+    Rule((RUNNING, ENDING), AllRead, when=is_written, to=WRITTEN, do=drain),
+    Rule((RUNNING, ENDING), AllRead, when=has_nothing_to_write, to=WRITTEN, do=drain_and_cancel),
+    Rule(
+        (PLANNED, ASKING, RETURNING, PAUSED, COUNTING), AllRead, when=is_written_or_nothing, to=OVER, do=drain_and_end
+    ),
+    Rule(tuple(LaunchPhase), AllRead),
+    # --- the round is over ----------------------------------------------------------------------------------------
+    Rule((RUNNING, ENDING, WRITTEN), RoundOver, to=STOPPING, do=stop),
+    Rule(STOPPING, RoundOver, do=stop),
+    Rule((PLANNED, ASKING, RETURNING, PAUSED, COUNTING), RoundOver, to=OVER, do=end),
+    Rule(OVER, RoundOver),
+)
+
+
+class Launches(LaunchesState):
+    """The machine of one round's launches."""
+
+    rules = RULES
