@@ -348,7 +348,11 @@ class ServiceContainer(containers.DeclarativeContainer):
         forget_every_s=options.provided.forget_every_s,
     )
     server = providers.Singleton(
-        SubtaskServer, components.provided.transport, address.provided.secret, tables, executor
+        SubtaskServer,
+        components.provided.transport,
+        address.provided.secret,
+        tables.provided.find_launch,
+        executor.provided.execute,
     )
     service = providers.Singleton(
         Service,

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from rich.console import Console
 from structlog.testing import capture_logs
 
-from lakeward.coordinator.rounds.attempt import RoundAttempt
+from lakeward.coordinator.rounds.facts import RoundFacts
 from lakeward.coordinator.service.lake_outage import LakeOutage
 from lakeward.errors import LakeAwayError
 from lakeward.model.identity import Incarnation, RoundId
@@ -99,16 +99,16 @@ def test_the_report_says_since_when_the_catalog_does_not_answer_and_how_many_tab
     assert watched.outages[-1] is None
 
 
-def ended_round(number: int, *, opened: bool) -> RoundAttempt:
+def ended_round(number: int, *, opened: bool) -> RoundFacts:
     """A round of one second that began at second `number`; the catalog answered it at once, or not at all."""
     assignment = TableAssignment(TablePath("shop", "orders"), 1, number, 0, freshness_s=10.0)
-    attempt = RoundAttempt(assignment, RoundId(Incarnation("svc", 1, "0" * 16), 1, number, number), number * 1000)
-    attempt.ended_ms = attempt.started_ms + 1000
+    facts = RoundFacts(assignment, RoundId(Incarnation("svc", 1, "0" * 16), 1, number, number), number * 1000)
+    facts.ended_ms = facts.started_ms + 1000
     if opened:
-        attempt.note_phase("enumerate", attempt.started_ms + 500)
+        facts.note_phase("enumerate", facts.started_ms + 500)
     else:
-        attempt.code, attempt.reason = LakeAwayError.code, REASON
-    return attempt
+        facts.code, facts.reason = LakeAwayError.code, REASON
+    return facts
 
 
 def test_a_round_that_found_nothing_new_ends_the_outage_though_it_was_over_before_the_next_report() -> None:

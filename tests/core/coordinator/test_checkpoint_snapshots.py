@@ -312,7 +312,7 @@ def test_a_round_that_fails_while_a_checkpoint_is_being_stored_goes_on_from_it(h
         halfway.clean_up()
         source.snapshot_rows()
         halfway.gate.unlink()
-        await until(lambda: len(halfway.world.container.attempts()) > 0)
+        await until(lambda: len(halfway.world.container.tables().rounds) > 0)
         slow.go_on.set()
         await until(lambda: "committed" in halfway.world.outcomes(halfway.keyed))
         read.append(source.snapshot_rows())

@@ -77,7 +77,7 @@ def test_nobody_is_deployed_before_all_are_there_and_each_is_told_where_all_are(
     second = Member(world, 1)
     assert [one.event for one in second.connection.sent] == [Heartbeat(acked=0)]
     assert world.job.slots == (1, 2)
-    world.job.tick()
+    world.round.tick()
     assert world.job.waits_for == "waiting for Spark: 1 of 2 slots"
     first = Member(world, 0)
     assert world.job.waits_for == ""
@@ -100,7 +100,7 @@ def test_a_task_that_registers_again_before_the_deployment_takes_its_place(world
 def test_a_task_that_disconnects_before_the_deployment_is_awaited(world: GangWorld) -> None:
     gone = Member(world, 0)
     assert gone.key is not None
-    world.job.on_disconnect(gone.key, gone.connection)
+    world.round.on_disconnect(gone.key, gone.connection)
     other = Member(world, 1)
     assert other.told(Deploy) == []
     back = Member(world, 0)
@@ -164,7 +164,7 @@ def test_a_writer_that_finishes_before_everything_is_read_ends_the_launch(world:
 
 def test_a_round_that_finishes_early_is_drained_when_its_writers_have_finished(world: GangWorld) -> None:
     first, second = world.connect()
-    world.job.finish_early()
+    world.round.finish_early()
     first.finish(SPLITS[0], rows=30, end=30)
     second.finish(SPLITS[1], rows=0, end=0)
     first.end(30, (replace(A, rows=30),))
@@ -225,7 +225,7 @@ def test_a_subtask_that_is_not_ready_costs_a_checkpoint_and_counts_as_no_failure
 
 @pytest.mark.parametrize("due", [False, True])
 def test_files_are_closed_at_the_cut_that_a_step_is_made_of_and_at_no_other(world: GangWorld, due: bool) -> None:
-    world.round.due = due
+    world.round.make_step_due(due=due)
     members = world.connect()
     world.start_checkpoint(members)
     triggers = [one for member in members for one in member.told(TriggerCheckpoint)]
@@ -236,7 +236,7 @@ def test_after_a_cut_for_a_step_that_came_to_nothing_a_checkpoint_leaves_files_o
     world: GangWorld,
 ) -> None:
     """That it is aligned may take too long again and again: then the round would never get further."""
-    world.round.due = True
+    world.round.make_step_due(due=True)
     members = world.connect()
     closed = []
     for complete in (False, True, True):
@@ -303,12 +303,12 @@ def test_a_subtask_that_reconnects_is_told_again_how_the_newest_checkpoint_has_e
     first, second = world.connect()
     world.start_checkpoint([first, second])
     assert first.key is not None
-    world.job.on_disconnect(first.key, first.connection)
+    world.round.on_disconnect(first.key, first.connection)
     second.say(DeclineCheckpoint(checkpoint=1, reason="no space left"))
     assert CheckpointAborted(checkpoint=1) not in [one.event for one in first.connection.sent]
     back = RecordingConnection()
     register = Register(subtask=0, host="node-0", pid=1, data_address="node-0:1", attempt=first.key.task_attempt)
-    assert world.job.on_connect(register, back) == first.key
+    assert world.round.on_connect(register, back) == first.key
     assert CheckpointAborted(checkpoint=1) in [one.event for one in back.sent]
 
 
@@ -350,7 +350,7 @@ def test_a_launch_without_a_checkpoint_is_launched_again_from_the_beginning(worl
 def test_a_lost_connection_ends_the_launch_after_the_time_to_reconnect(world: GangWorld) -> None:
     first, second = world.connect()
     assert first.key is not None
-    world.job.on_disconnect(first.key, first.connection)
+    world.round.on_disconnect(first.key, first.connection)
     world.pass_time(4.0)
     assert world.jobs.cancelled == []
     world.pass_time(4.0)
@@ -396,7 +396,7 @@ def test_what_a_subtask_of_the_launch_before_still_sends_counts_for_nothing(worl
 
 def test_the_next_launch_waits_for_the_stores_answer_and_goes_on_from_that_checkpoint(world: GangWorld) -> None:
     """Else a step might be committed of a checkpoint that the running launch knows nothing of."""
-    world.hold_answers = True
+    world.round.hold_answers = True
     members = world.connect()
     states = store_checkpoint(world, members)
     assert world.job.checkpoints.newest is None
@@ -404,7 +404,7 @@ def test_the_next_launch_waits_for_the_stores_answer_and_goes_on_from_that_check
     world.jobs.end()
     world.pass_time(1.0)
     assert len(world.jobs.launched) == 1
-    world.pending.pop()()
+    world.round.pending.pop()()
     world.pass_time(1.0)
     assert len(world.jobs.launched) == 2
     (restore,) = {tuple(one.deployed.exchange.restore) for one in world.gather() if one.deployed.exchange}
@@ -417,35 +417,35 @@ def test_a_round_fails_after_as_many_launches_as_are_allowed_and_says_why(tmp_pa
         world.connect()[0].say(Failed(code="LW-000", message="the channel to 1 is gone"))
         world.jobs.end()
     assert len(world.jobs.launched) == 2
-    assert world.round.events[-1] == (
+    assert world.round.events[-2] == (
         "failed, permanent False: job launched 2 times, the last time: subtask 0 failed: the channel to 1 is gone"
     )
 
 
 def test_a_round_that_ends_between_two_launches_is_launched_no_more(world: GangWorld) -> None:
-    world.hold_answers = True
+    world.round.hold_answers = True
     members = world.connect()
     store_checkpoint(world, members)
     members[0].say(Failed(code="LW-000", message="gone"))
     world.jobs.end()
     assert runs(world), "it is not left to itself"
-    world.job.cancel()
+    world.round.cancel()
     assert not runs(world)
-    world.pending.pop()()
+    world.round.pending.pop()()
     world.pass_time(1.0)
     assert len(world.jobs.launched) == 1
 
 
 def test_a_round_that_ends_while_slots_are_counted_for_the_next_launch_is_launched_no_more(world: GangWorld) -> None:
     members = world.connect()
-    world.hold_slots = True
+    world.round.hold_slots = True
     members[0].say(Failed(code="LW-000", message="gone"))
     world.jobs.end()
     assert runs(world), "whoever ends the round, or all rounds, cancels what runs"
-    world.job.cancel()
+    world.round.cancel()
     assert not runs(world)
     assert world.round.events[-1] == "over"
-    world.pending.pop()()
+    world.round.pending.pop()()
     assert len(world.jobs.launched) == 1
 
 
@@ -453,7 +453,7 @@ def test_a_connection_that_has_closed_is_missed_no_more_once_the_launch_was_ende
     members = world.connect()
     for member in members:
         assert member.key is not None
-        world.job.on_disconnect(member.key, member.connection)
+        world.round.on_disconnect(member.key, member.connection)
     assert Member(world, 0).key is None
     assert world.jobs.cancelled == world.jobs.launched
     world.pass_time(60.0)
@@ -466,11 +466,11 @@ def test_a_writer_that_finishes_after_spark_has_ended_its_launch_drains_nothing(
     first.finish(SPLITS[0])
     second.finish(SPLITS[1], rows=90)
     first.end(60, (A,))
-    world.hold_slots = True
+    world.round.hold_slots = True
     world.jobs.end("its stage failed")
     second.end(130, (B,))
     assert world.round.events == ["2 splits back from attempt 1 (job)"]
-    world.pending.pop()()
+    world.round.pending.pop()()
     assert len(world.jobs.launched) == 2
 
 
@@ -479,7 +479,7 @@ def test_a_writer_that_finishes_after_spark_has_ended_its_launch_drains_nothing(
 
 def test_a_round_that_finishes_early_and_loses_all_it_read_has_nothing_to_commit(world: GangWorld) -> None:
     members = world.connect()
-    world.job.finish_early()
+    world.round.finish_early()
     members[0].say(Failed(code="LW-000", message="gone"))
     world.jobs.end()
     assert len(world.jobs.launched) == 1
@@ -491,7 +491,7 @@ def test_a_round_that_finishes_early_and_loses_all_it_read_has_nothing_to_commit
 def test_a_round_that_finishes_early_is_launched_again_to_write_what_its_checkpoint_holds(world: GangWorld) -> None:
     members = world.connect()
     states = store_checkpoint(world, members)
-    world.job.finish_early()
+    world.round.finish_early()
     members[0].say(Failed(code="LW-000", message="gone"))
     world.jobs.end()
     assert len(world.jobs.launched) == 2
@@ -518,7 +518,7 @@ def test_a_snapshot_whose_rows_are_with_the_writers_is_read_to_its_end_though_th
     members[0].take_part(members[0].state(20, open_rows=(OPEN,)), (SplitProgress(snapshot, 20, (), 20, -1),))
     members[1].take_part(members[1].state(0), (SplitProgress(SPLITS[1], 0, (), 0, -1, empty_offsets=0),))
     assert not world.newest.committable
-    world.job.finish_early()
+    world.round.finish_early()
     members[0].say(Failed(code="LW-000", message="gone"))
     world.jobs.end()
     assert [member.splits() for member in world.connect()] == [["b0-s3"], []]
@@ -601,22 +601,22 @@ def test_a_launch_that_recovers_takes_its_first_checkpoint_at_once_and_tells_how
     settings = CheckpointSettings(interval_s=30.0, open_rows=100, during_recovery=recovers, spill_dirs=("/spill",))
     world = gang_world(tmp_path / "new", restored=earlier.newest, settings=settings)
     members = world.gather()
-    world.job.tick()
+    world.round.tick()
     assert world.job.checkpoints.running is None, "not before all are connected"
     for member in members:
         member.say(Connected(), RequestSplit())
-    world.job.tick()
+    world.round.tick()
     assert [len(member.told(Close)) for member in members] == [int(recovers)] * 2
     if recovers:
         number = members[0].told(Close)[0].checkpoint
-        world.job.tick()
+        world.round.tick()
         for member in members:
             assert len(member.told(Close)) == 1
             member.say(AckClose(checkpoint=number, sent=member._up.sent if member._up else 0))
         world.pass_time(1.5, members)
         members[0].take_part(members[0].state(100, (A,), open_rows=(OPEN,)))
         members[1].take_part(members[1].state(0))
-        world.job.tick()
+        world.round.tick()
         exchange = world.job.exchange()
         assert exchange is not None
         assert exchange.first_checkpoint_s == pytest.approx(1.5)

@@ -7,7 +7,15 @@ from typing import TYPE_CHECKING
 
 from lakeward.coordinator.leases.driver import LeaseDriver
 from lakeward.errors import StorageError
-from lakeward.machines.leases import Leases, LeasesPolicy, Protect, Unprotect
+from lakeward.machines.leases import (
+    Leases,
+    LeasesPolicy,
+    NotProtected,
+    Protect,
+    Protected,
+    ProtectionLost,
+    Unprotect,
+)
 from lakeward.model.settings import LeaseSettings
 from lakeward.model.tables import KvSnapshot, TableBucket
 from lakeward.testing.waiting import LIMIT_S, until
@@ -15,11 +23,12 @@ from lakeward.testing.waiting import LIMIT_S, until
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from lakeward.machines.leases import LeasesCommand
     from lakeward_service_kit.service_world import World
 
 
 class Owner:
-    """Notes which tables it was told of; `LeaseListener`."""
+    """Notes which tables it was told of."""
 
     def __init__(self) -> None:
         self.protected: list[int] = []
@@ -27,20 +36,12 @@ class Owner:
         self.open_when_told: list[bool] = []
         self.is_open: Callable[[int], bool] = lambda _: False
 
-    def lease_protected(self, table_id: int) -> None:
-        self.protected.append(table_id)
-        self.open_when_told.append(self.is_open(table_id))
-
-    def lease_refused(self, table_id: int, gone: frozenset[KvSnapshot], reason: str) -> None:
-        del table_id, gone
-        self.refused.append(reason)
-
-    def lease_lost(self, table_id: int, snapshots: frozenset[KvSnapshot], reason: str) -> None:
-        del table_id, snapshots
-        self.refused.append(reason)
-
-    def lease_stopped(self) -> None:
-        pass
+    def tell(self, command: LeasesCommand) -> None:
+        if isinstance(command, Protected):
+            self.protected.append(command.table_id)
+            self.open_when_told.append(self.is_open(command.table_id))
+        elif isinstance(command, NotProtected | ProtectionLost):
+            self.refused.append(command.reason)
 
 
 def test_a_round_is_not_told_what_the_round_before_had_asked_for(world: World) -> None:
@@ -60,7 +61,7 @@ def test_a_round_is_not_told_what_the_round_before_had_asked_for(world: World) -
         leases = LeaseDriver(
             machine, components.backend, source, clock, settings=LeaseSettings(call_timeout_s=LIMIT_S), duration_s=600.0
         )
-        running = asyncio.create_task(leases.run(owner, persist))
+        running = asyncio.create_task(leases.run(owner.tell, persist))
         snapshot = KvSnapshot(TableBucket(1, None, 0), 0, 10)
 
         def ask() -> None:
@@ -101,7 +102,7 @@ def test_nothing_is_acquired_that_no_later_start_could_know(world: World) -> Non
             settings=LeaseSettings(),
             duration_s=600.0,
         )
-        running = asyncio.create_task(leases.run(owner, persist))
+        running = asyncio.create_task(leases.run(owner.tell, persist))
         snapshot = KvSnapshot(TableBucket(1, None, 0), 0, 10)
         leases.step(Protect(now=components.clock.now(), table_id=1, snapshots=(snapshot,)))
         await until(lambda: owner.refused or owner.protected)
@@ -128,7 +129,7 @@ def test_another_coordinator_of_the_source_is_asked_for_what_is_leased(world: Wo
         async def persist() -> None:
             pass
 
-        running = asyncio.create_task(leases.run(Owner(), persist))
+        running = asyncio.create_task(leases.run(Owner().tell, persist))
         snapshot = KvSnapshot(TableBucket(world.store.table(keyed).table_id, None, 0), 0, 10)
         leases.step(Protect(now=world.clock.now(), table_id=snapshot.bucket.table_id, snapshots=(snapshot,)))
         await until(lambda: asked() == 1)

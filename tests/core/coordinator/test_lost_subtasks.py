@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 import pytest
 from structlog.testing import capture_logs
 
 from lakeward.coordinator.rounds.checkpoints import CheckpointPlan
-from lakeward.coordinator.rounds.job import RoundJob
 from lakeward.coordinator.rounds.plan import JobPlan
 from lakeward.machines.splits import Enumeration
 from lakeward.machines.transport.channel import Channel, ChannelKey
@@ -18,14 +15,10 @@ from lakeward.model.jobs import JobSpec
 from lakeward.model.settings import CheckpointSettings
 from lakeward.model.splits import LogSplit
 from lakeward.model.tables import TableBucket
-from lakeward.storage.checkpoint_store import CheckpointFiles
-from lakeward.storage.small_files import SmallFiles
 from lakeward.testing.clock import FakeClock
-from lakeward.testing.rounds import IdleJobs, RecordingConnection, SilentRound
-from lakeward_service_kit.checkpoint_values import reference, round_snapshot
-
-if TYPE_CHECKING:
-    from pathlib import Path
+from lakeward.testing.rounds import IdleJobs, RecordingConnection
+from lakeward_service_kit.checkpoint_values import reference
+from lakeward_service_kit.round_world import SpokenRound
 
 SUBTASKS = 3
 RECONNECT_S = 5.0
@@ -34,7 +27,7 @@ RECONNECT_S = 5.0
 class Reader:
     """A subtask that asks for one split."""
 
-    def __init__(self, job: RoundJob, subtask: int) -> None:
+    def __init__(self, job: SpokenRound, subtask: int) -> None:
         self.job, self.subtask, self.connection = job, subtask, RecordingConnection()
         key = job.on_connect(Register(subtask=subtask, host="node-1", pid=1, attempt=None), self.connection)
         assert key is not None
@@ -72,7 +65,7 @@ def jobs() -> IdleJobs:
 
 
 @pytest.fixture
-def job(tmp_path: Path, clock: FakeClock, jobs: IdleJobs) -> RoundJob:
+def job(clock: FakeClock, jobs: IdleJobs) -> SpokenRound:
     """A job of two splits that was launched with three subtasks."""
     log = TableBucket(1, None, 0)
     splits = (LogSplit("b0-0", log, (), 0, 10), LogSplit("b0-10", log, (), 10, 20))
@@ -88,21 +81,15 @@ def job(tmp_path: Path, clock: FakeClock, jobs: IdleJobs) -> RoundJob:
         silence_s=60.0,
         reconnect_within_s=RECONNECT_S,
         retries=RetryPauses(2.0, 60.0),
-        checkpoints=CheckpointPlan(
-            CheckpointSettings(interval_s=0.0),
-            CheckpointFiles(SmallFiles(str(tmp_path)), clock),
-            reference(),
-            1,
-            lambda _what, _work, _done: None,
-        ),
+        checkpoints=CheckpointPlan(CheckpointSettings(interval_s=0.0), reference(), 1),
     )
-    job = RoundJob(plan, jobs, clock, SilentRound(round_snapshot(reference())))
-    job.launch(lambda work: work())
+    job = SpokenRound(plan, jobs, clock)
+    job.launch()
     return job
 
 
 def test_splits_of_a_lost_executor_go_to_a_subtask_that_waits_and_the_job_goes_on(
-    job: RoundJob, clock: FakeClock, jobs: IdleJobs
+    job: SpokenRound, clock: FakeClock, jobs: IdleJobs
 ) -> None:
     readers = [Reader(job, subtask) for subtask in range(SUBTASKS)]
     for lost in readers[:2]:
@@ -117,11 +104,11 @@ def test_splits_of_a_lost_executor_go_to_a_subtask_that_waits_and_the_job_goes_o
         "subtasks lost, their splits are read by others"
     ]
     assert jobs.cancelled == []
-    assert {split.split_id for split in job.splits.unfinished} == {"b0-0", "b0-10", "b0-20"}
+    assert {split.split_id for split in job.job.splits.unfinished} == {"b0-0", "b0-10", "b0-20"}
     assert Reader(job, 0).splits() == ["b0-0"], "the next try of the task reads what its first one did not finish"
 
 
-def test_a_subtask_that_reconnects_in_time_keeps_its_split(job: RoundJob, clock: FakeClock) -> None:
+def test_a_subtask_that_reconnects_in_time_keeps_its_split(job: SpokenRound, clock: FakeClock) -> None:
     reader = Reader(job, 0)
     reader.lose_connection()
     clock.advance(RECONNECT_S - 0.1)
@@ -132,7 +119,7 @@ def test_a_subtask_that_reconnects_in_time_keeps_its_split(job: RoundJob, clock:
     assert Reader(job, 1).splits() == ["b0-10"]
 
 
-def test_a_subtask_that_comes_back_too_late_is_not_taken_again(job: RoundJob, clock: FakeClock) -> None:
+def test_a_subtask_that_comes_back_too_late_is_not_taken_again(job: SpokenRound, clock: FakeClock) -> None:
     reader = Reader(job, 0)
     reader.lose_connection()
     clock.advance(RECONNECT_S)
@@ -142,7 +129,7 @@ def test_a_subtask_that_comes_back_too_late_is_not_taken_again(job: RoundJob, cl
 
 
 def test_a_retry_that_registers_before_that_replaces_the_lost_one_without_a_warning(
-    job: RoundJob, clock: FakeClock
+    job: SpokenRound, clock: FakeClock
 ) -> None:
     first = Reader(job, 0)
     first.lose_connection()
@@ -156,7 +143,7 @@ def test_a_retry_that_registers_before_that_replaces_the_lost_one_without_a_warn
 
 
 def test_a_subtask_that_is_connected_and_silent_still_ends_the_launch(
-    job: RoundJob, clock: FakeClock, jobs: IdleJobs
+    job: SpokenRound, clock: FakeClock, jobs: IdleJobs
 ) -> None:
     Reader(job, 0)
     clock.advance(61.0)
@@ -165,7 +152,7 @@ def test_a_subtask_that_is_connected_and_silent_still_ends_the_launch(
 
 
 def test_a_split_that_fails_again_and_again_rests_longer_each_time_while_others_are_read(
-    job: RoundJob, clock: FakeClock
+    job: SpokenRound, clock: FakeClock
 ) -> None:
     for _ in range(2):
         reader = Reader(job, 0)
@@ -184,7 +171,7 @@ def test_a_split_that_fails_again_and_again_rests_longer_each_time_while_others_
         reader.fail()
 
 
-def test_the_log_names_a_split_that_rests_and_not_one_that_failed_once_meanwhile(job: RoundJob) -> None:
+def test_the_log_names_a_split_that_rests_and_not_one_that_failed_once_meanwhile(job: SpokenRound) -> None:
     with capture_logs() as logs:
         for _ in range(2):
             Reader(job, 0).fail()

@@ -8,17 +8,21 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from lakeward.coordinator.checkpoints.contents import CheckpointContents
-from lakeward.coordinator.checkpoints.restorer import RestoredRound
-from lakeward.coordinator.rounds.attempt import RoundAttempt
-from lakeward.coordinator.rounds.attempts import RoundAttempts
+from lakeward.coordinator.checkpoints.contents import CheckpointContents, RestoredRound
+from lakeward.coordinator.commits.fence import CommitFence
 from lakeward.coordinator.rounds.context import RoundContext
-from lakeward.machines.rounds import Phase
+from lakeward.coordinator.rounds.effects import Done, Open, Tell
+from lakeward.coordinator.rounds.facts import RoundFacts
+from lakeward.coordinator.rounds.round import Round
+from lakeward.coordinator.tables.tables import Tables
+from lakeward.machines.rounds import EndRound, Phase
 from lakeward.model.identity import RoundId
 from lakeward.model.results import LakeHead
+from lakeward.model.settings import ServiceSettings
 from lakeward.model.tiering import HeartbeatRequest, TableAssignment, TableEpoch
 from lakeward.storage.round_journal import JournalStore, RoundJournal
 from lakeward.storage.small_files import SmallFiles
+from lakeward.testing.clock import FakeClock
 from lakeward.testing.lake_tables import log_table
 from lakeward.testing.waiting import LIMIT_S, until
 from lakeward_service_kit.checkpoint_values import FIRST, PATH, reference, round_snapshot
@@ -149,17 +153,23 @@ def test_a_round_whose_commit_was_given_up_waits_for_it_before_it_is_tried_again
     assert len(tries) == 1
 
 
-def test_only_the_round_in_work_is_current_and_a_restored_one_needs_what_its_checkpoint_has_to_read() -> None:
-    attempts, ref = RoundAttempts(), reference()
+def test_a_round_that_is_over_says_nothing_more_and_a_restored_one_needs_what_its_checkpoint_has_to_read() -> None:
+    tables, ref, clock = Tables(), reference(), FakeClock()
     state = CheckpointContents.of(round_snapshot(ref), [])
     table, head = replace(log_table(), path=PATH, table_id=7), LakeHead(PATH, 7, "", None, None, None, None)
     assignment = TableAssignment(PATH, 7, 3, 0, 1.0)
-    earlier, later = (RoundAttempt(assignment, RoundId(FIRST, 7, 3, number), 0) for number in (1, 2))
+    earlier, later = (
+        Round(RoundFacts(assignment, RoundId(FIRST, 7, 3, number), 0), clock, CommitFence(clock, ServiceSettings()))
+        for number in (1, 2)
+    )
     context = RoundContext(table, head, {}, (), state.enumeration())
-    later.start_from(context, RestoredRound(ref, state, frozenset(), 1))
-    attempts.add(earlier)
-    attempts.add(later)
-    assert attempts.is_current(later)
-    assert not attempts.is_current(earlier)
+    found = Done(Open(assignment), (context, RestoredRound(ref, state, frozenset(), 1)))
+    known = tables.known(7, PATH)
+    known.round = earlier
+    earlier.process(EndRound(7, "stale"))
+    known.end_round()
+    known.round = later
+    assert [effect for effect in earlier.process(found) if isinstance(effect, Tell)] == []
+    assert [effect for effect in later.process(found) if isinstance(effect, Tell)]
     assert state.enumeration().snapshots
-    assert attempts.snapshots(7) == state.enumeration().snapshots
+    assert known.snapshots == state.enumeration().snapshots

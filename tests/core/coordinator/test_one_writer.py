@@ -6,7 +6,7 @@ import asyncio
 import threading
 from typing import TYPE_CHECKING, Any
 
-from lakeward.coordinator.rounds.attempt import RoundAttempt
+from lakeward.coordinator.rounds.facts import RoundFacts
 from lakeward.model.settings import TableSettings
 from lakeward_service_kit.service_world import World
 
@@ -16,13 +16,13 @@ if TYPE_CHECKING:
 
 def test_no_thread_but_the_loops_changes_a_round(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
     writers: dict[str, set[int]] = {}
-    change = RoundAttempt.__setattr__
+    change = RoundFacts.__setattr__
 
-    def note(self: RoundAttempt, name: str, value: Any) -> None:  # noqa: ANN401 - of any field
+    def note(self: RoundFacts, name: str, value: Any) -> None:  # noqa: ANN401 - of any field
         writers.setdefault(name, set()).add(threading.get_ident())
         change(self, name, value)
 
-    monkeypatch.setattr(RoundAttempt, "__setattr__", note)
+    monkeypatch.setattr(RoundFacts, "__setattr__", note)
     log, keyed = world.table("log"), world.table("keyed", key=True)
     for path in (log, keyed):
         world.load(path, 0, 100)
@@ -30,5 +30,5 @@ def test_no_thread_but_the_loops_changes_a_round(world: World, monkeypatch: pyte
     world.rules = lambda _: TableSettings(commit_every=0.01)
     service = world.service(once=True, interval_s=0.05)
     assert asyncio.run(service.serve()).failed == ()
-    assert {"context", "journal", "job", "snapshot_id", "restored", "outcome"} <= writers.keys()
+    assert {"context", "journal", "launched", "snapshot_id", "restored", "outcome"} <= writers.keys()
     assert {name for name, threads in writers.items() if threads != {threading.get_ident()}} == set()

@@ -122,8 +122,9 @@ def test_a_row_that_waits_has_waited_for_longer_in_each_report(world: World) -> 
     world.clock = clock = FakeClock()
     path = world.table("log")
     reports: list[ServiceReport] = []
-    reporter = world.service_container(on_report=reports.append).reporter()
-    reporter.note_lag(1, path, 0.02)
+    container = world.service_container(on_report=reports.append)
+    reporter = container.reporter()
+    container.tables().known(1, path).history.note_lag(0.02, clock.wall_ms())
     for _ in range(2):
         clock.advance(15.0)
         reporter.report(force=True)

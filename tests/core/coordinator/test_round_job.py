@@ -10,10 +10,8 @@ from structlog.testing import capture_logs
 
 from lakeward.coordinator.checkpoints.contents import CheckpointContents
 from lakeward.coordinator.rounds.checkpoints import CheckpointPlan
-from lakeward.coordinator.rounds.job import RoundJob
 from lakeward.coordinator.rounds.plan import JobPlan
 from lakeward.coordinator.rounds.task_attempt import TaskAttempt
-from lakeward.machines.checkpoints.events import TimePassed
 from lakeward.machines.transport.channel import Channel, ChannelKey
 from lakeward.model.backoff import NO_PAUSES, RetryPauses
 from lakeward.model.events import (
@@ -34,15 +32,13 @@ from lakeward.model.events import (
 from lakeward.model.jobs import JobSpec
 from lakeward.model.results import LakeFile, WriteResult
 from lakeward.model.settings import CheckpointSettings
-from lakeward.storage.checkpoint_store import CheckpointFiles
-from lakeward.storage.small_files import SmallFiles
 from lakeward.testing.clock import FakeClock
-from lakeward.testing.rounds import IdleJobs, RecordingConnection, SilentRound
+from lakeward.testing.rounds import IdleJobs, RecordingConnection
 from lakeward_service_kit.checkpoint_values import reference, round_snapshot, subtask_snapshot
+from lakeward_service_kit.round_world import SpokenRound
 
 if TYPE_CHECKING:
     from collections.abc import Callable
-    from pathlib import Path
 
     from lakeward.model.checkpoints import BlockedEvent
 
@@ -74,37 +70,22 @@ def clock() -> FakeClock:
 
 
 @pytest.fixture
-def listener() -> SilentRound:
-    """The job's round."""
-    return SilentRound(PART)
-
-
-@pytest.fixture
-def restored(tmp_path: Path, clock: FakeClock, listener: SilentRound) -> RoundJob:
-    """A job of a round that goes on from a checkpoint, with a finish that is to be sent again; launched."""
-    job = job_of(tmp_path, clock, listener, IdleJobs())
-    job.launch(lambda work: work())
+def restored(clock: FakeClock) -> SpokenRound:
+    """A round that goes on from a checkpoint, with a finish that is to be sent again; launched."""
+    job = round_of(clock, IdleJobs())
+    job.launch()
     return job
 
 
-def job_of(
-    tmp_path: Path,
-    clock: FakeClock,
-    listener: SilentRound,
-    jobs: IdleJobs,
-    retries: RetryPauses = NO_PAUSES,
-) -> RoundJob:
+def round_of(clock: FakeClock, jobs: IdleJobs, retries: RetryPauses = NO_PAUSES) -> SpokenRound:
     state = CheckpointContents.of(PART, [subtask_snapshot(subtask=1, attempt=7)])
-    store = CheckpointFiles(SmallFiles(str(tmp_path)), clock)
-    checkpoints = CheckpointPlan(
-        CheckpointSettings(interval_s=30.0), store, reference(), 1, lambda _what, _work, _done: None
-    )
+    checkpoints = CheckpointPlan(CheckpointSettings(interval_s=30.0), reference(), 1)
     enumeration = state.enumeration()
     plan = JobPlan("svc/7-3-2", enumeration, deploy, spec, 2, 3, 60.0, 5.0, checkpoints, state, retries=retries)
-    return RoundJob(plan, jobs, clock, listener)
+    return SpokenRound(plan, jobs, clock)
 
 
-def told(job: RoundJob, subtask: int = 0) -> list[BlockedEvent]:
+def told(job: SpokenRound, subtask: int = 0) -> list[BlockedEvent]:
     """Register an attempt; return the finishes that it is told to send again."""
     connection = RecordingConnection()
     assert job.on_connect(Register(subtask=subtask, host="here", pid=1, attempt=None), connection) is not None
@@ -113,30 +94,28 @@ def told(job: RoundJob, subtask: int = 0) -> list[BlockedEvent]:
     return first.restored
 
 
-def test_the_first_attempt_is_given_what_is_to_be_sent_again_and_another_subtask_is_not(restored: RoundJob) -> None:
+def test_the_first_attempt_is_given_what_is_to_be_sent_again_and_another_subtask_is_not(restored: SpokenRound) -> None:
     assert told(restored) == [WORD]
     assert told(restored, subtask=1) == []
 
 
-def test_the_attempt_that_replaces_a_living_one_is_given_what_that_had_to_send_again(restored: RoundJob) -> None:
+def test_the_attempt_that_replaces_a_living_one_is_given_what_that_had_to_send_again(restored: SpokenRound) -> None:
     assert told(restored) == [WORD]
     assert told(restored) == [WORD]
 
 
-def test_a_job_says_once_that_it_has_started_however_many_subtasks_are_deployed(
-    restored: RoundJob, listener: SilentRound
-) -> None:
-    assert listener.started == 0
+def test_a_job_says_once_that_it_has_started_however_many_subtasks_are_deployed(restored: SpokenRound) -> None:
+    assert restored.started == 0
     told(restored)
     told(restored, subtask=1)
     told(restored)
-    assert listener.started == 1
+    assert restored.started == 1
 
 
 class Talker:
     """An attempt of a subtask that says what the test wants said."""
 
-    def __init__(self, job: RoundJob, subtask: int = 0) -> None:
+    def __init__(self, job: SpokenRound, subtask: int = 0) -> None:
         self.job, self.connection = job, RecordingConnection()
         key = job.on_connect(Register(subtask=subtask, host="here", pid=1, attempt=None), self.connection)
         assert key is not None
@@ -153,7 +132,7 @@ class Talker:
 
 
 def test_what_a_replaced_attempt_has_finished_counts_neither_before_nor_after_its_successors_finish(
-    restored: RoundJob,
+    restored: SpokenRound,
 ) -> None:
     old = Talker(restored)
     (split,) = [one.split for one in old.asked().splits]
@@ -163,16 +142,16 @@ def test_what_a_replaced_attempt_has_finished_counts_neither_before_nor_after_it
         WriteResult(split.split_id, split.bucket, 4000, -1, 10, (LakeFile(name, "data", 10, 10),))
         for name in ("late.parquet", "counts.parquet")
     )
-    restored.may_have_orphans = False
+    restored.job.may_have_orphans = False
     old.say(SplitFinished(result=late))
-    assert split.split_id not in restored.progress.results
-    assert restored.may_have_orphans
+    assert split.split_id not in restored.job.progress.results
+    assert restored.job.may_have_orphans
     new.say(SplitFinished(result=counts))
     old.say(SplitFinished(result=late))
-    assert restored.progress.results[split.split_id].files == counts.files
+    assert restored.job.progress.results[split.split_id].files == counts.files
 
 
-def with_checkpoint(job: RoundJob, clock: FakeClock) -> Talker:
+def with_checkpoint(job: SpokenRound, clock: FakeClock) -> Talker:
     """Start a checkpoint that one subtask takes part in; return this subtask."""
     talker = Talker(job)
     clock.advance(31.0)
@@ -182,24 +161,24 @@ def with_checkpoint(job: RoundJob, clock: FakeClock) -> Talker:
 
 
 def test_a_checkpoint_that_the_end_of_its_round_aborts_is_no_warning_and_does_not_count(
-    restored: RoundJob, clock: FakeClock, listener: SilentRound
+    restored: SpokenRound, clock: FakeClock
 ) -> None:
     with_checkpoint(restored, clock)
     with capture_logs() as logs:
-        restored.checkpoints.end()
+        restored.cancel()
     assert [one["log_level"] for one in logs if one["event"] == "checkpoint aborted"] == ["info"]
-    assert not [event for event in listener.events if "aborted" in event]
+    assert not [event for event in restored.events if "aborted" in event]
 
 
 def test_a_checkpoint_that_is_aborted_within_its_round_is_a_warning_and_counts(
-    restored: RoundJob, clock: FakeClock, listener: SilentRound
+    restored: SpokenRound, clock: FakeClock
 ) -> None:
     with_checkpoint(restored, clock)
     with capture_logs() as logs:
         clock.advance(121.0)
-        restored.checkpoints.step(TimePassed(now=clock.now()))
+        restored.tick()
     assert [one["log_level"] for one in logs if one["event"] == "checkpoint aborted"] == ["warning"]
-    assert [event for event in listener.events if "aborted" in event]
+    assert [event for event in restored.events if "aborted" in event]
 
 
 def told_of(talker: Talker, kind: type[AnyEvent]) -> list[AnyEvent]:
@@ -207,7 +186,7 @@ def told_of(talker: Talker, kind: type[AnyEvent]) -> list[AnyEvent]:
 
 
 def test_a_cut_is_triggered_once_the_subtask_has_acknowledged_what_was_sent_to_it(
-    restored: RoundJob, clock: FakeClock
+    restored: SpokenRound, clock: FakeClock
 ) -> None:
     """What was only sent may never arrive: the split would be neither the subtask's nor the coordinator's."""
     talker = Talker(restored)
@@ -223,7 +202,7 @@ def test_a_cut_is_triggered_once_the_subtask_has_acknowledged_what_was_sent_to_i
 
 
 def test_a_subtask_that_comes_in_the_midst_of_a_checkpoint_is_held_off_and_told_so(
-    restored: RoundJob, clock: FakeClock
+    restored: SpokenRound, clock: FakeClock
 ) -> None:
     first = with_checkpoint(restored, clock)
     running = restored.checkpoints.running
@@ -238,7 +217,7 @@ def test_a_subtask_that_comes_in_the_midst_of_a_checkpoint_is_held_off_and_told_
 
 
 def test_a_subtask_that_comes_back_over_another_connection_is_sent_again_what_it_has_not_acknowledged(
-    restored: RoundJob,
+    restored: SpokenRound,
 ) -> None:
     talker = Talker(restored)
     assigned = talker.asked()
@@ -264,7 +243,7 @@ def test_the_end_of_an_older_checkpoint_lets_nothing_out_to_a_subtask() -> None:
     ("reason", "counts"), [("marker missing", True), ("the disk is full", True), (NOT_READY, False)]
 )
 def test_only_a_subtask_that_is_not_ready_declines_a_checkpoint_without_its_counting(
-    restored: RoundJob, clock: FakeClock, listener: SilentRound, reason: str, *, counts: bool
+    restored: SpokenRound, clock: FakeClock, reason: str, *, counts: bool
 ) -> None:
     talker = with_checkpoint(restored, clock)
     for _ in range(CheckpointSettings().tolerated + 1):
@@ -273,7 +252,7 @@ def test_only_a_subtask_that_is_not_ready_declines_a_checkpoint_without_its_coun
         talker.say(DeclineCheckpoint(checkpoint=running, reason=reason))
         clock.advance(31.0)
         restored.tick()
-    assert any(event.startswith("failed") and reason in event for event in listener.events) == counts
+    assert any(event.startswith("failed") and reason in event for event in restored.events) == counts
 
 
 class EndingJobs(IdleJobs):
@@ -284,34 +263,30 @@ class EndingJobs(IdleJobs):
         on_done("the task failed")
 
 
-def test_a_job_that_fails_again_is_launched_again_after_growing_pauses(
-    tmp_path: Path, clock: FakeClock, listener: SilentRound
-) -> None:
+def test_a_job_that_fails_again_is_launched_again_after_growing_pauses(clock: FakeClock) -> None:
     """The first time at once: a lost executor is nobody's fault."""
     jobs = EndingJobs()
-    job = job_of(tmp_path, clock, listener, jobs, RetryPauses(20.0, 60.0))
-    job.launch(lambda work: work())
+    job = round_of(clock, jobs, RetryPauses(20.0, 60.0))
+    job.launch()
     assert len(jobs.launched) == 2
     clock.advance(19.0)
     job.tick()
     assert len(jobs.launched) == 2
-    assert job.running
+    assert job.round.running
     clock.advance(1.5)
     job.tick()
     assert len(jobs.launched) == 3
-    assert listener.events[-1] == "failed, permanent False: job launched 3 times, the last time: the task failed"
+    assert job.events[-2] == "failed, permanent False: job launched 3 times, the last time: the task failed"
 
 
-def test_a_round_that_ends_while_its_job_waits_to_be_launched_leaves_nothing_running(
-    tmp_path: Path, clock: FakeClock, listener: SilentRound
-) -> None:
+def test_a_round_that_ends_while_its_job_waits_to_be_launched_leaves_nothing_running(clock: FakeClock) -> None:
     jobs = EndingJobs()
-    job = job_of(tmp_path, clock, listener, jobs, RetryPauses(10.0, 60.0))
-    job.launch(lambda work: work())
+    job = round_of(clock, jobs, RetryPauses(10.0, 60.0))
+    job.launch()
     job.cancel()
     clock.advance(20.0)
     job.tick()
-    assert (len(jobs.launched), job.running, listener.events[-1]) == (2, False, "over")
+    assert (len(jobs.launched), job.round.running, job.events[-1]) == (2, False, "over")
 
 
 FULL = Failed(code="LW-000", message="OSError: [Errno 28] No space left on device", permanent=False)
@@ -322,7 +297,7 @@ DAMAGED = Failed(
 )
 
 
-def failing(job: RoundJob, why: Failed = FULL) -> str:
+def failing(job: SpokenRound, why: Failed = FULL) -> str:
     """Let an attempt fail with what it was assigned; return the split's id."""
     talker = Talker(job)
     (split,) = [one.split for one in talker.asked().splits]
@@ -330,40 +305,34 @@ def failing(job: RoundJob, why: Failed = FULL) -> str:
     return split.split_id
 
 
-def test_a_file_that_is_damaged_is_read_once_more_and_then_waits_for_a_person(
-    restored: RoundJob, listener: SilentRound
-) -> None:
+def test_a_file_that_is_damaged_is_read_once_more_and_then_waits_for_a_person(restored: SpokenRound) -> None:
     """No further try makes it whole."""
     failing(restored, DAMAGED)
-    assert not [event for event in listener.events if event.startswith("failed")]
+    assert not [event for event in restored.events if event.startswith("failed")]
     failing(restored, DAMAGED)
-    assert listener.events[-1] == f"failed, permanent True: {DAMAGED.message}"
+    assert restored.events[-1] == f"failed, permanent True: {DAMAGED.message}"
 
 
-def test_another_damage_than_the_last_one_is_not_yet_taken_for_the_same(
-    restored: RoundJob, listener: SilentRound
-) -> None:
+def test_another_damage_than_the_last_one_is_not_yet_taken_for_the_same(restored: SpokenRound) -> None:
     failing(restored, FULL)
     failing(restored, DAMAGED)
-    assert not [event for event in listener.events if event.startswith("failed")]
+    assert not [event for event in restored.events if event.startswith("failed")]
 
 
-def test_a_round_that_finishes_early_while_a_split_fails_says_why_it_is_left_out(
-    restored: RoundJob, listener: SilentRound
-) -> None:
+def test_a_round_that_finishes_early_while_a_split_fails_says_why_it_is_left_out(restored: SpokenRound) -> None:
     failing(restored)
-    assert "No space left on device" in restored.waits_for
+    assert "No space left on device" in restored.job.waits_for
     failing(restored)
-    assert "splits fail again" in listener.events
+    assert "splits fail again" in restored.events
     restored.finish_early()
-    assert restored.failing.cause_of(restored.splits.skipped).text.endswith("No space left on device")
+    assert restored.job.failing.cause_of(restored.job.splits.skipped).text.endswith("No space left on device")
 
 
-def test_a_split_that_is_read_at_the_second_try_fails_no_more(restored: RoundJob, listener: SilentRound) -> None:
+def test_a_split_that_is_read_at_the_second_try_fails_no_more(restored: SpokenRound) -> None:
     split_id = failing(restored)
     talker = Talker(restored)
     (split,) = [one.split for one in talker.asked().splits]
     assert split.split_id == split_id
     talker.say(SplitFinished(result=WriteResult(split_id, split.bucket, 4000, -1, 10, ())))
-    assert restored.failing.times(split_id) == 0
-    assert "splits fail again" not in listener.events
+    assert restored.job.failing.times(split_id) == 0
+    assert "splits fail again" not in restored.events

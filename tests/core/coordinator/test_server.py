@@ -44,21 +44,22 @@ class Job:
     def __init__(self) -> None:
         self.heard: asyncio.Queue[Envelope] = asyncio.Queue()
 
-    def on_connect(self, register: Register, connection: Connection) -> ChannelKey:
-        return KEY
+    def connect(self, register: Register, connection: Connection) -> tuple[ChannelKey, tuple[()]]:
+        return KEY, ()
 
-    def on_message(self, key: ChannelKey, connection: Connection, envelope: Envelope) -> None:
+    def receive(self, key: ChannelKey, connection: Connection, envelope: Envelope) -> tuple[()]:
         self.heard.put_nowait(envelope)
+        return ()
 
-    def on_disconnect(self, key: ChannelKey, connection: Connection) -> None:
-        return
+    def disconnect(self, key: ChannelKey, connection: Connection) -> tuple[()]:
+        return ()
 
 
 @asynccontextmanager
 async def listening(job: Job, **options: float) -> AsyncIterator[Callable[[], Awaitable[Streams]]]:
     """Serve a job on a port of this machine; gives what connects to it."""
     transport = SocketTransport(SystemClock(), **options)  # type: ignore[arg-type] # numbers
-    server = SubtaskServer(transport, SECRET, lambda _round, _launch: job)
+    server = SubtaskServer(transport, SECRET, lambda *_: job, lambda *_: None)  # type: ignore[arg-type,return-value] # in a round's place
     port = await server.start("127.0.0.1", 0)
     writers: list[asyncio.StreamWriter] = []
 
@@ -160,10 +161,10 @@ def test_a_peer_that_stands_still_does_not_keep_the_server_from_closing() -> Non
     """A paused subtask takes no last words; more of them than the kernel buffers are on their way."""
 
     class Talker(Job):
-        def on_connect(self, register: Register, connection: Connection) -> ChannelKey:
+        def connect(self, register: Register, connection: Connection) -> tuple[ChannelKey, tuple[()]]:
             connection.send(Channel(KEY, "down").send(Cancel(reason="r" * (32 << 20))))
             attended.set()
-            return KEY
+            return KEY, ()
 
     attended = asyncio.Event()
 
@@ -245,7 +246,7 @@ def test_a_connection_that_comes_while_the_server_closes_is_closed_too(steps: in
     peer = socket.socket()
 
     async def test() -> None:
-        server = SubtaskServer(SocketTransport(SystemClock()), SECRET, lambda _round, _launch: Job())
+        server = SubtaskServer(SocketTransport(SystemClock()), SECRET, lambda *_: Job(), lambda *_: None)  # type: ignore[arg-type,return-value] # as above
         peer.connect(("127.0.0.1", await server.start("127.0.0.1", 0)))
         for _ in range(steps):
             await asyncio.sleep(0)

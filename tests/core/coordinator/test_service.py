@@ -12,14 +12,13 @@ import pyarrow as pa
 import pytest
 from structlog.testing import capture_logs
 
-from lakeward.coordinator.rounds.attempt import RoundAttempt
+from lakeward.coordinator.rounds.effects import Discard
 from lakeward.coordinator.service.scheduling import ScheduledSource
 from lakeward.coordinator.state.state_writer import ServiceStateWriter
 from lakeward.errors import ConfigError, LakewardError, OutcomeUnknownError, SourceError, SparkError, StorageError
-from lakeward.model.identity import Incarnation, RoundId
+from lakeward.model.identity import Incarnation
 from lakeward.model.settings import TableSettings
 from lakeward.model.tables import TablePath
-from lakeward.model.tiering import TableAssignment
 from lakeward.storage.service_state import ServiceState, ServiceStateStore
 from lakeward.storage.small_files import SmallFiles
 from lakeward.subtask.run import run_subtask
@@ -565,11 +564,9 @@ def test_a_late_finish_of_files_that_a_step_has_committed_deletes_none_of_them(w
     log = world.table("log")
     world.load(log, 0, 10)
     world.once()
-    executor = world.service_container().executor()
-    assignment = TableAssignment(log, world.store.table(log).table_id, 1, 0, 1.0)
     committed = world.lake.files_on_disk(log)
-    attempt = RoundAttempt(assignment, RoundId(Incarnation("svc", 1, "0" * 16), assignment.table_id, 1, 1), 0)
-    asyncio.run(executor.discard(attempt, committed))
+    cleaning = world.service_container().cleaning()
+    cleaning.discard(Discard(log, world.store.table(log).table_id, tuple(committed)))
     assert committed
     assert world.lake.files_on_disk(log) == committed
 

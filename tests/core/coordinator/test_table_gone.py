@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from lakeward.coordinator.service import reporter
 from lakeward.coordinator.service.scheduling import scheduled
+from lakeward.coordinator.tables import tables
 from lakeward.errors import TableGoneError
 from lakeward.model.settings import TableMode, TableSettings
 from lakeward.model.tables import KvSnapshot, TableBucket
@@ -63,7 +63,7 @@ def entries(container: ServiceContainer, table_ids: set[int]) -> Iterator[str]:
     owners = (
         container.service(),
         container.executor(),
-        container.attempts(),
+        container.tables(),
         container.restorer(),
         container.upkeep(),
         container.protection(),
@@ -82,7 +82,7 @@ def entries(container: ServiceContainer, table_ids: set[int]) -> Iterator[str]:
 def test_nothing_is_kept_in_memory_of_tables_that_were_dropped_and_counts_go_on(
     world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(reporter, "_DROPPED_KEPT", 2)
+    monkeypatch.setattr(tables, "DROPPED_KEPT", 2)
     paths = [world.table(f"t{number}") for number in range(5)]
     for path in paths[:3]:  # the others never have a commit
         world.load(path, 0, 20)

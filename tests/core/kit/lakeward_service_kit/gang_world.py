@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, TypeVar
 
 from lakeward.coordinator.rounds.checkpoints import CheckpointPlan
 from lakeward.coordinator.rounds.gang import ExchangePlan
-from lakeward.coordinator.rounds.job import RoundJob
 from lakeward.coordinator.rounds.plan import JobPlan
 from lakeward.machines.splits import Enumeration
 from lakeward.machines.transport.channel import Channel
@@ -38,16 +37,16 @@ from lakeward.model.tables import TableBucket
 from lakeward.storage.checkpoint_store import CheckpointFiles
 from lakeward.storage.small_files import SmallFiles
 from lakeward.testing.clock import FakeClock
-from lakeward.testing.rounds import IdleJobs, RecordingConnection, SilentRound
-from lakeward_service_kit.checkpoint_values import reference, round_snapshot
+from lakeward.testing.rounds import IdleJobs, RecordingConnection
+from lakeward_service_kit.checkpoint_values import reference
+from lakeward_service_kit.round_world import SpokenRound
 
 if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
 
     from lakeward.coordinator.checkpoints.contents import CheckpointContents
-    from lakeward.coordinator.rounds.progress import RoundProgress
-    from lakeward.model.checkpoints import RoundSnapshot
+    from lakeward.coordinator.rounds.job import Job
     from lakeward.model.splits import Split
 
 SUBTASKS = 2
@@ -74,33 +73,13 @@ class EndingJobs(IdleJobs):
         self._ends[-1](reason)
 
 
-class SpokenRound(SilentRound):
-    """A round whose checkpoints hold what its job has read; `due` says whether a step is due."""
-
-    due = False
-
-    def snapshot(self, progress: RoundProgress) -> RoundSnapshot:
-        splits = progress.enumeration.splits
-        return replace(
-            self._part,
-            splits=splits,
-            before=dict(progress.enumeration.offsets),
-            finished=progress.finished(),
-            committed=frozenset(),
-            progress=progress.half_done(),
-        )
-
-    def step_due(self) -> bool:
-        return self.due
-
-
 class Member:
     """A subtask of the gang."""
 
     def __init__(self, world: GangWorld, subtask: int) -> None:
         self.world, self.subtask, self.connection = world, subtask, RecordingConnection()
         register = Register(subtask=subtask, host=f"node-{subtask}", pid=1, data_address=f"node-{subtask}:1")
-        self.key = world.job.on_connect(register, self.connection)
+        self.key = world.round.on_connect(register, self.connection)
         self._up = None if self.key is None else Channel(self.key, "up")
         self._answered = 0
 
@@ -108,7 +87,7 @@ class Member:
         assert self.key is not None
         assert self._up is not None
         for event in events:
-            self.world.job.on_message(self.key, self.connection, self._up.send(event))
+            self.world.round.on_message(self.key, self.connection, self._up.send(event))
 
     def told(self, kind: type[E]) -> list[E]:
         """What it was sent, of one kind."""
@@ -153,20 +132,19 @@ class Member:
 
 @dataclass
 class GangWorld:
-    """A job that was launched, its clock and its store. `free` slots are offered to each launch."""
+    """A round that was launched, its clock and its store. `slots` are offered to each launch."""
 
-    job: RoundJob
+    round: SpokenRound
     jobs: EndingJobs
     clock: FakeClock
-    round: SpokenRound
     store: CheckpointFiles
     slots: list[int]
     ref = reference()
-    pending: list[Callable[[], None]] = field(default_factory=list)
-    """Answers of the store, and of the count of slots, that wait to be given."""
-    hold_answers: bool = False
-    """Of the store."""
-    hold_slots: bool = False
+
+    @property
+    def job(self) -> Job:
+        """The parts of the round."""
+        return self.round.job
 
     @property
     def size(self) -> int:
@@ -189,7 +167,7 @@ class GangWorld:
         self.clock.advance(seconds)
         for member in members or ():
             member.acknowledge()
-        self.job.tick()
+        self.round.tick()
 
     def start_checkpoint(self, members: list[Member]) -> None:
         """Let a checkpoint start and reach its trigger."""
@@ -216,29 +194,12 @@ def gang_world(
     restored: CheckpointContents | None = None,
     limit: int = 5,
     settings: CheckpointSettings = SETTINGS,
+    commit_every_s: float | None = 3600.0,
 ) -> GangWorld:
     """Launch a job of two subtasks that exchange rows."""
     clock, jobs = FakeClock(), EndingJobs()
-    listener = SpokenRound(round_snapshot(reference()))
     store = CheckpointFiles(SmallFiles(str(folder)), clock)
     slots = [SUBTASKS]
-    world: GangWorld
-
-    def work(what: str, call: Callable[[], object], then: Callable[[object], None]) -> None:
-        def answer() -> None:
-            found: object
-            try:
-                found = call()
-            except Exception as error:  # noqa: BLE001 - as a worker hands it over
-                found = error
-            then(found)
-
-        hold = world.hold_answers and what.startswith("complete")
-        if hold or (world.hold_slots and what == "count the slots"):
-            world.pending.append(answer)
-        else:
-            answer()
-
     offsets = {} if restored is None else restored.enumeration().offsets
     plan = JobPlan(
         round_name="svc/7-3-2",
@@ -251,11 +212,13 @@ def gang_world(
         limit=limit,
         silence_s=600.0,
         reconnect_within_s=5.0,
-        checkpoints=CheckpointPlan(settings, store, reference(), 0, work, exchange=True),
+        checkpoints=CheckpointPlan(settings, reference(), 0, exchange=True),
         restored=restored,
-        exchange=ExchangePlan(SUBTASKS, lambda: slots[0], lambda total: total, LakeSettings(open_files=8), settings),
+        exchange=ExchangePlan(LakeSettings(open_files=8), settings),
+        commit_every_s=commit_every_s,
     )
-    job = RoundJob(plan, jobs, clock, listener)
-    world = GangWorld(job, jobs, clock, listener, store, slots)
-    job.launch(lambda posted: posted())
+    one = SpokenRound(plan, jobs, clock, store)
+    one.slots = lambda: slots[0]
+    world = GangWorld(one, jobs, clock, store, slots)
+    one.launch()
     return world

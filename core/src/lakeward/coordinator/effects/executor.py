@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from contextlib import AbstractAsyncContextManager, nullcontext
+from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -117,6 +118,9 @@ class RoundExecutor:
 
     def take(self, one: Round, event: object) -> None:
         """Give a round an event, and execute what follows."""
+        if isinstance(event, Done) and event.result is not None:
+            complete = self._handlers.works[type(event.effect)].complete
+            event = event if complete is None else replace(event, result=complete(one, event.result))
         self.execute(one, one.process(event))
 
     def execute(self, one: Round, effects: Iterable[Effect]) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING
 
@@ -64,41 +65,41 @@ class Planning:
         """How the effects of this module are executed."""
         wait_s, limit_s = self._policy.lake.commit_timeout_s, self._policy.commit_limit_s
         plan = Work(
-            self._begin, what="plan", purpose="the launch", wait_s=wait_s, limit_s=2 * limit_s, also_when_over=False
+            self._begin,
+            what="plan",
+            purpose="the launch",
+            wait_s=wait_s,
+            limit_s=2 * limit_s,
+            complete=self._with_slots,
+            also_when_over=False,
         )
-        return Handlers({Plan: plan, CountSlots: Work(self._begin_count, what="count the slots for")})
+        count = Work(lambda *_: self._count, what="count the slots for", complete=self._free_slots)
+        return Handlers({Plan: plan, CountSlots: count})
 
-    def _begin(self, one: Round, effect: Plan) -> Callable[[], tuple[RoundJournal, JobPlan]]:
+    def _begin(self, _: Round, effect: Plan) -> Callable[[], tuple[RoundJournal, JobPlan]]:
         table, rules = self._tables.get(effect.assignment.table_id), self._policy.rules(effect.assignment.path)
         latest = 0 if table is None else table.latest_checkpoint(effect.assignment.epoch)
         # Before the journal is on disk: the commit of an earlier round that lands late would delete it otherwise.
         self._cleaner.begin(effect.round_id)
-        return partial(self._prepare, effect, rules, self._tables.subtasks(besides=one), latest)
+        return partial(self._prepare, effect, rules, latest)
 
-    def _prepare(
-        self, effect: Plan, rules: TableSettings, used: int, latest_checkpoint: int
-    ) -> tuple[RoundJournal, JobPlan]:
+    def _prepare(self, effect: Plan, rules: TableSettings, latest_checkpoint: int) -> tuple[RoundJournal, JobPlan]:
         journal = self._committer.write_journal(effect.round_id, effect.assignment.path, effect.context.head)
-        return journal, self.plan(effect, rules, used, latest_checkpoint)
+        return journal, self.plan(effect, rules, latest_checkpoint)
 
-    def _begin_count(self, one: Round, _: CountSlots) -> Callable[[], int]:
-        return partial(self.count_slots, self._tables.subtasks(besides=one))
+    def _with_slots(self, one: Round, planned: tuple[RoundJournal, JobPlan]) -> tuple[RoundJournal, JobPlan]:
+        journal, plan = planned
+        return journal, replace(plan, slots=self._free_slots(one, plan.slots))
 
-    def count_slots(self, used: int) -> int:
-        """Count the slots that a launch may have whose subtasks start all at once.
+    def _count(self) -> int:
+        return self._jobs.slots_there
 
-        Args:
-            used: slots that other rounds use now.
-        """
-        return self._free_slots(self._jobs.slots_there, used)
-
-    def plan(self, effect: Plan, rules: TableSettings, used: int, latest_checkpoint: int) -> JobPlan:
-        """Plan a round's job: the lake may have to list the base of a primary-key round.
+    def plan(self, effect: Plan, rules: TableSettings, latest_checkpoint: int) -> JobPlan:
+        """Plan a round's job, with all slots that there are: the lake may have to list the base of a primary-key round.
 
         Args:
             effect: the round.
             rules: of its table.
-            used: slots that other rounds use now.
             latest_checkpoint: the highest checkpoint number that this start has used in this epoch.
         """
         settings, context, assignment = self._settings, effect.context, effect.assignment
@@ -134,7 +135,7 @@ class Planning:
             enumeration=context.enumeration,
             deploy=deploy,
             spec=lambda launch, subtasks: self._spec(effect, launch, subtasks, exchange=exchange),
-            slots=self._free_slots(self._jobs.slots, used),
+            slots=self._jobs.slots,
             limit=settings.spark.job_attempts,
             silence_s=settings.spark.subtask_timeout_s,
             reconnect_within_s=settings.spark.reconnect_s,
@@ -151,9 +152,9 @@ class Planning:
             commit_every_s=rules.commit_every,
         )
 
-    def _free_slots(self, total: int, used: int) -> int:
-        """Return a round's slots: all free ones, except one for each further round that may start."""
-        spare = self._settings.service.rounds - 1
+    def _free_slots(self, one: Round, total: int) -> int:
+        """Return a round's slots now: all free ones, except one for each further round that may start."""
+        spare, used = self._settings.service.rounds - 1, self._tables.subtasks(besides=one)
         return max(1, min(total - spare, total - used))
 
     def _spec(self, effect: Plan, launch: int, subtasks: int, *, exchange: bool) -> JobSpec:

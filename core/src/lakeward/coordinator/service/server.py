@@ -10,9 +10,10 @@ from lakeward.model.events import AnyEvent, Cancel, Envelope, Register
 from lakeward.ports.transport import Address
 
 if TYPE_CHECKING:
-    from lakeward.coordinator.effects.executor import RoundExecutor
+    from collections.abc import Callable
+
+    from lakeward.coordinator.rounds.effects import Effect
     from lakeward.coordinator.rounds.round import Round
-    from lakeward.coordinator.tables.tables import Tables
     from lakeward.ports import Connection, Listener, Transport
 
 
@@ -24,19 +25,25 @@ class _Registered(NamedTuple):
 class SubtaskServer:
     """Listens for subtasks. See `lakeward.ports.Receiver`."""
 
-    def __init__(self, transport: Transport, secret: bytes, tables: Tables, executor: RoundExecutor) -> None:
+    def __init__(
+        self,
+        transport: Transport,
+        secret: bytes,
+        find: Callable[[str, int], Round | None],
+        execute: Callable[[Round, tuple[Effect, ...]], None],
+    ) -> None:
         """Prepare the server; `start` listens.
 
         Args:
             transport: makes connections.
             secret: of this start of the service; every connection must prove that it knows it.
-            tables: know the rounds.
-            executor: executes what follows from a message.
+            find: returns the round of this name, if its launch of this number is the one under way.
+            execute: executes what follows from a message.
         """
         self._transport = transport
         self._secret = secret
-        self._tables = tables
-        self._executor = executor
+        self._find = find
+        self._execute = execute
         self._listener: Listener | None = None
         self._registered: dict[Connection, _Registered] = {}
 
@@ -68,23 +75,23 @@ class SubtaskServer:
             self._register(connection, envelope)
         else:
             effects = registered.round.receive(registered.key, connection, envelope)
-            self._executor.execute(registered.round, effects)
+            self._execute(registered.round, effects)
 
     def on_disconnect(self, connection: Connection, error: Exception) -> None:
         """See `lakeward.ports.Receiver`."""
         del error
         registered = self._registered.pop(connection, None)
         if registered is not None:
-            self._executor.execute(registered.round, registered.round.disconnect(registered.key, connection))
+            self._execute(registered.round, registered.round.disconnect(registered.key, connection))
 
     def _register(self, connection: Connection, first: Envelope) -> None:
         if not isinstance(first.event, Register):
             message = f"expected Register, found {type(first.event).__name__}"
             raise ProtocolError(message)
-        found = self._tables.find_launch(first.round, first.job_attempt)
+        found = self._find(first.round, first.job_attempt)
         key, effects = (None, ()) if found is None else found.connect(first.event, connection)
         if found is not None:
-            self._executor.execute(found, effects)
+            self._execute(found, effects)
         if found is None or key is None:
             connection.send(_reply(first, Cancel(reason="this attempt no longer counts")))
             connection.close()
