@@ -60,7 +60,7 @@ def test_a_split_that_is_whole_behind_one_that_a_cut_stopped_leaves_no_files(cas
     table_id = case.world.source.tables_by_path[TABLE].spec.table_id
 
     def done() -> set[str]:
-        run = first.attempts.get(table_id)
+        run = first.tables.round(table_id)
         return set() if run is None or run.job is None else set(run.job.progress.results)
 
     def reader_of_the_first() -> list[SimTask]:
@@ -203,5 +203,5 @@ def test_a_start_holds_what_a_checkpoint_needs_that_completes_between_its_looks_
     lease_id = second.leases.held_leases.lease_id
     case.until(lambda: needed.items() <= case.world.source.leases.held().get(lease_id, {}).items())
     assert needed
-    assert not second.attempts
+    assert not second.tables.rounds
     case.rest()

@@ -284,7 +284,7 @@ def test_a_start_that_knows_that_it_is_overtaken_gives_its_subtasks_no_work(case
     async def look_slowly() -> str:
         while not first.is_overtaken:
             await passed(0.1)
-        looked.append(any(run.job is not None and not run.job.splits.done for run in first.attempts.values()))
+        looked.append(any(run.job is not None and not run.job.splits.done for run in first.tables.rounds))
         for job in first.jobs.jobs:
             job.end("the stage was lost")
         await passed(1.0)
@@ -309,7 +309,7 @@ def test_a_step_takes_nothing_back_of_what_an_earlier_one_has_committed(case: Ca
     case.world.lose_data, case.world.overtaken_s = 2, 60.0  # the part of the checkpoint arrives before the finish
     case.until(lambda: blocked(case) and has_stepped(case, first))
     table_id = case.world.source.tables_by_path[TABLE].spec.table_id
-    job = first.attempts[table_id].job
+    job = first.tables.round(table_id).job
     assert job is not None
     assert not job.progress.results
     for one in first.jobs.jobs:

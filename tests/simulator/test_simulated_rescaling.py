@@ -116,8 +116,8 @@ def test_a_new_bucket_of_a_mirrored_table_with_a_key_begins_with_its_snapshot(ca
     began: list[int] = []
 
     def new_snapshots() -> bool:
-        run = first.attempts.get(table.spec.table_id)
-        splits = run.context.enumeration.splits if run is not None and run.context is not None else ()
+        run = first.tables.round(table.spec.table_id)
+        splits = run.facts.context.enumeration.splits if run is not None and run.facts.context is not None else ()
         began.extend(one.bucket.bucket for one in splits if isinstance(one, SnapshotSplit) and one.bucket.bucket > 1)
         return bool(began)
 

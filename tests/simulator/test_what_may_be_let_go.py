@@ -43,10 +43,10 @@ def table_id(case: Case) -> int:
 
 def needed(case: Case, coordinator: Coordinator) -> set[int]:
     """Return the snapshots that the newest checkpoint which a coordinator heard of has still to read."""
-    run = coordinator.attempts.get(table_id(case))
-    if run is None or run.newest is None:
+    run = coordinator.tables.round(table_id(case))
+    if run is None or run.facts.newest is None:
         return set()
-    return {one.snapshot_id for one in run.newest.state.enumeration().snapshots}
+    return {one.snapshot_id for one in run.facts.newest.state.enumeration().snapshots}
 
 
 def test_what_a_later_checkpoint_has_read_goes_though_its_start_died_before_it_heard_of_it(case: Case) -> None:
@@ -56,9 +56,9 @@ def test_what_a_later_checkpoint_has_read_goes_though_its_start_died_before_it_h
     storing: list[str] = []
 
     def before(service: str, name: str, caller: Process) -> str | None:
-        run = first.attempts.get(table_id(case))
+        run = first.tables.round(table_id(case))
         if service == "store" and name.startswith("write") and name.endswith("/_metadata") and caller is first.loop:
-            whole = run.newest.state.results() if run is not None and run.newest is not None else None
+            whole = run.facts.newest.state.results() if run is not None and run.facts.newest is not None else None
             if (
                 whole is not None
                 and run is not None

@@ -351,7 +351,7 @@ class ServiceContainer(containers.DeclarativeContainer):
         SubtaskServer,
         components.provided.transport,
         address.provided.secret,
-        tables.provided.find_launch,
+        executor.provided.find,
         executor.provided.execute,
     )
     service = providers.Singleton(

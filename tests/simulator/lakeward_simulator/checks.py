@@ -24,13 +24,14 @@ if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Mapping
 
     from lakeward.coordinator.rounds.checkpoints import CompletedCheckpoint
-    from lakeward.coordinator.rounds.job import RoundJob
+    from lakeward.coordinator.rounds.job import Job
     from lakeward.model.checkpoints import CheckpointRef
     from lakeward.model.events import AckCheckpoint, DeclineCheckpoint, Envelope
     from lakeward.model.identity import Incarnation, RoundId
     from lakeward.model.jobs import JobSpec
     from lakeward.model.results import CommitRequest
-    from lakeward.model.tables import TableBucket, TablePath
+    from lakeward.model.tables import KvSnapshot, TableBucket, TablePath
+    from lakeward_simulator.coordinator import Coordinator
     from lakeward_simulator.lake import LakeTable
     from lakeward_simulator.loop import SimLoop
     from lakeward_simulator.records import Row
@@ -203,8 +204,8 @@ class Checks:
             return
         table_id, now = request.table_id, self._world.scheduler.now
         renewed = next((one.renewed_at for one in who.rounds.tables if one.assignment.table_id == table_id), None)
-        run = who.attempts.get(table_id)
-        if renewed is None or run is None or run.round_id != request.round_id:
+        run = who.tables.round(table_id)
+        if renewed is None or run is None or run.facts.round_id != request.round_id:
             self.fail(f"{who.loop.name}: sends a commit of {request.round_id}, which is not in work any more")
         elif now - renewed >= FENCE_S:
             self.fail(f"{who.loop.name}: sends a commit of {request.round_id}, renewed {now - renewed:.0f} s ago")
@@ -228,10 +229,10 @@ class Checks:
     def _begins_at_the_start(self, loop: SimLoop, table_id: int) -> None:
         """A bucket of which the lake has nothing is read from its first record on, or from a snapshot on."""
         coordinator = self._world.coordinator_of(loop)
-        run = coordinator.attempts.get(table_id) if coordinator is not None else None
-        if run is None or run.context is None:
+        run = coordinator.tables.round(table_id) if coordinator is not None else None
+        if run is None or run.facts.context is None:
             return
-        enumeration = run.context.enumeration
+        enumeration = run.facts.context.enumeration
         for bucket, splits in by_bucket(enumeration.splits).items():
             first = splits[0]
             if bucket not in enumeration.offsets and isinstance(first, LogSplit) and first.start > 0:
@@ -326,9 +327,10 @@ class Checks:
         if place(ref, METADATA) not in self._world.files.ever:
             self.fail(f"checkpoint {ref} is said to have completed before it was stored")
 
-    def _job(self, loop: SimLoop, envelope: Envelope) -> RoundJob | None:
+    def _job(self, loop: SimLoop, envelope: Envelope) -> Job | None:
         coordinator = self._world.coordinator_of(loop)
-        return None if coordinator is None else coordinator.executor.find_job(envelope.round, envelope.job_attempt)
+        found = None if coordinator is None else coordinator.tables.find_launch(envelope.round, envelope.job_attempt)
+        return None if found is None else found.job
 
     def releasing(self, bucket: TableBucket, snapshot_id: int) -> None:
         """A snapshot is given up: no round in work may still have to read it should it go on from its checkpoint.
@@ -338,11 +340,11 @@ class Checks:
         who = next((one for one in self._world.running() if one.loop is self._world.acting), None)
         if who is not None and who.is_overtaken:
             return
-        run = who.attempts.get(bucket.table_id) if who is not None else None
+        run = who.tables.round(bucket.table_id) if who is not None else None
         if who is None or run is None or run.job is None or who.step(bucket.table_id) not in _READING:
             return
-        wanted = {(one.bucket, one.snapshot_id) for one in who.attempts.snapshots(bucket.table_id)}
-        whole = () if run.newest is None else run.newest.state.results().values()
+        wanted = {(one.bucket, one.snapshot_id) for one in _snapshots(who, bucket.table_id)}
+        whole = () if run.facts.newest is None else run.facts.newest.state.results().values()
         if (bucket, snapshot_id) in wanted and not any(result.bucket == bucket for result in whole):
             self.fail(f"{who.loop.name}: gives up the snapshot of {bucket} before a checkpoint holds its end")
 
@@ -485,3 +487,8 @@ def _is_used(lake: LakeTable, done: CompletedCheckpoint) -> bool:
     # A commit has every row in a closed file: what this one holds in segments it had in other files by then.
     ahead = any(offset > request.offsets.get(bucket, 0) for bucket, offset in offsets.items())
     return newest is not None and newest.number != was.base_commit and not ahead and not complete(done.state.exchange)
+
+
+def _snapshots(who: Coordinator, table_id: int) -> tuple[KvSnapshot, ...]:
+    table = who.tables.get(table_id)
+    return () if table is None else table.snapshots

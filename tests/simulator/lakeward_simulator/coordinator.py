@@ -12,6 +12,7 @@ from msgspec.structs import replace as changed
 from lakeward.container import ServiceContainer
 from lakeward.coordinator.checkpoints.restorer import Restorer
 from lakeward.coordinator.effects.executor import RoundExecutor
+from lakeward.coordinator.rounds.effects import KeepCheckpoint
 from lakeward.coordinator.service.components import ServiceComponents, ServiceOptions
 from lakeward.coordinator.service.reporter import Reporter
 from lakeward.coordinator.service.scheduling import ScheduledSource
@@ -49,10 +50,9 @@ if TYPE_CHECKING:
     import asyncio
     from collections.abc import Callable, Collection, Iterable, Mapping
 
-    from lakeward.coordinator.checkpoints.contents import CheckpointContents
-    from lakeward.coordinator.checkpoints.restorer import RestoredRound
-    from lakeward.coordinator.rounds.checkpoints import CompletedCheckpoint
-    from lakeward.coordinator.rounds.attempt import RoundAttempt
+    from lakeward.coordinator.checkpoints.contents import CheckpointContents, RestoredRound
+    from lakeward.coordinator.rounds.effects import Effect
+    from lakeward.coordinator.rounds.round import Round
     from lakeward.coordinator.service.service import ServiceEnd
     from lakeward.model.checkpoints import CheckpointRef
     from lakeward.model.identity import RoundId
@@ -125,7 +125,7 @@ class Coordinator:
         self.components = container.components()
         self.rounds = container.rounds()
         self.leases = container.leases()
-        self.attempts = container.attempts()
+        self.tables = container.tables()
         self.executor = container.executor()
         self.restorer = cast("_CheckedRestorer", container.restorer())
         container.components.reset_override()
@@ -168,12 +168,13 @@ class Coordinator:
 
     def has(self, table_id: int | None) -> tuple[str, ...]:
         """Return which of `faults.NEEDS` a table's round has, here."""
-        run = self.attempts.get(table_id) if table_id is not None else None
-        if run is None:
+        one = self.tables.round(table_id) if table_id is not None else None
+        if one is None:
             return ()
+        run = one.facts
         found: tuple[str, ...] = ("checkpoint",) if run.newest is not None else ()
         found += ("restored",) if run.restored is not None else ()
-        launched = run.job.launched if run.job is not None else None
+        launched = one.job.launched if one.job is not None else None
         found += ("relaunched",) if launched is not None and launched.job_attempt > 1 else ()
         rows = run.newest is not None and any(one.segments() for one in run.newest.state.exchange)
         found += ("rows",) if rows else ()
@@ -198,8 +199,9 @@ class Coordinator:
         return "idle" if table_id is None or phase is None else self._step(phase, table_id)
 
     def _step(self, phase: Phase, table_id: int) -> str:
-        run = self.attempts.get(table_id)
-        if phase is Phase.COMMITTING and run is not None and (run.round_id, run.step) in self.landed:
+        run = self.tables.round(table_id)
+        landed = run is not None and (run.facts.round_id, run.facts.step) in self.landed
+        if phase is Phase.COMMITTING and landed:
             return "complete"
         if phase is not Phase.RUNNING or run is None:
             return _PHASES.get(phase, "idle")
@@ -240,7 +242,7 @@ class Coordinator:
 
     def check_gateways(self) -> None:
         """Make sure that no gateway to a subtask that still works is closed while no checkpoint runs."""
-        for run in self.attempts.values():
+        for run in self.tables.rounds:
             if run.job is None or run.job.launched is None or run.job.checkpoints.running is not None:
                 continue  # between two launches there is no gateway
             for attempt in run.job.attempts.values():
@@ -323,10 +325,13 @@ class _CheckedExecutor(RoundExecutor):
         super().__init__(**collaborators)
         self._checks = checks
 
-    def checkpoint_done(self, attempt: RoundAttempt, done: CompletedCheckpoint) -> None:
+    def execute(self, one: Round, effects: Iterable[Effect]) -> None:
         """See `RoundExecutor`."""
-        self._checks.completed(done)
-        super().checkpoint_done(attempt, done)
+        wanted = tuple(effects)
+        newest = None if one.job is None else one.job.checkpoints.newest
+        if newest is not None and any(isinstance(effect, KeepCheckpoint) for effect in wanted):
+            self._checks.completed(newest)
+        super().execute(one, wanted)
 
 
 class _CheckedRestorer(Restorer):

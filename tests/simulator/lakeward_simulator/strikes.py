@@ -198,7 +198,7 @@ def _credit_late(world: World, who: Coordinator) -> bool:
 
 def _rows(world: World, who: Coordinator) -> list[str]:
     """Return the files of rows that a service's newest checkpoints need."""
-    newest = (run.newest for run in who.attempts.values() if run.newest is not None)
+    newest = (run.facts.newest for run in who.tables.rounds if run.facts.newest is not None)
     found = {one.name for done in newest for state in done.state.exchange for one in state.segments()}
     return sorted(name for name in found if name in world.files)
 

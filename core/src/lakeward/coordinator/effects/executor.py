@@ -109,6 +109,10 @@ class RoundExecutor:
         for one in self._tables.rounds:
             self.take(one, Tick())
 
+    def find(self, round_name: str, job_attempt: int) -> Round | None:
+        """Return the round whose launch of this number is the one under way; none once a later start took over."""
+        return None if self._loop.superseded_by else self._tables.find_launch(round_name, job_attempt)
+
     @property
     def busy(self) -> bool:
         """True while jobs of ended rounds still run, or their files are being deleted."""

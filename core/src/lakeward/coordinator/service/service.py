@@ -24,6 +24,7 @@ from lakeward.coordinator.service.shutdown import (
 )
 from lakeward.coordinator.service.startup import lease_of_checkpoint, restore_lease, resume
 from lakeward.coordinator.workers.calls import call
+from lakeward.coordinator.workers.event_loop import Superseded
 from lakeward.coordinator.workers.step_log import step_log
 from lakeward.errors import LakewardError, SparkError, UsageError
 from lakeward.machines.driver import MachineDriver, Step
@@ -284,6 +285,8 @@ class Service:
         match item:
             case ForRound():
                 self._parts.executor.take(item.round, item.event)
+            case Superseded():
+                self._parts.executor.cancel_all()  # what jobs write from now on is neither committed nor deleted
             case OfRound():
                 if not item.round.over:
                     self._post(item.event)

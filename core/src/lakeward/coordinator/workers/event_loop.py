@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextvars
 from collections import deque
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import structlog
@@ -13,6 +14,11 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine, Iterator
 
 _log = structlog.get_logger("lakeward.service")
+
+
+@dataclass(frozen=True, slots=True)
+class Superseded:
+    """A later start of this service took over."""
 
 
 class EventLoop:
@@ -104,6 +110,7 @@ class EventLoop:
         if not self.superseded_by:
             _log.error("a later start of this service took over", by=by)
             self.superseded_by = by
+            self.put(Superseded())
             self._wake.set()
 
     @property
