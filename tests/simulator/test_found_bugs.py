@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from lakeward.machines.rounds import FinishRoundEarly
 from lakeward.machines.checkpoints.gateway import GatewayPhase
 from lakeward_simulator.case import TABLE
 from lakeward_simulator.scheduler import Killed
@@ -71,7 +72,7 @@ def test_a_split_that_is_whole_behind_one_that_a_cut_stopped_leaves_no_files(cas
     reader_of_the_first()[0].freeze(5.0)
     case.until(lambda: "b0-6" in done())
     assert "b0-0" not in done()
-    first.executor.finish_early(table_id)
+    first.executor.pass_on(FinishRoundEarly(table_id, "asked to"))
     case.rest()
 
 
@@ -102,7 +103,7 @@ def test_files_behind_a_cut_that_a_checkpoint_still_names_go_once_that_is_droppe
     case.until(lambda: bool(case.metadata) and bool(spared()))
     files = spared()
     case.world.run(1.0)  # the commit holds more than the checkpoint, so that no round goes on from it
-    first.executor.finish_early(table_id)
+    first.executor.pass_on(FinishRoundEarly(table_id, "asked to"))
     case.world.before_call = before
     case.until(lambda: bool(case.commits()) and not case.metadata)
     assert refused
@@ -117,7 +118,7 @@ def test_a_subtask_that_is_cut_off_while_its_round_ends_early_still_hears_that_n
     first = case.world.start()
     table_id = case.world.source.tables_by_path[TABLE].spec.table_id
     case.until(lambda: any(task.gateway is GatewayPhase.CLOSED for task in first.jobs.running()))
-    first.executor.finish_early(table_id)
+    first.executor.pass_on(FinishRoundEarly(table_id, "asked to"))
     for connection in [*first.network.connections]:
         connection.cut()
     case.until(lambda: TABLE in case.world.lake.tables and bool(case.commits()))

@@ -69,6 +69,7 @@ def test_checkpoints_of_both_kinds_complete_over_narrow_channels(
 
 def test_a_gang_that_loses_a_subtask_goes_on_from_its_newest_checkpoint(case: Case) -> None:
     partitioned(case, "keyed", rows=160)
+    case.world.random.seed(5)  # one in three takes a checkpoint before it has read everything
     found = checkpoints(case)
     first = case.world.start()
     case.until(lambda: bool(found) and len(case.world.tasks(first)) > 1)
