@@ -3,9 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+import sqlite3
+from contextlib import closing
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import pyarrow.parquet as pq
 import pytest
 from structlog.testing import capture_logs
 
@@ -23,6 +27,8 @@ from lakeward.storage.small_files import SmallFiles
 from lakeward.subtask.run import run_subtask
 from lakeward.testing.folder_lake import FolderLake
 from lakeward.testing.jobs import ThreadJobs
+from lakeward_lake_iceberg.options import IcebergOptions
+from lakeward_lake_iceberg.plugin import IcebergLakePlugin
 from lakeward_lease_fluss.backend import FlussLeases
 from lakeward_lease_noop.backend import NoLeases
 from lakeward_service_kit.golden import unpack_world
@@ -33,7 +39,7 @@ from lakeward_source_embedded.store import EmbeddedStore
 if TYPE_CHECKING:
     from collections.abc import Callable, MutableMapping
 
-    from lakeward.model.checkpoints import Checkpoint
+    from lakeward.model.checkpoints import Checkpoint, SubtaskSnapshot
 
 LOG, KEYED = TablePath("t", "log"), TablePath("t", "keyed")
 PARTITIONED = ("bucket(3, id)",)
@@ -164,3 +170,51 @@ def test_a_commit_that_landed_unheard_is_not_made_twice(old: Callable[..., OldWo
     world.take_over()
     assert world.world.lake.files_on_disk(LOG) == before
     world.check(LOG, 120)
+
+
+MADE_IN = "/golden/iceberg"
+"""Iceberg's paths are absolute: this is where the killed service ran."""
+
+
+def move_here(old: OldWorld) -> None:
+    """Let all that names a path of the warehouse name the one below the working directory."""
+
+    def moved(text: str) -> str:
+        return text.replace(MADE_IN, str(Path.cwd()))
+
+    for metadata in Path("warehouse").rglob("*.metadata.json"):
+        metadata.write_text(moved(metadata.read_text(encoding="utf-8")), encoding="utf-8")
+    with closing(sqlite3.connect("warehouse/catalog.db")) as sql, sql:
+        ((location,),) = sql.execute("SELECT metadata_location FROM iceberg_tables").fetchall()
+        sql.execute("UPDATE iceberg_tables SET metadata_location = ?", (moved(location),))
+    journals = JournalStore(old.files, "svc")
+    for journal in journals.list():
+        journals.write(replace(journal, file_prefix=moved(journal.file_prefix)))
+
+    def moved_part(part: SubtaskSnapshot) -> SubtaskSnapshot:
+        progress = tuple(
+            replace(one, files=tuple(replace(file, path=moved(file.path)) for file in one.files))
+            for one in part.progress
+        )
+        return replace(part, progress=progress)
+
+    found = old.newest()
+    parts = [old.checkpoints.write_part(found.ref, moved_part(part)) for part in found.subtasks]
+    old.checkpoints.complete(found.ref, found.coordinator, parts, found.lease)
+
+
+def test_a_round_of_an_iceberg_table_goes_on(old: Callable[..., OldWorld]) -> None:
+    """What the files' writers had said of them is in the checkpoint alone."""
+    world = old("iceberg")
+    move_here(world)
+    checkpoint = world.newest()
+    options = IcebergOptions(warehouse=str(Path("warehouse").absolute()), target_file_size_bytes=1)
+    lake = IcebergLakePlugin().open(options, world.world.clock)
+    world.take_over(lake=lake, lake_type="iceberg")
+    assert world.went_on_from() == [str(checkpoint.ref)]
+    files = [str(file) for file in Path("warehouse").absolute().rglob("*.parquet")]
+    named = {name.removeprefix("file://") for name in lake.referenced(LOG, [f"file://{file}" for file in files])}
+    assert named == {*files}
+    assert {path.removeprefix("file://") for path in kept_files(checkpoint)} < named
+    assert sorted(number for file in files for number in pq.read_table(file)["id"].to_pylist()) == list(range(120))
+    lake.close()
