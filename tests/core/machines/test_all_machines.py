@@ -5,6 +5,10 @@ The stories are in `lakeward_machine_stories`: from each of them every event is 
 
 from __future__ import annotations
 
+from collections import deque
+from collections.abc import Mapping
+from dataclasses import fields, is_dataclass
+from enum import Enum
 from functools import partial
 from itertools import count
 from typing import TYPE_CHECKING, Any, Protocol
@@ -14,7 +18,7 @@ import pytest
 from lakeward.errors import IllegalEventError, UsageError
 from lakeward.machines.machine import Machine, Rule, Rules
 from lakeward.machines.registry import TABLES
-from lakeward_machine_stories import gang
+from lakeward_machine_stories import gang, link
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -31,7 +35,10 @@ class Stories(Protocol):
         ...
 
 
-MACHINES: dict[str, tuple[Any, tuple[str, ...]]] = {"gang": (gang, ("gang",))}
+MACHINES: dict[str, tuple[Any, tuple[str, ...]]] = {
+    "gang": (gang, ("gang",)),
+    "link": (link, ("link",)),
+}
 """Stories, and the tables that they use."""
 each_machine = pytest.mark.parametrize("name", MACHINES)
 
@@ -52,13 +59,28 @@ def tried(name: str) -> Iterator[tuple[Callable[[], Machine[Any, Any]], Any]]:
             yield partial(after, stories, story), event
 
 
-def held(machine: Machine[Any, Any]) -> dict[str, Any]:
-    """All that a machine holds: its values are immutable, but for its dicts."""
-    return {
-        name: dict(value) if isinstance(value, dict) else value
-        for name, value in vars(machine).items()
-        if name != "undo"
-    }
+def held(machine: Machine[Any, Any]) -> object:
+    """All that a machine holds, as values that can be compared."""
+    return shape({name: value for name, value in vars(machine).items() if name != "undo"})
+
+
+def shape(value: object) -> object:
+    """An object as values that no step can change."""
+    if isinstance(value, Mapping):
+        return [(key, shape(one)) for key, one in value.items()]
+    if isinstance(value, list | tuple | deque):
+        return [shape(one) for one in value]
+    if isinstance(value, set | frozenset):
+        return frozenset(value)
+    if is_dataclass(value):
+        return type(value), [shape(getattr(value, one.name)) for one in fields(value)]
+    if hasattr(value, "__dict__") and not isinstance(value, Enum):
+        return type(value), shape(vars(value))
+    return value
+
+
+class PlantedError(Exception):
+    """Raised by a step that has done everything."""
 
 
 class Searches:
@@ -115,6 +137,16 @@ def test_every_rule_is_used(name: str, searches: Searches) -> None:
 
 
 @each_machine
+def test_every_event_is_tried_in_every_state(name: str) -> None:
+    """Of machines with one state; those that keep several have illegal cells that no story reaches."""
+    stories, tables = MACHINES[name]
+    if hasattr(stories.new(), "phase"):
+        (rules,) = (TABLES[table] for table in tables)
+        assert {after(stories, story).phase for story in stories.STORIES} == {*rules.states}
+        assert {type(event) for event in stories.TRIED} == {event for _, event in rules.cells}
+
+
+@each_machine
 def test_a_step_that_is_illegal_or_fails_in_its_midst_changes_nothing(name: str, searches: Searches) -> None:
     for make, event in tried(name):
         for number in count(1):
@@ -128,3 +160,27 @@ def test_a_step_that_is_illegal_or_fails_in_its_midst_changes_nothing(name: str,
                 assert held(machine) == before, (event, number)
             if searches.done < number:
                 break
+
+
+@each_machine
+def test_a_step_that_fails_at_its_end_changes_nothing(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    stories, _ = MACHINES[name]
+    kind = type(stories.new())
+    take: Callable[[Machine[Any, Any], object], tuple[Any, ...]] = kind.take
+    fails = False
+
+    def take_and_fail(machine: Machine[Any, Any], event: object) -> tuple[Any, ...]:
+        commands = take(machine, event)
+        if fails:
+            raise PlantedError
+        return commands
+
+    monkeypatch.setattr(kind, "take", take_and_fail)
+    for make, event in tried(name):
+        fails = False
+        machine = make()
+        before = held(machine)
+        fails = True
+        with pytest.raises((PlantedError, IllegalEventError, UsageError)):
+            machine.step(event)
+        assert held(machine) == before, event

@@ -21,8 +21,6 @@ from lakeward.machines.leases import table_lease
 from lakeward.machines.leases import transitions as leases
 from lakeward.machines.leases.table_lease import LeaseStatus
 from lakeward.machines.leases.transitions import CallState
-from lakeward.machines.link import transitions as link
-from lakeward.machines.link.transitions import LinkPhase
 from lakeward.machines.recovery import transitions as recovery
 from lakeward.machines.recovery.transitions import RecoveryPhase
 from lakeward.machines.registry import TABLES
@@ -44,7 +42,6 @@ _TABLES: dict[str, tuple[type[Enum], Mapping[Any, Mapping[Any, Enum]]]] = {
     "splits": (SplitPhase, splits.TRANSITIONS),
     "split_attempts": (AttemptPhase, splits.TRANSITIONS),
     "split_connections": (ConnectionPhase, splits.TRANSITIONS),
-    "link": (LinkPhase, link.TRANSITIONS),
     "gateway": (GatewayPhase, gateway.TRANSITIONS),
     "checkpoints": (CheckpointPhase, checkpoints.TRANSITIONS),
     "attempts": (ParticipantPhase, checkpoints.TRANSITIONS),

@@ -4,11 +4,17 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from lakeward.machines import gang
+from lakeward.machines import gang, link
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from lakeward.machines.machine import Rules
 
-TABLES: Mapping[str, Rules[Any, Any]] = {rules.name: rules for rules in (gang.RULES,)}
+TABLES: Mapping[str, Rules[Any, Any]] = {
+    rules.name: rules
+    for rules in (
+        gang.RULES,
+        link.RULES,
+    )
+}
