@@ -23,7 +23,6 @@ from lakeward.machines.checkpoints import machine as checkpoints
 from lakeward.machines.leases import machine as leases
 from lakeward.machines.leases import table_lease
 from lakeward.machines.rounds import machine as rounds
-from lakeward.machines.splits import machine as splits
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
@@ -152,11 +151,6 @@ def of_rounds() -> Iterator[Tried]:
         yield partial(fresh, state), event
 
 
-def of_splits() -> Iterator[Tried]:
-    known = cells("splits")
-    return of_stories(known.machine, known.STORIES, known.TRIED)
-
-
 @pytest.mark.parametrize(
     ("modules", "tried", "at_least"),
     [
@@ -164,9 +158,8 @@ def of_splits() -> Iterator[Tried]:
         ((gateway,), of_gateways, 50),
         ((leases, table_lease), of_leases, 100),
         ((rounds,), of_rounds, 500),
-        ((splits,), of_splits, 500),
     ],
-    ids=["checkpoints", "gateway", "leases", "rounds", "splits"],
+    ids=["checkpoints", "gateway", "leases", "rounds"],
 )
 def test_a_step_that_finds_no_row_in_its_midst_changes_nothing(
     modules: tuple[ModuleType, ...],

@@ -7,11 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from lakeward.machines import checkpoints, exchange, splits
+from lakeward.machines import checkpoints, exchange
 
-CHECKPOINTS, EXCHANGE, SPLITS = (Path(package.__path__[0]) for package in (checkpoints, exchange, splits))
+CHECKPOINTS, EXCHANGE = (Path(package.__path__[0]) for package in (checkpoints, exchange))
 FILES = [
-    SPLITS / "machine.py",
     *(CHECKPOINTS / f"{name}.py" for name in ("machine", "attempts", "gateway")),
     *(EXCHANGE / f"{name}.py" for name in ("alignment", "output_queue")),
 ]

@@ -26,8 +26,6 @@ from lakeward.machines.recovery.transitions import RecoveryPhase
 from lakeward.machines.registry import TABLES
 from lakeward.machines.rounds import transitions as rounds
 from lakeward.machines.rounds.transitions import HeartbeatPhase, Phase, ServicePhase
-from lakeward.machines.splits import transitions as splits
-from lakeward.machines.splits.transitions import AttemptPhase, ConnectionPhase, SplitPhase
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -39,9 +37,6 @@ _TABLES: dict[str, tuple[type[Enum], Mapping[Any, Mapping[Any, Enum]]]] = {
     "tables": (Phase, rounds.TRANSITIONS),
     "leases": (CallState, leases.TRANSITIONS),
     "bucket_leases": (LeaseStatus, table_lease.TRANSITIONS),
-    "splits": (SplitPhase, splits.TRANSITIONS),
-    "split_attempts": (AttemptPhase, splits.TRANSITIONS),
-    "split_connections": (ConnectionPhase, splits.TRANSITIONS),
     "gateway": (GatewayPhase, gateway.TRANSITIONS),
     "checkpoints": (CheckpointPhase, checkpoints.TRANSITIONS),
     "attempts": (ParticipantPhase, checkpoints.TRANSITIONS),

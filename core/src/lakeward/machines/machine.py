@@ -128,7 +128,8 @@ class Undo:
 class UndoDict(dict[Key, Value]):
     """A dict of a machine: what a step has changed in it is put back if the step fails.
 
-    Its values are immutable: they are replaced, never changed. Only the methods below may change it.
+    Its values are immutable: they are replaced, never changed. Only the methods below may change it. A key that is put
+    back after it was removed comes last: nothing may depend on the order of the keys of a dict that loses some.
     """
 
     __slots__ = ("_undo",)
@@ -200,7 +201,7 @@ class Machine(Generic[Event, Command]):
         finally:
             self.undo.forget()
 
-    def take(self, event: Event) -> tuple[Command, ...]:
+    def take(self, event: Any) -> tuple[Command, ...]:  # noqa: ANN401 - from outside, or one of its own
         """Execute the rule of the machine's phase; a machine that keeps several states says here whose event it is."""
         rule = self.rules.find(self, self.phase, event)
         if rule.to is not None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from lakeward.machines import gang, link
+from lakeward.machines import gang, link, splits
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -16,5 +16,9 @@ TABLES: Mapping[str, Rules[Any, Any]] = {
     for rules in (
         gang.RULES,
         link.RULES,
+        splits.SPLITS,
+        splits.ATTEMPTS,
+        splits.CONNECTIONS,
+        splits.ROUND,
     )
 }
