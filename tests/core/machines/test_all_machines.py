@@ -18,7 +18,7 @@ import pytest
 from lakeward.errors import IllegalEventError, UsageError
 from lakeward.machines.machine import Machine, Rule, Rules
 from lakeward.machines.registry import TABLES
-from lakeward_machine_stories import gang, link, splits
+from lakeward_machine_stories import gang, link, recovery, splits
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -38,6 +38,7 @@ class Stories(Protocol):
 MACHINES: dict[str, tuple[Any, tuple[str, ...]]] = {
     "gang": (gang, ("gang",)),
     "link": (link, ("link",)),
+    "recovery": (recovery, ("recovery",)),
     "splits": (splits, ("splits", "split_attempts", "split_connections", "round_splits")),
 }
 """Stories, and the tables that they use."""

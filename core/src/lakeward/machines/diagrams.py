@@ -21,8 +21,6 @@ from lakeward.machines.leases import table_lease
 from lakeward.machines.leases import transitions as leases
 from lakeward.machines.leases.table_lease import LeaseStatus
 from lakeward.machines.leases.transitions import CallState
-from lakeward.machines.recovery import transitions as recovery
-from lakeward.machines.recovery.transitions import RecoveryPhase
 from lakeward.machines.registry import TABLES
 from lakeward.machines.rounds import transitions as rounds
 from lakeward.machines.rounds.transitions import HeartbeatPhase, Phase, ServicePhase
@@ -42,7 +40,6 @@ _TABLES: dict[str, tuple[type[Enum], Mapping[Any, Mapping[Any, Enum]]]] = {
     "attempts": (ParticipantPhase, checkpoints.TRANSITIONS),
     "alignment": (AlignmentPhase, alignment.TRANSITIONS),
     "output": (OutputPhase, output_queue.TRANSITIONS),
-    "recovery": (RecoveryPhase, recovery.TRANSITIONS),
 }
 NAMES = (*_TABLES, *TABLES)
 """The tables that can be drawn."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from lakeward.machines import gang, link, splits
+from lakeward.machines import gang, link, recovery, splits
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -16,6 +16,7 @@ TABLES: Mapping[str, Rules[Any, Any]] = {
     for rules in (
         gang.RULES,
         link.RULES,
+        recovery.RULES,
         splits.SPLITS,
         splits.ATTEMPTS,
         splits.CONNECTIONS,

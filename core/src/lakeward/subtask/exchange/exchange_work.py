@@ -18,8 +18,14 @@ from lakeward.machines.exchange.commands import (
     PersistBatches,
     TakeWriterSnapshot,
 )
-from lakeward.machines.recovery.commands import AcceptCheckpoints, FailMarkerMissing, FinishRecovery
-from lakeward.machines.recovery.events import CheckpointRequested, ProducersConnected, SnapshotAborted
+from lakeward.machines.recovery.messages import (
+    AcceptCheckpoints,
+    CheckpointRequested,
+    FailMarkerMissing,
+    FinishRecovery,
+    ProducersConnected,
+    SnapshotAborted,
+)
 from lakeward.model.batches import SourceBatch
 from lakeward.model.events import NOT_READY, Connected, WriterFinished
 from lakeward.model.exchange import ExchangeFigures, ExchangeState
@@ -56,7 +62,7 @@ if TYPE_CHECKING:
 
     from lakeward.hooks.plugins import PartitioningLakePlugin
     from lakeward.machines.exchange.commands import AlignmentCommand
-    from lakeward.machines.recovery.commands import RecoveryCommand
+    from lakeward.machines.recovery.messages import RecoveryCommand
     from lakeward.model.checkpoints import SplitProgress
     from lakeward.model.events import Deploy, DeployExchange
     from lakeward.model.exchange import KeptRows
