@@ -18,14 +18,17 @@ import pytest
 from lakeward.errors import IllegalEventError, UsageError
 from lakeward.machines.machine import Machine, Rule, Rules
 from lakeward.machines.registry import TABLES
-from lakeward_machine_stories import gang, link, recovery, splits
+from lakeward_machine_stories import alignment, gang, link, output, recovery, splits
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
 
 class Stories(Protocol):
-    """What each module of stories has; in `MORE` it may have other ways to begin, each with stories of its own."""
+    """What each module of stories has.
+
+    It may have `MORE` ways to begin, each with stories of its own, and the types of the machine's `OWN` events.
+    """
 
     STORIES: Sequence[Sequence[Any]]
     TRIED: Sequence[Any]
@@ -36,8 +39,10 @@ class Stories(Protocol):
 
 
 MACHINES: dict[str, tuple[Any, tuple[str, ...]]] = {
+    "alignment": (alignment, ("alignment",)),
     "gang": (gang, ("gang",)),
     "link": (link, ("link",)),
+    "output": (output, ("output",)),
     "recovery": (recovery, ("recovery",)),
     "splits": (splits, ("splits", "split_attempts", "split_connections", "round_splits")),
 }
@@ -153,7 +158,8 @@ def test_every_event_is_tried_in_every_state(name: str) -> None:
     if len(tables) == 1:
         (rules,) = (TABLES[table] for table in tables)
         assert {after(stories.new, story).phase for story in stories.STORIES} == {*rules.states}
-        assert {type(event) for event in stories.TRIED} == {event for _, event in rules.cells}
+        known = {*map(type, stories.TRIED), *getattr(stories, "OWN", ())}
+        assert known == {event for _, event in rules.cells}
 
 
 @each_machine

@@ -7,13 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from lakeward.machines import checkpoints, exchange
+from lakeward.machines import checkpoints
 
-CHECKPOINTS, EXCHANGE = (Path(package.__path__[0]) for package in (checkpoints, exchange))
-FILES = [
-    *(CHECKPOINTS / f"{name}.py" for name in ("machine", "attempts", "gateway")),
-    *(EXCHANGE / f"{name}.py" for name in ("alignment", "output_queue")),
-]
+CHECKPOINTS = Path(checkpoints.__path__[0])
+FILES = [CHECKPOINTS / f"{name}.py" for name in ("machine", "attempts", "gateway")]
 STATES = {"_phase", "_phases", "_attempts"}
 """The attributes that hold states."""
 

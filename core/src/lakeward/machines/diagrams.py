@@ -13,10 +13,6 @@ from lakeward.machines.checkpoints import gateway
 from lakeward.machines.checkpoints import transitions as checkpoints
 from lakeward.machines.checkpoints.gateway import GatewayPhase
 from lakeward.machines.checkpoints.transitions import CheckpointPhase, ParticipantPhase
-from lakeward.machines.exchange import output_queue
-from lakeward.machines.exchange import transitions as alignment
-from lakeward.machines.exchange.output_queue import OutputPhase
-from lakeward.machines.exchange.transitions import AlignmentPhase
 from lakeward.machines.leases import table_lease
 from lakeward.machines.leases import transitions as leases
 from lakeward.machines.leases.table_lease import LeaseStatus
@@ -38,8 +34,6 @@ _TABLES: dict[str, tuple[type[Enum], Mapping[Any, Mapping[Any, Enum]]]] = {
     "gateway": (GatewayPhase, gateway.TRANSITIONS),
     "checkpoints": (CheckpointPhase, checkpoints.TRANSITIONS),
     "attempts": (ParticipantPhase, checkpoints.TRANSITIONS),
-    "alignment": (AlignmentPhase, alignment.TRANSITIONS),
-    "output": (OutputPhase, output_queue.TRANSITIONS),
 }
 NAMES = (*_TABLES, *TABLES)
 """The tables that can be drawn."""

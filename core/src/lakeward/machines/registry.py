@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from lakeward.machines import gang, link, recovery, splits
+from lakeward.machines import exchange, gang, link, recovery, splits
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -14,6 +14,8 @@ if TYPE_CHECKING:
 TABLES: Mapping[str, Rules[Any, Any]] = {
     rules.name: rules
     for rules in (
+        exchange.ALIGNMENT,
+        exchange.OUTPUT,
         gang.RULES,
         link.RULES,
         recovery.RULES,

@@ -11,7 +11,7 @@ from functools import partial
 from typing import TYPE_CHECKING, cast
 
 from lakeward.errors import ExchangeLostError, LakewardError
-from lakeward.machines.exchange.commands import (
+from lakeward.machines.exchange.messages import (
     CancelCheckpoint,
     ChannelsEnded,
     InputComplete,
@@ -61,7 +61,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
     from lakeward.hooks.plugins import PartitioningLakePlugin
-    from lakeward.machines.exchange.commands import AlignmentCommand
+    from lakeward.machines.exchange.messages import AlignmentCommand
     from lakeward.machines.recovery.messages import RecoveryCommand
     from lakeward.model.checkpoints import SplitProgress
     from lakeward.model.events import Deploy, DeployExchange

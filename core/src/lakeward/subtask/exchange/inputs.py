@@ -6,24 +6,25 @@ from collections import deque
 from typing import TYPE_CHECKING, assert_never
 
 from lakeward.machines.exchange import BarrierAlignment
-from lakeward.machines.exchange.commands import BlockChannel, PersistBatches, UnblockChannel
-from lakeward.machines.exchange.events import (
+from lakeward.machines.exchange.messages import (
     BarrierAborted,
     BarrierReceived,
     BatchConsumed,
     BatchReceived,
+    BlockChannel,
     CheckpointTriggered,
     EndReceived,
     OvertakenReceived,
+    PersistBatches,
     TimeoutChecked,
+    UnblockChannel,
 )
 from lakeward.model.exchange import Barrier, BarrierCancelled, EndOfChannel, Overtaken
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
-    from lakeward.machines.exchange.commands import AlignmentCommand
-    from lakeward.machines.exchange.events import AlignmentEvent
+    from lakeward.machines.exchange.messages import AlignmentCommand, AlignmentEvent
     from lakeward.model.exchange import ChannelMark
     from lakeward.ports import Clock
 

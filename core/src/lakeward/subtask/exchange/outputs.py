@@ -8,15 +8,14 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pyarrow as pa
 
-from lakeward.machines.exchange.events import BarrierAborted
-from lakeward.machines.exchange.output_queue import (
+from lakeward.machines.exchange import OutputPhase, OutputQueue
+from lakeward.machines.exchange.messages import (
+    BarrierAborted,
     BarrierRequested,
     BatchesWritten,
     BatchQueued,
     EndRequested,
     KeepBatches,
-    OutputPhase,
-    OutputQueue,
     OvertakeRequested,
     SendBatches,
     SendMark,
@@ -28,7 +27,7 @@ from lakeward.subtask.parts import LIMITS
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from lakeward.machines.exchange.output_queue import OutputEvent
+    from lakeward.machines.exchange.messages import OutputEvent
     from lakeward.ports import ChannelSender
     from lakeward.subtask.exchange.routing import Routing
     from lakeward.subtask.parts import OutputLimits
