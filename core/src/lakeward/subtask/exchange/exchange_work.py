@@ -61,7 +61,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
     from lakeward.hooks.plugins import PartitioningLakePlugin
-    from lakeward.machines.exchange.messages import AlignmentCommand
+    from lakeward.machines.exchange.messages import AlignmentCommand, AlignmentEvent
     from lakeward.machines.recovery.messages import RecoveryCommand
     from lakeward.model.checkpoints import SplitProgress
     from lakeward.model.events import Deploy, DeployExchange
@@ -201,6 +201,13 @@ class ExchangeWork:
         lake = cast("PartitioningLakePlugin", self._parts.lake(deploy.lake))
         senders = [self._exchange.connect(number, address) for number, address in enumerate(exchange.addresses)]
         self._deployed = _Deployed(self._place.subtask, self._parts, deploy, exchange, table, lake)
+        self._deployed.inputs = Inputs(
+            self._deployed.subtasks,
+            self._parts.clock,
+            self._execute,
+            aligned_timeout_s=exchange.aligned_timeout_s,
+            unaligned=exchange.unaligned,
+        )
         restored = any(state.segments() for state in exchange.restore)
         # All subtasks were deployed with the same: who has to wait for credit is given it.
         granted = not restored or exchange.recovery is None
@@ -250,9 +257,9 @@ class ExchangeWork:
             case SpillSealed() | PieceRestored():
                 self._take_spilled(item)
             case RecordsReceived():
-                self._execute(self._there.inputs.receive(item.producer, item.sequence, item.records))
+                self._there.inputs.receive(item.producer, item.sequence, item.records)
             case MarkReceived():
-                self._execute(self._there.inputs.mark(item.producer, item.mark))
+                self._there.inputs.mark(item.producer, item.mark)
             case CreditReceived():
                 self._there.outputs.credit(item.consumer, item.end)
             case WriteNext():
@@ -302,7 +309,7 @@ class ExchangeWork:
         age_s = max(0.0, self._parts.clock.now() - order.since)
         deployed.outputs.barrier(checkpoint, age_s=age_s)
         at_once = self._recovery is not None and not self._recovery.done
-        self._execute(deployed.inputs.trigger(checkpoint, age_s=age_s, close_files=close_files, at_once=at_once))
+        deployed.inputs.trigger(checkpoint, age_s=age_s, close_files=close_files, at_once=at_once)
         checkpointing.open(checkpoint)
         self._go_on()
 
@@ -317,7 +324,7 @@ class ExchangeWork:
         if self._recovery is not None:
             self._recovery.post(SnapshotAborted(checkpoint))
         deployed.outputs.abort(checkpoint)
-        self._execute(deployed.inputs.abort(checkpoint))
+        deployed.inputs.abort(checkpoint)
         self._go_on()
 
     def check_time(self) -> None:
@@ -325,7 +332,7 @@ class ExchangeWork:
         self._count_wait()
         due = self.due
         if due is not None and self._parts.clock.now() >= due:
-            self._execute(self._there.inputs.check_time())
+            self._there.inputs.check_time()
             self._go_on()
 
     def _count_wait(self) -> None:
@@ -336,22 +343,21 @@ class ExchangeWork:
             self._waited_s += now - self._full_since
             self._full_since = None
 
-    def _execute(self, commands: Iterable[AlignmentCommand]) -> None:
-        for command in commands:
-            match command:
-                case TakeWriterSnapshot():
-                    self._snapshot(command)
-                case PersistBatches() if self._part is not None and self._part.checkpoint == command.checkpoint:
-                    self._part.keep(command.channel, self._there.inputs.kept(command))
-                case InputComplete() if self._part is not None and self._part.checkpoint == command.checkpoint:
-                    part, self._part = self._part, None
-                    self._store(part)
-                case CancelCheckpoint():
-                    self._cancel(command)
-                case ChannelsEnded():
-                    self._all_received = True
-                case _:
-                    pass
+    def _execute(self, command: AlignmentCommand, _: AlignmentEvent) -> None:
+        match command:
+            case TakeWriterSnapshot():
+                self._snapshot(command)
+            case PersistBatches() if self._part is not None and self._part.checkpoint == command.checkpoint:
+                self._part.keep(command.channel, self._there.inputs.kept(command))
+            case InputComplete() if self._part is not None and self._part.checkpoint == command.checkpoint:
+                part, self._part = self._part, None
+                self._store(part)
+            case CancelCheckpoint():
+                self._cancel(command)
+            case ChannelsEnded():
+                self._all_received = True
+            case _:
+                pass
 
     def _snapshot(self, command: TakeWriterSnapshot) -> None:
         part, deployed = self._part, self._there
@@ -446,7 +452,7 @@ class ExchangeWork:
             return
         producer, end, records = found
         deployed.write(records)
-        self._execute(deployed.inputs.consumed(producer))
+        deployed.inputs.consumed(producer)
         self._exchange.give_credit(producer, end)
 
     def _go_on(self) -> None:
@@ -481,12 +487,13 @@ class ExchangeWork:
     def _fail_marker(self, checkpoint: int) -> None:
         self._markers_missing += 1
         self._cancel(CancelCheckpoint(checkpoint, MARKER_MISSING, decline=True))
-        self._execute(self._there.inputs.abort(checkpoint))
+        self._there.inputs.abort(checkpoint)
 
 
 class _Deployed:
     """What there is from the deployment on: the writer, its counts, and the channels."""
 
+    inputs: Inputs
     outputs: Outputs
 
     def __init__(  # noqa: PLR0917 - what is worked on, then the parts to do it with
@@ -504,12 +511,6 @@ class _Deployed:
         self._make_partitioner = partial(lake.partitioner, deploy.lake_task, table)
         partitioner = self._make_partitioner()
         self.routing = Routing(partitioner, self.subtasks, by_bucket=not table.has_primary_key)
-        self.inputs = Inputs(
-            self.subtasks,
-            parts.clock,
-            aligned_timeout_s=exchange.aligned_timeout_s,
-            unaligned=exchange.unaligned,
-        )
         self._share: Share = share_of(exchange.restore, subtask, self.subtasks, self.routing, partitioner)
         self._rows = self._share.rows
         self.max_timestamp_ms = -1
