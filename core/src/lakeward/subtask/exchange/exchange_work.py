@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING, cast
 from lakeward.errors import ExchangeLostError, LakewardError
 from lakeward.machines.exchange.messages import (
     CancelCheckpoint,
-    ChannelsEnded,
     InputComplete,
     PersistBatches,
     TakeWriterSnapshot,
@@ -109,17 +108,13 @@ class ExchangeWork:
         self._kept = 0
         """Bytes of the spill that checkpoints hold by reference."""
         self._markers_missing = 0
-        self._all_connected = False
-        """The recovery knows that all producers are connected."""
         self._restored = False
         self._running = False
-        self._no_more_splits = False
         self._writing = False
         """`WriteNext` is in the mailbox."""
         self._part: CollectedPart | None = None
         self._storing: list[CollectedPart] = []
         """Parts that were given to the worker and whose checkpoints may still complete."""
-        self._all_received = False
         self._writer_finished = False
         self._full_since: float | None = None
         self._waited_s = 0.0
@@ -229,13 +224,12 @@ class ExchangeWork:
 
     def flush(self) -> None:
         """Send what is gathered: the reader has nothing to do."""
-        if self._running and not self._no_more_splits:
+        if self._running and not self._there.outputs.ended:
             self._there.outputs.flush()
 
     def end_output(self) -> None:
         """Say to all consumers that nothing more comes."""
-        if not self._no_more_splits:
-            self._no_more_splits = True
+        if not self._there.outputs.ended:
             self._there.outputs.end()
 
     def take(self, item: ExchangeItem) -> None:
@@ -354,9 +348,7 @@ class ExchangeWork:
                 self._store(part)
             case CancelCheckpoint():
                 self._cancel(command)
-            case ChannelsEnded():
-                self._all_received = True
-            case _:
+            case _:  # `BlockChannel`, `UnblockChannel` and `ChannelsEnded`: `Inputs` and `_go_on` ask the machine
                 pass
 
     def _snapshot(self, command: TakeWriterSnapshot) -> None:
@@ -431,8 +423,7 @@ class ExchangeWork:
         deployed = self._deployed
         if self._running or deployed is None or len(self._connected) < deployed.subtasks:
             return
-        if self._recovery is not None and not self._all_connected:
-            self._all_connected = True
+        if self._recovery is not None and not self._recovery.connected:
             self._recovery.post(ProducersConnected())
         elif self._restored:
             self._run()
@@ -465,7 +456,8 @@ class ExchangeWork:
         if not self._writing and can_take:
             self._writing = True
             self._mailbox.put(WriteNext())
-        if recovered and self._all_received and self._no_more_splits and self._checkpointing is not None:
+        ended = deployed.inputs.ended and deployed.outputs.ended
+        if recovered and ended and self._checkpointing is not None:
             self._writer_finished = True
             state, _ = deployed.snapshot(close_files=True, unaligned=False, last=True)
             self._checkpointing.send(WriterFinished(state=state, max_timestamp_ms=deployed.max_timestamp_ms))

@@ -114,6 +114,11 @@ class Outputs:
         return most >= self._limits.channel_bytes or self.queued_bytes >= self._limits.subtask_bytes
 
     @property
+    def ended(self) -> bool:
+        """Whether all channels were told that nothing more comes."""
+        return all(output.queue.phase is not OutputPhase.OPEN for output in self._outputs)
+
+    @property
     def written(self) -> bool:
         """Whether all channels have ended, and their consumers have written everything."""
         return all(output.queue.phase is OutputPhase.WRITTEN for output in self._outputs)

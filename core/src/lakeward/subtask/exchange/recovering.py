@@ -125,6 +125,11 @@ class RowsRecovery:
         return self._machine.phase is RecoveryPhase.NONE
 
     @property
+    def connected(self) -> bool:
+        """Whether it knows that all producers are connected."""
+        return self._machine.connected
+
+    @property
     def can_take(self) -> bool:
         """Whether `write_next` has something to do."""
         return self._machine.can_take
