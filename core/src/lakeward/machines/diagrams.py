@@ -41,26 +41,12 @@ _BLOCK = re.compile(r"<!-- drawn: (\w+) -->\n.*?<!-- end -->", re.DOTALL)
 
 
 def states(name: str) -> type[Enum]:
-    """Return the states of a table that can be drawn.
-
-    Args:
-        name: one of `NAMES`.
-
-    Returns:
-        The class of its states.
-    """
+    """Return the states of a table, one of `NAMES`."""
     return TABLES[name].states if name in TABLES else _TABLES[name][0]
 
 
 def diagram(name: str) -> str:
-    """Draw one table.
-
-    Args:
-        name: one of `NAMES`.
-
-    Returns:
-        A Mermaid state diagram: every move to another state, with the events that may cause it.
-    """
+    """Draw a table, one of `NAMES`, in Mermaid: every move to another state, with the events that may cause it."""
     phases = states(name)
     causes: dict[tuple[Enum, Enum], set[str]] = {}
     for before, event, after in _moves(name):
@@ -84,14 +70,7 @@ def _moves(name: str) -> Iterator[tuple[Enum, type, Enum]]:
 
 
 def render(page: str) -> str:
-    """Draw every table for which a page has a block.
-
-    Args:
-        page: text with blocks from `<!-- drawn: NAME -->` to `<!-- end -->`.
-
-    Returns:
-        The same page with current diagrams.
-    """
+    """Return a page with current diagrams in its blocks from `<!-- drawn: NAME -->` to `<!-- end -->`."""
     return _BLOCK.sub(lambda match: _drawn(match[1]), page)
 
 

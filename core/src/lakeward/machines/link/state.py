@@ -33,13 +33,9 @@ class Link(Machine[LinkEvent, LinkCommand]):
     """The link of one attempt, its channel, and when the coordinator was heard."""
 
     def __init__(self, round_name: str, job_attempt: int, register: Register, fence_s: float) -> None:
-        """Start with nothing connected.
+        """Start with nothing connected; `register` has no attempt number yet.
 
-        Args:
-            round_name: the round.
-            job_attempt: the launch.
-            register: the subtask's registration, without an attempt number.
-            fence_s: seconds of silence after which the subtask stops, > 0.
+        After `fence_s` seconds of silence, > 0, the subtask stops.
         """
         super().__init__()
         self.round_name = round_name

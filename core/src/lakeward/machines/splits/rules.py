@@ -83,7 +83,6 @@ MOMENT_S = 1.0
 MOMENT_SHARE = 0.2
 """It is at most this share of the time in which an attempt may reconnect."""
 Commands = tuple[SplitsCommand, ...]
-AttemptEvent = AttemptRegistered | SplitRequested | SplitDone | AttemptLost
 ConnectionEvent = AttemptDisconnected | AttemptReconnected
 
 # --- splits ---------------------------------------------------------------------------------------------------------
@@ -134,7 +133,7 @@ def put_back(held: RoundSplits, event: SplitReturned) -> Commands:
     return ()
 
 
-def skip(held: RoundSplits, _: SplitLeftOut) -> Commands:
+def skip(held: RoundSplits, _: SplitLeftOut | SplitReturned) -> Commands:
     """Leave it to the next round."""
     held.incomplete = True
     held.open -= 1
@@ -142,11 +141,8 @@ def skip(held: RoundSplits, _: SplitLeftOut) -> Commands:
 
 
 def skip_returned(held: RoundSplits, event: SplitReturned) -> Commands:
-    """Leave it to the next round."""
-    release(held, event)
-    held.incomplete = True
-    held.open -= 1
-    return ()
+    """Leave it to the next round; nobody has it any more."""
+    return (*release(held, event), *skip(held, event))
 
 
 def accept(held: RoundSplits, event: SplitDone) -> Commands:
@@ -247,11 +243,6 @@ def dismiss(_: RoundSplits, event: SplitRequested | AttemptDismissed) -> Command
     return (NoMore(event.subtask, event.attempt),)
 
 
-def finish(held: RoundSplits, event: SplitDone) -> Commands:
-    """Finish the split."""
-    return held.step_split(event)
-
-
 def reject(_: RoundSplits, event: AttemptRegistered | SplitRequested | SplitDone) -> Commands:
     """Tell it that it does not count."""
     reason = f"attempt {event.attempt} of subtask {event.subtask} was lost or replaced"
@@ -299,9 +290,9 @@ ATTEMPTS: Rules[RoundSplits, SplitsCommand] = Rules(
     Rule(DISMISSED, SplitRequested, do=dismiss),
     Rule((READY, BUSY, IDLE), SplitAssigned, to=BUSY),
     Rule((*ALIVE, GONE), SplitDone, when=was_accepted),
-    Rule(BUSY, SplitDone, when=finishes_last_and_waits, to=IDLE, do=finish),
-    Rule(BUSY, SplitDone, when=finishes_last, to=READY, do=finish),
-    Rule(BUSY, SplitDone, when=finishes, do=finish),
+    Rule(BUSY, SplitDone, when=finishes_last_and_waits, to=IDLE, do=RoundSplits.step_split),
+    Rule(BUSY, SplitDone, when=finishes_last, to=READY, do=RoundSplits.step_split),
+    Rule(BUSY, SplitDone, when=finishes, do=RoundSplits.step_split),
     Rule(IDLE, AttemptDismissed, to=DISMISSED, do=dismiss),
     Rule(ALIVE, AttemptLost, to=GONE, do=lose),
     Rule(ALIVE, AttemptReplaced, to=GONE, do=lose_replaced),
@@ -349,16 +340,6 @@ def one_is_overdue(held: RoundSplits, event: ConnectionsChecked) -> bool:
     return event.now >= held.reconnect_by
 
 
-def of_attempt(held: RoundSplits, event: AttemptEvent) -> Commands:
-    """Step the attempt."""
-    return held.step_attempt(event)
-
-
-def of_connection(held: RoundSplits, event: ConnectionEvent) -> Commands:
-    """Step the connection."""
-    return held.step_connection(event)
-
-
 def give_up(held: RoundSplits, event: ConnectionsChecked) -> Commands:
     """Give up who is overdue, and with it those whose connection closed within a moment of it."""
     moment_s = min(MOMENT_S, MOMENT_SHARE * held.reconnect_s)
@@ -371,20 +352,15 @@ def give_up(held: RoundSplits, event: ConnectionsChecked) -> Commands:
 
 def wake(held: RoundSplits, event: SplitsRested) -> Commands:
     """Let the splits that have rested be assigned again."""
-    wake_until(held, event.now)
-    return ()
-
-
-def wake_until(held: RoundSplits, now: float) -> None:
-    """Let those splits be assigned again that rest no longer than that."""
-    for split_id in [split_id for split_id, at in held.resting.items() if at <= now]:
+    for split_id in [split_id for split_id, at in held.resting.items() if at <= event.now]:
         del held.resting[split_id]
         held.put_back(split_id)
+    return ()
 
 
 def end_attempts(held: RoundSplits, event: JobEnded) -> Commands:
     """Return what all of them were reading; nothing rests any more."""
-    wake_until(held, inf)
+    wake(held, SplitsRested(now=inf))
     alive = [attempt for attempt, phase in held.attempts.items() if phase is not GONE]
     for attempt in alive:
         held.step_attempt(AttemptEnded(*attempt))
@@ -395,7 +371,7 @@ def end_attempts(held: RoundSplits, event: JobEnded) -> Commands:
 def finish_early(held: RoundSplits, event: FinishEarlyRequested) -> Commands:
     """Assign nothing more, but what was begun; a split that rests is left out, too."""
     note_early(held, event)
-    wake_until(held, inf)
+    wake(held, SplitsRested(now=inf))
     free = held.free
     for split_id in free:
         if split_id not in held.begun:
@@ -421,8 +397,8 @@ ANY = (READING, EARLY, DONE)
 ROUND: Rules[RoundSplits, SplitsCommand] = Rules(
     "round_splits",
     ReadingPhase,
-    Rule(ANY, (AttemptRegistered, SplitRequested, SplitDone, AttemptLost), do=of_attempt),
-    Rule(ANY, (AttemptDisconnected, AttemptReconnected), when=has_connection, do=of_connection),
+    Rule(ANY, (AttemptRegistered, SplitRequested, SplitDone, AttemptLost), do=RoundSplits.step_attempt),
+    Rule(ANY, (AttemptDisconnected, AttemptReconnected), when=has_connection, do=RoundSplits.step_connection),
     Rule(ANY, (AttemptDisconnected, AttemptReconnected)),
     Rule(ANY, ConnectionsChecked, when=one_is_overdue, do=give_up),
     Rule(ANY, ConnectionsChecked),

@@ -50,14 +50,7 @@ class Channel:
         return self._received
 
     def send(self, event: AnyEvent) -> Envelope:
-        """Wrap an event; data events are numbered and kept until they are acknowledged.
-
-        Args:
-            event: what to send.
-
-        Returns:
-            The envelope to put on the wire.
-        """
+        """Wrap an event for the wire; data events are numbered and kept until they are acknowledged."""
         if not isinstance(event, DATA_EVENTS):
             return self._wrap(event, 0)
         self._sent += 1
@@ -66,13 +59,7 @@ class Channel:
         return envelope
 
     def receive(self, envelope: Envelope) -> AnyEvent | None:
-        """Return the event of an envelope that was received.
-
-        Args:
-            envelope: from the wire.
-
-        Returns:
-            The event, or None for a duplicate.
+        """Return the event of an envelope that was received, None for a duplicate.
 
         Raises:
             ProtocolError: another attempt's, the wrong direction, or a gap in the numbers.

@@ -125,7 +125,7 @@ def _is_read_again(held: RoundSplits, event: SplitReturned) -> bool:
 
 def _put_back_now(held: RoundSplits, event: SplitReturned) -> Commands:
     splits.put_back(held, event)
-    splits.wake_until(held, inf)
+    splits.wake(held, SplitsRested(now=inf))
     return ()
 
 
