@@ -19,7 +19,7 @@ _LONGEST_STEP = 500
 """Most characters of one step in an error's notes: a heartbeat lists every table."""
 
 
-class Machine(Protocol[_Event_contra, _Command_co]):
+class _Steppable(Protocol[_Event_contra, _Command_co]):
     """A machine that a driver can step."""
 
     def step(self, event: _Event_contra, /) -> tuple[_Command_co, ...]:
@@ -53,7 +53,7 @@ class MachineDriver(Generic[Event, Command]):
 
     def __init__(
         self,
-        machine: Machine[Event, Command],
+        machine: _Steppable[Event, Command],
         execute: Callable[[Command, Event], None],
         *,
         on_step: Callable[[Step[Event, Command]], None] | None = None,

@@ -11,17 +11,15 @@ if TYPE_CHECKING:
 
     from lakeward.machines.machine import Rules
 
-TABLES: Mapping[str, Rules[Any, Any]] = {
-    rules.name: rules
-    for rules in (
-        exchange.ALIGNMENT,
-        exchange.OUTPUT,
-        gang.RULES,
-        link.RULES,
-        recovery.RULES,
-        splits.SPLITS,
-        splits.ATTEMPTS,
-        splits.CONNECTIONS,
-        splits.ROUND,
-    )
-}
+_RULES: tuple[Rules[Any, Any], ...] = (
+    exchange.ALIGNMENT,
+    exchange.OUTPUT,
+    gang.RULES,
+    link.RULES,
+    recovery.RULES,
+    splits.SPLITS,
+    splits.ATTEMPTS,
+    splits.CONNECTIONS,
+    splits.ROUND,
+)
+TABLES: Mapping[str, Rules[Any, Any]] = {rules.name: rules for rules in _RULES}

@@ -45,7 +45,7 @@ from lakeward.machines.exchange.messages import (
     TimeoutChecked,
     UnblockChannel,
 )
-from lakeward.machines.exchange.state import AlignmentPhase, Checkpoint, InputChannels
+from lakeward.machines.exchange.state import AlignmentPhase, InputChannels, RunningCheckpoint
 from lakeward.machines.machine import Rule, Rules
 
 if TYPE_CHECKING:
@@ -153,7 +153,7 @@ def _fits(inputs: InputChannels, event: Mark) -> bool:
 
 def start(inputs: InputChannels, event: Mark) -> Commands:
     """Start its checkpoint."""
-    inputs.running = Checkpoint(event.checkpoint)
+    inputs.running = RunningCheckpoint(event.checkpoint)
     return note(inputs, event)
 
 
@@ -183,7 +183,7 @@ def note(inputs: InputChannels, event: Mark) -> Commands:
     return ()
 
 
-def _checked(inputs: InputChannels, running: Checkpoint, channel: int, border: int) -> Checkpoint:
+def _checked(inputs: InputChannels, running: RunningCheckpoint, channel: int, border: int) -> RunningCheckpoint:
     """Note that a cut is not right: what follows it was consumed, or kept, before it was known."""
     found = inputs.channels[channel]
     if border >= (found.kept if inputs.phase is COLLECTING else found.consumed):
@@ -279,9 +279,9 @@ def tell_ended(inputs: InputChannels, _: ChannelsDrained) -> Commands:
     return (ChannelsEnded(),)
 
 
-def _running(inputs: InputChannels) -> Checkpoint:
+def _running(inputs: InputChannels) -> RunningCheckpoint:
     """Return the checkpoint that runs in a busy phase."""
-    return cast("Checkpoint", inputs.running)
+    return cast("RunningCheckpoint", inputs.running)
 
 
 def _end(inputs: InputChannels, reason: str, *, decline: bool = False) -> Commands:
@@ -322,7 +322,7 @@ ALIGNMENT: Rules[InputChannels, AlignmentCommand] = Rules(
     Rule(IDLE, ChannelsMoved, when=have_ended, to=ENDED),
     Rule(ANY, ChannelsMoved),
     Rule(IDLE, ChannelsDrained, to=ENDED, do=tell_ended),
-    Rule(BUSY, ChannelsDrained, do=tell_ended),
+    Rule(ALIGNING, ChannelsDrained, do=tell_ended),
 )
 
 
@@ -340,7 +340,7 @@ class BarrierAlignment(InputChannels):
             commands += self.block(event, before)
         if not self.ended and isinstance(event, BatchConsumed | EndReceived):
             drained = self.channels[event.channel].drained and all(one.drained for one in self.channels.values())
-            commands += super().take(ChannelsDrained()) if drained else ()
+            commands += self.follow(ChannelsDrained()) if drained else ()
         return commands
 
     def progress(self, event: AlignmentEvent) -> Commands:
@@ -351,7 +351,7 @@ class BarrierAlignment(InputChannels):
         phase = None
         while phase is not self.phase:
             phase = self.phase
-            commands += super().take(moved)
+            commands += self.follow(moved)
         return commands
 
     def block(self, event: AlignmentEvent, before: AlignmentPhase) -> Commands:

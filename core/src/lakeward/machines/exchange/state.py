@@ -24,7 +24,7 @@ class AlignmentPhase(MachineState):
     """Every channel has ended and all of it was consumed; a checkpoint has nothing to wait for but its trigger."""
 
 
-class Channel(NamedTuple):
+class InputChannel(NamedTuple):
     """What is known of one channel; all numbers are sequences of batches."""
 
     received: int = 0
@@ -67,7 +67,7 @@ class Channel(NamedTuple):
         return self.end is not None and self.consumed == self.end
 
 
-class Checkpoint(NamedTuple):
+class RunningCheckpoint(NamedTuple):
     """The running checkpoint."""
 
     number: int
@@ -98,8 +98,8 @@ class InputChannels(Machine[AlignmentEvent, AlignmentCommand]):
         self.timeout_s = aligned_timeout_s
         self.unaligned = unaligned
         self.phase: AlignmentPhase = AlignmentPhase.IDLE
-        self.channels = UndoDict[int, Channel](self.undo, dict.fromkeys(range(channels), Channel()))
-        self.running: Checkpoint | None = None
+        self.channels = UndoDict[int, InputChannel](self.undo, dict.fromkeys(range(channels), InputChannel()))
+        self.running: RunningCheckpoint | None = None
         self.latest = 0
         """The newest checkpoint that ended here, in any way."""
         self.ended = False

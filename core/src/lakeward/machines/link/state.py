@@ -29,7 +29,7 @@ class LinkPhase(MachineState):
     """The subtask ended, the coordinator refused it, or it was silent for longer than the fence time."""
 
 
-class Link(Machine[LinkEvent, LinkCommand]):
+class LinkState(Machine[LinkEvent, LinkCommand]):
     """The link of one attempt, its channel, and when the coordinator was heard."""
 
     def __init__(self, round_name: str, job_attempt: int, register: Register, fence_s: float) -> None:

@@ -42,7 +42,7 @@ from lakeward.machines.recovery.messages import (
     WakeWriter,
     WritePiece,
 )
-from lakeward.machines.recovery.state import Piece, RecoveryPhase, RestoredRows
+from lakeward.machines.recovery.state import HeldPiece, RecoveryPhase, RestoredRows
 
 NOT_READY, DRAINING = RecoveryPhase.NOT_READY, RecoveryPhase.DRAINING
 NONE, STOPPED = RecoveryPhase.NONE, RecoveryPhase.STOPPED
@@ -133,7 +133,7 @@ def read_on(rows: RestoredRows) -> Commands:
 def deliver(rows: RestoredRows, event: PieceRead) -> Commands:
     """Put the piece into memory."""
     rows.reading = False
-    rows.put(event.channel, Piece(event.size_bytes))
+    rows.put(event.channel, HeldPiece(event.size_bytes))
     return (DeliverPiece(event.channel), WakeWriter(), *read_on(rows))
 
 

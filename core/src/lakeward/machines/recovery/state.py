@@ -22,7 +22,7 @@ class RecoveryPhase(MachineState):
 
 
 @dataclass(frozen=True, slots=True)
-class Piece:
+class HeldPiece:
     """A batch of restored rows in memory."""
 
     size_bytes: int
@@ -40,7 +40,7 @@ class Sentinel:
     """Nothing more comes in the channel."""
 
 
-Item = Piece | Marker | Sentinel
+Item = HeldPiece | Marker | Sentinel
 
 
 class RestoredRows(Machine[RecoveryEvent, RecoveryCommand]):
@@ -88,7 +88,7 @@ class RestoredRows(Machine[RecoveryEvent, RecoveryCommand]):
         """Return whether a channel's rows are not all written."""
         return self.phase is RecoveryPhase.DRAINING and channel >= self.taking
 
-    def put(self, channel: int, piece: Piece) -> None:
+    def put(self, channel: int, piece: HeldPiece) -> None:
         """Put a piece into memory; the channels before it end."""
         self.end_channels(channel)
         self.queues[channel] += (piece,)
@@ -101,12 +101,12 @@ class RestoredRows(Machine[RecoveryEvent, RecoveryCommand]):
             self.queues[channel] += (Sentinel(),)
         self.draining = max(self.draining, before)
 
-    def take_piece(self) -> Piece | None:
+    def take_piece(self) -> HeldPiece | None:
         """Take what is next, up to one piece. Markers that nobody asked about go without a trace."""
         while self.taking < self.channels and self.queues[self.taking]:
             found, *rest = self.queues[self.taking]
             self.queues[self.taking] = tuple(rest)
-            if isinstance(found, Piece):
+            if isinstance(found, HeldPiece):
                 self.held -= 1
                 self.held_bytes -= found.size_bytes
                 return found
@@ -126,6 +126,6 @@ class RestoredRows(Machine[RecoveryEvent, RecoveryCommand]):
         for one in self.queues[channel]:
             if isinstance(one, Marker):
                 found = count if one.checkpoint == checkpoint else found
-            count += isinstance(one, Piece)
+            count += isinstance(one, HeldPiece)
         self.queues[channel] = tuple(one for one in self.queues[channel] if not isinstance(one, Marker))
         return found

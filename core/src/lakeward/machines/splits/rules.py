@@ -419,7 +419,7 @@ class Splits(RoundSplits):
     def take(self, event: SplitsEvent) -> Commands:
         """Execute the rule of an event, and serve those that wait."""
         commands = (*super().take(event), *self._serve())
-        return commands if self.open or self.done else (*commands, *super().take(SplitsEnded()))
+        return commands if self.open or self.done else (*commands, *self.follow(SplitsEnded()))
 
     def _serve(self) -> Iterator[SplitsCommand]:
         """Assign free splits to the attempts that wait, first come first served."""

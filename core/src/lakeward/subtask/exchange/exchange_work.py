@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, cast
 from lakeward.errors import ExchangeLostError, LakewardError
 from lakeward.machines.exchange.messages import (
     CancelCheckpoint,
+    ChannelsEnded,
     InputComplete,
     PersistBatches,
     TakeWriterSnapshot,
@@ -115,6 +116,7 @@ class ExchangeWork:
         self._part: CollectedPart | None = None
         self._storing: list[CollectedPart] = []
         """Parts that were given to the worker and whose checkpoints may still complete."""
+        self._all_received = False
         self._writer_finished = False
         self._full_since: float | None = None
         self._waited_s = 0.0
@@ -348,7 +350,9 @@ class ExchangeWork:
                 self._store(part)
             case CancelCheckpoint():
                 self._cancel(command)
-            case _:  # `BlockChannel`, `UnblockChannel` and `ChannelsEnded`: `Inputs` and `_go_on` ask the machine
+            case ChannelsEnded():
+                self._all_received = True
+            case _:  # `Inputs` counts for how long channels are blocked
                 pass
 
     def _snapshot(self, command: TakeWriterSnapshot) -> None:
@@ -456,7 +460,7 @@ class ExchangeWork:
         if not self._writing and can_take:
             self._writing = True
             self._mailbox.put(WriteNext())
-        ended = deployed.inputs.ended and deployed.outputs.ended
+        ended = self._all_received and deployed.outputs.ended
         if recovered and ended and self._checkpointing is not None:
             self._writer_finished = True
             state, _ = deployed.snapshot(close_files=True, unaligned=False, last=True)

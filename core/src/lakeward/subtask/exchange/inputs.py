@@ -109,11 +109,6 @@ class Inputs:
         return self._machine.may_start(checkpoint)
 
     @property
-    def ended(self) -> bool:
-        """Whether all channels have ended, and everything that they brought is written."""
-        return self._machine.ended
-
-    @property
     def can_take(self) -> bool:
         """Whether a batch can be written now."""
         return any(self._machine.may_consume(channel) for channel in range(len(self._waiting)))

@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-from lakeward.machines.exchange import BarrierAlignment
+from lakeward.machines.exchange import AlignmentPhase, BarrierAlignment
 from lakeward.machines.exchange.messages import (
     AlignmentEvent,
     BarrierAborted,
     BarrierReceived,
     BatchConsumed,
     BatchReceived,
-    ChannelsDrained,
-    ChannelsMoved,
     CheckpointTriggered,
     EndReceived,
     OvertakenReceived,
@@ -102,7 +100,7 @@ TRIED: tuple[AlignmentEvent, ...] = (
     TimeoutChecked(now=0.0),
     arrives(2, 0),
 )
-OWN = (ChannelsMoved, ChannelsDrained)
+ILLEGAL = {(AlignmentPhase.ENDED, event) for event in (BatchReceived, BatchConsumed, EndReceived)}
 
 
 def new() -> BarrierAlignment:

@@ -9,6 +9,7 @@ from lakeward.machines.link import (
     HeartbeatRequested,
     LinkEvent,
     LinkMachine,
+    LinkPhase,
     PeerRejected,
     SendRequested,
     StartRequested,
@@ -98,3 +99,11 @@ TRIED: tuple[LinkEvent, ...] = (
     sends(Open(checkpoint=1)),
     sends(SubtaskDone()),
 )
+ILLEGAL = {
+    *((phase, StartRequested) for phase in LinkPhase if phase is not LinkPhase.NEW),
+    *((LinkPhase.REGISTERING, event) for event in (SendRequested, HeartbeatRequested)),
+    *(
+        (LinkPhase.NEW, event)
+        for event in (EnvelopeReceived, ConnectionLost, PeerRejected, SendRequested, HeartbeatRequested)
+    ),
+}

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from lakeward.machines.exchange import OutputQueue
+from lakeward.machines.exchange import OutputPhase, OutputQueue
 from lakeward.machines.exchange.messages import (
     BarrierAborted,
     BarrierRequested,
@@ -43,6 +43,12 @@ TRIED: tuple[OutputEvent, ...] = (
     BarrierAborted(1),
     BarrierAborted(3),
 )
+ILLEGAL = {
+    (OutputPhase.ENDING, BatchQueued),
+    (OutputPhase.ENDING, EndRequested),
+    (OutputPhase.WRITTEN, BatchQueued),
+    (OutputPhase.WRITTEN, EndRequested),
+}
 
 
 def new() -> OutputQueue:

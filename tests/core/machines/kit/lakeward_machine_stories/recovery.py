@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from lakeward.machines.recovery import Recovery
+from lakeward.machines.recovery import Recovery, RecoveryPhase
 from lakeward.machines.recovery.messages import (
     CheckpointRequested,
     ContentRequested,
@@ -17,6 +17,8 @@ from lakeward.machines.recovery.messages import (
     SpillEnded,
 )
 
+NOT_READY, DRAINING = RecoveryPhase.NOT_READY, RecoveryPhase.DRAINING
+NONE, STOPPED = RecoveryPhase.NONE, RecoveryPhase.STOPPED
 READY = (RowsSpilled(), ProducersConnected())
 DRAINED = (*READY, SpillEnded(), PieceRequested())
 STORIES: tuple[tuple[RecoveryEvent, ...], ...] = (
@@ -49,6 +51,12 @@ TRIED: tuple[RecoveryEvent, ...] = (
       for number in (1, 2)),
     RecoveryStopped(),
 )  # fmt: skip
+ILLEGAL = {
+    *((NOT_READY, event) for event in (PieceRead, SpillEnded, PieceRequested, SnapshotStarted, ContentRequested)),
+    *((DRAINING, event) for event in (RowsSpilled, ProducersConnected)),
+    *((NONE, event) for event in (RowsSpilled, ProducersConnected, PieceRead, SpillEnded, PieceRequested)),
+    *((STOPPED, event) for event in (PieceRequested, SnapshotStarted, ContentRequested)),
+}
 
 
 def new() -> Recovery:

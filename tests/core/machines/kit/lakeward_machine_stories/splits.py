@@ -7,6 +7,7 @@ from dataclasses import replace
 from lakeward.machines.splits import (
     AttemptDisconnected,
     AttemptLost,
+    AttemptPhase,
     AttemptReconnected,
     AttemptRegistered,
     ConnectionsChecked,
@@ -14,6 +15,7 @@ from lakeward.machines.splits import (
     FinishEarlyRequested,
     JobEnded,
     SplitDone,
+    SplitPhase,
     SplitRequested,
     Splits,
     SplitsEvent,
@@ -129,6 +131,8 @@ STORIES: tuple[tuple[SplitsEvent, ...], ...] = (
     (registered(0, 3), requests(0, 3)),
     (registered(0), disconnected(0)),
     (registered(0), requests(0), disconnected(0), checked(5)),
+    (registered(0), requests(0), disconnected(0), FINISH_EARLY),
+    (registered(0), disconnected(0), FINISH_EARLY),
     FAILED_TWICE,
     (*FAILED_TWICE, registered(1), requests(1), requests(1)),
     (*FAILED_TWICE, registered(1), requests(1), registered(2), requests(2)),
@@ -176,3 +180,8 @@ TRIED: tuple[SplitsEvent, ...] = (
     rested(1.9),
     rested(2),
 )
+ILLEGAL = {
+    *((AttemptPhase.UNKNOWN, event) for event in (SplitRequested, SplitDone)),
+    *((phase, SplitDone) for phase in SplitPhase if phase is not SplitPhase.ASSIGNED),
+}
+"""An attempt finishes only what it has; what it says again, or after it is gone, does not reach the split."""

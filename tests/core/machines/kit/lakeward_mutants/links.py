@@ -28,23 +28,23 @@ from lakeward.model.events import Heartbeat, Register, SubtaskDone
 from lakeward_mutants.changed import with_rules
 
 if TYPE_CHECKING:
-    from lakeward.machines.link.state import Link
+    from lakeward.machines.link.state import LinkState
 
 REGISTERING, CONNECTED = LinkPhase.REGISTERING, LinkPhase.CONNECTED
 RECONNECTING, CLOSED = LinkPhase.RECONNECTING, LinkPhase.CLOSED
 Commands = tuple[LinkCommand, ...]
 
 
-def _may_go_on(held: Link, event: EnvelopeReceived) -> bool:
+def _may_go_on(held: LinkState, event: EnvelopeReceived) -> bool:
     return not link.is_cancelled(held, event)
 
 
-def _send_nothing(held: Link, event: EnvelopeReceived) -> Commands:
+def _send_nothing(held: LinkState, event: EnvelopeReceived) -> Commands:
     link.send_again(held, event)
     return ()
 
 
-def _send_data_again(held: Link, event: EnvelopeReceived) -> Commands:
+def _send_data_again(held: LinkState, event: EnvelopeReceived) -> Commands:
     return tuple(
         one
         for one in link.send_again(held, event)
@@ -52,11 +52,11 @@ def _send_data_again(held: Link, event: EnvelopeReceived) -> Commands:
     )
 
 
-def _send_at_once(held: Link, event: SendRequested) -> Commands:
+def _send_at_once(held: LinkState, event: SendRequested) -> Commands:
     return (Transmit(link.keep(held, event)),)
 
 
-def _deliver_again(held: Link, event: EnvelopeReceived) -> Commands:
+def _deliver_again(held: LinkState, event: EnvelopeReceived) -> Commands:
     return (*link.acknowledge(held, event), Deliver(event.envelope.event))
 
 

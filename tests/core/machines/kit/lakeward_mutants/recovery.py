@@ -27,7 +27,7 @@ from lakeward.machines.recovery.messages import (
     SpillEnded,
     WakeWriter,
 )
-from lakeward.machines.recovery.state import Marker, Piece, Sentinel
+from lakeward.machines.recovery.state import HeldPiece, Marker, Sentinel
 from lakeward_mutants.changed import with_rules
 
 if TYPE_CHECKING:
@@ -188,7 +188,7 @@ class KeepsWhatCameBehindTheMarker(Recovery):
 
     def collect(self, channel: int, checkpoint: int) -> int | None:
         """Count all pieces."""
-        held = sum(isinstance(one, Piece) for one in self.queues[channel])
+        held = sum(isinstance(one, HeldPiece) for one in self.queues[channel])
         found = super().collect(channel, checkpoint)
         return None if found is None else held
 

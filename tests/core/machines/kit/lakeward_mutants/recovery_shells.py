@@ -120,7 +120,7 @@ def bug_19_ends_with_its_input(monkeypatch: pytest.MonkeyPatch) -> None:
 
     def wrong(self: ExchangeWork) -> None:
         recovery, deployed = self._recovery, self._deployed
-        if deployed is not None and deployed.inputs.ended and deployed.outputs.ended:
+        if self._all_received and deployed is not None and deployed.outputs.ended:
             self._recovery = None
         go_on(self)
         self._recovery = recovery
