@@ -17,7 +17,7 @@ FILES = {
     "C": "tests/core/machines/test_checkpoints_cells.py",
     "S": "tests/core/machines/test_checkpoints_scenarios.py",
     "M": "tests/core/machines/test_checkpoints_model.py",
-    "P": "tests/core/machines/test_splits_cells.py",
+    "P": "tests/core/machines/test_splits_scenarios.py",
     "B": "tests/core/storage/test_checkpoint_bytes.py",
     "E": "tests/core/subtask/test_exchange_window.py",
 }

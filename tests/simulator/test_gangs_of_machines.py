@@ -7,29 +7,29 @@ from typing import TYPE_CHECKING, cast
 
 import pytest
 
-from lakeward.machines.exchange import BarrierAlignment, OutputQueue
-from lakeward.machines.exchange.commands import ChannelsEnded, InputComplete, PersistBatches, TakeWriterSnapshot
-from lakeward.machines.exchange.events import (
+from lakeward.machines.exchange import BarrierAlignment, OutputPhase, OutputQueue
+from lakeward.machines.exchange.messages import (
     AlignmentEvent,
     BarrierReceived,
-    BatchConsumed,
-    BatchReceived,
-    CheckpointTriggered,
-    EndReceived,
-    OvertakenReceived,
-    TimeoutChecked,
-)
-from lakeward.machines.exchange.output_queue import (
     BarrierRequested,
+    BatchConsumed,
     BatchesWritten,
     BatchQueued,
+    BatchReceived,
+    ChannelsEnded,
+    CheckpointTriggered,
+    EndReceived,
     EndRequested,
+    InputComplete,
     KeepBatches,
     OutputEvent,
-    OutputPhase,
+    OvertakenReceived,
     OvertakeRequested,
+    PersistBatches,
     SendBatches,
     SendMark,
+    TakeWriterSnapshot,
+    TimeoutChecked,
 )
 from lakeward.model.exchange import Barrier, EndOfChannel, Overtaken
 from lakeward.model.partitioning import KEY_GROUPS, key_group_range

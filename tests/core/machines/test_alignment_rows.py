@@ -11,26 +11,24 @@ import pytest
 
 from lakeward.errors import IllegalEventError
 from lakeward.machines.exchange import AlignmentPhase, BarrierAlignment
-from lakeward.machines.exchange.commands import (
+from lakeward.machines.exchange.messages import (
     AlignmentCommand,
-    BlockChannel,
-    CancelCheckpoint,
-    ChannelsEnded,
-    InputComplete,
-    PersistBatches,
-    TakeWriterSnapshot,
-    UnblockChannel,
-)
-from lakeward.machines.exchange.events import (
     AlignmentEvent,
     BarrierAborted,
     BarrierReceived,
     BatchConsumed,
     BatchReceived,
+    BlockChannel,
+    CancelCheckpoint,
+    ChannelsEnded,
     CheckpointTriggered,
     EndReceived,
+    InputComplete,
     OvertakenReceived,
+    PersistBatches,
+    TakeWriterSnapshot,
     TimeoutChecked,
+    UnblockChannel,
 )
 
 ILLEGAL = None

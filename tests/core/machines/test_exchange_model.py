@@ -17,39 +17,34 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, pr
 from hypothesis.stateful import run_state_machine_as_test as play
 
 from lakeward.errors import IllegalEventError
-from lakeward.machines.exchange import BarrierAlignment, OutputQueue
-from lakeward.machines.exchange.commands import (
+from lakeward.machines.exchange import BarrierAlignment, OutputPhase, OutputQueue
+from lakeward.machines.exchange.messages import (
     AlignmentCommand,
-    BlockChannel,
-    CancelCheckpoint,
-    ChannelsEnded,
-    InputComplete,
-    PersistBatches,
-    TakeWriterSnapshot,
-    UnblockChannel,
-)
-from lakeward.machines.exchange.events import (
     AlignmentEvent,
     BarrierAborted,
     BarrierReceived,
-    BatchConsumed,
-    BatchReceived,
-    CheckpointTriggered,
-    EndReceived,
-    OvertakenReceived,
-    TimeoutChecked,
-)
-from lakeward.machines.exchange.output_queue import (
     BarrierRequested,
+    BatchConsumed,
     BatchesWritten,
     BatchQueued,
+    BatchReceived,
+    BlockChannel,
+    CancelCheckpoint,
+    ChannelsEnded,
+    CheckpointTriggered,
+    EndReceived,
     EndRequested,
+    InputComplete,
     KeepBatches,
     OutputEvent,
-    OutputPhase,
+    OvertakenReceived,
     OvertakeRequested,
+    PersistBatches,
     SendBatches,
     SendMark,
+    TakeWriterSnapshot,
+    TimeoutChecked,
+    UnblockChannel,
 )
 from lakeward.model.exchange import Barrier, BarrierCancelled, ChannelMark, EndOfChannel, Overtaken
 from lakeward_mutants import exchange as mutants

@@ -18,28 +18,29 @@ from itertools import permutations
 import pytest
 
 from lakeward.machines.exchange import BarrierAlignment, OutputQueue
-from lakeward.machines.exchange.commands import (
+from lakeward.machines.exchange.messages import (
     AlignmentCommand,
-    BlockChannel,
-    CancelCheckpoint,
-    ChannelsEnded,
-    InputComplete,
-    PersistBatches,
-    TakeWriterSnapshot,
-    UnblockChannel,
-)
-from lakeward.machines.exchange.events import (
     AlignmentEvent,
     BarrierAborted,
     BarrierReceived,
+    BarrierRequested,
     BatchConsumed,
+    BatchQueued,
     BatchReceived,
+    BlockChannel,
+    CancelCheckpoint,
+    ChannelsEnded,
     CheckpointTriggered,
     EndReceived,
+    InputComplete,
+    KeepBatches,
     OvertakenReceived,
+    OvertakeRequested,
+    PersistBatches,
+    TakeWriterSnapshot,
     TimeoutChecked,
+    UnblockChannel,
 )
-from lakeward.machines.exchange.output_queue import BarrierRequested, BatchQueued, KeepBatches, OvertakeRequested
 
 TIMEOUT_S = 5.0
 

@@ -22,9 +22,7 @@ from lakeward.machines.checkpoints import CheckpointCoordinator, attempts, gatew
 from lakeward.machines.checkpoints import machine as checkpoints
 from lakeward.machines.leases import machine as leases
 from lakeward.machines.leases import table_lease
-from lakeward.machines.link import machine as link
 from lakeward.machines.rounds import machine as rounds
-from lakeward.machines.splits import machine as splits
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
@@ -141,11 +139,6 @@ def of_leases() -> Iterator[Tried]:
     return of_stories(known._machine, known.STATES.values(), events)
 
 
-def of_links() -> Iterator[Tried]:
-    known = cells("link")
-    return of_stories(known.link, known.STORIES, known.TRIED)
-
-
 def of_rounds() -> Iterator[Tried]:
     known = cells("rounds")
 
@@ -158,22 +151,15 @@ def of_rounds() -> Iterator[Tried]:
         yield partial(fresh, state), event
 
 
-def of_splits() -> Iterator[Tried]:
-    known = cells("splits")
-    return of_stories(known.machine, known.STORIES, known.TRIED)
-
-
 @pytest.mark.parametrize(
     ("modules", "tried", "at_least"),
     [
         ((checkpoints, attempts), of_checkpoints, 1000),
         ((gateway,), of_gateways, 50),
         ((leases, table_lease), of_leases, 100),
-        ((link,), of_links, 50),
         ((rounds,), of_rounds, 500),
-        ((splits,), of_splits, 500),
     ],
-    ids=["checkpoints", "gateway", "leases", "link", "rounds", "splits"],
+    ids=["checkpoints", "gateway", "leases", "rounds"],
 )
 def test_a_step_that_finds_no_row_in_its_midst_changes_nothing(
     modules: tuple[ModuleType, ...],

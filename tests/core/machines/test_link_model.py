@@ -11,6 +11,7 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, 
 from hypothesis.stateful import run_state_machine_as_test as play
 
 from lakeward.machines.link import (
+    RECONNECT_S,
     CloseRequested,
     Connect,
     ConnectionLost,
@@ -28,7 +29,6 @@ from lakeward.machines.link import (
     StartRequested,
     Transmit,
 )
-from lakeward.machines.link.machine import RECONNECT_S
 from lakeward.machines.transport.channel import Channel, ChannelKey
 from lakeward.model.events import (
     AnyEvent,

@@ -1,60 +1,23 @@
-"""Every cell of state x event of a channel's producer, and what it sends, keeps and lets overtake."""
+"""What the producer's end of a channel sends, keeps and lets overtake."""
 
 from __future__ import annotations
-
-import copy
 
 import pytest
 
 from lakeward.errors import IllegalEventError
-from lakeward.machines.exchange import OutputQueue
-from lakeward.machines.exchange.events import BarrierAborted
-from lakeward.machines.exchange.output_queue import (
-    TRANSITIONS,
+from lakeward.machines.exchange import OutputPhase, OutputQueue
+from lakeward.machines.exchange.messages import (
+    BarrierAborted,
     BarrierRequested,
     BatchesWritten,
-    BatchQueued,
-    EndRequested,
     KeepBatches,
     OutputEvent,
-    OutputPhase,
     OvertakeRequested,
     SendBatches,
     SendMark,
 )
 from lakeward.model.exchange import Barrier, EndOfChannel, Overtaken
-
-WINDOW = 10
-BATCH, LARGE, END = BatchQueued(4), BatchQueued(WINDOW * 3), EndRequested()
-STORIES: tuple[tuple[OutputEvent, ...], ...] = (
-    (),
-    (BATCH, BATCH, BATCH),
-    (BATCH, BATCH, BATCH, BarrierRequested(2)),
-    (BATCH, BarrierRequested(2), OvertakeRequested(2)),
-    (BATCH, BarrierRequested(2), BarrierAborted(2)),
-    (BATCH, BATCH, BATCH, BarrierRequested(2), END),
-    (BATCH, END),
-    (BATCH, END, BarrierRequested(2)),
-    (BATCH, BatchesWritten(1), END),
-    (BarrierRequested(2), END),
-)
-"""From each of them every event is tried; together they stand in every state."""
-TRIED: tuple[OutputEvent, ...] = (
-    BATCH,
-    BatchesWritten(0),
-    BatchesWritten(1),
-    BatchesWritten(2),
-    BatchesWritten(3),
-    BarrierRequested(1),
-    BarrierRequested(2),
-    BarrierRequested(3),
-    OvertakeRequested(1),
-    OvertakeRequested(2),
-    OvertakeRequested(3),
-    END,
-    BarrierAborted(1),
-    BarrierAborted(3),
-)
+from lakeward_machine_stories.output import BATCH, END, LARGE, WINDOW, new
 
 
 def test_a_queue_without_a_grant_sends_nothing_before_its_consumer_says_so() -> None:
@@ -68,42 +31,10 @@ def test_a_queue_without_a_grant_sends_nothing_before_its_consumer_says_so() -> 
 
 
 def after(*story: OutputEvent) -> OutputQueue:
-    queue = OutputQueue(window_bytes=WINDOW)
+    queue = new()
     for event in story:
         queue.step(event)
     return queue
-
-
-@pytest.mark.parametrize("story", STORIES, ids=lambda story: " ".join(type(one).__name__ for one in story) or "new")
-@pytest.mark.parametrize("event", TRIED, ids=repr)
-def test_a_step_stays_within_its_row_and_an_illegal_one_changes_nothing(
-    story: tuple[OutputEvent, ...], event: OutputEvent
-) -> None:
-    queue = after(*story)
-    row = TRANSITIONS.get((queue.phase, type(event)), {})
-    before = copy.deepcopy(vars(queue))
-    try:
-        queue.step(event)
-    except IllegalEventError:
-        assert vars(queue) == before
-    else:
-        assert queue.phase in row.values()
-
-
-def test_every_cell_of_the_table_is_met_and_every_other_is_refused() -> None:
-    met, refused = set(), set()
-    for story in STORIES:
-        for event in TRIED:
-            queue = after(*story)
-            phase = queue.phase
-            try:
-                queue.step(event)
-            except IllegalEventError:
-                refused.add((phase, type(event)))
-            else:
-                met.add((phase, type(event), queue.phase))
-    assert met == {(phase, event, to) for (phase, event), row in TRANSITIONS.items() for to in row.values()}
-    assert {(phase, type(event)) for phase in OutputPhase for event in TRIED} - TRANSITIONS.keys() <= refused
 
 
 def test_batches_are_sent_in_order_as_far_as_the_window_allows() -> None:

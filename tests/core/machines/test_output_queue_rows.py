@@ -12,9 +12,9 @@ from typing import Literal
 import pytest
 
 from lakeward.errors import IllegalEventError
-from lakeward.machines.exchange import OutputQueue
-from lakeward.machines.exchange.events import BarrierAborted
-from lakeward.machines.exchange.output_queue import (
+from lakeward.machines.exchange import OutputPhase, OutputQueue
+from lakeward.machines.exchange.messages import (
+    BarrierAborted,
     BarrierRequested,
     BatchesWritten,
     BatchQueued,
@@ -22,7 +22,6 @@ from lakeward.machines.exchange.output_queue import (
     KeepBatches,
     OutputCommand,
     OutputEvent,
-    OutputPhase,
     OvertakeRequested,
     SendBatches,
     SendMark,

@@ -20,31 +20,29 @@ from hypothesis.stateful import run_state_machine_as_test as play
 
 from lakeward.errors import IllegalEventError
 from lakeward.machines.recovery import Recovery, RecoveryPhase
-from lakeward.machines.recovery.commands import (
+from lakeward.machines.recovery.messages import (
     AcceptCheckpoints,
+    CheckpointRequested,
+    ContentRequested,
     DeliverPiece,
     DropSnapshot,
     FailMarkerMissing,
     FinishRecovery,
     KeepPieces,
-    ReadPiece,
-    RecoveryCommand,
-    RefuseCheckpoint,
-    SnapshotSpill,
-    WakeWriter,
-    WritePiece,
-)
-from lakeward.machines.recovery.events import (
-    CheckpointRequested,
-    ContentRequested,
     PieceRead,
     PieceRequested,
     ProducersConnected,
+    ReadPiece,
+    RecoveryCommand,
     RecoveryEvent,
+    RefuseCheckpoint,
     RowsSpilled,
     SnapshotAborted,
+    SnapshotSpill,
     SnapshotStarted,
     SpillEnded,
+    WakeWriter,
+    WritePiece,
 )
 from lakeward_mutants import recovery as mutants
 

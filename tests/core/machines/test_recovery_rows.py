@@ -11,31 +11,29 @@ import pytest
 
 from lakeward.errors import IllegalEventError
 from lakeward.machines.recovery import Recovery, RecoveryPhase
-from lakeward.machines.recovery.commands import (
+from lakeward.machines.recovery.messages import (
     AcceptCheckpoints,
+    CheckpointRequested,
+    ContentRequested,
     DeliverPiece,
     DropSnapshot,
     FinishRecovery,
     KeepPieces,
-    ReadPiece,
-    RecoveryCommand,
-    RefuseCheckpoint,
-    SnapshotSpill,
-    WakeWriter,
-    WritePiece,
-)
-from lakeward.machines.recovery.events import (
-    CheckpointRequested,
-    ContentRequested,
     PieceRead,
     PieceRequested,
     ProducersConnected,
+    ReadPiece,
+    RecoveryCommand,
     RecoveryEvent,
     RecoveryStopped,
+    RefuseCheckpoint,
     RowsSpilled,
     SnapshotAborted,
+    SnapshotSpill,
     SnapshotStarted,
     SpillEnded,
+    WakeWriter,
+    WritePiece,
 )
 
 ILLEGAL = None

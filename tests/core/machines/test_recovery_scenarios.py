@@ -6,31 +6,29 @@ import pytest
 
 from lakeward.errors import IllegalEventError
 from lakeward.machines.recovery import Recovery, RecoveryPhase
-from lakeward.machines.recovery.commands import (
+from lakeward.machines.recovery.messages import (
     AcceptCheckpoints,
+    CheckpointRequested,
+    ContentRequested,
     DeliverPiece,
     DropSnapshot,
     FailMarkerMissing,
     FinishRecovery,
     KeepPieces,
-    ReadPiece,
-    RecoveryCommand,
-    RefuseCheckpoint,
-    SnapshotSpill,
-    WakeWriter,
-    WritePiece,
-)
-from lakeward.machines.recovery.events import (
-    CheckpointRequested,
-    ContentRequested,
     PieceRead,
     PieceRequested,
     ProducersConnected,
+    ReadPiece,
+    RecoveryCommand,
     RecoveryStopped,
+    RefuseCheckpoint,
     RowsSpilled,
     SnapshotAborted,
+    SnapshotSpill,
     SnapshotStarted,
     SpillEnded,
+    WakeWriter,
+    WritePiece,
 )
 
 
@@ -186,7 +184,7 @@ def test_79_a_marker_that_is_missing_fails_the_checkpoint_by_name() -> None:
     """It cannot be missing by any order of events, so the test takes it away."""
     machine = draining()
     machine.step(SnapshotStarted(1))
-    machine._channels[1].queue.clear()
+    machine.queues[1] = ()
     assert machine.step(ContentRequested(1)) == (FailMarkerMissing(1, 1), DropSnapshot(1))
 
 

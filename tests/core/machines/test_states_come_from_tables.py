@@ -7,14 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from lakeward.machines import checkpoints, exchange, splits
+from lakeward.machines import checkpoints
 
-CHECKPOINTS, EXCHANGE, SPLITS = (Path(package.__path__[0]) for package in (checkpoints, exchange, splits))
-FILES = [
-    SPLITS / "machine.py",
-    *(CHECKPOINTS / f"{name}.py" for name in ("machine", "attempts", "gateway")),
-    *(EXCHANGE / f"{name}.py" for name in ("alignment", "output_queue")),
-]
+CHECKPOINTS = Path(checkpoints.__path__[0])
+FILES = [CHECKPOINTS / f"{name}.py" for name in ("machine", "attempts", "gateway")]
 STATES = {"_phase", "_phases", "_attempts"}
 """The attributes that hold states."""
 

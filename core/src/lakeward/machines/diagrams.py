@@ -13,23 +13,13 @@ from lakeward.machines.checkpoints import gateway
 from lakeward.machines.checkpoints import transitions as checkpoints
 from lakeward.machines.checkpoints.gateway import GatewayPhase
 from lakeward.machines.checkpoints.transitions import CheckpointPhase, ParticipantPhase
-from lakeward.machines.exchange import output_queue
-from lakeward.machines.exchange import transitions as alignment
-from lakeward.machines.exchange.output_queue import OutputPhase
-from lakeward.machines.exchange.transitions import AlignmentPhase
 from lakeward.machines.leases import table_lease
 from lakeward.machines.leases import transitions as leases
 from lakeward.machines.leases.table_lease import LeaseStatus
 from lakeward.machines.leases.transitions import CallState
-from lakeward.machines.link import transitions as link
-from lakeward.machines.link.transitions import LinkPhase
-from lakeward.machines.recovery import transitions as recovery
-from lakeward.machines.recovery.transitions import RecoveryPhase
 from lakeward.machines.registry import TABLES
 from lakeward.machines.rounds import transitions as rounds
 from lakeward.machines.rounds.transitions import HeartbeatPhase, Phase, ServicePhase
-from lakeward.machines.splits import transitions as splits
-from lakeward.machines.splits.transitions import AttemptPhase, ConnectionPhase, SplitPhase
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -41,16 +31,9 @@ _TABLES: dict[str, tuple[type[Enum], Mapping[Any, Mapping[Any, Enum]]]] = {
     "tables": (Phase, rounds.TRANSITIONS),
     "leases": (CallState, leases.TRANSITIONS),
     "bucket_leases": (LeaseStatus, table_lease.TRANSITIONS),
-    "splits": (SplitPhase, splits.TRANSITIONS),
-    "split_attempts": (AttemptPhase, splits.TRANSITIONS),
-    "split_connections": (ConnectionPhase, splits.TRANSITIONS),
-    "link": (LinkPhase, link.TRANSITIONS),
     "gateway": (GatewayPhase, gateway.TRANSITIONS),
     "checkpoints": (CheckpointPhase, checkpoints.TRANSITIONS),
     "attempts": (ParticipantPhase, checkpoints.TRANSITIONS),
-    "alignment": (AlignmentPhase, alignment.TRANSITIONS),
-    "output": (OutputPhase, output_queue.TRANSITIONS),
-    "recovery": (RecoveryPhase, recovery.TRANSITIONS),
 }
 NAMES = (*_TABLES, *TABLES)
 """The tables that can be drawn."""
@@ -58,26 +41,12 @@ _BLOCK = re.compile(r"<!-- drawn: (\w+) -->\n.*?<!-- end -->", re.DOTALL)
 
 
 def states(name: str) -> type[Enum]:
-    """Return the states of a table that can be drawn.
-
-    Args:
-        name: one of `NAMES`.
-
-    Returns:
-        The class of its states.
-    """
+    """Return the states of a table, one of `NAMES`."""
     return TABLES[name].states if name in TABLES else _TABLES[name][0]
 
 
 def diagram(name: str) -> str:
-    """Draw one table.
-
-    Args:
-        name: one of `NAMES`.
-
-    Returns:
-        A Mermaid state diagram: every move to another state, with the events that may cause it.
-    """
+    """Draw a table, one of `NAMES`, in Mermaid: every move to another state, with the events that may cause it."""
     phases = states(name)
     causes: dict[tuple[Enum, Enum], set[str]] = {}
     for before, event, after in _moves(name):
@@ -101,14 +70,7 @@ def _moves(name: str) -> Iterator[tuple[Enum, type, Enum]]:
 
 
 def render(page: str) -> str:
-    """Draw every table for which a page has a block.
-
-    Args:
-        page: text with blocks from `<!-- drawn: NAME -->` to `<!-- end -->`.
-
-    Returns:
-        The same page with current diagrams.
-    """
+    """Return a page with current diagrams in its blocks from `<!-- drawn: NAME -->` to `<!-- end -->`."""
     return _BLOCK.sub(lambda match: _drawn(match[1]), page)
 
 

@@ -19,17 +19,11 @@ _LONGEST_STEP = 500
 """Most characters of one step in an error's notes: a heartbeat lists every table."""
 
 
-class Machine(Protocol[_Event_contra, _Command_co]):
+class _Steppable(Protocol[_Event_contra, _Command_co]):
     """A machine that a driver can step."""
 
     def step(self, event: _Event_contra, /) -> tuple[_Command_co, ...]:
-        """Take one event.
-
-        Args:
-            event: what happened.
-
-        Returns:
-            What is to be done, in this order.
+        """Take one event and return what is to be done, in this order.
 
         Raises:
             IllegalEventError: the event is illegal in the machine's state; the machine is unchanged.
@@ -59,18 +53,18 @@ class MachineDriver(Generic[Event, Command]):
 
     def __init__(
         self,
-        machine: Machine[Event, Command],
+        machine: _Steppable[Event, Command],
         execute: Callable[[Command, Event], None] | None = None,
         *,
         on_step: Callable[[Step[Event, Command]], None] | None = None,
         kept: int = STEPS_KEPT,
     ) -> None:
-        """Keep the parts; nothing is stepped.
+        """Begin with nothing stepped.
 
         Args:
-            machine: the machine; only this driver steps it.
+            machine: only this driver steps it.
             execute: executes one command, given the event that caused it; None where the caller of `step` does.
-            on_step: sees each step before its commands are executed, for debug logs.
+            on_step: sees each step before its commands are executed.
             kept: how many of the last steps are kept.
         """
         self._machine = machine
@@ -90,10 +84,7 @@ class MachineDriver(Generic[Event, Command]):
         """Step the machine with an event and execute its commands, after the events that were posted before.
 
         An error of the machine or of `execute` is raised to the outermost caller of `post`. The other commands of that
-        step are not executed; queued events are stepped at the next `post`.
-
-        Args:
-            event: what happened; ignored after `close`.
+        step are not executed; queued events are stepped at the next `post`. After `close` events are ignored.
 
         Raises:
             IllegalEventError: the machine does not allow the event; the error's notes list the last steps.

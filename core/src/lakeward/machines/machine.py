@@ -99,6 +99,17 @@ class Rules(Generic[Held, Command]):
             states[key] = rule.to
         return () if rule.do is None else tuple(rule.do(held, event))
 
+    def move(self, held: Held, attribute: str, event: object) -> tuple[Command, ...]:
+        """Take an event of a machine that keeps the state in this attribute.
+
+        Raises:
+            IllegalEventError: no rule allows it.
+        """
+        rule = self.find(held, getattr(held, attribute), event)
+        if rule.to is not None:
+            setattr(held, attribute, rule.to)
+        return () if rule.do is None else tuple(rule.do(held, event))
+
 
 class Undo:
     """What a step has changed in the dicts of its machine, the oldest first."""
@@ -128,7 +139,8 @@ class Undo:
 class UndoDict(dict[Key, Value]):
     """A dict of a machine: what a step has changed in it is put back if the step fails.
 
-    Its values are immutable: they are replaced, never changed. Only the methods below may change it.
+    Its values are immutable: they are replaced, never changed. Only the methods below may change it. A key that is put
+    back after it was removed comes last: nothing may depend on the order of the keys of a dict that loses some.
     """
 
     __slots__ = ("_undo",)
@@ -201,8 +213,9 @@ class Machine(Generic[Event, Command]):
             self.undo.forget()
 
     def take(self, event: Event) -> tuple[Command, ...]:
-        """Execute the rule of the machine's phase; a machine that keeps several states says here whose event it is."""
-        rule = self.rules.find(self, self.phase, event)
-        if rule.to is not None:
-            self.phase = rule.to
-        return () if rule.do is None else tuple(cast("Iterable[Command]", rule.do(self, event)))
+        """Do what an event asks for; a machine that keeps several states says here whose event it is."""
+        return self.follow(event)
+
+    def follow(self, event: object) -> tuple[Command, ...]:
+        """Execute the rule of the machine's phase, also for an event that follows from another one."""
+        return cast("tuple[Command, ...]", self.rules.move(self, "phase", event))

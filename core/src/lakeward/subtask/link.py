@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from lakeward.errors import ProtocolError
+from lakeward.machines.driver import MachineDriver
 from lakeward.machines.link import (
     CloseRequested,
     Connect,
@@ -17,6 +18,8 @@ from lakeward.machines.link import (
     Disconnect,
     EnvelopeReceived,
     HeartbeatRequested,
+    LinkCommand,
+    LinkEvent,
     LinkMachine,
     PeerRejected,
     ReportLost,
@@ -32,7 +35,6 @@ from lakeward.ports.transport import Address
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from lakeward.machines.link import LinkCommand, LinkEvent
     from lakeward.model.jobs import SubtaskPlace
     from lakeward.ports import Clock, Connection, Transport
 
@@ -85,6 +87,9 @@ class Link:
         host = socket.gethostname()
         register = Register(subtask=place.subtask, host=host, pid=os.getpid(), data_address=data_address)
         self._machine = LinkMachine(job.round_name, job.job_attempt, register, job.fence_s)
+        self._driver = MachineDriver[LinkEvent, LinkCommand](self._machine, self._execute)
+        self._delivered: list[Delivered] = []
+        """By the current step, for when the lock is released."""
 
     def start(self) -> None:
         """Connect and register; the coordinator's answer, a `Deploy` or a `Cancel`, is the first event."""
@@ -136,19 +141,15 @@ class Link:
 
     def _step(self, event: LinkEvent, connection: Connection | None = None) -> None:
         """Step the machine; ignore what happens on any but the newest connection."""
-        delivered: list[Delivered] = []
         with self._lock:
             if connection is not None and connection is not self._connection:
                 return
-            for command in self._machine.step(event):
-                found = self._execute(command)
-                if found is not None:
-                    delivered.append(found)
+            self._driver.post(event)
+            delivered, self._delivered = self._delivered, []
         for one in delivered:
             self._on_event(one)
 
-    def _execute(self, command: LinkCommand) -> Delivered | None:
-        """Execute a command; return what must be delivered once the lock is released."""
+    def _execute(self, command: LinkCommand, _: LinkEvent) -> None:
         match command:
             case Connect():
                 self._connection = self._transport.connect(
@@ -160,11 +161,10 @@ class Link:
                 self._connection.close()
                 self._connection = None
             case Deliver():
-                return command.event
+                self._delivered.append(command.event)
             case ReportLost():
-                return LostCoordinator(command.silent_s, command.reason)
+                self._delivered.append(LostCoordinator(command.silent_s, command.reason))
             case ReportRejected():
-                return ProtocolError(command.reason)
+                self._delivered.append(ProtocolError(command.reason))
             case ReportSettled():
-                return Settled()
-        return None
+                self._delivered.append(Settled())

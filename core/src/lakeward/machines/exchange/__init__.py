@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from lakeward.machines.exchange.alignment import BarrierAlignment
-from lakeward.machines.exchange.output_queue import OutputQueue
-from lakeward.machines.exchange.transitions import TRANSITIONS, AlignmentGuard, AlignmentPhase
+from lakeward.machines.exchange.alignment import ALIGNMENT, BarrierAlignment
+from lakeward.machines.exchange.output_queue import OUTPUT, OutputQueue
+from lakeward.machines.exchange.state import AlignmentPhase, OutputPhase
 
-__all__ = ["TRANSITIONS", "AlignmentGuard", "AlignmentPhase", "BarrierAlignment", "OutputQueue"]
+__all__ = ["ALIGNMENT", "OUTPUT", "AlignmentPhase", "BarrierAlignment", "OutputPhase", "OutputQueue"]

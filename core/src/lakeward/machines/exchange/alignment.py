@@ -1,8 +1,7 @@
-"""Decides when a consumer of an exchange takes its snapshot, and which batches belong to it. Pure.
+"""When a consumer of an exchange takes its snapshot, and which batches belong to it.
 
 One subtask consumes one channel from each producer, itself included. A checkpoint cuts every channel at its barrier.
 
-Rules
 * A channel is aligned when it is consumed up to its barrier's `first_after`; there it stops until the others are as
   well. Then the writer's snapshot is taken, and all go on. A channel that ended counts as aligned at its end.
 * If that takes longer than `aligned_timeout_s` since the trigger, or a peer says so by `Overtaken`, the snapshot is
@@ -13,382 +12,361 @@ Rules
   written.
 * The snapshot is never taken before the subtask's own trigger: only that says whether the checkpoint closes files.
   One that does is never unaligned.
-* A newer checkpoint supersedes an older one. What ended, in any way, does not start again.
+* A newer checkpoint supersedes an older one. What ended, in any way, does not start again: a mark of it is late, not
+  illegal, and changes nothing.
 * Marks of one channel come in order, and no batch comes before a mark that was sent before it. A mark that breaks this
   costs its checkpoint: a cut that is not right is never made.
-* `TRANSITIONS` gives the next state; every state is looked up there.
+
+One step may make several moves: the last barrier starts the alignment of a single channel, aligns it, and ends it.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, assert_never
+from typing import TYPE_CHECKING, cast
 
-from lakeward.machines.exchange.commands import (
+from lakeward.machines.exchange.messages import (
     AlignmentCommand,
-    BlockChannel,
-    CancelCheckpoint,
-    ChannelsEnded,
-    InputComplete,
-    PersistBatches,
-    TakeWriterSnapshot,
-    UnblockChannel,
-)
-from lakeward.machines.exchange.events import (
     AlignmentEvent,
     BarrierAborted,
     BarrierReceived,
     BatchConsumed,
     BatchReceived,
+    BlockChannel,
+    CancelCheckpoint,
+    ChannelsDrained,
+    ChannelsEnded,
+    ChannelsMoved,
     CheckpointTriggered,
     EndReceived,
+    InputComplete,
     OvertakenReceived,
+    PersistBatches,
+    TakeWriterSnapshot,
     TimeoutChecked,
+    UnblockChannel,
 )
-from lakeward.machines.exchange.transitions import TRANSITIONS, AlignmentGuard, AlignmentPhase
-from lakeward.machines.machine_state import next_state
+from lakeward.machines.exchange.state import AlignmentPhase, InputChannels, RunningCheckpoint
+from lakeward.machines.machine import Rule, Rules
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-_G = AlignmentGuard
-_IDLE, _ALIGNING = AlignmentPhase.IDLE, AlignmentPhase.ALIGNING
-_COLLECTING, _ENDED = AlignmentPhase.COLLECTING, AlignmentPhase.ENDED
+IDLE, ALIGNING = AlignmentPhase.IDLE, AlignmentPhase.ALIGNING
+COLLECTING, ENDED = AlignmentPhase.COLLECTING, AlignmentPhase.ENDED
+Commands = tuple[AlignmentCommand, ...]
+Mark = BarrierReceived | OvertakenReceived | CheckpointTriggered
+
+# --- what comes in a channel ----------------------------------------------------------------------------------------
 
 
-@dataclass(slots=True)
-class _Channel:
-    """What is known of one channel; all numbers are sequences of batches."""
-
-    received: int = 0
-    """The next that arrives."""
-    consumed: int = 0
-    """The next that the writer takes."""
-    end: int | None = None
-    """The first after its last batch, once it has ended."""
-    barrier: int | None = None
-    """The first after the running checkpoint's barrier."""
-    overtaken: int | None = None
-    """The first that its producer keeps for the running checkpoint."""
-    kept: int = 0
-    """While collecting: the first that is not kept, nor consumed before the snapshot."""
-    blocked: bool = False
-
-    @property
-    def border(self) -> int | None:
-        """The first batch after the running checkpoint, None while it is not known."""
-        return self.end if self.barrier is None else self.barrier
-
-    @property
-    def share(self) -> int | None:
-        """The first batch that is not the consumer's to keep, None while it is not known."""
-        return self.border if self.overtaken is None else self.overtaken
-
-    @property
-    def aligned(self) -> bool:
-        return self.border is not None and self.consumed >= self.border
-
-    @property
-    def collected(self) -> bool:
-        return self.share is not None and self.received >= self.share
-
-    @property
-    def drained(self) -> bool:
-        return self.end is not None and self.consumed == self.end
+def is_next(inputs: InputChannels, event: BatchReceived) -> bool:
+    """The batch is the next one of its channel, which has not ended."""
+    channel = inputs.channels.get(event.channel)
+    return channel is not None and event.sequence == channel.received and event.sequence != channel.end
 
 
-@dataclass(slots=True)
-class _Checkpoint:
-    """The running checkpoint."""
-
-    number: int
-    since: float | None = None
-    """When it was triggered, on the subtask's own clock."""
-    triggered: bool = False
-    close_files: bool = False
-    at_once: bool = False
-    """No channel goes on before restored rows are written."""
-    overtaken: bool = False
-    """A peer does not align it."""
-    trouble: str = ""
-    """Why no right cut can be made of it."""
+def is_next_of_checkpoint(inputs: InputChannels, event: BatchReceived) -> bool:
+    """It lies before the barrier, and its producer does not keep it."""
+    if not is_next(inputs, event):
+        return False
+    share = inputs.channels[event.channel].share
+    return share is None or event.sequence < share
 
 
-class BarrierAlignment:
+def may_be_taken(inputs: InputChannels, event: BatchConsumed) -> bool:
+    """It is the oldest batch of a channel that is not stopped."""
+    channel = inputs.channels.get(event.channel)
+    return channel is not None and event.sequence == channel.consumed and inputs.may_consume(event.channel)
+
+
+def ends_channel(inputs: InputChannels, event: EndReceived) -> bool:
+    """It is the first end of its channel, behind all that came."""
+    channel = inputs.channels.get(event.channel)
+    return (
+        channel is not None and channel.end is None and event.first_after >= max(channel.received, channel.barrier or 0)
+    )
+
+
+def receive(inputs: InputChannels, event: BatchReceived) -> Commands:
+    """Count it."""
+    channel = inputs.channels[event.channel]
+    inputs.channels[event.channel] = channel._replace(received=channel.received + 1)
+    return ()
+
+
+def keep(inputs: InputChannels, event: BatchReceived) -> Commands:
+    """Count it, and keep it for the checkpoint."""
+    channel = inputs.channels[event.channel]
+    end = channel.received + 1
+    inputs.channels[event.channel] = channel._replace(received=end, kept=end)
+    return (PersistBatches(_running(inputs).number, event.channel, event.sequence, end),)
+
+
+def consume(inputs: InputChannels, event: BatchConsumed) -> Commands:
+    """Count it."""
+    channel = inputs.channels[event.channel]
+    inputs.channels[event.channel] = channel._replace(consumed=channel.consumed + 1)
+    return ()
+
+
+def note_end(inputs: InputChannels, event: EndReceived) -> Commands:
+    """Expect nothing more."""
+    inputs.channels[event.channel] = inputs.channels[event.channel]._replace(end=event.first_after)
+    return ()
+
+
+# --- marks ----------------------------------------------------------------------------------------------------------
+
+
+def is_late(inputs: InputChannels, event: Mark) -> bool:
+    """Its checkpoint has ended, or a newer one runs."""
+    return _has_channel(inputs, event) and not inputs.may_start(event.checkpoint)
+
+
+def is_of_newer(inputs: InputChannels, event: Mark) -> bool:
+    """It is the first of a checkpoint that is newer than all that ended or run here."""
+    return event.checkpoint != inputs.checkpoint and inputs.may_start(event.checkpoint) and _fits(inputs, event)
+
+
+def is_of_running(inputs: InputChannels, event: Mark) -> bool:
+    """It is of the running checkpoint, and says nothing else than before."""
+    return event.checkpoint == inputs.checkpoint and inputs.may_start(event.checkpoint) and _fits(inputs, event)
+
+
+def _has_channel(inputs: InputChannels, event: Mark) -> bool:
+    return isinstance(event, CheckpointTriggered) or event.channel in inputs.channels
+
+
+def _fits(inputs: InputChannels, event: Mark) -> bool:
+    """Return whether a mark lies within its channel, at the place that it was said to have."""
+    if isinstance(event, CheckpointTriggered):
+        return True
+    if event.channel not in inputs.channels:
+        return False
+    channel, current = inputs.channels[event.channel], event.checkpoint == inputs.checkpoint
+    if isinstance(event, BarrierReceived):
+        place, marked, border = event.first_after, channel.barrier, channel.end
+    else:
+        place, marked, border = event.first, channel.overtaken, channel.border if current else channel.end
+    return (border is None or place <= border) and (not current or marked in {None, place})
+
+
+def start(inputs: InputChannels, event: Mark) -> Commands:
+    """Start its checkpoint."""
+    inputs.running = RunningCheckpoint(event.checkpoint)
+    return note(inputs, event)
+
+
+def supersede(inputs: InputChannels, event: Mark) -> Commands:
+    """Start its checkpoint in the place of the older one."""
+    return (*_end(inputs, f"superseded by {event.checkpoint}"), *start(inputs, event))
+
+
+def note(inputs: InputChannels, event: Mark) -> Commands:
+    """Note what it says."""
+    running, since = _running(inputs), event.now
+    if isinstance(event, CheckpointTriggered):
+        since -= event.age_s
+        running = running._replace(
+            close_files=running.close_files if running.triggered else event.close_files,
+            at_once=running.at_once or event.at_once,
+            triggered=True,
+        )
+    elif isinstance(event, BarrierReceived):
+        since -= event.age_s
+        inputs.channels[event.channel] = inputs.channels[event.channel]._replace(barrier=event.first_after)
+        running = _checked(inputs, running, event.channel, event.first_after)
+    else:
+        inputs.channels[event.channel] = inputs.channels[event.channel]._replace(overtaken=event.first)
+        running = _checked(inputs, running._replace(overtaken=True), event.channel, event.first)
+    inputs.running = running._replace(since=since if running.since is None else min(running.since, since))
+    return ()
+
+
+def _checked(inputs: InputChannels, running: RunningCheckpoint, channel: int, border: int) -> RunningCheckpoint:
+    """Note that a cut is not right: what follows it was consumed, or kept, before it was known."""
+    found = inputs.channels[channel]
+    if border >= (found.kept if inputs.phase is COLLECTING else found.consumed):
+        return running
+    return running._replace(trouble=f"a mark of channel {channel} came after batches that follow it")
+
+
+# --- the end of a checkpoint ----------------------------------------------------------------------------------------
+
+
+def ends_running(inputs: InputChannels, event: BarrierAborted) -> bool:
+    """The running checkpoint, or a newer one, will not be."""
+    return _running(inputs).number <= event.checkpoint
+
+
+def note_aborted(inputs: InputChannels, event: BarrierAborted) -> Commands:
+    """Never start it."""
+    inputs.latest = max(inputs.latest, event.checkpoint)
+    return ()
+
+
+def abort(inputs: InputChannels, event: BarrierAborted) -> Commands:
+    """Drop what was collected."""
+    note_aborted(inputs, event)
+    return _end(inputs, "aborted")
+
+
+def has_trouble(inputs: InputChannels, _: ChannelsMoved) -> bool:
+    """No right cut can be made, or a peer does not align what has to be aligned."""
+    running = _running(inputs)
+    return bool(running.trouble) or (running.overtaken and not inputs.may_switch)
+
+
+def decline(inputs: InputChannels, _: ChannelsMoved) -> Commands:
+    """Drop what was collected, and tell the coordinator."""
+    running = _running(inputs)
+    alone = running.overtaken and not inputs.may_switch
+    reason = "a peer does not align a checkpoint that has to be aligned" if alone else running.trouble
+    return _end(inputs, reason, decline=True)
+
+
+def is_aligned(inputs: InputChannels, _: ChannelsMoved) -> bool:
+    """The subtask was triggered, and each channel is consumed up to its barrier, or ended."""
+    return _running(inputs).triggered and all(channel.aligned for channel in inputs.channels.values())
+
+
+def take_aligned(inputs: InputChannels, _: ChannelsMoved) -> Commands:
+    """Cut at the barriers."""
+    number = _forget(inputs)
+    return (TakeWriterSnapshot(number, unaligned=False), InputComplete(number))
+
+
+def is_overdue(inputs: InputChannels, event: ChannelsMoved) -> bool:
+    """The subtask was triggered, and the time for the alignment is over, or a peer says that it is."""
+    running = _running(inputs)
+    if not running.triggered or not inputs.may_switch:
+        return False
+    if running.overtaken or running.at_once:
+        return True
+    return event.now is not None and running.since is not None and event.now >= running.since + inputs.timeout_s
+
+
+def switch(inputs: InputChannels, _: ChannelsMoved) -> Commands:
+    """Cut at what is consumed, and keep what was received and lies before each barrier."""
+    number = _running(inputs).number
+    kept: list[AlignmentCommand] = []
+    for at, channel in inputs.channels.items():
+        end = channel.received if channel.share is None else min(channel.received, channel.share)
+        if channel.consumed < end:
+            kept.append(PersistBatches(number, at, channel.consumed, end))
+        inputs.channels[at] = channel._replace(kept=max(channel.consumed, end))
+    return (TakeWriterSnapshot(number, unaligned=True), *kept)
+
+
+def is_collected(inputs: InputChannels, _: ChannelsMoved) -> bool:
+    """All that lies before each barrier has arrived, or its producer keeps it."""
+    return all(channel.collected for channel in inputs.channels.values())
+
+
+def complete(inputs: InputChannels, _: ChannelsMoved) -> Commands:
+    """Wait for nothing more."""
+    return (InputComplete(_forget(inputs)),)
+
+
+def have_ended(inputs: InputChannels, _: ChannelsMoved) -> bool:
+    """Every channel has ended and all of it was consumed."""
+    return inputs.ended
+
+
+def tell_ended(inputs: InputChannels, _: ChannelsDrained) -> Commands:
+    """Say so, once."""
+    inputs.ended = True
+    return (ChannelsEnded(),)
+
+
+def _running(inputs: InputChannels) -> RunningCheckpoint:
+    """Return the checkpoint that runs in a busy phase."""
+    return cast("RunningCheckpoint", inputs.running)
+
+
+def _end(inputs: InputChannels, reason: str, *, decline: bool = False) -> Commands:
+    return (CancelCheckpoint(_forget(inputs), reason, decline),)
+
+
+def _forget(inputs: InputChannels) -> int:
+    """Return the number of the checkpoint that ran."""
+    number, inputs.running = _running(inputs).number, None
+    inputs.latest = max(inputs.latest, number)
+    for at, channel in inputs.channels.items():
+        inputs.channels[at] = channel._replace(barrier=None, overtaken=None, kept=0)
+    return number
+
+
+QUIET, BUSY, ANY = (IDLE, ENDED), (ALIGNING, COLLECTING), (IDLE, ALIGNING, COLLECTING, ENDED)
+FLOWING = (IDLE, ALIGNING, COLLECTING)
+MARKS = (BarrierReceived, OvertakenReceived, CheckpointTriggered)
+ALIGNMENT: Rules[InputChannels, AlignmentCommand] = Rules(
+    "alignment",
+    AlignmentPhase,
+    Rule(COLLECTING, BatchReceived, when=is_next_of_checkpoint, do=keep),
+    Rule(FLOWING, BatchReceived, when=is_next, do=receive),
+    Rule(FLOWING, BatchConsumed, when=may_be_taken, do=consume),
+    Rule(FLOWING, EndReceived, when=ends_channel, do=note_end),
+    Rule(QUIET, MARKS, when=is_of_newer, to=ALIGNING, do=start),
+    Rule(BUSY, MARKS, when=is_of_newer, to=ALIGNING, do=supersede),
+    Rule(BUSY, MARKS, when=is_of_running, do=note),
+    Rule(ANY, MARKS, when=is_late),
+    Rule(BUSY, BarrierAborted, when=ends_running, to=IDLE, do=abort),
+    Rule(ANY, BarrierAborted, do=note_aborted),
+    Rule(ANY, TimeoutChecked),
+    # What follows from that:
+    Rule(BUSY, ChannelsMoved, when=has_trouble, to=IDLE, do=decline),
+    Rule(ALIGNING, ChannelsMoved, when=is_aligned, to=IDLE, do=take_aligned),
+    Rule(ALIGNING, ChannelsMoved, when=is_overdue, to=COLLECTING, do=switch),
+    Rule(COLLECTING, ChannelsMoved, when=is_collected, to=IDLE, do=complete),
+    Rule(IDLE, ChannelsMoved, when=have_ended, to=ENDED),
+    Rule(ANY, ChannelsMoved),
+    Rule(IDLE, ChannelsDrained, to=ENDED, do=tell_ended),
+    Rule(ALIGNING, ChannelsDrained, do=tell_ended),
+)
+
+
+class BarrierAlignment(InputChannels):
     """The alignment of one subtask's channels."""
 
-    def __init__(self, channels: int, *, aligned_timeout_s: float, unaligned: bool) -> None:
-        """Start with nothing received.
+    rules = ALIGNMENT
 
-        Args:
-            channels: how many producers there are, 1 or more.
-            aligned_timeout_s: seconds since the trigger after which a checkpoint is no longer aligned; 0: at once.
-            unaligned: whether a checkpoint may be unaligned at all.
-        """
-        self._channels = [_Channel() for _ in range(channels)]
-        self._timeout_s = aligned_timeout_s
-        self._unaligned = unaligned
-        self._phase = _IDLE
-        self._running: _Checkpoint | None = None
-        self._latest = 0
-        """The newest checkpoint that ended here, in any way."""
-        self._ended = False
-        """`ChannelsEnded` was returned."""
-        self._moved = False
-        """The current step looked up a state."""
-
-    @property
-    def phase(self) -> AlignmentPhase:
-        """The machine's state."""
-        return self._phase
-
-    @property
-    def checkpoint(self) -> int | None:
-        """The running checkpoint, None for none."""
-        return None if self._running is None else self._running.number
-
-    @property
-    def latest(self) -> int:
-        """The newest checkpoint that ended here, in any way; 0 for none."""
-        return self._latest
-
-    @property
-    def deadline(self) -> float | None:
-        """When `TimeoutChecked` is due, in seconds on the subtask's clock; None while nothing depends on the time."""
-        running = self._running
-        if running is None or running.since is None or self._phase is not _ALIGNING or not self._may_switch(running):
-            return None
-        return running.since + self._timeout_s
-
-    def may_consume(self, channel: int) -> bool:
-        """Return whether the writer may take the next batch of a channel: one is there, and no barrier is before it.
-
-        Args:
-            channel: its producer.
-        """
-        found = self._channels[channel]
-        return found.consumed < found.received and not found.blocked
-
-    def may_start(self, checkpoint: int) -> bool:
-        """Return whether a trigger of this checkpoint counts: neither it nor a newer one ended, and none newer runs.
-
-        Args:
-            checkpoint: its number.
-        """
-        return checkpoint > self._latest and (self._running is None or checkpoint >= self._running.number)
-
-    def received(self, channel: int) -> int:
-        """Return the sequence of the batch of a channel that arrives next."""
-        return self._channels[channel].received
-
-    def consumed(self, channel: int) -> int:
-        """Return the sequence of the batch of a channel that the writer takes next."""
-        return self._channels[channel].consumed
-
-    def step(self, event: AlignmentEvent) -> tuple[AlignmentCommand, ...]:
-        """Take one event.
-
-        Args:
-            event: what happened.
-
-        Returns:
-            What is to be done, in this order.
-
-        Raises:
-            IllegalEventError: no row for this event; nothing was changed.
-        """
-        if not self._allowed(event):
-            self._move(event, _G.NOT_ALLOWED)
-        before = self._phase
-        self._moved = False
-        commands = [*self._take(event), *self._progress(event)]
-        commands += self._block(event, before)
-        if not self._ended and isinstance(event, BatchConsumed | EndReceived):
-            self._ended = self._channels[event.channel].drained and all(channel.drained for channel in self._channels)
-            if self._ended:
-                commands.append(ChannelsEnded())
-        if self._phase is _IDLE and self._ended:
-            self._move(event, _G.DRAINED)
-        elif not self._moved:
-            self._move(event, _G.UNCHANGED)
-        return tuple(commands)
-
-    def _move(self, event: AlignmentEvent, guard: AlignmentGuard) -> None:
-        detail = f", checkpoint {self.checkpoint}, newest that ended {self._latest}"
-        self._phase = next_state("alignment", TRANSITIONS, self._phase, event, guard, detail=detail)
-        self._moved = True
-
-    # --- what an event says ---------------------------------------------------------------------------------
-
-    def _allowed(self, event: AlignmentEvent) -> bool:
-        """Return whether an event fits to the ones before it; nothing is changed."""
-        if isinstance(event, CheckpointTriggered | BarrierAborted | TimeoutChecked):
-            return True
-        if not 0 <= event.channel < len(self._channels):
-            return False
-        channel = self._channels[event.channel]
-        match event:
-            case BatchReceived():
-                allowed = event.sequence == channel.received and event.sequence != channel.end
-            case BatchConsumed():
-                allowed = event.sequence == channel.consumed and self.may_consume(event.channel)
-            case EndReceived():
-                allowed = channel.end is None and event.first_after >= max(channel.received, channel.barrier or 0)
-            case BarrierReceived():
-                marked = channel.barrier if event.checkpoint == self.checkpoint else None
-                inside = channel.end is None or event.first_after <= channel.end
-                allowed = not self.may_start(event.checkpoint) or (inside and marked in {None, event.first_after})
-            case OvertakenReceived():
-                current = event.checkpoint == self.checkpoint
-                marked = channel.overtaken if current else None
-                border = channel.border if current else channel.end
-                inside = border is None or event.first <= border
-                allowed = not self.may_start(event.checkpoint) or (inside and marked in {None, event.first})
-            case _:
-                assert_never(event)
-        return allowed
-
-    def _take(self, event: AlignmentEvent) -> tuple[AlignmentCommand, ...]:
-        """Note what an event says, and start its checkpoint if that is new."""
-        match event:
-            case BatchReceived():
-                return self._receive(event)
-            case BatchConsumed():
-                self._channels[event.channel].consumed += 1
-            case EndReceived():
-                self._channels[event.channel].end = event.first_after
-            case BarrierReceived() | OvertakenReceived() | CheckpointTriggered():
-                return self._mark(event) if self.may_start(event.checkpoint) else ()
-            case BarrierAborted():
-                return self._abort(event)
-            case TimeoutChecked():
-                pass
-            case _:
-                assert_never(event)
-        return ()
-
-    def _receive(self, event: BatchReceived) -> tuple[AlignmentCommand, ...]:
-        channel = self._channels[event.channel]
-        channel.received += 1
-        kept = channel.share is None or event.sequence < channel.share
-        if self._phase is not _COLLECTING or self._running is None or not kept:
-            return ()
-        channel.kept = channel.received
-        return (PersistBatches(self._running.number, event.channel, event.sequence, channel.received),)
-
-    def _mark(self, event: BarrierReceived | OvertakenReceived | CheckpointTriggered) -> tuple[AlignmentCommand, ...]:
-        commands: tuple[AlignmentCommand, ...] = ()
-        running = self._running
-        if running is None or event.checkpoint > running.number:
-            commands = () if running is None else (self._cancelled(running, f"superseded by {event.checkpoint}"),)
-            self._move(event, _G.STARTED)
-            self._running = running = _Checkpoint(event.checkpoint)
-        since = event.now
-        match event:
-            case CheckpointTriggered():
-                since -= event.age_s
-                running.close_files = running.close_files if running.triggered else event.close_files
-                running.at_once = running.at_once or event.at_once
-                running.triggered = True
-            case BarrierReceived():
-                since -= event.age_s
-                self._channels[event.channel].barrier = event.first_after
-                self._check(running, event.channel, event.first_after)
-            case OvertakenReceived():
-                running.overtaken = True
-                self._channels[event.channel].overtaken = event.first
-                self._check(running, event.channel, event.first)
-            case _:
-                assert_never(event)
-        running.since = since if running.since is None else min(running.since, since)
+    def take(self, event: AlignmentEvent) -> Commands:
+        """Execute the rule of an event, and all that follows from it."""
+        before = self.phase
+        commands = super().take(event)
+        if before in BUSY or self.phase in BUSY:
+            commands += self.progress(event)
+            commands += self.block(event, before)
+        if not self.ended and isinstance(event, BatchConsumed | EndReceived):
+            drained = self.channels[event.channel].drained and all(one.drained for one in self.channels.values())
+            commands += self.follow(ChannelsDrained()) if drained else ()
         return commands
 
-    def _check(self, running: _Checkpoint, channel: int, border: int) -> None:
-        """Note that a cut is not right: what follows it was consumed, or kept, before it was known."""
-        found = self._channels[channel]
-        if border < (found.kept if self._phase is _COLLECTING else found.consumed):
-            running.trouble = f"a mark of channel {channel} came after batches that follow it"
-
-    def _abort(self, event: BarrierAborted) -> tuple[AlignmentCommand, ...]:
-        self._latest = max(self._latest, event.checkpoint)
-        running = self._running
-        if running is None or running.number > event.checkpoint:
-            return ()
-        self._move(event, _G.CANCELLED)
-        return (self._cancelled(running, "aborted"),)
-
-    # --- what follows -----------------------------------------------------------------------------------------
-
-    def _progress(self, event: AlignmentEvent) -> list[AlignmentCommand]:
+    def progress(self, event: AlignmentEvent) -> Commands:
         """Take the running checkpoint as far as it gets."""
-        running = self._running
-        if running is None:
-            return []
-        if running.overtaken and not self._may_switch(running):
-            running.trouble = "a peer does not align a checkpoint that has to be aligned"
-        if running.trouble:
-            self._move(event, _G.CANCELLED)
-            return [self._cancelled(running, running.trouble, decline=True)]
-        commands: list[AlignmentCommand] = []
-        if self._phase is _ALIGNING and running.triggered:
-            if all(channel.aligned for channel in self._channels):
-                self._move(event, _G.ALIGNED)
-                self._forget(running)
-                return [TakeWriterSnapshot(running.number, unaligned=False), InputComplete(running.number)]
-            if self._overdue(event, running):
-                self._move(event, _G.SWITCHED)
-                commands += self._switch(running)
-        if self._phase is _COLLECTING and all(channel.collected for channel in self._channels):
-            self._move(event, _G.COLLECTED)
-            self._forget(running)
-            commands.append(InputComplete(running.number))
+        now = event.now if isinstance(event, BarrierReceived | CheckpointTriggered | TimeoutChecked) else None
+        moved = ChannelsMoved(now)
+        commands: Commands = ()
+        phase = None
+        while phase is not self.phase:
+            phase = self.phase
+            commands += self.follow(moved)
         return commands
 
-    def _switch(self, running: _Checkpoint) -> list[AlignmentCommand]:
-        """Cut at what is consumed, and keep what was received and lies before each barrier."""
-        commands: list[AlignmentCommand] = [TakeWriterSnapshot(running.number, unaligned=True)]
-        for number, channel in enumerate(self._channels):
-            end = channel.received if channel.share is None else min(channel.received, channel.share)
-            if channel.consumed < end:
-                commands.append(PersistBatches(running.number, number, channel.consumed, end))
-            channel.kept = max(channel.consumed, end)
-        return commands
-
-    def _may_switch(self, running: _Checkpoint) -> bool:
-        return self._unaligned and not running.close_files
-
-    def _overdue(self, event: AlignmentEvent, running: _Checkpoint) -> bool:
-        if not self._may_switch(running):
-            return False
-        if running.overtaken or running.at_once:
-            return True
-        if running.since is None or not isinstance(event, BarrierReceived | CheckpointTriggered | TimeoutChecked):
-            return False
-        return event.now >= running.since + self._timeout_s
-
-    def _cancelled(self, running: _Checkpoint, reason: str, *, decline: bool = False) -> CancelCheckpoint:
-        self._forget(running)
-        return CancelCheckpoint(running.number, reason, decline)
-
-    def _forget(self, running: _Checkpoint) -> None:
-        self._latest = max(self._latest, running.number)
-        self._running = None
-        for channel in self._channels:
-            channel.barrier, channel.overtaken, channel.kept = None, None, 0
-
-    def _block(self, event: AlignmentEvent, before: AlignmentPhase) -> list[AlignmentCommand]:
+    def block(self, event: AlignmentEvent, before: AlignmentPhase) -> Commands:
         """Stop channels that have come to their barrier, and let those go on whose checkpoint has ended."""
-        if self._phase is not _ALIGNING and before is not _ALIGNING:
-            return []
-        concerned: Iterable[int] = range(len(self._channels))
-        if isinstance(event, BatchReceived | BatchConsumed) and self._phase is before:
+        if self.phase is not ALIGNING and before is not ALIGNING:
+            return ()
+        concerned: Iterable[int] = self.channels
+        if isinstance(event, BatchReceived | BatchConsumed) and self.phase is before:
             concerned = (event.channel,)
         commands: list[AlignmentCommand] = []
-        for number in concerned:
-            channel = self._channels[number]
+        for at in concerned:
+            channel = self.channels[at]
             limit = channel.barrier if channel.overtaken is None else channel.overtaken
-            blocked = self._phase is _ALIGNING and limit is not None and channel.consumed >= limit
+            blocked = self.phase is ALIGNING and limit is not None and channel.consumed >= limit
             if blocked is not channel.blocked:
-                channel.blocked = blocked
-                commands.append(BlockChannel(number) if blocked else UnblockChannel(number))
-        return commands
+                self.channels[at] = channel._replace(blocked=blocked)
+                commands.append(BlockChannel(at) if blocked else UnblockChannel(at))
+        return tuple(commands)

@@ -19,7 +19,7 @@ from lakeward.machines.gang.messages import (
     MemberRegistered,
     RefuseMember,
 )
-from lakeward.machines.gang.state import Gang, GangPhase
+from lakeward.machines.gang.state import GangPhase, GangState
 from lakeward.machines.machine import Rule, Rules
 
 GATHERING, CONNECTING, EXCHANGING = GangPhase.GATHERING, GangPhase.CONNECTING, GangPhase.EXCHANGING
@@ -29,37 +29,37 @@ Commands = tuple[GangCommand, ...]
 # --- conditions -----------------------------------------------------------------------------------------------------
 
 
-def is_last_to_register(gang: Gang, event: MemberRegistered) -> bool:
+def is_last_to_register(gang: GangState, event: MemberRegistered) -> bool:
     """The subtask is of the launch, and all others are there."""
     return is_of_launch(gang, event) and len(gang.members.keys() | {event.subtask}) == gang.size
 
 
-def is_of_launch(gang: Gang, event: MemberRegistered) -> bool:
+def is_of_launch(gang: GangState, event: MemberRegistered) -> bool:
     """The launch has this subtask."""
     return event.subtask in range(gang.size)
 
 
-def is_member(gang: Gang, event: MemberConnected | MemberFinished | MemberLost) -> bool:
+def is_member(gang: GangState, event: MemberConnected | MemberFinished | MemberLost) -> bool:
     """The attempt is the one that counts."""
     return gang.is_member(event.subtask, event.attempt)
 
 
-def is_late(gang: Gang, event: MemberConnected | MemberFinished | MemberLost) -> bool:
+def is_late(gang: GangState, event: MemberConnected | MemberFinished | MemberLost) -> bool:
     """The attempt was replaced or never registered: what it sends changes nothing."""
     return not is_member(gang, event)
 
 
-def is_last_to_connect(gang: Gang, event: MemberConnected) -> bool:
+def is_last_to_connect(gang: GangState, event: MemberConnected) -> bool:
     """All other members are connected."""
     return is_member(gang, event) and len(gang.connected | {event.subtask}) == gang.size
 
 
-def has_finished(gang: Gang, event: MemberFinished) -> bool:
+def has_finished(gang: GangState, event: MemberFinished) -> bool:
     """A member has closed its files, and nothing is left to read."""
     return is_member(gang, event) and event.all_read
 
 
-def is_last_to_finish(gang: Gang, event: MemberFinished) -> bool:
+def is_last_to_finish(gang: GangState, event: MemberFinished) -> bool:
     """All other members have closed their files."""
     return has_finished(gang, event) and len(gang.finished | {event.subtask}) == gang.size
 
@@ -67,59 +67,59 @@ def is_last_to_finish(gang: Gang, event: MemberFinished) -> bool:
 # --- what is done ---------------------------------------------------------------------------------------------------
 
 
-def add_member(gang: Gang, event: MemberRegistered) -> Commands:
+def add_member(gang: GangState, event: MemberRegistered) -> Commands:
     """Count the attempt; the one that it replaces does not count any more."""
     replaced = gang.members.get(event.subtask)
     gang.members[event.subtask] = event.attempt
     return () if replaced is None else (RefuseMember(event.subtask, replaced),)
 
 
-def deploy(gang: Gang, event: MemberRegistered) -> Commands:
+def deploy(gang: GangState, event: MemberRegistered) -> Commands:
     """Count the last attempt, and deploy all."""
     return (*add_member(gang, event), DeployMembers(tuple(sorted(gang.members.items()))))
 
 
-def remove_member(gang: Gang, event: MemberLost) -> Commands:
+def remove_member(gang: GangState, event: MemberLost) -> Commands:
     """Wait for the subtask again: the task, or Spark's next try of it, registers."""
     del gang.members[event.subtask]
     return ()
 
 
-def refuse(_: Gang, event: MemberRegistered) -> Commands:
+def refuse(_: GangState, event: MemberRegistered) -> Commands:
     """Tell the attempt that it does not count."""
     return (RefuseMember(event.subtask, event.attempt),)
 
 
-def refuse_and_end(_: Gang, event: MemberRegistered) -> Commands:
+def refuse_and_end(_: GangState, event: MemberRegistered) -> Commands:
     """End the launch: Spark tries a task again only if it failed, so a member is gone."""
     reason = f"subtask {event.subtask} registered again after the launch was deployed"
     return (RefuseMember(event.subtask, event.attempt), EndLaunch(reason))
 
 
-def end(_: Gang, event: MemberLost) -> Commands:
+def end(_: GangState, event: MemberLost) -> Commands:
     """End the launch."""
     return (EndLaunch(event.reason),)
 
 
-def note_connected(gang: Gang, event: MemberConnected) -> Commands:
+def note_connected(gang: GangState, event: MemberConnected) -> Commands:
     """Count it as connected."""
     gang.connected |= {event.subtask}
     return ()
 
 
-def note_finished(gang: Gang, event: MemberFinished) -> Commands:
+def note_finished(gang: GangState, event: MemberFinished) -> Commands:
     """Count it as finished."""
     gang.finished |= {event.subtask}
     return ()
 
 
-def finish(gang: Gang, event: MemberFinished) -> Commands:
+def finish(gang: GangState, event: MemberFinished) -> Commands:
     """End well."""
     note_finished(gang, event)
     return (AllWritten(),)
 
 
-RULES: Rules[Gang, GangCommand] = Rules(
+RULES: Rules[GangState, GangCommand] = Rules(
     "gang",
     GangPhase,
     Rule(GATHERING, MemberRegistered, when=is_last_to_register, to=CONNECTING, do=deploy),
@@ -139,7 +139,7 @@ RULES: Rules[Gang, GangCommand] = Rules(
 )
 
 
-class GangMachine(Gang):
+class GangMachine(GangState):
     """The machine of one launch."""
 
     rules = RULES

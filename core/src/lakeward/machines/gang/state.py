@@ -23,7 +23,7 @@ class GangPhase(MachineState):
     """A member was lost: the launch ends, and nothing that still comes from it counts."""
 
 
-class Gang(Machine[GangEvent, GangCommand]):
+class GangState(Machine[GangEvent, GangCommand]):
     """The members of one launch, and how far they are."""
 
     def __init__(self, size: int) -> None:

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from lakeward.machines.link.machine import LinkMachine
-from lakeward.machines.link.protocol import (
+from lakeward.machines.link.messages import (
     CloseRequested,
     Connect,
     ConnectionLost,
@@ -21,10 +20,12 @@ from lakeward.machines.link.protocol import (
     StartRequested,
     Transmit,
 )
-from lakeward.machines.link.transitions import TRANSITIONS, LinkGuard, LinkPhase
+from lakeward.machines.link.rules import RECONNECT_S, RULES, LinkMachine
+from lakeward.machines.link.state import LinkPhase
 
 __all__ = [
-    "TRANSITIONS",
+    "RECONNECT_S",
+    "RULES",
     "CloseRequested",
     "Connect",
     "ConnectionLost",
@@ -34,7 +35,6 @@ __all__ = [
     "HeartbeatRequested",
     "LinkCommand",
     "LinkEvent",
-    "LinkGuard",
     "LinkMachine",
     "LinkPhase",
     "PeerRejected",

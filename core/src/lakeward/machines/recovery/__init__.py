@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from lakeward.machines.recovery.recovery import Recovery
-from lakeward.machines.recovery.transitions import TRANSITIONS, RecoveryGuard, RecoveryPhase
+from lakeward.machines.recovery.rules import RULES, Recovery
+from lakeward.machines.recovery.state import RecoveryPhase
 
-__all__ = ["TRANSITIONS", "Recovery", "RecoveryGuard", "RecoveryPhase"]
+__all__ = ["RULES", "Recovery", "RecoveryPhase"]

@@ -2,36 +2,37 @@
 
 from __future__ import annotations
 
-from lakeward.machines.splits.commands import (
+from lakeward.machines.splits.enumeration import Enumeration, enumerate_splits
+from lakeward.machines.splits.messages import (
     Accept,
     AllDone,
     Assign,
-    GiveUp,
-    NoMore,
-    Reject,
-    SendFinishEarly,
-    SplitsCommand,
-    SplitsReturned,
-)
-from lakeward.machines.splits.enumeration import Enumeration, enumerate_splits
-from lakeward.machines.splits.events import (
     AttemptDisconnected,
     AttemptLost,
     AttemptReconnected,
     AttemptRegistered,
     ConnectionsChecked,
     FinishEarlyRequested,
+    GiveUp,
     JobEnded,
+    NoMore,
+    Reject,
+    SendFinishEarly,
     SplitDone,
     SplitRequested,
+    SplitsCommand,
     SplitsEvent,
     SplitsRested,
+    SplitsReturned,
 )
-from lakeward.machines.splits.machine import Splits
-from lakeward.machines.splits.transitions import TRANSITIONS, AttemptPhase, ConnectionPhase, SplitPhase
+from lakeward.machines.splits.rules import ATTEMPTS, CONNECTIONS, ROUND, SPLITS, Splits
+from lakeward.machines.splits.state import AttemptPhase, ConnectionPhase, ReadingPhase, SplitPhase
 
 __all__ = [
-    "TRANSITIONS",
+    "ATTEMPTS",
+    "CONNECTIONS",
+    "ROUND",
+    "SPLITS",
     "Accept",
     "AllDone",
     "Assign",
@@ -47,6 +48,7 @@ __all__ = [
     "GiveUp",
     "JobEnded",
     "NoMore",
+    "ReadingPhase",
     "Reject",
     "SendFinishEarly",
     "SplitDone",

@@ -8,7 +8,6 @@ Rules (architecture.md, "Threads and processes")
 
 from __future__ import annotations
 
-from collections import deque
 from typing import NamedTuple
 
 from lakeward.errors import ProtocolError
@@ -33,7 +32,7 @@ class Channel:
         self._direction: Direction = direction
         self._sent = 0
         self._received = 0
-        self._unacked: deque[Envelope] = deque()
+        self._unacked: tuple[Envelope, ...] = ()  # replaced, never changed: who copies a channel has another one
 
     @property
     def sent(self) -> int:
@@ -51,29 +50,16 @@ class Channel:
         return self._received
 
     def send(self, event: AnyEvent) -> Envelope:
-        """Wrap an event; data events are numbered and kept until they are acknowledged.
-
-        Args:
-            event: what to send.
-
-        Returns:
-            The envelope to put on the wire.
-        """
+        """Wrap an event for the wire; data events are numbered and kept until they are acknowledged."""
         if not isinstance(event, DATA_EVENTS):
             return self._wrap(event, 0)
         self._sent += 1
         envelope = self._wrap(event, self._sent)
-        self._unacked.append(envelope)
+        self._unacked += (envelope,)
         return envelope
 
     def receive(self, envelope: Envelope) -> AnyEvent | None:
-        """Return the event of an envelope that was received.
-
-        Args:
-            envelope: from the wire.
-
-        Returns:
-            The event, or None for a duplicate.
+        """Return the event of an envelope that was received, None for a duplicate.
 
         Raises:
             ProtocolError: another attempt's, the wrong direction, or a gap in the numbers.
@@ -106,11 +92,11 @@ class Channel:
 
     def unacked(self) -> tuple[Envelope, ...]:
         """Return the envelopes to send again after a reconnect, in order."""
-        return tuple(self._unacked)
+        return self._unacked
 
     def _acknowledge(self, number: int) -> None:
-        while self._unacked and self._unacked[0].sequence <= number:
-            self._unacked.popleft()
+        if self.acked < number:
+            self._unacked = tuple(envelope for envelope in self._unacked if envelope.sequence > number)
 
     def _wrap(self, event: AnyEvent, sequence: int) -> Envelope:
         key = self._key

@@ -31,14 +31,8 @@ _DECODER = msgspec.msgpack.Decoder(Envelope)
 def frame(payload: bytes) -> bytes:
     """Prefix a payload with its length.
 
-    Args:
-        payload: at most `LIMIT` bytes.
-
-    Returns:
-        The frame.
-
     Raises:
-        ProtocolError: too large.
+        ProtocolError: larger than `LIMIT`.
     """
     if len(payload) > LIMIT:
         message = f"frame: expected at most {LIMIT} bytes, found {len(payload)}"
@@ -47,14 +41,11 @@ def frame(payload: bytes) -> bytes:
 
 
 def length_of(header: bytes, exactly: int | None = None) -> int:
-    """Read a frame's length.
+    """Return how many bytes follow a header of 4 bytes.
 
     Args:
-        header: 4 bytes.
+        header: what was received.
         exactly: the only length that is right here, in bytes; None: any up to `LIMIT`.
-
-    Returns:
-        The number of bytes that follow.
 
     Raises:
         ProtocolError: another length than `exactly`, or more than `LIMIT`.

@@ -11,15 +11,21 @@ from functools import partial
 from typing import TYPE_CHECKING, cast
 
 from lakeward.errors import ExchangeLostError, LakewardError
-from lakeward.machines.exchange.commands import (
+from lakeward.machines.exchange.messages import (
     CancelCheckpoint,
     ChannelsEnded,
     InputComplete,
     PersistBatches,
     TakeWriterSnapshot,
 )
-from lakeward.machines.recovery.commands import AcceptCheckpoints, FailMarkerMissing, FinishRecovery
-from lakeward.machines.recovery.events import CheckpointRequested, ProducersConnected, SnapshotAborted
+from lakeward.machines.recovery.messages import (
+    AcceptCheckpoints,
+    CheckpointRequested,
+    FailMarkerMissing,
+    FinishRecovery,
+    ProducersConnected,
+    SnapshotAborted,
+)
 from lakeward.model.batches import SourceBatch
 from lakeward.model.events import NOT_READY, Connected, WriterFinished
 from lakeward.model.exchange import ExchangeFigures, ExchangeState
@@ -55,8 +61,8 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
     from lakeward.hooks.plugins import PartitioningLakePlugin
-    from lakeward.machines.exchange.commands import AlignmentCommand
-    from lakeward.machines.recovery.commands import RecoveryCommand
+    from lakeward.machines.exchange.messages import AlignmentCommand, AlignmentEvent
+    from lakeward.machines.recovery.messages import RecoveryCommand
     from lakeward.model.checkpoints import SplitProgress
     from lakeward.model.events import Deploy, DeployExchange
     from lakeward.model.exchange import KeptRows
@@ -103,11 +109,8 @@ class ExchangeWork:
         self._kept = 0
         """Bytes of the spill that checkpoints hold by reference."""
         self._markers_missing = 0
-        self._all_connected = False
-        """The recovery knows that all producers are connected."""
         self._restored = False
         self._running = False
-        self._no_more_splits = False
         self._writing = False
         """`WriteNext` is in the mailbox."""
         self._part: CollectedPart | None = None
@@ -195,6 +198,13 @@ class ExchangeWork:
         lake = cast("PartitioningLakePlugin", self._parts.lake(deploy.lake))
         senders = [self._exchange.connect(number, address) for number, address in enumerate(exchange.addresses)]
         self._deployed = _Deployed(self._place.subtask, self._parts, deploy, exchange, table, lake)
+        self._deployed.inputs = Inputs(
+            self._deployed.subtasks,
+            self._parts.clock,
+            self._execute,
+            aligned_timeout_s=exchange.aligned_timeout_s,
+            unaligned=exchange.unaligned,
+        )
         restored = any(state.segments() for state in exchange.restore)
         # All subtasks were deployed with the same: who has to wait for credit is given it.
         granted = not restored or exchange.recovery is None
@@ -216,13 +226,12 @@ class ExchangeWork:
 
     def flush(self) -> None:
         """Send what is gathered: the reader has nothing to do."""
-        if self._running and not self._no_more_splits:
+        if self._running and not self._there.outputs.ended:
             self._there.outputs.flush()
 
     def end_output(self) -> None:
         """Say to all consumers that nothing more comes."""
-        if not self._no_more_splits:
-            self._no_more_splits = True
+        if not self._there.outputs.ended:
             self._there.outputs.end()
 
     def take(self, item: ExchangeItem) -> None:
@@ -244,9 +253,9 @@ class ExchangeWork:
             case SpillSealed() | PieceRestored():
                 self._take_spilled(item)
             case RecordsReceived():
-                self._execute(self._there.inputs.receive(item.producer, item.sequence, item.records))
+                self._there.inputs.receive(item.producer, item.sequence, item.records)
             case MarkReceived():
-                self._execute(self._there.inputs.mark(item.producer, item.mark))
+                self._there.inputs.mark(item.producer, item.mark)
             case CreditReceived():
                 self._there.outputs.credit(item.consumer, item.end)
             case WriteNext():
@@ -296,7 +305,7 @@ class ExchangeWork:
         age_s = max(0.0, self._parts.clock.now() - order.since)
         deployed.outputs.barrier(checkpoint, age_s=age_s)
         at_once = self._recovery is not None and not self._recovery.done
-        self._execute(deployed.inputs.trigger(checkpoint, age_s=age_s, close_files=close_files, at_once=at_once))
+        deployed.inputs.trigger(checkpoint, age_s=age_s, close_files=close_files, at_once=at_once)
         checkpointing.open(checkpoint)
         self._go_on()
 
@@ -311,7 +320,7 @@ class ExchangeWork:
         if self._recovery is not None:
             self._recovery.post(SnapshotAborted(checkpoint))
         deployed.outputs.abort(checkpoint)
-        self._execute(deployed.inputs.abort(checkpoint))
+        deployed.inputs.abort(checkpoint)
         self._go_on()
 
     def check_time(self) -> None:
@@ -319,7 +328,7 @@ class ExchangeWork:
         self._count_wait()
         due = self.due
         if due is not None and self._parts.clock.now() >= due:
-            self._execute(self._there.inputs.check_time())
+            self._there.inputs.check_time()
             self._go_on()
 
     def _count_wait(self) -> None:
@@ -330,22 +339,21 @@ class ExchangeWork:
             self._waited_s += now - self._full_since
             self._full_since = None
 
-    def _execute(self, commands: Iterable[AlignmentCommand]) -> None:
-        for command in commands:
-            match command:
-                case TakeWriterSnapshot():
-                    self._snapshot(command)
-                case PersistBatches() if self._part is not None and self._part.checkpoint == command.checkpoint:
-                    self._part.keep(command.channel, self._there.inputs.kept(command))
-                case InputComplete() if self._part is not None and self._part.checkpoint == command.checkpoint:
-                    part, self._part = self._part, None
-                    self._store(part)
-                case CancelCheckpoint():
-                    self._cancel(command)
-                case ChannelsEnded():
-                    self._all_received = True
-                case _:
-                    pass
+    def _execute(self, command: AlignmentCommand, _: AlignmentEvent) -> None:
+        match command:
+            case TakeWriterSnapshot():
+                self._snapshot(command)
+            case PersistBatches() if self._part is not None and self._part.checkpoint == command.checkpoint:
+                self._part.keep(command.channel, self._there.inputs.kept(command))
+            case InputComplete() if self._part is not None and self._part.checkpoint == command.checkpoint:
+                part, self._part = self._part, None
+                self._store(part)
+            case CancelCheckpoint():
+                self._cancel(command)
+            case ChannelsEnded():
+                self._all_received = True
+            case _:  # `Inputs` counts for how long channels are blocked
+                pass
 
     def _snapshot(self, command: TakeWriterSnapshot) -> None:
         part, deployed = self._part, self._there
@@ -419,8 +427,7 @@ class ExchangeWork:
         deployed = self._deployed
         if self._running or deployed is None or len(self._connected) < deployed.subtasks:
             return
-        if self._recovery is not None and not self._all_connected:
-            self._all_connected = True
+        if self._recovery is not None and not self._recovery.connected:
             self._recovery.post(ProducersConnected())
         elif self._restored:
             self._run()
@@ -440,7 +447,7 @@ class ExchangeWork:
             return
         producer, end, records = found
         deployed.write(records)
-        self._execute(deployed.inputs.consumed(producer))
+        deployed.inputs.consumed(producer)
         self._exchange.give_credit(producer, end)
 
     def _go_on(self) -> None:
@@ -453,7 +460,8 @@ class ExchangeWork:
         if not self._writing and can_take:
             self._writing = True
             self._mailbox.put(WriteNext())
-        if recovered and self._all_received and self._no_more_splits and self._checkpointing is not None:
+        ended = self._all_received and deployed.outputs.ended
+        if recovered and ended and self._checkpointing is not None:
             self._writer_finished = True
             state, _ = deployed.snapshot(close_files=True, unaligned=False, last=True)
             self._checkpointing.send(WriterFinished(state=state, max_timestamp_ms=deployed.max_timestamp_ms))
@@ -475,12 +483,13 @@ class ExchangeWork:
     def _fail_marker(self, checkpoint: int) -> None:
         self._markers_missing += 1
         self._cancel(CancelCheckpoint(checkpoint, MARKER_MISSING, decline=True))
-        self._execute(self._there.inputs.abort(checkpoint))
+        self._there.inputs.abort(checkpoint)
 
 
 class _Deployed:
     """What there is from the deployment on: the writer, its counts, and the channels."""
 
+    inputs: Inputs
     outputs: Outputs
 
     def __init__(  # noqa: PLR0917 - what is worked on, then the parts to do it with
@@ -498,12 +507,6 @@ class _Deployed:
         self._make_partitioner = partial(lake.partitioner, deploy.lake_task, table)
         partitioner = self._make_partitioner()
         self.routing = Routing(partitioner, self.subtasks, by_bucket=not table.has_primary_key)
-        self.inputs = Inputs(
-            self.subtasks,
-            parts.clock,
-            aligned_timeout_s=exchange.aligned_timeout_s,
-            unaligned=exchange.unaligned,
-        )
         self._share: Share = share_of(exchange.restore, subtask, self.subtasks, self.routing, partitioner)
         self._rows = self._share.rows
         self.max_timestamp_ms = -1

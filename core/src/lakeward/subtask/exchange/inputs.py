@@ -5,25 +5,30 @@ from __future__ import annotations
 from collections import deque
 from typing import TYPE_CHECKING, assert_never
 
+from lakeward.machines.driver import MachineDriver
 from lakeward.machines.exchange import BarrierAlignment
-from lakeward.machines.exchange.commands import BlockChannel, PersistBatches, UnblockChannel
-from lakeward.machines.exchange.events import (
+from lakeward.machines.exchange.messages import (
     BarrierAborted,
     BarrierReceived,
     BatchConsumed,
     BatchReceived,
+    BlockChannel,
     CheckpointTriggered,
     EndReceived,
     OvertakenReceived,
+    PersistBatches,
     TimeoutChecked,
+    UnblockChannel,
 )
 from lakeward.model.exchange import Barrier, BarrierCancelled, EndOfChannel, Overtaken
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     import pyarrow as pa
 
-    from lakeward.machines.exchange.commands import AlignmentCommand
-    from lakeward.machines.exchange.events import AlignmentEvent
+    from lakeward.machines.driver import Step
+    from lakeward.machines.exchange.messages import AlignmentCommand, AlignmentEvent
     from lakeward.model.exchange import ChannelMark
     from lakeward.ports import Clock
 
@@ -31,12 +36,21 @@ if TYPE_CHECKING:
 class Inputs:
     """All channels of one consumer. Called by the mailbox thread alone.
 
-    Each method returns the machine's commands; the caller does them before it takes the next batch.
+    What the machine commands is done before the next batch is taken.
     """
 
-    def __init__(self, producers: int, clock: Clock, *, aligned_timeout_s: float, unaligned: bool) -> None:
-        """Start with nothing received. Arguments as of `BarrierAlignment`."""
+    def __init__(
+        self,
+        producers: int,
+        clock: Clock,
+        execute: Callable[[AlignmentCommand, AlignmentEvent], None],
+        *,
+        aligned_timeout_s: float,
+        unaligned: bool,
+    ) -> None:
+        """Start with nothing received. Arguments as of `BarrierAlignment`; `execute` does what the machine commands."""
         self._machine = BarrierAlignment(producers, aligned_timeout_s=aligned_timeout_s, unaligned=unaligned)
+        self._driver = MachineDriver(self._machine, execute, on_step=self._count_blocked)
         self._clock = clock
         self._waiting: list[deque[pa.RecordBatch]] = [deque() for _ in range(producers)]
         self._turn = 0
@@ -50,13 +64,13 @@ class Inputs:
         """When `check_time` is due, None while nothing depends on the time."""
         return self._machine.deadline
 
-    def receive(self, producer: int, sequence: int, records: pa.RecordBatch) -> tuple[AlignmentCommand, ...]:
+    def receive(self, producer: int, sequence: int, records: pa.RecordBatch) -> None:
         """Take a batch that has come."""
         self._waiting[producer].append(records)
         self.received_bytes += records.nbytes
-        return self._step(BatchReceived(channel=producer, sequence=sequence))
+        self._driver.post(BatchReceived(channel=producer, sequence=sequence))
 
-    def mark(self, producer: int, mark: ChannelMark) -> tuple[AlignmentCommand, ...]:
+    def mark(self, producer: int, mark: ChannelMark) -> None:
         """Take a mark that has come."""
         now = self._clock.now()
         match mark:
@@ -72,25 +86,23 @@ class Inputs:
                 event = BarrierAborted(checkpoint)
             case _:
                 assert_never(mark)
-        return self._step(event)
+        self._driver.post(event)
 
-    def trigger(
-        self, checkpoint: int, *, close_files: bool, age_s: float = 0.0, at_once: bool = False
-    ) -> tuple[AlignmentCommand, ...]:
+    def trigger(self, checkpoint: int, *, close_files: bool, age_s: float = 0.0, at_once: bool = False) -> None:
         """Start a checkpoint here. Arguments as of `CheckpointTriggered`."""
         now = self._clock.now()
         event = CheckpointTriggered(
             now=now, checkpoint=checkpoint, age_s=age_s, close_files=close_files, at_once=at_once
         )
-        return self._step(event)
+        self._driver.post(event)
 
-    def abort(self, checkpoint: int) -> tuple[AlignmentCommand, ...]:
+    def abort(self, checkpoint: int) -> None:
         """End a checkpoint that will not be."""
-        return self._step(BarrierAborted(checkpoint))
+        self._driver.post(BarrierAborted(checkpoint))
 
-    def check_time(self) -> tuple[AlignmentCommand, ...]:
+    def check_time(self) -> None:
         """Look whether a checkpoint has waited long enough."""
-        return self._step(TimeoutChecked(now=self._clock.now()))
+        self._driver.post(TimeoutChecked(now=self._clock.now()))
 
     def may_start(self, checkpoint: int) -> bool:
         """Return whether a trigger of this checkpoint counts."""
@@ -116,10 +128,10 @@ class Inputs:
                 return channel, self._machine.consumed(channel) + 1, self._waiting[channel][0]
         return None
 
-    def consumed(self, producer: int) -> tuple[AlignmentCommand, ...]:
+    def consumed(self, producer: int) -> None:
         """Note that the oldest batch of a channel is written."""
         self._waiting[producer].popleft()
-        return self._step(BatchConsumed(channel=producer, sequence=self._machine.consumed(producer)))
+        self._driver.post(BatchConsumed(channel=producer, sequence=self._machine.consumed(producer)))
 
     def kept(self, command: PersistBatches) -> list[pa.RecordBatch]:
         """Return the batches that a command names."""
@@ -127,12 +139,11 @@ class Inputs:
         oldest = self._machine.received(command.channel) - len(waiting)
         return [waiting[sequence - oldest] for sequence in range(command.first, command.end)]
 
-    def _step(self, event: AlignmentEvent) -> tuple[AlignmentCommand, ...]:
-        commands = self._machine.step(event)
-        for command in commands:
+    def _count_blocked(self, step: Step[AlignmentEvent, AlignmentCommand]) -> None:
+        """Count it before the commands: a snapshot that ends it says how long it took."""
+        for command in step.commands:
             if isinstance(command, BlockChannel):
                 self._blocked_since[command.channel] = self._clock.now()
             elif isinstance(command, UnblockChannel):
                 since = self._blocked_since.pop(command.channel, self._clock.now())
                 self.blocked_s += self._clock.now() - since
-        return commands

@@ -3,20 +3,21 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from functools import partial
 from typing import TYPE_CHECKING
 
 import numpy as np
 import pyarrow as pa
 
-from lakeward.machines.exchange.events import BarrierAborted
-from lakeward.machines.exchange.output_queue import (
+from lakeward.machines.driver import MachineDriver
+from lakeward.machines.exchange import OutputPhase, OutputQueue
+from lakeward.machines.exchange.messages import (
+    BarrierAborted,
     BarrierRequested,
     BatchesWritten,
     BatchQueued,
     EndRequested,
     KeepBatches,
-    OutputPhase,
-    OutputQueue,
     OvertakeRequested,
     SendBatches,
     SendMark,
@@ -28,7 +29,7 @@ from lakeward.subtask.parts import LIMITS
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from lakeward.machines.exchange.output_queue import OutputEvent
+    from lakeward.machines.exchange.messages import OutputCommand, OutputEvent
     from lakeward.ports import ChannelSender
     from lakeward.subtask.exchange.routing import Routing
     from lakeward.subtask.parts import OutputLimits
@@ -48,6 +49,8 @@ class _Output:
     gathered_rows: int = 0
     waiting: dict[int, pa.RecordBatch] = field(default_factory=dict)
     """By sequence: what the queue has not sent."""
+    kept: list[pa.RecordBatch] = field(default_factory=list)
+    """What the present step keeps for a checkpoint."""
 
 
 class Outputs:
@@ -71,8 +74,8 @@ class Outputs:
         """Of a batch, at most, but for a single row that is larger."""
         self._gathered_bytes = 0
         """Of all channels."""
-        queues = [OutputQueue(window_bytes=window_bytes, granted=granted) for _ in senders]
-        self._outputs = [_Output(sender, queue) for sender, queue in zip(senders, queues, strict=True)]
+        self._outputs = [_Output(sender, OutputQueue(window_bytes=window_bytes, granted=granted)) for sender in senders]
+        self._drivers = [MachineDriver(output.queue, partial(self._execute, output)) for output in self._outputs]
         self.sent_bytes = 0
 
     def put(self, records: pa.RecordBatch, bucket: int) -> None:
@@ -109,6 +112,11 @@ class Outputs:
         """Whether nothing more is to be read for now."""
         most = max([output.queue.waiting_bytes for output in self._outputs])
         return most >= self._limits.channel_bytes or self.queued_bytes >= self._limits.subtask_bytes
+
+    @property
+    def ended(self) -> bool:
+        """Whether all channels were told that nothing more comes."""
+        return all(output.queue.phase is not OutputPhase.OPEN for output in self._outputs)
 
     @property
     def written(self) -> bool:
@@ -167,17 +175,19 @@ class Outputs:
 
     def _step(self, consumer: int, event: OutputEvent) -> list[pa.RecordBatch]:
         """Step a channel's queue; return what is to be kept for a checkpoint."""
+        self._drivers[consumer].post(event)
         output = self._outputs[consumer]
-        kept: list[pa.RecordBatch] = []
-        for command in output.queue.step(event):
-            match command:
-                case SendBatches():
-                    for sequence in range(command.first, command.end):
-                        records = output.waiting.pop(sequence)
-                        self.sent_bytes += records.nbytes
-                        output.sender.send(sequence, records)
-                case SendMark():
-                    output.sender.mark(command.mark)
-                case KeepBatches():
-                    kept += [output.waiting[sequence] for sequence in range(command.first, command.end)]
+        kept, output.kept = output.kept, []
         return kept
+
+    def _execute(self, output: _Output, command: OutputCommand, _: OutputEvent) -> None:
+        match command:
+            case SendBatches():
+                for sequence in range(command.first, command.end):
+                    records = output.waiting.pop(sequence)
+                    self.sent_bytes += records.nbytes
+                    output.sender.send(sequence, records)
+            case SendMark():
+                output.sender.mark(command.mark)
+            case KeepBatches():
+                output.kept += [output.waiting[sequence] for sequence in range(command.first, command.end)]

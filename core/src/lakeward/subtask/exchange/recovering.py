@@ -14,23 +14,21 @@ import pyarrow as pa
 
 from lakeward.machines.driver import MachineDriver
 from lakeward.machines.recovery import Recovery, RecoveryPhase
-from lakeward.machines.recovery.commands import (
+from lakeward.machines.recovery.messages import (
+    ContentRequested,
     DeliverPiece,
     DropSnapshot,
     FinishRecovery,
     KeepPieces,
-    ReadPiece,
-    SnapshotSpill,
-    WritePiece,
-)
-from lakeward.machines.recovery.events import (
-    ContentRequested,
     PieceRead,
     PieceRequested,
+    ReadPiece,
     RecoveryStopped,
     RowsSpilled,
+    SnapshotSpill,
     SnapshotStarted,
     SpillEnded,
+    WritePiece,
 )
 from lakeward.storage.spill import SpillWriter
 from lakeward.storage.spill_disk import spark_directories
@@ -49,8 +47,7 @@ from lakeward.subtask.exchange.spilled_rows import (
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
-    from lakeward.machines.recovery.commands import RecoveryCommand
-    from lakeward.machines.recovery.events import RecoveryEvent
+    from lakeward.machines.recovery.messages import RecoveryCommand, RecoveryEvent
     from lakeward.model.events import DeployRecovery
     from lakeward.model.exchange import ExchangeState
     from lakeward.ports import CheckpointStore
@@ -126,6 +123,11 @@ class RowsRecovery:
     def done(self) -> bool:
         """Whether everything restored is written: live rows may pass."""
         return self._machine.phase is RecoveryPhase.NONE
+
+    @property
+    def connected(self) -> bool:
+        """Whether it knows that all producers are connected."""
+        return self._machine.connected
 
     @property
     def can_take(self) -> bool:

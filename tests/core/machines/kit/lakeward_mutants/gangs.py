@@ -17,17 +17,17 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from lakeward.machines.gang import GangCommand, GangEvent
-    from lakeward.machines.gang.state import Gang
+    from lakeward.machines.gang.state import GangState
 
 GATHERING, CONNECTING, EXCHANGING = GangPhase.GATHERING, GangPhase.CONNECTING, GangPhase.EXCHANGING
 BROKEN, WRITTEN = GangPhase.BROKEN, GangPhase.WRITTEN
 
 
-def _end(_: Gang, event: Lost) -> Iterable[GangCommand]:
+def _end(_: GangState, event: Lost) -> Iterable[GangCommand]:
     return (EndLaunch(event.reason),)
 
 
-def _admit(held: Gang, event: Registered) -> Iterable[GangCommand]:
+def _admit(held: GangState, event: Registered) -> Iterable[GangCommand]:
     held.members[event.subtask] = event.attempt
     return ()
 

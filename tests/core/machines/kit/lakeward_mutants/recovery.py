@@ -4,174 +4,218 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from lakeward.machines.recovery import Recovery, RecoveryGuard, RecoveryPhase
-from lakeward.machines.recovery.commands import (
+from lakeward.machines.machine import Rule
+from lakeward.machines.recovery import RULES, Recovery
+from lakeward.machines.recovery import rules as recovery
+from lakeward.machines.recovery.messages import (
     AcceptCheckpoints,
+    CheckpointRequested,
+    ContentRequested,
     DropSnapshot,
     FailMarkerMissing,
     FinishRecovery,
     KeepPieces,
+    PieceRequested,
+    ProducersConnected,
     ReadPiece,
+    RecoveryCommand,
     RefuseCheckpoint,
+    RowsSpilled,
+    SnapshotAborted,
     SnapshotSpill,
+    SnapshotStarted,
+    SpillEnded,
     WakeWriter,
 )
-from lakeward.machines.recovery.events import ProducersConnected, RowsSpilled, SpillEnded
+from lakeward.machines.recovery.state import HeldPiece, Marker, Sentinel
+from lakeward_mutants.changed import with_rules
 
 if TYPE_CHECKING:
-    from lakeward.machines.recovery.commands import RecoveryCommand
-    from lakeward.machines.recovery.events import RecoveryEvent
-    from lakeward.machines.recovery.recovery import _Channel
+    from lakeward.machines.recovery.messages import RecoveryEvent
+    from lakeward.machines.recovery.state import RestoredRows
+
+NOT_READY, DRAINING = recovery.NOT_READY, recovery.DRAINING
+Commands = tuple[RecoveryCommand, ...]
+
+
+def _without(commands: Commands, kind: type[RecoveryCommand]) -> Commands:
+    return tuple(one for one in commands if not isinstance(one, kind))
 
 
 class Bug1KeepsWhatIsInMemoryTwice(Recovery):
     """Mutant: what is in memory is kept with the snapshot, and once more with the content."""
 
-    def _content(self, checkpoint: int) -> tuple[RecoveryCommand, ...]:
-        commands = super()._content(checkpoint)
+    def step(self, event: RecoveryEvent) -> Commands:
+        """Keep it once more."""
+        commands = super().step(event)
         return (*commands, *(one for one in commands if isinstance(one, KeepPieces)))
 
 
 class Bug2MarksWhatIsNotDrained(Recovery):
     """Mutant: a channel gets its marker by the place of the drain, not because it is in recovery."""
 
-    def _mark(self, channel: _Channel, checkpoint: int) -> None:
-        if not channel.ended:
-            super()._mark(channel, checkpoint)
+    def mark(self, channel: int, checkpoint: int) -> None:
+        """Leave out those that have ended."""
+        if channel >= self.draining:
+            super().mark(channel, checkpoint)
 
 
 class Bug3WakesNobodyForSentinels(Recovery):
     """Mutant: the end of the spill wakes nobody."""
 
-    def _end(self) -> tuple[RecoveryCommand, ...]:
-        return tuple(one for one in super()._end() if not isinstance(one, WakeWriter))
+    def step(self, event: RecoveryEvent) -> Commands:
+        """Wake nobody for it."""
+        commands = super().step(event)
+        return _without(commands, WakeWriter) if isinstance(event, SpillEnded) else commands
 
 
 class Bug3EndsNoChannelWithoutRows(Recovery):
     """Mutant: a channel without a piece gets no sentinel."""
 
-    def _end_channels(self, before: int) -> None:
-        ended = self._draining
-        super()._end_channels(before)
-        for channel in self._channels[ended:before]:
-            if len(channel.queue) == 1:
-                channel.queue.clear()
+    def end_channels(self, before: int) -> None:
+        """Take the sentinel out of those that hold nothing else."""
+        ended = self.draining
+        super().end_channels(before)
+        for channel in range(ended, before):
+            if self.queues[channel] == (Sentinel(),):
+                self.queues[channel] = ()
 
 
 class Bug4DrainsBeforeAllAreConnected(Recovery):
     """Mutant: what is spilled is drained at once."""
 
-    def _guard(self, event: RecoveryEvent) -> RecoveryGuard:
-        if isinstance(event, RowsSpilled):
-            self._connected = True
-        elif isinstance(event, ProducersConnected) and self._phase is RecoveryPhase.NOT_READY:
-            self._connected = False
-        return super()._guard(event)
+    rules = with_rules(
+        RULES, Rule(NOT_READY, RowsSpilled, when=recovery.is_spilled_first, to=DRAINING, do=recovery.begin)
+    )
+
+
+def _accept_early(rows: RestoredRows, event: ProducersConnected) -> Commands:
+    recovery.note_connected(rows, event)
+    return (AcceptCheckpoints(),)
+
+
+def _is_first_of_both(rows: RestoredRows, event: ProducersConnected) -> bool:
+    return recovery.is_connected_first(rows, event) and not rows.spilled
 
 
 class Bug5AcceptsBeforeItIsReady(Recovery):
     """Mutant: checkpoints are taken once all are connected, though rows are still read back."""
 
-    def _begin(self, guard: RecoveryGuard) -> tuple[RecoveryCommand, ...]:
-        commands = super()._begin(guard)
-        return commands if commands or not self._connected else (AcceptCheckpoints(),)
+    rules = with_rules(RULES, Rule(NOT_READY, ProducersConnected, when=_is_first_of_both, do=_accept_early))
 
 
 class Bug6IsDoneOnceTheSpillEnds(Recovery):
     """Mutant: with the end of the spill there is nothing more for checkpoints, whatever memory holds."""
 
-    def _content(self, checkpoint: int) -> tuple[RecoveryCommand, ...]:
-        commands = super()._content(checkpoint)
-        return () if self._spill_ended else commands
+    def step(self, event: RecoveryEvent) -> Commands:
+        """Give no content."""
+        commands = super().step(event)
+        return () if isinstance(event, ContentRequested) and self.spill_ended else commands
+
+
+def _write_alone(rows: RestoredRows, event: PieceRequested) -> Commands:
+    before = rows.reading
+    commands = recovery.write(rows, event)
+    rows.reading = before
+    return _without(commands, ReadPiece)
+
+
+def _can_go_on(rows: RestoredRows, event: PieceRequested) -> bool:
+    return recovery.can_take(rows, event) and not recovery.is_drained(rows, event)
 
 
 class Bug8ReadsNoMoreOnceMemoryWasFull(Recovery):
     """Mutant: a piece that the writer takes makes no room."""
 
-    def _take(self, guard: RecoveryGuard) -> tuple[RecoveryCommand, ...]:
-        before = self._reading
-        commands = super()._take(guard)
-        if any(isinstance(one, ReadPiece) for one in commands):
-            self._reading = before
-        return tuple(one for one in commands if not isinstance(one, ReadPiece))
+    rules = with_rules(RULES, Rule(DRAINING, PieceRequested, when=_can_go_on, do=_write_alone))
 
 
 class Bug10FinishesWithTheFirstChannel(Recovery):
     """Mutant: live rows pass once a first channel has no more."""
 
-    def _take(self, guard: RecoveryGuard) -> tuple[RecoveryCommand, ...]:
-        before = self._taking
-        commands = super()._take(guard)
-        return (*commands, FinishRecovery()) if before == 0 < self._taking else commands
+    def step(self, event: RecoveryEvent) -> Commands:
+        """Finish."""
+        before = self.taking
+        commands = super().step(event)
+        return (*commands, FinishRecovery()) if before == 0 < self.taking else commands
 
 
 class Bug13ReadsAllAhead(Recovery):
     """Mutant: memory has no limit."""
 
-    def _read_on(self) -> tuple[RecoveryCommand, ...]:
-        limit, self._memory_bytes = self._memory_bytes, 1 << 60
-        commands = super()._read_on()
-        self._memory_bytes = limit
-        return commands
+    def __init__(self, channels: int, *, memory_bytes: int) -> None:
+        """Forget the limit."""
+        del memory_bytes
+        super().__init__(channels, memory_bytes=1 << 60)
 
 
 class Bug15DropsNoSnapshotOfAnAbortedCheckpoint(Recovery):
     """Mutant: the spill that is kept for an aborted checkpoint stays for ever."""
 
-    def _abort(self, checkpoint: int) -> tuple[RecoveryCommand, ...]:
-        return tuple(one for one in super()._abort(checkpoint) if not isinstance(one, DropSnapshot))
+    def step(self, event: RecoveryEvent) -> Commands:
+        """Keep it."""
+        commands = super().step(event)
+        return _without(commands, DropSnapshot) if isinstance(event, SnapshotAborted) else commands
+
+
+def _one_has_started(rows: RestoredRows, _: SnapshotStarted) -> bool:
+    return rows.snapshot is not None
+
+
+def _take_over(rows: RestoredRows, event: SnapshotStarted) -> Commands:
+    rows.latest = rows.snapshot = event.checkpoint
+    return ()
 
 
 class Bug23KeepsTheOlderSnapshot(Recovery):
     """Mutant: a newer checkpoint goes on with the snapshot of an older one."""
 
-    def _start(self, checkpoint: int) -> tuple[RecoveryCommand, ...]:
-        if self._snapshot is not None:
-            self._latest = self._snapshot = checkpoint
-            return ()
-        return super()._start(checkpoint)
+    rules = with_rules(RULES, Rule(DRAINING, SnapshotStarted, when=_one_has_started, do=_take_over))
 
 
 class Bug24HidesAMissingMarker(Bug2MarksWhatIsNotDrained):
     """Mutant: a missing marker is declined as not ready, which nobody counts."""
 
-    def _content(self, checkpoint: int) -> tuple[RecoveryCommand, ...]:
-        hidden = (RefuseCheckpoint(checkpoint), DropSnapshot(checkpoint))
-        commands = super()._content(checkpoint)
-        return hidden if any(isinstance(one, FailMarkerMissing) for one in commands) else commands
+    def step(self, event: RecoveryEvent) -> Commands:
+        """Decline it."""
+        commands = super().step(event)
+        missing = [one for one in commands if isinstance(one, FailMarkerMissing)]
+        return (RefuseCheckpoint(missing[0].checkpoint), DropSnapshot(missing[0].checkpoint)) if missing else commands
 
 
 class KeepsWhatCameBehindTheMarker(Recovery):
     """Mutant: the content is all of memory, also what the spill's snapshot has."""
 
-    def _collect(self, channel: _Channel, checkpoint: int) -> int | None:
-        held = sum(hasattr(one, "size_bytes") for one in channel.queue)
-        found = super()._collect(channel, checkpoint)
+    def collect(self, channel: int, checkpoint: int) -> int | None:
+        """Count all pieces."""
+        held = sum(isinstance(one, HeldPiece) for one in self.queues[channel])
+        found = super().collect(channel, checkpoint)
         return None if found is None else held
 
 
 class KeepsNoSpill(Recovery):
     """Mutant: a checkpoint holds of the recovery what memory holds."""
 
-    def _start(self, checkpoint: int) -> tuple[RecoveryCommand, ...]:
-        return tuple(one for one in super()._start(checkpoint) if not isinstance(one, SnapshotSpill))
+    def step(self, event: RecoveryEvent) -> Commands:
+        """Keep nothing of it."""
+        return _without(super().step(event), SnapshotSpill)
 
 
 class TrustsOldMarkers(Recovery):
     """Mutant: the marker of an aborted checkpoint is taken for that of the running one."""
 
-    def _collect(self, channel: _Channel, checkpoint: int) -> int | None:
-        markers = [one for one in channel.queue if hasattr(one, "checkpoint")]
-        for one in markers[1:]:
-            channel.queue.remove(one)
-        return super()._collect(channel, markers[0].checkpoint if markers else checkpoint)
+    def collect(self, channel: int, checkpoint: int) -> int | None:
+        """Look for the first one alone."""
+        first = next((one for one in self.queues[channel] if isinstance(one, Marker)), Marker(checkpoint))
+        self.queues[channel] = tuple(one for one in self.queues[channel] if one is first or not isinstance(one, Marker))
+        return super().collect(channel, first.checkpoint)
 
 
 class FinishesTwice(Recovery):
     """Mutant: the end of the spill finishes, and so does the last sentinel."""
 
-    def step(self, event: RecoveryEvent) -> tuple[RecoveryCommand, ...]:
-        """See `Recovery`."""
+    def step(self, event: RecoveryEvent) -> Commands:
+        """Finish."""
         commands = super().step(event)
         return (*commands, FinishRecovery()) if isinstance(event, SpillEnded) else commands
 
@@ -179,9 +223,4 @@ class FinishesTwice(Recovery):
 class RefusesWhileItDrains(Recovery):
     """Mutant: checkpoints wait until all is drained."""
 
-    def step(self, event: RecoveryEvent) -> tuple[RecoveryCommand, ...]:
-        """See `Recovery`."""
-        commands = super().step(event)
-        checkpoint = getattr(event, "checkpoint", None)
-        draining = self._phase is RecoveryPhase.DRAINING and type(event).__name__ == "CheckpointRequested"
-        return (RefuseCheckpoint(checkpoint),) if draining and checkpoint is not None else commands
+    rules = with_rules(RULES, Rule(DRAINING, CheckpointRequested, do=recovery.refuse))

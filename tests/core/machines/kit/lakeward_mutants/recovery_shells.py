@@ -119,8 +119,8 @@ def bug_19_ends_with_its_input(monkeypatch: pytest.MonkeyPatch) -> None:
     go_on = ExchangeWork._go_on
 
     def wrong(self: ExchangeWork) -> None:
-        recovery = self._recovery
-        if self._all_received and self._no_more_splits:
+        recovery, deployed = self._recovery, self._deployed
+        if self._all_received and deployed is not None and deployed.outputs.ended:
             self._recovery = None
         go_on(self)
         self._recovery = recovery

@@ -174,7 +174,7 @@ def hears_old_attempts(monkeypatch: pytest.MonkeyPatch) -> None:
     def hear(self: RoundJob, envelope: Envelope) -> None:
         self.may_have_orphans = True
         event = envelope.event
-        holder = self.splits._holders.get(event.result.split_id) if isinstance(event, SplitFinished) else None
+        holder = self.splits.holders.get(event.result.split_id) if isinstance(event, SplitFinished) else None
         if isinstance(event, SplitFinished) and holder is not None:
             result, now = event.result, self._clock.now()
             subtask, attempt = holder

@@ -1,40 +1,26 @@
-"""Every cell of state x event of the machine `link`: legal ones stay within their row, others change nothing."""
+"""What a link to the coordinator commands."""
 
 from __future__ import annotations
 
-import copy
-
-import pytest
-
-from lakeward.errors import IllegalEventError
 from lakeward.machines.link import (
-    TRANSITIONS,
-    CloseRequested,
+    RECONNECT_S,
     Connect,
-    ConnectionLost,
     Deliver,
     Disconnect,
-    EnvelopeReceived,
     HeartbeatRequested,
     LinkCommand,
     LinkEvent,
     LinkMachine,
     LinkPhase,
-    PeerRejected,
     ReportLost,
     ReportRejected,
     ReportSettled,
-    SendRequested,
-    StartRequested,
     Transmit,
 )
-from lakeward.machines.link.machine import RECONNECT_S
-from lakeward.machines.transport.channel import Channel, ChannelKey
+from lakeward.machines.transport.channel import Channel
 from lakeward.model.events import (
     AnyEvent,
     Cancel,
-    Deploy,
-    Envelope,
     Heartbeat,
     NoMoreSplits,
     Open,
@@ -42,116 +28,14 @@ from lakeward.model.events import (
     RequestSplit,
     SubtaskDone,
 )
-
-FENCE_S = 10.0
-KEY = ChannelKey("svc/1-1-1", 1, 0, 3)
-DEPLOY = Deploy(attempt=3, table=b"", source="", source_task=b"", lake="", lake_task=b"", fence_s=FENCE_S, progress_s=1)
-
-
-def link() -> LinkMachine:
-    return LinkMachine("svc/1-1-1", 1, Register(subtask=0, host="here", pid=1), FENCE_S)
-
-
-def received(event: AnyEvent, now: float = 1.0, sequence: int = 0) -> EnvelopeReceived:
-    """What the coordinator sends to attempt 3; data events are given their number by hand."""
-    down = Envelope(
-        round=KEY.round_name,
-        job_attempt=KEY.job_attempt,
-        subtask=KEY.subtask,
-        task_attempt=KEY.task_attempt,
-        direction="down",
-        sequence=sequence,
-        event=event,
-    )
-    return EnvelopeReceived(now=now, envelope=down)
-
-
-def sends(event: AnyEvent) -> SendRequested:
-    return SendRequested(now=1.0, event=event)
-
-
-def lost(now: float = 1.0) -> ConnectionLost:
-    return ConnectionLost(now=now, reason="reset")
-
-
-START, CLOSE, BEAT = StartRequested(now=0.0), CloseRequested(now=1.0), HeartbeatRequested(now=1.0)
-REJECTED = PeerRejected(now=1.0, reason="no proof")
-DEPLOYED = (START, received(DEPLOY))
-STORIES: tuple[tuple[LinkEvent, ...], ...] = (
-    (),
-    (START,),
-    (START, lost()),
-    (START, received(Heartbeat(acked=0))),
-    DEPLOYED,
-    (*DEPLOYED, sends(RequestSplit())),
-    (*DEPLOYED, sends(SubtaskDone())),
-    (*DEPLOYED, lost()),
-    (*DEPLOYED, lost(), lost()),
-    (*DEPLOYED, sends(RequestSplit()), lost()),
-    (*DEPLOYED, lost(), received(Heartbeat(acked=0))),
-    (CLOSE,),
-    (START, received(Cancel(reason="over"))),
-    (*DEPLOYED, CLOSE),
-)
-"""From each of them every event is tried; together they stand in every state."""
-TRIED: tuple[LinkEvent, ...] = (
-    START,
-    CLOSE,
-    BEAT,
-    REJECTED,
-    PeerRejected(now=FENCE_S * 3, reason="no proof"),
-    lost(),
-    lost(FENCE_S * 3),
-    received(DEPLOY),
-    received(Cancel(reason="over")),
-    received(Heartbeat(acked=0)),
-    received(NoMoreSplits(), sequence=1),
-    received(NoMoreSplits(), sequence=5),
-    sends(RequestSplit()),
-    sends(Open(checkpoint=1)),
-    sends(SubtaskDone()),
-)
+from lakeward_machine_stories.link import DEPLOY, DEPLOYED, FENCE_S, KEY, REJECTED, START, lost, new, received, sends
 
 
 def after(*story: LinkEvent) -> LinkMachine:
-    machine = link()
+    machine = new()
     for event in story:
         machine.step(event)
     return machine
-
-
-@pytest.mark.parametrize("story", STORIES, ids=lambda story: " ".join(type(one).__name__ for one in story) or "new")
-@pytest.mark.parametrize("event", TRIED, ids=lambda event: type(event).__name__)
-def test_a_step_stays_within_its_row_and_an_illegal_one_changes_nothing(
-    story: tuple[LinkEvent, ...], event: LinkEvent
-) -> None:
-    machine = after(*story)
-    row = TRANSITIONS.get((machine.phase, type(event)))
-    before = copy.deepcopy(vars(machine))
-    if row is not None:
-        machine.step(event)
-        assert machine.phase in row.values()
-        return
-    with pytest.raises(IllegalEventError):
-        machine.step(event)
-    assert machine.phase is before["_phase"]
-    assert (machine.sent, machine._last_received, machine._asked) == (
-        0 if before["_channel"] is None else before["_channel"].sent,
-        before["_last_received"],
-        before["_asked"],
-    )
-
-
-def test_every_transition_of_the_table_is_met() -> None:
-    met: set[tuple[LinkPhase, type[LinkEvent], LinkPhase]] = set()
-    for story in STORIES:
-        for event in TRIED:
-            machine = after(*story)
-            phase = machine.phase
-            if (phase, type(event)) in TRANSITIONS:
-                machine.step(event)
-                met.add((phase, type(event), machine.phase))
-    assert met == {(phase, event, to) for (phase, event), row in TRANSITIONS.items() for to in row.values()}
 
 
 def registers(attempt: int | None, after_s: float) -> Connect:
@@ -165,7 +49,7 @@ def transmitted(commands: tuple[LinkCommand, ...]) -> list[tuple[AnyEvent, int]]
 
 
 def test_a_link_registers_at_once_and_again_after_a_while() -> None:
-    machine = link()
+    machine = new()
     assert machine.step(START) == (registers(None, 0.0),)
     assert machine.step(lost()) == (registers(None, RECONNECT_S),)
     assert machine.step(received(DEPLOY)) == (Deliver(DEPLOY),)

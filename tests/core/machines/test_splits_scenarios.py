@@ -1,256 +1,62 @@
-"""Every cell of state x event of the machine `splits`: legal ones stay within their row, others change nothing."""
+"""What the splits of a round command, what they show, and what breaks their protocol."""
 
 from __future__ import annotations
 
-import copy
-from dataclasses import replace
 from math import inf
 
 import pytest
 
 from lakeward.errors import IllegalEventError, UsageError
 from lakeward.machines.splits import (
-    TRANSITIONS,
+    ATTEMPTS,
     Accept,
     AllDone,
     Assign,
-    AttemptDisconnected,
     AttemptLost,
     AttemptPhase,
-    AttemptReconnected,
     AttemptRegistered,
-    ConnectionPhase,
-    ConnectionsChecked,
     Enumeration,
-    FinishEarlyRequested,
     GiveUp,
-    JobEnded,
     NoMore,
     Reject,
     SendFinishEarly,
     SplitDone,
-    SplitPhase,
     SplitRequested,
     Splits,
     SplitsEvent,
-    SplitsRested,
     SplitsReturned,
 )
-from lakeward.machines.splits.transitions import SplitGuard, State
-from lakeward.model.backoff import RetryPauses
-from lakeward.model.splits import LogSplit, SnapshotSplit, Split
-from lakeward.model.tables import TableBucket
-
-A, B = TableBucket(1, None, 0), TableBucket(1, None, 1)
-SNAPSHOT = SnapshotSplit("b1-s4", B, (), 4, 70)
-FIRST, SECOND = LogSplit("b0-0", A, (), 0, 10), LogSplit("b0-10", A, (), 10, 20)
-
-
-def machine(*splits: Split) -> Splits:
-    """A round with these."""
-    return Splits(Enumeration(splits or (FIRST, SECOND), {}, (), behind=False), retries=RetryPauses(2, 3))
-
-
-def registered(subtask: int, attempt: int = 1, *restored: str) -> AttemptRegistered:
-    """An attempt is ready; it sends these finishes again."""
-    return AttemptRegistered(now=0, subtask=subtask, attempt=attempt, restored=frozenset(restored))
-
-
-def requests(subtask: int, attempt: int = 1) -> SplitRequested:
-    """An attempt has nothing to read."""
-    return SplitRequested(now=0, subtask=subtask, attempt=attempt)
-
-
-def done(split: Split, subtask: int, attempt: int = 1, end: int | None = None) -> SplitDone:
-    """An attempt finished a split, at its end unless another one is given."""
-    full = split.log_offset if isinstance(split, SnapshotSplit) else split.stop
-    return SplitDone(
-        now=0,
-        subtask=subtask,
-        attempt=attempt,
-        split_id=split.split_id,
-        end_offset=full if end is None else end,
-    )
-
-
-def lost(subtask: int, attempt: int = 1) -> AttemptLost:
-    """An attempt is gone."""
-    return AttemptLost(now=0, subtask=subtask, attempt=attempt)
-
-
-def disconnected(subtask: int, attempt: int = 1, now: float = 0) -> AttemptDisconnected:
-    """The connection of an attempt closed."""
-    return AttemptDisconnected(now=now, subtask=subtask, attempt=attempt)
-
-
-def reconnected(subtask: int, attempt: int = 1) -> AttemptReconnected:
-    """An attempt is back on another connection."""
-    return AttemptReconnected(now=1, subtask=subtask, attempt=attempt)
-
-
-def checked(now: float) -> ConnectionsChecked:
-    """Time passed."""
-    return ConnectionsChecked(now=now)
-
-
-def rested(now: float) -> SplitsRested:
-    """Time passed."""
-    return SplitsRested(now=now)
-
-
-JOB_ENDED, FINISH_EARLY = JobEnded(now=0), FinishEarlyRequested(now=0)
-FAILED_TWICE: tuple[SplitsEvent, ...] = (
-    registered(0),
-    requests(0),
-    lost(0),
-    registered(0, 2),
-    requests(0, 2),
-    lost(0, 2),
-)
-"""Two attempts were lost with the first split, which rests now."""
-STORIES: tuple[tuple[SplitsEvent, ...], ...] = (
-    (),
-    (FINISH_EARLY,),
-    (registered(0),),
-    (registered(0), registered(0, 2)),
-    (registered(0), lost(0)),
-    (registered(0), JOB_ENDED),
-    (registered(0), requests(0)),
-    (registered(0), requests(0), registered(1)),
-    (registered(0), requests(0), FINISH_EARLY),
-    (registered(0), requests(0), requests(0)),
-    (registered(0), requests(0), requests(0), requests(0)),
-    (registered(0), requests(0), requests(0), registered(1), requests(1)),
-    (registered(0), requests(0), registered(1), requests(1), requests(0)),
-    (registered(0), requests(0), registered(1), requests(1), registered(2), requests(2)),
-    (registered(0), requests(0), registered(1), requests(1), registered(2), requests(2), FINISH_EARLY),
-    (registered(0), requests(0), registered(1), requests(1), registered(2), requests(2), FINISH_EARLY, done(FIRST, 0)),
-    (registered(0), requests(0), registered(1), requests(1), registered(2), requests(2), done(FIRST, 0)),
-    (registered(0), requests(0), done(FIRST, 0)),
-    (registered(0), requests(0), registered(1), requests(1), requests(0), done(SECOND, 1)),
-    (registered(0), requests(0), done(FIRST, 0), requests(0), done(SECOND, 0)),
-    (registered(0), requests(0), done(FIRST, 0), requests(0), done(SECOND, 0), requests(0)),
-    (registered(0), requests(0), done(FIRST, 0), lost(0)),
-    (registered(0), requests(0), registered(1), requests(1), done(FIRST, 0), requests(0)),
-    (registered(0), requests(0), done(FIRST, 0), requests(0), registered(0, 2)),
-    (registered(0, 3), requests(0, 3)),
-    (registered(0), disconnected(0)),
-    (registered(0), requests(0), disconnected(0), checked(5)),
+from lakeward.model.splits import SnapshotSplit
+from lakeward_machine_stories.splits import (
     FAILED_TWICE,
-    (*FAILED_TWICE, registered(1), requests(1), requests(1)),
-    (*FAILED_TWICE, registered(1), requests(1), registered(2), requests(2)),
-    (*FAILED_TWICE, registered(1), requests(1), done(SECOND, 1), requests(1)),
-)
-"""From each of them every event is tried; together they stand in every state."""
-
-RESTORED_STORIES: tuple[tuple[SplitsEvent, ...], ...] = (
-    (),
-    (FINISH_EARLY,),
-    (registered(1),),
-    (registered(1), requests(1)),
-    (registered(0, 1, "b0-0"),),
-    (registered(0, 1, "b0-0"), requests(0)),
-    (registered(0, 1, "b0-0"), FINISH_EARLY),
-    (registered(0, 1, "b0-0"), registered(1), requests(1)),
-    (registered(0, 1, "b0-0"), requests(0), requests(0), done(FIRST, 0)),
-)
-"""As above, of a machine that was restored with the first split withheld."""
-
-TRIED: tuple[SplitsEvent, ...] = (
-    *(registered(subtask, attempt) for subtask in (0, 1, 2) for attempt in (1, 2)),
-    *(requests(subtask, attempt) for subtask in (0, 1, 2) for attempt in (1, 2)),
-    *(done(split, subtask) for split in (FIRST, SECOND) for subtask in (0, 1, 2)),
-    done(FIRST, 0, end=4),
-    done(FIRST, 0, attempt=2),
-    *(lost(subtask, attempt) for subtask in (0, 1, 2) for attempt in (1, 2)),
-    registered(0, 1, "b0-0"),
-    registered(0, 2, "b0-0"),
-    JOB_ENDED,
     FINISH_EARLY,
-    *(disconnected(subtask, attempt) for subtask in (0, 1, 2) for attempt in (1, 2)),
-    *(reconnected(subtask, attempt) for subtask in (0, 1, 2) for attempt in (1, 2)),
-    checked(4.9),
-    checked(5),
-    rested(1.9),
-    rested(2),
+    FIRST,
+    JOB_ENDED,
+    NEVER,
+    SECOND,
+    SNAPSHOT,
+    STORIES,
+    A,
+    B,
+    checked,
+    disconnected,
+    done,
+    lost,
+    new,
+    reconnected,
+    registered,
+    requests,
+    rested,
+    restored,
+    round_of,
 )
 
 
-Cell = tuple[State, type[SplitsEvent]]
-Attempt = tuple[int, int]
-
-
-class Recorded(Splits):
-    """Records every move: whose it is, its cell and its guard."""
-
-    moves: list[tuple[str | Attempt, Cell, SplitGuard]]
-
-    def _move_split(self, split_id: str, guard: SplitGuard, cause: SplitsEvent) -> None:
-        self.moves.append((split_id, (self._phases[split_id], type(cause)), guard))
-        super()._move_split(split_id, guard, cause)
-
-    def _move_attempt(self, attempt: Attempt, guard: SplitGuard, cause: SplitsEvent) -> None:
-        self.moves.append((attempt, (self._phase_of(attempt), type(cause)), guard))
-        super()._move_attempt(attempt, guard, cause)
-
-    def _move_connection(self, attempt: Attempt, guard: SplitGuard, cause: SplitsEvent) -> None:
-        self.moves.append((attempt, (self._connections[attempt], type(cause)), guard))
-        super()._move_connection(attempt, guard, cause)
-
-
-def after(story: tuple[SplitsEvent, ...], *withheld: str) -> Recorded:
-    """A machine after a story, with nothing recorded; an attempt may reconnect within 5 s, a split rests 2 s first."""
-    enumeration = Enumeration((FIRST, SECOND), {}, (), behind=False)
-    splits = Recorded(enumeration, withheld=withheld, reconnect_s=5, retries=RetryPauses(2, 3))
-    splits.moves = []
+def after(story: tuple[SplitsEvent, ...], *withheld: str) -> Splits:
+    splits = restored() if withheld else new()
     for event in story:
         splits.step(event)
-    splits.moves = []
     return splits
-
-
-def states(splits: Splits, event: SplitsEvent) -> dict[str | Attempt, State]:
-    """The state of each split, and of each attempt that the event names (all, if it names none)."""
-    attempts = [(subtask, attempt) for subtask in (0, 1, 2) for attempt in (1, 2)]
-    if not isinstance(event, JobEnded | FinishEarlyRequested | ConnectionsChecked | SplitsRested):
-        attempts = [(event.subtask, event.attempt)]
-    found: dict[str | Attempt, State] = {attempt: splits._phase_of(attempt) for attempt in attempts}
-    return found | dict(splits._phases)
-
-
-def test_every_guard_of_every_row_is_reached_and_nothing_stays_where_its_row_has_no_otherwise() -> None:
-    """What does not move stays under `UNCHANGED`; what the table does not name never happens."""
-    seen = {cell: set[SplitGuard]() for cell in TRANSITIONS}
-    stories = [(story, ()) for story in STORIES] + [(story, (FIRST.split_id,)) for story in RESTORED_STORIES]
-    for story, withheld in stories:
-        for event in TRIED:
-            splits = after(story, *withheld)
-            before = states(splits, event)
-            try:
-                splits.step(event)
-            except IllegalEventError:
-                continue
-            for _, cell, guard in splits.moves:
-                seen[cell].add(guard)
-            moved = {entity for entity, cell, _ in splits.moves if not isinstance(cell[0], ConnectionPhase)}
-            for entity, state in before.items():
-                if entity not in moved:
-                    assert states(splits, event)[entity] is state
-                    seen[state, type(event)].add(SplitGuard.UNCHANGED)
-            _note_connections(seen, splits, event)
-    assert seen == {cell: set(row) for cell, row in TRANSITIONS.items()}
-
-
-def _note_connections(seen: dict[Cell, set[SplitGuard]], splits: Recorded, event: SplitsEvent) -> None:
-    """Of the connections' rows, `UNCHANGED` is for those that the event may concern and that did not move."""
-    moved = {entity for entity, cell, _ in splits.moves if isinstance(cell[0], ConnectionPhase)}
-    for attempt, phase in splits._connections.items():
-        named = isinstance(event, ConnectionsChecked) or attempt == (
-            getattr(event, "subtask", None),
-            getattr(event, "attempt", None),
-        )
-        if named and attempt not in moved and (phase, type(event)) in seen:
-            seen[phase, type(event)].add(SplitGuard.UNCHANGED)
 
 
 def test_an_attempt_that_does_not_reconnect_in_time_is_given_up_once() -> None:
@@ -285,63 +91,40 @@ def test_an_attempt_that_was_replaced_or_whose_job_ended_is_not_given_up() -> No
 
 
 def test_without_a_limit_an_attempt_is_never_given_up() -> None:
-    splits = machine()
+    splits = Splits(Enumeration((FIRST, SECOND), {}, (), behind=False))
     for event in (registered(0), disconnected(0)):
         splits.step(event)
     assert splits.step(checked(1e9)) == ()
 
 
-def test_the_table_decides_where_a_move_leads(monkeypatch: pytest.MonkeyPatch) -> None:
-    """With another target in one row, the machine goes there."""
-    cell = (SplitPhase.ASSIGNED, SplitDone)
-    changed = {**TRANSITIONS, cell: {SplitGuard.COUNTS: SplitPhase.SKIPPED}}
-    monkeypatch.setattr("lakeward.machines.splits.machine.TRANSITIONS", changed)
-    assert after((registered(0), requests(0), done(FIRST, 0)))._phases[FIRST.split_id] is SplitPhase.SKIPPED
-
-
-def test_a_move_never_changes_the_kind_of_a_state() -> None:
-    assert [
-        cell for cell, row in TRANSITIONS.items() if {type(state) for state in row.values()} != {type(cell[0])}
-    ] == []
-
-
 @pytest.mark.parametrize("story", STORIES, ids=range(len(STORIES)))
-def test_an_illegal_event_raises_and_changes_nothing(story: tuple[SplitsEvent, ...]) -> None:
-    """An attempt that never registered may send nothing; an unknown split or a wrong end is never accepted."""
-    unknown = replace(FIRST, split_id="b9-0")
-    never = (
-        requests(7),
-        registered(7, 1, "b0-10"),
-        done(FIRST, 7),
-        done(unknown, 0),
-        done(FIRST, 0, end=11),
-        done(FIRST, 0, end=-1),
-    )
-    for event in (*TRIED, *never):
+def test_what_no_attempt_may_send_is_illegal(story: tuple[SplitsEvent, ...]) -> None:
+    for event in NEVER:
         splits = after(story)
-        before = copy.deepcopy(vars(splits))
-        raised = None
-        try:
+        replaced = event.attempt < splits.newest.get(event.subtask, event.attempt)
+        gone = replaced or splits.attempts.get((event.subtask, event.attempt)) is AttemptPhase.GONE
+        if isinstance(event, SplitDone) and gone:
+            continue  # rejected, or illegal if the round does not have the split
+        with pytest.raises(IllegalEventError, match=type(event).__name__):
             splits.step(event)
-        except IllegalEventError as error:
-            raised = error
-        if raised is not None:
-            assert type(event).__name__ in str(raised)
-            assert vars(splits) == before
-        else:
-            assert event not in never or isinstance(event, SplitDone)
 
 
 def test_what_no_row_allows_is_illegal() -> None:
-    """The two cells of the table that are empty: an attempt that never registered requests or finishes."""
-    every = {(phase, event) for phase in (*SplitPhase, *AttemptPhase) for event in {type(event) for event in TRIED}}
-    assert every - TRANSITIONS.keys() == {
+    """An attempt that never registered neither requests nor finishes; every other event is allowed in some way."""
+    events = {AttemptRegistered, SplitRequested, SplitDone, AttemptLost}
+    every = {(phase, event) for phase in AttemptPhase for event in events}
+    ends = {(phase, SplitDone) for phase in AttemptPhase}
+    assert every - ATTEMPTS.cells.keys() == {
         (AttemptPhase.UNKNOWN, SplitRequested),
         (AttemptPhase.UNKNOWN, SplitDone),
     }
+    assert {cell for cell in ends if len(ATTEMPTS.cells.get(cell, ())) > 1} == {
+        (AttemptPhase.READING, SplitDone),
+        (AttemptPhase.GONE, SplitDone),
+    }, "others finish nothing but what they finished before"
     for event in (requests(7), done(FIRST, 7)):
-        with pytest.raises(IllegalEventError, match="machine 'splits' in state attempt unknown"):
-            machine().step(event)
+        with pytest.raises(IllegalEventError, match="machine 'split_attempts' in state unknown"):
+            new().step(event)
 
 
 def test_a_round_without_splits_is_a_mistake_of_the_caller() -> None:
@@ -352,7 +135,7 @@ def test_a_round_without_splits_is_a_mistake_of_the_caller() -> None:
 
 def test_splits_are_handed_out_in_order_until_all_are_done() -> None:
     """An attempt that requests while others still read waits, and is dismissed at the end."""
-    splits = machine(SNAPSHOT, FIRST)
+    splits = round_of(SNAPSHOT, FIRST)
     splits.step(registered(0))
     splits.step(registered(1))
     assert splits.step(requests(0)) == (Assign(0, 1, SNAPSHOT),)
@@ -401,7 +184,7 @@ def test_a_new_job_reads_what_is_unfinished() -> None:
 
 def test_finishing_early_ends_log_splits_where_they_are_and_snapshot_splits_at_their_end() -> None:
     """What was not started is skipped; a second request is harmless."""
-    splits = machine(SNAPSHOT, FIRST, SECOND)
+    splits = round_of(SNAPSHOT, FIRST, SECOND)
     for event in (registered(0), registered(1), requests(0), requests(1)):
         splits.step(event)
     assert set(splits.step(FINISH_EARLY)) == {SendFinishEarly(0, 1), SendFinishEarly(1, 1)}
@@ -495,7 +278,7 @@ def test_a_log_split_half_done_counts_where_the_finished_prefix_ends() -> None:
 
 def test_live_snapshot_may_stand_for_later_records_than_was_planned() -> None:
     live = SnapshotSplit("b1-s0", B, (), 0, 70, live=True)
-    splits = machine(live)
+    splits = round_of(live)
     for event in (registered(0), requests(0), done(live, 0, end=75)):
         splits.step(event)
     assert splits.offsets() == {B: 75}
@@ -504,7 +287,7 @@ def test_live_snapshot_may_stand_for_later_records_than_was_planned() -> None:
 
 @pytest.mark.parametrize(("split", "end"), [(SNAPSHOT, 71), (SnapshotSplit("b1-s0", B, (), 0, 70, live=True), 69)])
 def test_snapshot_that_ends_elsewhere_is_refused(split: SnapshotSplit, end: int) -> None:
-    splits = machine(split)
+    splits = round_of(split)
     splits.step(registered(0))
     splits.step(requests(0))
     with pytest.raises(IllegalEventError):

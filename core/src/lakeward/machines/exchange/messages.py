@@ -1,0 +1,257 @@
+"""The events and commands of the machines `alignment` and `output`.
+
+A channel is the number of its producer. `now` is in seconds on the subtask's clock. Batches stay outside: a machine
+sees their channel and their sequence, which counts from 0 in each channel.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from lakeward.model.exchange import ChannelMark
+
+# --- events of an alignment: what a consumer's channels, its coordinator and the clock report -----------------------
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BatchReceived:
+    """The next batch of a channel has arrived."""
+
+    channel: int
+    sequence: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BatchConsumed:
+    """The writer takes the oldest batch of a channel that it has not taken yet; only where `may_consume` allows it."""
+
+    channel: int
+    sequence: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BarrierReceived:
+    """A channel's barrier arrived, `age_s` seconds after the checkpoint was triggered."""
+
+    now: float
+    channel: int
+    checkpoint: int
+    first_after: int
+    age_s: float = 0.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OvertakenReceived:
+    """A channel's producer keeps the batches from `first` up to its barrier for the checkpoint."""
+
+    now: float
+    channel: int
+    checkpoint: int
+    first: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EndReceived:
+    """Nothing comes in a channel after the batch before `first_after`."""
+
+    channel: int
+    first_after: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CheckpointTriggered:
+    """The subtask begins a checkpoint, `age_s` seconds after its coordinator's trigger had come.
+
+    Its readers' state and its own barriers belong to this moment; the time to be aligned counts from the trigger.
+    """
+
+    now: float
+    checkpoint: int
+    age_s: float = 0.0
+    close_files: bool = False
+    """It is aligned, however long that takes."""
+    at_once: bool = False
+    """It does not wait to be aligned: channels stand still until restored rows are written."""
+
+
+@dataclass(frozen=True, slots=True)
+class BarrierAborted:
+    """A checkpoint will not be: the coordinator, a peer or the store says so. Allowed for any number, also twice.
+
+    The producers' queues take it as well.
+    """
+
+    checkpoint: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TimeoutChecked:
+    """The clock was looked at: it is `deadline`, or any other time."""
+
+    now: float
+
+
+AlignmentEvent = (
+    BatchReceived
+    | BatchConsumed
+    | BarrierReceived
+    | OvertakenReceived
+    | EndReceived
+    | CheckpointTriggered
+    | BarrierAborted
+    | TimeoutChecked
+)
+
+
+@dataclass(frozen=True, slots=True)
+class ChannelsMoved:
+    """Whatever happened, the running checkpoint may get further by it. `now`: where that depends on the time."""
+
+    now: float | None
+
+
+@dataclass(frozen=True, slots=True)
+class ChannelsDrained:
+    """Every channel has ended, and all of it was consumed."""
+
+
+# --- commands of an alignment: what the subtask does, all of a step before a batch is given to the writer -----------
+
+
+@dataclass(frozen=True, slots=True)
+class BlockChannel:
+    """Give the writer nothing more of this channel: what comes next in it is after the barrier."""
+
+    channel: int
+
+
+@dataclass(frozen=True, slots=True)
+class UnblockChannel:
+    """Give the writer this channel's batches again."""
+
+    channel: int
+
+
+@dataclass(frozen=True, slots=True)
+class TakeWriterSnapshot:
+    """Take the writer's state as it is now: this much of each channel is in it, and no more.
+
+    `unaligned`: what `PersistBatches` names is to be kept with it, and the subtask's own outputs let their barriers
+    overtake what they still hold.
+    """
+
+    checkpoint: int
+    unaligned: bool
+
+
+@dataclass(frozen=True, slots=True)
+class PersistBatches:
+    """Keep a channel's batches from `first` up to `end` for the checkpoint. They were received and not consumed."""
+
+    checkpoint: int
+    channel: int
+    first: int
+    end: int
+
+
+@dataclass(frozen=True, slots=True)
+class InputComplete:
+    """The consumer's share of the checkpoint is whole: nothing follows for it."""
+
+    checkpoint: int
+
+
+@dataclass(frozen=True, slots=True)
+class CancelCheckpoint:
+    """Drop what was collected for the checkpoint.
+
+    `decline`: the coordinator does not know yet, and is to be told the reason.
+    """
+
+    checkpoint: int
+    reason: str
+    decline: bool
+
+
+@dataclass(frozen=True, slots=True)
+class ChannelsEnded:
+    """Every channel has ended, and all of it was consumed; returned once."""
+
+
+AlignmentCommand = (
+    BlockChannel
+    | UnblockChannel
+    | TakeWriterSnapshot
+    | PersistBatches
+    | InputComplete
+    | CancelCheckpoint
+    | ChannelsEnded
+)
+
+# --- events of a producer's channel ---------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class BatchQueued:
+    """A batch is put in; its sequence is `queued` before the step. `size_bytes` as the producer counts it."""
+
+    size_bytes: int
+
+
+@dataclass(frozen=True, slots=True)
+class BatchesWritten:
+    """The consumer has written all batches before `end` (`ChannelReceiver.on_credit`). Late or repeated: no change."""
+
+    end: int
+
+
+@dataclass(frozen=True, slots=True)
+class BarrierRequested:
+    """The subtask was triggered `age_s` seconds ago: everything that was put in so far is before the barrier."""
+
+    checkpoint: int
+    age_s: float = 0.0
+
+
+@dataclass(frozen=True, slots=True)
+class OvertakeRequested:
+    """The checkpoint is not aligned any more: its barrier overtakes what waits here."""
+
+    checkpoint: int
+
+
+@dataclass(frozen=True, slots=True)
+class EndRequested:
+    """Nothing more is put in."""
+
+
+OutputEvent = BatchQueued | BatchesWritten | BarrierRequested | OvertakeRequested | EndRequested | BarrierAborted
+
+# --- commands of a producer's channel -------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class SendBatches:
+    """Send the batches from `first` up to `end`, in order."""
+
+    first: int
+    end: int
+
+
+@dataclass(frozen=True, slots=True)
+class SendMark:
+    """Send a mark at once, past the batches. Those that wait are sent after it."""
+
+    mark: ChannelMark
+
+
+@dataclass(frozen=True, slots=True)
+class KeepBatches:
+    """Keep the waiting batches from `first` up to `end` for the checkpoint; they are sent as well."""
+
+    checkpoint: int
+    first: int
+    end: int
+
+
+OutputCommand = SendBatches | SendMark | KeepBatches
