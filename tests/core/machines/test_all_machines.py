@@ -6,7 +6,7 @@ The stories are in `lakeward_machine_stories`: from each of them every event is 
 from __future__ import annotations
 
 from functools import partial
-from itertools import count
+from itertools import count, product
 from typing import TYPE_CHECKING, Any, Protocol
 
 import pytest
@@ -14,10 +14,11 @@ import pytest
 from lakeward.errors import IllegalEventError, UsageError
 from lakeward.machines.machine import Machine, Rule, Rules
 from lakeward.machines.registry import TABLES
-from lakeward_machine_stories import gang
+from lakeward_machine_stories import gang, gateway
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
+    from collections.abc import Callable, Collection, Iterator, Sequence
+    from enum import Enum
 
 
 class Stories(Protocol):
@@ -25,13 +26,18 @@ class Stories(Protocol):
 
     STORIES: Sequence[Sequence[Any]]
     TRIED: Sequence[Any]
+    ILLEGAL: Collection[tuple[Enum, type[Any]]]
+    """The states and events without a rule, of events that are tried."""
 
     def new(self) -> Machine[Any, Any]:
         """Return the machine before anything has happened."""
         ...
 
 
-MACHINES: dict[str, tuple[Any, tuple[str, ...]]] = {"gang": (gang, ("gang",))}
+MACHINES: dict[str, tuple[Any, tuple[str, ...]]] = {
+    "gang": (gang, ("gang",)),
+    "gateway": (gateway, ("gateway",)),
+}
 """Stories, and the tables that they use."""
 each_machine = pytest.mark.parametrize("name", MACHINES)
 
@@ -94,6 +100,16 @@ def test_the_stories_are_of_every_table() -> None:
 def test_no_rule_comes_after_one_that_always_applies(name: str) -> None:
     cells = TABLES[name].cells
     assert [cell for cell, rows in cells.items() if any(row.when is None for row in rows[:-1])] == []
+
+
+@pytest.mark.parametrize("name", [name for name, (stories, _) in MACHINES.items() if hasattr(stories, "ILLEGAL")])
+def test_no_rule_is_forgotten(name: str) -> None:
+    stories, tables = MACHINES[name]
+    events = {type(event) for event in stories.TRIED}
+    missing = {
+        cell for table in tables for cell in product(TABLES[table].states, events) if cell not in TABLES[table].cells
+    }
+    assert missing == set(stories.ILLEGAL)
 
 
 @each_machine

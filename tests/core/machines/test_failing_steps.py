@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any, Protocol, cast
 import pytest
 
 from lakeward.errors import IllegalEventError, UsageError
-from lakeward.machines.checkpoints import CheckpointCoordinator, attempts, gateway
+from lakeward.machines.checkpoints import CheckpointCoordinator, attempts
 from lakeward.machines.checkpoints import machine as checkpoints
 from lakeward.machines.leases import machine as leases
 from lakeward.machines.leases import table_lease
@@ -130,11 +130,6 @@ def of_checkpoints() -> Iterator[Tried]:
     return of_stories(new, known.STORIES, known.TRIED)
 
 
-def of_gateways() -> Iterator[Tried]:
-    known = cells("gateway")
-    return of_stories(gateway.Gateway, known.STORIES, known.TRIED)
-
-
 def of_leases() -> Iterator[Tried]:
     known = cells("leases")
     events = [make(call) for make in known.EVENTS.values() for call in (1, 2, 3)]
@@ -167,13 +162,12 @@ def of_splits() -> Iterator[Tried]:
     ("modules", "tried", "at_least"),
     [
         ((checkpoints, attempts), of_checkpoints, 1000),
-        ((gateway,), of_gateways, 50),
         ((leases, table_lease), of_leases, 100),
         ((link,), of_links, 50),
         ((rounds,), of_rounds, 500),
         ((splits,), of_splits, 500),
     ],
-    ids=["checkpoints", "gateway", "leases", "link", "rounds", "splits"],
+    ids=["checkpoints", "leases", "link", "rounds", "splits"],
 )
 def test_a_step_that_finds_no_row_in_its_midst_changes_nothing(
     modules: tuple[ModuleType, ...],

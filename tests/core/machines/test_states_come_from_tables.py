@@ -12,7 +12,7 @@ from lakeward.machines import checkpoints, exchange, splits
 CHECKPOINTS, EXCHANGE, SPLITS = (Path(package.__path__[0]) for package in (checkpoints, exchange, splits))
 FILES = [
     SPLITS / "machine.py",
-    *(CHECKPOINTS / f"{name}.py" for name in ("machine", "attempts", "gateway")),
+    *(CHECKPOINTS / f"{name}.py" for name in ("machine", "attempts")),
     *(EXCHANGE / f"{name}.py" for name in ("alignment", "output_queue")),
 ]
 STATES = {"_phase", "_phases", "_attempts"}

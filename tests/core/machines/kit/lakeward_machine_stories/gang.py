@@ -59,6 +59,7 @@ TRIED: tuple[GangEvent, ...] = (
     lost(1, 1),
     lost(0, 9),
 )
+ILLEGAL = ()
 
 
 def new() -> GangMachine:
