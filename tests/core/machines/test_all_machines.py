@@ -14,7 +14,7 @@ import pytest
 from lakeward.errors import IllegalEventError, UsageError
 from lakeward.machines.machine import Machine, Rule, Rules
 from lakeward.machines.registry import TABLES
-from lakeward_machine_stories import gang, gateway
+from lakeward_machine_stories import gang, gateway, leases
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterator, Sequence
@@ -37,6 +37,7 @@ class Stories(Protocol):
 MACHINES: dict[str, tuple[Any, tuple[str, ...]]] = {
     "gang": (gang, ("gang",)),
     "gateway": (gateway, ("gateway",)),
+    "leases": (leases, ("leases", "bucket_leases")),
 }
 """Stories, and the tables that they use."""
 each_machine = pytest.mark.parametrize("name", MACHINES)
@@ -105,9 +106,12 @@ def test_no_rule_comes_after_one_that_always_applies(name: str) -> None:
 @pytest.mark.parametrize("name", [name for name, (stories, _) in MACHINES.items() if hasattr(stories, "ILLEGAL")])
 def test_no_rule_is_forgotten(name: str) -> None:
     stories, tables = MACHINES[name]
-    events = {type(event) for event in stories.TRIED}
+    tried = {type(event) for event in stories.TRIED}
     missing = {
-        cell for table in tables for cell in product(TABLES[table].states, events) if cell not in TABLES[table].cells
+        cell
+        for rules in (TABLES[table] for table in tables)
+        for cell in product(rules.states, tried & {event for _, event in rules.cells})
+        if cell not in rules.cells
     }
     assert missing == set(stories.ILLEGAL)
 

@@ -20,8 +20,6 @@ import pytest
 from lakeward.errors import IllegalEventError, UsageError
 from lakeward.machines.checkpoints import CheckpointCoordinator, attempts
 from lakeward.machines.checkpoints import machine as checkpoints
-from lakeward.machines.leases import machine as leases
-from lakeward.machines.leases import table_lease
 from lakeward.machines.link import machine as link
 from lakeward.machines.rounds import machine as rounds
 from lakeward.machines.splits import machine as splits
@@ -130,12 +128,6 @@ def of_checkpoints() -> Iterator[Tried]:
     return of_stories(new, known.STORIES, known.TRIED)
 
 
-def of_leases() -> Iterator[Tried]:
-    known = cells("leases")
-    events = [make(call) for make in known.EVENTS.values() for call in (1, 2, 3)]
-    return of_stories(known._machine, known.STATES.values(), events)
-
-
 def of_links() -> Iterator[Tried]:
     known = cells("link")
     return of_stories(known.link, known.STORIES, known.TRIED)
@@ -162,12 +154,11 @@ def of_splits() -> Iterator[Tried]:
     ("modules", "tried", "at_least"),
     [
         ((checkpoints, attempts), of_checkpoints, 1000),
-        ((leases, table_lease), of_leases, 100),
         ((link,), of_links, 50),
         ((rounds,), of_rounds, 500),
         ((splits,), of_splits, 500),
     ],
-    ids=["checkpoints", "leases", "link", "rounds", "splits"],
+    ids=["checkpoints", "link", "rounds", "splits"],
 )
 def test_a_step_that_finds_no_row_in_its_midst_changes_nothing(
     modules: tuple[ModuleType, ...],

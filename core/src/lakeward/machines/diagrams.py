@@ -15,10 +15,6 @@ from lakeward.machines.exchange import output_queue
 from lakeward.machines.exchange import transitions as alignment
 from lakeward.machines.exchange.output_queue import OutputPhase
 from lakeward.machines.exchange.transitions import AlignmentPhase
-from lakeward.machines.leases import table_lease
-from lakeward.machines.leases import transitions as leases
-from lakeward.machines.leases.table_lease import LeaseStatus
-from lakeward.machines.leases.transitions import CallState
 from lakeward.machines.link import transitions as link
 from lakeward.machines.link.transitions import LinkPhase
 from lakeward.machines.recovery import transitions as recovery
@@ -37,8 +33,6 @@ _TABLES: dict[str, tuple[type[Enum], Mapping[Any, Mapping[Any, Enum]]]] = {
     "service": (ServicePhase, rounds.TRANSITIONS),
     "heartbeat": (HeartbeatPhase, rounds.TRANSITIONS),
     "tables": (Phase, rounds.TRANSITIONS),
-    "leases": (CallState, leases.TRANSITIONS),
-    "bucket_leases": (LeaseStatus, table_lease.TRANSITIONS),
     "splits": (SplitPhase, splits.TRANSITIONS),
     "split_attempts": (AttemptPhase, splits.TRANSITIONS),
     "split_connections": (ConnectionPhase, splits.TRANSITIONS),

@@ -201,7 +201,11 @@ class Machine(Generic[Event, Command]):
             self.undo.forget()
 
     def take(self, event: Event) -> tuple[Command, ...]:
-        """Execute the rule of the machine's phase; a machine that keeps several states says here whose event it is."""
+        """Do what an event asks for; a machine that keeps several states says here whose event it is."""
+        return self.follow(event)
+
+    def follow(self, event: object) -> tuple[Command, ...]:
+        """Execute the rule of the machine's phase, also for an event that follows from another one."""
         rule = self.rules.find(self, self.phase, event)
         if rule.to is not None:
             self.phase = rule.to
