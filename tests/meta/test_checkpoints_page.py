@@ -14,7 +14,6 @@ if TYPE_CHECKING:
 
 FILES = {
     "G": "tests/core/machines/test_gateway_scenarios.py",
-    "C": "tests/core/machines/test_checkpoints_cells.py",
     "S": "tests/core/machines/test_checkpoints_scenarios.py",
     "M": "tests/core/machines/test_checkpoints_model.py",
     "P": "tests/core/machines/test_splits_cells.py",

@@ -13,7 +13,7 @@ from lakeward.coordinator.checkpoints.round_checkpoints import CheckpointPlan
 from lakeward.coordinator.jobs.job import RoundJob
 from lakeward.coordinator.jobs.plan import JobPlan
 from lakeward.coordinator.jobs.task_attempt import TaskAttempt
-from lakeward.machines.checkpoints.events import TimePassed
+from lakeward.machines.checkpoints.messages import TimePassed
 from lakeward.machines.transport.channel import Channel, ChannelKey
 from lakeward.model.backoff import NO_PAUSES, RetryPauses
 from lakeward.model.events import (

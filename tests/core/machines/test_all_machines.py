@@ -14,7 +14,7 @@ import pytest
 from lakeward.errors import IllegalEventError, UsageError
 from lakeward.machines.machine import Machine, Rule, Rules
 from lakeward.machines.registry import TABLES
-from lakeward_machine_stories import gang, gateway, leases
+from lakeward_machine_stories import checkpoints, gang, gateway, leases
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterator, Sequence
@@ -37,6 +37,7 @@ class Stories(Protocol):
 MACHINES: dict[str, tuple[Any, tuple[str, ...]]] = {
     "gang": (gang, ("gang",)),
     "gateway": (gateway, ("gateway",)),
+    "checkpoints": (checkpoints, ("checkpoints", "attempts")),
     "leases": (leases, ("leases", "bucket_leases")),
 }
 """Stories, and the tables that they use."""
@@ -73,7 +74,7 @@ class Searches:
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self.failing = self.done = 0
-        self.used: set[tuple[str, int]] = set()
+        self.used: set[tuple[str, int, Enum, type[Any]]] = set()
         find = Rules.find
 
         def watched(rules: Rules[Any, Any], held: Any, state: Any, event: object) -> Rule[Any, Any]:  # noqa: ANN401 - of any machine
@@ -81,7 +82,7 @@ class Searches:
             if self.done == self.failing:
                 raise IllegalEventError(rules.name, "planted", event)
             found = find(rules, held, state, event)
-            self.used.add((rules.name, rules.rows.index(found)))
+            self.used.add((rules.name, rules.rows.index(found), state, type(event)))
             return found
 
         monkeypatch.setattr(Rules, "find", watched)
@@ -117,19 +118,19 @@ def test_no_rule_is_forgotten(name: str) -> None:
 
 
 @each_machine
-def test_every_rule_is_used(name: str, searches: Searches) -> None:
+def test_every_rule_is_used_in_each_of_its_states_by_each_of_its_events(name: str, searches: Searches) -> None:
     for make, event in tried(name):
         machine = make()
         try:
             machine.step(event)
         except (IllegalEventError, UsageError):
             continue
-    tables = {table: TABLES[table] for table in MACHINES[name][1]}
     unused = {
-        f"{table}: {row}"
-        for table, rules in tables.items()
-        for number, row in enumerate(rules.rows)
-        if (rules.name, number) not in searches.used
+        f"{table}: {state.value}, {event.__name__}: {row}"
+        for table in MACHINES[name][1]
+        for number, row in enumerate(TABLES[table].rows)
+        for state, event in row.cells
+        if (table, number, state, event) not in searches.used
     }
     assert unused == set()
 

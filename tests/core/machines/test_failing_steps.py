@@ -18,8 +18,6 @@ from typing import TYPE_CHECKING, Any, Protocol, cast
 import pytest
 
 from lakeward.errors import IllegalEventError, UsageError
-from lakeward.machines.checkpoints import CheckpointCoordinator, attempts
-from lakeward.machines.checkpoints import machine as checkpoints
 from lakeward.machines.link import machine as link
 from lakeward.machines.rounds import machine as rounds
 from lakeward.machines.splits import machine as splits
@@ -122,12 +120,6 @@ def of_stories(new: Callable[[], Machine], stories: Any, events: Any) -> Iterato
             yield partial(after, story), event
 
 
-def of_checkpoints() -> Iterator[Tried]:
-    known = cells("checkpoints")
-    new = lambda: CheckpointCoordinator(known.POLICY, now=1 - known.POLICY.interval_s)  # noqa: E731 - named by its use
-    return of_stories(new, known.STORIES, known.TRIED)
-
-
 def of_links() -> Iterator[Tried]:
     known = cells("link")
     return of_stories(known.link, known.STORIES, known.TRIED)
@@ -153,12 +145,11 @@ def of_splits() -> Iterator[Tried]:
 @pytest.mark.parametrize(
     ("modules", "tried", "at_least"),
     [
-        ((checkpoints, attempts), of_checkpoints, 1000),
         ((link,), of_links, 50),
         ((rounds,), of_rounds, 500),
         ((splits,), of_splits, 500),
     ],
-    ids=["checkpoints", "link", "rounds", "splits"],
+    ids=["link", "rounds", "splits"],
 )
 def test_a_step_that_finds_no_row_in_its_midst_changes_nothing(
     modules: tuple[ModuleType, ...],

@@ -7,12 +7,11 @@ from pathlib import Path
 
 import pytest
 
-from lakeward.machines import checkpoints, exchange, splits
+from lakeward.machines import exchange, splits
 
-CHECKPOINTS, EXCHANGE, SPLITS = (Path(package.__path__[0]) for package in (checkpoints, exchange, splits))
+EXCHANGE, SPLITS = (Path(package.__path__[0]) for package in (exchange, splits))
 FILES = [
     SPLITS / "machine.py",
-    *(CHECKPOINTS / f"{name}.py" for name in ("machine", "attempts")),
     *(EXCHANGE / f"{name}.py" for name in ("alignment", "output_queue")),
 ]
 STATES = {"_phase", "_phases", "_attempts"}

@@ -9,8 +9,6 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING, Any
 
-from lakeward.machines.checkpoints import transitions as checkpoints
-from lakeward.machines.checkpoints.transitions import CheckpointPhase, ParticipantPhase
 from lakeward.machines.exchange import output_queue
 from lakeward.machines.exchange import transitions as alignment
 from lakeward.machines.exchange.output_queue import OutputPhase
@@ -37,8 +35,6 @@ _TABLES: dict[str, tuple[type[Enum], Mapping[Any, Mapping[Any, Enum]]]] = {
     "split_attempts": (AttemptPhase, splits.TRANSITIONS),
     "split_connections": (ConnectionPhase, splits.TRANSITIONS),
     "link": (LinkPhase, link.TRANSITIONS),
-    "checkpoints": (CheckpointPhase, checkpoints.TRANSITIONS),
-    "attempts": (ParticipantPhase, checkpoints.TRANSITIONS),
     "alignment": (AlignmentPhase, alignment.TRANSITIONS),
     "output": (OutputPhase, output_queue.TRANSITIONS),
     "recovery": (RecoveryPhase, recovery.TRANSITIONS),

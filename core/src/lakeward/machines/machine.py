@@ -99,6 +99,17 @@ class Rules(Generic[Held, Command]):
             states[key] = rule.to
         return () if rule.do is None else tuple(rule.do(held, event))
 
+    def move(self, held: Held, attribute: str, event: object) -> tuple[Command, ...]:
+        """Take an event of a machine that keeps the state in this attribute.
+
+        Raises:
+            IllegalEventError: no rule allows it.
+        """
+        rule = self.find(held, getattr(held, attribute), event)
+        if rule.to is not None:
+            setattr(held, attribute, rule.to)
+        return () if rule.do is None else tuple(rule.do(held, event))
+
 
 class Undo:
     """What a step has changed in the dicts of its machine, the oldest first."""
@@ -206,7 +217,4 @@ class Machine(Generic[Event, Command]):
 
     def follow(self, event: object) -> tuple[Command, ...]:
         """Execute the rule of the machine's phase, also for an event that follows from another one."""
-        rule = self.rules.find(self, self.phase, event)
-        if rule.to is not None:
-            self.phase = rule.to
-        return () if rule.do is None else tuple(cast("Iterable[Command]", rule.do(self, event)))
+        return cast("tuple[Command, ...]", self.rules.move(self, "phase", event))

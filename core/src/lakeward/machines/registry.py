@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from lakeward.machines import gang, leases
+from lakeward.machines import checkpoints, gang, leases
 from lakeward.machines.checkpoints import gateway
 
 if TYPE_CHECKING:
@@ -12,5 +12,12 @@ if TYPE_CHECKING:
 
     from lakeward.machines.machine import Rules
 
-_RULES: tuple[Rules[Any, Any], ...] = (gang.RULES, gateway.RULES, leases.RULES, leases.BUCKET_RULES)
+_RULES: tuple[Rules[Any, Any], ...] = (
+    gang.RULES,
+    gateway.RULES,
+    checkpoints.RULES,
+    checkpoints.ATTEMPT_RULES,
+    leases.RULES,
+    leases.BUCKET_RULES,
+)
 TABLES: Mapping[str, Rules[Any, Any]] = {rules.name: rules for rules in _RULES}

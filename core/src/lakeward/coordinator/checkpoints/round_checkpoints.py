@@ -17,9 +17,10 @@ from lakeward.coordinator.checkpoints.contents import CheckpointContents
 from lakeward.coordinator.workers.step_log import step_log
 from lakeward.errors import LakewardError
 from lakeward.machines.checkpoints import CheckpointCoordinator, CheckpointPhase
-from lakeward.machines.checkpoints.commands import (
+from lakeward.machines.checkpoints.messages import (
     Abort,
     Admit,
+    CheckpointStored,
     CloseDownGateways,
     Complete,
     DiscardCheckpoint,
@@ -29,19 +30,16 @@ from lakeward.machines.checkpoints.commands import (
     OpenDownGateway,
     RejectMessage,
     ReturnSplits,
+    RoundEnded,
     SendAborted,
     SendClose,
     SendComplete,
     SendTrigger,
-    StoreCheckpoint,
-    TakeSnapshot,
-)
-from lakeward.machines.checkpoints.events import (
-    CheckpointStored,
-    RoundEnded,
     SnapshotFailed,
     SnapshotTaken,
+    StoreCheckpoint,
     StoreFailed,
+    TakeSnapshot,
 )
 from lakeward.machines.driver import MachineDriver
 from lakeward.model.events import CheckpointAborted, CheckpointComplete, Close, TriggerCheckpoint
@@ -50,8 +48,7 @@ from lakeward.model.identity import Incarnation
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
-    from lakeward.machines.checkpoints.commands import CheckpointsCommand
-    from lakeward.machines.checkpoints.events import CheckpointsEvent
+    from lakeward.machines.checkpoints.messages import CheckpointsCommand, CheckpointsEvent
     from lakeward.model.checkpoints import CheckpointRef, LeaseCopy, PartFile, RoundSnapshot, SubtaskSnapshot
     from lakeward.model.events import AnyEvent
     from lakeward.model.settings import CheckpointSettings
@@ -213,14 +210,6 @@ class RoundCheckpoints:
         """Set unless a write of the store is still pending."""
         self._answered.set()
         self._aborted: list[int] = []
-        self._close_files = (0, False)
-        """Number of the newest checkpoint that was triggered, and whether all files are closed at its cut."""
-        self._step_missed = False
-        """The newest checkpoint that was to close all files was aborted: the next one does not, so that one completes.
-
-        It has to be aligned, behind all rows that wait and all that are restored. If each took too long, the round
-        would fail for too many of them, and go on from the same place for ever.
-        """
         self.newest: CompletedCheckpoint | None = None
         """The newest that completed since the round's job began."""
 
@@ -326,20 +315,12 @@ class RoundCheckpoints:
                     self._started = (command.checkpoint, self._clock.now())
                 attempt.send(Close(checkpoint=command.checkpoint))
             case SendTrigger():
-                close_files = self._closes_files(command.checkpoint)
-                attempt.send(TriggerCheckpoint(checkpoint=command.checkpoint, close_files=close_files))
+                attempt.send(TriggerCheckpoint(checkpoint=command.checkpoint, close_files=command.close_files))
             case SendComplete():
                 attempt.send(CheckpointComplete(checkpoint=command.checkpoint))
             case SendAborted():
                 attempt.end_checkpoint(command.checkpoint)
                 attempt.send(CheckpointAborted(checkpoint=command.checkpoint))
-
-    def _closes_files(self, checkpoint: int) -> bool:
-        """Return whether a checkpoint closes all files: the same for all subtasks, also if it is triggered again."""
-        if self._close_files[0] != checkpoint:
-            closes = self._plan.exchange and not self._step_missed and self._owner.step_due()
-            self._close_files = (checkpoint, closes)
-        return self._close_files[1]
 
     def _turn(self, command: CloseDownGateways | OpenDownGateway) -> None:
         if isinstance(command, OpenDownGateway):
@@ -358,7 +339,8 @@ class RoundCheckpoints:
         except LakewardError as error:
             self.step(SnapshotFailed(now=now, checkpoint=checkpoint, reason=str(error)))
             return
-        self.step(SnapshotTaken(now=now, checkpoint=checkpoint, snapshot=snapshot, sent=sent))
+        due = self._plan.exchange and self._owner.step_due()
+        self.step(SnapshotTaken(now=now, checkpoint=checkpoint, snapshot=snapshot, sent=sent, step_due=due))
 
     def _keep(self, command: StoreCheckpoint | Complete | Abort | DiscardPart | DiscardCheckpoint) -> None:
         match command:
@@ -376,7 +358,6 @@ class RoundCheckpoints:
                 log = self._log.info if at_end else self._log.warning
                 log("checkpoint aborted", checkpoint=str(self._ref(command.checkpoint)), reason=command.reason)
                 self._aborted.append(command.checkpoint)
-                self._step_missed = self._step_missed or self._close_files == (command.checkpoint, True)
                 self._delete(command.checkpoint)
                 if not at_end:
                     self._owner.checkpoint_aborted(command.checkpoint, command.reason)
@@ -415,7 +396,6 @@ class RoundCheckpoints:
                 return
             seconds, size = now - self._started[1], cast("int", answer)
             done = self.newest = CompletedCheckpoint(ref, state, seconds, size, self._clock.wall_ms())
-            self._step_missed = False
             self.step(CheckpointStored(now=now, checkpoint=ref.number))
             if not self.ended:
                 self._owner.checkpoint_done(done)

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from lakeward.machines.checkpoints.events import CloseAcked, Declined, GatewayOpened, PartStored, SubtaskFinished
-from lakeward.model.events import NOT_READY, AckCheckpoint, AckClose, DeclineCheckpoint, Open, SubtaskDone
+from lakeward.machines.checkpoints.messages import CloseAcked, Declined, GatewayOpened, PartStored, SubtaskFinished
+from lakeward.model.events import AckCheckpoint, AckClose, DeclineCheckpoint, Open, SubtaskDone
 
 if TYPE_CHECKING:
-    from lakeward.machines.checkpoints.events import SubtaskEvent
+    from lakeward.machines.checkpoints.messages import SubtaskEvent
     from lakeward.model.events import AnyEvent
 
 
@@ -36,7 +36,6 @@ def to_checkpoint_event(event: AnyEvent, *, now: float, subtask: int, attempt: i
             number, part, snapshot = event.checkpoint, event.part, event.snapshot
             return PartStored(now=now, checkpoint=number, part=part, snapshot=snapshot, **who)
         case DeclineCheckpoint():
-            counts = event.reason != NOT_READY
-            return Declined(now=now, checkpoint=event.checkpoint, reason=event.reason, counts=counts, **who)
+            return Declined(now=now, checkpoint=event.checkpoint, reason=event.reason, **who)
         case _:
             return None

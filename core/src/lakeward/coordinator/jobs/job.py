@@ -26,8 +26,9 @@ from lakeward.errors import (
     TableGoneError,
     UsageError,
 )
-from lakeward.machines.checkpoints.commands import Admit
-from lakeward.machines.checkpoints.events import (
+from lakeward.machines.checkpoints.gateway import Gateway
+from lakeward.machines.checkpoints.messages import (
+    Admit,
     DataAcked,
     DataReceived,
     LaunchEnded,
@@ -36,7 +37,6 @@ from lakeward.machines.checkpoints.events import (
     SubtaskRegistered,
     TimePassed,
 )
-from lakeward.machines.checkpoints.gateway import Gateway
 from lakeward.machines.driver import MachineDriver
 from lakeward.machines.splits import (
     Accept,
@@ -91,7 +91,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Mapping
 
     from lakeward.coordinator.jobs.plan import JobListener, JobPlan
-    from lakeward.machines.checkpoints.events import CheckpointsEvent
+    from lakeward.machines.checkpoints.messages import CheckpointsEvent
     from lakeward.model.checkpoints import RoundSnapshot, SubtaskSnapshot
     from lakeward.model.status import ExchangeReport
     from lakeward.ports import Clock, Connection, Jobs
@@ -214,8 +214,11 @@ class RoundJob:
             self._step(ConnectionsChecked(now=now))
         if now >= self.splits.rested_by:
             self._step(SplitsRested(now=now))
-        if self._group.takes_checkpoints or self._checkpoints.running is not None:
-            self._note(TimePassed(now=now, at_once=self._first.begin(self._group, self._clock.wall_ms())))
+        takes = self._group.takes_checkpoints
+        if takes:
+            self._first.may_be_taken(self._clock.wall_ms())
+        if takes or self._checkpoints.running is not None:
+            self._note(TimePassed(now=now, recovers=takes and self._group.recovers))
             self._first.look(self._checkpoints)
         self._watch_slots(now)
         self._watch_silence(now, self.launched)

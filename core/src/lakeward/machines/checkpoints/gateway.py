@@ -96,6 +96,8 @@ class GatewayPhase(MachineState):
 class HeldEvents(Machine[GatewayEvent, GatewayCommand]):
     """The newest checkpoint, and the events that are held."""
 
+    phase: GatewayPhase
+
     def __init__(
         self, *, latest: int = 0, closed_for: int | None = None, restored: Iterable[BlockedEvent] = ()
     ) -> None:

@@ -533,9 +533,9 @@ BUCKET_RULES: Rules[LeaseState, LeasesCommand] = Rules(
     "bucket_leases",
     LeaseStatus,
     Rule(tuple(LeaseStatus), Acquired, to=LeaseStatus.ACQUIRED),
-    Rule((LeaseStatus.ACQUIRED, LeaseStatus.VERIFIED), Verified, to=LeaseStatus.VERIFIED),
+    Rule(LeaseStatus.ACQUIRED, Verified, to=LeaseStatus.VERIFIED),
     Rule(LeaseStatus.WANTED, Verified),  # it was released and requested again meanwhile
-    Rule(tuple(LeaseStatus), (*NEW_IDS, CallFailed, CallOutcomeUnknown, LeaseStop), to=LeaseStatus.WANTED),
+    Rule(tuple(LeaseStatus), (*NEW_IDS, CallFailed, CallOutcomeUnknown), to=LeaseStatus.WANTED),
 )
 CALLING = (ACQUIRING, RENEWING, VERIFYING, RELEASING)
 IN_USE = (IDLE, *CALLING)

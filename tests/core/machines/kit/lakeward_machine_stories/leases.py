@@ -24,6 +24,7 @@ from lakeward.machines.leases import (
     Unprotect,
     Verified,
 )
+from lakeward.machines.leases.state import LeaseStatus
 from lakeward.model.leases import Protection, RestoredLease
 from lakeward.model.tables import KvSnapshot, TableBucket
 
@@ -74,30 +75,51 @@ STATES: dict[CallState, tuple[LeasesEvent, ...]] = {
     CallState.STOPPED: (*_HELD, LeaseStop(now=0.0, final=False)),
 }
 """How each state is reached."""
+_FREE = Unprotect(now=0.0, buckets=frozenset({ONE}))
+_ANOTHER = Protect(now=0.0, table_id=2, snapshots=(OTHER,))
+_NEW_ID = CoordinatorChanged(now=0.0)
+_ENDS = LeaseStop(now=0.0, final=False)
+
+
+def through(story: tuple[LeasesEvent, ...], call: int, verify: int) -> tuple[tuple[LeasesEvent, ...], ...]:
+    """The story goes on from an open acquire through every state."""
+    held = (*story, acquired(call, 0.0), verified(verify, 0.0))
+    return (
+        story,
+        (*story, acquired(call, 0.0)),
+        held,
+        (*held, LeaseTick(now=200.0)),
+        (*held, Unprotect(now=0.0, buckets=frozenset({ONE, TWO}))),
+    )
+
+
+_AGAIN = (*_HELD, _NEW_ID, acquired(3, 0.0))
 STORIES: tuple[tuple[LeasesEvent, ...], ...] = (
     *STATES.values(),
-    (PROTECT, LeaseStop(now=0.0, final=False)),
-    (PROTECT, STOP),
-    (PROTECT, acquired(1, 0.0), CoordinatorChanged(now=0.0)),
-    (PROTECT, unknown(1, 0.0), PROTECT),
+    (PROTECT, failed(1, 0.0)),
+    # Meanwhile a call of a retired id, a given up one, a late one, or a drop is open.
+    *through((PROTECT, _NEW_ID), 2, 3),
+    *through((*_HELD, _FREE, _NEW_ID, PROTECT), 4, 5),
+    *through((PROTECT, acquired(1, 0.0), _NEW_ID), 3, 5),
+    *through((PROTECT, unknown(1, 0.0), PROTECT), 3, 4),
+    *through((RESTORED, CheckpointsRead(now=0.0), acquired(1, 0.0), verified(2, 0.0), _ANOTHER), 4, 5),
+    *through((*_AGAIN, verified(4, 0.0), _ANOTHER), 6, 7),
     (RESTORED, CheckpointsRead(now=0.0), acquired(1, 0.0), verified(2, 0.0)),
-    (RESTORED, CheckpointsRead(now=0.0), acquired(1, 0.0), verified(2, 0.0), done(3, 0.0)),
-    (*_HELD, CoordinatorChanged(now=0.0), acquired(3, 0.0), verified(4, 0.0)),
-    (*_HELD, Unprotect(now=0.0, buckets=frozenset({ONE})), LeaseStop(now=0.0, final=False)),
-    (*_HELD, failed(1, 0.0), LeaseTick(now=200.0), LeaseStop(now=0.0, final=False)),
-    (PROTECT, acquired(1, 0.0), LeaseStop(now=0.0, final=False)),
-    (PROTECT, Unprotect(now=0.0, buckets=frozenset({ONE})), LeaseStop(now=0.0, final=False)),
-    (
-        PROTECT,
-        acquired(1, 0.0),
-        Unprotect(now=0.0, buckets=frozenset({ONE})),
-        PROTECT,
-        Unprotect(now=0.0, buckets=frozenset({ONE})),
-        LeaseStop(now=0.0, final=False),
-    ),
-    (*_HELD, CoordinatorChanged(now=0.0), acquired(3, 0.0)),
-    (*_HELD, CoordinatorChanged(now=0.0), acquired(3, 0.0), failed(4, 0.0)),
-    (PROTECT, acquired(1, 0.0), Unprotect(now=0.0, buckets=frozenset({ONE})), PROTECT),
+    # A renewal meets snapshots that are not verified, or wanted.
+    (*_AGAIN, failed(4, 0.0)),
+    (*_AGAIN, failed(4, 199.5), LeaseTick(now=200.0)),
+    (*_HELD, LeaseTick(now=200.0), Protect(now=200.0, table_id=2, snapshots=(OTHER,))),
+    (PROTECT, acquired(1, 0.0), _FREE, PROTECT),
+    # It stops.
+    (PROTECT, _ENDS),
+    (PROTECT, STOP),
+    (PROTECT, acquired(1, 0.0), _ENDS),
+    (PROTECT, unknown(1, 0.0), _ENDS),
+    (*_HELD, _FREE, _ENDS),
+    (*_HELD, _FREE, _NEW_ID, _ENDS),
+    (PROTECT, _FREE, _ENDS),
+    (PROTECT, acquired(1, 0.0), _FREE, PROTECT, _FREE, _ENDS),
+    (*_HELD, LeaseTick(now=200.0), LeaseStop(now=200.0, final=False)),
 )
 TRIED: tuple[LeasesEvent, ...] = (
     Restored(now=200.0, lease=RESTORED.lease, snapshots=RESTORED.snapshots),
@@ -114,13 +136,14 @@ TRIED: tuple[LeasesEvent, ...] = (
     LeaseTick(now=200.0),
     LeaseStop(now=200.0, final=False),
     LeaseStop(now=200.0, final=True),
-    *(kind(call) for kind in (acquired, verified, done, failed, unknown) for call in (0, 1, 2, 3, 4, 5, 99)),
+    *(kind(call) for kind in (acquired, verified, done, failed, unknown) for call in (0, 1, 2, 3, 4, 5, 6, 99)),
 )
 _ANSWERS = (Acquired, Verified, Done, CallFailed, CallOutcomeUnknown)
 ILLEGAL = (
     *((state, Restored) for state in CallState if state is not CallState.FRESH),
     *((CallState.FRESH, answer) for answer in _ANSWERS),
     *((CallState.STOPPED, event) for event in (Protect, StartGeneration, LeaseStop)),
+    (LeaseStatus.VERIFIED, Verified),
 )
 
 
