@@ -14,7 +14,7 @@ import pytest
 from lakeward.errors import IllegalEventError, UsageError
 from lakeward.machines.machine import Machine, Rule, Rules
 from lakeward.machines.registry import TABLES
-from lakeward_machine_stories import checkpoints, gang, gateway, leases
+from lakeward_machine_stories import checkpoints, gang, gateway, leases, rounds
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterator, Sequence
@@ -38,6 +38,7 @@ MACHINES: dict[str, tuple[Any, tuple[str, ...]]] = {
     "gang": (gang, ("gang",)),
     "gateway": (gateway, ("gateway",)),
     "checkpoints": (checkpoints, ("checkpoints", "attempts")),
+    "rounds": (rounds, ("service", "heartbeat", "tables")),
     "leases": (leases, ("leases", "bucket_leases")),
 }
 """Stories, and the tables that they use."""

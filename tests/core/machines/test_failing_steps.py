@@ -13,20 +13,17 @@ from enum import Enum
 from functools import partial
 from itertools import count
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Protocol, cast
+from typing import TYPE_CHECKING, Any, Protocol
 
 import pytest
 
 from lakeward.errors import IllegalEventError, UsageError
 from lakeward.machines.link import machine as link
-from lakeward.machines.rounds import machine as rounds
 from lakeward.machines.splits import machine as splits
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
     from types import ModuleType
-
-    from lakeward.machines.rounds.state import RoundsState
 
 
 class Machine(Protocol):
@@ -125,18 +122,6 @@ def of_links() -> Iterator[Tried]:
     return of_stories(known.link, known.STORIES, known.TRIED)
 
 
-def of_rounds() -> Iterator[Tried]:
-    known = cells("rounds")
-
-    def fresh(state: RoundsState) -> Machine:
-        return cast("Machine", known.machine_of(state.copy()))
-
-    for phase, service, heartbeat, event in known.cells():
-        request = getattr(event, "request", known.RENEWAL)
-        state = known.state_of(phase, service, heartbeat, request)
-        yield partial(fresh, state), event
-
-
 def of_splits() -> Iterator[Tried]:
     known = cells("splits")
     return of_stories(known.machine, known.STORIES, known.TRIED)
@@ -146,10 +131,9 @@ def of_splits() -> Iterator[Tried]:
     ("modules", "tried", "at_least"),
     [
         ((link,), of_links, 50),
-        ((rounds,), of_rounds, 500),
         ((splits,), of_splits, 500),
     ],
-    ids=["link", "rounds", "splits"],
+    ids=["link", "splits"],
 )
 def test_a_step_that_finds_no_row_in_its_midst_changes_nothing(
     modules: tuple[ModuleType, ...],

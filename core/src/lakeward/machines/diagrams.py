@@ -18,8 +18,6 @@ from lakeward.machines.link.transitions import LinkPhase
 from lakeward.machines.recovery import transitions as recovery
 from lakeward.machines.recovery.transitions import RecoveryPhase
 from lakeward.machines.registry import TABLES
-from lakeward.machines.rounds import transitions as rounds
-from lakeward.machines.rounds.transitions import HeartbeatPhase, Phase, ServicePhase
 from lakeward.machines.splits import transitions as splits
 from lakeward.machines.splits.transitions import AttemptPhase, ConnectionPhase, SplitPhase
 
@@ -28,9 +26,6 @@ if TYPE_CHECKING:
     from enum import Enum
 
 _TABLES: dict[str, tuple[type[Enum], Mapping[Any, Mapping[Any, Enum]]]] = {
-    "service": (ServicePhase, rounds.TRANSITIONS),
-    "heartbeat": (HeartbeatPhase, rounds.TRANSITIONS),
-    "tables": (Phase, rounds.TRANSITIONS),
     "splits": (SplitPhase, splits.TRANSITIONS),
     "split_attempts": (AttemptPhase, splits.TRANSITIONS),
     "split_connections": (ConnectionPhase, splits.TRANSITIONS),

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from lakeward.machines import checkpoints, gang, leases
+from lakeward.machines import checkpoints, gang, leases, rounds
 from lakeward.machines.checkpoints import gateway
 
 if TYPE_CHECKING:
@@ -19,5 +19,8 @@ _RULES: tuple[Rules[Any, Any], ...] = (
     checkpoints.ATTEMPT_RULES,
     leases.RULES,
     leases.BUCKET_RULES,
+    rounds.RULES,
+    rounds.HEARTBEAT_RULES,
+    rounds.TABLE_RULES,
 )
 TABLES: Mapping[str, Rules[Any, Any]] = {rules.name: rules for rules in _RULES}
