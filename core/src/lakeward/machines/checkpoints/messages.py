@@ -30,39 +30,26 @@ class TimePassed:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class SubtaskRegistered:
+class _OfAttempt:
+    now: float
+    subtask: int
+    attempt: int
+
+
+class SubtaskRegistered(_OfAttempt):
     """A new attempt registered; an older one of the same subtask is lost by that."""
 
-    now: float
-    subtask: int
-    attempt: int
 
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SubtaskReconnected:
+class SubtaskReconnected(_OfAttempt):
     """An attempt has a new connection: control events on the old one may be lost."""
 
-    now: float
-    subtask: int
-    attempt: int
 
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SubtaskLost:
+class SubtaskLost(_OfAttempt):
     """An attempt failed, was cancelled, or is gone for good. Repeated, it changes nothing."""
 
-    now: float
-    subtask: int
-    attempt: int
 
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SubtaskFinished:
+class SubtaskFinished(_OfAttempt):
     """An attempt finished: the coordinator has everything that it did."""
-
-    now: float
-    subtask: int
-    attempt: int
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -231,38 +218,28 @@ class ParticipantFailed:
 
 
 @dataclass(frozen=True, slots=True)
-class CheckpointStarted:
+class _OfParticipant:
+    attempt: Attempt
+
+
+class CheckpointStarted(_OfParticipant):
     """A checkpoint starts, and this attempt is part of it."""
 
-    attempt: Attempt
 
-
-@dataclass(frozen=True, slots=True)
-class CutDelivered:
+class CutDelivered(_OfParticipant):
     """Everything that was sent before the coordinator's cut has arrived; this attempt is to take its snapshot."""
 
-    attempt: Attempt
 
-
-@dataclass(frozen=True, slots=True)
-class CheckpointEnded:
+class CheckpointEnded(_OfParticipant):
     """The checkpoint of this attempt has completed, or its round has ended while it is being stored."""
 
-    attempt: Attempt
 
-
-@dataclass(frozen=True, slots=True)
-class CheckpointFailed:
+class CheckpointFailed(_OfParticipant):
     """The checkpoint of this attempt is aborted."""
 
-    attempt: Attempt
 
-
-@dataclass(frozen=True, slots=True)
-class AttemptGone:
+class AttemptGone(_OfParticipant):
     """This attempt is lost or replaced."""
-
-    attempt: Attempt
 
 
 # --- commands ---------------------------------------------------------------------------------------------------
@@ -293,12 +270,14 @@ class ReturnSplits:
 
 
 @dataclass(frozen=True, slots=True)
-class SendClose:
-    """Send `Close` to this attempt."""
-
+class _ToAttempt:
     subtask: int
     attempt: int
     checkpoint: int
+
+
+class SendClose(_ToAttempt):
+    """Send `Close` to this attempt."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -310,10 +289,12 @@ class CloseDownGateways:
 
 
 @dataclass(frozen=True, slots=True)
-class TakeSnapshot:
-    """Take the coordinator's snapshot now, without a call to another system; answer before any other event."""
-
+class _OfCheckpoint:
     checkpoint: int
+
+
+class TakeSnapshot(_OfCheckpoint):
+    """Take the coordinator's snapshot now, without a call to another system; answer before any other event."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -326,13 +307,8 @@ class SendTrigger:
     close_files: bool = False
 
 
-@dataclass(frozen=True, slots=True)
-class OpenDownGateway:
+class OpenDownGateway(_ToAttempt):
     """Open the coordinator's gateway to this attempt only."""
-
-    subtask: int
-    attempt: int
-    checkpoint: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -344,29 +320,16 @@ class StoreCheckpoint:
     parts: tuple[tuple[object, object], ...]
 
 
-@dataclass(frozen=True, slots=True)
-class SendComplete:
+class SendComplete(_ToAttempt):
     """Send `CheckpointComplete` to this attempt."""
 
-    subtask: int
-    attempt: int
-    checkpoint: int
 
-
-@dataclass(frozen=True, slots=True)
-class SendAborted:
+class SendAborted(_ToAttempt):
     """Send `CheckpointAborted` to this attempt."""
 
-    subtask: int
-    attempt: int
-    checkpoint: int
 
-
-@dataclass(frozen=True, slots=True)
-class Complete:
+class Complete(_OfCheckpoint):
     """The checkpoint is complete; all gateways are open by now."""
-
-    checkpoint: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -385,11 +348,8 @@ class DiscardPart:
     part: object
 
 
-@dataclass(frozen=True, slots=True)
-class DiscardCheckpoint:
+class DiscardCheckpoint(_OfCheckpoint):
     """This checkpoint failed after its round had ended, or completed and is superseded: delete it."""
-
-    checkpoint: int
 
 
 @dataclass(frozen=True, slots=True)

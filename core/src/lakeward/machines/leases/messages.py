@@ -53,13 +53,15 @@ class Retain:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class CheckpointsRead:
+class _AtTime:
+    now: float
+
+
+class CheckpointsRead(_AtTime):
     """The checkpoints in the store were read, and a `Retain` was sent for each table that has one.
 
     Before that, a restored id is not dropped: it may protect snapshots that no `Retain` has listed yet.
     """
-
-    now: float
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -114,25 +116,16 @@ class CallOutcomeUnknown:
     reason: str
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class CoordinatorChanged:
+class CoordinatorChanged(_AtTime):
     """The source's coordinator is another process now: it may have lost leases."""
 
-    now: float
 
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class StartGeneration:
+class StartGeneration(_AtTime):
     """The failover hook answered ACQUIRE: acquire everything again under a new generation."""
 
-    now: float
 
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class LeaseTick:
+class LeaseTick(_AtTime):
     """Time passed."""
-
-    now: float
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -155,11 +148,8 @@ class SnapshotsAcquired:
     snapshots: tuple[KvSnapshot, ...]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class CallDue:
+class CallDue(_AtTime):
     """Follows from each event: the most urgent call is sent."""
-
-    now: float
 
 
 @dataclass(frozen=True, slots=True)

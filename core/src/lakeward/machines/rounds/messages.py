@@ -15,10 +15,12 @@ from lakeward.model.tiering import HeartbeatRequest, HeartbeatResponse, Refusal,
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Tick:
-    """Time went on: do what is due."""
-
+class _OfService:
     now: float
+
+
+class Tick(_OfService):
+    """Time went on: do what is due."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -57,19 +59,17 @@ class Opened:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Leased:
+class _OfTable:
+    now: float
+    table_id: int
+
+
+class Leased(_OfTable):
     """All snapshots are acquired and verified."""
 
-    now: float
-    table_id: int
 
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class JobStarted:
+class JobStarted(_OfTable):
     """The round's first subtask is deployed: Spark has slots for it."""
-
-    now: float
-    table_id: int
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -122,12 +122,8 @@ class RoundFailed:
     """Its checkpoint is damaged and given up: the next round goes on from another one, or from none."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class TableGone:
+class TableGone(_OfTable):
     """The table was dropped, or dropped and re-created under another id."""
-
-    now: float
-    table_id: int
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -142,11 +138,13 @@ class RoundFenced:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class TargetReached:
-    """`once`: the table is at the end offsets that were seen at the start."""
-
+class _OfPath:
     now: float
     path: TablePath
+
+
+class TargetReached(_OfPath):
+    """`once`: the table is at the end offsets that were seen at the start."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -157,37 +155,23 @@ class Targets:
     paths: frozenset[TablePath]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class PauseRequested:
+class PauseRequested(_OfPath):
     """A person pauses a table; a running round finishes early and commits first.
 
     The path of a table that is not assigned is remembered: the table is PAUSED once it is assigned.
     """
 
-    now: float
-    path: TablePath
 
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ResumeRequested:
+class ResumeRequested(_OfPath):
     """A person resumes a paused or suspended table."""
 
-    now: float
-    path: TablePath
 
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class StopRequested:
+class StopRequested(_OfService):
     """The service is to end: finish rounds early, commit them, give the tables back, then `Stopped`."""
 
-    now: float
 
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class StopTimedOut:
+class StopTimedOut(_OfService):
     """Give up what is not committed by now."""
-
-    now: float
 
 
 RoundsEvent = (
@@ -261,12 +245,8 @@ class TableRefused:
     refusal: Refusal
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class TableReported:
+class TableReported(_OfTable):
     """A heartbeat that reported it was answered; accepted or refused: the report has arrived."""
-
-    now: float
-    table_id: int
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -278,20 +258,12 @@ class ReportFailed:
     cause: str
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class RoundMayOpen:
+class RoundMayOpen(_OfTable):
     """Fewer rounds are open than may be, and no waiting table is nearer to its deadline."""
 
-    now: float
-    table_id: int
 
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class RetryDue:
+class RetryDue(_OfTable):
     """The pause after its failure is over."""
-
-    now: float
-    table_id: int
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -303,36 +275,20 @@ class RoundOverdue:
     reason: str
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class TablePaused:
+class TablePaused(_OfTable):
     """A person pauses it."""
 
-    now: float
-    table_id: int
 
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class TableResumed:
+class TableResumed(_OfTable):
     """A person resumes it."""
 
-    now: float
-    table_id: int
 
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ServiceStops:
+class ServiceStops(_OfTable):
     """The service is to end."""
 
-    now: float
-    table_id: int
 
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class RoundGivenUp:
+class RoundGivenUp(_OfTable):
     """The service ends without waiting any longer."""
-
-    now: float
-    table_id: int
 
 
 # --- commands ---------------------------------------------------------------------------------------------------
@@ -355,17 +311,16 @@ class OpenRound:
 
 
 @dataclass(frozen=True, slots=True)
-class AcquireLeases:
+class _ForTable:
+    table_id: int
+
+
+class AcquireLeases(_ForTable):
     """Acquire and verify; answer with `Leased`, `SnapshotsGone` or `RoundFailed`."""
 
-    table_id: int
 
-
-@dataclass(frozen=True, slots=True)
-class LaunchJob:
+class LaunchJob(_ForTable):
     """Write the journal and launch the Spark job; answer with `Drained` or a failure."""
-
-    table_id: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -376,11 +331,8 @@ class FinishRoundEarly:
     reason: str
 
 
-@dataclass(frozen=True, slots=True)
-class CommitRound:
+class CommitRound(_ForTable):
     """Prepare, commit to the lake, commit to the source; answer with `Committed` or a failure."""
-
-    table_id: int
 
 
 @dataclass(frozen=True, slots=True)

@@ -29,7 +29,6 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from lakeward.machines.machine import Rule, Rules
-from lakeward.machines.rounds import heartbeats
 from lakeward.machines.rounds.messages import (
     AcquireLeases,
     Answer,
@@ -78,7 +77,7 @@ from lakeward.machines.rounds.messages import (
 )
 from lakeward.machines.rounds.state import (
     ACTIVE,
-    ONCE_ATTEMPTS,
+    REPORT_ATTEMPTS_WHILE_STOPPING,
     REPORTED,
     HeartbeatPhase,
     Phase,
@@ -93,8 +92,6 @@ from lakeward.model.tiering import Refusal
 
 if TYPE_CHECKING:
     from collections.abc import Callable
-
-    from lakeward.model.settings import ServiceSettings
 
     Row = Rule[RoundsState, RoundsCommand]
 
@@ -178,7 +175,7 @@ def may_be_taken_back(rounds: RoundsState, event: TablePaused) -> bool:
 def is_given_up(rounds: RoundsState, event: ReportFailed) -> bool:
     """The service stops, and its report fails again."""
     failures = _table(rounds, event).report_failures + 1
-    return rounds.stopping and failures >= heartbeats.REPORT_ATTEMPTS_WHILE_STOPPING
+    return rounds.stopping and failures >= REPORT_ATTEMPTS_WHILE_STOPPING
 
 
 def has_timed_out_before(rounds: RoundsState, _: RoundGivenUp) -> bool:
@@ -644,7 +641,7 @@ def to_table(rounds: RoundsState, event: Any) -> Commands:  # noqa: ANN401 - eac
 
 def is_due(rounds: RoundsState, event: Tick) -> bool:
     """A heartbeat is due, and none is open."""
-    due = heartbeats.due_at(rounds)
+    due = rounds.heartbeat_due()
     return due is not None and due <= event.now
 
 
@@ -655,7 +652,7 @@ def is_of_sent(rounds: RoundsState, event: HeartbeatAnswered) -> bool:
 
 def send_heartbeat(rounds: RoundsState, event: Tick) -> Commands:
     """Renew, report and request."""
-    rounds.sent = SentHeartbeat(heartbeats.compose(rounds), event.now)
+    rounds.sent = SentHeartbeat(rounds.compose_heartbeat(), event.now)
     return (SendHeartbeat(rounds.sent.request),)
 
 
@@ -665,10 +662,10 @@ def take_answer(rounds: RoundsState, event: HeartbeatAnswered) -> Commands:
     rounds.heartbeat_failures, rounds.no_heartbeat_before = 0, 0.0
     commands: Commands = ()
     for epoch in (*event.request.finished, *event.request.failed):
-        if _is_reported(rounds, epoch.table_id) and heartbeats.is_assigned_under(rounds, epoch):
+        if _is_reported(rounds, epoch.table_id) and rounds.is_assigned_under(epoch):
             commands += to_table(rounds, TableReported(now=now, table_id=epoch.table_id))
     for epoch in event.request.renewed:
-        if heartbeats.is_assigned_under(rounds, epoch):
+        if rounds.is_assigned_under(epoch):
             table_id, refusal = epoch.table_id, response.refused.get(epoch.table_id)
             commands += to_table(
                 rounds,
@@ -692,7 +689,7 @@ def take_failure(rounds: RoundsState, event: HeartbeatFailed) -> Commands:
     rounds.no_heartbeat_before = event.now + pause
     commands: Commands = ()
     for epoch in (*request.finished, *request.failed):
-        if _is_reported(rounds, epoch.table_id) and heartbeats.is_assigned_under(rounds, epoch):
+        if _is_reported(rounds, epoch.table_id) and rounds.is_assigned_under(epoch):
             commands += to_table(rounds, ReportFailed(now=event.now, table_id=epoch.table_id, cause=event.cause))
     return commands
 
@@ -818,28 +815,6 @@ class Rounds(RoundsState):
     rules = RULES
     heartbeat_rules = HEARTBEAT_RULES
     table_rules = TABLE_RULES
-
-    def __init__(self, settings: ServiceSettings, *, once: bool = False, once_attempts: int = ONCE_ATTEMPTS) -> None:
-        """Start without tables; `once`: serve until every target is reached, trying each table so often."""
-        super().__init__(settings, once=once, once_attempts=once_attempts)
-        self.now = 0.0
-        """When the last event happened."""
-        self._next_due: tuple[float | None] | None = None
-        """Kept since the last step, None until first read."""
-
-    @property
-    def next_due(self) -> float | None:
-        """When the next `Tick` has something to do, None if only an event can change anything."""
-        if self._next_due is None:
-            self._next_due = (self._compute_next_due(),)
-        return self._next_due[0]
-
-    def _compute_next_due(self) -> float | None:
-        if self.phase is S.STARTING:
-            return 0.0
-        due = [at for table in self.assigned.values() for at in (table.retry_at, table.finish_by) if at is not None]
-        due += [at for at in (self.next_yield(self.now), heartbeats.due_at(self)) if at is not None]
-        return min(due, default=None)
 
     def take(self, event: RoundsEvent) -> Commands:
         """Do what an event asks for, stop if all targets of `once` are settled, and do what is due."""

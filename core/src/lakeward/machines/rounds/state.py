@@ -18,6 +18,8 @@ if TYPE_CHECKING:
 
 ONCE_ATTEMPTS = 3
 """So often a table is tried while the service serves until its targets are reached."""
+REPORT_ATTEMPTS_WHILE_STOPPING = 2
+"""A report that failed so often is given up when the service stops: the source's timeout assigns the table anew."""
 COMMITS_MOST = 32
 """So many rounds commit, or wait to, beside those that work: more slow commits are the trouble of the whole lake."""
 
@@ -73,6 +75,8 @@ ACTIVE = (Phase.OPENING, Phase.LEASING, Phase.RUNNING, Phase.SETTLING, Phase.COM
 REPORTED = (Phase.REPORTING, Phase.RETURNING)
 """The phases that end with the answer of a heartbeat."""
 _ACTIVE = frozenset(ACTIVE)
+_URGENT = frozenset({*REPORTED, Phase.SETTLING})
+"""A table that has a report to send, or a round that must be renewed before it may commit."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -241,8 +245,11 @@ class RoundsState(Machine[RoundsEvent, RoundsCommand]):
         """For `once`; None until they are known."""
         self.timed_out = False
         """`StopTimedOut` came before."""
+        self.now = 0.0
+        """When the last event happened."""
         self._tables: tuple[TableStatus, ...] | None = None
-        """Kept since the last step, None until first read."""
+        self._next_due: tuple[float | None] | None = None
+        """Both are kept since the last step, None until first read."""
 
     @property
     def tables(self) -> tuple[TableStatus, ...]:
@@ -251,6 +258,20 @@ class RoundsState(Machine[RoundsEvent, RoundsCommand]):
             tables = sorted(self.assigned.items())
             self._tables = tuple(table.status(self.phases[table_id]) for table_id, table in tables)
         return self._tables
+
+    @property
+    def next_due(self) -> float | None:
+        """When the next `Tick` has something to do, None if only an event can change anything."""
+        if self._next_due is None:
+            self._next_due = (self._compute_next_due(),)
+        return self._next_due[0]
+
+    def _compute_next_due(self) -> float | None:
+        if self.phase is ServicePhase.STARTING:
+            return 0.0
+        due = [at for table in self.assigned.values() for at in (table.retry_at, table.finish_by) if at is not None]
+        due += [at for at in (self.next_yield(self.now), self.heartbeat_due()) if at is not None]
+        return min(due, default=None)
 
     @property
     def queue(self) -> tuple[int, ...]:
@@ -298,6 +319,39 @@ class RoundsState(Machine[RoundsEvent, RoundsCommand]):
         if self.served == table.served_before:
             return table
         return replace(table, failures=table.failures + 1, served_before=self.served)
+
+    # --- heartbeats -------------------------------------------------------------------------------------------------
+
+    def heartbeat_due(self) -> float | None:
+        """Return when the next heartbeat is due, None while one is open or none is needed. It may have passed."""
+        if self.sent is not None or self.phase is ServicePhase.STOPPED:
+            return None
+        renew_s = self.settings.renew_s
+        due = [
+            0.0 if self.phases[table_id] in _URGENT else table.renewed_at + renew_s
+            for table_id, table in self.assigned.items()
+        ]
+        if self.wants_table():
+            due.append(self.poll_at)
+        return max(self.no_heartbeat_before, min(due)) if due else None
+
+    def compose_heartbeat(self) -> HeartbeatRequest:
+        """Build a heartbeat with every assigned table: reported as finished or failed, or else renewed."""
+        tables = [(table, self.phases[table_id]) for table_id, table in sorted(self.assigned.items())]
+        finished = [table for table, phase in tables if phase is Phase.REPORTING]
+        return HeartbeatRequest(
+            renewed=tuple(table.epoch for table, phase in tables if phase not in REPORTED),
+            finished=tuple(table.epoch for table in finished),
+            forced=frozenset(table.assignment.table_id for table in finished if table.forced and not self.stopping),
+            failed=tuple(table.epoch for table, phase in tables if phase is Phase.RETURNING),
+            request=self.wants_table(),
+        )
+
+    def is_assigned_under(self, epoch: TableEpoch) -> bool:
+        """Return whether the table of an epoch in a heartbeat is still assigned under that epoch."""
+        table = self.assigned.get(epoch.table_id)
+        known = None if table is None else table.assignment
+        return known is not None and (known.epoch, known.coordinator_epoch) == (epoch.epoch, epoch.coordinator_epoch)
 
     # --- which table comes next -------------------------------------------------------------------------------------
 

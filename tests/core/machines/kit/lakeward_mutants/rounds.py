@@ -17,7 +17,6 @@ from lakeward.machines.rounds import (
     Opened,
     Phase,
     Rounds,
-    heartbeats,
     rules,
     state,
 )
@@ -51,8 +50,8 @@ def forgets_to_renew_what_rests(monkeypatch: pytest.MonkeyPatch) -> None:
         active = tuple(epoch for epoch in request.renewed if rounds.is_active(rounds.assigned[epoch.table_id]))
         return replace(request, renewed=active)
 
-    original = heartbeats.compose
-    monkeypatch.setattr(heartbeats, "compose", compose)
+    original = RoundsState.compose_heartbeat
+    monkeypatch.setattr(RoundsState, "compose_heartbeat", compose)
 
 
 def keeps_what_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
