@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING
 from msgspec.structs import replace
 
 import lakeward.coordinator.rounds.checkpoints as shell
-from lakeward.machines.checkpoints.events import CheckpointsEvent, CloseAcked, GatewayOpened
+from lakeward.machines.checkpoints.messages import CheckpointsEvent, CloseAcked, GatewayOpened
 from lakeward.model.settings import CheckpointSettings
 from lakeward.model.tables import TablePath
 from lakeward_source_embedded.store import EmbeddedStore

@@ -23,7 +23,7 @@ from pathlib import Path
 import lakeward.coordinator.rounds.checkpoints as shell
 from checkpoint_cost import Gates
 from lakeward.hooks import discovery
-from lakeward.machines.checkpoints.events import CheckpointsEvent, GatewayOpened
+from lakeward.machines.checkpoints.messages import CheckpointsEvent, GatewayOpened
 from lakeward.model.tables import TablePath
 from lakeward.observe.logs import setup_logs
 from lakeward.subtask.run import run_subtask

@@ -24,7 +24,7 @@ from msgspec.structs import replace
 
 import lakeward.coordinator.rounds.checkpoints as shell
 from exchange import TABLES, fill_paused, spread
-from lakeward.machines.checkpoints.events import CheckpointsEvent, PartStored
+from lakeward.machines.checkpoints.messages import CheckpointsEvent, PartStored
 from lakeward.model.settings import CheckpointSettings
 from lakeward_source_embedded.store import EmbeddedStore
 from log_to_iceberg import rows

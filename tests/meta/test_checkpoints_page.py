@@ -13,8 +13,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 FILES = {
-    "G": "tests/core/machines/test_gateway_cells.py",
-    "C": "tests/core/machines/test_checkpoints_cells.py",
+    "G": "tests/core/machines/test_gateway_scenarios.py",
     "S": "tests/core/machines/test_checkpoints_scenarios.py",
     "M": "tests/core/machines/test_checkpoints_model.py",
     "P": "tests/core/machines/test_splits_scenarios.py",

@@ -13,7 +13,7 @@ import pytest
 from lakeward import machines
 from lakeward.cli.reference import draw_machines
 from lakeward.machines.diagrams import NAMES, render, states
-from lakeward.machines.machine_state import MachineState
+from lakeward.machines.machine import MachineState
 from lakeward.machines.registry import TABLES
 
 if TYPE_CHECKING:

@@ -8,7 +8,7 @@ import pytest
 
 from lakeward.coordinator.checkpoints.restorer import Restorer
 from lakeward.coordinator.effects.lease import LeaseProtection
-from lakeward.machines.leases.table_lease import TableLease
+from lakeward.machines.leases.state import TableLease
 from lakeward_simulator.scenario import run_seed
 
 if TYPE_CHECKING:
@@ -25,12 +25,12 @@ def _read_nothing_at_the_start(*_: object) -> None:
     pass
 
 
-def _end_every_need(table: TableLease, buckets: frozenset[object], need: object) -> None:
+def _end_every_need(table: TableLease, buckets: frozenset[object], need: object) -> TableLease:
     del need
-    table.end_all_needs(buckets)  # type: ignore[arg-type] # buckets, as `end_need` has them
+    return table.end_all_needs(buckets)  # type: ignore[arg-type] # buckets, as `end_need` has them
 
 
-MUTANTS: dict[str, tuple[type, str, Callable[..., None]]] = {
+MUTANTS: dict[str, tuple[type, str, Callable[..., object]]] = {
     "the lease is told nothing of checkpoints": (LeaseProtection, "hold_checkpoints", _tell_nothing),
     "checkpoints are not read at the start": (Restorer, "check_again", _read_nothing_at_the_start),
     "the end of a round lets its checkpoint's snapshots go": (TableLease, "end_need", _end_every_need),
@@ -41,7 +41,7 @@ MUTANTS: dict[str, tuple[type, str, Callable[..., None]]] = {
     ("target", "name", "wrong"), [pytest.param(*wrong, id=name) for name, wrong in MUTANTS.items()]
 )
 def test_the_simulator_sees_that(
-    monkeypatch: pytest.MonkeyPatch, target: type, name: str, wrong: Callable[..., None]
+    monkeypatch: pytest.MonkeyPatch, target: type, name: str, wrong: Callable[..., object]
 ) -> None:
     monkeypatch.setattr(target, name, wrong)
 

@@ -16,7 +16,7 @@ from structlog.testing import capture_logs
 
 from lakeward.coordinator.service.scheduling import ScheduledSource
 from lakeward.errors import CorruptFileError
-from lakeward.machines.rounds.machine import ONCE_ATTEMPTS
+from lakeward.machines.rounds.state import ONCE_ATTEMPTS
 from lakeward.model.checkpoints import CheckpointState
 from lakeward.model.settings import TableSettings
 from lakeward.storage.checkpoint_store import CheckpointFiles

@@ -18,7 +18,19 @@ import pytest
 from lakeward.errors import IllegalEventError, UsageError
 from lakeward.machines.machine import Machine, Rule, Rules
 from lakeward.machines.registry import TABLES
-from lakeward_machine_stories import alignment, gang, link, output, recovery, splits
+from lakeward_machine_stories import (
+    alignment,
+    checkpoints,
+    gang,
+    gateway,
+    launches,
+    leases,
+    link,
+    output,
+    recovery,
+    rounds,
+    splits,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterator, Sequence
@@ -44,6 +56,11 @@ MACHINES: dict[str, tuple[Any, tuple[str, ...]]] = {
     "output": (output, ("output",)),
     "recovery": (recovery, ("recovery",)),
     "splits": (splits, ("round_splits", "splits", "split_attempts", "split_connections")),
+    "gateway": (gateway, ("gateway",)),
+    "checkpoints": (checkpoints, ("checkpoints", "attempts")),
+    "rounds": (rounds, ("service", "heartbeat", "tables")),
+    "leases": (leases, ("leases", "bucket_leases")),
+    "launches": (launches, ("launches",)),
 }
 """Stories, and the tables that they use."""
 each_machine = pytest.mark.parametrize("name", MACHINES)

@@ -11,47 +11,46 @@ import pytest
 
 from lakeward.errors import IllegalEventError
 from lakeward.machines.checkpoints import CheckpointCoordinator, CheckpointPhase, ParticipantPhase
-from lakeward.machines.checkpoints.commands import (
+from lakeward.machines.checkpoints.messages import (
     Abort,
     Admit,
+    Attempt,
     CheckpointsCommand,
+    CheckpointsEvent,
+    CheckpointStored,
+    CloseAcked,
     CloseDownGateways,
     Complete,
+    DataAcked,
+    DataReceived,
+    Declined,
     DiscardCheckpoint,
     DiscardPart,
     FailAttempt,
     FailRound,
+    GatewayOpened,
+    LaunchEnded,
     OpenDownGateway,
+    PartStored,
     RejectMessage,
     ReturnSplits,
+    RoundEnded,
     SendAborted,
     SendClose,
     SendComplete,
     SendTrigger,
-    StoreCheckpoint,
-    TakeSnapshot,
-)
-from lakeward.machines.checkpoints.events import (
-    Attempt,
-    CheckpointsEvent,
-    CheckpointStored,
-    CloseAcked,
-    DataAcked,
-    DataReceived,
-    Declined,
-    GatewayOpened,
-    LaunchEnded,
-    PartStored,
-    RoundEnded,
     SnapshotFailed,
     SnapshotTaken,
+    StoreCheckpoint,
     StoreFailed,
     SubtaskFinished,
     SubtaskLost,
     SubtaskReconnected,
     SubtaskRegistered,
+    TakeSnapshot,
     TimePassed,
 )
+from lakeward.model.events import NOT_READY
 from lakeward.model.settings import CheckpointSettings
 
 SETTINGS = CheckpointSettings(interval_s=30, timeout_s=10, pause_s=5, tolerated=1)
@@ -104,7 +103,8 @@ def stored(attempt: Attempt, checkpoint: int = 1) -> PartStored:
 
 
 def declined(attempt: Attempt, checkpoint: int = 1, *, counts: bool = True) -> Declined:
-    return Declined(now=30, subtask=attempt[0], attempt=attempt[1], checkpoint=checkpoint, reason="full", counts=counts)
+    reason = "full" if counts else NOT_READY
+    return Declined(now=30, subtask=attempt[0], attempt=attempt[1], checkpoint=checkpoint, reason=reason)
 
 
 def snapshot(sent: dict[Attempt, int], checkpoint: int = 1) -> SnapshotTaken:
@@ -508,7 +508,7 @@ ABORTS = (
         SECOND,
         declined(S0, checkpoint=2, counts=False),
         C.IDLE,
-        (SendAborted(*S0, 2), SendAborted(*S1, 2), Abort(2, "subtask 0 declined: full")),
+        (SendAborted(*S0, 2), SendAborted(*S1, 2), Abort(2, "subtask 0 declined: not ready")),
         IN_NONE,
     ),
     Row(

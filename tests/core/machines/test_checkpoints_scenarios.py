@@ -6,55 +6,55 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from lakeward.errors import IllegalEventError, ProtocolError
+from lakeward.errors import IllegalEventError, ProtocolError, UsageError
 from lakeward.machines.checkpoints import CheckpointCoordinator, CheckpointPhase, ParticipantPhase
-from lakeward.machines.checkpoints.commands import (
+from lakeward.machines.checkpoints.gateway import GatewayPhase
+from lakeward.machines.checkpoints.messages import (
     Abort,
     Admit,
     CheckpointsCommand,
+    CheckpointsEvent,
+    CheckpointStored,
+    CloseAcked,
     CloseDownGateways,
     Complete,
+    DataAcked,
+    DataReceived,
+    Declined,
     DiscardCheckpoint,
     DiscardPart,
     FailAttempt,
     FailRound,
+    GatewayOpened,
+    LaunchEnded,
     OpenDownGateway,
+    PartStored,
     RejectMessage,
     ReturnSplits,
+    RoundEnded,
     SendAborted,
     SendClose,
     SendComplete,
     SendTrigger,
-    StoreCheckpoint,
-    TakeSnapshot,
-)
-from lakeward.machines.checkpoints.events import (
-    CheckpointsEvent,
-    CheckpointStored,
-    CloseAcked,
-    DataAcked,
-    DataReceived,
-    Declined,
-    GatewayOpened,
-    LaunchEnded,
-    PartStored,
-    RoundEnded,
     SnapshotFailed,
     SnapshotTaken,
+    StoreCheckpoint,
     StoreFailed,
     SubtaskFinished,
     SubtaskLost,
     SubtaskReconnected,
     SubtaskRegistered,
+    TakeSnapshot,
     TimePassed,
 )
-from lakeward.machines.checkpoints.gateway import GatewayPhase
+from lakeward.machines.checkpoints.state import PARTICIPATING
 from lakeward.machines.transport.channel import Channel, ChannelKey
-from lakeward.model.events import RequestSplit
+from lakeward.model.events import NOT_READY, RequestSplit
 from lakeward.model.settings import CheckpointSettings
 from lakeward_cuts.process import POLICY, SPLITS
 from lakeward_cuts.scripts import LAST, last_split, process, triggered
 from lakeward_cuts.world import World
+from lakeward_machine_stories import checkpoints as stories
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -837,3 +837,121 @@ def test_the_end_of_a_round_opens_both_sides(phase: CheckpointPhase) -> None:
     assert [one.subtask for one in commands if isinstance(one, SendAborted)] == [0, 1]
     assert driven.machine.phase is CheckpointPhase.ENDED
     assert driven.step(TimePassed(now=999)) == ()
+
+
+# --- what is illegal ------------------------------------------------------------------------------------------------
+
+
+def after(*story: CheckpointsEvent) -> CheckpointCoordinator:
+    machine = stories.new()
+    for event in story:
+        machine.step(event)
+    return machine
+
+
+def test_what_no_row_allows_is_illegal() -> None:
+    """While the snapshot is taken nothing else happens, and nobody is heard who never registered."""
+    for event in stories.TRIED:
+        if not isinstance(event, SnapshotTaken | SnapshotFailed):
+            with pytest.raises(IllegalEventError, match="machine 'checkpoints' in state snapping"):
+                after(*stories.SNAPPING).step(event)
+    for kind in (
+        stories.again,
+        stories.finished,
+        stories.received,
+        stories.acked,
+        stories.acked_close,
+        stories.opened,
+        stories.stored,
+        stories.declined,
+    ):
+        with pytest.raises(IllegalEventError, match="machine 'attempts' in state unknown, checkpoint 1"):
+            after(*stories.CLOSING).step(kind(2))
+
+
+@pytest.mark.parametrize("story", [stories.DRAINING, stories.COLLECTING], ids=["draining", "collecting"])
+def test_a_snapshot_that_comes_unasked_is_illegal(story: tuple[CheckpointsEvent, ...]) -> None:
+    with pytest.raises(IllegalEventError):
+        after(*story).step(stories.TAKEN)
+
+
+def test_all_of_a_running_checkpoint_participate() -> None:
+    machine = after(*stories.COLLECTING, stories.opened(0))
+    assert {machine.phase_of((subtask, 1)) for subtask in (0, 1)} <= set(PARTICIPATING)
+
+
+def test_a_policy_that_cannot_work_is_refused() -> None:
+    with pytest.raises(UsageError, match="timeout above 0"):
+        CheckpointCoordinator(CheckpointSettings(timeout_s=0), now=0)
+
+
+# --- recoveries and commits -----------------------------------------------------------------------------------------
+
+
+def recovers(driven: Driven) -> Commands:
+    """Time passes in a launch that recovers; the interval is not over."""
+    return driven.step(TimePassed(now=driven.now, recovers=True))
+
+
+def test_the_first_checkpoint_of_a_launch_that_recovers_starts_at_once_and_no_other_one_does() -> None:
+    driven = Driven(first_due=30)
+    assert kinds(driven.step(TimePassed(now=0))) == []
+    assert kinds(recovers(driven)) == ["SendClose", "SendClose"]
+    driven.send(Declined, 0, checkpoint=1, reason="full")
+    assert recovers(driven) == ()
+    driven.step(LaunchEnded(now=0))
+    driven.send(SubtaskRegistered, 0, 9)
+    assert kinds(recovers(driven)) == ["SendClose"]
+
+
+def triggers(driven: Driven, *, step_due: bool = True) -> set[bool]:
+    """Start a checkpoint up to its triggers; return whether they close files."""
+    driven.start()
+    driven.close(0)
+    driven.close(1)
+    sent = {(0, 1): 0, (1, 2): 0}
+    number = driven.machine.latest
+    taken = SnapshotTaken(now=driven.now, checkpoint=number, snapshot="c", sent=sent, step_due=step_due)
+    return {one.close_files for one in driven.step(taken) if isinstance(one, SendTrigger)}
+
+
+def test_a_checkpoint_of_which_a_commit_is_made_closes_all_files_also_if_it_is_triggered_again() -> None:
+    driven = Driven()
+    assert triggers(driven) == {True}
+    assert driven.send(SubtaskReconnected, 0) == (SendTrigger(0, 1, 1, close_files=True),)
+
+
+def test_a_checkpoint_of_which_no_commit_is_made_closes_none() -> None:
+    assert triggers(Driven(), step_due=False) == {False}
+
+
+def test_the_one_after_an_aborted_one_that_was_to_close_all_files_does_not_so_that_it_completes() -> None:
+    driven = Driven()
+    triggers(driven)
+    driven.send(Declined, 0, checkpoint=1, reason="full")
+    assert triggers(driven) == {False}
+    driven.store_part(0)
+    driven.store_part(1)
+    driven.step(CheckpointStored(now=driven.now, checkpoint=2))
+    assert triggers(driven) == {True}
+
+
+def test_one_that_is_aborted_before_it_was_to_close_files_is_not_missed() -> None:
+    driven = Driven()
+    driven.until(CheckpointPhase.CUTTING)
+    driven.send(Declined, 0, checkpoint=1, reason="full")
+    assert triggers(driven, step_due=False) == {False}
+    driven.send(Declined, 0, checkpoint=2, reason=NOT_READY)
+    driven.send(DataReceived, 0, number=2)
+    assert triggers(driven) == {True}
+
+
+def test_a_subtask_that_is_not_ready_declines_a_checkpoint_and_counts_as_no_failure() -> None:
+    driven = Driven()
+    driven.start()
+    commands = driven.send(Declined, 0, checkpoint=1, reason=NOT_READY)
+    assert commands[-1] == Abort(1, f"subtask 0 declined: {NOT_READY}")
+    assert driven.machine.failures == 0
+    driven.start()
+    driven.send(Declined, 0, checkpoint=2, reason="full")
+    assert driven.machine.failures == 1

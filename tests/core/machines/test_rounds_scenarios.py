@@ -42,10 +42,11 @@ from lakeward.machines.rounds import (
     Targets,
     Tick,
 )
-from lakeward.machines.rounds.machine import COMMITS_MOST
+from lakeward.machines.rounds.state import COMMITS_MOST
 from lakeward.model.settings import ServiceSettings
 from lakeward.model.tables import TablePath
 from lakeward.model.tiering import HeartbeatRequest, HeartbeatResponse, Refusal, TableAssignment, TableEpoch
+from lakeward_machine_stories.rounds import EIGHT, GONE, OPENING, RETURN, SERVED, STOP, answered, new, opened
 from lakeward_mutants import rounds as mutants
 
 if TYPE_CHECKING:
@@ -651,6 +652,29 @@ def test_a_late_answer_about_a_table_not_assigned_is_harmless() -> None:
         RoundFenced(now=drive.now, table_id=9, reason="x", lost=True),
     ):
         assert drive(event) == ()
+
+
+@pytest.mark.parametrize("leased", [True, False])
+def test_a_table_whose_snapshots_keep_vanishing_while_others_are_served_is_suspended(*, leased: bool) -> None:
+    rounds = new()
+    for event in (*SERVED, *(opened(leases=True), GONE) * 4, opened(leases=True)):
+        rounds.step(event)
+    if leased:
+        rounds.step(Leased(now=0.0, table_id=7))
+    (end, *_) = rounds.step(GONE)
+    assert isinstance(end, EndRound)
+    assert end.suspended.endswith("(1 rounds in a row failed while other tables were served)")
+    assert [table.phase for table in rounds.tables if table.assignment.table_id == 7] == [Phase.SUSPENDED]
+
+
+def test_targets_that_come_after_a_stop_are_named_as_missed() -> None:
+    """The end offsets are looked at while somebody asks the service to stop: that is no mistake of ours."""
+    rounds = new()
+    for event in (*OPENING, STOP, Targets(now=0.0, paths=frozenset({EIGHT.path}))):
+        rounds.step(event)
+    assert rounds.sent is not None
+    rounds.step(answered(rounds.sent.request))
+    assert Stopped(((EIGHT.path, "the service stopped before it was reached"),)) in rounds.step(answered(RETURN))
 
 
 # --- what kills mutants of deadlines and suspension ---------------------------------------------------------------

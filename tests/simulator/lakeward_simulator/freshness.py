@@ -108,10 +108,10 @@ class SourceQueue:
 class FirstInFirstOut(Rounds):
     """The comparison: waiting tables are opened in the order in which they became due, and rounds are not yielded."""
 
-    def _order(self, table: TieringTable) -> tuple[float, int]:
+    def order(self, table: TieringTable) -> tuple[float, int]:
         return table.deadline - table.assignment.freshness_s, table.assignment.table_id
 
-    def _next_yield(self) -> None:
+    def next_yield(self, now: float) -> None:
         return None
 
 

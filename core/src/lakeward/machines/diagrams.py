@@ -7,42 +7,22 @@ Pages of `docs/explanation` contain the output of `render` between two marks. A 
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-from lakeward.machines.checkpoints import gateway
-from lakeward.machines.checkpoints import transitions as checkpoints
-from lakeward.machines.checkpoints.gateway import GatewayPhase
-from lakeward.machines.checkpoints.transitions import CheckpointPhase, ParticipantPhase
-from lakeward.machines.leases import table_lease
-from lakeward.machines.leases import transitions as leases
-from lakeward.machines.leases.table_lease import LeaseStatus
-from lakeward.machines.leases.transitions import CallState
 from lakeward.machines.registry import TABLES
-from lakeward.machines.rounds import transitions as rounds
-from lakeward.machines.rounds.transitions import HeartbeatPhase, Phase, ServicePhase
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Iterator
     from enum import Enum
 
-_TABLES: dict[str, tuple[type[Enum], Mapping[Any, Mapping[Any, Enum]]]] = {
-    "service": (ServicePhase, rounds.TRANSITIONS),
-    "heartbeat": (HeartbeatPhase, rounds.TRANSITIONS),
-    "tables": (Phase, rounds.TRANSITIONS),
-    "leases": (CallState, leases.TRANSITIONS),
-    "bucket_leases": (LeaseStatus, table_lease.TRANSITIONS),
-    "gateway": (GatewayPhase, gateway.TRANSITIONS),
-    "checkpoints": (CheckpointPhase, checkpoints.TRANSITIONS),
-    "attempts": (ParticipantPhase, checkpoints.TRANSITIONS),
-}
-NAMES = (*_TABLES, *TABLES)
+NAMES = tuple(TABLES)
 """The tables that can be drawn."""
 _BLOCK = re.compile(r"<!-- drawn: (\w+) -->\n.*?<!-- end -->", re.DOTALL)
 
 
 def states(name: str) -> type[Enum]:
     """Return the states of a table, one of `NAMES`."""
-    return TABLES[name].states if name in TABLES else _TABLES[name][0]
+    return TABLES[name].states
 
 
 def diagram(name: str) -> str:
@@ -61,12 +41,8 @@ def diagram(name: str) -> str:
 
 
 def _moves(name: str) -> Iterator[tuple[Enum, type, Enum]]:
-    if name in TABLES:
-        for rule in TABLES[name].rows:
-            yield from ((state, event, rule.to) for state, event in rule.cells if rule.to is not None)
-        return
-    for (state, event), row in _TABLES[name][1].items():
-        yield from ((state, event, after) for after in row.values())
+    for rule in TABLES[name].rows:
+        yield from ((state, event, rule.to) for state, event in rule.cells if rule.to is not None)
 
 
 def render(page: str) -> str:

@@ -4,31 +4,19 @@ from __future__ import annotations
 
 from collections import deque
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Generic, Protocol, TypeVar
+from typing import TYPE_CHECKING, Generic, TypeVar
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from lakeward.machines.machine import Machine
+
 Event = TypeVar("Event")
 Command = TypeVar("Command")
-_Event_contra = TypeVar("_Event_contra", contravariant=True)
-_Command_co = TypeVar("_Command_co", covariant=True)
 
 STEPS_KEPT = 32
 _LONGEST_STEP = 500
 """Most characters of one step in an error's notes: a heartbeat lists every table."""
-
-
-class _Steppable(Protocol[_Event_contra, _Command_co]):
-    """A machine that a driver can step."""
-
-    def step(self, event: _Event_contra, /) -> tuple[_Command_co, ...]:
-        """Take one event and return what is to be done, in this order.
-
-        Raises:
-            IllegalEventError: the event is illegal in the machine's state; the machine is unchanged.
-        """
-        ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,7 +41,7 @@ class MachineDriver(Generic[Event, Command]):
 
     def __init__(
         self,
-        machine: _Steppable[Event, Command],
+        machine: Machine[Event, Command],
         execute: Callable[[Command, Event], None] | None = None,
         *,
         on_step: Callable[[Step[Event, Command]], None] | None = None,

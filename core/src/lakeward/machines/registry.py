@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from lakeward.machines import exchange, gang, link, recovery, splits
+from lakeward.machines import checkpoints, exchange, gang, launches, leases, link, recovery, rounds, splits
+from lakeward.machines.checkpoints import gateway
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -12,11 +13,20 @@ if TYPE_CHECKING:
     from lakeward.machines.machine import Rules
 
 _RULES: tuple[Rules[Any, Any], ...] = (
+    checkpoints.RULES,
+    checkpoints.ATTEMPT_RULES,
     exchange.ALIGNMENT,
     exchange.OUTPUT,
     gang.RULES,
+    gateway.RULES,
+    launches.RULES,
+    leases.RULES,
+    leases.BUCKET_RULES,
     link.RULES,
     recovery.RULES,
+    rounds.RULES,
+    rounds.HEARTBEAT_RULES,
+    rounds.TABLE_RULES,
     splits.SPLITS,
     splits.ATTEMPTS,
     splits.CONNECTIONS,

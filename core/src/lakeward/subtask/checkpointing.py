@@ -27,6 +27,7 @@ from lakeward.machines.checkpoints.gateway import (
     Pass,
     Started,
 )
+from lakeward.machines.driver import MachineDriver
 from lakeward.model.checkpoints import Origin, SplitProgress, SubtaskSnapshot
 from lakeward.model.events import (
     AckCheckpoint,
@@ -48,7 +49,7 @@ if TYPE_CHECKING:
 
     import pyarrow as pa
 
-    from lakeward.machines.checkpoints.gateway import GatewayEvent, GatewayPhase
+    from lakeward.machines.checkpoints.gateway import GatewayCommand, GatewayEvent, GatewayPhase
     from lakeward.model.checkpoints import BlockedEvent, CheckpointRef
     from lakeward.model.exchange import Segment
     from lakeward.model.jobs import SubtaskPlace
@@ -157,6 +158,7 @@ class Checkpointing:
         self._exchange = deploy.exchange is not None
         """With an exchange the gateway opens after the subtask's own snapshot, which the mailbox thread takes."""
         self._gateway = Gateway(closed_for=deploy.gateway_closed, restored=deploy.restored)
+        self._driver = MachineDriver(self._gateway, self._execute)
         self._store: CheckpointStore | None = None
         self._lock = threading.RLock()
         """Held while an event passes the gateway and gets its number on the link."""
@@ -328,9 +330,11 @@ class Checkpointing:
 
     def _step(self, event: GatewayEvent) -> None:
         with self._lock:
-            for command in self._gateway.step(event):
-                match command:
-                    case Pass():
-                        self._link.send(command.event)
-                    case GatewayClosed():
-                        self._link.send(AckClose(checkpoint=command.checkpoint, sent=self._link.sent))
+            self._driver.post(event)
+
+    def _execute(self, command: GatewayCommand, _: GatewayEvent) -> None:
+        match command:
+            case Pass():
+                self._link.send(command.event)
+            case GatewayClosed():
+                self._link.send(AckClose(checkpoint=command.checkpoint, sent=self._link.sent))

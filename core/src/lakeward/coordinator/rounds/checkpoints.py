@@ -15,16 +15,24 @@ from lakeward.coordinator.checkpoints.contents import CheckpointContents
 from lakeward.coordinator.rounds.effects import DeleteCheckpoint, RetainCheckpoints, StoreCheckpoint
 from lakeward.coordinator.workers.step_log import step_log
 from lakeward.machines.checkpoints import CheckpointCoordinator, CheckpointPhase
-from lakeward.machines.checkpoints.commands import Abort, Complete, DiscardCheckpoint, DiscardPart
-from lakeward.machines.checkpoints.commands import StoreCheckpoint as Store
-from lakeward.machines.checkpoints.events import CheckpointsEvent, CheckpointStored, RoundEnded, StoreFailed
+from lakeward.machines.checkpoints.messages import (
+    Abort,
+    CheckpointsEvent,
+    CheckpointStored,
+    Complete,
+    DiscardCheckpoint,
+    DiscardPart,
+    RoundEnded,
+    StoreFailed,
+)
+from lakeward.machines.checkpoints.messages import StoreCheckpoint as Store
 from lakeward.machines.driver import MachineDriver
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
     from lakeward.coordinator.rounds.effects import Done, NotDone
-    from lakeward.machines.checkpoints.commands import CheckpointsCommand
+    from lakeward.machines.checkpoints.messages import CheckpointsCommand
     from lakeward.model.checkpoints import CheckpointRef, PartFile, RoundSnapshot, SubtaskSnapshot
     from lakeward.model.settings import CheckpointSettings
     from lakeward.ports import Clock
@@ -90,16 +98,12 @@ class RoundCheckpoints:
         """Set unless the store has been asked to complete a checkpoint, and has not answered."""
         self.answered.set()
         self._aborted: list[int] = []
-        self._close_files = (0, False)
-        """Number of the newest checkpoint that was triggered, and whether all files are closed at its cut."""
-        self._step_missed = False
-        """The newest checkpoint that was to close all files was aborted: the next one does not, so that one completes.
-
-        It has to be aligned, behind all rows that wait and all that are restored. If each took too long, the round
-        would fail for too many of them, and go on from the same place for ever.
-        """
         self.newest: CompletedCheckpoint | None = None
         """The newest that completed since the round's job began."""
+        self._ready_ms: int | None = None
+        """When checkpoints of the present launch could be taken, None before that."""
+        self.first_s: float | None = None
+        """Seconds from then to the completion of the launch's first checkpoint; None before that."""
 
     @property
     def latest(self) -> int:
@@ -156,11 +160,14 @@ class RoundCheckpoints:
         if self._started[0] != checkpoint:
             self._started = (checkpoint, self._clock.now())
 
-    def closes_files(self, checkpoint: int, *, step_due: bool) -> bool:
-        """Return whether a checkpoint closes all files: the same for all subtasks, also if it is triggered again."""
-        if self._close_files[0] != checkpoint:
-            self._close_files = (checkpoint, self._plan.exchange and not self._step_missed and step_due)
-        return self._close_files[1]
+    def begin_launch(self) -> None:
+        """Wait for the first checkpoint of a launch."""
+        self._ready_ms = self.first_s = None
+
+    def may_be_taken(self) -> None:
+        """Note that checkpoints of the launch can be taken from now on, the first time that this is said."""
+        if self._ready_ms is None:
+            self._ready_ms = self._clock.wall_ms()
 
     def store(self, command: Store) -> Iterator[Any]:
         """Have the file written that makes a checkpoint complete."""
@@ -182,7 +189,8 @@ class RoundCheckpoints:
         seconds = self._clock.now() - self._started[1]
         newest = CompletedCheckpoint(effect.ref, effect.state, seconds, done.result, self._clock.wall_ms())
         self.newest = newest
-        self._step_missed = False
+        if self.first_s is None and self._ready_ms is not None:
+            self.first_s = (newest.completed_ms - self._ready_ms) / 1000
         yield CheckpointStored(now=self._clock.now(), checkpoint=effect.ref.number)
         if not self.ended:
             yield CheckpointCompleted(newest)
@@ -205,7 +213,6 @@ class RoundCheckpoints:
         log = self._log.info if at_end else self._log.warning
         log("checkpoint aborted", checkpoint=str(self._ref(command.checkpoint)), reason=command.reason)
         self._aborted.append(command.checkpoint)
-        self._step_missed = self._step_missed or self._close_files == (command.checkpoint, True)
         yield DeleteCheckpoint(self._ref(command.checkpoint))
         if not at_end:
             yield CheckpointAborted(command.checkpoint, command.reason)

@@ -13,7 +13,7 @@ import msgspec
 from lakeward.coordinator.rounds.progress import RoundProgress
 from lakeward.coordinator.rounds.subtasks import Registration, Subtasks
 from lakeward.coordinator.workers.step_log import step_log
-from lakeward.machines.checkpoints.events import SubtaskRegistered
+from lakeward.machines.checkpoints.messages import SubtaskRegistered
 from lakeward.machines.driver import MachineDriver
 from lakeward.machines.gang import (
     DeployMembers,

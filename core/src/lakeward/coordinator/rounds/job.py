@@ -16,7 +16,6 @@ import structlog
 from lakeward.coordinator.rounds.checkpoints import RoundCheckpoints
 from lakeward.coordinator.rounds.effects import CountSlots, StartLaunch, StopLaunch
 from lakeward.coordinator.rounds.failing_splits import FailingSplits, FailureCause
-from lakeward.coordinator.rounds.first_checkpoint import FirstCheckpoint
 from lakeward.coordinator.rounds.gang import Gang
 from lakeward.coordinator.rounds.messages import AttemptFailed, ChannelsOpen, FilesClosed, SplitResult
 from lakeward.coordinator.rounds.progress import RoundProgress
@@ -24,8 +23,9 @@ from lakeward.coordinator.rounds.subtasks import Subtasks
 from lakeward.coordinator.rounds.task_attempt import TaskAttempt
 from lakeward.coordinator.workers.step_log import step_log
 from lakeward.errors import CorruptFileError, LakewardError, ReadTimeoutError, SnapshotGoneError, TableGoneError
-from lakeward.machines.checkpoints import commands as checkpoints
-from lakeward.machines.checkpoints.events import (
+from lakeward.machines.checkpoints import messages as checkpoints
+from lakeward.machines.checkpoints.gateway import Gateway
+from lakeward.machines.checkpoints.messages import (
     CheckpointsEvent,
     CheckpointStored,
     DataAcked,
@@ -40,7 +40,6 @@ from lakeward.machines.checkpoints.events import (
     SubtaskRegistered,
     TimePassed,
 )
-from lakeward.machines.checkpoints.gateway import Gateway
 from lakeward.machines.driver import MachineDriver
 from lakeward.machines.gang import AllWritten, DeployMembers, EndLaunch, GangEvent, RefuseMember
 from lakeward.machines.launches import (
@@ -221,11 +220,6 @@ class WorkBack:
     why: str
 
 
-@dataclass(frozen=True, slots=True)
-class Looked:
-    """The checkpoints were looked at."""
-
-
 class AtOnce(NamedTuple):
     """An event that is taken before all others of the queue: a snapshot is of one moment."""
 
@@ -258,7 +252,6 @@ class Job:
         self.launches = Launches(limit=plan.limit, pauses=plan.retries)
         self.failing = FailingSplits()
         """What fails now."""
-        self._first = FirstCheckpoint(None)
         self.launched: JobSpec | None = None
         """The newest launch, None where none is under way."""
         self.may_have_orphans = plan.restored is not None
@@ -324,7 +317,7 @@ class Job:
 
     def exchange(self) -> ExchangeReport | None:
         """Return what the exchange of this launch has moved, None without one."""
-        return self.subtasks.exchange(self._first.seconds)
+        return self.subtasks.exchange(self.checkpoints.first_s)
 
     # --- the machines -----------------------------------------------------------------------------------------
 
@@ -500,9 +493,11 @@ class Job:
             yield ConnectionsChecked(now=now)
         if now >= self.splits.rested_by:
             yield SplitsRested(now=now)
-        if self.subtasks.takes_checkpoints or self.checkpoints.running is not None:
-            yield TimePassed(now=now, at_once=self._first.begin(self.subtasks, self._clock.wall_ms()))
-            yield Looked()
+        takes = self.subtasks.takes_checkpoints
+        if takes:
+            self.checkpoints.may_be_taken()
+        if takes or self.checkpoints.running is not None:
+            yield TimePassed(now=now, recovers=takes and self.subtasks.recovers)
         self._watch_slots(now)
         yield from self._watch_silence(now)
 
@@ -588,8 +583,7 @@ class Job:
         return self._send(command.subtask, command.attempt, Close(checkpoint=command.checkpoint))
 
     def _send_trigger(self, command: checkpoints.SendTrigger, _: object) -> Follows:
-        close_files = self.checkpoints.closes_files(command.checkpoint, step_due=self.step_due)
-        trigger = TriggerCheckpoint(checkpoint=command.checkpoint, close_files=close_files)
+        trigger = TriggerCheckpoint(checkpoint=command.checkpoint, close_files=command.close_files)
         return self._send(command.subtask, command.attempt, trigger)
 
     def _send_complete(self, command: checkpoints.SendComplete, _: object) -> Follows:
@@ -621,7 +615,8 @@ class Job:
         except LakewardError as error:
             yield AtOnce(SnapshotFailed(now=now, checkpoint=number, reason=str(error)))
         else:
-            yield AtOnce(SnapshotTaken(now=now, checkpoint=number, snapshot=snapshot, sent=sent))
+            due = self.plan.exchange is not None and self.step_due
+            yield AtOnce(SnapshotTaken(now=now, checkpoint=number, snapshot=snapshot, sent=sent, step_due=due))
 
     def _store_checkpoint(self, command: checkpoints.StoreCheckpoint, _: object) -> Follows:
         return self.checkpoints.store(command)
@@ -698,7 +693,7 @@ class Job:
 
     def _launch(self, command: Launch, _: object) -> Follows:
         """Launch the job, or launch it again with what is unfinished."""
-        self._first = FirstCheckpoint(self.checkpoints.newest)
+        self.checkpoints.begin_launch()
         spec = self.plan.spec(command.number, self.subtasks.size(len(self.splits.unfinished), self._slots))
         self.launched = spec
         self.subtasks.begin(spec.subtasks, self._clock.now())
@@ -773,10 +768,6 @@ class Job:
             attempt.send(event)
         return ()
 
-    def _looked(self, _: Looked) -> Follows:
-        self._first.look(self.checkpoints)
-        return ()
-
     _EVENTS: ClassVar[Mapping[type[Any], Callable[[Any, Any], Follows]]] = {
         SplitResult: _split_read,
         AttemptFailed: _attempt_failed,
@@ -785,7 +776,6 @@ class Job:
         FilesClosed: _files_closed,
         Deployable: _deploy,
         WorkBack: _work_back,
-        Looked: _looked,
     }
     """What is done with an event that is no machine's."""
     _COMMANDS: ClassVar[Mapping[type[Any], Callable[[Any, Any, Any], Follows]]] = {

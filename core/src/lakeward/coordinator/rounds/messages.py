@@ -5,11 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from lakeward.machines.checkpoints.events import CloseAcked, Declined, GatewayOpened, PartStored, SubtaskFinished
+from lakeward.machines.checkpoints.messages import CloseAcked, Declined, GatewayOpened, PartStored, SubtaskFinished
 from lakeward.machines.splits import SplitDone, SplitRequested
 from lakeward.model.checkpoints import Origin
 from lakeward.model.events import (
-    NOT_READY,
     AckCheckpoint,
     AckClose,
     Connected,
@@ -23,7 +22,7 @@ from lakeward.model.events import (
 )
 
 if TYPE_CHECKING:
-    from lakeward.machines.checkpoints.events import SubtaskEvent
+    from lakeward.machines.checkpoints.messages import SubtaskEvent
     from lakeward.machines.transport.channel import ChannelKey
     from lakeward.model.events import AnyEvent
     from lakeward.model.results import WriteResult
@@ -112,7 +111,6 @@ def _of_checkpoints(message: AnyEvent, key: ChannelKey, now: float) -> SubtaskEv
             number, part, snapshot = message.checkpoint, message.part, message.snapshot
             return PartStored(now=now, checkpoint=number, part=part, snapshot=snapshot, **who)
         case DeclineCheckpoint():
-            counts = message.reason != NOT_READY
-            return Declined(now=now, checkpoint=message.checkpoint, reason=message.reason, counts=counts, **who)
+            return Declined(now=now, checkpoint=message.checkpoint, reason=message.reason, **who)
         case _:
             return None

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from lakeward.coordinator.rounds.exchange_report import exchange_report
 from lakeward.coordinator.rounds.slots import SlotWatch
 from lakeward.errors import ProtocolError
-from lakeward.machines.checkpoints.events import SubtaskRegistered
+from lakeward.machines.checkpoints.messages import SubtaskRegistered
 from lakeward.machines.transport.channel import ChannelKey
 
 if TYPE_CHECKING:

@@ -8,12 +8,13 @@ from typing import TYPE_CHECKING
 from msgspec.structs import replace
 
 from lakeward.machines.checkpoints.gateway import AbortFor, CloseFor, Gateway, MessageReceived, OpenFor, Pass
+from lakeward.machines.driver import MachineDriver
 from lakeward.machines.transport.channel import Channel, ChannelKey
 from lakeward.model.events import Heartbeat
 from lakeward.model.status import SubtaskReport
 
 if TYPE_CHECKING:
-    from lakeward.machines.checkpoints.gateway import GatewayEvent
+    from lakeward.machines.checkpoints.gateway import GatewayCommand, GatewayEvent
     from lakeward.model.events import AnyEvent, Envelope, Progress
     from lakeward.ports import Connection
 
@@ -36,10 +37,12 @@ class TaskAttempt:
     counted: tuple[int, int] = (0, 0)
     """Data events received from it and acknowledged by it, as last passed to the checkpoints."""
     channel: Channel = field(init=False)
+    _driver: MachineDriver[GatewayEvent, GatewayCommand] = field(init=False)
 
     def __post_init__(self) -> None:
         """Start with nothing sent and nothing received."""
         self.channel = Channel(self.key, "down")
+        self._driver = MachineDriver(self.gateway)
 
     @property
     def number(self) -> int:
@@ -132,7 +135,7 @@ class TaskAttempt:
         return "reading" if self.progress is not None and self.progress.split_id else "waiting"
 
     def _step(self, event: GatewayEvent) -> None:
-        for command in self.gateway.step(event):
+        for command in self._driver.step(event):
             if isinstance(command, Pass):
                 envelope = self.channel.send(command.event)
                 if self.connection is not None:

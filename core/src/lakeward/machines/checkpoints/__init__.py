@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from lakeward.machines.checkpoints.machine import CheckpointCoordinator
-from lakeward.machines.checkpoints.transitions import TRANSITIONS, CheckpointPhase, ParticipantPhase
+from lakeward.machines.checkpoints.rules import ATTEMPT_RULES, RULES, CheckpointCoordinator
+from lakeward.machines.checkpoints.state import CheckpointPhase, ParticipantPhase
 
-__all__ = ["TRANSITIONS", "CheckpointCoordinator", "CheckpointPhase", "ParticipantPhase"]
+__all__ = ["ATTEMPT_RULES", "RULES", "CheckpointCoordinator", "CheckpointPhase", "ParticipantPhase"]

@@ -10,23 +10,21 @@ Rules
   the gateway. If a newer checkpoint closes a closed gateway, held events stay held.
 * Restored events are sent first, exactly once, under their origin.
 * A gateway ends with its attempt, and so do the events that it holds: the next attempt does not get them.
-* `TRANSITIONS` gives the next state; every state is looked up there.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from types import MappingProxyType
-from typing import TYPE_CHECKING, assert_never
+from typing import TYPE_CHECKING
 
 import msgspec
 
-from lakeward.machines.machine_state import MachineState, next_state
+from lakeward.machines.machine import Machine, MachineState, Rule, Rules
 from lakeward.model.checkpoints import BlockedEvent, Origin
 from lakeward.model.events import DATA_EVENTS, AnyEvent, SplitFinished
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Iterable
 
 # --- events -----------------------------------------------------------------------------------------------------
 
@@ -95,42 +93,10 @@ class GatewayPhase(MachineState):
     CLOSED = "closed"
 
 
-class GatewayGuard(MachineState):
-    """How the event's checkpoint compares with the newest one; it selects the next state in the row of the event."""
+class HeldEvents(Machine[GatewayEvent, GatewayCommand]):
+    """The newest checkpoint, and the events that are held."""
 
-    ALWAYS = "always"
-    """The event has no checkpoint: its row has one next state."""
-    NEWER = "newer checkpoint"
-    """It is newer than all that were seen."""
-    CURRENT = "current checkpoint"
-    """It is the newest that was seen."""
-    OLDER = "older checkpoint"
-    """It is older than the newest that was seen."""
-
-
-_OPEN, _CLOSED = GatewayPhase.OPEN, GatewayPhase.CLOSED
-_ALWAYS, _NEWER = GatewayGuard.ALWAYS, GatewayGuard.NEWER
-_CURRENT, _OLDER = GatewayGuard.CURRENT, GatewayGuard.OLDER
-
-TRANSITIONS: Mapping[tuple[GatewayPhase, type[GatewayEvent]], Mapping[GatewayGuard, GatewayPhase]] = MappingProxyType(
-    {
-        (_OPEN, Started): {_ALWAYS: _OPEN},
-        (_OPEN, MessageReceived): {_ALWAYS: _OPEN},
-        (_OPEN, CloseFor): {_NEWER: _CLOSED, _CURRENT: _OPEN, _OLDER: _OPEN},  # an ended checkpoint does not close it
-        (_OPEN, OpenFor): {_CURRENT: _OPEN, _OLDER: _OPEN},
-        (_OPEN, AbortFor): {_NEWER: _OPEN, _CURRENT: _OPEN, _OLDER: _OPEN},
-        (_CLOSED, Started): {_ALWAYS: _CLOSED},  # it registered in the middle of a checkpoint
-        (_CLOSED, MessageReceived): {_ALWAYS: _CLOSED},
-        (_CLOSED, CloseFor): {_NEWER: _CLOSED, _CURRENT: _CLOSED, _OLDER: _CLOSED},
-        (_CLOSED, OpenFor): {_CURRENT: _OPEN, _OLDER: _CLOSED},
-        (_CLOSED, AbortFor): {_NEWER: _OPEN, _CURRENT: _OPEN, _OLDER: _CLOSED},
-    }
-)
-"""(state, event) to the next state by guard. Complete: what is not in it is illegal."""
-
-
-class Gateway:
-    """One gateway of one attempt."""
+    phase: GatewayPhase
 
     def __init__(
         self, *, latest: int = 0, closed_for: int | None = None, restored: Iterable[BlockedEvent] = ()
@@ -142,29 +108,24 @@ class Gateway:
             closed_for: the checkpoint that runs, None for none.
             restored: events to be sent again before anything new.
         """
-        self._phase = _OPEN if closed_for is None else _CLOSED
-        self._latest = latest if closed_for is None else max(latest, closed_for)
-        self._held: list[AnyEvent] = [msgspec.structs.replace(one.event, origin=one.origin) for one in restored]
-
-    @property
-    def phase(self) -> GatewayPhase:
-        """The gateway's state."""
-        return self._phase
+        super().__init__()
+        self.phase = GatewayPhase.OPEN if closed_for is None else GatewayPhase.CLOSED
+        self.latest = latest if closed_for is None else max(latest, closed_for)
+        """The newest checkpoint that it ever saw."""
+        self.held: tuple[AnyEvent, ...] = tuple(
+            msgspec.structs.replace(one.event, origin=one.origin) for one in restored
+        )
+        """In order."""
 
     @property
     def closed_for(self) -> int | None:
         """The checkpoint that it is closed for, None while it is open."""
-        return self._latest if self._phase is _CLOSED else None
+        return self.latest if self.phase is GatewayPhase.CLOSED else None
 
     @property
-    def latest(self) -> int:
-        """The newest checkpoint that it ever saw."""
-        return self._latest
-
-    @property
-    def held(self) -> tuple[AnyEvent, ...]:
-        """The events that are held, in order."""
-        return tuple(self._held)
+    def detail(self) -> str:
+        """The newest checkpoint, for errors."""
+        return f", newest checkpoint {self.latest}"
 
     def held_as(self, last_sent: Origin) -> tuple[BlockedEvent, ...]:
         """Return the held results for a snapshot. Held split requests are left out: a restored subtask sends new ones.
@@ -176,70 +137,114 @@ class Gateway:
             Each result with the origin that it was restored with, or with the number that it will be sent under.
         """
         blocked = []
-        for position, event in enumerate(self._held, start=1):
+        for position, event in enumerate(self.held, start=1):
             if isinstance(event, SplitFinished):
                 origin = event.origin or replace(last_sent, sequence=last_sent.sequence + position)
                 blocked.append(BlockedEvent(origin, msgspec.structs.replace(event, origin=None)))
         return tuple(blocked)
 
-    def step(self, event: GatewayEvent) -> tuple[GatewayCommand, ...]:
-        """Take one event.
 
-        Args:
-            event: what happened.
+# --- rules ------------------------------------------------------------------------------------------------------
 
-        Returns:
-            What is to be done, in this order.
+Commands = tuple[GatewayCommand, ...]
 
-        Raises:
-            IllegalEventError: a checkpoint is opened that was never seen; nothing was changed.
-        """
-        guard = self._guard(event)
-        detail = f", newest checkpoint {self._latest}"
-        before = self._phase
-        self._phase = next_state("gateway", TRANSITIONS, before, event, guard, detail=detail)
-        match event:
-            case Started():
-                return self._flush()
-            case MessageReceived():
-                return self._send(event.event)
-            case CloseFor():
-                return self._close(event.checkpoint, guard, before)
-            case OpenFor() | AbortFor():
-                return self._open(event.checkpoint, before)
-            case _:
-                assert_never(event)
 
-    def _guard(self, event: GatewayEvent) -> GatewayGuard:
-        if isinstance(event, Started | MessageReceived):
-            return _ALWAYS
-        if event.checkpoint == self._latest:
-            return _CURRENT
-        return _NEWER if event.checkpoint > self._latest else _OLDER
+def is_data(_: HeldEvents, event: MessageReceived) -> bool:
+    """It is held back while a checkpoint is taken."""
+    return isinstance(event.event, DATA_EVENTS)
 
-    def _send(self, event: AnyEvent) -> tuple[GatewayCommand, ...]:
-        if not isinstance(event, DATA_EVENTS):
-            return (Pass(event),)
-        self._held.append(event)
-        return self._flush()
 
-    def _close(self, checkpoint: int, guard: GatewayGuard, before: GatewayPhase) -> tuple[GatewayCommand, ...]:
-        if self._phase is _OPEN or guard is _OLDER:
-            return ()
-        restored = self._pass_held() if before is _OPEN else ()  # sent before the gateway closes, if it is still open
-        self._latest = checkpoint
-        return (*restored, GatewayClosed(checkpoint))
+def is_newer(gateway: HeldEvents, event: CloseFor | OpenFor | AbortFor) -> bool:
+    """The checkpoint is newer than all that were seen."""
+    return event.checkpoint > gateway.latest
 
-    def _open(self, checkpoint: int, before: GatewayPhase) -> tuple[GatewayCommand, ...]:
-        self._latest = max(self._latest, checkpoint)
-        return self._flush() if before is _CLOSED else ()
 
-    def _flush(self) -> tuple[GatewayCommand, ...]:
-        return self._pass_held() if self._phase is _OPEN else ()
+def is_newest(gateway: HeldEvents, event: CloseFor | OpenFor | AbortFor) -> bool:
+    """The checkpoint is the newest that was seen."""
+    return event.checkpoint == gateway.latest
 
-    def _pass_held(self) -> tuple[GatewayCommand, ...]:
-        held, self._held = self._held, []
-        return tuple(Pass(event) for event in held)
+
+def is_older(gateway: HeldEvents, event: CloseFor | OpenFor | AbortFor) -> bool:
+    """The checkpoint is older than the newest that was seen."""
+    return event.checkpoint < gateway.latest
+
+
+def was_seen(gateway: HeldEvents, event: OpenFor) -> bool:
+    """The checkpoint is not newer than all that were seen."""
+    return event.checkpoint <= gateway.latest
+
+
+def pass_event(_: HeldEvents, event: MessageReceived) -> Commands:
+    """Send it now, whatever is held."""
+    return (Pass(event.event),)
+
+
+def hold(gateway: HeldEvents, event: MessageReceived) -> Commands:
+    """Send it later."""
+    gateway.held = (*gateway.held, event.event)
+    return ()
+
+
+def pass_held(gateway: HeldEvents, _: GatewayEvent) -> Commands:
+    """Send what is held, in order."""
+    held, gateway.held = gateway.held, ()
+    return tuple(map(Pass, held))
+
+
+def pass_in_order(gateway: HeldEvents, event: MessageReceived) -> Commands:
+    """Send it behind what was restored and is not sent yet."""
+    hold(gateway, event)
+    return pass_held(gateway, event)
+
+
+def close(gateway: HeldEvents, event: CloseFor) -> Commands:
+    """Send what was restored, and close."""
+    return (*pass_held(gateway, event), *stay_closed(gateway, event))
+
+
+def stay_closed(gateway: HeldEvents, event: CloseFor) -> Commands:
+    """Be closed for this checkpoint."""
+    gateway.latest = event.checkpoint
+    return (GatewayClosed(event.checkpoint),)
+
+
+def note_ended(gateway: HeldEvents, event: AbortFor) -> Commands:
+    """Let no late message of it, or of an older one, close the gateway."""
+    gateway.latest = max(gateway.latest, event.checkpoint)
+    return ()
+
+
+def end(gateway: HeldEvents, event: AbortFor) -> Commands:
+    """Send what is held: the checkpoint has ended."""
+    note_ended(gateway, event)
+    return pass_held(gateway, event)
+
+
+OPEN, CLOSED = GatewayPhase.OPEN, GatewayPhase.CLOSED
+RULES: Rules[HeldEvents, GatewayCommand] = Rules(
+    "gateway",
+    GatewayPhase,
+    Rule(OPEN, Started, do=pass_held),
+    Rule(CLOSED, Started),  # it registered in the middle of a checkpoint
+    Rule(OPEN, MessageReceived, when=is_data, do=pass_in_order),
+    Rule(CLOSED, MessageReceived, when=is_data, do=hold),
+    Rule((OPEN, CLOSED), MessageReceived, do=pass_event),
+    Rule(OPEN, CloseFor, when=is_newer, to=CLOSED, do=close),
+    Rule(OPEN, CloseFor),  # an ended checkpoint does not close it
+    Rule(CLOSED, CloseFor, when=is_older),
+    Rule(CLOSED, CloseFor, do=stay_closed),
+    Rule(CLOSED, OpenFor, when=is_newest, to=OPEN, do=pass_held),
+    Rule((OPEN, CLOSED), OpenFor, when=was_seen),
+    Rule(CLOSED, AbortFor, when=is_older),
+    Rule(CLOSED, AbortFor, to=OPEN, do=end),
+    Rule(OPEN, AbortFor, do=note_ended),
+)
+
+
+class Gateway(HeldEvents):
+    """One gateway of one attempt."""
+
+    rules = RULES
 
 
 class Origins:

@@ -2,43 +2,40 @@
 
 from __future__ import annotations
 
-from lakeward.machines.leases.calls import CallKind
-from lakeward.machines.leases.commands import (
-    CallAcquire,
-    CallDrop,
-    CallRelease,
-    CallVerify,
-    LeasesCommand,
-    LeaseStopped,
-    NotProtected,
-    Persist,
-    Protected,
-    ProtectionLost,
-)
-from lakeward.machines.leases.events import (
+from lakeward.machines.leases.messages import (
     AbandonLease,
     Acquired,
+    CallAcquire,
+    CallDrop,
     CallFailed,
     CallOutcomeUnknown,
+    CallRelease,
+    CallVerify,
     CheckpointsRead,
     CoordinatorChanged,
     Done,
+    LeasesCommand,
     LeasesEvent,
     LeaseStop,
+    LeaseStopped,
     LeaseTick,
+    NotProtected,
+    Persist,
     Protect,
+    Protected,
+    ProtectionLost,
     Restored,
     Retain,
     StartGeneration,
     Unprotect,
     Verified,
 )
-from lakeward.machines.leases.machine import Leases
-from lakeward.machines.leases.state import HeldLeases, LeasesPolicy
-from lakeward.machines.leases.transitions import TRANSITIONS, CallState, LeaseGuard
+from lakeward.machines.leases.rules import BUCKET_RULES, RULES, Leases
+from lakeward.machines.leases.state import CallKind, CallState, HeldLeases, LeasesPolicy
 
 __all__ = [
-    "TRANSITIONS",
+    "BUCKET_RULES",
+    "RULES",
     "AbandonLease",
     "Acquired",
     "CallAcquire",
@@ -53,7 +50,6 @@ __all__ = [
     "CoordinatorChanged",
     "Done",
     "HeldLeases",
-    "LeaseGuard",
     "LeaseStop",
     "LeaseStopped",
     "LeaseTick",

@@ -1,140 +1,219 @@
-"""Plans what the lease machine does next: the most urgent call, drops of retired ids, and the next tick."""
+"""What the lease machine does next: the most urgent call, drops of retired ids, and the next tick."""
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from lakeward.machines.leases.calls import Call, CallKind
-from lakeward.machines.leases.commands import CallAcquire, CallDrop, CallRelease, CallVerify, Protected
-from lakeward.machines.leases.table_lease import NEVER, LeaseStatus
+from lakeward.machines.leases.messages import (
+    CallAcquire,
+    CallDrop,
+    CallDue,
+    CallRelease,
+    CallVerify,
+    LeasesCommand,
+    Protected,
+    ProtectionLost,
+    SnapshotsAcquired,
+)
+from lakeward.machines.leases.state import NEVER, BucketLease, Call, CallKind, LeaseState, LeaseStatus, TableLease
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Iterator
 
-    from lakeward.machines.leases.state import LeaseState
     from lakeward.model.tables import KvSnapshot, TableBucket
 
+Commands = tuple[LeasesCommand, ...]
 _DROPS_AT_ONCE = 8
 """Most drops at a time: after a long outage there may be many old ids, and the server must not be flooded."""
 
-
-def send_what_is_due(state: LeaseState, now: float) -> None:
-    """Tell rounds whose snapshots are protected now, and send the calls that are due."""
-    for table in state.tables.values():
-        if table.grant():
-            state.commands.append(Protected(table.table_id))
-    state.tables = {table_id: table for table_id, table in state.tables.items() if not table.empty}
-    if state.open_call is None:
-        _next_call(state, now)
-    _drop_retired(state, now)
+# --- conditions -----------------------------------------------------------------------------------------------------
 
 
-def _next_call(state: LeaseState, now: float) -> None:
-    """Send the most urgent call under the current id, if any is due."""
-    if not state.stopping:
-        if state.renew_at is not None and state.renew_at <= now and _renew(state, now):
-            return
-        tables = sorted(state.tables.values(), key=lambda table: not table.granted)
-        due = [table for table in tables if table.retry_at <= now]
-        for table in due:
-            unverified = table.with_status(LeaseStatus.ACQUIRED)
-            if unverified:
-                verify(state, [lease.snapshot for lease in unverified.values()], (table.table_id,), now)
-                return
-        for table in due:
-            wanted = table.with_status(LeaseStatus.WANTED)
-            if wanted:
-                _acquire(state, [lease.snapshot for lease in wanted.values()], (table.table_id,), now)
-                return
-    _release_next(state, now)
+def renewal_is_due(leases: LeaseState, event: CallDue) -> bool:
+    """The whole list has to be renewed; it is not empty."""
+    return leases.renew_at is not None and leases.renew_at <= event.now
 
 
-def _renew(state: LeaseState, now: float) -> bool:
-    leases = [s for table in state.tables.values() for s in table.leases.values() if s.status is not LeaseStatus.WANTED]
-    if not leases:
-        state.renew_at = None
-        return False
-    tables = tuple(dict.fromkeys(lease.snapshot.bucket.table_id for lease in leases))
-    _acquire(state, [lease.snapshot for lease in leases], tables, now, renewal=True)
-    return True
+def verification_is_due(leases: LeaseState, event: CallDue) -> bool:
+    """A table has snapshots that were acquired and not verified."""
+    return _first(leases, event, LeaseStatus.ACQUIRED) is not None
+
+
+def acquire_is_due(leases: LeaseState, event: CallDue) -> bool:
+    """A table wants snapshots."""
+    return _first(leases, event, LeaseStatus.WANTED) is not None
+
+
+def release_is_due(leases: LeaseState, event: CallDue) -> bool:
+    """The server may hold snapshots of a table that nothing needs."""
+    return _first_to_release(leases, event) is not None
+
+
+def release_is_left(leases: LeaseState, event: CallDue) -> bool:
+    """The same while the service stops: each table's release is tried once more."""
+    return leases.open_call is None and release_is_due(leases, event)
+
+
+def _first(leases: LeaseState, event: CallDue, status: LeaseStatus) -> TableLease | None:
+    """Return the first table that has such snapshots and whose pause is over; first those that are being read."""
+    due = [
+        table
+        for table in leases.tables.values()
+        if table.retry_at <= event.now and any(lease.status is status for lease in table.leases.values())
+    ]
+    return min(due, key=lambda table: not table.granted, default=None)
+
+
+def _first_to_release(leases: LeaseState, event: CallDue) -> TableLease | None:
+    for table in leases.tables.values():
+        done = table.table_id in leases.tried_while_stopping if leases.stopping else table.release_at > event.now
+        if not done and table.releasing:
+            return table
+    return None
+
+
+# --- what is done ---------------------------------------------------------------------------------------------------
+
+
+def renew(leases: LeaseState, event: CallDue) -> Commands:
+    """Acquire the whole list again."""
+    snapshots = [
+        lease.snapshot
+        for table in leases.tables.values()
+        for lease in table.leases.values()
+        if lease.status is not LeaseStatus.WANTED
+    ]
+    tables = tuple(dict.fromkeys(snapshot.bucket.table_id for snapshot in snapshots))
+    return _acquire(leases, snapshots, tables, event.now, renewal=True)
+
+
+def acquire_next(leases: LeaseState, event: CallDue) -> Commands:
+    """Acquire what a table wants."""
+    table = _first(leases, event, LeaseStatus.WANTED)
+    assert table is not None  # noqa: S101 - the condition of the rule
+    return _acquire(leases, table.with_status(LeaseStatus.WANTED), (table.table_id,), event.now)
 
 
 def _acquire(
-    state: LeaseState, snapshots: list[KvSnapshot], tables: tuple[int, ...], now: float, *, renewal: bool = False
-) -> None:
+    leases: LeaseState, snapshots: list[KvSnapshot], tables: tuple[int, ...], now: float, *, renewal: bool = False
+) -> Commands:
     buckets = {snapshot.bucket: snapshot.snapshot_id for snapshot in snapshots}
-    added: set[TableBucket] = set()
+    added: frozenset[TableBucket] = frozenset()
     for table_id in tables:
-        table = state.tables[table_id]
-        new = {bucket for bucket in buckets if bucket.table_id == table_id} - table.on_server
-        table.on_server |= new
+        table = leases.tables[table_id]
+        new = frozenset(bucket for bucket in buckets if bucket.table_id == table_id) - table.on_server
+        leases.put(replace(table, on_server=table.on_server | new), changed=False)
         added |= new
-    call = state.call(CallKind.ACQUIRE, now, tables, snapshots, frozenset(added), renewal=renewal)
-    number = state.send(call)
+    number = leases.send(CallKind.ACQUIRE, now, tables, snapshots, added, renewal=renewal)
     # The held snapshots may equal those last persisted, but it is not known here whether that write succeeded.
-    state.changed = state.changed or not renewal
-    state.commands.append(CallAcquire(number, state.lease_id, state.generation, buckets))
+    leases.changed = leases.changed or not renewal
+    return (CallAcquire(number, leases.lease_id, leases.generation, buckets),)
 
 
-def verify(state: LeaseState, snapshots: list[KvSnapshot], tables: tuple[int, ...], now: float) -> None:
+def verify_next(leases: LeaseState, event: CallDue) -> Commands:
+    """Ask the source which of a table's acquired snapshots are gone."""
+    table = _first(leases, event, LeaseStatus.ACQUIRED)
+    assert table is not None  # noqa: S101 - the condition of the rule
+    snapshots = tuple(table.with_status(LeaseStatus.ACQUIRED))
+    return verify(leases, SnapshotsAcquired(now=event.now, snapshots=snapshots, tables=(table.table_id,)))
+
+
+def verify(leases: LeaseState, event: SnapshotsAcquired) -> Commands:
     """Ask the source which of these are gone."""
-    if snapshots:
-        number = state.send(state.call(CallKind.VERIFY, now, tables, snapshots))
-        state.commands.append(CallVerify(number, tuple(snapshots)))
+    number = leases.send(CallKind.VERIFY, event.now, event.tables, event.snapshots)
+    return (CallVerify(number, event.snapshots),)
 
 
-def _release_next(state: LeaseState, now: float) -> None:
-    stopping = state.stopping
-    for table in state.tables.values():
-        buckets = table.releasing
-        if not buckets or (table.table_id in state.tried_while_stopping if stopping else table.release_at > now):
-            continue
-        if stopping:
-            state.tried_while_stopping.add(table.table_id)
-        number = state.send(state.call(CallKind.RELEASE, now, (table.table_id,), buckets=buckets))
-        state.commands.append(CallRelease(number, state.lease_id, state.generation, buckets))
-        return
+def release_next(leases: LeaseState, event: CallDue) -> Commands:
+    """Release what nothing of a table needs."""
+    table = _first_to_release(leases, event)
+    assert table is not None  # noqa: S101 - the condition of the rule
+    if leases.stopping:
+        leases.tried_while_stopping |= {table.table_id}
+    number = leases.send(CallKind.RELEASE, event.now, (table.table_id,), buckets=table.releasing)
+    return (CallRelease(number, leases.lease_id, leases.generation, table.releasing),)
 
 
-def _drop_retired(state: LeaseState, now: float) -> None:
+def grant(leases: LeaseState) -> Commands:
+    """Tell the rounds whose snapshots are protected now; forget tables of which there is nothing to remember."""
+    commands: Commands = ()
+    for table in tuple(leases.tables.values()):
+        if table.may_be_granted():
+            leases.put(table.grant(), changed=False)
+            commands += (Protected(table.table_id),)
+        if leases.tables[table.table_id].empty:
+            del leases.tables[table.table_id]
+    return commands
+
+
+def drop_retired(leases: LeaseState, now: float) -> Commands:
     """Drop retired ids, in parallel, once everything that may be read is verified under the current one."""
-    if not state.retired or not state.old_leases_are_replaced():
-        return
-    stopping = state.stopping
-    for retired in state.retired.values():
-        if state.drops_open() >= _DROPS_AT_ONCE:
-            return
-        due = retired.lease_id not in state.tried_while_stopping if stopping else retired.retry_at <= now
-        if retired.open_call is None and due:
-            if stopping:
-                state.tried_while_stopping.add(retired.lease_id)
-            state.last_call += 1
-            retired.open_call = state.last_call
-            state.calls[retired.open_call] = Call(CallKind.DROP, retired.lease_id, retired.generation, now)
-            state.commands.append(CallDrop(retired.open_call, retired.lease_id, retired.generation))
+    commands: Commands = ()
+    if not leases.retired or not leases.old_leases_are_replaced():
+        return commands
+    for retired in tuple(leases.retired.values()):
+        if leases.drops_open() >= _DROPS_AT_ONCE:
+            break
+        tried = retired.lease_id in leases.tried_while_stopping if leases.stopping else retired.retry_at > now
+        if retired.open_call is None and not tried:
+            if leases.stopping:
+                leases.tried_while_stopping |= {retired.lease_id}
+            leases.last_call += 1
+            leases.put_retired(replace(retired, open_call=leases.last_call))
+            leases.calls[leases.last_call] = Call(CallKind.DROP, retired.lease_id, retired.generation, now)
+            commands += (CallDrop(leases.last_call, retired.lease_id, retired.generation),)
+    return commands
 
 
-def due_times(state: LeaseState) -> Iterable[float]:
+def expire(leases: LeaseState, now: float) -> Commands:
+    """Forget what has expired: snapshots without protection, retired ids, the current lease if nobody needs it."""
+    commands: Commands = ()
+    # If there is no earlier id, everything was acquired under the current one.
+    for table in tuple(leases.tables.values()) if leases.retired else ():
+        lost = frozenset(lease.snapshot for lease in table.uncovered() if lease.covered_until <= now)
+        if lost:
+            leases.put(table.forget_lost([snapshot.bucket for snapshot in lost]))
+            commands += (ProtectionLost(table.table_id, lost, "the lease ran out before it could be taken anew"),)
+    for retired in [one for one in leases.retired.values() if one.expires <= now and one.open_call is None]:
+        leases.forget_retired(retired)
+    if leases.open_call is None:
+        held = [lease for table in leases.tables.values() for lease in table.leases.values()]
+        if leases.renew_at is not None and leases.renew_at <= now and not _acquired(held):
+            leases.renew_at = None
+        if not held and leases.expires_at is not None and leases.expires_at <= now:
+            for table in tuple(leases.tables.values()):
+                leases.put(replace(table, on_server=frozenset()))
+            leases.expires_at = None
+            leases.changed = True
+    return commands
+
+
+def due_times(leases: LeaseState) -> Iterator[float]:
     """Yield every time at which something becomes due that does not wait for a call."""
-    if state.open_call is None:
-        yield from _due_calls(state)
-    if state.retired:
-        for table in state.tables.values():
-            yield from (until for until in table.expirations() if until < NEVER)
-        room = state.old_leases_are_replaced() and state.drops_open() < _DROPS_AT_ONCE
-        for retired in state.retired.values():
+    if leases.open_call is None:
+        yield from _due_calls(leases)
+    if leases.retired:
+        for table in leases.tables.values():
+            yield from (lease.covered_until for lease in table.uncovered() if lease.covered_until < NEVER)
+        room = leases.old_leases_are_replaced() and leases.drops_open() < _DROPS_AT_ONCE
+        for retired in leases.retired.values():
             if retired.open_call is None:
                 yield min(retired.expires, retired.retry_at) if room else retired.expires
 
 
-def _due_calls(state: LeaseState) -> Iterable[float]:
-    held = [lease for table in state.tables.values() for lease in table.leases.values()]
-    if state.renew_at is not None and any(lease.status is not LeaseStatus.WANTED for lease in held):
-        yield state.renew_at
-    if state.expires_at is not None and not held:
-        yield state.expires_at
-    for table in state.tables.values():
-        if any(lease.status is not LeaseStatus.VERIFIED for lease in table.leases.values()):
+def _due_calls(leases: LeaseState) -> Iterator[float]:
+    held = [lease for table in leases.tables.values() for lease in table.leases.values()]
+    if leases.renew_at is not None and _acquired(held):
+        yield leases.renew_at
+    if leases.expires_at is not None and not held:
+        yield leases.expires_at
+    for table in leases.tables.values():
+        if not all(lease.verified for lease in table.leases.values()):
             yield table.retry_at
         if table.releasing:
             yield table.release_at
+
+
+def _acquired(held: Iterable[BucketLease]) -> bool:
+    return any(lease.status is not LeaseStatus.WANTED for lease in held)

@@ -2,34 +2,32 @@
 
 from __future__ import annotations
 
-from lakeward.machines.rounds.commands import (
+from lakeward.machines.rounds.messages import (
     AcquireLeases,
     CommitRound,
+    Committed,
+    Drained,
     EndRound,
     FinishRoundEarly,
     Forget,
-    LaunchJob,
-    OpenRound,
-    RoundsCommand,
-    SendHeartbeat,
-    Stopped,
-)
-from lakeward.machines.rounds.events import (
-    Committed,
-    Drained,
     HeartbeatAnswered,
     HeartbeatFailed,
     JobStarted,
+    LaunchJob,
     Leased,
     Opened,
+    OpenRound,
     PauseRequested,
     Resumed,
     ResumeRequested,
     RoundFailed,
     RoundFenced,
+    RoundsCommand,
     RoundsEvent,
+    SendHeartbeat,
     SnapshotsGone,
     SplitsFailing,
+    Stopped,
     StopRequested,
     StopTimedOut,
     TableGone,
@@ -37,12 +35,13 @@ from lakeward.machines.rounds.events import (
     Targets,
     Tick,
 )
-from lakeward.machines.rounds.machine import Rounds
-from lakeward.machines.rounds.state import TableStatus
-from lakeward.machines.rounds.transitions import TRANSITIONS, HeartbeatPhase, Phase, RoundsGuard, ServicePhase
+from lakeward.machines.rounds.rules import HEARTBEAT_RULES, RULES, TABLE_RULES, Rounds
+from lakeward.machines.rounds.state import HeartbeatPhase, Phase, ServicePhase, TableStatus
 
 __all__ = [
-    "TRANSITIONS",
+    "HEARTBEAT_RULES",
+    "RULES",
+    "TABLE_RULES",
     "AcquireLeases",
     "CommitRound",
     "Committed",
@@ -67,7 +66,6 @@ __all__ = [
     "Rounds",
     "RoundsCommand",
     "RoundsEvent",
-    "RoundsGuard",
     "SendHeartbeat",
     "ServicePhase",
     "SnapshotsGone",

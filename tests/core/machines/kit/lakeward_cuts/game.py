@@ -6,7 +6,7 @@ from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
-from lakeward.machines.checkpoints.events import LaunchEnded
+from lakeward.machines.checkpoints.messages import LaunchEnded
 from lakeward.model.events import (
     DeclineCheckpoint,
 )

@@ -5,10 +5,11 @@ from __future__ import annotations
 from functools import partial
 from typing import TYPE_CHECKING
 
-from lakeward.coordinator.checkpoints import contents
-from lakeward.coordinator.checkpoints import round_checkpoints as checkpointing
 from lakeward.coordinator.jobs import gang, job
 from lakeward.coordinator.jobs import progress as books
+
+from lakeward.coordinator.checkpoints import contents
+from lakeward.coordinator.checkpoints import round_checkpoints as checkpointing
 from lakeward.machines.checkpoints import CheckpointCoordinator
 from lakeward.machines.checkpoints.gateway import Gateway
 from lakeward.machines.exchange import BarrierAlignment, OutputQueue

@@ -3,48 +3,70 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import TYPE_CHECKING
 
+from lakeward.machines.checkpoints import gateway
 from lakeward.machines.checkpoints.gateway import (
+    CLOSED,
+    OPEN,
+    RULES,
     AbortFor,
     Gateway,
     GatewayCommand,
     GatewayEvent,
-    GatewayPhase,
+    MessageReceived,
+    OpenFor,
     Pass,
     Started,
 )
-from lakeward.model.checkpoints import BlockedEvent, Origin
-from lakeward.model.events import DATA_EVENTS, AnyEvent, SplitFinished
+from lakeward.machines.machine import Rule
+from lakeward.model.events import SplitFinished
+from lakeward_mutants.changed import with_rules
+
+if TYPE_CHECKING:
+    from lakeward.model.checkpoints import BlockedEvent, Origin
+
+
+def _hold_first(held: gateway.HeldEvents, event: MessageReceived) -> tuple[GatewayCommand, ...]:
+    held.held = (event.event, *held.held)
+    return ()
+
+
+def _pass_first(held: gateway.HeldEvents, event: MessageReceived) -> tuple[GatewayCommand, ...]:
+    return (*_hold_first(held, event), *gateway.pass_held(held, event))
 
 
 class LetsDataPass(Gateway):
     """Mutant: a closed gateway holds nothing."""
 
-    def _send(self, event: AnyEvent) -> tuple[GatewayCommand, ...]:
-        return (Pass(event),)
+    rules = with_rules(RULES, Rule((OPEN, CLOSED), MessageReceived, do=gateway.pass_event))
 
 
 class HoldsControl(Gateway):
     """Mutant: control events are held, too."""
 
-    def _send(self, event: AnyEvent) -> tuple[GatewayCommand, ...]:
-        self._held.append(event)
-        return self._flush()
+    rules = with_rules(
+        RULES,
+        Rule(OPEN, MessageReceived, do=gateway.pass_in_order),
+        Rule(CLOSED, MessageReceived, do=gateway.hold),
+    )
 
 
 class SendsBackwards(Gateway):
     """Mutant: what was held goes out newest first."""
 
-    def _pass_held(self) -> tuple[GatewayCommand, ...]:
-        return tuple(reversed(super()._pass_held()))
+    def step(self, event: GatewayEvent) -> tuple[GatewayCommand, ...]:
+        commands = super().step(event)
+        passed = [command for command in commands if isinstance(command, Pass)]
+        return (*reversed(passed), *commands[len(passed) :])
 
 
 class ForgetsWhatItHeld(Gateway):
     """Mutant: it opens empty."""
 
-    def _open(self, checkpoint: int, before: GatewayPhase) -> tuple[GatewayCommand, ...]:
-        super()._open(checkpoint, before)
-        return ()
+    def step(self, event: GatewayEvent) -> tuple[GatewayCommand, ...]:
+        commands = super().step(event)
+        return () if isinstance(event, OpenFor | AbortFor) else commands
 
 
 class SendsRestoredTwice(Gateway):
@@ -58,11 +80,11 @@ class SendsRestoredTwice(Gateway):
 class SendsRestoredLast(Gateway):
     """Mutant: what is new overtakes what was restored."""
 
-    def _send(self, event: AnyEvent) -> tuple[GatewayCommand, ...]:
-        if isinstance(event, DATA_EVENTS):
-            self._held.insert(0, event)
-            return self._flush()
-        return (Pass(event),)
+    rules = with_rules(
+        RULES,
+        Rule(OPEN, MessageReceived, when=gateway.is_data, do=_pass_first),
+        Rule(CLOSED, MessageReceived, when=gateway.is_data, do=_hold_first),
+    )
 
 
 class ForgetsRestoredOrigins(Gateway):
@@ -77,10 +99,9 @@ class CountsFinishesOnly(Gateway):
     """Mutant: the number of a held finish leaves the other held events out."""
 
     def held_as(self, last_sent: Origin) -> tuple[BlockedEvent, ...]:
-        finishes = [event for event in self._held if isinstance(event, SplitFinished)]
-        held, self._held = self._held, list(finishes)
+        held, self.held = self.held, tuple(event for event in self.held if isinstance(event, SplitFinished))
         kept = super().held_as(last_sent)
-        self._held = held
+        self.held = held
         return kept
 
 

@@ -94,7 +94,7 @@ KILLERS: Mapping[Callable[[pytest.MonkeyPatch], None], str] = {
     shells.trusts_checkpoints_whose_files_are_gone: (
         f"{_ROUNDS}a_checkpoint_whose_files_were_swept_before_it_completed_is_dropped"
     ),
-    shells.believes_every_finish: "tests/core/machines/test_gateway_cells.py::test_an_origin_counts_once",
+    shells.believes_every_finish: "tests/core/machines/test_gateway_scenarios.py::test_an_origin_counts_once",
     shells.sweeps_files_that_a_checkpoint_names: _ADOPTED,
     shells.leaves_out_what_was_blocked: _NAMED,
     shells.never_counts_steps: _UNKNOWN,

@@ -7,208 +7,205 @@ from typing import TYPE_CHECKING
 
 from msgspec import structs
 
-from lakeward.machines.rounds import Rounds, heartbeats, machine
-from lakeward.machines.rounds.state import TieringTable
+from lakeward.machines.machine import Rule
+from lakeward.machines.rounds import (
+    HEARTBEAT_RULES,
+    TABLE_RULES,
+    HeartbeatAnswered,
+    HeartbeatPhase,
+    Leased,
+    Opened,
+    Phase,
+    Rounds,
+    rules,
+    state,
+)
+from lakeward.machines.rounds.messages import FinishRoundEarly, RoundOverdue, TableRefused
+from lakeward.machines.rounds.state import RoundsState, TieringTable
+from lakeward_mutants.changed import with_rules
 
 if TYPE_CHECKING:
     import pytest
 
-    from lakeward.machines.rounds import HeartbeatAnswered
-    from lakeward.machines.rounds.state import RoundsState
-    from lakeward.machines.rounds.transitions import RoundsGuard
-    from lakeward.model.settings import ServiceSettings
-    from lakeward.model.tables import TablePath
-    from lakeward.model.tiering import HeartbeatRequest, Refusal
+    from lakeward.machines.rounds import RoundsCommand
+    from lakeward.model.tiering import HeartbeatRequest
+
+Commands = tuple["RoundsCommand", ...]
+
+
+def _with_table_rules(monkeypatch: pytest.MonkeyPatch, *rows: Rule[RoundsState, RoundsCommand]) -> None:
+    monkeypatch.setattr(Rounds, "table_rules", with_rules(TABLE_RULES, *rows))
 
 
 def commits_on_any_heartbeat(monkeypatch: pytest.MonkeyPatch) -> None:
     """Mutant: the fence time is forgotten."""
-    monkeypatch.setattr(Rounds, "_may_commit", lambda self, table: True)
+    monkeypatch.setattr(RoundsState, "may_commit", lambda *_: True)
 
 
 def forgets_to_renew_what_rests(monkeypatch: pytest.MonkeyPatch) -> None:
     """Mutant: a heartbeat names only open rounds and reports."""
 
-    def compose(state: RoundsState, settings: ServiceSettings) -> HeartbeatRequest:
-        request = original(state, settings)
-        return replace(
-            request, renewed=tuple(epoch for epoch in request.renewed if state.tables[epoch.table_id].active)
-        )
+    def compose(rounds: RoundsState) -> HeartbeatRequest:
+        request = original(rounds)
+        active = tuple(epoch for epoch in request.renewed if rounds.is_active(rounds.assigned[epoch.table_id]))
+        return replace(request, renewed=active)
 
-    original = heartbeats.compose
-    monkeypatch.setattr(heartbeats, "compose", compose)
+    original = RoundsState.compose_heartbeat
+    monkeypatch.setattr(RoundsState, "compose_heartbeat", compose)
 
 
 def keeps_what_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     """Mutant: a refusal is not read, as upstream does."""
-
-    def refused(self: Rounds, table: TieringTable, refusal: Refusal) -> None:
-        """Do nothing."""
-
-    monkeypatch.setattr(Rounds, "_refused", refused)
+    _with_table_rules(monkeypatch, Rule(rules.ASSIGNED, TableRefused))
 
 
 def opens_the_latest_deadline_first(monkeypatch: pytest.MonkeyPatch) -> None:
     """Mutant: the order is reversed."""
 
-    def reverse(state: RoundsState) -> None:
-        for table_id, table in state.tables.items():
-            state.tables[table_id] = replace(table, deadline=-table.deadline)
+    def order(self: RoundsState, table: TieringTable) -> tuple[float, int]:
+        return original(self, replace(table, deadline=-table.deadline))
 
-    def open_waiting_tables(self: Rounds) -> None:
-        reverse(self._state)
-        original(self)
-        reverse(self._state)
-
-    original = Rounds._open_waiting_tables
-    monkeypatch.setattr(Rounds, "_open_waiting_tables", open_waiting_tables)
+    original = RoundsState.order
+    monkeypatch.setattr(RoundsState, "order", order)
 
 
 def counts_a_renewal_from_its_answer(monkeypatch: pytest.MonkeyPatch) -> None:
     """Mutant: a slow heartbeat looks fresh."""
 
-    def heartbeat_answered(self: Rounds, event: HeartbeatAnswered, sent_at: float) -> None:
-        original(self, event, event.now)
+    def take_answer(rounds: RoundsState, event: HeartbeatAnswered) -> Commands:
+        rounds.sent = None if rounds.sent is None else replace(rounds.sent, at=event.now)
+        return rules.take_answer(rounds, event)
 
-    original = Rounds._heartbeat_answered
-    monkeypatch.setattr(Rounds, "_heartbeat_answered", heartbeat_answered)
+    wrong: Rule[RoundsState, RoundsCommand] = Rule(
+        HeartbeatPhase.UNDER_WAY, HeartbeatAnswered, when=rules.is_of_sent, to=HeartbeatPhase.RESTING, do=take_answer
+    )
+    monkeypatch.setattr(Rounds, "heartbeat_rules", with_rules(HEARTBEAT_RULES, wrong))
 
 
 def suspends_while_no_other_table_is_served(monkeypatch: pytest.MonkeyPatch) -> None:
     """Mutant: each failure counts, also where lake or source are down for all."""
-    monkeypatch.setattr(Rounds, "_count_failure", lambda self, table: replace(table, failures=table.failures + 1))
+    monkeypatch.setattr(RoundsState, "count_failure", lambda _, table: replace(table, failures=table.failures + 1))
 
 
 def never_suspends_what_keeps_failing(monkeypatch: pytest.MonkeyPatch) -> None:
     """Mutant: no failure counts."""
-    monkeypatch.setattr(Rounds, "_count_failure", lambda self, table: table)
+    monkeypatch.setattr(RoundsState, "count_failure", lambda _, table: table)
 
 
 def counts_failures_before_a_success(monkeypatch: pytest.MonkeyPatch) -> None:
     """Mutant: a table is suspended for failures that were not in a row."""
 
-    def succeeded(self: Rounds, table: TieringTable, guard: RoundsGuard, *, forced: bool) -> None:
-        original(self, table, guard, forced=forced)
-        _count_again(self, table)
+    def succeeded(self: TieringTable, served: int, *, forced: bool) -> TieringTable:
+        return replace(original(self, served, forced=forced), failures=self.failures)
 
-    original = Rounds._succeeded
-    monkeypatch.setattr(Rounds, "_succeeded", succeeded)
+    original = TieringTable.succeeded
+    monkeypatch.setattr(TieringTable, "succeeded", succeeded)
 
 
 def counts_failures_before_a_person_resumed(monkeypatch: pytest.MonkeyPatch) -> None:
     """Mutant: a table that was resumed is suspended again at its first failure."""
-
-    def resume(self: Rounds, path: TablePath) -> None:
-        before = self._state.of_path(path)
-        original(self, path)
-        for table in before:
-            _count_again(self, table)
-
-    original = Rounds._resume
-    monkeypatch.setattr(Rounds, "_resume", resume)
-
-
-def _count_again(rounds: Rounds, before: TieringTable) -> None:
-    """Give a table the failures back that it had."""
-    table_id = before.assignment.table_id
-    if table_id in rounds._state.tables:
-        rounds._state.tables[table_id] = replace(rounds._state.tables[table_id], failures=before.failures)
+    original = TieringTable.resumed
+    monkeypatch.setattr(TieringTable, "resumed", lambda self: replace(original(self), failures=self.failures))
 
 
 def keeps_its_place_while_it_commits(monkeypatch: pytest.MonkeyPatch) -> None:
     """Mutant: a slow commit holds the next table up."""
-    monkeypatch.setattr(TieringTable, "working", property(lambda self: self.active))
+    monkeypatch.setattr(RoundsState, "working", frozenset(state.ACTIVE))
 
 
 def opens_rounds_without_end_beside_slow_commits(monkeypatch: pytest.MonkeyPatch) -> None:
     """Mutant: a lake that is down has a round of every table."""
-    monkeypatch.setattr(machine, "COMMITS_MOST", 1_000_000)
+    monkeypatch.setattr(state, "COMMITS_MOST", 1_000_000)
 
 
 def makes_room_for_nobody(monkeypatch: pytest.MonkeyPatch) -> None:
     """Mutant: a late table waits until a long round ends."""
-    monkeypatch.setattr(Rounds, "_next_yield", lambda self: None)
+    monkeypatch.setattr(RoundsState, "next_yield", lambda *_: None)
 
 
 def makes_room_before_a_round_has_done_anything(monkeypatch: pytest.MonkeyPatch) -> None:
     """Mutant: `yield_s` is not looked at."""
 
-    def next_yield(self: Rounds) -> float | None:
-        settings = self._settings
-        self._settings = structs.replace(settings, yield_s=0.0)
+    def next_yield(self: RoundsState, now: float) -> float | None:
+        settings = self.settings
+        self.settings = structs.replace(settings, yield_s=0.0)
         try:
-            return original(self)
+            return original(self, now)
         finally:
-            self._settings = settings
+            self.settings = settings
 
-    original = Rounds._next_yield
-    monkeypatch.setattr(Rounds, "_next_yield", next_yield)
+    original = RoundsState.next_yield
+    monkeypatch.setattr(RoundsState, "next_yield", next_yield)
 
 
 def makes_room_for_a_table_that_is_not_late(monkeypatch: pytest.MonkeyPatch) -> None:
     """Mutant: whoever waits is late."""
 
-    def first_waiting(self: Rounds, most: int) -> list[TieringTable]:
+    def first_waiting(self: RoundsState, most: int) -> list[TieringTable]:
         return [replace(table, deadline=float("-inf")) for table in original(self, most)]
 
-    original = Rounds._first_waiting
+    original = RoundsState.first_waiting
 
-    def next_yield(self: Rounds) -> float | None:
+    def next_yield(self: RoundsState, now: float) -> float | None:
         with monkeypatch.context() as patch:
-            patch.setattr(Rounds, "_first_waiting", first_waiting)
-            return original_yield(self)
+            patch.setattr(RoundsState, "first_waiting", first_waiting)
+            return original_yield(self, now)
 
-    original_yield = Rounds._next_yield
-    monkeypatch.setattr(Rounds, "_next_yield", next_yield)
+    original_yield = RoundsState.next_yield
+    monkeypatch.setattr(RoundsState, "next_yield", next_yield)
 
 
 def makes_room_twice_for_one_table(monkeypatch: pytest.MonkeyPatch) -> None:
     """Mutant: a round that finishes early already is not counted."""
 
-    def next_yield(self: Rounds) -> float | None:
-        tables = self._state.tables
-        self._state.tables = {
-            table_id: replace(table, finishing_early=False) for table_id, table in self._state.tables.items()
-        }
-        try:
-            return original(self)
-        finally:
-            self._state.tables = tables
+    def next_yield(self: RoundsState, now: float) -> float | None:
+        other = type(self)(self.settings)
+        vars(other).update(vars(self))
+        other.assigned = type(self.assigned)(
+            other.undo,
+            {table_id: replace(table, finishing_early=False) for table_id, table in self.assigned.items()},
+        )
+        return original(other, now)
 
-    original = Rounds._next_yield
-    monkeypatch.setattr(Rounds, "_next_yield", next_yield)
+    original = RoundsState.next_yield
+    monkeypatch.setattr(RoundsState, "next_yield", next_yield)
 
 
 def lets_the_youngest_round_make_room(monkeypatch: pytest.MonkeyPatch) -> None:
     """Mutant: the round that was launched last is cut."""
 
-    def first_to_yield(self: Rounds) -> TieringTable:
-        running = [table for table in self._state.tables.values() if table.finish_by is not None]
+    def first_to_yield(self: RoundsState) -> TieringTable:
+        running = [table for table in self.assigned.values() if table.finish_by is not None]
         return max(running, key=lambda table: (table.finish_by or 0.0, table.assignment.table_id))
 
-    monkeypatch.setattr(Rounds, "_first_to_yield", first_to_yield)
+    monkeypatch.setattr(RoundsState, "first_to_yield", first_to_yield)
 
 
 def counts_the_time_that_a_round_waits_for_spark(monkeypatch: pytest.MonkeyPatch) -> None:
     """Mutant: the maximum duration counts from the launch."""
-    launch = Rounds._launch
 
-    def launch_and_count(self: Rounds, table: TieringTable, guard: RoundsGuard) -> None:
-        launch(self, table, guard)
-        self._put(replace(self._state.tables[table.assignment.table_id], finish_by=self._event.now + 20))
+    def launch(rounds: RoundsState, event: Opened | Leased) -> Commands:
+        rounds.put(replace(rounds.assigned[event.table_id], finish_by=event.now + 20))
+        return rules.launch(rounds, event)
 
-    monkeypatch.setattr(Rounds, "_launch", launch_and_count)
+    def has_splits_alone(rounds: RoundsState, event: Opened) -> bool:
+        return rules.has_splits(rounds, event) and not event.leases
+
+    _with_table_rules(
+        monkeypatch,
+        Rule(Phase.OPENING, Opened, when=has_splits_alone, to=Phase.RUNNING, do=launch),
+        Rule(Phase.LEASING, Leased, to=Phase.RUNNING, do=launch),
+    )
 
 
 def takes_a_round_that_made_room_for_a_whole_one(monkeypatch: pytest.MonkeyPatch) -> None:
     """Mutant: what it left waits for the table's next turn at the source."""
 
-    def finish_early(self: Rounds, table: TieringTable, reason: str, *, overran: bool = False) -> None:
-        del overran
-        original(self, table, reason)
+    def finish_early(rounds: RoundsState, event: RoundOverdue) -> Commands:
+        rounds.put(replace(rounds.assigned[event.table_id], finishing_early=True, finish_by=None))
+        return (FinishRoundEarly(event.table_id, event.reason),)
 
-    original = Rounds._finish_early
-    monkeypatch.setattr(Rounds, "_finish_early", finish_early)
+    _with_table_rules(monkeypatch, Rule(Phase.RUNNING, RoundOverdue, when=rules.is_not_finishing, do=finish_early))
 
 
 OF_DEADLINES = (

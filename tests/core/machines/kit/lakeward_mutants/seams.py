@@ -8,19 +8,20 @@ from functools import partial
 from types import SimpleNamespace
 from typing import TYPE_CHECKING
 
+from lakeward.coordinator.rounds.attempt import RoundAttempt
+from lakeward.coordinator.rounds.attempts import RoundAttempts
+
 from lakeward.coordinator.checkpoints import restorer as restoring
 from lakeward.coordinator.checkpoints.restorer import Restorer
-from lakeward.coordinator.rounds.checkpoints import RoundCheckpoints
 from lakeward.coordinator.commits.cleaner import Cleaner
 from lakeward.coordinator.commits.committer import Committer
 from lakeward.coordinator.commits.fence import CommitFence
 from lakeward.coordinator.commits.round_committer import RoundCommitter
+from lakeward.coordinator.effects.executor import RoundExecutor
+from lakeward.coordinator.rounds import context as opening
+from lakeward.coordinator.rounds.checkpoints import RoundCheckpoints
 from lakeward.coordinator.rounds.job import RoundJob
 from lakeward.coordinator.rounds.progress import RoundProgress
-from lakeward.coordinator.rounds import context as opening
-from lakeward.coordinator.rounds.attempt import RoundAttempt
-from lakeward.coordinator.rounds.attempts import RoundAttempts
-from lakeward.coordinator.effects.executor import RoundExecutor
 from lakeward.coordinator.workers.calls import call
 from lakeward.coordinator.workers.table_locks import TableLocks
 from lakeward.errors import FencedError, LakewardError, OutcomeUnknownError

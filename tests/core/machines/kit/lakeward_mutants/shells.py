@@ -5,14 +5,15 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
+from lakeward.coordinator.rounds.attempt import RoundAttempt
+
 from lakeward.coordinator.checkpoints.contents import CheckpointContents
 from lakeward.coordinator.checkpoints.restorer import Restorer
-from lakeward.coordinator.rounds.checkpoints import RoundCheckpoints
 from lakeward.coordinator.commits.cleaner import Cleaner, LakeTableState
 from lakeward.coordinator.commits.round_committer import RoundCommitter
-from lakeward.coordinator.rounds.progress import RoundProgress
-from lakeward.coordinator.rounds.attempt import RoundAttempt
 from lakeward.coordinator.effects.executor import RoundExecutor
+from lakeward.coordinator.rounds.checkpoints import RoundCheckpoints
+from lakeward.coordinator.rounds.progress import RoundProgress
 from lakeward.coordinator.state.state_writer import ServiceStateWriter
 from lakeward.machines.checkpoints.gateway import Origins
 from lakeward.subtask.checkpointing import Checkpointing

@@ -6,18 +6,18 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import msgspec
+from lakeward.coordinator.jobs import checkpoint_messages
+from lakeward.coordinator.rounds.listener import RoundJobListener
 
 from lakeward.coordinator.checkpoints import contents
-from lakeward.coordinator.jobs import checkpoint_messages
+from lakeward.coordinator.effects.lease import LeaseProtection
+from lakeward.coordinator.leases import driver
 from lakeward.coordinator.rounds.job import RoundJob
 from lakeward.coordinator.rounds.task_attempt import TaskAttempt
-from lakeward.coordinator.leases import driver
-from lakeward.coordinator.rounds.listener import RoundJobListener
 from lakeward.coordinator.service import service
-from lakeward.coordinator.effects.lease import LeaseProtection
 from lakeward.errors import LakewardError
-from lakeward.machines.checkpoints.events import Declined
 from lakeward.machines.checkpoints.gateway import AbortFor
+from lakeward.machines.checkpoints.messages import Declined
 from lakeward.machines.transport.channel import Channel
 from lakeward.model.events import NOT_READY, CheckpointAborted, CheckpointComplete, Deploy
 from lakeward.subtask.checkpointing import Checkpointing
@@ -154,7 +154,7 @@ def counts_no_decline(monkeypatch: pytest.MonkeyPatch) -> None:
 
     def to_event(event: Any, **who: Any) -> Any:  # noqa: ANN401 - passed on
         found = original(event, **who)
-        return replace(found, counts=False) if isinstance(found, Declined) else found
+        return replace(found, reason=NOT_READY) if isinstance(found, Declined) else found
 
     monkeypatch.setattr("lakeward.coordinator.rounds.job.to_checkpoint_event", to_event)
 

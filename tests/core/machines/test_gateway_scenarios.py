@@ -1,21 +1,17 @@
-"""Every cell of state x event of one gateway, and what of the catalogue's scenarios a gateway alone shows."""
+"""What of the catalogue's scenarios a gateway alone shows."""
 
 from __future__ import annotations
-
-import copy
 
 import pytest
 
 from lakeward.errors import IllegalEventError
 from lakeward.machines.checkpoints.gateway import (
-    TRANSITIONS,
     AbortFor,
     CloseFor,
     Gateway,
     GatewayClosed,
     GatewayCommand,
     GatewayEvent,
-    GatewayGuard,
     GatewayPhase,
     MessageReceived,
     OpenFor,
@@ -25,38 +21,10 @@ from lakeward.machines.checkpoints.gateway import (
 )
 from lakeward.machines.transport.channel import Channel, ChannelKey
 from lakeward.model.checkpoints import BlockedEvent, Origin
-from lakeward.model.events import AckClose, AnyEvent, RequestSplit, SplitFinished
-from lakeward.model.results import WriteResult
-from lakeward.model.tables import TableBucket
-
-
-def finish(name: str, origin: Origin | None = None) -> SplitFinished:
-    """A data event that can be told from others."""
-    return SplitFinished(result=WriteResult(name, TableBucket(1, None, 0), 10, -1, 1, ()), origin=origin)
-
+from lakeward.model.events import AnyEvent, RequestSplit
+from lakeward_machine_stories.gateway import CONTROL, OLD, RESTORED, A, B, C, finish
 
 ME = Origin(2, 0, 5, 0)
-OLD = Origin(1, 3, 4, 9)
-RESTORED = BlockedEvent(OLD, finish("restored"))
-A, B, C = finish("a"), finish("b"), finish("c")
-CONTROL = AckClose(checkpoint=1, sent=0)
-
-STORIES: tuple[tuple[GatewayEvent, ...], ...] = (
-    (),
-    (Started(),),
-    (MessageReceived(A),),
-    (CloseFor(5),),
-    (CloseFor(5), MessageReceived(A), MessageReceived(B)),
-    (CloseFor(5), MessageReceived(A), OpenFor(5)),
-    (CloseFor(5), MessageReceived(A), AbortFor(5)),
-    (CloseFor(5), MessageReceived(A), CloseFor(6)),
-)
-TRIED: tuple[GatewayEvent, ...] = (
-    Started(),
-    MessageReceived(C),
-    MessageReceived(CONTROL),
-    *(kind(number) for kind in (CloseFor, OpenFor, AbortFor) for number in (4, 5, 6, 7)),
-)
 
 
 def passed(commands: tuple[GatewayCommand, ...]) -> list[AnyEvent]:
@@ -70,50 +38,6 @@ def after(*story: GatewayEvent, restored: tuple[BlockedEvent, ...] = ()) -> Gate
     for event in story:
         gateway.step(event)
     return gateway
-
-
-def test_every_cell_moves_as_its_row_says_and_every_guard_is_reached() -> None:
-    seen = {cell: set[GatewayGuard]() for cell in TRANSITIONS}
-    for story in STORIES:
-        for event in TRIED:
-            gateway = after(*story)
-            before, guard = gateway.phase, gateway._guard(event)
-            try:
-                gateway.step(event)
-            except IllegalEventError:
-                assert guard not in TRANSITIONS[before, type(event)]
-                continue
-            assert gateway.phase is TRANSITIONS[before, type(event)][guard]
-            seen[before, type(event)].add(guard)
-    assert seen == {cell: set(row) for cell, row in TRANSITIONS.items()}
-
-
-def test_the_table_decides_where_a_move_leads(monkeypatch: pytest.MonkeyPatch) -> None:
-    """With another target in one row, the gateway goes there."""
-    cell = (GatewayPhase.OPEN, CloseFor)
-    changed = {**TRANSITIONS, cell: {GatewayGuard.NEWER: GatewayPhase.OPEN}}
-    monkeypatch.setattr("lakeward.machines.checkpoints.gateway.TRANSITIONS", changed)
-    assert after(CloseFor(5)).phase is GatewayPhase.OPEN
-
-
-@pytest.mark.parametrize("story", STORIES, ids=range(len(STORIES)))
-def test_an_illegal_event_raises_and_changes_nothing(story: tuple[GatewayEvent, ...]) -> None:
-    for event in TRIED:
-        gateway = after(*story)
-        before = copy.deepcopy(vars(gateway))
-        raised = None
-        try:
-            gateway.step(event)
-        except IllegalEventError as error:
-            raised = error
-        if raised is not None:
-            assert type(event).__name__ in str(raised)
-            assert vars(gateway) == before
-
-
-def test_what_no_row_allows_is_illegal() -> None:
-    every = {(phase, kind) for phase in GatewayPhase for kind in {type(event) for event in TRIED}}
-    assert every == set(TRANSITIONS)
 
 
 def test_scenario_1_an_open_gateway_passes_events_in_order() -> None:

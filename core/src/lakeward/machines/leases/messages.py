@@ -1,11 +1,14 @@
-"""The events of the lease machine."""
+"""The events and commands of the lease machine. A call is answered by an event with the call's number."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 from lakeward.model.leases import Protection, RestoredLease
 from lakeward.model.tables import KvSnapshot, TableBucket
+
+# --- events -----------------------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -50,13 +53,15 @@ class Retain:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class CheckpointsRead:
+class _AtTime:
+    now: float
+
+
+class CheckpointsRead(_AtTime):
     """The checkpoints in the store were read, and a `Retain` was sent for each table that has one.
 
     Before that, a restored id is not dropped: it may protect snapshots that no `Retain` has listed yet.
     """
-
-    now: float
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -111,25 +116,16 @@ class CallOutcomeUnknown:
     reason: str
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class CoordinatorChanged:
+class CoordinatorChanged(_AtTime):
     """The source's coordinator is another process now: it may have lost leases."""
 
-    now: float
 
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class StartGeneration:
+class StartGeneration(_AtTime):
     """The failover hook answered ACQUIRE: acquire everything again under a new generation."""
 
-    now: float
 
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class LeaseTick:
+class LeaseTick(_AtTime):
     """Time passed."""
-
-    now: float
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -141,6 +137,24 @@ class LeaseStop:
 
     now: float
     final: bool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SnapshotsAcquired:
+    """Follows from `Acquired`: these are still wanted."""
+
+    now: float
+    tables: tuple[int, ...]
+    snapshots: tuple[KvSnapshot, ...]
+
+
+class CallDue(_AtTime):
+    """Follows from each event: the most urgent call is sent."""
+
+
+@dataclass(frozen=True, slots=True)
+class StepEnded:
+    """Follows from each event: everything that is due was sent."""
 
 
 LeasesEvent = (
@@ -159,4 +173,95 @@ LeasesEvent = (
     | StartGeneration
     | LeaseTick
     | LeaseStop
+)
+
+# --- commands ---------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class Persist:
+    """Write the lease's state durably BEFORE the commands that follow in the same tuple."""
+
+
+@dataclass(frozen=True, slots=True)
+class CallAcquire:
+    """Call the hook `acquire` with exactly these."""
+
+    call: int
+    lease_id: str
+    generation: int
+    snapshots: Mapping[TableBucket, int]
+
+
+@dataclass(frozen=True, slots=True)
+class CallVerify:
+    """Ask the source which of these are gone."""
+
+    call: int
+    snapshots: tuple[KvSnapshot, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class CallRelease:
+    """Call the hook `release`."""
+
+    call: int
+    lease_id: str
+    generation: int
+    buckets: frozenset[TableBucket]
+
+
+@dataclass(frozen=True, slots=True)
+class CallDrop:
+    """Call the hook `drop` for this id."""
+
+    call: int
+    lease_id: str
+    generation: int
+
+
+@dataclass(frozen=True, slots=True)
+class Protected:
+    """The round's snapshots are acquired and verified."""
+
+    table_id: int
+
+
+@dataclass(frozen=True, slots=True)
+class NotProtected:
+    """The round's snapshots could not be leased.
+
+    `gone` lists those that vanished (the splits are enumerated again); if it is empty, the backend failed with `reason`
+    (the round fails).
+    """
+
+    table_id: int
+    gone: frozenset[KvSnapshot]
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class ProtectionLost:
+    """These snapshots are no longer protected, although a round reads them or a checkpoint has still to read them."""
+
+    table_id: int
+    snapshots: frozenset[KvSnapshot]
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class LeaseStopped:
+    """All calls have ended, or are no longer waited for; the service may end."""
+
+
+LeasesCommand = (
+    Persist
+    | CallAcquire
+    | CallVerify
+    | CallRelease
+    | CallDrop
+    | Protected
+    | NotProtected
+    | ProtectionLost
+    | LeaseStopped
 )
