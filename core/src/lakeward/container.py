@@ -38,8 +38,9 @@ from lakeward.coordinator.effects.work import merged
 from lakeward.coordinator.leases.driver import LeaseDriver
 from lakeward.coordinator.service.bound_tables import BoundTables
 from lakeward.coordinator.service.closing import OpenResources
-from lakeward.coordinator.service.components import ServiceComponents, ServiceOptions, ServiceParts
+from lakeward.coordinator.service.components import ServiceComponents, ServiceOptions
 from lakeward.coordinator.service.housekeeping import Housekeeping
+from lakeward.coordinator.service.parts import ServiceParts
 from lakeward.coordinator.service.reporter import Reporter
 from lakeward.coordinator.service.scheduling import scheduled
 from lakeward.coordinator.service.server import SubtaskServer

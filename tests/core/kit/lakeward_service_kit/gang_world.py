@@ -6,8 +6,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, TypeVar
 
 from lakeward.coordinator.rounds.checkpoints import CheckpointPlan
-from lakeward.coordinator.rounds.gang import ExchangePlan
-from lakeward.coordinator.rounds.plan import JobPlan
+from lakeward.coordinator.rounds.plan import ExchangePlan, JobPlan
 from lakeward.machines.splits import Enumeration
 from lakeward.machines.transport.channel import Channel
 from lakeward.model.checkpoints import SplitProgress, SubtaskSnapshot

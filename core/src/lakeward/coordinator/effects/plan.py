@@ -9,8 +9,7 @@ from typing import TYPE_CHECKING
 from lakeward.coordinator.effects.work import Handlers, Work
 from lakeward.coordinator.rounds.checkpoints import CheckpointPlan
 from lakeward.coordinator.rounds.effects import CountSlots, Plan
-from lakeward.coordinator.rounds.gang import ExchangePlan
-from lakeward.coordinator.rounds.plan import JobPlan
+from lakeward.coordinator.rounds.plan import ExchangePlan, JobPlan
 from lakeward.coordinator.workers.log_fields import fields_of_round
 from lakeward.model.backoff import RetryPauses
 from lakeward.model.checkpoints import CheckpointRef

@@ -5,7 +5,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import msgspec
@@ -34,20 +33,12 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from lakeward.coordinator.checkpoints.contents import CheckpointContents
-    from lakeward.coordinator.rounds.plan import JobPlan
+    from lakeward.coordinator.rounds.plan import ExchangePlan, JobPlan
     from lakeward.machines.transport.channel import ChannelKey
     from lakeward.model.events import Deploy, WriterFinished
-    from lakeward.model.settings import CheckpointSettings, LakeSettings
+    from lakeward.model.settings import CheckpointSettings
 
 _REFUSED = "this attempt no longer counts"
-
-
-@dataclass(frozen=True, slots=True)
-class ExchangePlan:
-    """The settings of a round with an exchange."""
-
-    lake: LakeSettings
-    checkpoint: CheckpointSettings
 
 
 class Gang(Subtasks):

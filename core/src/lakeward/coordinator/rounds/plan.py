@@ -12,10 +12,18 @@ if TYPE_CHECKING:
 
     from lakeward.coordinator.checkpoints.contents import CheckpointContents
     from lakeward.coordinator.rounds.checkpoints import CheckpointPlan
-    from lakeward.coordinator.rounds.gang import ExchangePlan
     from lakeward.machines.splits import Enumeration
     from lakeward.model.events import Deploy
     from lakeward.model.jobs import JobSpec
+    from lakeward.model.settings import CheckpointSettings, LakeSettings
+
+
+@dataclass(frozen=True, slots=True)
+class ExchangePlan:
+    """The settings of a round with an exchange."""
+
+    lake: LakeSettings
+    checkpoint: CheckpointSettings
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,19 +9,7 @@ from typing import TYPE_CHECKING
 from lakeward.model.tables import TablePath
 
 if TYPE_CHECKING:
-    from lakeward.coordinator.checkpoints.restorer import Restorer
-    from lakeward.coordinator.effects.executor import RoundExecutor
-    from lakeward.coordinator.effects.lag import LagAfterCommit
-    from lakeward.coordinator.effects.lease import LeaseProtection
-    from lakeward.coordinator.effects.upkeep import Upkeep
-    from lakeward.coordinator.leases.driver import LeaseDriver
-    from lakeward.coordinator.service.housekeeping import Housekeeping
-    from lakeward.coordinator.service.reporter import Reporter
-    from lakeward.coordinator.service.server import SubtaskServer
-    from lakeward.coordinator.state.persistence import StatePersistence
     from lakeward.coordinator.state.state_writer import ServiceStateWriter
-    from lakeward.coordinator.tables.targets import TargetOffsets
-    from lakeward.coordinator.workers.subtask_address import SubtaskAddress
     from lakeward.hooks.backend import LeaseBackend
     from lakeward.model.identity import Incarnation
     from lakeward.model.round_record import RoundRecord
@@ -49,24 +37,6 @@ class ServiceComponents:
     journals: JournalStore
     committed: CommitRecords
     checkpoints: CheckpointStore
-
-
-@dataclass(frozen=True, slots=True)
-class ServiceParts:
-    """Who does the work of a service."""
-
-    address: SubtaskAddress
-    server: SubtaskServer
-    targets: TargetOffsets
-    leases: LeaseDriver
-    protection: LeaseProtection
-    restorer: Restorer
-    executor: RoundExecutor
-    upkeep: Upkeep
-    lag: LagAfterCommit
-    persistence: StatePersistence
-    housekeeping: Housekeeping
-    reporter: Reporter
 
 
 def _keep_nothing(_record: RoundRecord) -> None:

@@ -55,7 +55,8 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from lakeward.coordinator.commits.fence import CommitFence
-    from lakeward.coordinator.service.components import ServiceComponents, ServiceOptions, ServiceParts
+    from lakeward.coordinator.service.components import ServiceComponents, ServiceOptions
+    from lakeward.coordinator.service.parts import ServiceParts
     from lakeward.coordinator.workers.event_loop import EventLoop
     from lakeward.machines.rounds import Rounds, RoundsEvent
     from lakeward.model.tables import TablePath
