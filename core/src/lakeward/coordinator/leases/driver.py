@@ -78,7 +78,7 @@ class LeaseDriver:
         self._clock = clock
         self.duration_s = duration_s
         self._settings = settings
-        self._driver = MachineDriver(machine, self._enqueue, on_step=step_log("lakeward.leases", "leases"))
+        self._driver = MachineDriver(machine, on_step=step_log("lakeward.leases", "leases"))
         self._commands: asyncio.Queue[tuple[LeasesCommand, LeasesEvent]] = asyncio.Queue()
         self._not_persisted: tuple[LeasesEvent, str] | None = None
         """The event after which the state could not be written, and why: its calls are not made."""
@@ -98,7 +98,8 @@ class LeaseDriver:
 
     def step(self, event: LeasesEvent) -> None:
         """Post an event to the machine; its commands are executed in order."""
-        self._driver.post(event)
+        for command in self._driver.step(event):
+            self._commands.put_nowait((command, event))
 
     def tick(self) -> None:
         """Post a `LeaseTick` if the machine has something due."""
@@ -144,9 +145,6 @@ class LeaseDriver:
         while True:
             command, event = await self._commands.get()
             await self._execute(command, event, tell, persist)
-
-    def _enqueue(self, command: LeasesCommand, event: LeasesEvent) -> None:
-        self._commands.put_nowait((command, event))
 
     async def _execute(
         self,
