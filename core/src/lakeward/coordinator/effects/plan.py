@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from lakeward.coordinator.effects.work import Handlers, Work
 from lakeward.coordinator.rounds.checkpoints import CheckpointPlan
-from lakeward.coordinator.rounds.effects import CountSlots, Plan
+from lakeward.coordinator.rounds.effects import CountFreeSlots, Plan
 from lakeward.coordinator.rounds.plan import ExchangePlan, JobPlan
 from lakeward.coordinator.workers.log_fields import fields_of_round
 from lakeward.model.backoff import RetryPauses
@@ -70,10 +70,10 @@ class Planning:
             wait_s=wait_s,
             limit_s=2 * limit_s,
             complete=self._with_slots,
-            also_when_over=False,
+            also_when_ended=False,
         )
         count = Work(lambda *_: self._count, what="count the slots for", complete=self._free_slots)
-        return Handlers({Plan: plan, CountSlots: count})
+        return Handlers({Plan: plan, CountFreeSlots: count})
 
     def _begin(self, _: Round, effect: Plan) -> Callable[[], tuple[RoundJournal, JobPlan]]:
         table, rules = self._tables.get(effect.assignment.table_id), self._policy.rules(effect.assignment.path)

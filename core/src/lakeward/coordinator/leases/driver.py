@@ -135,22 +135,22 @@ class LeaseDriver:
             self.step(StartGeneration(now=self._clock.now()))
         return answer
 
-    async def run(self, tell: Callable[[LeasesCommand], None], persist: Callable[[], Awaitable[None]]) -> None:
+    async def run(self, notify: Callable[[LeasesCommand], None], persist: Callable[[], Awaitable[None]]) -> None:
         """Execute commands until cancelled.
 
         Args:
-            tell: is told what happens to the lease: `Protected`, `NotProtected`, `ProtectionLost`, `LeaseStopped`.
+            notify: is told what happens to the lease: `Protected`, `NotProtected`, `ProtectionLost`, `LeaseStopped`.
             persist: writes the service's state, this lease included, durably.
         """
         while True:
             command, event = await self._commands.get()
-            await self._execute(command, event, tell, persist)
+            await self._execute(command, event, notify, persist)
 
     async def _execute(
         self,
         command: LeasesCommand,
         event: LeasesEvent,
-        tell: Callable[[LeasesCommand], None],
+        notify: Callable[[LeasesCommand], None],
         persist: Callable[[], Awaitable[None]],
     ) -> None:
         match command:
@@ -167,7 +167,7 @@ class LeaseDriver:
             case Protected() if self._machine.is_waiting(command.table_id):
                 return  # this answers an earlier round of the table, which has released the snapshots since
             case _:
-                tell(command)
+                notify(command)
 
     async def _call(self, command: _Call) -> None:
         try:

@@ -289,7 +289,7 @@ class Service:
             case Superseded():
                 self._parts.executor.cancel_all()  # what jobs write from now on is neither committed nor deleted
             case OfRound():
-                if not item.round.over:
+                if not item.round.ended:
                     self._post(item.event)
             case _:
                 self._post(cast("RoundsEvent", item))
