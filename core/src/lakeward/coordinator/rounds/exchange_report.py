@@ -11,7 +11,7 @@ from lakeward.model.status import ExchangeReport
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from lakeward.coordinator.rounds.gang import ExchangePlan
+    from lakeward.coordinator.rounds.plan import ExchangePlan
     from lakeward.coordinator.rounds.task_attempt import TaskAttempt
 
 
