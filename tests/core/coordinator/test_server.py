@@ -59,7 +59,7 @@ class Job:
 async def listening(job: Job, **options: float) -> AsyncIterator[Callable[[], Awaitable[Streams]]]:
     """Serve a job on a port of this machine; gives what connects to it."""
     transport = SocketTransport(SystemClock(), **options)  # type: ignore[arg-type] # numbers
-    server = SubtaskServer(transport, SECRET, lambda *_: job, lambda *_: None)  # type: ignore[arg-type,return-value] # in a round's place
+    server = SubtaskServer(transport, SECRET, lambda *_: job, lambda *_: None)  # type: ignore[arg-type] # in a round's place
     port = await server.start("127.0.0.1", 0)
     writers: list[asyncio.StreamWriter] = []
 
@@ -246,7 +246,7 @@ def test_a_connection_that_comes_while_the_server_closes_is_closed_too(steps: in
     peer = socket.socket()
 
     async def test() -> None:
-        server = SubtaskServer(SocketTransport(SystemClock()), SECRET, lambda *_: Job(), lambda *_: None)  # type: ignore[arg-type,return-value] # as above
+        server = SubtaskServer(SocketTransport(SystemClock()), SECRET, lambda *_: Job(), lambda *_: None)  # type: ignore[arg-type] # as above
         peer.connect(("127.0.0.1", await server.start("127.0.0.1", 0)))
         for _ in range(steps):
             await asyncio.sleep(0)
