@@ -14,12 +14,10 @@ import statistics
 import tempfile
 from collections import Counter
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
-from msgspec.structs import replace
-
-import lakeward.coordinator.rounds.checkpoints as shell
-from lakeward.machines.checkpoints.messages import CheckpointsEvent, CloseAcked, GatewayOpened
+from lakeward.coordinator.rounds.job import Job
+from lakeward.machines.checkpoints.messages import CloseAcked, GatewayOpened
 from lakeward.model.settings import CheckpointSettings
 from lakeward.model.tables import TablePath
 from lakeward_source_embedded.store import EmbeddedStore
@@ -27,6 +25,8 @@ from log_to_iceberg import fill, rows
 from running_service import RunningService, running
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
     import pyarrow as pa
 
 STEP = 500_000
@@ -37,18 +37,18 @@ class Gates:
     """For how long each subtask's gateway was closed, as the coordinator hears it: its round trip included."""
 
     def __init__(self) -> None:
-        """Listen to every word on checkpoints."""
+        """Listen to every event of jobs."""
         self.blocked_s: list[float] = []
         self._closed: dict[tuple[int, int], float] = {}
-        step = shell.RoundCheckpoints.step
+        take = Job.take
 
-        def heard(checkpoints: shell.RoundCheckpoints, event: CheckpointsEvent) -> None:
+        def heard(job: Job, event: object) -> Iterable[Any]:
             self._hear(event)
-            step(checkpoints, event)
+            return take(job, event)
 
-        shell.RoundCheckpoints.step = heard  # type: ignore[method-assign, assignment] # only looks, and passes on
+        Job.take = heard  # type: ignore[method-assign, assignment] # only looks, and passes on
 
-    def _hear(self, event: CheckpointsEvent) -> None:
+    def _hear(self, event: object) -> None:
         if isinstance(event, CloseAcked):
             self._closed[event.subtask, event.checkpoint] = event.now
         if isinstance(event, GatewayOpened):
@@ -100,9 +100,7 @@ def tier(
     service: RunningService, store: EmbeddedStore, name: str, data: list[pa.Table], policy: CheckpointSettings
 ) -> tuple[float, int]:
     """Fill and tier one table; returns seconds of its rounds and completed checkpoints."""
-    planner = service.objects.planner()
-    root, retained = planner.settings.checkpoint.root, planner.settings.checkpoint.retained
-    planner.settings = replace(planner.settings, checkpoint=replace(policy, root=root, retained=retained))
+    service.take_checkpoints(policy)
     done = service.wait(fill(store, name, data), sum(piece.num_rows for piece in data))
     names = [report.checkpoint.name for report in done if report.checkpoint is not None]
     taken = int(names[-1].rpartition("-")[2]) if names and names[-1] else 0

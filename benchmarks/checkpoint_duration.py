@@ -19,11 +19,12 @@ import tempfile
 import time
 from contextlib import suppress
 from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
-import lakeward.coordinator.rounds.checkpoints as shell
 from checkpoint_cost import Gates
+from lakeward.coordinator.rounds.job import Job
 from lakeward.hooks import discovery
-from lakeward.machines.checkpoints.messages import CheckpointsEvent, GatewayOpened
+from lakeward.machines.checkpoints.messages import GatewayOpened
 from lakeward.model.tables import TablePath
 from lakeward.observe.logs import setup_logs
 from lakeward.subtask.run import run_subtask
@@ -33,6 +34,9 @@ from lakeward_service_kit.service_world import World
 from lakeward_simulator.faults import Faults
 from lakeward_simulator.world import World as SimWorld
 from lakeward_source_embedded.store import EmbeddedStore
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
 
 ENTRY_POINTS = (
     ("lakeward.lake", "folder", "lakeward.testing.folder_lake:FolderLakePlugin"),
@@ -58,33 +62,33 @@ class Wall:
     """Wall time of checkpoints in a simulated world, where the clock of the world stands still meanwhile."""
 
     def __init__(self) -> None:
-        """Listen to every word on checkpoints."""
+        """Listen to every event of jobs."""
         self.whole_s: list[float] = []
         self.blocked_s: list[float] = []
         self._began = 0.0
-        self._step = shell.RoundCheckpoints.step
+        self._take = Job.take
         wall = self
 
-        def heard(checkpoints: shell.RoundCheckpoints, event: CheckpointsEvent) -> None:
-            wall.hear(checkpoints, event)
+        def heard(job: Job, event: object) -> Iterator[Any]:
+            return wall.hear(job, event)
 
-        shell.RoundCheckpoints.step = heard  # type: ignore[method-assign, assignment] # only looks, and passes on
+        Job.take = heard  # type: ignore[method-assign, assignment] # only looks, and passes on
 
-    def hear(self, checkpoints: shell.RoundCheckpoints, event: CheckpointsEvent) -> None:
+    def hear(self, job: Job, event: object) -> Iterator[Any]:
         """Look at what runs before and after an event."""
-        machine = checkpoints._machine  # noqa: SLF001 - looked at
-        before, now = machine.running, time.perf_counter()
-        self._step(checkpoints, event)
-        if machine.running is not None and machine.running != before:
+        checkpoints = job.checkpoints
+        before, now = checkpoints.running, time.perf_counter()
+        yield from self._take(job, event)
+        if checkpoints.running is not None and checkpoints.running != before:
             self._began = now
         if isinstance(event, GatewayOpened):
             self.blocked_s.append(now - self._began)  # from before it was told to close: more than it was blocked
-        if before is not None and machine.running is None:
+        if before is not None and checkpoints.running is None:
             self.whole_s.append(time.perf_counter() - self._began)
 
     def forget(self) -> None:
         """Listen no more."""
-        shell.RoundCheckpoints.step = self._step  # type: ignore[method-assign] # as it was
+        Job.take = self._take  # type: ignore[method-assign] # as it was
 
 
 def simulate(subtasks: int, wanted: int) -> None:

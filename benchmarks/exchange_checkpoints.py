@@ -18,19 +18,21 @@ import shutil
 import statistics
 import tempfile
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from msgspec.structs import replace
 
-import lakeward.coordinator.rounds.checkpoints as shell
 from exchange import TABLES, fill_paused, spread
-from lakeward.machines.checkpoints.messages import CheckpointsEvent, PartStored
+from lakeward.coordinator.rounds.job import Job
+from lakeward.machines.checkpoints.messages import PartStored
 from lakeward.model.settings import CheckpointSettings
 from lakeward_source_embedded.store import EmbeddedStore
 from log_to_iceberg import rows
 from running_service import CONFIG, RunningService, cpu_s, running
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
     from lakeward.model.checkpoints import SubtaskSnapshot
     from lakeward.model.tables import TablePath
 
@@ -55,14 +57,14 @@ class Parts:
         self.blocked_s: list[float] = []
         self.size_bytes = 0
         self._segments: set[str] = set()
-        step = shell.RoundCheckpoints.step
+        take = Job.take
 
-        def heard(checkpoints: shell.RoundCheckpoints, event: CheckpointsEvent) -> None:
+        def heard(job: Job, event: object) -> Iterable[Any]:
             if isinstance(event, PartStored):
                 self._take(event)
-            step(checkpoints, event)
+            return take(job, event)
 
-        shell.RoundCheckpoints.step = heard  # type: ignore[method-assign, assignment] # only looks, and passes on
+        Job.take = heard  # type: ignore[method-assign, assignment] # only looks, and passes on
 
     def _take(self, event: PartStored) -> None:
         self.size_bytes += event.part.size_bytes  # type: ignore[attr-defined] # opaque to the machine alone
@@ -116,7 +118,7 @@ def bench(directory: Path, options: argparse.Namespace) -> None:
                 policy = policies[kind]
                 if policy.interval_s:
                     policy = replace(policy, interval_s=options.interval)
-                use(service, policy)
+                service.take_checkpoints(policy)
                 table = fill_paused(store, paused, f"exchange{kind}{number}", data)
                 before_s = cpu_s()
                 seconds, taken, lasted = tier(service, store, table, total)
@@ -148,13 +150,6 @@ def show(blocked_s: list[float]) -> str:
     blocked = sorted(blocked_s)
     p50, p99 = (blocked[min(len(blocked) - 1, int(len(blocked) * share))] * 1000 for share in (0.5, 0.99))
     return f", blocked p50 {p50:.0f} ms, p99 {p99:.0f} ms, most {blocked[-1] * 1000:.0f} ms of {len(blocked)} parts"
-
-
-def use(service: RunningService, policy: CheckpointSettings) -> None:
-    """Let the next rounds have a policy."""
-    planner = service.objects.planner()
-    root, retained = planner.settings.checkpoint.root, planner.settings.checkpoint.retained
-    planner.settings = replace(planner.settings, checkpoint=replace(policy, root=root, retained=retained))
 
 
 def tier(service: RunningService, store: EmbeddedStore, table: TablePath, total: int) -> tuple[float, int, float]:

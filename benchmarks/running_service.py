@@ -12,6 +12,8 @@ from pathlib import Path
 from queue import SimpleQueue
 from typing import TYPE_CHECKING, Any, cast
 
+from msgspec import structs
+
 from lakeward import container as containers
 from lakeward.clock import SystemClock
 from lakeward.config.loader import load_config
@@ -21,6 +23,7 @@ from lakeward.observe.progress import show_progress
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterator, Mapping
 
+    from lakeward.model.settings import CheckpointSettings
     from lakeward.model.status import RoundReport
     from lakeward.model.tiering import HeartbeatRequest, HeartbeatResponse
     from lakeward.ports import Source
@@ -160,6 +163,13 @@ class RunningService:
             message = f"{path}: {report.outcome}: {report.reason}"
             raise RuntimeError(message)
         return path, report
+
+    def take_checkpoints(self, policy: CheckpointSettings) -> None:
+        """Let the next rounds have a policy of checkpoints; where these lie stays."""
+        planning = self.objects.planning()
+        settings = planning._settings  # noqa: SLF001 - nobody else changes them while a service runs
+        kept = structs.replace(policy, root=settings.checkpoint.root, retained=settings.checkpoint.retained)
+        planning._settings = structs.replace(settings, checkpoint=kept)  # noqa: SLF001 - as above
 
     def close(self) -> None:
         """Stop the service and Spark."""

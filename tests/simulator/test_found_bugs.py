@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from lakeward.machines.rounds import FinishRoundEarly
 from lakeward.machines.checkpoints.gateway import GatewayPhase
+from lakeward.machines.rounds import FinishRoundEarly
 from lakeward_simulator.case import TABLE
 from lakeward_simulator.scheduler import Killed
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING
 
-from lakeward.machines.rounds import FinishRoundEarly
 from lakeward.coordinator.checkpoints.contents import CheckpointContents
+from lakeward.machines.rounds import FinishRoundEarly
 from lakeward.model.checkpoints import CheckpointState
 from lakeward_simulator.case import TABLE
 from lakeward_simulator.scheduler import FENCE_S
@@ -310,7 +310,9 @@ def test_a_step_takes_nothing_back_of_what_an_earlier_one_has_committed(case: Ca
     case.world.lose_data, case.world.overtaken_s = 2, 60.0  # the part of the checkpoint arrives before the finish
     case.until(lambda: blocked(case) and has_stepped(case, first))
     table_id = case.world.source.tables_by_path[TABLE].spec.table_id
-    job = first.tables.round(table_id).job
+    run = first.tables.round(table_id)
+    assert run is not None
+    job = run.job
     assert job is not None
     assert not job.progress.results
     for one in first.jobs.jobs:

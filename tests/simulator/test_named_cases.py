@@ -272,7 +272,9 @@ def test_no_snapshot_is_given_up_before_the_checkpoint_that_holds_its_end_has_co
 
     case.world.before_call = before
     case.until(lambda: bool(held))
-    assert held[0] == len(first.tables.get(1).snapshots) == 2
+    table = first.tables.get(1)
+    assert table is not None
+    assert held[0] == len(table.snapshots) == 2
     case.rest()
 
 

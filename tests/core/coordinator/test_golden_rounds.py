@@ -11,11 +11,11 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow.parquet as pq
 import pytest
-from lakeward.coordinator.service.state_writer import ServiceStateWriter
 from structlog.testing import capture_logs
 
 from lakeward.clock import SystemClock
 from lakeward.coordinator.service.scheduling import ScheduledSource
+from lakeward.coordinator.state.state_writer import ServiceStateWriter
 from lakeward.hooks.backend import LeaseBackend
 from lakeward.model.identity import Incarnation
 from lakeward.model.settings import TableSettings

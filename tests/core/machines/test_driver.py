@@ -6,12 +6,13 @@ import pytest
 
 from lakeward.errors import IllegalEventError
 from lakeward.machines.driver import MachineDriver, Step
+from lakeward.machines.machine import Machine
 
 
-class Doubling:
+class Doubling(Machine[int, str]):
     """Takes numbers above zero and commands `a` and `b` for each."""
 
-    def step(self, event: int) -> tuple[str, ...]:
+    def take(self, event: int) -> tuple[str, ...]:
         """Refuse what is not above zero."""
         if event <= 0:
             machine = "doubling"

@@ -8,37 +8,38 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from lakeward.coordinator.rounds.job import RoundJob
+from lakeward.coordinator.rounds.round import Round
 from lakeward.storage.checkpoint_store import CheckpointFiles
 from lakeward_faulty.points import name_driver, note_worker, reached
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from lakeward.coordinator.rounds.effects import Effect
     from lakeward.machines.transport.channel import ChannelKey
     from lakeward.model.checkpoints import CheckpointRef, LeaseCopy, PartFile, RoundSnapshot
     from lakeward.model.events import Register
     from lakeward.ports import Connection
 
-_on_connect, _complete = RoundJob.on_connect, CheckpointFiles.complete
+_connect, _complete = Round.connect, CheckpointFiles.complete
 
 
 def watch_driver() -> None:
     """Say that this process is the driver; its rounds and its store of checkpoints have points from now on."""
     name_driver()
-    RoundJob.on_connect = on_connect  # type: ignore[method-assign]
+    Round.connect = connect  # type: ignore[method-assign]
     CheckpointFiles.complete = complete  # type: ignore[method-assign]
 
 
-def on_connect(self: RoundJob, register: Register, connection: Connection) -> ChannelKey | None:
-    key = _on_connect(self, register, connection)
-    spec = self.launched
-    if key is not None and spec is not None and spec.exchange:
+def connect(self: Round, register: Register, connection: Connection) -> tuple[ChannelKey | None, tuple[Effect, ...]]:
+    key, effects = _connect(self, register, connection)
+    spec = None if self.job is None else self.job.launched
+    if key is not None and self.job is not None and spec is not None and spec.exchange:
         at = spec.pool.rpartition(".")[2]
         note_worker(at, register.pid)
-        if self.slots[0] < spec.subtasks:
+        if self.job.slots[0] < spec.subtasks:
             reached(f"gathering.{at}")
-    return key
+    return key, effects
 
 
 def complete(

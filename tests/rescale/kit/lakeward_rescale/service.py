@@ -9,12 +9,11 @@ import select
 import signal
 import threading
 import time
-from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING
 
 from lakeward.clock import SystemClock
-from lakeward.coordinator.effects.plan import JobPlanner
+from lakeward.coordinator.effects.plan import Planning
 from lakeward.coordinator.service.scheduling import ScheduledSource
 from lakeward.model.jobs import SubtaskPlace
 from lakeward.observe.logs import setup_logs
@@ -34,8 +33,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
     from pathlib import Path
 
-    from lakeward.coordinator.rounds.gang import ExchangePlan
-    from lakeward.coordinator.effects.plan import PlannedRound
+    from lakeward.coordinator.rounds.round import Round
     from lakeward.model.checkpoints import CheckpointRef, LeaseCopy, PartFile, RoundSnapshot, SubtaskSnapshot
     from lakeward.model.jobs import JobSpec
     from lakeward.ports import Clock
@@ -98,13 +96,12 @@ def run(directory: Path, zygote: Path, scenario: Scenario, number: int, later: b
 
 def _give_sizes(directory: Path) -> None:
     """Let the run say how many subtasks a table gets, in the place of the slots that are free."""
-    plan = JobPlanner._exchange
 
-    def exchange(self: JobPlanner, planned: PlannedRound, slots: int) -> ExchangePlan:
-        table = planned.assignment.path.table
-        return replace(plan(self, planned, slots), free_slots=lambda _: Orders.read(directory).subtasks[table])
+    def free_slots(self: Planning, one: Round, total: int) -> int:
+        del self, total
+        return Orders.read(directory).subtasks[one.facts.assignment.path.table]
 
-    JobPlanner._exchange = exchange  # type: ignore[method-assign] # in this process alone
+    Planning._free_slots = free_slots  # type: ignore[method-assign] # in this process alone
 
 
 class NotingCheckpoints(CheckpointFiles):
