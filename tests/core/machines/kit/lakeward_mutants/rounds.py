@@ -206,7 +206,8 @@ def takes_a_round_that_made_room_for_a_whole_one(monkeypatch: pytest.MonkeyPatch
         rounds.put(replace(rounds.assigned[event.table_id], finishing_early=True, finish_by=None))
         return (FinishRoundEarly(event.table_id, event.reason),)
 
-    _with_table_rules(monkeypatch, Rule(Phase.RUNNING, RoundOverdue, when=table_rules.is_not_finishing, do=finish_early))
+    wrong = Rule(Phase.RUNNING, RoundOverdue, when=table_rules.is_not_finishing, do=finish_early)
+    _with_table_rules(monkeypatch, wrong)
 
 
 OF_DEADLINES = (

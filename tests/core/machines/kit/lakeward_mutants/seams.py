@@ -361,7 +361,7 @@ def sweeps_once(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def goes_on_from_any_checkpoint(monkeypatch: pytest.MonkeyPatch) -> None:
     """What the lake's newest commit is does not matter."""
-    monkeypatch.setattr(restoring, "_why_not", lambda *_: "")
+    monkeypatch.setattr(restoring, "why_not", lambda *_: "")
 
 
 def goes_on_from_the_oldest_checkpoint(monkeypatch: pytest.MonkeyPatch) -> None:
