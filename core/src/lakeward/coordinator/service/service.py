@@ -156,7 +156,6 @@ class Service:
                 await self._end_superseded()
             else:
                 await self._end_in_order()
-            self._parts.executor.cancel_all()
             await wait_for_jobs(self._parts.executor, self._clock)
         finally:
             leasing.cancel()
