@@ -5,11 +5,10 @@ from __future__ import annotations
 from functools import partial
 from typing import TYPE_CHECKING
 
-from lakeward.coordinator.jobs import gang, job
-from lakeward.coordinator.jobs import progress as books
-
 from lakeward.coordinator.checkpoints import contents
-from lakeward.coordinator.checkpoints import round_checkpoints as checkpointing
+from lakeward.coordinator.rounds import checkpoints as checkpointing
+from lakeward.coordinator.rounds import gang, job
+from lakeward.coordinator.rounds import progress as books
 from lakeward.machines.checkpoints import CheckpointCoordinator
 from lakeward.machines.checkpoints.gateway import Gateway
 from lakeward.machines.exchange import BarrierAlignment, OutputQueue
@@ -26,6 +25,7 @@ from lakeward_mutants import (
     gangs,
     gateways,
     links,
+    queues,
     recovery,
     recovery_shells,
     rounds,
@@ -82,6 +82,7 @@ def mutants() -> Mapping[str, Callable[[pytest.MonkeyPatch], None]]:
     found |= {f"recovery: {change.__name__}": change for change in recovery_shells.SHELLS}
     found |= {f"shell: {change.__name__}": change for change in shells.SHELLS}
     found |= {f"wiring: {change.__name__}": change for change in wiring.WIRING}
+    found |= {f"queue: {change.__name__}": change for change in queues.QUEUES}
     return found | {f"seam: {change.__name__}": change for change in seams.SEAMS}
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from lakeward_mutants import recovery_shells, seams, shells, wiring
+from lakeward_mutants import queues, recovery_shells, seams, shells, wiring
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -39,7 +39,8 @@ _SLOW = f"{_FOUND}a_commit_whose_journal_is_slow_names_no_file_that_the_next_rou
 _ADOPTED = f"{_FOUND}adopted_files_stay_when_their_table_was_committed_and_is_created_anew"
 _REPLACED = f"{_JOB}what_a_replaced_attempt_has_finished_counts_neither_before_nor_after_its_successors_finish"
 _NAMED = f"{_BOOKS}files_that_a_split_half_done_or_a_word_to_be_sent_again_names_are_not_deleted_for_a_late_finish"
-_CURRENT = f"{_ONE}only_the_round_in_work_is_current_and_a_restored_one_needs_what_its_checkpoint_has_to_read"
+_CURRENT = f"{_ONE}a_round_that_is_over_says_nothing_more_and_a_restored_one_needs_what_its_checkpoint_has_to_read"
+_ALONE = "tests/core/coordinator/test_rounds_alone.py::test_"
 _LEASES = "tests/core/coordinator/test_lease_driver.py::test_"
 _SNAPSHOTS = "tests/core/coordinator/test_checkpoint_snapshots.py::test_"
 _SUBTASKS = "tests/core/subtask/test_exchange_subtasks.py::test_"
@@ -77,6 +78,20 @@ KILLERS: Mapping[Callable[[pytest.MonkeyPatch], None], str] = {
     wiring.forgets_what_is_held_at_the_own_snapshot: (
         f"{_SUBTASKS}a_split_that_ends_between_the_close_and_the_own_snapshot_is_in_the_part"
     ),
+    queues.commits_though_a_step_is_under_way: (
+        f"{_ALONE}the_last_commit_waits_for_a_step_that_is_under_way_and_leaves_out_what_that_has_committed"
+    ),
+    queues.launches_a_round_that_is_over: (
+        f"{_ALONE}a_round_that_ends_while_its_job_is_planned_launches_nothing_and_is_cleaned_up_then"
+    ),
+    queues.leaves_the_launch_of_a_round_that_is_over: (
+        f"{_ALONE}a_round_that_ends_cancels_its_launch_and_is_cleaned_up_once_that_is_over"
+    ),
+    queues.loses_the_answer_of_the_store: (
+        "tests/core/coordinator/test_gang.py"
+        "::test_the_next_launch_waits_for_the_stores_answer_and_goes_on_from_that_checkpoint"
+    ),
+    queues.hears_what_older_rounds_say: f"{_ALONE}what_a_round_said_before_it_was_over_is_no_matter_of_the_next_one",
     shells.drops_the_fence_check_of_a_commit: _FENCED,
     shells.writes_no_journal: _FENCED,
     shells.drops_withheld_finishes_at_a_restore: _NAMED,

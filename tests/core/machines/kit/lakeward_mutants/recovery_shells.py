@@ -6,8 +6,8 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import msgspec
-from lakeward.coordinator.jobs import gang
 
+from lakeward.coordinator.rounds import gang
 from lakeward.model.events import DeployRecovery
 from lakeward.subtask.exchange import recovering, spilled_rows
 from lakeward.subtask.exchange.checkpoint_part import CollectedPart

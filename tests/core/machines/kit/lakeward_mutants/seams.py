@@ -5,11 +5,8 @@ from __future__ import annotations
 from contextlib import suppress
 from dataclasses import replace
 from functools import partial
-from types import SimpleNamespace
 from typing import TYPE_CHECKING
-
-from lakeward.coordinator.rounds.attempt import RoundAttempt
-from lakeward.coordinator.rounds.attempts import RoundAttempts
+from weakref import WeakSet
 
 from lakeward.coordinator.checkpoints import restorer as restoring
 from lakeward.coordinator.checkpoints.restorer import Restorer
@@ -17,31 +14,45 @@ from lakeward.coordinator.commits.cleaner import Cleaner
 from lakeward.coordinator.commits.committer import Committer
 from lakeward.coordinator.commits.fence import CommitFence
 from lakeward.coordinator.commits.round_committer import RoundCommitter
-from lakeward.coordinator.effects.executor import RoundExecutor
+from lakeward.coordinator.effects.launch import Launching
+from lakeward.coordinator.effects.plan import Planning
 from lakeward.coordinator.rounds import context as opening
-from lakeward.coordinator.rounds.checkpoints import RoundCheckpoints
-from lakeward.coordinator.rounds.job import RoundJob
+from lakeward.coordinator.rounds.effects import Done, StoreCheckpoint
+from lakeward.coordinator.rounds.facts import RoundFacts
+from lakeward.coordinator.rounds.job import Job
+from lakeward.coordinator.rounds.messages import SplitResult
 from lakeward.coordinator.rounds.progress import RoundProgress
+from lakeward.coordinator.rounds.round import Round
+from lakeward.coordinator.tables.table import Table
 from lakeward.coordinator.workers.calls import call
 from lakeward.coordinator.workers.table_locks import TableLocks
 from lakeward.errors import FencedError, LakewardError, OutcomeUnknownError
+from lakeward.machines.checkpoints import messages as checkpoints
 from lakeward.machines.splits import SplitDone, enumerate_splits
 from lakeward.machines.transport.channel import Channel
-from lakeward.model.checkpoints import SplitProgress
-from lakeward.model.events import SplitFinished, wire_split
+from lakeward.model.checkpoints import Origin, SplitProgress
+from lakeward.model.events import Cancel, SplitFinished, wire_split
 from lakeward.model.splits import LogSplit
 from lakeward.storage.checkpoint_store import CheckpointFiles
 from lakeward.subtask.checkpointing import Checkpointing
 from lakeward.subtask.subtask import Subtask
 from lakeward.subtask.work import SplitWork
+from lakeward_mutants.changed import handle
+from lakeward_mutants.released import Release, execute_releases
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
     from typing import Any
 
     import pytest
 
+    from lakeward.coordinator.rounds.effects import Effect, Plan, StartLaunch
+    from lakeward.coordinator.rounds.plan import JobPlan
+    from lakeward.machines.transport.channel import ChannelKey
     from lakeward.model.checkpoints import CheckpointRef
     from lakeward.model.events import Envelope
+    from lakeward.model.settings import TableSettings
+    from lakeward.ports import Connection
     from lakeward.storage.round_journal import RoundJournal
 
 # --- when snapshots, journals and answers come ---------------------------------------------------------------------
@@ -49,40 +60,35 @@ if TYPE_CHECKING:
 
 def releases_with_each_finish(monkeypatch: pytest.MonkeyPatch) -> None:
     """The snapshot of a split is given up once its finish is heard, before any checkpoint holds that."""
-    original = RoundJob._step
+    original = Job._EVENTS[SplitResult]
 
-    def step(self: RoundJob, event: Any, result: Any = None) -> None:  # noqa: ANN401 - passed on
-        original(self, event, result)
-        if result is not None:
-            owner: Any = self._owner
-            owner._protection.release(owner._table_id, {result.bucket})
+    def read(job: Job, event: SplitResult) -> Iterable[Any]:
+        yield from original(job, event)
+        yield Release(job._facts.table_id, frozenset({event.result.bucket}))
 
-    monkeypatch.setattr(RoundJob, "_step", step)
+    execute_releases(monkeypatch)
+    handle(monkeypatch, Job._EVENTS, SplitResult, read)
 
 
 def launches_before_the_journal(monkeypatch: pytest.MonkeyPatch) -> None:
     """The journal is written while the job is being launched already."""
-    original, launch_job = RoundExecutor.__init__, RoundJob.launch
+    start_launch = Launching.start
     unwritten: dict[str, Any] = {}
 
-    def init(self: RoundExecutor, **collaborators: Any) -> None:  # noqa: ANN401 - passed on
-        original(self, **collaborators)
-        committer, loop = collaborators["committer"], collaborators["loop"]
+    def prepare(self: Planning, effect: Plan, rules: TableSettings, latest: int) -> tuple[RoundJournal, JobPlan]:
+        committer = self._committer
+        journal = committer._journal(effect.round_id, effect.assignment.path, effect.context.head)
+        unwritten[str(effect.round_id)] = partial(committer._journals.write, journal)
+        return journal, self.plan(effect, rules, latest)
 
-        def write(round_id: Any, path: Any, head: Any) -> RoundJournal:  # noqa: ANN401 - passed on
-            journal: RoundJournal = committer._journal(round_id, path, head)
-            work = partial(call, partial(committer._journals.write, journal), what="journal")
-            unwritten[str(round_id)] = partial(loop.spawn, work)
-            return journal
+    def start(self: Launching, one: Round, effect: StartLaunch) -> None:
+        write = unwritten.pop(effect.spec.round_name, None)
+        if write is not None:
+            self._loop.spawn(partial(call, write, what="journal"))
+        start_launch(self, one, effect)
 
-        committer.write_journal = write
-
-    def launch(self: RoundJob, post: Any) -> None:  # noqa: ANN401 - passed on
-        unwritten.pop(self.plan.round_name, lambda: None)()
-        launch_job(self, post)
-
-    monkeypatch.setattr(RoundExecutor, "__init__", init)
-    monkeypatch.setattr(RoundJob, "launch", launch)
+    monkeypatch.setattr(Planning, "_prepare", prepare)
+    monkeypatch.setattr(Launching, "start", start)
 
 
 def acknowledges_a_part_before_it_is_written(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -103,30 +109,21 @@ def acknowledges_a_part_before_it_is_written(monkeypatch: pytest.MonkeyPatch) ->
 
 def builds_on_a_checkpoint_before_it_is_stored(monkeypatch: pytest.MonkeyPatch) -> None:
     """Leases are released, and steps committed, while `_metadata` is still being written."""
-    original = RoundCheckpoints._complete
+    store, stored = Job._COMMANDS[checkpoints.StoreCheckpoint], Round._DONE[StoreCheckpoint]
+    said_before_s = -1.0
 
-    def complete(self: RoundCheckpoints, command: Any) -> None:  # noqa: ANN401 - passed on
-        plan, owner = self._plan, self._owner
+    def begin(job: Job, command: object, event: object) -> Iterable[Any]:
+        for follows in store(job, command, event):
+            yield follows
+            if isinstance(follows, StoreCheckpoint):
+                yield Done(follows, 100, said_before_s)
 
-        def now(what: str, write: Any, then: Any) -> None:  # noqa: ANN401 - passed on
-            done = SimpleNamespace(called=False)
+    def answered(one: Round, answer: Done) -> Iterable[Any]:
+        return stored(one, answer) if answer.seconds == said_before_s else ()
 
-            def checkpoint_done(found: Any) -> None:  # noqa: ANN401 - passed on
-                if not done.called:
-                    done.called = True
-                    owner.checkpoint_done(found)
-
-            instead: Any = _Instead(owner, checkpoint_done)
-            self._owner = instead
-            then(100)
-            self._owner = owner
-            plan.work(what, write, lambda _answer: None)
-
-        self._plan = replace(plan, work=now)
-        original(self, command)
-        self._plan = plan
-
-    monkeypatch.setattr(RoundCheckpoints, "_complete", complete)
+    handle(monkeypatch, Job._COMMANDS, checkpoints.StoreCheckpoint, begin)
+    handle(monkeypatch, Round._DONE, StoreCheckpoint, answered)
+    handle(monkeypatch, Round._NOT_DONE, StoreCheckpoint, lambda *_: ())
 
 
 # --- where a split goes on -----------------------------------------------------------------------------------------
@@ -172,31 +169,37 @@ def forgets_splits_that_wait(monkeypatch: pytest.MonkeyPatch) -> None:
 def hears_old_attempts(monkeypatch: pytest.MonkeyPatch) -> None:
     """A finish that a replaced attempt still says counts for whoever has its split now."""
 
-    def hear(self: RoundJob, envelope: Envelope) -> None:
-        self.may_have_orphans = True
+    def hear(self: Round, job: Job, key: ChannelKey, connection: Connection, envelope: Envelope) -> tuple[Effect, ...]:
+        job.may_have_orphans = True
         event = envelope.event
-        holder = self.splits.holders.get(event.result.split_id) if isinstance(event, SplitFinished) else None
+        effects: tuple[Effect, ...] = ()
+        holder = job.splits.holders.get(event.result.split_id) if isinstance(event, SplitFinished) else None
         if isinstance(event, SplitFinished) and holder is not None:
             result, now = event.result, self._clock.now()
             subtask, attempt = holder
             done = SplitDone(
                 now=now, subtask=subtask, attempt=attempt, split_id=result.split_id, end_offset=result.end_offset
             )
-            self._step(done, result)
+            nobodys = Origin(key.job_attempt, key.subtask, key.task_attempt, -envelope.sequence)
+            effects = self.process(SplitResult(done, result, nobodys, event.read_bytes))
+        _refuse(key, connection)
+        return effects
 
-    monkeypatch.setattr(RoundJob, "_on_stale_message", hear)
+    monkeypatch.setattr(Round, "_receive_late", hear)
 
 
 def adopts_files_of_stale_attempts(monkeypatch: pytest.MonkeyPatch) -> None:
     """What a replaced attempt wrote is added to the finish that counts."""
 
-    def hear(self: RoundJob, envelope: Envelope) -> None:
-        event = envelope.event
-        if isinstance(event, SplitFinished) and (known := self.progress.results.get(event.result.split_id)) is not None:
+    def hear(_: Round, job: Job, key: ChannelKey, connection: Connection, envelope: Envelope) -> tuple[()]:
+        event, results = envelope.event, job.progress.results
+        if isinstance(event, SplitFinished) and (known := results.get(event.result.split_id)) is not None:
             more = tuple(file for file in event.result.files if file not in known.files)
-            self.progress.results[known.split_id] = replace(known, files=(*known.files, *more))
+            results[known.split_id] = replace(known, files=(*known.files, *more))
+        _refuse(key, connection)
+        return ()
 
-    monkeypatch.setattr(RoundJob, "_on_stale_message", hear)
+    monkeypatch.setattr(Round, "_receive_late", hear)
 
 
 def deletes_what_a_stale_attempt_names(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -215,7 +218,7 @@ def sends_nothing_again(monkeypatch: pytest.MonkeyPatch) -> None:
 def sees_no_orphans(monkeypatch: pytest.MonkeyPatch) -> None:
     """Nobody notes that files of lost attempts may lie about."""
     monkeypatch.setattr(
-        RoundJob, "may_have_orphans", property(lambda _self: False, lambda _self, _value: None), raising=False
+        Job, "may_have_orphans", property(lambda _self: False, lambda _self, _value: None), raising=False
     )
 
 
@@ -311,7 +314,17 @@ def stamps_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def commits_a_round_that_is_over(monkeypatch: pytest.MonkeyPatch) -> None:
     """A round counts as in work for ever."""
-    monkeypatch.setattr(RoundAttempts, "is_current", lambda *_: True)
+    over: WeakSet[Round] = WeakSet()
+
+    def end(self: Round, is_over: object) -> None:
+        if is_over:
+            over.add(self)
+
+    def at_rest(self: Round) -> bool:
+        return self in over and not self.running and not self._pending and not self.awaits_store
+
+    monkeypatch.setattr(Round, "over", property(lambda _self: False, end), raising=False)
+    monkeypatch.setattr(Round, "at_rest", property(at_rest))
     monkeypatch.setattr(CommitFence, "end", lambda *_: None)
 
 
@@ -372,24 +385,23 @@ def goes_on_from_the_oldest_checkpoint(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def forgets_what_steps_have_committed(monkeypatch: pytest.MonkeyPatch) -> None:
     """A restored round does not know which of its files are in the lake."""
-    original = RoundAttempt.start_from
+    original = RoundFacts.start_from
 
-    def start_from(self: RoundAttempt, *given: Any) -> None:  # noqa: ANN401 - passed on
+    def start_from(self: RoundFacts, *given: Any) -> None:  # noqa: ANN401 - passed on
         original(self, *given)
         self.in_lake = frozenset()
 
-    monkeypatch.setattr(RoundAttempt, "start_from", start_from)
+    monkeypatch.setattr(RoundFacts, "start_from", start_from)
 
 
 def acquires_nothing_for_a_restored_round(monkeypatch: pytest.MonkeyPatch) -> None:
     """Snapshots that a checkpoint still has to read are left unprotected."""
-    original = RoundAttempts.snapshots
+    original = Table.snapshots.fget  # type: ignore[attr-defined] # a property
 
-    def snapshots(self: RoundAttempts, table_id: int) -> Any:  # noqa: ANN401 - passed on
-        attempt = self.get(table_id)
-        return () if attempt is not None and attempt.restored is not None else original(self, table_id)
+    def snapshots(self: Table) -> Any:  # noqa: ANN401 - passed on
+        return () if self.round is not None and self.round.facts.restored is not None else original(self)
 
-    monkeypatch.setattr(RoundAttempts, "snapshots", snapshots)
+    monkeypatch.setattr(Table, "snapshots", property(snapshots))
 
 
 def tells_no_finish_again(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -458,15 +470,8 @@ SEAMS = (
 )
 
 
-class _Instead:
-    """An owner that hears of a checkpoint in another way."""
-
-    def __init__(self, owner: object, checkpoint_done: object) -> None:
-        self._owner = owner
-        self.checkpoint_done = checkpoint_done
-
-    def __getattr__(self, name: str) -> Any:  # noqa: ANN401 - passed on
-        return getattr(self._owner, name)
+def _refuse(key: ChannelKey, connection: Connection) -> None:
+    connection.send(Channel(key, "down").send(Cancel(reason="replaced by a newer attempt")))
 
 
 def _quietly(write: Any, name: str, data: bytes) -> None:  # noqa: ANN401 - passed on

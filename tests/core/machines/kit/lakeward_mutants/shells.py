@@ -5,18 +5,19 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from lakeward.coordinator.rounds.attempt import RoundAttempt
-
 from lakeward.coordinator.checkpoints.contents import CheckpointContents
 from lakeward.coordinator.checkpoints.restorer import Restorer
 from lakeward.coordinator.commits.cleaner import Cleaner, LakeTableState
 from lakeward.coordinator.commits.round_committer import RoundCommitter
-from lakeward.coordinator.effects.executor import RoundExecutor
-from lakeward.coordinator.rounds.checkpoints import RoundCheckpoints
+from lakeward.coordinator.rounds.facts import RoundFacts
+from lakeward.coordinator.rounds.job import Job
 from lakeward.coordinator.rounds.progress import RoundProgress
 from lakeward.coordinator.state.state_writer import ServiceStateWriter
 from lakeward.machines.checkpoints.gateway import Origins
+from lakeward.machines.checkpoints.messages import TakeSnapshot
 from lakeward.subtask.checkpointing import Checkpointing
+from lakeward_mutants.changed import handle
+from lakeward_mutants.released import Release, execute_releases
 from lakeward_simulator import lake
 
 if TYPE_CHECKING:
@@ -42,12 +43,17 @@ def drops_withheld_finishes_at_a_restore(monkeypatch: pytest.MonkeyPatch) -> Non
     """What a subtask had not been let to send is forgotten, and its split taken for finished."""
     original = RoundProgress.__init__
 
-    def init(self: RoundProgress, enumeration: Any, restored: CheckpointContents | None = None) -> None:  # noqa: ANN401 - passed on
+    def init(
+        self: RoundProgress,
+        enumeration: Any,  # noqa: ANN401 - passed on
+        restored: CheckpointContents | None = None,
+        **how: Any,  # noqa: ANN401 - passed on
+    ) -> None:
         if restored is not None:
             finished = {**restored.finished, **{name: one.event.result for name, one in restored.blocked.items()}}
             cut = {name: replace(result, files=()) for name, result in finished.items() if name in restored.blocked}
             restored = replace(restored, finished={**finished, **cut}, blocked={})
-        original(self, enumeration, restored)
+        original(self, enumeration, restored, **how)
 
     monkeypatch.setattr(RoundProgress, "__init__", init)
 
@@ -63,26 +69,22 @@ def leaves_files_of_lost_attempts(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def releases_before_the_checkpoint_completes(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The snapshot of every accepted finish is given up at once."""
-    original = RoundProgress.accept
-    take = RoundCheckpoints._take
+    """The snapshots of a round are given up once a checkpoint of it is taken."""
+    original = Job._COMMANDS[TakeSnapshot]
 
-    def accept(self: RoundProgress, result: Any) -> None:  # noqa: ANN401 - passed on
-        original(self, result)
+    def take(job: Job, command: TakeSnapshot, event: object) -> Iterable[Any]:
+        yield from original(job, command, event)
+        splits = job.progress.enumeration.splits
+        yield Release(job._facts.table_id, frozenset(split.bucket for split in splits))
 
-    def release(self: RoundCheckpoints, checkpoint: int) -> None:
-        take(self, checkpoint)
-        owner: Any = self._owner
-        owner._protection.release(0, {split.bucket for split in self._job.splits._splits.values()})  # type: ignore[attr-defined]
-
-    monkeypatch.setattr(RoundProgress, "accept", accept)
-    monkeypatch.setattr(RoundCheckpoints, "_take", release)
+    execute_releases(monkeypatch)
+    handle(monkeypatch, Job._COMMANDS, TakeSnapshot, take)
 
 
 def commits_files_of_earlier_steps_again(monkeypatch: pytest.MonkeyPatch) -> None:
     """What is in the lake already is not left out."""
     monkeypatch.setattr(
-        RoundAttempt, "files", lambda self: tuple(self.job.progress.committable()) if self.job is not None else ()
+        RoundFacts, "files", lambda _self, progress: () if progress is None else tuple(progress.committable())
     )
 
 
@@ -90,8 +92,8 @@ def counts_attempts_from_1_after_a_restore(monkeypatch: pytest.MonkeyPatch) -> N
     """A new finish has the origin of a restored one (found by the simulator)."""
     original = RoundProgress.__init__
 
-    def init(self: RoundProgress, *args: Any) -> None:  # noqa: ANN401 - passed on
-        original(self, *args)
+    def init(self: RoundProgress, *args: Any, **how: Any) -> None:  # noqa: ANN401 - passed on
+        original(self, *args, **how)
         self.first_attempt = 1
 
     monkeypatch.setattr(RoundProgress, "__init__", init)
@@ -134,13 +136,13 @@ def leaves_out_what_was_blocked(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def never_counts_steps(monkeypatch: pytest.MonkeyPatch) -> None:
     """Every commit of a round is its first."""
-    original = RoundExecutor._commit_step
+    original = RoundFacts.apply_step
 
-    async def commit(self: RoundExecutor, run: RoundAttempt, done: Any) -> None:  # noqa: ANN401 - passed on
-        await original(self, run, done)
-        run.step = 1
+    def apply(self: RoundFacts, *step: Any) -> None:  # noqa: ANN401 - passed on
+        original(self, *step)
+        self.step = 1
 
-    monkeypatch.setattr(RoundExecutor, "_commit_step", commit)
+    monkeypatch.setattr(RoundFacts, "apply_step", apply)
 
 
 def sweeps_what_a_later_start_writes(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from functools import partial
 from typing import TYPE_CHECKING
 
 import msgspec
-from lakeward.coordinator.jobs import checkpoint_messages
-from lakeward.coordinator.rounds.listener import RoundJobListener
 
 from lakeward.coordinator.checkpoints import contents
 from lakeward.coordinator.effects.lease import LeaseProtection
+from lakeward.coordinator.effects.store import Storing
 from lakeward.coordinator.leases import driver
-from lakeward.coordinator.rounds.job import RoundJob
+from lakeward.coordinator.rounds import messages
+from lakeward.coordinator.rounds.job import Deployable, Job
 from lakeward.coordinator.rounds.task_attempt import TaskAttempt
 from lakeward.coordinator.service import service
 from lakeward.errors import LakewardError
@@ -24,11 +25,15 @@ from lakeward.subtask.checkpointing import Checkpointing
 from lakeward.subtask.exchange import exchange_work
 from lakeward.subtask.exchange.checkpoint_part import CollectedPart
 from lakeward.subtask.exchange.exchange_work import ExchangeWork
+from lakeward_mutants.changed import handle
 
 if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable
     from typing import Any
 
     import pytest
+
+    from lakeward.coordinator.rounds.effects import StoreCheckpoint
 
 # --- leases and what checkpoints need ---------------------------------------------------------------------------
 
@@ -61,7 +66,11 @@ def uses_no_copy_of_the_lease(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def holds_nothing_for_a_checkpoint_that_is_being_written(monkeypatch: pytest.MonkeyPatch) -> None:
     """A round that ends meanwhile gives up what the checkpoint may need."""
-    monkeypatch.setattr(RoundJobListener, "checkpoint_storing", lambda *_: None)
+
+    def begin(self: Storing, _round: object, effect: StoreCheckpoint) -> Callable[[], int]:
+        return partial(self.complete, effect, self._leases.lease_copy())
+
+    monkeypatch.setattr(Storing, "_begin", begin)
 
 
 # --- gateways and channels --------------------------------------------------------------------------------------
@@ -115,12 +124,12 @@ def starts_open_in_the_midst_of_a_checkpoint(monkeypatch: pytest.MonkeyPatch) ->
 
 def starts_the_coordinators_gateway_open_in_the_midst_of_a_checkpoint(monkeypatch: pytest.MonkeyPatch) -> None:
     """As above, in front of the channel to the subtask."""
-    original = RoundJob.admit
+    original = Job._EVENTS[Deployable]
 
-    def admit(self: RoundJob, one: Any) -> None:  # noqa: ANN401 - passed on
-        original(self, replace(one, closed_for=None))
+    def deploy(job: Job, event: Deployable) -> Iterable[Any]:
+        return original(job, Deployable(replace(event.admit, closed_for=None)))
 
-    monkeypatch.setattr(RoundJob, "admit", admit)
+    handle(monkeypatch, Job._EVENTS, Deployable, deploy)
 
 
 # --- the exchange -----------------------------------------------------------------------------------------------
@@ -150,13 +159,13 @@ def takes_a_missing_marker_for_not_ready(monkeypatch: pytest.MonkeyPatch) -> Non
 
 def counts_no_decline(monkeypatch: pytest.MonkeyPatch) -> None:
     """The coordinator takes every decline for one that comes too early."""
-    original = checkpoint_messages.to_checkpoint_event
+    original = messages.to_event
 
-    def to_event(event: Any, **who: Any) -> Any:  # noqa: ANN401 - passed on
-        found = original(event, **who)
+    def to_event(*message: Any, **when: Any) -> Any:  # noqa: ANN401 - passed on
+        found = original(*message, **when)
         return replace(found, reason=NOT_READY) if isinstance(found, Declined) else found
 
-    monkeypatch.setattr("lakeward.coordinator.rounds.job.to_checkpoint_event", to_event)
+    monkeypatch.setattr("lakeward.coordinator.rounds.round.to_event", to_event)
 
 
 def forgets_what_is_held_at_the_own_snapshot(monkeypatch: pytest.MonkeyPatch) -> None:
