@@ -121,7 +121,7 @@ class Subtask:
         self._link.start()
 
     def turn(self, item: object | None) -> None:
-        """Handle the next item of the mailbox (None: there was none within `turn_s`), and send a heartbeat if it is due."""
+        """Handle the next item of the mailbox, None where none came within `turn_s`; send a heartbeat if it is due."""
         try:
             self._take(item)
             if self._exchange is not None and self._phase is _Phase.WORKING:
