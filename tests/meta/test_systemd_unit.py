@@ -13,7 +13,7 @@ import pytest
 from lakeward.cli import main
 from lakeward.coordinator.service import closing
 from lakeward.coordinator.service import shutdown as ending
-from lakeward.coordinator.service import state_writer as statekeeper
+from lakeward.coordinator.state import state_writer as statekeeper
 from lakeward.model.settings import LeaseSettings, ServiceSettings
 
 UNIT = Path(__file__).parents[2] / "docs" / "how-to" / "lakeward.service"
