@@ -45,8 +45,8 @@ def test_the_code_of_the_how_to_for_keys_stands_in_the_product() -> None:
     key = declared.splitlines()[1].split(":")[0].strip()
     settings = (core / "model" / "settings.py").read_text(encoding="utf-8").split(section)[1].split("\nclass ")[0]
     assert f"    {key}: Annotated[" in settings
-    assert f"settings.{key}" in used
-    assert used.strip() in (core / "coordinator" / "commits" / "upkeep.py").read_text(encoding="utf-8")
+    assert f"settings.lake.{key}" in used
+    assert used.strip() in (core / "coordinator" / "effects" / "upkeep.py").read_text(encoding="utf-8")
 
 
 def _without_indents(code: str) -> str:

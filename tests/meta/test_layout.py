@@ -1,7 +1,11 @@
 from __future__ import annotations
 
 import ast
+from inspect import getsource
 from pathlib import Path
+from textwrap import dedent
+
+from lakeward.coordinator.rounds.round import Round
 
 TOP = {
     "pyproject.toml",
@@ -61,3 +65,8 @@ def test_the_index_of_benchmarks_has_each_with_its_first_line(root: Path) -> Non
 def test_names_of_test_files_are_unique(tracked: list[Path]) -> None:
     names = [path.name for path in tracked if path.name.startswith("test_") and path.suffix == ".py"]
     assert len(names) == len(set(names)), sorted(name for name in names if names.count(name) > 1)
+
+
+def test_the_page_on_architecture_shows_how_a_round_takes_an_event_as_the_code_has_it(root: Path) -> None:
+    page = (root / "docs" / "explanation" / "architecture.md").read_text(encoding="utf-8")
+    assert dedent(getsource(Round.process)) in page

@@ -29,7 +29,7 @@ from lakeward.coordinator.effects.executor import RoundExecutor
 from lakeward.coordinator.effects.lag import LagAfterCommit
 from lakeward.coordinator.effects.launch import Launching
 from lakeward.coordinator.effects.lease import LeaseProtection
-from lakeward.coordinator.effects.open import Opening
+from lakeward.coordinator.effects.open import TableOpener
 from lakeward.coordinator.effects.plan import Planning
 from lakeward.coordinator.effects.policy import RoundPolicy
 from lakeward.coordinator.effects.store import Storing
@@ -282,8 +282,8 @@ class ServiceContainer(containers.DeclarativeContainer):
         fence=fence,
         pauses=providers.Callable(commit_pauses, settings.service, settings.lake),
     )
-    opening = providers.Singleton(
-        Opening,
+    opener = providers.Singleton(
+        TableOpener,
         incarnation=incarnation,
         source=source,
         lake=lake,
@@ -327,7 +327,7 @@ class ServiceContainer(containers.DeclarativeContainer):
         fence=fence,
         handlers=providers.Callable(
             merged,
-            opening.provided.handlers,
+            opener.provided.handlers,
             planning.provided.handlers,
             launching.provided.handlers,
             committing.provided.handlers,

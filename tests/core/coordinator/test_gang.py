@@ -76,7 +76,7 @@ def store_checkpoint(world: GangWorld, members: list[Member]) -> tuple[ExchangeS
 def test_nobody_is_deployed_before_all_are_there_and_each_is_told_where_all_are(world: GangWorld) -> None:
     second = Member(world, 1)
     assert [one.event for one in second.connection.sent] == [Heartbeat(acked=0)]
-    assert world.job.slots == (1, 2)
+    assert (world.job.subtasks.there, world.job.subtasks.slots.asked) == (1, 2)
     world.round.tick()
     assert world.job.waits_for == "waiting for Spark: 1 of 2 slots"
     first = Member(world, 0)

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from lakeward.coordinator.checkpoints.contents import CheckpointContents, RestoredRound
 from lakeward.coordinator.commits.fence import CommitFence
 from lakeward.coordinator.rounds.context import RoundContext
-from lakeward.coordinator.rounds.effects import Done, Open, Tell
+from lakeward.coordinator.rounds.effects import EffectDone, OpenTable, Tell
 from lakeward.coordinator.rounds.facts import RoundFacts
 from lakeward.coordinator.rounds.round import Round
 from lakeward.coordinator.tables.tables import Tables
@@ -163,7 +163,7 @@ def test_a_round_that_is_over_says_nothing_more_and_a_restored_one_needs_what_it
         for number in (1, 2)
     )
     context = RoundContext(table, head, {}, (), state.enumeration())
-    found = Done(Open(assignment), (context, RestoredRound(ref, state, frozenset(), 1)))
+    found = EffectDone(OpenTable(assignment), (context, RestoredRound(ref, state, frozenset(), 1)))
     known = tables.known(7, PATH)
     known.round = earlier
     earlier.process(EndRound(7, "stale"))

@@ -14,7 +14,17 @@ from lakeward.coordinator.commits.round_committer import CommittedRound
 from lakeward.coordinator.effects.items import OfRound
 from lakeward.coordinator.rounds.checkpoints import CheckpointCompleted, CheckpointPlan, CompletedCheckpoint
 from lakeward.coordinator.rounds.context import RoundContext
-from lakeward.coordinator.rounds.effects import CleanUp, Commit, Done, Effect, Open, Plan, StartLaunch, StopLaunch, Tell
+from lakeward.coordinator.rounds.effects import (
+    CleanUp,
+    Commit,
+    Effect,
+    EffectDone,
+    OpenTable,
+    Plan,
+    StartLaunch,
+    StopLaunch,
+    Tell,
+)
 from lakeward.coordinator.rounds.facts import RoundFacts
 from lakeward.coordinator.rounds.plan import JobPlan
 from lakeward.coordinator.rounds.round import LaunchGone, Round
@@ -59,19 +69,21 @@ class Alone:
         self.round = Round(RoundFacts(ASSIGNMENT, ROUND, 0), self.clock, fence)
         table = replace(log_table(), path=PATH, table_id=7)
         context = RoundContext(table, LakeHead(PATH, 7, "", None, None, None, None), {}, (), STATE.enumeration())
-        self.round.process(Done(Open(ASSIGNMENT), (context, RestoredRound(reference(), STATE, frozenset(), 1))))
+        self.round.process(
+            EffectDone(OpenTable(ASSIGNMENT), (context, RestoredRound(reference(), STATE, frozenset(), 1)))
+        )
 
     def wants(self, event: object, *kinds: type[Effect]) -> list[Any]:
         """Give it an event; return those that it wants done of some kinds, all without any."""
         return [effect for effect in self.round.process(event) if not kinds or isinstance(effect, kinds)]
 
-    def planned(self, plan: Plan) -> Done:
+    def planned(self, plan: Plan) -> EffectDone:
         """Answer the effect that plans its job."""
         checkpoints = CheckpointPlan(CheckpointSettings(interval_s=30.0), reference(), 1)
         job = JobPlan(
             str(ROUND), STATE.enumeration(), deploy, spec, 2, 3, 60.0, 5.0, checkpoints, STATE, commit_every_s=EVERY_S
         )
-        return Done(plan, (JOURNAL, job))
+        return EffectDone(plan, (JOURNAL, job))
 
 
 def deploy(attempt: int) -> Deploy:
@@ -100,7 +112,7 @@ def test_the_last_commit_waits_for_a_step_that_is_under_way_and_leaves_out_what_
     (step,) = alone.wants(CheckpointCompleted(completed), Commit)
     assert step.step
     assert alone.wants(CommitRound(7)) == []
-    told = alone.wants(Done(step, CommittedRound(5, JOURNAL, {}, {})), Commit, Tell)
+    told = alone.wants(EffectDone(step, CommittedRound(5, JOURNAL, {}, {})), Commit, Tell)
     assert [type(one.event) for one in told] == [Committed]
 
 

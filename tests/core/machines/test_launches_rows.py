@@ -123,7 +123,7 @@ ROWS = (
         "after the last launch the job has failed",
         (*THIRD, finished(3)),
         RETURNED,
-        P.OVER,
+        P.ENDED,
         (TellLaunchesFailed(FAILED),),
     ),
     Row("work comes back only of a launch that is over", RUNNING, RETURNED, P.RUNNING, ILLEGAL),
@@ -140,29 +140,29 @@ ROWS = (
         P.WRITTEN,
         (TellDrained(), CancelLaunch("nothing is left to read or to write")),
     ),
-    Row("then none of the tasks runs", (*RUNNING, WRITTEN), finished(), P.OVER, (TellOver(),)),
+    Row("then none of the tasks runs", (*RUNNING, WRITTEN), finished(), P.ENDED, (TellOver(),)),
     Row("a subtask that is lost by then takes nothing along", (*RUNNING, WRITTEN), LOST, P.WRITTEN, ()),
     Row(
         "what came back may be nothing",
         (*RUNNING, finished()),
         NOTHING,
-        P.OVER,
+        P.ENDED,
         (TellDrained(), TellOver()),
     ),
-    Row("then no launch follows", (*RUNNING, finished(), NOTHING), RETURNED, P.OVER, ()),
-    Row("nor after a pause", PAUSED, WRITTEN, P.OVER, (TellDrained(), TellOver())),
-    Row("nor once the slots are known", (*RUNNING, finished(), RETURNED, WRITTEN), SLOTS, P.OVER, ()),
+    Row("then no launch follows", (*RUNNING, finished(), NOTHING), RETURNED, P.ENDED, ()),
+    Row("nor after a pause", PAUSED, WRITTEN, P.ENDED, (TellDrained(), TellOver())),
+    Row("nor once the slots are known", (*RUNNING, finished(), RETURNED, WRITTEN), SLOTS, P.ENDED, ()),
     # --- the round is over ------------------------------------------------------------------------------------------
     Row("its launch is cancelled", RUNNING, OVER, P.STOPPING, (CancelLaunch("its round is over"),)),
     Row("one that ends by itself as well", (*RUNNING, WRITTEN), OVER, P.STOPPING, (CancelLaunch("its round is over"),)),
-    Row("none follows", (*RUNNING, OVER), finished(), P.OVER, (TellOver(),)),
-    Row("a launch that pauses is not made", PAUSED, OVER, P.OVER, (TellOver(),)),
+    Row("none follows", (*RUNNING, OVER), finished(), P.ENDED, (TellOver(),)),
+    Row("a launch that pauses is not made", PAUSED, OVER, P.ENDED, (TellOver(),)),
     Row(
-        "one that waits for the store is not made", (*RUNNING, finished(store_asked=True)), OVER, P.OVER, (TellOver(),)
+        "one that waits for the store is not made", (*RUNNING, finished(store_asked=True)), OVER, P.ENDED, (TellOver(),)
     ),
-    Row("one that waits for slots is not made", (*RUNNING, finished(), RETURNED), OVER, P.OVER, (TellOver(),)),
-    Row("a round without a launch is over at once", (), OVER, P.OVER, (TellOver(),)),
-    Row("that is said once", (OVER,), OVER, P.OVER, ()),
+    Row("one that waits for slots is not made", (*RUNNING, finished(), RETURNED), OVER, P.ENDED, (TellOver(),)),
+    Row("a round without a launch is over at once", (), OVER, P.ENDED, (TellOver(),)),
+    Row("that is said once", (OVER,), OVER, P.ENDED, ()),
 )
 
 

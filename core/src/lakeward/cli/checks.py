@@ -23,16 +23,7 @@ def as_result(check: Check) -> CheckResult:
 
 
 def show_checks(invocation: Invocation, checks: Iterable[Check], **more: object) -> int:
-    """Show the checks, one line each.
-
-    Args:
-        invocation: for the form of the output.
-        checks: what was found.
-        more: what the JSON document has besides.
-
-    Returns:
-        The exit code: 0 where all is well, else 1.
-    """
+    """Show the checks, one line each; a JSON document has `more` besides. Return 0 where all is well, else 1."""
     found = tuple(as_result(check) for check in checks)
     well = all(one.ok for one in found)
     document = {

@@ -27,9 +27,7 @@ _SEEN = "look whether the disk is mounted, or name another directory"
 def disk_checks(loaded: Loaded, places: Mapping[str, str]) -> Iterator[CheckResult]:
     """Look at each disk that a service of this configuration writes to.
 
-    Args:
-        loaded: the configuration.
-        places: directories of the lake and the source, by name; those of other machines are left out.
+    `places`: directories of the lake and the source, by name; those of other machines are left out.
     """
     checkpoint, spark = loaded.settings.checkpoint, loaded.settings.spark
     for name, place in {"state directory": checkpoint.root, **places}.items():

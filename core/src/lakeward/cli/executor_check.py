@@ -39,11 +39,8 @@ def executor_checks(
 ) -> Iterator[CheckResult]:
     """Run one task on the master, and compare what it saw with what is here.
 
-    Args:
-        loaded: the configuration.
-        places: directories that subtasks write to, by the key that names them; those elsewhere are left out.
-        timeout_s: seconds that the task may take, > 0.
-        write: let the task write a file into each of these directories, and delete it.
+    `places`: directories that subtasks write to, by the key that names them; those elsewhere are left out. With
+    `write`, the task writes a file into each of them and deletes it. It may take `timeout_s` seconds, > 0.
     """
     here = {name: version(name) for name in _distributions(loaded)}
     with shared_places(places if write else {}) as shared:
@@ -61,10 +58,7 @@ def executor_results(
 ) -> Iterator[CheckResult]:
     """Compare what an executor saw with what is here.
 
-    Args:
-        seen: what it saw.
-        here: the version of each distribution that it was asked for.
-        shared: the places that it has tried.
+    `here` is the version of each distribution that it was asked for; `shared` are the places that it has tried.
     """
     yield _executor(seen, here)
     if _other_versions(seen, here):
@@ -114,9 +108,8 @@ def _place(name: str, root: str, seen: ExecutorReport) -> CheckResult:
 def shared_places(places: Mapping[str, str]) -> Iterator[tuple[tuple[str, str, str], ...]]:
     """Write a file into directories, for an executor to look for; it is deleted again.
 
-    Args:
-        places: directories by name. Left out are those elsewhere, and those that cannot be written here: other lines
-            of `doctor` say so.
+    `places`: directories by name. Left out are those elsewhere, and those that cannot be written here: other lines of
+    `doctor` say so.
 
     Yields:
         For each its name, the directory, and the folder in it that has the file: what `probe` takes.
@@ -150,13 +143,7 @@ def _distributions(loaded: Loaded) -> tuple[str, ...]:
 def _probe_executor(loaded: Loaded, task: ProbeTask, timeout_s: float) -> tuple[ExecutorReport, CheckResult]:
     """Start Spark as the service would, listen as the service would, and run one task that connects to us.
 
-    Args:
-        loaded: the configuration.
-        task: what the task does besides.
-        timeout_s: seconds that the task may take, > 0.
-
-    Returns:
-        What the executor saw, and whether Spark asks who speaks to it.
+    It may take `timeout_s` seconds, > 0. Returned is what the executor saw, and whether Spark asks who speaks to it.
 
     Raises:
         LakewardError: Spark did not start, the port cannot be listened at, or no executor could run the task.

@@ -42,14 +42,10 @@ class LazyGroup(click.Group):
         hints: Mapping[str, str] | None = None,
         **attributes: Any,  # noqa: ANN401 - click's own
     ) -> None:
-        """Name the commands.
+        """Name the commands: `lazy` has the place of each.
 
-        Args:
-            name: the group's name.
-            lazy: command name to its place.
-            default: the command that is meant where none is named; None: help is shown.
-            hints: by the name of a command that there is not, what to do instead.
-            attributes: passed on to click.
+        `default` is the command that is meant where none is named (None: help is shown); `hints` say, by the name of a
+        command that there is not, what to do instead.
         """
         super().__init__(name, no_args_is_help=False, **attributes)
         self._lazy = lazy
@@ -153,15 +149,10 @@ def command_group(
     plugins: bool = False,
     hints: Mapping[str, str] | None = None,
 ) -> LazyGroup:
-    """Make a group that takes the common options.
+    """Make a group that takes the common options. Its arguments are as in `LazyGroup`.
 
-    Args:
-        name: the group's name.
-        help_text: what `--help` says first.
-        lazy: command name to its place.
-        default: the command that is meant where none is named.
-        plugins: also offer the commands that installed plugins publish.
-        hints: by the name of a command that there is not, what to do instead.
+    `help_text` is what `--help` says first. With `plugins`, the commands that installed plugins publish are offered
+    too.
     """
     group = (PluginGroup if plugins else LazyGroup)(name, lazy, default=default, hints=hints, help=help_text)
     return with_common_options(group)

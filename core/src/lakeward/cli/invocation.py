@@ -61,11 +61,7 @@ pass_invocation = click.make_pass_decorator(Invocation, ensure=True)
 
 
 def with_common_options(command: F) -> F:
-    """Add the options that every command takes; a later one on the line wins over an earlier one.
-
-    Args:
-        command: the function that is to be a command, or the group.
-    """
+    """Add the options that every command takes; a later one on the line wins over an earlier one."""
     # click puts the options of a function in reverse, those of a made command in order.
     for option in _COMMON if isinstance(command, click.Command) else reversed(_COMMON):
         command = option(command)
@@ -73,11 +69,7 @@ def with_common_options(command: F) -> F:
 
 
 def take_key(key: str) -> Callable[[click.Context, click.Parameter, object], None]:
-    """Return the callback of an option that sets one key, as `--set` does.
-
-    Args:
-        key: `section.key`.
-    """
+    """Return the callback of an option that sets one key, `section.key`, as `--set` does."""
 
     def take(context: click.Context, _: click.Parameter, value: object) -> None:
         if value is not None:

@@ -22,12 +22,9 @@ _SAME = 'name the same lake on both sides, or set mode = "mirror" for these tabl
 
 
 def lake_checks(loaded: Loaded, server_lakes: Sequence[ServerLake], *, write: bool) -> Iterator[CheckResult]:
-    """Open the lake and let it check itself.
+    """Open the lake and let it check itself; with `write`, something may be written, and deleted again.
 
-    Args:
-        loaded: the configuration.
-        server_lakes: those that the source's server has.
-        write: whether something may be written, and deleted again.
+    `server_lakes` are those that the source's server has.
     """
     name = loaded.settings.lake.type
     try:

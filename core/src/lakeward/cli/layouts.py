@@ -26,10 +26,6 @@ def table_layouts(loaded: Loaded, tables: Iterable[TableSpec]) -> list[TableLayo
     """Resolve the layout of each table that is tiered, or say why it cannot have the one that is configured.
 
     A table that the source cannot describe has none.
-
-    Args:
-        loaded: the configuration.
-        tables: as the source describes them.
     """
     gangs = not loaded.settings.spark.dynamic_allocation
     rules = [(table, table_rules(loaded, table.path).settings) for table in tables]
@@ -37,12 +33,7 @@ def table_layouts(loaded: Loaded, tables: Iterable[TableSpec]) -> list[TableLayo
 
 
 def readable_checks(loaded: Loaded, tables: Iterable[TableSpec]) -> list[Check]:
-    """Return a failed check for each table that the source cannot describe, or that belongs to another lake.
-
-    Args:
-        loaded: the configuration.
-        tables: as the source lists them.
-    """
+    """Return a failed check for each table that the source cannot describe, or that belongs to another lake."""
     found: list[Check] = []
     for table in tables:
         rules = table_rules(loaded, table.path).settings
@@ -59,10 +50,7 @@ def readable_checks(loaded: Loaded, tables: Iterable[TableSpec]) -> list[Check]:
 def schema_checks(loaded: Loaded, lake: Lake, tables: Iterable[TableSpec]) -> list[Check]:
     """Return a failed check for each table that is tiered and whose columns the lake cannot hold.
 
-    Args:
-        loaded: the configuration.
-        lake: the open lake; one that cannot tell finds nothing.
-        tables: as the source describes them.
+    The lake is open; one that cannot tell finds nothing.
     """
     if not isinstance(lake, SchemaCheckedLake):
         return []
@@ -77,12 +65,7 @@ def schema_checks(loaded: Loaded, lake: Lake, tables: Iterable[TableSpec]) -> li
 
 
 def alike_checks(loaded: Loaded, tables: Iterable[TableSpec]) -> list[Check]:
-    """Return a warning for each two columns, or fields, of a table that is tiered whose names differ in case alone.
-
-    Args:
-        loaded: the configuration.
-        tables: as the source describes them.
-    """
+    """Return a warning for each two columns, or fields, of a table that is tiered whose names differ in case alone."""
     return [
         CheckResult(f"columns of {table.path}", ok=True, message=alike_message(*pair), action=RENAME, warning=True)
         for table in tables
@@ -94,9 +77,7 @@ def alike_checks(loaded: Loaded, tables: Iterable[TableSpec]) -> list[Check]:
 def pattern_checks(loaded: Loaded, source: Source | None) -> list[Check]:
     """Return a warning for each pattern of the configuration that no table of the source matches.
 
-    Args:
-        loaded: the configuration.
-        source: None where it cannot be asked, which is a warning too where there are patterns.
+    A source that is None cannot be asked, which is a warning too where there are patterns.
     """
     patterns = {table_section(pattern): pattern for pattern in loaded.settings.tables}
     patterns |= {f"service.tables: {pattern}": pattern for pattern in loaded.settings.service.tables}

@@ -53,10 +53,9 @@ click.version_option(package_name="lakeward", prog_name="lakeward")(lakeward)
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
-    """Run the command line and leave the process with its exit code.
+    """Run the command line, and end the process with its exit code.
 
-    Args:
-        arguments: words after `lakeward`; None: those of the process.
+    `arguments` come after `lakeward`; None: those of the process.
     """
     code = run(arguments)
     for number in (signal.SIGINT, signal.SIGTERM):
@@ -94,13 +93,9 @@ def _end_in_time(code: int) -> None:
 
 
 def run(arguments: Sequence[str] | None = None) -> int:
-    """Run the command line.
+    """Run the command line (`arguments` after `lakeward`; None: those of the process).
 
-    Args:
-        arguments: words after `lakeward`; None: those of the process.
-
-    Returns:
-        The exit code: 0 done, 1 failed, 2 usage, 3 outcome unknown, 130 interrupted.
+    Return the exit code: 0 done, 1 failed, 2 usage, 3 outcome unknown, 130 interrupted.
     """
     invocation = Invocation()
     try:

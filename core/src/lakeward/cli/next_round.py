@@ -90,19 +90,10 @@ def next_round(
     gangs: bool,
     sized: SizedSource | None = None,
 ) -> NextRound:
-    """Return what the next round of a table would do.
+    """Return what the next round of a table would do; it is `impossible` where it would fail at its start.
 
-    Args:
-        source: open.
-        lake: open.
-        table: as the source describes it now.
-        record: what the service committed last to it.
-        rules: of the table.
-        gangs: whether Spark can start the subtasks of a round together.
-        sized: what knows how large splits are, if anything does.
-
-    Returns:
-        The round; `impossible` where it would fail at its start.
+    Source and lake are open. `record`: what the service committed last to the table. `gangs`: whether Spark can start
+    the subtasks of a round together. `sized`: what knows how large splits are, if anything does.
     """
     try:
         return _next_round(source, lake, table, record, rules, gangs=gangs, sized=sized)

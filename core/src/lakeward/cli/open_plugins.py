@@ -33,9 +33,6 @@ def opened_source(loaded: Loaded) -> Iterator[Source]:
 def opened_plain_source(loaded: Loaded) -> Iterator[Source]:
     """Open the configured source as its plugin makes it, with all that it offers, and close it at the end.
 
-    Args:
-        loaded: the configuration.
-
     Raises:
         ConfigError, SourceError: as the plugin's `open`.
     """
@@ -49,21 +46,12 @@ def opened_plain_source(loaded: Loaded) -> Iterator[Source]:
 
 
 def as_configured(loaded: Loaded, source: Source) -> Source:
-    """Return a source with the tables that the configuration names, and their rules.
-
-    Args:
-        loaded: the configuration.
-        source: open.
-    """
+    """Return a source with the tables that the configuration names, and their rules."""
     return scheduled(source, modes_of(loaded.settings), lambda path: table_rules(loaded, path).settings, SystemClock())
 
 
 def open_records(loaded: Loaded, service: str = "") -> CommitRecords:
-    """Open what a service remembers of its commits.
-
-    Args:
-        loaded: the configuration.
-        service: its name; empty: the configured one.
+    """Open what a service remembers of its commits. An empty name means the configured service.
 
     Raises:
         StorageError: the state root is of no known kind.
@@ -83,9 +71,6 @@ def open_history(loaded: Loaded) -> RoundHistory:
 @contextmanager
 def opened_lake(loaded: Loaded) -> Iterator[Lake]:
     """Open the configured lake, and close it at the end.
-
-    Args:
-        loaded: the configuration.
 
     Raises:
         ConfigError, StorageError: as the plugin's `open`.

@@ -33,9 +33,8 @@ class Output:
     def show(self, document: object, *parts: str | Columns) -> None:
         """Write one result.
 
-        Args:
-            document: what JSON gets: dataclasses, dicts, lists, texts, numbers.
-            parts: what text gets: lines and tables, in order.
+        `document` is what JSON gets (dataclasses, dicts, lists, texts, numbers), `parts` what text gets: lines and
+        tables, in order.
         """
         if self.form == "json":
             click.echo(as_json(document, self.secrets))
@@ -53,11 +52,6 @@ class Output:
 
 
 def as_json(document: object, secrets: SecretTexts) -> str:
-    """Write a document as indented JSON; what JSON does not know becomes its text.
-
-    Args:
-        document: what is written.
-        secrets: texts that are masked.
-    """
+    """Write a document as indented JSON with `secrets` masked; what JSON does not know becomes its text."""
     plain = secrets.hide_in(msgspec.to_builtins(document, enc_hook=str, str_keys=True))
     return msgspec.json.format(msgspec.json.encode(plain, enc_hook=str), indent=2).decode()

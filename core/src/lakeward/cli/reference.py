@@ -43,31 +43,19 @@ This page is generated from the code; `tests/meta/test_errors.py` keeps it so.
 
 
 def render_cli() -> str:
-    """Render `docs/reference/cli.md` from the commands.
-
-    Returns:
-        Markdown: a section for each command.
-    """
+    """Render `docs/reference/cli.md` from the commands: Markdown, a section for each command."""
     root = click.Context(lakeward, info_name="lakeward", **lakeward.context_settings)
     return "\n".join([_CLI_HEAD, *_command(lakeward, root)])
 
 
 def render_errors() -> str:
-    """Render `docs/reference/errors.md` from `lakeward.errors`.
-
-    Returns:
-        Markdown: a table of codes, ordered by code.
-    """
+    """Render `docs/reference/errors.md` from `lakeward.errors`: Markdown, a table of codes, ordered by code."""
     rows = [f"| {kind.code} | {kind.exit_code} | `{kind.__name__}` | {_first_line(kind)} |" for kind in error_classes()]
     return _ERRORS_HEAD + "\n".join(rows) + "\n"
 
 
 def write_pages(directory: Path) -> None:
-    """Write all generated pages: `python -m lakeward.cli.reference docs/reference`.
-
-    Args:
-        directory: where they go.
-    """
+    """Write all generated pages: `python -m lakeward.cli.reference docs/reference`."""
     pages = {
         "cli.md": render_cli,
         "errors.md": render_errors,
@@ -82,11 +70,7 @@ def write_pages(directory: Path) -> None:
 
 
 def draw_machines(directory: Path) -> None:
-    """Draw the machines anew in each page that shows one.
-
-    Args:
-        directory: the pages.
-    """
+    """Draw the machines anew in each page that shows one."""
     for page in directory.glob("*.md"):
         text = page.read_text(encoding="utf-8")
         if (drawn := diagrams.render(text)) != text:
@@ -100,12 +84,7 @@ def error_classes() -> list[type[errors.LakewardError]]:
 
 
 def commands(command: click.Command = lakeward, name: str = "lakeward") -> Iterator[tuple[str, click.Command]]:
-    """Yield all commands with their full names, groups before their members.
-
-    Args:
-        command: where to begin.
-        name: its full name.
-    """
+    """Yield all commands with their full names, groups before their members."""
     yield name, command
     if isinstance(command, click.Group):
         context = click.Context(command, info_name=name)

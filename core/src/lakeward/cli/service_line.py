@@ -13,12 +13,6 @@ if TYPE_CHECKING:
 def see_service(loaded: Loaded) -> ServiceSeen:
     """Read the status file.
 
-    Args:
-        loaded: the configuration.
-
-    Returns:
-        What is known of the service.
-
     Raises:
         CorruptFileError: the status file is damaged.
     """

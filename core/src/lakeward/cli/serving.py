@@ -16,9 +16,6 @@ if TYPE_CHECKING:
 def find_services(loaded: Loaded) -> Services:
     """Read what all services of the state root bind and report.
 
-    Args:
-        loaded: the configuration.
-
     Raises:
         CorruptFileError: a file of a service is damaged.
         StorageError: the state root cannot be read.
@@ -29,8 +26,7 @@ def find_services(loaded: Loaded) -> Services:
 def describe_bindings(bound: BoundTables) -> str:
     """Say which service tiers which tables, as this service's start would find it.
 
-    Args:
-        bound: of the service that is configured; it does not bind anything yet.
+    `bound` is of the service that is configured; it does not bind anything yet.
 
     Raises:
         ConfigError: another service has bound the same pattern.

@@ -23,12 +23,7 @@ _GRANT = "let this user list, write and delete there, or name another place in c
 
 
 def state_checks(loaded: Loaded, *, write: bool) -> Iterator[CheckResult]:
-    """Look where state is kept: a store is asked for a listing.
-
-    Args:
-        loaded: the configuration.
-        write: write a file and delete it; False: nothing is written.
-    """
+    """Look where state is kept: a store is asked for a listing. With `write`, a file is written and deleted."""
     checkpoint = loaded.settings.checkpoint
     try:
         if is_local(checkpoint.root):

@@ -27,10 +27,8 @@ _LAST_LEAST = 24
 def text_table(names: Sequence[str], rows: Iterable[Sequence[object]], details: int | None = None) -> str:
     """Return a table as text: as wide as the terminal, and as wide as it needs to be for anything else.
 
-    Args:
-        names: of the columns; those that end in `#` are figures, aligned to the right.
-        rows: a cell for each column; None is an empty one.
-        details: how many of the last columns stand below their row, None where all have to stand in it.
+    Columns whose name ends in `#` are figures, aligned to the right; a cell that is None is empty. So many of the last
+    columns as `details` says stand below their row; None: all stand in it.
     """
     terminal = sys.stdout.isatty()
     cells = [["" if cell is None else str(cell) for cell in row] for row in rows]

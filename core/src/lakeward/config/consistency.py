@@ -36,12 +36,9 @@ _MEMORY = re.compile(r"\d+(?:[kmgtp]b?|b)?", re.IGNORECASE)
 
 
 def check_consistency(settings: Settings, file: Path, provenance: Mapping[str, str]) -> None:
-    """Check the service's name and the relations between keys.
+    """Check the service's name and the relations between keys; each key has been checked by itself.
 
-    Args:
-        settings: all sections; each key has been checked by itself.
-        file: the configuration file, for errors.
-        provenance: where the value of each key came from.
+    `file` is the configuration file, for errors; `provenance` says where the value of each key came from.
 
     Raises:
         ConfigError: a relation does not hold; names the key to change.
@@ -61,11 +58,7 @@ def check_consistency(settings: Settings, file: Path, provenance: Mapping[str, s
 
 
 def check_partitioned_tables(loaded: Loaded, *, can_partition: bool) -> None:
-    """Check what a `lake_partition` needs: its mode, and a lake that can do it.
-
-    Args:
-        loaded: the configuration.
-        can_partition: whether the lake's plugin can partition its tables.
+    """Check what a `lake_partition` needs: its mode, and a lake whose plugin can partition its tables.
 
     Raises:
         ConfigError: names the key to change.

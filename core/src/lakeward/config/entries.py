@@ -55,13 +55,7 @@ def configuration_file(environ: Mapping[str, str]) -> Path:
 
 
 def read_document(file: Path) -> dict[str, Any]:
-    """Read a TOML file.
-
-    Args:
-        file: its path.
-
-    Returns:
-        The document, unchecked.
+    """Read a TOML file; its keys are not checked.
 
     Raises:
         ConfigError: the file does not exist, cannot be read, or is not TOML (with the line).
@@ -78,15 +72,10 @@ def read_document(file: Path) -> dict[str, Any]:
 
 
 def from_document(document: Mapping[str, Any], file: Path, sections: Iterable[str]) -> list[ConfigEntry]:
-    """Return the entries of all sections but `tables`.
+    """Return the entries of all sections but `tables`, in the file's order.
 
-    Args:
-        document: as `read_document` gives it.
-        file: its path, for errors and origins.
-        sections: the names of all sections.
-
-    Returns:
-        The entries, in the file's order.
+    `document` is as `read_document` gives it; `file` is named in errors and origins; `sections` are the names of all
+    sections.
 
     Raises:
         ConfigError: an unknown section, or a key outside any section.
@@ -106,12 +95,7 @@ def from_document(document: Mapping[str, Any], file: Path, sections: Iterable[st
 def from_environment(environ: Mapping[str, str], sections: Iterable[str]) -> list[ConfigEntry]:
     """Return the entries of all variables `LAKEWARD_SECTION__KEY` (`__NAME` after it: inside a key that is a table).
 
-    Args:
-        environ: the environment.
-        sections: the names of all sections but `tables`.
-
-    Returns:
-        The entries, ordered by name.
+    They are ordered by name. `sections` are the names of all sections but `tables`.
 
     Raises:
         ConfigError: the section is unknown, or one underscore follows it where two are meant.
@@ -146,14 +130,10 @@ def _made_by_kubernetes(name: str, environ: Mapping[str, str]) -> bool:
 
 
 def from_flags(flags: Mapping[str, object], sections: Iterable[str]) -> list[ConfigEntry]:
-    """Return the entries of flags.
+    """Return the entries of flags, in order.
 
-    Args:
-        flags: `section.key` (or `section.key.name` inside a key that is a table) to a text or a value.
-        sections: the names of all sections but `tables`.
-
-    Returns:
-        The entries, in order.
+    A flag is `section.key` (or `section.key.name` inside a key that is a table) to a text or a value. `sections` are
+    the names of all sections but `tables`.
 
     Raises:
         UsageError: a name without a section, or an unknown section.

@@ -29,12 +29,5 @@ master = "local[2]"
 
 
 def starter(name: str) -> str:
-    """Write a whole configuration file.
-
-    Args:
-        name: the service's name.
-
-    Returns:
-        TOML.
-    """
+    """Write a whole configuration file, TOML, of a service of this name."""
     return _STARTER.format(name=name)

@@ -92,13 +92,7 @@ class Key:
 
 
 def keys_of(section: type[Any]) -> dict[str, Key]:
-    """Read the keys of a section.
-
-    Args:
-        section: a subclass of `Options`; its fields are the keys.
-
-    Returns:
-        Key by name, in the order of the fields.
+    """Read the keys of a section, a subclass of `Options`, by name; its fields are the keys, in their order.
 
     Raises:
         PluginError: another class, or its annotations cannot be read at run time.
@@ -115,15 +109,7 @@ def keys_of(section: type[Any]) -> dict[str, Key]:
 
 
 def nearest(name: str, known: Iterable[str]) -> str:
-    """Return a hint for a name that is not known.
-
-    Args:
-        name: what was written.
-        known: all names that there are.
-
-    Returns:
-        One sentence: the nearest name, or all of them where none is near.
-    """
+    """Return a hint for a name that is not known: the nearest of the known names, or all of them where none is near."""
     names = sorted(known)
     return did_you_mean(name, names) or (f"Known: {', '.join(names)}." if names else "")
 

@@ -39,15 +39,11 @@ PLUGIN_SECTIONS = {
 
 
 def load_config(file: Path | None, environ: Mapping[str, str], flags: Mapping[str, object] | None = None) -> Loaded:
-    """Load and check the whole configuration; nothing is opened or written.
+    """Load and check the whole configuration, and note where each value came from; nothing is opened or written.
 
-    Args:
-        file: the TOML file; None: the variable LAKEWARD_CONFIG, else `lakeward.toml` in the current directory.
-        environ: the environment; variables `LAKEWARD_SECTION__KEY` count.
-        flags: `section.key` to value (a text is parsed to the key's type).
-
-    Returns:
-        The configuration and where each value came from.
+    Without a `file` it is that of the variable LAKEWARD_CONFIG, else `lakeward.toml` in the current directory. Of
+    `environ`, variables `LAKEWARD_SECTION__KEY` count. `flags` are `section.key` to value (a text is parsed to the
+    key's type).
 
     Raises:
         ConfigError: no file, no TOML, an unknown section or key, a wrong value; names key, expected and found.
@@ -93,31 +89,19 @@ def _build(path: Path, entries: Sequence[ConfigEntry], tables: Mapping[str, Any]
 
 
 def section_type(name: str) -> type[Any]:
-    """Return the class that declares the core's keys of a section.
-
-    Args:
-        name: one of `SECTIONS`.
-    """
+    """Return the class that declares the core's keys of a section, one of `SECTIONS`."""
     return type(getattr(Settings(), name))
 
 
 def section_keys(name: str) -> dict[str, Key]:
-    """Return the core's own keys of a section (without `options`).
-
-    Args:
-        name: one of `SECTIONS`.
-    """
+    """Return the core's own keys (without `options`) of a section, one of `SECTIONS`."""
     keys = keys_of(section_type(name))
     keys.pop("options", None)
     return keys
 
 
 def plugin_options(section: str, name: str) -> type[Any] | None:
-    """Return the class of a plugin's options, None for a lease backend without options.
-
-    Args:
-        section: one of `PLUGIN_SECTIONS`.
-        name: the plugin's name.
+    """Return the class of a plugin's options in one of `PLUGIN_SECTIONS`, None for a lease backend without options.
 
     Raises:
         MissingPluginError: nothing installed offers it.

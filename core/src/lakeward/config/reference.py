@@ -45,11 +45,7 @@ _KEYS_OF_PLUGINS = (
 
 
 def render_config() -> str:
-    """Render the page.
-
-    Returns:
-        Markdown: a table for each section, the core's keys and those of the built-in source.
-    """
+    """Render the page: Markdown, a table for each section, the core's keys and those of the built-in source."""
     parts = [_HEAD]
     for section in SECTIONS:
         parts.append(_section(f"`[{section}]`", _meaning(section_type(section)), section_keys(section).values()))
@@ -65,10 +61,7 @@ def render_config() -> str:
 
 
 def render_plugin_keys() -> str:
-    """Render the page of the keys that the plugins of this project add.
-
-    Returns:
-        Markdown: a table for each plugin.
+    """Render the page of the keys that the plugins of this project add: Markdown, a table for each plugin.
 
     Raises:
         MissingPluginError: one of them is not installed; says which package to install.

@@ -43,17 +43,10 @@ class Missing:
 def fill(
     section: str, keys: Mapping[str, Key], entries: Iterable[ConfigEntry], base: Path, missing: Missing | None = None
 ) -> Filled:
-    """Check entries and merge them; a later entry wins over an earlier one.
+    """Check entries of a section and merge them; a later entry (a stronger layer) wins over an earlier one.
 
-    Args:
-        section: the section's name.
-        keys: the keys that it has.
-        entries: entries of this section, weakest layer first.
-        base: directory that relative paths are relative to.
-        missing: what the error of a missing key says besides.
-
-    Returns:
-        The given values and the absolute defaults of path keys, and the origin of every key.
+    Relative paths are relative to `base`. `missing` is what the error of a missing key says besides. Returned are the
+    given values, the absolute defaults of path keys, and the origin of every key.
 
     Raises:
         ConfigError: an unknown key, a wrong value, or a required key that is missing.
@@ -72,16 +65,9 @@ def fill(
 
 
 def build_options(options_type: type[Any], mapping: Mapping[str, Any], section: str, base: Path | None = None) -> Any:  # noqa: ANN401 - an instance of `options_type`
-    """Make a plugin's options from a mapping, with the same checks as a section of the file.
+    """Make a plugin's options from a mapping of TOML's values, with the same checks as a section of the file.
 
-    Args:
-        options_type: the plugin's subclass of `Options`.
-        mapping: key to value, as TOML gives them.
-        section: the section's name, for errors.
-        base: directory that relative paths are relative to; None: the current one.
-
-    Returns:
-        An instance of `options_type`.
+    `section` is named in errors. Relative paths are relative to `base`; None: to the current directory.
 
     Raises:
         ConfigError: an unknown key, a wrong value, or a required key is missing.

@@ -30,14 +30,7 @@ class ShownKey:
 
 
 def shown(loaded: Loaded) -> tuple[ShownKey, ...]:
-    """List every key.
-
-    Args:
-        loaded: the configuration.
-
-    Returns:
-        Keys in the order of the reference; `tables` only as far as the file gives them.
-    """
+    """List every key in the order of the reference; `tables` only as far as the file gives them."""
     lines: list[ShownKey] = []
     for section in SECTIONS:
         core = section_keys(section)
@@ -54,11 +47,7 @@ def shown(loaded: Loaded) -> tuple[ShownKey, ...]:
 
 
 def secret_values(loaded: Loaded) -> frozenset[str]:
-    """Return the texts that `shown` masks: values of secret keys, and of properties named like secrets.
-
-    Args:
-        loaded: the configuration.
-    """
+    """Return the texts that `shown` masks: values of secret keys, and of properties named like secrets."""
     options = (loaded.source_options, loaded.lake_options, loaded.lease_options)
     sections = (*(getattr(loaded.settings, section) for section in SECTIONS), *options)
     return frozenset().union(*(secrets_of(values) for values in sections if isinstance(values, Options)))

@@ -53,9 +53,7 @@ def check_pattern(where: str, pattern: str, body: object) -> None:
 def check_partition(where: str, rules: TableSettings) -> None:
     """Check each field of a `lake_partition`; whether it fits the table is known once the table is (`resolve_layout`).
 
-    Args:
-        where: the section's place, for errors.
-        rules: of the section.
+    `where` is the section's place, for errors.
 
     Raises:
         ConfigError: a field has another form.
@@ -76,15 +74,9 @@ def modes_of(settings: Settings) -> frozenset[TableMode]:
 
 
 def table_rules(loaded: Loaded, path: TablePath) -> TableRules:
-    """Find the rules of one table.
+    """Find the rules of one table: each key from the most specific pattern that gives it, defaults for the rest.
 
-    Args:
-        loaded: the configuration.
-        path: the table.
-
-    Returns:
-        Each key from the most specific pattern that gives it, defaults for the rest. The mode of a table with a
-        `lake_partition` is `mirror` unless a pattern states another one.
+    The mode of a table with a `lake_partition` is `mirror` unless a pattern states another one.
     """
     rules = loaded.settings.tables
     # Patterns that are equally specific keep the order of the file.

@@ -28,14 +28,8 @@ _YES_OR_NO = {"yes": True, "on": True, "no": False, "off": False}
 def convert(where: str, key: Key, value: object, *, is_text: bool = False) -> Any:  # noqa: ANN401 - of the key's type
     """Convert a value to the key's type and check its bounds.
 
-    Args:
-        where: the place, for the error; `lakeward.toml: service.rounds`.
-        key: what the value is for.
-        value: as `tomllib` gives it, or a text.
-        is_text: the value is a text from the environment or a flag, which may stand for any type.
-
-    Returns:
-        The value, of the key's type.
+    `where` is the place, for the error: `lakeward.toml: service.rounds`. The value is as `tomllib` gives it; with
+    `is_text`, a text from the environment or a flag, which may stand for any type.
 
     Raises:
         ConfigError: wrong type, or outside the bounds.

@@ -15,15 +15,7 @@ if TYPE_CHECKING:
 
 
 def check_protection(backend: str, answer: Any, asked: Mapping[TableBucket, int]) -> Protection:  # noqa: ANN401 - a plugin's answer
-    """Check what `acquire` answered.
-
-    Args:
-        backend: the configured name.
-        answer: what the hook returned.
-        asked: bucket to snapshot id, as requested.
-
-    Returns:
-        The answer.
+    """Check what `acquire` of the configured backend answered, and return it; `asked` maps bucket to snapshot id.
 
     Raises:
         LeaseError: it is no `Protection`, or names snapshots that were not asked for.

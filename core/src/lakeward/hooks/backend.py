@@ -43,12 +43,10 @@ class LeaseBackend:
     ) -> None:
         """Register a backend and its wrappers.
 
-        Args:
-            name: the configured name; it is in every error.
-            backend: the backend, or its class: made with its options where it declares some, else without arguments.
-            wrappers: names and wrappers, or their classes; the first one is the outermost.
-            options: an instance of the backend's `options`; None: their defaults.
-            registry: where wrappers with a method `register_metrics` show their metrics.
+        `name` is the configured one; it is in every error. The backend is an object, or its class: made with its
+        options where it declares some, else without arguments; `options` None: their defaults. `wrappers` are names and
+        wrappers, or their classes; the first one is the outermost. In `registry`, wrappers with a method
+        `register_metrics` show their metrics.
 
         Raises:
             PluginError: one of them breaks the contract; names it.
@@ -75,16 +73,9 @@ class LeaseBackend:
         options: object = None,
         registry: CollectorRegistry | None = None,
     ) -> LeaseBackend:
-        """Load the configured backend and wrappers, and nothing else.
+        """Load the configured backend and wrappers, and nothing else. Arguments are as in the constructor.
 
-        Args:
-            name: name in the entry-point group `lakeward.lease`.
-            wrappers: names in `lakeward.lease_wrapper`; the first one is the outermost.
-            options: an instance of the backend's `options`, as the configuration gives it.
-            registry: as in the constructor.
-
-        Returns:
-            The backend.
+        `name` is one in the entry-point group `lakeward.lease`, `wrappers` are names in `lakeward.lease_wrapper`.
 
         Raises:
             MissingPluginError: not installed; says which package to install.

@@ -17,16 +17,11 @@ CORE_DISTRIBUTION = "lakeward"
 
 
 def incompatibility(distribution: Distribution, core: str | None = None) -> str:
-    """Return why a distribution does not fit this core, empty where it does.
+    """Return why a distribution does not fit this core, such as `is built for lakeward>=2, found lakeward 1.4`.
 
-    Only dependencies on `lakeward` count, and only those whose marker holds here (`python_version`, no extra).
-
-    Args:
-        distribution: the plugin's distribution; one that names no version of `lakeward` fits any.
-        core: the core's version; None: the installed one.
-
-    Returns:
-        A part of a sentence, such as `is built for lakeward>=2, found lakeward 1.4`.
+    It is part of a sentence, empty where the distribution fits; one that names no version of `lakeward` fits any. Only
+    dependencies on `lakeward` count, and only those whose marker holds here (`python_version`, no extra). `core` is the
+    core's version; None: the installed one.
 
     Raises:
         PluginError: its metadata has a dependency that cannot be read.

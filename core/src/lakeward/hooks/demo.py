@@ -96,13 +96,10 @@ class DemonstratedSource(Protocol):
     def demo_cluster(
         self, directory: Path, catalog: str, warehouse: str, report: Callable[[str], None]
     ) -> AbstractContextManager[DemoCluster]:
-        """Run a cluster for the length of a `with` block.
+        """Run a cluster for the length of a `with` block; its data and logs are in a directory that is made if missing.
 
-        Args:
-            directory: for its data and logs; made if it is not there.
-            catalog: address of the lake's catalog, which the cluster shares with us.
-            warehouse: the lake's warehouse, as the catalog names it.
-            report: called with one line of progress at a time.
+        `catalog` is the address of the lake's catalog, which the cluster shares with us, `warehouse` the lake's
+        warehouse as the catalog names it. `report` is called with one line of progress at a time.
 
         Raises:
             UsageError: something has to be installed first; says what.

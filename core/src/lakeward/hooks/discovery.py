@@ -83,13 +83,7 @@ def forget() -> None:
 
 
 def installed(group: str) -> list[Installed]:
-    """Return what is installed, ordered by name.
-
-    Args:
-        group: an entry-point group of `lakeward.hooks.plugins`.
-
-    Returns:
-        Name, distribution, version and value of each; nothing is imported.
+    """Return what is installed in a group of `lakeward.hooks.plugins`, ordered by name; nothing is imported.
 
     Raises:
         ConfigError: `LAKEWARD_PLUGINS` names something that is not installed, or has commas and no name.
@@ -106,15 +100,8 @@ def installed_as(group: str, name: str) -> list[Installed]:
 def owner(group: str, name: str, distribution: str) -> str:
     """Return who has the name of a plugin that is still to be written, or the name of its distribution.
 
+    It is told as a message shows it, empty where both names are free. `group` is one of `lakeward.hooks.plugins`.
     `LAKEWARD_PLUGINS` hides none of them: what it leaves out is installed nevertheless.
-
-    Args:
-        group: an entry-point group of `lakeward.hooks.plugins`.
-        name: of the plugin.
-        distribution: of its package.
-
-    Returns:
-        The plugin and its distribution, as a message shows them; empty where both names are free.
     """
     ours = [(each, *one) for each, names in DISTRIBUTIONS.items() for one in names.items()]
     theirs = [(each, plugin.name, plugin.distribution) for each in KINDS for plugin, _ in _scan(each)]
@@ -130,14 +117,9 @@ def _normal(distribution: str) -> str:
 
 
 def load(group: str, name: str) -> Any:  # noqa: ANN401 - each group has objects of a shape of its own
-    """Import the one plugin of that name, and make it where it is a class.
+    """Import the one plugin of that name in a group of `lakeward.hooks.plugins`.
 
-    Args:
-        group: an entry-point group of `lakeward.hooks.plugins`.
-        name: the name in the configuration.
-
-    Returns:
-        The object that the entry point names; of a class, an instance made without arguments.
+    Of a class, an instance made without arguments is returned.
 
     Raises:
         MissingPluginError: no installed distribution offers it; says which package to install.

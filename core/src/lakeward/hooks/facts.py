@@ -26,14 +26,9 @@ class PluginFacts(NamedTuple):
 
 
 def facts_of(group: str, name: str) -> PluginFacts:
-    """Load a plugin, without making it, and look at what it offers.
+    """Load a plugin that is installed in a group, without making it, and look at what it offers.
 
-    Args:
-        group: an entry-point group of `lakeward.hooks.plugins`.
-        name: a name that is installed there.
-
-    Returns:
-        What it says; a plugin that cannot be loaded has a problem.
+    One that cannot be loaded has a problem.
     """
     try:
         found = published(group, name)

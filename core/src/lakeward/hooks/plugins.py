@@ -30,11 +30,7 @@ class SourcePlugin(Protocol):
     options: type[Any]
 
     def open(self, options: Any, clock: Clock) -> Source:  # noqa: ANN401 - an instance of `self.options`
-        """Open the source on the driver.
-
-        Args:
-            options: an instance of `options`.
-            clock: the service's clock.
+        """Open the source on the driver; `options` is an instance of this plugin's `options`.
 
         Raises:
             ConfigError: an option does not fit what is there.
@@ -85,9 +81,7 @@ class PartitioningLakePlugin(LakePlugin, Protocol):
     def partitioner(self, task: bytes, table: TableSpec) -> Partitioner:
         """Open what says which partition of the lake table a row is in. Imports pyarrow and nothing heavier.
 
-        Args:
-            task: the bytes of `Lake.writer_task`.
-            table: the source's table, with its `lake_partition`.
+        `task` has the bytes of `Lake.writer_task`, `table` its `lake_partition`.
         """
         ...
 

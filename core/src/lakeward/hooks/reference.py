@@ -101,8 +101,7 @@ _TYPES: tuple[type[Any], ...] = (
 def render() -> str:
     """Render `docs/reference/hooks.md` from `LeaseSpec`.
 
-    Returns:
-        Markdown: the life cycle, a section for each hook, then the values that they take and give.
+    It has the life cycle, a section for each hook, then the values that they take and give.
     """
     hooks = [function for name, function in vars(LeaseSpec).items() if not name.startswith("_")]
     return _HEAD + "".join(_section(function) for function in hooks) + _VALUES + "".join(map(_value, _TYPES))

@@ -41,12 +41,7 @@ class HookTrace:
     """What pluggy calls before and after each hook; calls of different leases may overlap, each on its thread."""
 
     def __init__(self, options: object = None, clock: Clock | None = None) -> None:
-        """Open the logger of the trace.
-
-        Args:
-            options: the backend's options; secret values are masked wherever they occur.
-            clock: the clock for durations.
-        """
+        """Open the logger of the trace; secret values of the backend's options are masked wherever they occur."""
         self._secrets = SecretTexts(secrets_of(options) if isinstance(options, Options) else ())
         self._clock: Clock = clock or SystemClock()
         self._started = threading.local()

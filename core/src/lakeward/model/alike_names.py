@@ -14,14 +14,11 @@ if TYPE_CHECKING:
 
 
 def alike_names(fields: Iterable[pa.Field], inside: str = "") -> Iterator[tuple[str, str]]:
-    """Yield each two fields of one row, at any depth, whose names differ in case alone.
+    """Yield each two of these fields of one row, at any depth, whose names differ in case alone.
 
     A field of a nested row has its path for a name, with Iceberg's words for what is in an array or a map:
-    `address.Street`, `items.element.Id`, `prices.value.Id`.
-
-    Args:
-        fields: of one row: the columns of a table, or the fields of a nested row.
-        inside: the path of that row, with a dot at its end; empty for the columns.
+    `address.Street`, `items.element.Id`, `prices.value.Id`. `inside` is the path of the row, with a dot at its end;
+    empty for the columns of a table.
     """
     first: dict[str, str] = {}
     for field in fields:

@@ -9,16 +9,7 @@ _DOUBLINGS = 60
 
 
 def backoff_s(failures: int, first_s: float, most_s: float) -> float:
-    """Return how long to wait before the next try.
-
-    Args:
-        failures: failures in a row so far, >= 1.
-        first_s: seconds after the first one.
-        most_s: the longest pause in seconds.
-
-    Returns:
-        Seconds.
-    """
+    """Return how many seconds to wait after so many failures in a row (>= 1): from `first_s` up to `most_s`."""
     return min(most_s, first_s * 2.0 ** min(failures - 1, _DOUBLINGS))
 
 

@@ -62,14 +62,10 @@ def batch_schema(schema: pa.Schema) -> pa.Schema:
 def log_records(
     schema: pa.Schema, rows: pa.RecordBatch, changes: object, first_offset: int, timestamp_ms: int
 ) -> pa.RecordBatch:
-    """Add the system columns to rows of a log.
+    """Add the system columns to rows of a log; `schema` is the table's `batch_schema`.
 
-    Args:
-        schema: `batch_schema` of the table.
-        rows: the user's columns.
-        changes: a `Change` for each row (an array of uint8), or one for all of them.
-        first_offset: the offset of the first row; the others follow without a hole.
-        timestamp_ms: their commit time, in ms since 1970.
+    `changes` is a `Change` for each row (an array of uint8), or one for all of them. `first_offset` is that of the
+    first row; the others follow without a hole. `timestamp_ms` is their commit time, in ms since 1970.
     """
     offsets = np.arange(first_offset, first_offset + len(rows), dtype=np.int64)
     return _with_system_columns(schema, rows, changes, offsets, timestamp_ms)
@@ -99,13 +95,7 @@ class BatchGatherer:
     """
 
     def __init__(self, schema: pa.Schema, where: str, start: int) -> None:
-        """Gather nothing yet.
-
-        Args:
-            schema: of all parts.
-            where: table and bucket in words, for errors.
-            start: the first offset that is wanted.
-        """
+        """Gather nothing yet from offset `start` on; `where` is table and bucket in words, for errors."""
         self._where = where
         self._reached = start
         self._returned = start
@@ -117,17 +107,10 @@ class BatchGatherer:
     def add(
         self, records: pa.RecordBatch | None, first: int, next_offset: int, *, empty: int = 0, decode_s: float = 0.0
     ) -> list[SourceBatch]:
-        """Take the next part.
+        """Take the records of the next part (None where it has none), and return the batches that are ready.
 
-        Args:
-            records: the part's records, None where it has none.
-            first: the part's first offset.
-            next_offset: the offset after the part.
-            empty: how many of its offsets hold no record, by the source's own word.
-            decode_s: seconds that decoding the part took.
-
-        Returns:
-            The batches that are ready.
+        The part begins at offset `first`; `next_offset` comes after it. So many of its offsets as `empty` says hold no
+        record, by the source's own word. `decode_s` is how many seconds decoding it took.
 
         Raises:
             LogGapError: the part does not begin where the one before ended.
@@ -206,9 +189,7 @@ class _Pending:
 def gather(parts: Iterable[pa.RecordBatch], schema: pa.Schema) -> Iterator[pa.RecordBatch]:
     """Concatenate small parts and split large ones, as `BatchGatherer` does, for rows without offsets.
 
-    Args:
-        parts: in order; those without rows are left out.
-        schema: of the parts.
+    Parts come in order; those without rows are left out.
     """
     pending = _Pending(schema)
     for part in parts:
@@ -226,19 +207,16 @@ def gather(parts: Iterable[pa.RecordBatch], schema: pa.Schema) -> Iterator[pa.Re
 def split_batch(records: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
     """Split records, without a copy, into batches of at most `ROWS_MOST` rows and, down to one row, `BYTES_MOST` bytes.
 
-    Args:
-        records: any number of rows; none give one empty batch.
+    Records without rows give one empty batch.
     """
     for start in range(0, max(1, records.num_rows), ROWS_MOST):
         yield from _halves(records.slice(start, ROWS_MOST))
 
 
 def concat_batches(parts: list[pa.RecordBatch], schema: pa.Schema) -> pa.RecordBatch:
-    """Copy parts into one batch; one part is returned as it is, none give an empty batch.
+    """Copy parts of one schema into one batch; one part is returned as it is, none give an empty batch.
 
-    Args:
-        parts: of one schema; together less than 2 GiB in each column.
-        schema: of the parts.
+    Together they are less than 2 GiB in each column.
 
     Raises:
         pa.ArrowInvalid: they are more than Arrow's 32-bit offsets can count.
@@ -251,11 +229,9 @@ def concat_batches(parts: list[pa.RecordBatch], schema: pa.Schema) -> pa.RecordB
 
 
 def find_failing(rows: int, fails: Callable[[int, int], bool]) -> int:
-    """Return the first of some rows that fails, by halving.
+    """Return the first of `rows` rows that fails, by halving; one of them does.
 
-    Args:
-        rows: how many they are; one of them fails.
-        fails: whether any row fails of so many (second) from a row on (first).
+    `fails` says whether any row fails of so many (second) from a row on (first).
     """
     low, high = 0, rows
     while high - low > 1:

@@ -11,13 +11,9 @@ _SECONDS = {"ms": 0.001, "s": 1.0, "m": 60.0, "min": 60.0, "h": 3600.0, "d": 864
 
 
 def parse_duration(text: str) -> float | None:
-    """Read a duration.
+    """Return the seconds of a duration, None where the text is none: a number, with or without a unit.
 
-    Args:
-        text: a number, with or without a unit: ms, s (the default), m or min, h, d.
-
-    Returns:
-        Seconds, None where the text is not a duration.
+    Units are ms, s (the default), m or min, h, d.
     """
     match = _TEXT.fullmatch(text.strip())
     return None if match is None else float(match[1]) * _SECONDS[match[2] or "s"]

@@ -102,12 +102,7 @@ WireSplit = WireLogSplit | WireSnapshotSplit
 
 
 def wire_split(split: Split, progress: SplitProgress | None = None) -> WireSplit:
-    """Put a split into its wire form.
-
-    Args:
-        split: what to read.
-        progress: how far it is, None for its beginning.
-    """
+    """Put a split into its wire form; `progress` is how far it is, None for its beginning."""
     done = None
     if progress is not None:
         p = progress
@@ -276,13 +271,7 @@ class AckCheckpoint(Event, frozen=True, kw_only=True):
 
     @classmethod
     def of(cls, checkpoint: int, part: PartFile, snapshot: SubtaskSnapshot) -> AckCheckpoint:
-        """Say that a snapshot is stored.
-
-        Args:
-            checkpoint: its number.
-            part: where it is.
-            snapshot: what it holds.
-        """
+        """Say that a snapshot is stored."""
         splits = [wire_split(progress.split, progress) for progress in snapshot.progress]
         blocked = list(snapshot.blocked)
         return cls(checkpoint=checkpoint, part=part, splits=splits, blocked=blocked, exchange=snapshot.exchange)

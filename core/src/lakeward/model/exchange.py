@@ -98,9 +98,7 @@ class Segment(msgspec.Struct, frozen=True, omit_defaults=True):
     def keep(self, first_group: int, end_group: int) -> KeptRows:
         """Return what a range of key groups has of what is held; the number of rows is not known yet.
 
-        Args:
-            first_group: the first.
-            end_group: the one after the last.
+        `end_group` is the one after the last.
         """
         if self.kept is None:
             return KeptRows(first_group, end_group, 0, 0)
@@ -192,7 +190,6 @@ class PeerAddress:
 def complete(states: Iterable[ExchangeState]) -> bool:
     """Return whether every row before the cut is in a closed file: only then may a commit be made of it.
 
-    Args:
-        states: of all subtasks of one checkpoint.
+    `states` are those of all subtasks of one checkpoint.
     """
     return not any(state.open_rows or state.channels for state in states)

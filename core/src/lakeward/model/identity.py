@@ -22,13 +22,7 @@ class Incarnation:
 
     @classmethod
     def parse(cls, text: str) -> Incarnation:
-        """Read the text form.
-
-        Args:
-            text: `service-<milliseconds since 1970>-<16 hex digits>`.
-
-        Returns:
-            The incarnation.
+        """Read the text form: `service-<milliseconds since 1970>-<16 hex digits>`.
 
         Raises:
             UsageError: not of that form.

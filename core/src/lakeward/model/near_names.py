@@ -17,11 +17,6 @@ def nearest_name(name: str, known: Iterable[str]) -> str | None:
 
 
 def did_you_mean(name: str, known: Iterable[str]) -> str:
-    """Return a question that names the nearest known name, empty where none is near.
-
-    Args:
-        name: what was written.
-        known: all names that there are.
-    """
+    """Return a question that names the nearest known name, empty where none is near."""
     near = nearest_name(name, known)
     return f"Did you mean {near!r}?" if near else ""

@@ -31,14 +31,9 @@ SCHEMES = ("https", "http")
 
 
 def address_of(root: str, options: Mapping[str, str]) -> str:
-    """Add options to the address of a store.
+    """Add options, names of `OPTIONS` to values, to the address of a store; a directory has none.
 
-    Args:
-        root: a directory or a URI.
-        options: names of `OPTIONS` to values; none where `root` is a directory.
-
-    Returns:
-        The root itself where there are no options.
+    Without options the root itself is returned.
     """
     if not options:
         return root

@@ -62,11 +62,7 @@ def extra_of(annotation: Any) -> dict[str, Any]:  # noqa: ANN401 - any annotatio
 
 
 def secrets_of(options: Options) -> frozenset[str]:
-    """Return the texts that are never shown: values of secret keys, and of properties that are named like secrets.
-
-    Args:
-        options: a section's values.
-    """
+    """Return the texts that are never shown: values of secret keys, and of properties that are named like secrets."""
     hints = typing.get_type_hints(type(options), include_extras=True)
     found: set[str] = set()
     for name in options.__struct_fields__:

@@ -36,12 +36,6 @@ class PartitionField:
     def parse(cls, text: str) -> PartitionField:
         """Read `column`, `day(column)` or `bucket(16, column)`.
 
-        Args:
-            text: one entry of `lake_partition`.
-
-        Returns:
-            The field.
-
         Raises:
             UsageError: not of that form; names what was found.
         """
@@ -81,11 +75,8 @@ class ExchangeMode(Enum):
 def key_group_range(subtask: int, subtasks: int) -> tuple[int, int]:
     """Return the first key group of a subtask, and the one after its last.
 
-    The groups of all subtasks together are all groups, each once (flink.md, key groups).
-
-    Args:
-        subtask: its number, from 0.
-        subtasks: how many there are, at most `KEY_GROUPS`.
+    The groups of all subtasks together are all groups, each once (flink.md, key groups). Subtasks are numbered from 0;
+    there are at most `KEY_GROUPS`.
     """
     first = (subtask * KEY_GROUPS + subtasks - 1) // subtasks
     end = ((subtask + 1) * KEY_GROUPS - 1) // subtasks + 1
@@ -93,12 +84,7 @@ def key_group_range(subtask: int, subtasks: int) -> tuple[int, int]:
 
 
 def subtask_of(key_group: int, subtasks: int) -> int:
-    """Return the subtask that owns a key group.
-
-    Args:
-        key_group: from 0 to `KEY_GROUPS` - 1.
-        subtasks: how many there are.
-    """
+    """Return which of so many subtasks owns a key group, 0 to `KEY_GROUPS` - 1."""
     return key_group * subtasks // KEY_GROUPS
 
 

@@ -56,12 +56,7 @@ class SecretTexts:
 def mask_uri(text: str, *, query: bool = False) -> str:
     """Hide user and password of each URI in a text, and the values of its parameters that are named like secrets.
 
-    Args:
-        text: a URI, or any text.
-        query: hide all that follows the first `?`.
-
-    Returns:
-        The text; one without secrets is unchanged.
+    With `query`, all that follows the first `?` is hidden. A text without secrets is unchanged.
     """
     if ":" not in text and "?" not in text and "&" not in text:
         return text  # as most texts: a page of hundreds of tables has thousands of them
@@ -72,11 +67,7 @@ def mask_uri(text: str, *, query: bool = False) -> str:
 def mask_text(text: str) -> str:
     """Hide what `mask_uri` hides, and each value after a name that is taken for a secret: `token=...`, `password: ...`.
 
-    Args:
-        text: any text, such as an error's message of a library.
-
-    Returns:
-        The text; one without secrets is unchanged.
+    The text may be any, such as an error's message of a library; one without secrets is unchanged.
     """
     return _SECRET_IN_TEXT.sub(rf"\g<1>{MASK}", mask_uri(text))
 

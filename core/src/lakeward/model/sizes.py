@@ -11,13 +11,9 @@ _BYTES = {"b": 1, "kb": 10**3, "mb": 10**6, "gb": 10**9, "kib": 1 << 10, "mib": 
 
 
 def parse_size(text: str) -> int | None:
-    """Read a size.
+    """Return the bytes of a size, None where the text is none: a number, with or without a unit.
 
-    Args:
-        text: a number, with or without a unit: B (the default), KiB, MiB, GiB (powers of 1024), kB, MB, GB (of 1000).
-
-    Returns:
-        Bytes, None where the text is not a size.
+    Units are B (the default), KiB, MiB, GiB (powers of 1024), kB, MB, GB (of 1000).
     """
     match = _TEXT.fullmatch(text.strip())
     return None if match is None else int(match[1]) * _BYTES[(match[2] or "B").lower()]

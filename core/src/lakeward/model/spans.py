@@ -32,19 +32,13 @@ class RoundSpan:
 def trace_id_of(round_name: str) -> str:
     """Return the id of a round's trace: 32 hexadecimal digits.
 
-    Args:
-        round_name: incarnation and name; no other round has the same.
+    `round_name` is incarnation and name; no other round has the same.
     """
     return _digest(round_name)[:_TRACE_DIGITS]
 
 
 def span_id_of(round_name: str, key: str) -> str:
-    """Return the id of a span: 16 hexadecimal digits.
-
-    Args:
-        round_name: its round.
-        key: of the span.
-    """
+    """Return the id of a span: 16 hexadecimal digits."""
     return _digest(f"{round_name} {key}")[:_SPAN_DIGITS]
 
 

@@ -35,11 +35,7 @@ Split = SnapshotSplit | LogSplit
 
 
 def snapshots_of(splits: Iterable[Split]) -> tuple[KvSnapshot, ...]:
-    """Return the snapshots that reading splits takes, and that a lease can hold.
-
-    Args:
-        splits: of any kind; a log split and a `live` one take none.
-    """
+    """Return the snapshots that reading splits takes, and a lease can hold; a log split and a `live` one take none."""
     return tuple(
         KvSnapshot(split.bucket, split.snapshot_id, split.log_offset)
         for split in splits

@@ -43,13 +43,7 @@ class TablePath:
 
     @classmethod
     def parse(cls, text: str) -> TablePath:
-        """Read `database.table`.
-
-        Args:
-            text: two names joined by one dot.
-
-        Returns:
-            The path.
+        """Read `database.table`: two names joined by one dot.
 
         Raises:
             UsageError: not of that form.
@@ -132,10 +126,7 @@ class TableSpec:
             raise (NewerSourceError if self.newer else SchemaMismatchError)(self.unreadable)
 
     def check_lake(self, name: str) -> None:
-        """Check that the source's clients would read a tiered table in a lake.
-
-        Args:
-            name: the lake's.
+        """Check that the source's clients would read a tiered table in a lake of this name.
 
         Raises:
             SchemaMismatchError: they read it in another one.
@@ -154,10 +145,9 @@ class TableSpec:
         return bool(self.primary_key)
 
     def outside_key(self, fields: Iterable[PartitionField]) -> tuple[str, ...]:
-        """Return the columns of a partitioning that an update of a key can change; none without a primary key.
+        """Return the columns of a partitioning, such as `lake_partition`, that an update of a key can change.
 
-        Args:
-            fields: such as `lake_partition`.
+        There are none without a primary key.
         """
         outside = (field.column for field in fields if field.column not in self.primary_key)
         return tuple(outside) if self.has_primary_key else ()

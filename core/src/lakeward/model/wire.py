@@ -30,14 +30,7 @@ _TABLES = msgspec.msgpack.Decoder(_WireTable)
 
 
 def pack_table(table: TableSpec) -> bytes:
-    """Encode a spec; the schema goes as Arrow IPC.
-
-    Args:
-        table: the spec.
-
-    Returns:
-        msgpack bytes.
-    """
+    """Encode a spec as msgpack; the schema goes as Arrow IPC."""
     return msgspec.msgpack.encode(
         _WireTable(
             table.path,
@@ -58,14 +51,7 @@ def pack_table(table: TableSpec) -> bytes:
 
 
 def unpack_table(data: bytes) -> TableSpec:
-    """Decode what `pack_table` gave.
-
-    Args:
-        data: msgpack bytes.
-
-    Returns:
-        The spec.
-    """
+    """Decode what `pack_table` gave."""
     wire = _TABLES.decode(data)
     return TableSpec(
         path=wire.path,

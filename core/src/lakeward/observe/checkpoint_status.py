@@ -135,12 +135,7 @@ class CheckpointContent:
 
 
 def checkpoint_line(info: CheckpointInfo, now_ms: int) -> CheckpointLine:
-    """Describe a checkpoint from a list.
-
-    Args:
-        info: from the store.
-        now_ms: milliseconds since 1970.
-    """
+    """Describe a checkpoint from a list."""
     ref = info.ref
     since = info.written_ms if info.completed_ms is None else info.completed_ms
     return CheckpointLine(
@@ -160,12 +155,7 @@ def checkpoint_line(info: CheckpointInfo, now_ms: int) -> CheckpointLine:
 
 
 def checkpoint_content(checkpoint: Checkpoint, now_ms: int) -> CheckpointContent:
-    """Describe the content of a checkpoint.
-
-    Args:
-        checkpoint: as the store loaded it.
-        now_ms: milliseconds since 1970.
-    """
+    """Describe the content of a checkpoint."""
     ours = checkpoint.coordinator
     held = list(_held(checkpoint))
     blocked = [(_holder(subtask), event) for subtask in checkpoint.subtasks for event in subtask.blocked]

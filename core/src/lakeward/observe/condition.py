@@ -79,11 +79,7 @@ class TableFacts:
 
 
 def table_condition(known: TableFacts) -> TableCondition:
-    """Return the condition of a table.
-
-    Args:
-        known: all that is known of it.
-    """
+    """Return the condition of a table."""
     found = _found(known)
     if known.before is not None and known.before.status == found.status and known.before.since_ms is not None:
         return TableCondition(found.status, found.message, found.action, known.before.since_ms)
@@ -94,20 +90,14 @@ class ConditionTracker:
     """Adds conditions to the reports of a running service, and remembers since when they are so."""
 
     def __init__(self, last: ServiceReport | None) -> None:
-        """Start from the report of the last start.
-
-        Args:
-            last: as the status file has it, None where there is none.
-        """
+        """Start from the report of the last start, as the status file has it, None where there is none."""
         tables = () if last is None else last.tables
         self._known = {table.path: table.condition for table in tables if table.condition is not None}
 
     def describe(self, report: ServiceReport, paused: Collection[str]) -> ServiceReport:
-        """Return a report whose tables have their conditions.
+        """Return a report of the service that runs, whose tables have their conditions.
 
-        Args:
-            report: of the service that runs.
-            paused: tables by name, as a person asked.
+        `paused` are tables by name, as a person asked.
         """
         tables = tuple(self._describe(table, report, paused) for table in report.tables)
         self._known |= {table.path: table.condition for table in tables if table.condition is not None}
@@ -144,11 +134,8 @@ class ConditionTracker:
 def facts_of(report: TableReport | None, *, now_ms: int, running: bool, path: str = "") -> TableFacts:
     """Return what the service's report says of a table.
 
-    Args:
-        report: the newest one, None where there is none.
-        now_ms: milliseconds since 1970.
-        running: whether the service runs.
-        path: the table's name, where there is no report.
+    `report` is the newest one, None where there is none: then `path` is the table's name. `now_ms` is in milliseconds
+    since 1970.
     """
     if report is None:
         return TableFacts(path, now_ms, running)

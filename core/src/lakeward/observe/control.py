@@ -90,14 +90,7 @@ class ControlReader:
 
 
 def read_control(root: str, service: str) -> Control:
-    """Read the requests to a service.
-
-    Args:
-        root: the state root.
-        service: the service's name.
-
-    Returns:
-        The requests; none where there is no file.
+    """Read the requests to a service; none where there is no file.
 
     Raises:
         CorruptFileError: the file is damaged or of another version.
@@ -150,13 +143,7 @@ def _check_version(version: int, file: str) -> None:
 def pause(root: str, service: str, table: TablePath) -> bool:
     """Request that no round is started on a table until `resume`, also after a restart.
 
-    Args:
-        root: the state root.
-        service: the service's name.
-        table: which one.
-
-    Returns:
-        False where it was paused already.
+    Return False where it was paused already.
 
     Raises:
         CorruptFileError, StorageError: as `read_control`.

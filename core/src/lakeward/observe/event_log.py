@@ -19,11 +19,7 @@ _log = structlog.get_logger("lakeward.events")
 
 
 def log_start(service: str) -> None:
-    """Write that a service starts: it makes no report before all of it is open.
-
-    Args:
-        service: its name.
-    """
+    """Write that a service starts: it makes no report before all of it is open."""
     _log.info(f"service {STARTING}", service=service)
 
 
@@ -36,11 +32,7 @@ class EventLog:
         self._statuses: dict[str, str] = {}
 
     def update(self, report: ServiceReport) -> None:
-        """Write what has changed since the last report.
-
-        Args:
-            report: the newest one, with the conditions of its tables.
-        """
+        """Write what has changed since the last report; `report` is the newest one, and its tables have conditions."""
         if report.state != self._state:
             self._state = report.state
             _log.info(f"service {report.state}", service=report.service, incarnation=report.incarnation)

@@ -58,12 +58,10 @@ class BackgroundExchange:
         read: Callable[[], Control],
         every_s: float = STORE_EVERY_S,
     ) -> None:
-        """Read the requests once, then go on in the background.
+        """Read the requests once, then go on in the background, every `every_s` seconds.
 
-        Args:
-            write: replaces the report; may raise `LakewardError`, of which each new one is logged.
-            read: returns the requests; raises nothing.
-            every_s: seconds between two looks.
+        `write` replaces the report; it may raise `LakewardError`, of which each new one is logged. `read` returns the
+        requests; it raises nothing.
         """
         self._write = write
         self._read = read

@@ -17,14 +17,7 @@ from lakeward.storage.small_files import SmallFiles
 
 
 def service_folder(root: str, service: str) -> Path:
-    """Return the folder of a service.
-
-    Args:
-        root: the setting `checkpoint.root`.
-        service: the service's name.
-
-    Returns:
-        `<root>/<service>`; it need not exist.
+    """Return the folder of a service, `<root>/<service>`; it need not exist. `root` is the setting `checkpoint.root`.
 
     Raises:
         StorageError: the root is not on this machine.
@@ -53,15 +46,9 @@ def file_at(root: str, service: str, name: str) -> str:
 
 
 def read_small(root: str, service: str, name: str) -> bytes | None:
-    """Read a small file of a service.
+    """Read a small file in the service's folder, None where there is no such file.
 
-    Args:
-        root: the state root: a directory, or the address of a store.
-        service: the service's name.
-        name: the file's name in the service's folder.
-
-    Returns:
-        Its bytes, None where there is no such file.
+    The state root is a directory, or the address of a store.
 
     Raises:
         StorageError: it cannot be read.
@@ -93,13 +80,9 @@ def replace_small(root: str, service: str, name: str, content: bytes) -> None:
 
 
 def writable(place: str) -> tuple[bool, str]:
-    """Return whether permissions allow to write a directory, or to make it; nothing is written.
+    """Return whether permissions allow to write a directory, or to make it, and a message; nothing is written.
 
-    Args:
-        place: a directory of this machine, as a path or a `file:` URI.
-
-    Returns:
-        Whether they do, and a message.
+    `place` is a directory of this machine, as a path or a `file:` URI.
     """
     path = Path(unquote(urlsplit(place).path) if "://" in place else place).absolute()
     existing = next(parent for parent in (path, *path.parents) if os.path.exists(parent))  # noqa: PTH110 - pathlib's raises where it may not look
@@ -113,13 +96,8 @@ def writable(place: str) -> tuple[bool, str]:
 def reached_by_others(root: str, service: str) -> CheckResult | None:
     """Return a result if other users can reach the state of a service, in a directory that an earlier version made.
 
-    Args:
-        root: the state root.
-        service: the service's name.
-
-    Returns:
-        A failure where they can write, a hint where they can read; None where they can do neither, where there is no
-        folder yet, and of a store.
+    It is a failure where they can write, a hint where they can read; None where they can do neither, where there is no
+    folder yet, and of a store.
     """
     folder = service_folder(root, service) if is_local(root) else None
     if folder is None or not os.path.isdir(folder):  # noqa: PTH112 - as above
@@ -136,11 +114,7 @@ def reached_by_others(root: str, service: str) -> CheckResult | None:
 
 
 def replace_file(path: Path, content: bytes) -> None:
-    """Replace a file as a whole: a reader sees the old one or the new one.
-
-    Args:
-        path: the file; its folder is made.
-        content: all of it.
+    """Replace a file as a whole: a reader sees the old one or the new one. Its folder is made.
 
     Raises:
         StorageError: the disk refused.

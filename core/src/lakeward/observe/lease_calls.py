@@ -100,11 +100,7 @@ class LeaseMetrics(_Wrapper):
     """Counts and times hook calls."""
 
     def __init__(self, clock: Clock | None = None) -> None:
-        """Start; the plugin loader gives no arguments.
-
-        Args:
-            clock: the clock for durations.
-        """
+        """Start; the plugin loader gives no arguments."""
         super().__init__(self._measure, clock)
         self._calls = Counter(CALLS, "Hook calls.", ["hook", "outcome"], registry=None)
         self._seconds = Summary(DURATION, "How long hook calls took.", ["hook"], registry=None)
@@ -135,11 +131,7 @@ class LeaseAudit(_Wrapper):
     """Writes one structured log line for each hook call."""
 
     def __init__(self, clock: Clock | None = None) -> None:
-        """Start; the plugin loader gives no arguments.
-
-        Args:
-            clock: the clock for durations.
-        """
+        """Start; the plugin loader gives no arguments."""
         super().__init__(_write, clock)
 
 

@@ -103,14 +103,7 @@ class LeaseLine:
 
 
 def lease_lines(known: LeaseKnowledge) -> list[LeaseLine]:
-    """Combine what is known of each lease.
-
-    Args:
-        known: from source, state file and status file.
-
-    Returns:
-        One line for each id, this service's first.
-    """
+    """Combine what is known of each lease: a line for each id, this service's first."""
     listed = {lease.lease_id: lease for lease in known.listed or ()}
     ids = {*listed, *_own_ids(known)}
     lines = [_line(known, lease_id, listed.get(lease_id)) for lease_id in ids]

@@ -43,11 +43,9 @@ class _Handler(logging.StreamHandler[_StandardError]):
 def setup_logs(form: str, level: str, *, traced: bool = False, secrets: SecretTexts | None = None) -> None:
     """Send all logs of this process to standard error; calling it again replaces the earlier setting.
 
-    Args:
-        form: `text`, or `json` for one object on each line.
-        level: `debug`, `info`, `warning` or `error`.
-        traced: whether a line that names its round also has the id of the round's trace.
-        secrets: texts that are masked beside passwords in URIs.
+    `form` is `text`, or `json` for one object on each line; `level` is `debug`, `info`, `warning` or `error`. If
+    `traced`, a line that names its round also has the id of the round's trace. `secrets` are masked beside passwords in
+    URIs.
     """
     handler = _Handler(_StandardError())
     handler.setFormatter(_formatter(form, secrets or SecretTexts(), traced=traced))

@@ -13,12 +13,7 @@ if TYPE_CHECKING:
 
 
 def masked_report(report: ServiceReport, mask: Callable[[str], str]) -> ServiceReport:
-    """Return a report whose free texts contain no secret.
-
-    Args:
-        report: as the service made it.
-        mask: hides the secrets of a text.
-    """
+    """Return a report whose free texts contain no secret: `mask` hides those of a text."""
     tables = tuple(_masked_table(table, mask) for table in report.tables)
     away = report.lake_away and replace(report.lake_away, reason=mask(report.lake_away.reason))
     return replace(report, lease_message=mask(report.lease_message), lake_away=away, tables=tables)

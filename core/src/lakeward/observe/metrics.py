@@ -73,10 +73,6 @@ class ServiceMetrics(Collector):
     def write(self, root: str, service: str) -> None:
         """Replace the metrics file, in the Prometheus text format.
 
-        Args:
-            root: the state root.
-            service: the service's name.
-
         Raises:
             StorageError: the disk or the store refused.
         """
@@ -187,12 +183,7 @@ def _rounds(report: ServiceReport) -> dict[str, RoundReport]:
 
 
 def _families(meanings: Mapping[str, str], seen: Mapping[str, Mapping[str, float]]) -> Iterable[Metric]:
-    """Make a family of each name that has a value.
-
-    Args:
-        meanings: what each name means.
-        seen: values by table, then by name.
-    """
+    """Make a family of each name that has a value, from values by table, then by name."""
     for name, meaning in meanings.items():
         family = _of_tables(f"lakeward_{name}", meaning)
         for path, values in seen.items():

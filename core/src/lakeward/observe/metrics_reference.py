@@ -81,11 +81,7 @@ def sample_names(metric: Metric) -> Iterator[str]:
 
 
 def render_metrics() -> str:
-    """Render `docs/reference/metrics.md`.
-
-    Returns:
-        Markdown: a table of metrics, ordered by name.
-    """
+    """Render `docs/reference/metrics.md`: Markdown, a table of metrics, ordered by name."""
     return _HEAD + "".join(f"{_row(metric)}\n" for metric in exported())
 
 

@@ -52,14 +52,9 @@ class OtherServices:
     """Reads what the other services of a state root report and bind. Thread-safe; nothing here blocks its caller."""
 
     def __init__(self, root: str, service: str, live: LiveStatus, clock: Clock, executor: Executor) -> None:
-        """Know nothing yet.
+        """Know nothing yet; `service` is our own name, and `live` knows what it reports.
 
-        Args:
-            root: the state root.
-            service: our own name.
-            live: knows what our own service reports.
-            clock: the service's clock.
-            executor: where files are read: a store that hangs must not keep the page waiting.
+        Files are read by `executor`: a store that hangs must not keep the page waiting.
         """
         self._root = root
         self._service = service

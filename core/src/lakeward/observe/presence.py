@@ -30,15 +30,9 @@ _NO_LOCKS = frozenset({errno.ENOLCK, errno.ENOTSUP, errno.ENOSYS, errno.EINVAL})
 
 
 def show_presence(root: str, service: str, *, limit_s: float = _LIMIT_S) -> Callable[[], None]:
-    """Share the service's lock from now on. Blocking.
+    """Share the service's lock from now on; return what gives it back. Blocking.
 
-    Args:
-        root: the state root.
-        service: the service's name.
-        limit_s: seconds to wait for a command that has the lock for itself.
-
-    Returns:
-        Gives the lock back.
+    A command that has the lock for itself is waited for `limit_s` seconds.
 
     Raises:
         StorageError: the disk refused, or a command had the lock all that time.
@@ -67,10 +61,6 @@ def show_presence(root: str, service: str, *, limit_s: float = _LIMIT_S) -> Call
 @contextmanager
 def no_start_meanwhile(root: str, service: str) -> Iterator[bool]:
     """Keep a service from starting, if no process of it is there.
-
-    Args:
-        root: the state root.
-        service: the service's name.
 
     Yields:
         False where a process of the service, or another such command, is there: nothing is kept from starting.

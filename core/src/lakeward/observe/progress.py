@@ -41,12 +41,7 @@ class ProgressDisplay:
     """Shows what a service does. All calls come from one thread at a time."""
 
     def __init__(self, console: Console, clock: Clock) -> None:
-        """Start showing.
-
-        Args:
-            console: where it prints; on a terminal, the live table appears with the first report.
-            clock: for the time of day of a line.
-        """
+        """Start showing; on a terminal, the live table appears with the first report."""
         self._console = console
         self._clock = clock
         self._live: Live | None = None
@@ -64,48 +59,25 @@ class ProgressDisplay:
         return not self._console.quiet
 
     def starting(self, service: str, master: str) -> None:
-        """Print that the service starts.
-
-        Args:
-            service: its name.
-            master: Spark's master.
-        """
+        """Print that the service starts on this Spark master."""
         self._service = service
         self._announce(f"starting, Spark master {master}")
 
     def spark_started(self, version: str, page: str | None) -> None:
-        """Print that Spark runs.
-
-        Args:
-            version: of Spark.
-            page: the URL of its UI, None where it has none.
-        """
+        """Print that Spark runs in this version, and the URL of its UI, None where it has none."""
         self._announce(f"Spark {version} has started" + (f", its page is {page}" if page else ""))
 
     def status_page(self, url: str) -> None:
-        """Print where the status page is.
-
-        Args:
-            url: its address.
-        """
+        """Print where the status page is."""
         self._announce(f"its status page is {url}")
 
     def stopping(self, signal: str, limit_s: float) -> None:
-        """Print that a stop was asked for.
-
-        Args:
-            signal: its name.
-            limit_s: how long running rounds may take to commit.
-        """
+        """Print that a signal asked for a stop; running rounds may take `limit_s` seconds to commit."""
         within = f"rounds finish early and commit within {seconds(float(round(limit_s)))}"
         self._announce(f"{signal}, stopping: {within}; a second signal stops at once")
 
     def ended(self, outcome: str) -> None:
-        """Print that the service has ended, and what it did.
-
-        Args:
-            outcome: in words.
-        """
+        """Print that the service has ended, and in words what it did."""
         self.close()
         done = f"{count(self._rounds['committed'], 'round')} committed {count(self._rows, 'row')}"
         failed = f", {count(self._rounds['failed'], 'round')} failed" if self._rounds["failed"] else ""
@@ -123,12 +95,7 @@ class ProgressDisplay:
             self._show(report)
 
     def round_ended(self, table: str, report: RoundReport) -> None:
-        """Take the end of a round.
-
-        Args:
-            table: `db.table`.
-            report: the round, with its outcome.
-        """
+        """Take the end of a round."""
         if report.outcome in self._rounds:
             self._rounds[report.outcome] += 1
         if report.outcome == "committed":
@@ -221,13 +188,7 @@ class ProgressDisplay:
 
 
 def show_progress(settings: Settings, clock: Clock, *, on: bool) -> ProgressDisplay:
-    """Print on standard output that a service starts, and return what shows its progress there.
-
-    Args:
-        settings: its configuration.
-        clock: its clock.
-        on: whether anything is to be shown.
-    """
+    """Print on standard output that a service starts, and return what shows its progress there."""
     display = ProgressDisplay(Console(soft_wrap=True, quiet=not on), clock)
     display.starting(settings.service.name, settings.spark.master)
     return display
@@ -269,15 +230,10 @@ def _grown(least: int, wanted: int, room: int) -> tuple[int, int]:
 
 
 def round_line(table: str, report: RoundReport) -> str:
-    """Write a finished round as one line.
+    """Write a finished round of a table (`db.table`) as one line.
 
-    Args:
-        table: `db.table`.
-        report: the round.
-
-    Returns:
-        `12:03:07 nyc.flights committed 12,345 rows in 1.8 s (6,858 rows/s), 4 files, lag 0 rows`, or the outcome and
-        its reason.
+    It is `12:03:07 nyc.flights committed 12,345 rows in 1.8 s (6,858 rows/s), 4 files, lag 0 rows`, or the outcome and
+    its reason.
     """
     ended = report.started_ms if report.ended_ms is None else report.ended_ms
     head = f"{clock_time(ended)} {table} {report.outcome}"

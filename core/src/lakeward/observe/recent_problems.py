@@ -28,11 +28,7 @@ class RecentProblems(logging.Handler):
     """Keeps the newest lines, without secrets. The same text again and again is kept once, with a count."""
 
     def __init__(self, secrets: Iterable[str] = ()) -> None:
-        """Start without lines.
-
-        Args:
-            secrets: texts that are hidden wherever they occur.
-        """
+        """Start without lines; `secrets` are hidden wherever they occur."""
         super().__init__(logging.WARNING)
         self._secrets = SecretTexts(secrets)
         self._lines: deque[Problem] = deque(maxlen=KEPT)

@@ -40,21 +40,13 @@ class RoundInProgress:
 
 
 def with_running_round(report: ServiceReport) -> tuple[tuple[TableReport, RoundReport], ...]:
-    """Return each table whose round runs, with that round.
-
-    Args:
-        report: of a service that runs.
-    """
+    """Return each table whose round runs, with that round."""
     rounds = ((table, table.round) for table in report.tables)
     return tuple((table, found) for table, found in rounds if found is not None and found.outcome == "running")
 
 
 def running_rounds(report: ServiceReport) -> tuple[RoundInProgress, ...]:
-    """Return the rounds that run, the newest first.
-
-    Args:
-        report: of a service that runs.
-    """
+    """Return the rounds that run, the newest first."""
     found = [_running(table, one, report.written_ms) for table, one in with_running_round(report)]
     return tuple(sorted(found, key=lambda one: (-one.started_ms, one.table)))
 

@@ -99,10 +99,6 @@ class Services:
 def services_beside(root: str, ours: ServiceSeen) -> Services:
     """Read what the services of a state root bind, and what those besides ours report.
 
-    Args:
-        root: the state root.
-        ours: our own service, as far as it is known.
-
     Raises:
         CorruptFileError: a file of a service is damaged.
         StorageError: the state root cannot be read.

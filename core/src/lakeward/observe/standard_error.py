@@ -17,13 +17,11 @@ _DRAIN_S = 1.0
 
 @contextmanager
 def lines_of_standard_error(on_line: Callable[[str], None]) -> Iterator[None]:
-    """Pass each line that is written to standard error on, until the end.
+    """Pass each line that is written to standard error on to `on_line`, until the end.
 
-    The file descriptor itself is replaced by a pipe, as Spark's Java and its Python workers inherit it. Children that
-    outlive the end keep the pipe, and what they write then is dropped.
-
-    Args:
-        on_line: receives each line, on a thread of its own; it must not write to standard error.
+    `on_line` runs on a thread of its own; it must not write to standard error. The file descriptor itself is replaced
+    by a pipe, as Spark's Java and its Python workers inherit it. Children that outlive the end keep the pipe, and what
+    they write then is dropped.
     """
     sys.stderr.flush()
     real = os.dup(_STANDARD_ERROR)

@@ -25,11 +25,6 @@ _REPORTS = msgspec.json.Decoder(ServiceReport)
 def write(root: str, service: str, report: ServiceReport) -> None:
     """Replace the status file.
 
-    Args:
-        root: the state root.
-        service: the service's name.
-        report: the service as it is now.
-
     Raises:
         StorageError: the disk or the store refused.
     """
@@ -37,14 +32,7 @@ def write(root: str, service: str, report: ServiceReport) -> None:
 
 
 def read(root: str, service: str) -> ServiceReport | None:
-    """Read the status file.
-
-    Args:
-        root: the state root.
-        service: the service's name.
-
-    Returns:
-        The newest report, None if the service has never written one.
+    """Read the status file: the newest report, None if the service has never written one.
 
     Raises:
         CorruptFileError: the file is not a report.
@@ -67,13 +55,8 @@ def status_path(root: str, service: str) -> Path:
 def is_running(report: ServiceReport, now_ms: int) -> bool:
     """Return whether the service that wrote a report still runs.
 
-    Args:
-        report: what it wrote last.
-        now_ms: milliseconds since 1970.
-
-    Returns:
-        False if it reported that it stopped, its process is gone (as far as this machine can know), or its report is
-        too old.
+    It does not if it reported that it stopped, its process is gone (as far as this machine can know), or its report is
+    too old. `now_ms` is in milliseconds since 1970.
     """
     fresh = now_ms - report.written_ms < SILENT_AFTER_MS
     return report.state != "stopped" and fresh and (is_elsewhere(report) or process_lives(report.pid))

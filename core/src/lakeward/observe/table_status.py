@@ -118,14 +118,8 @@ def table_status(
 ) -> list[TableLine]:
     """Return the status of tables. One that cannot be read is `unreadable`, and does not affect the others.
 
-    Args:
-        source: open.
-        lake: the heads of its tables; the same for all calls of one command.
-        tables: which ones.
-        context: what is known of the service.
-
-    Returns:
-        One line for each, ordered by name.
+    Lines are ordered by name. The source is open. `lake` has the heads of its tables, the same for all calls of one
+    command.
     """
     return [_table_line(source, lake, table, context) for table in sorted(tables, key=lambda table: table.path)]
 
@@ -135,11 +129,8 @@ def tiered_now(
 ) -> Mapping[TableBucket, int] | None:
     """Return the offsets up to which a lake table has its source's rows, None where nothing was ever tiered.
 
-    Args:
-        source: open.
-        table: the table.
-        head: of the lake table, None where there is none.
-        record: what the service committed last, or what a person accepted.
+    The source is open. `head` is None where there is no lake table. `record` is what the service committed last, or
+    what a person accepted.
     """
     commit = _newest_commit(head, table)
     if commit is None or head is None:

@@ -75,11 +75,10 @@ class PageApp:
         self._trouble = ""
 
     def asgi(self, *, local: bool = False) -> Starlette:
-        """Return the application.
+        """Return the application; a `local` one refuses requests for another host than this machine.
 
-        Args:
-            local: whether requests for another host than this machine are refused. Else any website that somebody on
-                this machine visits could read the page, by giving its own name the address 127.0.0.1.
+        Else any website that somebody on this machine visits could read the page, by giving its own name the address
+        127.0.0.1.
         """
         answers: dict[str, Callable[[], Response]] = {
             "/": self._page,

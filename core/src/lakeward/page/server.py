@@ -30,12 +30,7 @@ class PageServer:
     """Serves an application from its start until `close`."""
 
     def __init__(self, app: Starlette, host: str, port: int) -> None:
-        """Listen, and serve on a thread.
-
-        Args:
-            app: the application.
-            host: address to listen at.
-            port: port to listen at, 0 for any free one.
+        """Listen, and serve on a thread; port 0 is any free one.
 
         Raises:
             ConfigError: it cannot be listened at; names the key.

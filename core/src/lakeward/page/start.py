@@ -53,17 +53,10 @@ def start_page(
     secrets: Iterable[str],
     others: OtherServices | None = None,
 ) -> StatusPage | None:
-    """Serve the status page.
+    """Serve the status page; return None where `observe.status_port` is unset.
 
-    Args:
-        settings: the configuration.
-        live: what the process knows of the service.
-        metrics: the service's metrics.
-        secrets: texts that are never shown.
-        others: knows the other services of the state root, None where nobody does.
-
-    Returns:
-        The page; None where `observe.status_port` is unset.
+    `live` is what the process knows of the service. `secrets` are never shown. `others` knows the other services of the
+    state root, None where nobody does.
 
     Raises:
         ConfigError: the extra is not installed, or host or port cannot be used.

@@ -90,12 +90,7 @@ class StatusView:
 
 
 def masked_others(others: OthersSeen, mask: Callable[[str], str]) -> OthersSeen:
-    """Return what was read of other services, without secrets.
-
-    Args:
-        others: as it was read.
-        mask: hides the secrets of a text.
-    """
+    """Return what was read of other services, without secrets: `mask` hides those of a text."""
     return replace(others, trouble=mask(others.trouble)) if others.trouble else others
 
 
@@ -108,12 +103,8 @@ def status_view(
 ) -> StatusView:
     """Describe a service.
 
-    Args:
-        service: its name.
-        live: what its process knows of it.
-        report: its newest report, without secrets.
-        problems: the newest lines of the log, without secrets.
-        others: the other services of the state root, without secrets.
+    `live` is what its process knows of it. `report` (its newest one), `problems` (the newest lines of the log) and
+    `others` (the other services of the state root) are without secrets.
     """
     trouble = live.trouble()
     state = Badge("does not answer" if trouble else live.state, "bad" if trouble else _STATES[live.state])

@@ -36,10 +36,9 @@ class CheckpointStore(Protocol):
     def write_segment(self, ref: CheckpointRef, name: str, batches: Iterable[pa.RecordBatch]) -> Segment:
         """Write rows durably beside a checkpoint, a batch at a time, with a checksum of each.
 
-        Args:
-            ref: the checkpoint that they belong to first; later ones of its epoch may refer to them too.
-            name: `<checkpoint>-<subtask>-<attempt>-<n>.arrow`; each name is written once.
-            batches: of one schema, at least one.
+        The rows belong to checkpoint `ref` first; later ones of its epoch may refer to them too. `name` is
+        `<checkpoint>-<subtask>-<attempt>-<n>.arrow`; each name is written once. Batches are of one schema, at least
+        one.
 
         Raises:
             StorageError: the store refused.
@@ -58,13 +57,10 @@ class CheckpointStore(Protocol):
     def complete(
         self, ref: CheckpointRef, coordinator: RoundSnapshot, parts: Sequence[PartFile], lease: LeaseCopy | None
     ) -> int:
-        """Write `_metadata`: once it is whole, the checkpoint has happened.
+        """Write `_metadata`: once it is whole, the checkpoint has happened. Return its size in bytes, all files.
 
-        After an error the caller either calls again, or gives the checkpoint up by `abandon`. Until one of the two
-        has returned, it is not known whether the checkpoint has happened.
-
-        Returns:
-            The checkpoint's size in bytes, all files.
+        After an error the caller either calls again, or gives the checkpoint up by `abandon`. Until one of the two has
+        returned, it is not known whether the checkpoint has happened.
 
         Raises:
             StorageError: it did not complete, or it was abandoned.
@@ -115,10 +111,8 @@ class CheckpointStore(Protocol):
     def delete(self, ref: CheckpointRef, *, keep_segments: bool = False) -> None:
         """Delete a checkpoint, `_metadata` first; one that is not there is no error.
 
-        Args:
-            ref: the checkpoint.
-            keep_segments: leave all files of rows: its round runs, and its next checkpoints may refer to them.
-                `retain` and `sweep` delete what nothing refers to in the end.
+        With `keep_segments`, all files of rows stay: its round runs, and its next checkpoints may refer to them.
+        `retain` and `sweep` delete what nothing refers to in the end.
 
         Raises:
             StorageError: the store refused; call again.
@@ -128,10 +122,8 @@ class CheckpointStore(Protocol):
     def delete_rows(self, ref: CheckpointRef) -> None:
         """Delete the segments of a round that is over, but those that a completed checkpoint of its epoch refers to.
 
+        `ref` is the newest checkpoint of the round: none up to it is under way any more. Segments of later ones stay.
         Nothing is deleted while a checkpoint of the table is damaged.
-
-        Args:
-            ref: the newest checkpoint of the round: none up to it is under way any more. Segments of later ones stay.
 
         Raises:
             StorageError: the store refused; call again.
@@ -139,32 +131,17 @@ class CheckpointStore(Protocol):
         ...
 
     def sweep(self, incarnation: Incarnation, keep: Collection[CheckpointRef]) -> tuple[CheckpointRef, ...]:
-        """Delete the files of checkpoints that never completed, a torn `_metadata` included.
+        """Delete the files of checkpoints that never completed, a torn `_metadata` included; return the checkpoints.
 
-        Spared are `keep`, later starts' checkpoints, and the highest number of each epoch of this start: it may
-        just have begun.
-
-        Args:
-            incarnation: ours.
-            keep: checkpoints that are under way.
-
-        Returns:
-            Those that were deleted.
+        Spared are `keep` (checkpoints under way), later starts' checkpoints than ours, and the highest number of each
+        epoch of this start: it may just have begun.
         """
         ...
 
     def retain(self, incarnation: Incarnation, table_id: int, count: int) -> tuple[CheckpointRef, ...]:
-        """Delete a table's completed checkpoints but the newest `count` whole ones; damaged ones older than these go.
+        """Delete a table's completed checkpoints but the newest `count` (>= 1) whole ones; damaged older ones go.
 
-        Where a later start has written anything, its state for one, nothing is deleted: it judges them all, and may be
-        going on from one of them.
-
-        Args:
-            incarnation: ours.
-            table_id: the table.
-            count: 1 or more.
-
-        Returns:
-            Those that were deleted.
+        Where a later start than ours has written anything, its state for one, nothing is deleted: it judges them all,
+        and may be going on from one of them. Returned are those that were deleted.
         """
         ...

@@ -67,11 +67,7 @@ class CheckedLake(Protocol):
     def check(self, *, write: bool) -> Sequence[CheckResult]:
         """Try what a service does, with tables and files of its own that are gone afterwards.
 
-        Args:
-            write: try to write and delete; False: read only, nothing is created.
-
-        Returns:
-            What was found; a refusal is a result, not an error.
+        Without `write` it only reads, and nothing is created. A refusal is a result, not an error.
         """
         ...
 
@@ -99,16 +95,10 @@ class ComparedLake(Protocol):
 
 
 def compare_clocks(what: str, theirs_ms: int, asked_ms: int, answered_ms: int) -> CheckResult:
-    """Compare the clock of somebody else with ours. Times are milliseconds since 1970.
+    """Compare the clock of somebody else (`what`) with ours: a problem if they differ by more than `CLOCK_SKEW_MS`.
 
-    Args:
-        what: whose clock it is.
-        theirs_ms: what it showed, at some moment between the next two.
-        asked_ms: our clock before.
-        answered_ms: our clock after.
-
-    Returns:
-        A problem if they differ by more than `CLOCK_SKEW_MS`.
+    Times are milliseconds since 1970; `theirs_ms` was shown at some moment between `asked_ms` and `answered_ms` of our
+    clock.
     """
     if theirs_ms > answered_ms:
         skew, how = theirs_ms - answered_ms, "ahead of"

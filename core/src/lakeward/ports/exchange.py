@@ -87,11 +87,9 @@ class SubtaskExchange(Protocol):
         ...
 
     def connect(self, consumer: int, address: str) -> ChannelSender:
-        """Open the channel to a consumer and return at once; that it could not be opened is `on_lost`.
+        """Open the channel to a consumer, at the address that it registered, and return at once.
 
-        Args:
-            consumer: the subtask.
-            address: as it registered it.
+        That it could not be opened is `on_lost`.
         """
         ...
 
@@ -111,13 +109,10 @@ class ExchangeTransport(Protocol):
     """Makes exchanges: Arrow Flight, or the simulator's network."""
 
     def open(self, key: ExchangeKey, host: str, receiver: ChannelReceiver) -> SubtaskExchange:
-        """Listen for the channels of a subtask.
+        """Listen for the channels of a subtask; the receiver is told what arrives.
 
-        Args:
-            key: whose.
-            host: name or address that other executors reach this one at, or a network in which it has one; empty: that
-                of the route to the coordinator.
-            receiver: is told what arrives.
+        `host` is the name or address that other executors reach this one at, or a network in which it has one; empty:
+        that of the route to the coordinator.
 
         Raises:
             ConfigError: this machine has no address in the network.

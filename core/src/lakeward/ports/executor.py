@@ -24,13 +24,9 @@ class Worker(Protocol):
         ...
 
     def stop(self, timeout_s: float) -> bool:
-        """Drop what is queued, and wait for the piece that is under way.
+        """Drop what is queued, and wait at most `timeout_s` seconds for the piece that is under way.
 
-        Args:
-            timeout_s: seconds to wait at most.
-
-        Returns:
-            False where that piece still runs: its thread is left behind, and ends with it.
+        Return False where that piece still runs: its thread is left behind, and ends with it.
         """
         ...
 
@@ -39,21 +35,12 @@ class Executor(Protocol):
     """Runs blocking work. Nothing that it runs keeps the process from ending."""
 
     def start(self, work: Callable[[], object], *, name: str) -> Running:
-        """Run a piece of work on a thread of its own.
+        """Run a piece of work, which must not raise, on a thread of its own; return what to wait for its end with.
 
-        Args:
-            work: what to run; it must not raise.
-            name: what it is, in words, for people who look at threads.
-
-        Returns:
-            What to wait for its end with.
+        `name` says what it is, in words, for people who look at threads.
         """
         ...
 
     def worker(self, *, name: str) -> Worker:
-        """Make a worker; its thread starts with its first piece of work.
-
-        Args:
-            name: as of `start`.
-        """
+        """Make a worker; its thread starts with its first piece of work."""
         ...

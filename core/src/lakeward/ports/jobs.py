@@ -30,9 +30,7 @@ class Jobs(Protocol):
     def launch(self, job: JobSpec, on_done: Callable[[str | None], None], /) -> None:
         """Start a job and return at once.
 
-        Args:
-            job: the launch.
-            on_done: called once, from any thread, when the job has ended: with None, or with why it failed.
+        `on_done` is called once, from any thread, when the job has ended: with None, or with why it failed.
         """
         ...
 

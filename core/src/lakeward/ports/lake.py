@@ -29,14 +29,11 @@ class Lake(Protocol):
     def open_table(self, table: TableSpec, incarnation: Incarnation) -> LakeHead:
         """Create the lake table if there is none, append new nullable columns, check that both fit.
 
-        A lake table that belongs to an earlier table of the same name (another table id) is set aside under a
-        new name, with all its data, and a fresh one is created. That is fenced like a commit: a start that was
-        overtaken neither changes nor sets aside a table that a later start of the same service has created or
-        stamped, whenever it wakes up.
-
-        Args:
-            table: the source's table as it is now.
-            incarnation: the start that asks. A table that it creates remembers it, until there is a stamp.
+        `table` is the source's, as it is now; a lake table that is created remembers the start that asks,
+        `incarnation`, until there is a stamp. A lake table that belongs to an earlier table of the same name (another
+        table id) is set aside under a new name, with all its data, and a fresh one is created. That is fenced like a
+        commit: a start that was overtaken neither changes nor sets aside a table that a later start of the same service
+        has created or stamped, whenever it wakes up.
 
         Raises:
             FencedError: a later start of the same service has created or stamped the lake table of that name.
@@ -79,9 +76,8 @@ class Lake(Protocol):
     def commit(self, request: CommitRequest) -> CommitOutcome:
         """Check the fence, build on the metadata of that very check, send once, no retry and no clean-up.
 
-        Returns:
-            LANDED or CONFLICT: nothing of ours landed or ever can, it may be built anew. A server's word alone is
-            not enough for that: a gateway may have sent the request twice, and the answer is the second one's.
+        CONFLICT: nothing of ours landed or ever can, it may be built anew. A server's word alone is not enough for
+        that: a gateway may have sent the request twice, and the answer is the second one's.
 
         Raises:
             FencedError: the stamp is not the request's incarnation, or the base commit is another one now.
@@ -138,17 +134,11 @@ class ReadableLake(Protocol):
     """
 
     def read_rows(self, path: TablePath, snapshot_id: int) -> Iterator[pa.RecordBatch]:
-        """Yield all live rows of one snapshot of a table, in any order; at least one batch, so that columns are known.
+        """Yield all live rows of a snapshot of a table, in any order; at least one batch, so that columns are known.
 
-        A commit that lands meanwhile changes nothing. The memory that is held may not grow with the table.
-
-        Args:
-            path: the table.
-            snapshot_id: `LakeHead.snapshot_id`.
-
-        Returns:
-            Batches with the table's columns by name, and with `__bucket`, `__offset` and `__timestamp` or with none of
-            these. The schema of the first one may have `LOST_COLUMNS` in its metadata.
+        `snapshot_id` is `LakeHead.snapshot_id`. Batches have the table's columns by name, and `__bucket`, `__offset`
+        and `__timestamp` or none of these. The schema of the first one may have `LOST_COLUMNS` in its metadata. A
+        commit that lands meanwhile changes nothing. The memory that is held may not grow with the table.
 
         Raises:
             LakeError: the snapshot, or a file of it, is gone or cannot be read.
@@ -177,10 +167,7 @@ class FileCheckedLake(Protocol):
     def check_files(self, path: TablePath, snapshot_id: int, most: int | None) -> Iterator[FileDifference]:
         """Compare what a snapshot says of its files with the files themselves, read as in `ReadableLake.read_rows`.
 
-        Args:
-            path: the table.
-            snapshot_id: `LakeHead.snapshot_id`.
-            most: as many data files are looked at, None for all.
+        At most so many data files are looked at, None for all. `snapshot_id` is `LakeHead.snapshot_id`.
 
         Raises:
             LakeError: as of `read_rows`.
@@ -211,12 +198,10 @@ class LakeWriter(Protocol):
     def roll(self) -> tuple[LakeFile, ...]:
         """Prepare a checkpoint: close what is open if it amounts to at least half the target file size.
 
-        A smaller file stays open, and what is in it counts as not written. Deletes are written for exactly the rows
-        of the closed files. May take as long as closing a file takes.
-
-        Returns:
-            All files of the split that are closed now (those of the progress that the writer went on from first).
-            They hold exactly the rows that were taken up to the last moment at which `all_rows_flushed` was true.
+        A smaller file stays open, and what is in it counts as not written. Deletes are written for exactly the rows of
+        the closed files. May take as long as closing a file takes. Returned are all files of the split that are closed
+        now (those of the progress that the writer went on from first). They hold exactly the rows that were taken up to
+        the last moment at which `all_rows_flushed` was true.
 
         Raises:
             StorageError: the disk refused.
@@ -226,8 +211,7 @@ class LakeWriter(Protocol):
     def close(self) -> tuple[LakeFile, ...]:
         """Close all files; everything written is in them. Nothing may be written afterwards.
 
-        Returns:
-            All files of the split, those of the progress that the writer went on from first.
+        Returned are all files of the split, those of the progress that the writer went on from first.
         """
         ...
 
@@ -269,10 +253,7 @@ class Partitioner(Protocol):
     """Says which partition of the lake table a row belongs to. Lives in one subtask, called by one thread."""
 
     def partition(self, records: pa.RecordBatch) -> PartitionedRows:
-        """Compute the partition of each row, for a whole batch at once.
-
-        Args:
-            records: rows of the source's table, with `__bucket`; at least one.
+        """Compute the partition of each row (with `__bucket`), for a whole batch of at least one row at once.
 
         Raises:
             RowError: a value does not fit the lake's column.

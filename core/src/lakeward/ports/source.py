@@ -75,8 +75,7 @@ class Source(Protocol):
     def make_due(self, paths: Collection[TablePath]) -> bool:
         """Ask the queue to assign these tables at once.
 
-        Returns:
-            False where the source has no such call: the tables come when their freshness has passed.
+        Return False where the source has no such call: the tables come when their freshness has passed.
         """
         ...
 
@@ -93,26 +92,17 @@ class Source(Protocol):
         ...
 
     def prepare(self, table: TableSpec, offsets: Mapping[TableBucket, int]) -> str:
-        """Store the offsets of a lake commit that is about to be made.
+        """Store the offsets of a lake commit that is about to be made: all buckets, the next offset to tier of each.
 
-        Args:
-            table: the table.
-            offsets: all buckets; value = the next offset to tier.
-
-        Returns:
-            The path of the stored file, which the lake commit names (`CommitRequest.source_path`); empty where the
-            source stores none.
+        Return the path of the stored file, which the lake commit names (`CommitRequest.source_path`); empty where the
+        source stores none.
         """
         ...
 
     def commit(self, table: TableSpec, snapshot_id: int, prepared: str, offsets: Mapping[TableBucket, int]) -> None:
         """Register a lake snapshot. Idempotent: the same call twice is one registration.
 
-        Args:
-            table: the table.
-            snapshot_id: the lake's snapshot id.
-            prepared: what `prepare` had returned.
-            offsets: all buckets.
+        `prepared` is what `prepare` had returned; `offsets` has all buckets.
 
         Raises:
             TableGoneError: the table was dropped meanwhile.
@@ -169,9 +159,7 @@ class SourceReader(Protocol):
     def read_snapshot(self, split: SnapshotSplit, skip_rows: int = 0) -> Iterator[SourceBatch]:
         """Yield the live rows of a KV snapshot, each key once, in the same order each time.
 
-        Args:
-            split: which snapshot.
-            skip_rows: so many rows from the first are left out, without decoding them where the format allows it.
+        The first `skip_rows` rows are left out, without decoding them where the format allows it.
 
         Raises:
             SnapshotGoneError: its files are gone.

@@ -46,9 +46,7 @@ class Receiver(Protocol):
     def on_disconnect(self, connection: Connection, error: Exception) -> None:
         """Learn that a connection is gone, or could not be made; nothing arrives on it any more.
 
-        Args:
-            connection: which one.
-            error: ProtocolError where the peer did not prove the secret or sent what is no envelope; else why.
+        `error` is a ProtocolError where the peer did not prove the secret or sent what is no envelope; else why.
         """
         ...
 
@@ -67,14 +65,9 @@ class Transport(Protocol):
     """Makes connections. Subtasks connect, the coordinator listens."""
 
     async def listen(self, address: Address, receiver: Receiver) -> Listener:
-        """Accept connections, and tell the receiver about them, on the event loop.
+        """Accept connections at an address (port 0: any free one), and tell the receiver about them, on the event loop.
 
-        Args:
-            address: the address to bind; port 0 = any free one.
-            receiver: who is told.
-
-        Returns:
-            The listener, with its port.
+        The listener knows its port.
 
         Raises:
             ConfigError: the address cannot be bound, for instance because the port is in use.
@@ -82,15 +75,10 @@ class Transport(Protocol):
         ...
 
     def connect(self, address: Address, first: Envelope, receiver: Receiver, *, after_s: float) -> Connection:
-        """Open a connection and return at once; the receiver is told from a thread of the connection's own.
+        """Open a connection to the coordinator after `after_s` seconds; return at once.
 
-        Args:
-            address: of the coordinator.
-            first: is sent as soon as both sides have proved the secret.
-            receiver: who is told; that the connection could not be made is a disconnect.
-            after_s: seconds to wait before that.
-
-        Returns:
-            The connection. Nothing is to be sent on it before the first envelope arrived.
+        The receiver is told from a thread of the connection's own; that the connection could not be made is a
+        disconnect. `first` is sent as soon as both sides have proved the secret. Nothing is to be sent before the first
+        envelope arrived.
         """
         ...

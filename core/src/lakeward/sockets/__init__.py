@@ -31,11 +31,8 @@ class SocketTransport:
     ) -> None:
         """Open nothing yet.
 
-        Args:
-            clock: the machine's clock.
-            tls: what a listener speaks TLS with; None: it does not.
-            handshake_s: seconds that a peer has to prove the secret and to register.
-            unproved: connections at once whose peers have not proved the secret, > 0.
+        A listener speaks TLS with `tls`; None: it does not. A peer has `handshake_s` seconds to prove the secret and to
+        register; `unproved` (> 0) connections at once may have peers that have not.
         """
         self._clock = clock
         self._tls = tls

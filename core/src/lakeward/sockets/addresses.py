@@ -16,14 +16,10 @@ ALL_ADDRESSES = "0.0.0.0"  # noqa: S104 - executors are on other machines
 
 
 def bind_address(service: ServiceSettings, *, local: bool) -> str:
-    """Return the address to listen at.
+    """Return the address to listen at: `service.bind`.
 
-    Args:
-        service: the section `[service]`.
-        local: the master is `local[...]`, so that every subtask is on this machine.
-
-    Returns:
-        `service.bind`. Where that is empty: the loopback address if subtasks use it, else all addresses.
+    Where that is empty: the loopback address if subtasks use it, else all addresses. If `local`, the master is
+    `local[...]`, so that every subtask is on this machine.
     """
     if service.bind:
         return service.bind
@@ -32,9 +28,6 @@ def bind_address(service: ServiceSettings, *, local: bool) -> str:
 
 def check_addresses(service: ServiceSettings) -> None:
     """Check that `service.host` and `service.bind` can be resolved; an empty one can.
-
-    Args:
-        service: the section `[service]`.
 
     Raises:
         ConfigError: the name server of this machine does not know the name.
@@ -53,11 +46,7 @@ def _resolve(key: str, host: str) -> None:
 
 
 def is_loopback(host: str) -> bool:
-    """Return whether a name or an address is that of this machine as only this machine sees it.
-
-    Args:
-        host: without a port or brackets.
-    """
+    """Return whether a host, without a port or brackets, is this machine as only this machine sees it."""
     if host.lower() == "localhost" or host.lower().endswith(".localhost"):
         return True
     try:

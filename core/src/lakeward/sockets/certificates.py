@@ -33,12 +33,8 @@ class ServerTls:
 def load_tls(service: ServiceSettings, host: str) -> ServerTls | None:
     """Load the driver's certificate and try it out: an executor that would refuse it is found before a job is.
 
-    Args:
-        service: the section `[service]`.
-        host: what executors connect to; empty where that is not known yet: the certificate's names are not compared.
-
-    Returns:
-        What the driver needs; None where TLS is not configured.
+    `host` is what executors connect to; empty where that is not known yet: the certificate's names are not compared.
+    Returned is None where TLS is not configured.
 
     Raises:
         ConfigError: a file cannot be used, the certificate has expired or is for another host, or nothing in
@@ -59,11 +55,9 @@ def load_tls(service: ServiceSettings, host: str) -> ServerTls | None:
 
 
 def client_context(trusted: str, key: str) -> ssl.SSLContext:
-    """Return the context of an executor.
+    """Return the context of an executor that trusts these certificates, PEM text: authorities, or the driver's own.
 
-    Args:
-        trusted: certificates that it trusts, as PEM text: authorities, or the driver's own certificate.
-        key: where they come from, for the error.
+    `key` is where they come from, for the error.
 
     Raises:
         ConfigError: there is no certificate in the text.

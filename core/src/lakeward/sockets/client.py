@@ -91,12 +91,7 @@ class ClientConnection:
 def open_stream(address: Address, clock: Clock) -> Stream:
     """Connect to the coordinator: TCP, TLS where its address says so, and the proof of the secret both ways.
 
-    Args:
-        address: of the coordinator.
-        clock: for the time limits, `CONNECT_S` each.
-
-    Returns:
-        The connection, ready for envelopes.
+    Each takes `CONNECT_S` at most, by the clock; then the connection is ready for envelopes.
 
     Raises:
         ProtocolError: the peer did not prove the secret, or its certificate is not to be trusted.
@@ -125,11 +120,6 @@ def _secured(connection: socket.socket, address: Address, clock: Clock) -> Strea
 
 def prove(connection: Stream, secret: bytes, clock: Clock) -> None:
     """Prove the secret to the coordinator, and check the coordinator's proof; all within `CONNECT_S`.
-
-    Args:
-        connection: just opened.
-        secret: of the service run.
-        clock: for the time limit.
 
     Raises:
         ProtocolError: the peer did not prove it.

@@ -57,14 +57,11 @@ class SocketListener:
         handshake_s: float,
         unproved: int,
     ) -> None:
-        """Prepare the listener; `open` listens.
+        """Prepare the listener; `open` listens. Port 0 is any free one.
 
-        Args:
-            address: the address to bind; port 0 = any free one.
-            receiver: is told about connections and their messages.
-            tls: what every peer has to speak TLS with; None: nobody has to.
-            handshake_s: seconds that a peer has to prove the secret and to send its first envelope.
-            unproved: connections at once whose peers have not proved the secret, > 0.
+        Every peer has to speak TLS with `tls`; None: nobody has to. A peer has `handshake_s` seconds to prove the
+        secret and to send its first envelope; `unproved` (> 0) connections at once may have peers that have not proved
+        it.
         """
         self.port = address.port
         self._address = address

@@ -26,9 +26,7 @@ class TlsState:
     def __init__(self, context: ssl.SSLContext, peer: str | None) -> None:
         """Start with nothing received.
 
-        Args:
-            context: of a client or of a server.
-            peer: the name or address that a server's certificate has to be for; None: this end is the server.
+        `peer` is the name or address that a server's certificate has to be for; None: this end is the server.
         """
         self._received, self._to_send = ssl.MemoryBIO(), ssl.MemoryBIO()
         self._tls = context.wrap_bio(self._received, self._to_send, server_side=peer is None, server_hostname=peer)
@@ -77,12 +75,9 @@ class TlsSocket:
     """
 
     def __init__(self, connection: socket.socket, trusted: str, host: str) -> None:
-        """Shake no hands yet.
+        """Shake no hands yet. The connected socket belongs to this object from here on.
 
-        Args:
-            connection: a connected socket; it belongs to this object from here on.
-            trusted: certificates that are trusted, as PEM text.
-            host: the name or address that the peer's certificate has to be for.
+        `trusted` are certificates as PEM text; `host` is the name or address that the peer's has to be for.
         """
         self._connection = connection
         self._tls = TlsState(client_context(trusted, "service.tls_ca"), host)
@@ -92,10 +87,7 @@ class TlsSocket:
         """Keeps what is sent in its order; taken before `_state`."""
 
     def handshake(self, left_s: Callable[[], float]) -> None:
-        """Shake hands and check the peer's certificate.
-
-        Args:
-            left_s: gives the seconds that are left for all of it.
+        """Shake hands and check the peer's certificate, while `left_s` gives seconds that are left for all of it.
 
         Raises:
             ProtocolError: the peer's certificate is not to be trusted, or it does not speak TLS.

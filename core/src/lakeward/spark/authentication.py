@@ -18,11 +18,7 @@ AUTHENTICATE = "spark.authenticate"
 
 
 def local_options(conf: Mapping[str, str]) -> dict[str, str]:
-    """Return what is set for a master that is a part of the driver.
-
-    Args:
-        conf: what the user sets.
-    """
+    """Return what is set for a master that is a part of the driver, beside what the user sets."""
     # A master in the driver makes the secret itself, and tells nobody.
     options = {AUTHENTICATE: "true"}
     if _is_on((options | dict(conf)).get):
@@ -32,14 +28,9 @@ def local_options(conf: Mapping[str, str]) -> dict[str, str]:
 
 
 def authentication_check(option: Callable[[str], str | None], *, local: bool) -> CheckResult:
-    """Say whether Spark asks who speaks to it.
+    """Say whether Spark asks who speaks to it; never a failure: a cluster may keep strangers out by its network.
 
-    Args:
-        option: returns an option of Spark, None where it is not set.
-        local: the master is a part of the driver.
-
-    Returns:
-        A result that is never a failure: a cluster may keep strangers out by its network.
+    `option` returns an option of Spark, None where it is not set. If `local`, the master is a part of the driver.
     """
     what = "spark authentication"
     if _is_on(option):

@@ -23,10 +23,6 @@ def call_site(context: SparkContext, name: str) -> Iterator[None]:
     PySpark names a stage after the line of Python that called it, and counts the calls that are under way, over all
     threads: only the outermost one sets a name. So this counts as one more call; what runs inside leaves our name.
 
-    Args:
-        context: of the session.
-        name: what the pages show.
-
     Yields:
         Nothing; the stages of this block have the name.
     """

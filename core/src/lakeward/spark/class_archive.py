@@ -24,14 +24,9 @@ _HEADER = 0xF00BABA8.to_bytes(4, sys.byteorder)
 
 
 def archive_options(directory: Path, java: JavaHome) -> str:
-    """Return the options by which Java uses the archive, or writes it where there is none yet.
+    """Return the options for the driver's JVM by which Java uses the archive, or writes it where there is none yet.
 
-    Args:
-        directory: where archives are kept, one for each version of Java and of Spark.
-        java: the Java that Spark is started on.
-
-    Returns:
-        Options for the driver's JVM.
+    The directory has an archive for each version of Java and of Spark.
 
     Raises:
         StorageError: the directory cannot be used.

@@ -29,12 +29,8 @@ def limited_connecting(
     """End Spark's Java process where the start is abandoned or the master does not answer in time.
 
     The call that waits for Spark then fails. The time runs from the start of the Java process; a master in this process
-    is not limited.
-
-    Args:
-        settings: the section `[spark]`.
-        launcher: the JAVA_HOME that Spark is started with.
-        abandoned: set by whoever no longer wants this Spark.
+    is not limited. `launcher` is the JAVA_HOME that Spark is started with; `abandoned` is set by whoever no longer
+    wants this Spark.
 
     Yields:
         An event that is set where the time was over.

@@ -14,16 +14,11 @@ def report(
 ) -> Mapping[str, Any]:
     """Look around in an executor, connect to the driver as a subtask would, and write where a subtask would.
 
-    Args:
-        distributions: whose versions are asked for.
-        address: the parts of a `lakeward.ports.transport.Address` without the secret.
-        secret: of the address; apart from it, as Spark broadcasts the rest.
-        places: what is tried, see `try_places`.
-
-    Returns:
-        `python`, `executable`, `host`, `versions` (None where a distribution is not installed), `address` (of the
-        executor, as its connection to the driver has it) and `error` (why there is none), both perhaps None; and
-        `places` as `try_places` returns them.
+    Of `distributions` the versions are asked for. `address` has the parts of a `lakeward.ports.transport.Address`
+    without the secret, which comes apart from it, as Spark broadcasts the rest. `places` are tried, see `try_places`.
+    Returned are `python`, `executable`, `host`, `versions` (None where a distribution is not installed), `address` (of
+    the executor, as its connection to the driver has it) and `error` (why there is none), both perhaps None; and
+    `places` as `try_places` returns them.
     """
     import socket  # noqa: PLC0415 - a function that is sent whole brings its imports
     import sys  # noqa: PLC0415
@@ -62,12 +57,9 @@ def report(
 def try_places(places: Iterable[tuple[str, str, str]]) -> Mapping[str, tuple[bool, str]]:
     """Write a file into directories that the driver uses too, and delete it again.
 
-    Args:
-        places: a name, a directory, and a folder in it where the driver has written a file `driver`.
-
-    Returns:
-        By name whether that file is there, and why none could be written beside it or deleted (empty: it was). Where
-        the driver's file is missing, nothing is written: it is another directory.
+    A place is a name, a directory, and a folder in it where the driver has written a file `driver`. By name it is told
+    whether that file is there, and why none could be written beside it or deleted (empty: it was). Where the driver's
+    file is missing, nothing is written: it is another directory.
     """
     found: dict[str, tuple[bool, str]] = {}
     for name, root, folder in places:

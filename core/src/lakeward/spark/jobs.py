@@ -28,11 +28,9 @@ class SparkJobs:
     """The port `Jobs` on classic Spark. Thread-safe."""
 
     def __init__(self, handle: SparkHandle, run_task: Callable[[SubtaskPlace], str]) -> None:
-        """Keep the session.
+        """Keep a running session.
 
-        Args:
-            handle: a running session.
-            run_task: what each task runs, importable by reference in the workers; returns its outcome.
+        `run_task` is what each task runs, importable by reference in the workers; it returns its outcome.
         """
         self._handle = handle
         self._run_task = run_task
@@ -59,9 +57,7 @@ class SparkJobs:
     def launch(self, spec: JobSpec, on_done: Callable[[str | None], None]) -> None:
         """Start a job on a thread of its own. Java is asked on that thread alone: it may hang, or die meanwhile.
 
-        Args:
-            spec: the job.
-            on_done: called once, on that thread, when the job has ended: with None, or with the reason why it failed.
+        `on_done` is called once, on that thread, when the job has ended: with None, or with the reason why it failed.
         """
         # PySpark's own kind of thread copies properties of the thread that starts it; `_collect` sets all that count.
         try:
@@ -70,11 +66,7 @@ class SparkJobs:
             on_done(reason_of(error))
 
     def cancel(self, spec: JobSpec) -> None:
-        """Cancel a job; a job that has ended is no error. Returns at once: a JVM that hangs would never answer.
-
-        Args:
-            spec: the job.
-        """
+        """Cancel a job; a job that has ended is no error. Returns at once: a JVM that hangs would never answer."""
         threading.Thread(target=self._cancel, args=(spec,), name=f"cancel-{spec.tag}", daemon=True).start()
 
     def gone(self) -> str | None:

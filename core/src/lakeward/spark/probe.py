@@ -50,17 +50,7 @@ class ExecutorReport:
 
 
 def probe(handle: SparkHandle, address: Address, task: ProbeTask, clock: Clock, timeout_s: float) -> ExecutorReport:
-    """Run a task and wait for what it says.
-
-    Args:
-        handle: a running session.
-        address: where the driver listens for subtasks.
-        task: what it does besides.
-        clock: for the time that it takes.
-        timeout_s: seconds to wait, > 0.
-
-    Returns:
-        What the task saw.
+    """Run a task that connects to where the driver listens, and wait at most `timeout_s` (> 0) seconds for what it saw.
 
     Raises:
         SparkError: no executor took the task in time, or it failed; says what to do.

@@ -54,12 +54,7 @@ logger.gateway.level = error
 def quiet_options(directory: Path, *, local: bool) -> str:
     """Write a log4j2 configuration, return the JVM option for it, and silence what pyspark prints in Python.
 
-    Args:
-        directory: where the file may lie.
-        local: the master is this process: a machine without a name of its own is no problem then.
-
-    Returns:
-        Options for the driver's JVM.
+    If `local`, the master is this process: a machine without a name of its own is no problem then.
     """
     warnings.filterwarnings("ignore", message="PySpark does not yet fully support pandas", category=FutureWarning)
     if local:
@@ -77,10 +72,8 @@ def quiet_accumulators(context: SparkContext) -> None:
 
     The server runs on a thread of this process and prints a traceback if Java ends first, as it does after a signal to
     the whole process group. What it then says depends on how much it had read: after a part of the secret it speaks of
-    a wrong one. So it is asked whether the connection is closed. Errors of an open connection are still printed.
-
-    Args:
-        context: a running one; a session of Spark Connect has none, and needs no call.
+    a wrong one. So it is asked whether the connection is closed. Errors of an open connection are still printed. A
+    session of Spark Connect has no context, and needs no call.
     """
     server = getattr(context, "_accumulatorServer", None)
     if server is None:

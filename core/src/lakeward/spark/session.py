@@ -124,14 +124,8 @@ def _ends_soon(process: subprocess.Popen[bytes] | None) -> bool:
 def retrying_master(master: str, rounds: int) -> str:
     """Turn `local[N]` into `local[M,4]`: failed tasks are retried, and each concurrent round gets a thread.
 
-    Subtasks are long and keep their thread, so each further concurrent round adds one thread: M = N + rounds - 1.
-
-    Args:
-        master: as configured.
-        rounds: concurrent rounds.
-
-    Returns:
-        The master for Spark; any other is unchanged, and so are the tries of `local[N,F]`.
+    Subtasks are long and keep their thread, so each further concurrent round adds one thread: M = N + rounds - 1. Any
+    other master is unchanged, and so are the tries of `local[N,F]`.
     """
     match = _LOCAL.fullmatch(master.strip())
     if match is None:
@@ -146,15 +140,8 @@ def start_session(
 ) -> SparkHandle:
     """Start Spark, or use the session that this process already has.
 
-    Args:
-        settings: the section `[spark]`.
-        service: the application's name.
-        rounds: concurrent rounds.
-        directory: where Spark may put its own files (warehouse, metastore).
-        abandoned: ends the start once it is set; None: nobody will.
-
-    Returns:
-        The handle.
+    `service` is the application's name, `rounds` how many there are at once. Spark may put its own files (warehouse,
+    metastore) into `directory`. `abandoned` ends the start once it is set; None: nobody will.
 
     Raises:
         JavaError: no usable Java.
@@ -206,11 +193,7 @@ def is_local_master(master: str) -> bool:
 
 
 def configured_authentication(settings: SparkSettings) -> CheckResult:
-    """Say whether Spark will ask who speaks to it; what only Spark's own files set is not seen.
-
-    Args:
-        settings: the section `[spark]`.
-    """
+    """Say whether Spark will ask who speaks to it; what only Spark's own files set is not seen."""
     local = is_local_master(settings.master)
     options = (local_options(settings.conf) if local else {}) | dict(settings.conf)
     return authentication_check(options.get, local=local)
@@ -219,9 +202,7 @@ def configured_authentication(settings: SparkSettings) -> CheckResult:
 def spark_options(settings: SparkSettings, directory: Path) -> dict[str, str]:
     """Return Spark's configuration: our defaults, the keys of the configuration file over them, and what must be.
 
-    Args:
-        settings: the section `[spark]`.
-        directory: where Spark may put its own files.
+    Spark may put its own files into `directory`.
     """
     if settings.conf.get(_SPECULATION, "false").strip().lower() != "false":
         _log.warning(

@@ -24,11 +24,9 @@ class StartingSpark:
     """Starts a session on a thread of its own. Thread-safe."""
 
     def __init__(self, start: Callable[[threading.Event], SparkHandle], executor: Executor) -> None:
-        """Begin.
+        """Begin: `start` starts the session on the executor; blocking.
 
-        Args:
-            start: starts the session; blocking. It gives up soon after the event that it gets is set.
-            executor: where it runs.
+        It gives up soon after the event that it gets is set.
         """
         self._started: Future[SparkHandle] = Future()
         self._abandoned = threading.Event()

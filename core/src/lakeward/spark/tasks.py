@@ -41,12 +41,7 @@ class TaskOfJob:
     """The work of each task of a launch; pickled by Spark itself, without the secret, as Spark broadcasts it."""
 
     def __init__(self, spec: JobSpec, run_task: Callable[[SubtaskPlace], str]) -> None:
-        """Keep what each task is told.
-
-        Args:
-            spec: the launch.
-            run_task: what each task runs, importable by reference in the workers; returns its outcome.
-        """
+        """Keep what each task runs, importable by reference in the workers; it returns its outcome."""
         self._spec = replace(spec, secret=b"")
         self._run_task = run_task
 
@@ -58,18 +53,12 @@ class TaskOfJob:
 def run_tasks(
     session: SparkSession, count: int, work: Work, given: bytes = b"", *, barrier: bool = False
 ) -> tuple[str, ...]:
-    """Run a job the quickest way that its session has.
+    """Run a job the quickest way that its session has; return the outcome of each task that ended well.
 
-    Args:
-        session: a running one.
-        count: how many tasks, > 0.
-        work: what each task runs; pickled and broadcast by Spark, so it holds no secret.
-        given: what each task is given as its partition's data, which goes to it alone, in the message that starts it
-            (spark.md, "Who may ask Spark"); a query has no such data, and gives nothing.
-        barrier: whether all of them have to run at the same time.
-
-    Returns:
-        The outcome of each task that ended well.
+    There are `count` (> 0) tasks. `work` is what each runs; pickled and broadcast by Spark, so it holds no secret.
+    `given` is what each task is given as its partition's data, which goes to it alone, in the message that starts it
+    (spark.md, "Who may ask Spark"); a query has no such data, and gives nothing. With `barrier`, all of them have to
+    run at the same time.
 
     Raises:
         Exception: pyspark's or py4j's own, where the job failed or was cancelled.

@@ -13,12 +13,9 @@ if TYPE_CHECKING:
 
 
 def write_local(target: Path, data: bytes, tries: int = 3) -> None:
-    """Write under a temporary name, sync, rename, sync the folder.
+    """Write under a temporary name, sync, rename, sync the folder; missing folders are made.
 
-    Args:
-        target: the file; missing folders are made.
-        data: its bytes.
-        tries: how often a folder is made again that a concurrent delete has removed.
+    A folder is made again, up to `tries` times, that a concurrent delete has removed.
 
     Raises:
         OSError: the disk refused.

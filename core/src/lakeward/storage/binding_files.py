@@ -66,10 +66,7 @@ class BindingFiles:
         return self._files.folders("")
 
     def write(self, binding: ServiceBinding) -> None:
-        """Replace what a service binds; a service that binds nothing and shares the rest needs no file.
-
-        Args:
-            binding: all that the service binds.
+        """Replace all that a service binds; a service that binds nothing and shares the rest needs no file.
 
         Raises:
             StorageError: the disk or store refused.

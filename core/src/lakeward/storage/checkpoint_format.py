@@ -66,12 +66,7 @@ def encode_metadata(metadata: Metadata) -> bytes:
 
 
 def decode_metadata(data: bytes, file: str, ref: CheckpointRef) -> Metadata:
-    """Decode `_metadata`.
-
-    Args:
-        data: the file's bytes.
-        file: its name, for errors.
-        ref: the checkpoint whose folder it is in.
+    """Decode the bytes of `_metadata`, in the folder of checkpoint `ref`; `file` names it in errors.
 
     Raises:
         CorruptFileError: damaged, of an unknown version, or another checkpoint's; names the file.
@@ -95,15 +90,10 @@ def decode_head(data: bytes, file: str, ref: CheckpointRef) -> Head:
 
 
 def encode_part(ref: CheckpointRef, snapshot: SubtaskSnapshot, name: str) -> tuple[bytes, PartFile]:
-    """Encode a subtask's part, in the oldest version that can hold it: an older release would restore whole segments.
+    """Encode a subtask's part of a checkpoint; return the bytes, and their entry in `_metadata`.
 
-    Args:
-        ref: the checkpoint.
-        snapshot: what the subtask holds.
-        name: the file's own name.
-
-    Returns:
-        The bytes, and their entry in `_metadata`.
+    It is encoded in the oldest version that can hold it: an older release would restore whole segments. `name` is the
+    file's own.
     """
     parts = (msgspec.msgpack.encode(ref), msgspec.msgpack.encode(store_subtask(snapshot)))
     shares = snapshot.exchange is not None and any(one.kept is not None for one in snapshot.exchange.segments())
@@ -112,13 +102,9 @@ def encode_part(ref: CheckpointRef, snapshot: SubtaskSnapshot, name: str) -> tup
 
 
 def decode_part(data: bytes, file: str, ref: CheckpointRef, part: PartFile) -> SubtaskSnapshot:
-    """Decode a subtask's part.
+    """Decode the bytes of a subtask's part, in the folder of checkpoint `ref`; `file` names it in errors.
 
-    Args:
-        data: the file's bytes.
-        file: its name, for errors.
-        ref: the checkpoint whose folder it is in.
-        part: its entry in `_metadata`.
+    `part` is its entry in `_metadata`.
 
     Raises:
         CorruptFileError: not the bytes that were written, of an unknown version, or another's; names the file.

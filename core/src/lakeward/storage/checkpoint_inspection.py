@@ -27,15 +27,7 @@ class InspectedCheckpoint:
 
 
 def look(files: SmallFiles, ref: CheckpointRef, listed: Mapping[str, FileEntry]) -> CheckpointInfo:
-    """Inspect one checkpoint.
-
-    Args:
-        files: the store.
-        ref: the checkpoint.
-        listed: its files, by file name.
-
-    Returns:
-        The checkpoint's state.
+    """Inspect one checkpoint; `listed` has its files, by file name.
 
     Raises:
         StorageError: `_metadata` cannot be read, and it is not known why.

@@ -67,14 +67,7 @@ def parse_start(name: str) -> Incarnation | None:
 
 
 def by_checkpoint(entries: Iterable[FileEntry]) -> Mapping[CheckpointRef, dict[str, FileEntry]]:
-    """Group files by checkpoint; leave out files that belong to none.
-
-    Args:
-        entries: a listing, with names relative to the root.
-
-    Returns:
-        For each checkpoint its files, by file name.
-    """
+    """Group files (names relative to the root) by checkpoint, then file name; leave out those that belong to none."""
     found: dict[CheckpointRef, dict[str, FileEntry]] = {}
     for entry in entries:
         where, _, name = entry.name.rpartition("/")

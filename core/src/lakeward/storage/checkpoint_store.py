@@ -70,13 +70,7 @@ class CheckpointFiles:
     """See `lakeward.ports.CheckpointStore`, which says what each method does. Blocking; thread-safe."""
 
     def __init__(self, files: SmallFiles, clock: Clock, *, readers: int = READERS) -> None:
-        """Keep the parts.
-
-        Args:
-            files: where checkpoints lie.
-            clock: says when one completed.
-            readers: parts that are read at once; 1 = one after the other, on the caller's thread.
-        """
+        """Keep the parts; so many `readers` read at once: 1 = one after the other, on the caller's thread."""
         self._readers = readers
         self._files = files
         self._clock = clock
@@ -292,14 +286,9 @@ class CheckpointFiles:
         their rows. A checkpoint that is under way has a higher number than the newest complete one, and refers to
         segments of its own, or to those that the newest one refers to as well, or that are newer. One that is taken
         during a recovery refers to those of the checkpoint that was restored: that is the newest one, or the newest one
-        was taken in the same recovery, and refers to what was not written then.
-
-        Args:
-            service: whose.
-            table_id: of the table.
-            deleted: checkpoints that had completed and were deleted just now. An epoch that had one of them and has
-                none any more is over.
-            named: segments of other epochs that these referred to.
+        was taken in the same recovery, and refers to what was not written then. `deleted` are checkpoints that had
+        completed and were deleted just now. An epoch that had one of them and has none any more is over. `named` are
+        segments of other epochs that these referred to.
         """
         entries = self._files.entries(service)
         segments = {entry.name: found for entry in entries if (found := parse_segment(entry.name)) is not None}

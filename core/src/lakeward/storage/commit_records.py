@@ -104,14 +104,9 @@ class CommitRecords:
 def lost_commits(source: Source, table: TableSpec, record: CommitRecord | None, head: LakeHead | None) -> str:
     """Return what is wrong if a lake table with commits is gone, or was replaced by an empty one.
 
-    Args:
-        source: its record is used if this service has none, or if another service tiered the table.
-        table: the source's table.
-        record: this service's record, None if nothing was ever committed.
-        head: the lake's head before anything is created, None if the lake has no table of that name.
-
-    Returns:
-        What is missing and what to do; empty if nothing is wrong.
+    It is what is missing and what to do, empty if nothing is wrong. `record` is this service's, None if nothing was
+    ever committed; that of the source is used if this service has none, or if another service tiered the table. `head`
+    is the lake's before anything is created, None if the lake has no table of that name.
 
     Raises:
         SourceError: the source's record cannot be read.

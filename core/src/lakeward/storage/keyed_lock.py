@@ -19,11 +19,7 @@ class KeyedLock:
 
     @contextmanager
     def of(self, name: str) -> Iterator[None]:
-        """Wait until the lock of this name is free, and hold it.
-
-        Args:
-            name: the lock's name.
-        """
+        """Wait until the lock of this name is free, and hold it."""
         lock = self._enter(name)
         try:
             with lock:

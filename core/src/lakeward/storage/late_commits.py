@@ -26,15 +26,9 @@ def went_back(
 ) -> str:
     """Return what is wrong if the lake's newest commit is behind this service's own newest commit.
 
-    Args:
-        path: the table.
-        record: this service's record of the table; it may contain offsets that a person accepted.
-        head: the lake's head.
-        tiered: the offsets of the lake's newest commit.
-        buckets: the table's buckets now; others no longer count.
-
-    Returns:
-        The bucket, both offsets and what to do; empty if nothing is wrong or a person has accepted it.
+    It is the bucket, both offsets and what to do; empty if nothing is wrong or a person has accepted it. `record` is
+    this service's; it may contain offsets that a person accepted. `tiered` are the offsets of the lake's newest commit,
+    `buckets` the table's buckets now; others no longer count.
     """
     if head is None or head.commit is None or head.own is None or is_accepted(record, head):
         return ""

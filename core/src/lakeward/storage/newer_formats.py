@@ -29,10 +29,6 @@ _KNOWN = {STATE: STATE_VERSIONS, JOURNAL: JOURNAL_VERSIONS, METADATA: METADATA_V
 def refuse_newer(files: SmallFiles, service: str) -> None:
     """Make sure that this release knows the format of all state, journals and checkpoints of a service. Blocking.
 
-    Args:
-        files: where they are.
-        service: its name.
-
     Raises:
         NewerFormatError: a file has a later version than any that is known; names it.
         StorageError: the disk or store refused.

@@ -38,11 +38,7 @@ _REASONS = {
 def open_s3(uri: str) -> tuple[pafs.FileSystem, str]:
     """Open an S3 store; nothing is asked of it, unless its region has to be found out.
 
-    Args:
-        uri: `s3://[KEY:SECRET@]BUCKET/PATH[?OPTION=VALUE...]`.
-
-    Returns:
-        The file system, and the path in it.
+    `uri` is `s3://[KEY:SECRET@]BUCKET/PATH[?OPTION=VALUE...]`. Returned are the file system, and the path in it.
 
     Raises:
         ValueError: no bucket, or an option that is not known.
@@ -90,12 +86,7 @@ def _variable(names: tuple[str, ...]) -> str:
 
 
 def reason(error: OSError, place: str) -> str:
-    """Say in a few words why a store refused, then what it said itself.
-
-    Args:
-        error: its error.
-        place: of what was written or read.
-    """
+    """Say in a few words why a store refused to write or read a place, then what it said itself."""
     said = str(error)
     empty = [name for name in _CREDENTIALS if not os.environ.get(name, "unset")] if "AWS" in said else []
     why = next((f"{words} ({said})" for code, words in _REASONS.items() if code in said), refusal(error, place))

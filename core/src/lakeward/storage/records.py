@@ -21,15 +21,7 @@ _PART = struct.Struct(">II")
 
 
 def pack(version: int, parts: tuple[bytes, ...]) -> bytes:
-    """Encode a record.
-
-    Args:
-        version: the format's version, 1 or more.
-        parts: the parts, in order.
-
-    Returns:
-        The file's bytes.
-    """
+    """Encode a record of a format's version (1 or more): its parts, in order."""
     head = _HEAD.pack(MAGIC, version, len(parts))
     return head + b"".join(_PART.pack(len(part), zlib.crc32(part)) + part for part in parts)
 
@@ -43,15 +35,9 @@ def version_of(data: bytes) -> int | None:
 
 
 def unpack(data: bytes, file: str, versions: Mapping[int, int]) -> tuple[int, tuple[bytes, ...]]:
-    """Decode a record.
+    """Decode a record of a file, named in errors: return its version and its parts.
 
-    Args:
-        data: the file's bytes.
-        file: its name, for errors.
-        versions: the number of parts of each version that the reader knows.
-
-    Returns:
-        The version, and the parts.
+    `versions` has the number of parts of each version that the reader knows.
 
     Raises:
         CorruptFileError: not such a file, an unknown version, not its number of parts, cut short, a bad checksum, or

@@ -153,12 +153,7 @@ class HistoryWriter:
 
 
 def find_rounds(records: Iterable[RoundRecord], name: str) -> list[RoundRecord]:
-    """Return the rounds of a name: the full one, or its last part `TABLE_ID-EPOCH-NUMBER`.
-
-    Args:
-        records: all that are kept.
-        name: as a person gave it.
-    """
+    """Return those of all records whose name is this: the full one, or its last part `TABLE_ID-EPOCH-NUMBER`."""
     return [one for one in records if name in {one.round, one.round.rpartition("/")[2]}]
 
 

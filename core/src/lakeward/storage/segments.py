@@ -104,12 +104,8 @@ def without_checkpoint(
 ) -> list[tuple[str, int]]:
     """Return the segments of earlier starts' epochs that have no checkpoint, each with its table's id.
 
-    Where no checkpoint of a later epoch refers to one, none will.
-
-    Args:
-        entries: a listing, with names relative to the root.
-        left: the checkpoints in it, whether they completed or not.
-        incarnation: this start.
+    `entries` is a listing, with names relative to the root; `left` are the checkpoints in it, whether they completed or
+    not. Where no checkpoint of a later epoch refers to a segment, none will.
     """
     epochs = {epoch_folder(ref) for ref in left}
     found = []
@@ -132,10 +128,6 @@ def segments_of(checkpoint: Checkpoint) -> list[Segment]:
 def check_segments(files: SmallFiles, segments: Iterable[Segment]) -> None:
     """Check that each file of rows exists and has its size.
 
-    Args:
-        files: the store.
-        segments: the files.
-
     Raises:
         CorruptFileError: one does not; names it.
     """
@@ -151,13 +143,7 @@ def check_segments(files: SmallFiles, segments: Iterable[Segment]) -> None:
 
 
 def write_segment(files: SmallFiles, name: str, batches: Iterable[pa.RecordBatch]) -> Segment:
-    """Write a segment; see `lakeward.ports.CheckpointStore.write_segment`.
-
-    Args:
-        files: the store.
-        name: relative to its root.
-        batches: at least one.
-    """
+    """Write a segment, its name relative to the root; see `lakeward.ports.CheckpointStore.write_segment`."""
     rows = 0
     with files.writing(name) as out:
         counting = _Counting(out)

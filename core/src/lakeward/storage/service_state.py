@@ -81,13 +81,7 @@ class ServiceStateStore:
         return self._files
 
     def load(self, service: str) -> ServiceState | None:
-        """Read a service's state.
-
-        Args:
-            service: its name.
-
-        Returns:
-            The state, None if there is none.
+        """Read a service's state, None if there is none.
 
         Raises:
             CorruptFileError: the file is damaged or of an unknown version; names it.
@@ -99,22 +93,15 @@ class ServiceStateStore:
         return None
 
     def started_ms(self, service: str, wall_ms: int) -> int:
-        """Return the start time for a new incarnation: now, or after the newest earlier start.
+        """Return the start time for a new incarnation: now (`wall_ms`, since 1970), or after the newest earlier start.
 
         If the clock was set back, the new start must still come after the earlier one.
-
-        Args:
-            service: its name.
-            wall_ms: now, in milliseconds since 1970.
         """
         newest = next(iter(self._starts(service)), None)
         return wall_ms if newest is None else max(wall_ms, newest.started_ms + 1)
 
     def check(self, incarnation: Incarnation) -> None:
-        """Make sure that no later start has taken over.
-
-        Args:
-            incarnation: of this start.
+        """Make sure that no later start than this one has taken over.
 
         Raises:
             FencedError: a later start of the same service has written its state.
@@ -122,10 +109,7 @@ class ServiceStateStore:
         _refuse_overtaken(self._starts(incarnation.service), incarnation)
 
     def save(self, state: ServiceState) -> None:
-        """Write a service's state durably, then remove those of earlier starts.
-
-        Args:
-            state: the state, including everything that is still needed of earlier starts.
+        """Write a service's state durably, then remove those of earlier starts: all that is needed of them is in it.
 
         Raises:
             FencedError: a later start of the same service has written its state; nothing was written.
@@ -180,11 +164,7 @@ def encode(state: ServiceState) -> bytes:
 
 
 def decode(data: bytes, file: str) -> ServiceState:
-    """Decode a state.
-
-    Args:
-        data: the file's bytes.
-        file: its name, for errors.
+    """Decode the bytes of a state; `file` names it in errors.
 
     Raises:
         CorruptFileError: damaged, or of an unknown version.

@@ -41,9 +41,7 @@ class SmallFiles:
     def __init__(self, root: str, filesystem: pafs.FileSystem | None = None) -> None:
         """Open the root; it is made at the first write.
 
-        Args:
-            root: a directory, or a URI that `pyarrow.fs` knows; with `filesystem`, a path in it.
-            filesystem: where it is, if `root` alone does not say it.
+        It is a directory, or a URI that `pyarrow.fs` knows; with `filesystem`, a path in it.
 
         Raises:
             StorageError: no such kind of filesystem.
@@ -65,10 +63,6 @@ class SmallFiles:
 
     def write(self, name: str, data: bytes) -> None:
         """Write a file durably, atomically replacing an older one.
-
-        Args:
-            name: relative name.
-            data: its bytes.
 
         Raises:
             StorageError: the disk or store refused.
@@ -135,8 +129,7 @@ class SmallFiles:
     def writing(self, name: str) -> Iterator[Any]:
         """Write a file durably, piece by piece; it has its name once all of it is written.
 
-        Args:
-            name: relative name; a file of this name is not there yet.
+        No file of this name is there yet.
 
         Yields:
             What takes the bytes.
@@ -189,12 +182,7 @@ class SmallFiles:
         return self._filesystem.open_input_stream(self.path(name))
 
     def names(self, under: str, last: str) -> tuple[str, ...]:
-        """Return the names of all files below a folder that are called `last`, sorted.
-
-        Args:
-            under: a relative folder.
-            last: the file's own name.
-        """
+        """Return the names of all files below a relative folder that are called `last`, sorted."""
         return tuple(entry.name for entry in self.entries(under) if entry.name.rpartition("/")[2] == last)
 
     def entries(self, under: str) -> tuple[FileEntry, ...]:

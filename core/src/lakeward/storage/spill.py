@@ -62,14 +62,9 @@ class SpillWriter:
         file_bytes: int = FILE_BYTES,
         disk: SpillDisk = LOCAL_DISK,
     ) -> None:
-        """Touch nothing.
+        """Touch nothing. Files may be made in the directories, in turn; these have to be there.
 
-        Args:
-            directories: where files may be made, in turn; they have to be there.
-            quota_bytes: of all files together.
-            segment_bytes: see `SEGMENT_BYTES`.
-            file_bytes: see `FILE_BYTES`.
-            disk: has the directories.
+        All files together have at most `quota_bytes`. The rest is as of `SEGMENT_BYTES` and `FILE_BYTES`.
         """
         self._directories = [Path(directory) for directory in directories]
         self._quota_bytes = quota_bytes
@@ -90,11 +85,7 @@ class SpillWriter:
         """Of all files, headers included, without what is still buffered."""
 
     def write(self, channel: int, data: bytes | bytearray | memoryview) -> None:
-        """Add bytes to a channel.
-
-        Args:
-            channel: its number, from 0.
-            data: may be of any length, 0 too.
+        """Add bytes, of any length, 0 too, to a channel; channels are numbered from 0.
 
         Raises:
             StorageError: a disk or the quota is full, a directory is not there, or the files are sealed or closed.
@@ -202,12 +193,9 @@ class SpillFiles:
     """
 
     def __init__(self, files: tuple[SpillFile, ...], folders: Sequence[SpillFolder], disk: SpillDisk) -> None:
-        """Take the files over with one grant.
+        """Take the files over, in the order in which they were written, with one grant.
 
-        Args:
-            files: in the order in which they were written.
-            folders: what is deleted with the last grant.
-            disk: has the files.
+        `folders` are deleted with the last grant.
         """
         self.files = files
         self.disk = disk

@@ -36,10 +36,7 @@ class SpillReader:
     """Reads forward. `read` is for one thread; `commit` and the properties for one other, or the same."""
 
     def __init__(self, files: SpillFiles) -> None:
-        """Take a grant of the files.
-
-        Args:
-            files: sealed.
+        """Take a grant of the sealed files.
 
         Raises:
             StorageError: they are deleted.
@@ -56,10 +53,7 @@ class SpillReader:
         return self._committed
 
     def read(self, most: int) -> Chunk | None:
-        """Read the next bytes of a segment; None at the end.
-
-        Args:
-            most: bytes, 1 or more.
+        """Read the next bytes of a segment, `most` (1 or more) of them; None at the end.
 
         Raises:
             CorruptFileError: a file is damaged or too short.

@@ -142,12 +142,7 @@ class Checkpointing:
     ) -> None:
         """Start with the gateway open or closed, as the coordinator's `Deploy` says.
 
-        Args:
-            place: which task this is.
-            deploy: what it was deployed with.
-            link: sends events.
-            parts: of the subtask.
-            mailbox: where `MakePart` and `PartWritten` are posted.
+        `MakePart` and `PartWritten` are posted in the mailbox.
         """
         self._origin = Origin(place.job.job_attempt, place.subtask, deploy.attempt, 0)
         self._ref = deploy.checkpoint_ref
@@ -189,12 +184,7 @@ class Checkpointing:
         self._step(MessageReceived(event))
 
     def finish(self, event: SplitFinished, progress: SplitProgress | None) -> None:
-        """Send that a split is finished.
-
-        Args:
-            event: the message.
-            progress: the result as progress, None if the split cannot be resumed from it.
-        """
+        """Send that a split is finished; `progress` is the result, None if the split cannot be resumed from it."""
         with self._lock:
             if progress is not None:
                 for ended in self._ended.values():
@@ -209,9 +199,6 @@ class Checkpointing:
 
     def on_message(self, message: CheckpointMessage) -> None:
         """Handle a checkpoint message immediately; answer a repeated message again.
-
-        Args:
-            message: what the coordinator sent.
 
         Raises:
             IllegalEventError: the message is illegal after the ones before it.
@@ -251,11 +238,9 @@ class Checkpointing:
         self.part_written(PartWritten(checkpoint, DeclineCheckpoint(checkpoint=checkpoint, reason=reason)))
 
     def make_part(self, order: MakePart, roll: Callable[[], tuple[SplitProgress, ...]]) -> None:
-        """Store this subtask's part of a checkpoint.
+        """Store this subtask's part of a checkpoint, and send the events that the gateway held back.
 
-        Args:
-            order: the checkpoint, and the events that the gateway held back.
-            roll: closes files that are large enough, and returns the progress of all splits of this subtask.
+        `roll` closes files that are large enough, and returns the progress of all splits of this subtask.
         """
         with self._lock:
             ended = self._ended.pop(order.checkpoint, [])

@@ -252,14 +252,7 @@ class FanOutWriter:
         return {partition: one.open for partition, one in self._open.items() if one.open.rows}
 
     def take_unsaved(self, partition: bytes) -> list[pa.RecordBatch]:
-        """Hand over the rows of an open file that no checkpoint has yet; they count as saved from now on.
-
-        Args:
-            partition: one of `open_rows`.
-
-        Returns:
-            The rows in the order in which they were taken.
-        """
+        """Hand over, in order, the rows of one of `open_rows` that no checkpoint has yet; they now count as saved."""
         opened = self._open[partition].open
         rows, opened.unsaved = opened.unsaved, []
         self._unsaved_bytes -= opened.unsaved_bytes
@@ -445,10 +438,7 @@ class FanOutWriter:
 def _own_memory(rows: pa.RecordBatch, empty: pa.RecordBatch, *, copy: bool) -> pa.RecordBatch:
     """Return rows that do not keep a much larger batch in memory, of which they are a slice.
 
-    Args:
-        rows: the slice.
-        empty: another, without rows.
-        copy: copy it in any case: to ask for the bytes of a slice takes longer than to copy a small one.
+    With `copy`, they are copied in any case: to ask for the bytes of a slice takes longer than to copy a small one.
     """
     if not copy and rows.get_total_buffer_size() <= _MOST_RETAINED * rows.nbytes:
         return rows

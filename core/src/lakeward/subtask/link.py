@@ -69,12 +69,8 @@ class Link:
     ) -> None:
         """Prepare the link; `start` connects.
 
-        Args:
-            place: which task this is, and where the coordinator listens.
-            transport: makes connections.
-            clock: the machine's clock.
-            on_event: called with each event, in order, on the receiving thread; must return quickly.
-            data_address: where this subtask is reached for the data of others, empty where there is no exchange.
+        `on_event` is called with each event, in order, on the receiving thread; it must return quickly. `data_address`
+        is where this subtask is reached for the data of others, empty where there is no exchange.
         """
         job = place.job
         self._address = Address(job.host, job.port, job.secret, job.trusted)
@@ -96,11 +92,7 @@ class Link:
         self._step(StartRequested(now=self._clock.now()))
 
     def send(self, event: AnyEvent) -> None:
-        """Send an event; while the connection is down a data event waits and a control event is dropped.
-
-        Args:
-            event: what to send.
-        """
+        """Send an event; while the connection is down a data event waits and a control event is dropped."""
         self._step(SendRequested(now=self._clock.now(), event=event))
 
     def heartbeat(self) -> None:

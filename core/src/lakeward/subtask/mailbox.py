@@ -22,11 +22,7 @@ class Mailbox:
     """
 
     def __init__(self, on_put: Callable[[], None] = _do_nothing) -> None:
-        """Start empty.
-
-        Args:
-            on_put: called after each item that was put, on the thread that put it.
-        """
+        """Start empty; `on_put` is called after each item that was put, on the thread that put it."""
         self._on_put = on_put
         self._messages: deque[object] = deque()
         self._rest: deque[object] = deque()
@@ -41,14 +37,7 @@ class Mailbox:
         self._put(self._messages, item)
 
     def get(self, timeout_s: float) -> object | None:
-        """Take the next item.
-
-        Args:
-            timeout_s: seconds to wait for one.
-
-        Returns:
-            The item, None if there was none in time.
-        """
+        """Take the next item; None if there was none within `timeout_s` seconds."""
         with self._filled:
             if timeout_s > 0:
                 self._filled.wait_for(lambda: self._messages or self._rest, timeout_s)

@@ -45,15 +45,9 @@ class SplitReading:
         mailbox: Mailbox,
         position: int,
     ) -> None:
-        """Start reading.
+        """Start reading at a position, as in `SplitProgress`: an offset of a log, a number of rows of a snapshot.
 
-        Args:
-            split: what to read.
-            reader: the source in this subtask.
-            clock: the machine's clock.
-            executor: runs the reads.
-            mailbox: where `Read` is posted.
-            position: where to start, as in `SplitProgress`: an offset of a log, a number of rows of a snapshot.
+        The executor runs the reads; `Read` is posted in the mailbox.
         """
         self.split = split
         self._position = position

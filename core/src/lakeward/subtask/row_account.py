@@ -25,12 +25,7 @@ class RowAccount:
     """What one try of a split has read and written."""
 
     def __init__(self, table: TableSpec, progress: SplitProgress) -> None:
-        """Start where the split's progress ends.
-
-        Args:
-            table: the table, for messages.
-            progress: the split's progress before this try.
-        """
+        """Start where the split's progress before this try ends; messages name the table."""
         self._split = progress.split
         self._where = f"table {table.path}, bucket {progress.split.bucket}"
         self._before = frozenset(file.path for file in progress.files)
@@ -40,10 +35,7 @@ class RowAccount:
         self._empty = progress.empty_offsets if isinstance(progress.split, LogSplit) else None
 
     def take(self, batch: SourceBatch) -> None:
-        """Count a batch that was read.
-
-        Args:
-            batch: the next one; before it is written.
+        """Count a batch that was read, before it is written.
 
         Raises:
             LogGapError: offsets are missing between the batch before and this one, or within it.
@@ -63,8 +55,7 @@ class RowAccount:
     def left_out(self, here: int) -> int | None:
         """Return the records so far that needed no row, including earlier tries; None if not counted.
 
-        Args:
-            here: the records of this try.
+        `here` are the records of this try.
         """
         return _sum(self._left_out, here)
 
@@ -84,9 +75,7 @@ class RowAccount:
     def check_written(self, files: Iterable[LakeFile], left_out: int) -> None:
         """Check, once everything is in closed files, that each record is in one or was left out.
 
-        Args:
-            files: all files of the split.
-            left_out: records that needed no row, as the writer counts them.
+        `files` are all of the split; `left_out` are records that needed no row, as the writer counts them.
 
         Raises:
             RowCountError: names both counts.

@@ -31,13 +31,9 @@ UNFIT = (
 
 
 def unreadable(table: TableSpec, split: Split, position: int, error: Exception) -> RowError:
-    """Return the error of records that the source's reader could not decode.
+    """Return the error of records that the source's reader could not decode; it raised `error`, one of `UNFIT`.
 
-    Args:
-        table: the table.
-        split: what was read.
-        position: as in `SplitProgress`: the offset, or the number of rows, up to which records could be decoded.
-        error: what the reader raised, one of `UNFIT`.
+    `position` is as in `SplitProgress`: the offset, or the number of rows, up to which records could be decoded.
     """
     where = f"table {table.path}, bucket {split.bucket}, split {split.split_id}"
     return RowError(f"{where}: records from {position} on cannot be decoded: {type(error).__name__}: {error}")
@@ -47,10 +43,7 @@ def unreadable(table: TableSpec, split: Split, position: int, error: Exception) 
 def naming_rows(table: TableSpec, split: Split, records: pa.RecordBatch | None = None) -> Iterator[None]:
     """Turn an exception of `UNFIT` into an error that names bucket, offset, column and value.
 
-    Args:
-        table: the table.
-        split: what is being written.
-        records: the records that are being written; None = some records of earlier batches.
+    `records` are those that are being written; None = some records of earlier batches.
 
     Raises:
         RowError: instead of one of `UNFIT`.
@@ -69,11 +62,7 @@ def naming_rows(table: TableSpec, split: Split, records: pa.RecordBatch | None =
 
 @contextmanager
 def naming_exchanged_rows(table: TableSpec, records: pa.RecordBatch | None = None) -> Iterator[None]:
-    """Do as `naming_rows` for rows that came through channels, from many buckets.
-
-    Args:
-        table: the table.
-        records: the records that are being written, with their buckets; None = some records of earlier batches.
+    """Do as `naming_rows` for rows that came through channels, from many buckets; the records have `__bucket`.
 
     Raises:
         RowError: instead of one of `UNFIT`.

@@ -45,11 +45,7 @@ def run_subtask(place: SubtaskPlace) -> str:
 
 
 def real_parts(place: SubtaskPlace | None = None) -> SubtaskParts:
-    """Return the parts of a subtask in a Spark executor.
-
-    Args:
-        place: which task it is; None: one that exchanges no rows.
-    """
+    """Return the parts of a subtask in a Spark executor; a `place` that is None exchanges no rows."""
     clock = SystemClock()
     return SubtaskParts(
         transport=SocketTransport(clock),

@@ -71,10 +71,7 @@ class Subtask:
     def __init__(self, place: SubtaskPlace, parts: SubtaskParts, mailbox: Mailbox | None = None) -> None:
         """Prepare the attempt; `start` connects.
 
-        Args:
-            place: which task this is.
-            parts: what it works with.
-            mailbox: everything that happens to this subtask, in order; None = a new one.
+        Everything that happens to this subtask is in the mailbox, in order; None = a new one.
         """
         self._place = place
         self._parts = parts
@@ -104,10 +101,7 @@ class Subtask:
     # --- its turns --------------------------------------------------------------------------------------------
 
     def run(self) -> str:
-        """Work until there is nothing more, or until told to stop.
-
-        Returns:
-            The outcome, see `run_subtask`.
+        """Work until there is nothing more, or until told to stop; return the outcome, see `run_subtask`.
 
         Raises:
             LakewardError: it could not continue.
@@ -127,11 +121,7 @@ class Subtask:
         self._link.start()
 
     def turn(self, item: object | None) -> None:
-        """Handle the next item of the mailbox, and send a heartbeat if one is due.
-
-        Args:
-            item: from the mailbox; None if there was none within `turn_s`.
-        """
+        """Handle the next item of the mailbox, None where none came within `turn_s`; send a heartbeat if it is due."""
         try:
             self._take(item)
             if self._exchange is not None and self._phase is _Phase.WORKING:

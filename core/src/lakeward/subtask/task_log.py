@@ -22,11 +22,7 @@ _places: list[SubtaskPlace] = []
 
 
 def begin_task_log(place: SubtaskPlace) -> None:
-    """Give all lines of this process the fields of a task, in the form that the service's own lines have.
-
-    Args:
-        place: the task.
-    """
+    """Give all lines of this process the fields of a task, in the form that the service's own lines have."""
     _places[:] = [place]
     if "structlog" in sys.modules:
         _configure(place)
@@ -40,11 +36,7 @@ def forget_task() -> None:
 
 
 def task_log(name: str) -> FilteringBoundLogger:
-    """Return a logger of a subtask.
-
-    Args:
-        name: of the logger.
-    """
+    """Return a logger of a subtask."""
     import structlog  # noqa: PLC0415 - see above
 
     if _places:
@@ -79,11 +71,7 @@ def _configure(place: SubtaskPlace) -> None:
 
 
 def fields_of_task(place: SubtaskPlace) -> dict[str, Any]:
-    """Return what each line of a task has.
-
-    Args:
-        place: the task.
-    """
+    """Return what each line of a task has."""
     job = place.job
     return {
         "round": job.round_name,

@@ -44,16 +44,10 @@ class SplitWork:
         executor: Executor,
         mailbox: Mailbox,
     ) -> None:
-        """Start reading.
+        """Start reading at the split's progress: `at_its_beginning`, or that in a checkpoint.
 
-        Args:
-            table: the table, for messages.
-            progress: the split, and where to start: `at_its_beginning`, or the progress in a checkpoint.
-            reader: the source in this subtask.
-            writer: a fresh writer for this split and this progress.
-            clock: the machine's clock.
-            executor: runs the reads.
-            mailbox: where batches are posted.
+        The writer is fresh, of this split and this progress. The executor runs the reads; batches are posted in the
+        mailbox.
         """
         self.split = progress.split
         self.rows = progress.rows
@@ -76,10 +70,7 @@ class SplitWork:
         self._reading = SplitReading(self.split, reader, clock, executor, mailbox, progress.position)
 
     def check_read(self, timeout_s: float) -> None:
-        """Raise if the source has not answered for too long.
-
-        Args:
-            timeout_s: seconds that one batch may take.
+        """Raise if the source has not answered for `timeout_s` seconds with one batch.
 
         Raises:
             ReadTimeoutError: names the split.
@@ -92,12 +83,9 @@ class SplitWork:
             raise ReadTimeoutError(message)
 
     def write(self, batch: SourceBatch, read_s: float, *, read_on: bool = True) -> None:
-        """Write one batch.
+        """Write the next records; reading them took `read_s` seconds, with their decoding.
 
-        Args:
-            batch: the next records.
-            read_s: seconds that reading it took, with its decoding.
-            read_on: whether another batch may be read in its place; else `read_on` is to be called later.
+        With `read_on`, another batch may be read in their place; else `read_on` is to be called later.
 
         Raises:
             LogGapError: offsets are missing.
@@ -132,12 +120,9 @@ class SplitWork:
         return unreadable(self._table, self.split, self._position, error) if isinstance(error, UNFIT) else error
 
     def roll(self) -> SplitProgress:
-        """Prepare a checkpoint: close files that are large enough, and record the split's progress.
+        """Prepare a checkpoint: close files that are large enough, and record the split's progress, which is returned.
 
         Takes as long as closing a file takes, so it is done while no gateway is closed.
-
-        Returns:
-            The progress that `progress` returns from now on.
         """
         if isinstance(self.split, SnapshotSplit) and self.split.live:
             return self._recorded  # the next read would return its rows in another order, as of another moment
@@ -152,13 +137,10 @@ class SplitWork:
         return self._recorded
 
     def close(self, *, ended: bool = True) -> WriteResult:
-        """Stop reading, close all files.
+        """Stop reading, close all files; return what was written, including earlier tries.
 
-        Args:
-            ended: whether the source has no more batches; False if the split is finished early.
-
-        Returns:
-            What was written, including earlier tries; its end is the split's own if all of it was read.
+        If not `ended`, the split is finished early: the source has more batches. The result's end is the split's own if
+        all of it was read.
 
         Raises:
             SourceError: the source ended before the split did.

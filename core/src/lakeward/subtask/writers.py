@@ -18,15 +18,7 @@ if TYPE_CHECKING:
 def split_writer(
     lake: LakePlugin, deploy: Deploy, table: TableSpec, progress: SplitProgress, clock: Clock
 ) -> LakeWriter:
-    """Open the writer of one split.
-
-    Args:
-        lake: the lake.
-        deploy: what the subtask works on.
-        table: the table.
-        progress: the split, and what another writer had done of it.
-        clock: the machine's.
-    """
+    """Open the writer of one split, with what another writer had done of it (`progress`)."""
     split = progress.split
     if not table.lake_partition:
         return lake.writer(deploy.lake_task, table, split, deploy.attempt, progress)

@@ -76,10 +76,7 @@ class Exporting:
 def export_by_otlp(endpoint: str, incarnation: Incarnation, registry: CollectorRegistry) -> Exporting:
     """Export by OTLP over HTTP. What is not configured here is as the environment says (`OTEL_...`).
 
-    Args:
-        endpoint: base URL of the collector; empty: as the environment says.
-        incarnation: of this start of the service.
-        registry: where the values of metrics are.
+    That is so too for an empty base URL of the collector. The registry has the values of metrics.
     """
     processors, readers = [], []
     if _is_wanted("OTEL_TRACES_EXPORTER"):
@@ -90,11 +87,7 @@ def export_by_otlp(endpoint: str, incarnation: Incarnation, registry: CollectorR
 
 
 def resource_of(incarnation: Incarnation) -> Resource:
-    """Return what all spans and metrics are of; attributes that the environment names come first.
-
-    Args:
-        incarnation: of this start of the service.
-    """
+    """Return what all spans and metrics are of; attributes that the environment names come first."""
     ours = Resource({SERVICE_NAME: incarnation.service, SERVICE_INSTANCE_ID: str(incarnation)})
     theirs = Resource.create()
     if str(theirs.attributes.get(SERVICE_NAME, _UNNAMED)).startswith(_UNNAMED):

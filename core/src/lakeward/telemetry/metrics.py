@@ -26,10 +26,6 @@ def observe_registry(meter: Meter, registry: CollectorRegistry) -> None:
     """Make an instrument for each metric that the registry has or a service can have; each reads the registry.
 
     A counter is named as in Prometheus without `_total`; a summary is two counters, `..._count` and `..._sum`.
-
-    Args:
-        meter: makes the instruments.
-        registry: where the values are.
     """
     values = _Values(registry)
     known = {metric.name: metric for metric in [*exported(), *registry.collect()]}

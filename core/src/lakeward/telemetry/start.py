@@ -33,9 +33,6 @@ class Telemetry(Protocol):
 def check_telemetry(observe: ObserveSettings) -> None:
     """Check that telemetry can be exported if it is asked for; nothing is connected.
 
-    Args:
-        observe: the section.
-
     Raises:
         ConfigError: the extra is not installed, or the endpoint is no URL.
     """
@@ -52,15 +49,9 @@ def check_telemetry(observe: ObserveSettings) -> None:
 
 
 def start_telemetry(settings: Settings, incarnation: Incarnation, metrics: ServiceMetrics) -> Telemetry | None:
-    """Export traces and metrics from now on.
+    """Export traces and metrics from now on; None where `observe.telemetry` is off.
 
-    Args:
-        settings: the configuration.
-        incarnation: of this start of the service.
-        metrics: those of the service; what is registered later is not exported.
-
-    Returns:
-        What takes spans; None where `observe.telemetry` is off.
+    Metrics of the service that are registered later are not exported.
 
     Raises:
         ConfigError: as `check_telemetry`.

@@ -52,11 +52,9 @@ class RoundTracer:
     """Makes a span of OpenTelemetry of each span of a round. Thread-safe."""
 
     def __init__(self, resource: Resource, *processors: SpanProcessor) -> None:
-        """Start without spans. The sampler is the one that the environment names (`OTEL_TRACES_SAMPLER`).
+        """Start without spans; each processor takes every span that has ended, and all are of one resource.
 
-        Args:
-            resource: what all spans are of.
-            processors: take each span that has ended.
+        The sampler is the one that the environment names (`OTEL_TRACES_SAMPLER`).
         """
         self._ids = _Ids()
         self.provider = TracerProvider(resource=resource, id_generator=cast("Any", self._ids), shutdown_on_exit=False)
@@ -66,11 +64,7 @@ class RoundTracer:
         self._lock = threading.Lock()
 
     def add(self, span: RoundSpan) -> None:
-        """Pass a span on to the processors.
-
-        Args:
-            span: one that has ended.
-        """
+        """Pass a span that has ended on to the processors."""
         with self._lock:
             self._ids.trace_id = int(trace_id_of(span.round_name), 16)
             self._ids.span_id = int(span_id_of(span.round_name, span.key), 16)

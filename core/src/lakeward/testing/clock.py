@@ -7,12 +7,7 @@ class FakeClock:
     """A `lakeward.ports.Clock` under the test's control."""
 
     def __init__(self, now: float = 1000.0, wall_ms: int = 1_700_000_000_000) -> None:
-        """Start somewhere.
-
-        Args:
-            now: seconds on the boot-time clock.
-            wall_ms: milliseconds since 1970.
-        """
+        """Start at `now` seconds on the boot-time clock, and `wall_ms` milliseconds since 1970."""
         self._now = now
         self._wall_ms = float(wall_ms)
 
@@ -25,11 +20,7 @@ class FakeClock:
         return round(self._wall_ms)
 
     def advance(self, seconds: float) -> None:
-        """Let time pass, on both clocks.
-
-        Args:
-            seconds: >= 0.
-        """
+        """Let seconds (>= 0) pass, on both clocks."""
         self._now += seconds
         self._wall_ms += seconds * 1000
 
@@ -40,7 +31,6 @@ class FakeClock:
     def jump_wall(self, seconds: float) -> None:
         """Set the wall clock, as a person or a time server does; the boot-time clock does not see it.
 
-        Args:
-            seconds: forward, or back where negative.
+        Seconds go forward, or back where negative.
         """
         self._wall_ms += seconds * 1000

@@ -105,14 +105,7 @@ class Lakeward(Protocol):
     """Run `lakeward` with these arguments."""
 
     def __call__(self, *arguments: str) -> Said:
-        """Run it in this process.
-
-        Args:
-            arguments: the command line after `lakeward`.
-
-        Returns:
-            Its exit code and what it printed.
-        """
+        """Run it in this process with the words after `lakeward`; return its exit code and what it printed."""
         ...
 
 

@@ -17,15 +17,9 @@ _LONGEST = 400
 
 
 def mismatch(where: str, expected: object, found: object) -> str:
-    """Return the message of a check that failed.
+    """Return the message of a check that failed, in one line; long values are cut in the middle.
 
-    Args:
-        where: the hook or method, and what the check looks at.
-        expected: the value that a right plugin gives.
-        found: the value that this plugin gave.
-
-    Returns:
-        One line; long values are cut in the middle.
+    `where` is the hook or method, and what the check looks at.
     """
     return f"{where}: expected {_shown(expected)}, found {_shown(found)}"
 
@@ -34,10 +28,8 @@ def mismatch(where: str, expected: object, found: object) -> str:
 def expect_error(kind: type[Raised], where: str, match: str = "") -> Iterator[pytest.ExceptionInfo[Raised]]:
     """Fail unless the block raises this error, as `pytest.raises` does, with a message that says where it was.
 
-    Args:
-        kind: the error that a right plugin raises.
-        where: the hook or method, and the circumstances in which it has to raise.
-        match: regular expression that the error's text has to contain.
+    `where` is the hook or method, and the circumstances in which it has to raise; `match` is a regular expression that
+    the error's text has to contain. The error is yielded, once the block has been left.
 
     Yields:
         The error, once the block has been left.
@@ -62,8 +54,7 @@ def expect_error(kind: type[Raised], where: str, match: str = "") -> Iterator[py
 def expect_no_error(where: str) -> Iterator[None]:
     """Fail where the block raises, with a message that says where it was.
 
-    Args:
-        where: the hook or method, and the circumstances in which it must not raise.
+    `where` is the hook or method, and the circumstances in which it must not raise.
 
     Yields:
         Nothing.

@@ -236,14 +236,9 @@ class FolderLake:
         """See Protocol."""
 
     def commit_elsewhere(self, path: TablePath, offsets: Mapping[TableBucket, int] | str) -> int:
-        """Commit offsets as another tiering service would, which knows neither stamps nor rounds.
+        """Commit offsets as another tiering service would, which knows neither stamps nor rounds; return the snapshot.
 
-        Args:
-            path: the table.
-            offsets: by bucket, or the path of the source's offsets file that holds them.
-
-        Returns:
-            The snapshot id.
+        Offsets are by bucket, or the path of the source's offsets file that holds them.
         """
         named = {"offsets": None, "path": offsets} if isinstance(offsets, str) else {"offsets": _plain(offsets)}
         with self._state(path) as state:

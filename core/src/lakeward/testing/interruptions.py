@@ -92,14 +92,9 @@ class Interruptions:
     resumed: int = 0
 
     def write(self, split: Split, log: Changelog) -> tuple[LakeFile, ...]:
-        """Write the flushed changelog.
+        """Write the flushed changelog of a log split from offset 0, or of a snapshot split.
 
-        Args:
-            split: a log split from offset 0, or a snapshot split.
-            log: what is in it.
-
-        Returns:
-            What the last writer's `close` gave.
+        Returned is what the last writer's `close` gave.
         """
         progress: SplitProgress | None = None
         while True:

@@ -15,12 +15,9 @@ class ThreadJobs:
     """The port `Jobs` on threads. A task that raises is tried again, `attempts` times, as Spark would."""
 
     def __init__(self, entry: Callable[[SubtaskPlace], str], slots: int = 2, attempts: int = 4) -> None:
-        """Keep what a task runs.
+        """Keep what each task runs, and how often it is tried.
 
-        Args:
-            entry: what each task runs.
-            slots: how many subtasks there are room for; more than that run side by side all the same.
-            attempts: tries of one task.
+        There is room for so many subtasks as `slots` says; more than that run side by side all the same.
         """
         self.slots = slots
         self.missing = 0

@@ -88,9 +88,7 @@ def some_rows(count: int) -> list[dict[str, object]]:
 def transformed(field: PartitionField, value: Any) -> object:  # noqa: ANN401 - of any column
     """Return a value's place in a field of a layout, as the Iceberg specification has it; a bucket's is its value.
 
-    Args:
-        field: the field.
-        value: the column's value; of a timestamp, its microseconds.
+    The value of a timestamp is its microseconds.
     """
     if value is None or field.transform in {"identity", "bucket"}:
         return value

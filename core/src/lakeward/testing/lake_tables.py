@@ -68,17 +68,10 @@ def source_batch(
     start: int = 0,
     snapshot: bool = False,
 ) -> SourceBatch:
-    """Make a batch as a source gives it.
+    """Make a batch as a source gives it: a mapping for each row, and a change, APPEND where left out.
 
-    Args:
-        schema: the user's columns.
-        rows: one mapping a row.
-        changes: one change a row, APPEND where left out.
-        start: offset of the first row.
-        snapshot: rows of a KV snapshot: offset and timestamp are -1.
-
-    Returns:
-        The batch; its next offset is that of the row after the last.
+    `schema` has the user's columns; `start` is the offset of the first row. With `snapshot`, rows are of a KV snapshot:
+    offset and timestamp are -1. The batch's next offset is that of the row after the last.
     """
     count = len(rows)
     offsets = [NO_OFFSET] * count if snapshot else list(range(start, start + count))

@@ -18,21 +18,14 @@ class Meeting:
     """Two leases meet inside a call: the first one to come waits for the other, whoever comes later walks through."""
 
     def __init__(self, limit_s: float) -> None:
-        """Start with nobody inside.
-
-        Args:
-            limit_s: seconds after which whoever waits gives up.
-        """
+        """Start with nobody inside; whoever waits gives up after `limit_s` seconds."""
         self._limit_s = limit_s
         self._lock = threading.Lock()
         self._came: set[str] = set()
         self._met = threading.Event()
 
     def enter(self, lease_id: str) -> None:
-        """Come in, and wait for a call of another lease.
-
-        Args:
-            lease_id: whose call it is.
+        """Come in with a call of a lease, and wait for a call of another one.
 
         Raises:
             SourceError: no call of another lease came in time.
@@ -47,14 +40,7 @@ class Meeting:
 
 
 def troubles_at_once(*works: Callable[[], object]) -> list[BaseException]:
-    """Do each piece of work on a thread of its own, all at the same time.
-
-    Args:
-        works: what is done.
-
-    Returns:
-        What they raised.
-    """
+    """Do each piece of work on a thread of its own, all at the same time; return what they raised."""
     troubles: list[BaseException] = []
 
     def run(work: Callable[[], object]) -> None:

@@ -40,12 +40,7 @@ class MemoryLeaseServer:
     """
 
     def __init__(self, clock: FakeClock | None = None, *, old_server: bool = False) -> None:
-        """Start without leases.
-
-        Args:
-            clock: time; leases expire by it.
-            old_server: be a server that has no lease API.
-        """
+        """Start without leases; they expire by the clock. An old server has no lease API."""
         self.clock = clock or FakeClock()
         self.old_server = old_server
         self.calls: list[tuple[str, str]] = []

@@ -65,10 +65,9 @@ class Conformance:
         assert found == self.level, f"expected {PUBLISHED} = {self.level!r} on {self.published!r}, found {found!r}"  # noqa: S101 - a suite asserts
 
     def needs(self, *capabilities: str) -> None:
-        """Skip a test unless the plugin has these capabilities; the skip names those that it declared not to have.
+        """Skip a test unless the plugin has these capabilities, attributes of the suite.
 
-        Args:
-            capabilities: names of attributes of the suite.
+        The skip names those that the plugin declared not to have.
         """
         missing = [name for name in capabilities if not getattr(self, name)]
         if missing:

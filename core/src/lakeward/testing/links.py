@@ -24,9 +24,5 @@ class RecordingLink:
         return self._channel.sent
 
     def send(self, event: AnyEvent) -> None:
-        """Take an event.
-
-        Args:
-            event: is kept in `events`.
-        """
+        """Keep an event in `events`."""
         self.events.append(self._channel.send(event).event)

@@ -15,13 +15,9 @@ _TURN_S = 0.02
 
 
 def wait_until(look: Callable[[], object], what: str, limit_s: float = LIMIT_S, turn_s: float = _TURN_S) -> None:
-    """Look again and again, until something is true.
+    """Look again and again, until `look` returns something true: `what` in words, for the error.
 
-    Args:
-        look: returns something true once it is so.
-        what: is waited for, in words, for the error.
-        limit_s: seconds.
-        turn_s: seconds between two looks: longer for one that costs the machine much.
+    `turn_s` are seconds between two looks: longer for one that costs the machine much.
 
     Raises:
         AssertionError: it did not become true.
@@ -35,11 +31,7 @@ def wait_until(look: Callable[[], object], what: str, limit_s: float = LIMIT_S, 
 
 
 async def until(look: Callable[[], object], limit_s: float = LIMIT_S) -> None:
-    """Look again and again while the event loop goes on, until something is true.
-
-    Args:
-        look: returns something true once it is so.
-        limit_s: seconds.
+    """Look again and again while the event loop goes on, until `look` returns something true; `limit_s` is in seconds.
 
     Raises:
         TimeoutError: it did not become true.

@@ -305,15 +305,10 @@ class LeaseWrapperConformance(Conformance):
 def wrapped(
     make_wrapper: MakeWrapper, backend: ScriptedBackend, registry: CollectorRegistry | None = None
 ) -> LeaseBackend:
-    """Make a wrapper, as a service does, and put it around a backend.
+    """Make a wrapper, as a service does, and put it around a backend; return the backend as the core calls it.
 
-    Args:
-        make_wrapper: the wrapper's class, or a function without arguments.
-        backend: what is wrapped.
-        registry: where the wrapper shows its metrics.
-
-    Returns:
-        The backend as the core calls it.
+    `make_wrapper` is the wrapper's class, or a function without arguments. In `registry`, the wrapper shows its
+    metrics.
     """
     with expect_no_error("make_wrapper: a service makes a wrapper without arguments"):
         wrapper = make_wrapper()
@@ -321,16 +316,9 @@ def wrapped(
 
 
 def call(hooks: LeaseBackend, hook: str, lease: Lease, snapshots: dict[TableBucket, int] | None = None) -> object:
-    """Call a hook with arguments that fit it.
+    """Call a hook, a name of `HOOKS`, with arguments that fit it; return its answer.
 
-    Args:
-        hooks: a backend with its wrappers.
-        hook: a name of `HOOKS`.
-        lease: whose lease it is.
-        snapshots: what `acquire` asks for; a copy of all unless given.
-
-    Returns:
-        The answer.
+    `acquire` asks for `snapshots`; a copy of all of the lease's unless given.
     """
     asked = dict(SNAPSHOTS) if snapshots is None else snapshots
     arguments: dict[str, object] = {"acquire": asked, "release": frozenset(BUCKETS), "on_failover": RESTART}

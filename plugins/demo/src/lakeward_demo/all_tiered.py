@@ -20,13 +20,7 @@ if TYPE_CHECKING:
 
 
 def all_tiered(stage: Stage, loaded: Loaded, clock: Clock) -> bool:
-    """Say whether every bucket's end is on record: at the source for a tiered table, in the lake for a mirrored one.
-
-    Args:
-        stage: where the demo plays.
-        loaded: the service's configuration.
-        clock: any.
-    """
+    """Say whether every bucket's end is on record: at the source for a tiered table, in the lake for a mirrored one."""
     return all(
         _covers(stage.store.registered(table) if table.tiered else _in_lake(table, loaded, clock), ends)
         for table in stage.tables

@@ -64,14 +64,10 @@ def live_end(days: int) -> date:
 
 
 def changes_of(flights: pa.Table) -> pa.Table:
-    """Turn flights into changes, in the order in which they happened.
+    """Turn flights (as `read_flights` gives them) into changes, in the order in which they happened.
 
-    Args:
-        flights: as `read_flights` gives them.
-
-    Returns:
-        `FLIGHT_COLUMNS`, and `change` (insert, update, delete), `event` (scheduled, departed, landed, cancelled),
-        `at` (local time; schedules come out at midnight) and `delay` (minutes). Day after day: schedules first.
+    Columns are `FLIGHT_COLUMNS`, and `change` (insert, update, delete), `event` (scheduled, departed, landed,
+    cancelled), `at` (local time; schedules come out at midnight) and `delay` (minutes). Day after day: schedules first.
     """
     flown, landed = pc.is_valid(flights["departed"]), pc.is_valid(flights["arrived"])
     midnight = pc.cast(pc.cast(flights["flight_date"], pa.timestamp("us")), pa.timestamp("us"))

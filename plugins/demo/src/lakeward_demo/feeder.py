@@ -49,13 +49,7 @@ class Feeder:
     """Feeds day after day."""
 
     def __init__(self, store: DemoStore, tables: tuple[DemoTable, ...], stop: threading.Event) -> None:
-        """Keep what it works with.
-
-        Args:
-            store: holds the history.
-            tables: those that are fed.
-            stop: set when it is to end early.
-        """
+        """Keep what it works with: the store holds the history; `stop` is set when it is to end early."""
         self._store = store
         self._tables = tables
         self._stop = stop
@@ -64,12 +58,7 @@ class Feeder:
         self._total = Fed()
 
     def run(self, flights: pa.Table, days: int) -> None:
-        """Feed days, one each `DAY_S` seconds, and say so.
-
-        Args:
-            flights: all flights.
-            days: how many days from `FIRST_LIVE_DAY` on.
-        """
+        """Feed so many days of all flights from `FIRST_LIVE_DAY` on, one each `DAY_S` seconds, and say so."""
         start = self._clock.now()
         for number in range(days):
             day = FIRST_LIVE_DAY + timedelta(days=number)
@@ -95,13 +84,7 @@ class Feeder:
 
 
 def main(source: str, address: str, days: int) -> None:
-    """Feed a store until all days are in or standard input is closed.
-
-    Args:
-        source: the name of the source.
-        address: the stage's.
-        days: how many.
-    """
+    """Feed a stage's store until so many days are in or standard input is closed."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     go, stop = threading.Event(), threading.Event()
     threading.Thread(target=_watch_parent, args=(go, stop), name="parent", daemon=True).start()

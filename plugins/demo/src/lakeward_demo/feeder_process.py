@@ -29,11 +29,8 @@ class FeederProcess:
     def __init__(self, place: Place, stage: tuple[str, str], days: int, on_line: Callable[[FeederLine], None]) -> None:
         """Start it; it waits for `start`.
 
-        Args:
-            place: the demo's.
-            stage: the name of the source, and its address.
-            days: how many days it is to feed.
-            on_line: called for each day that is in, on a thread of its own.
+        `stage` is the name of the source, and its address. `on_line` is called for each day that is in, on a thread of
+        its own.
         """
         self.last: FeederLine | None = None
         self._started = False

@@ -45,15 +45,12 @@ def flights_file() -> Path:
 
 
 def read_flights(file: Path) -> pa.Table:
-    """Read the data file.
+    """Read the data file: a zip archive with one CSV file, as `flights_file` names it.
 
-    Args:
-        file: a zip archive with one CSV file, as `flights_file` names it.
-
-    Returns:
-        A row for each flight that was scheduled, in the order of the file: flight_id (unique), flight_date, carrier,
-        flight, tailnum, origin, dest, distance (miles), scheduled, departed, dep_delay (minutes), arrived, arr_delay
-        (minutes), air_time (minutes). `departed` is null for a cancelled flight, `arrived` for one that never came.
+    There is a row for each flight that was scheduled, in the order of the file: flight_id (unique), flight_date,
+    carrier, flight, tailnum, origin, dest, distance (miles), scheduled, departed, dep_delay (minutes), arrived,
+    arr_delay (minutes), air_time (minutes). `departed` is null for a cancelled flight, `arrived` for one that never
+    came.
 
     Raises:
         CorruptFileError: it is no such file.
@@ -72,9 +69,8 @@ def read_flights(file: Path) -> pa.Table:
 def flights_of(raw: pa.Table) -> pa.Table:
     """Turn rows of the data file into flights; see `read_flights`.
 
-    Args:
-        raw: integers year, month, day, dep_time, sched_dep_time and arr_time (hhmm), dep_delay, arr_delay, flight,
-            air_time, distance; texts carrier, tailnum, origin, dest.
+    `raw` has integers year, month, day, dep_time, sched_dep_time and arr_time (hhmm), dep_delay, arr_delay, flight,
+    air_time, distance; texts carrier, tailnum, origin, dest.
     """
     date = _dates(raw)
     scheduled: Moments = np.asarray(date + _clock(raw["sched_dep_time"]))

@@ -107,10 +107,7 @@ lake_partition = {json.dumps(fields)}   # partitions that the source does not ha
 def fresh_place(root: Path) -> Iterator[Place]:
     """Make the directory of a demo, with its configuration, and keep it from other demos until the end.
 
-    What an earlier demo left there is removed.
-
-    Args:
-        root: the directory; missing, empty or of an earlier demo.
+    What an earlier demo left there is removed. The directory is missing, empty or of an earlier demo.
 
     Yields:
         The place.

@@ -29,15 +29,7 @@ class Proof:
 
 
 def prove(place: Place, tables: Sequence[DemoTable], fed: pa.Table) -> Proof:
-    """Compare lake and feed, all rows and all columns.
-
-    Args:
-        place: the demo's.
-        tables: those of the stage.
-        fed: the flights that were fed, history included.
-
-    Returns:
-        How much was compared.
+    """Compare lake and feed (all flights, history included), all rows and all columns; return how much was compared.
 
     Raises:
         LakeError: they differ; says in what.
@@ -51,13 +43,9 @@ def prove(place: Place, tables: Sequence[DemoTable], fed: pa.Table) -> Proof:
 
 
 def check_same(table: TablePath, expected: pa.Table, found: pa.Table, key: tuple[str, ...]) -> None:
-    """Compare two tables, whatever the order of their rows.
+    """Compare two tables, whatever the order of their rows: what was fed, and what the lake has.
 
-    Args:
-        table: its name, for the error.
-        expected: what was fed.
-        found: what the lake has; further columns are left out.
-        key: columns that no two expected rows have in common.
+    Further columns of `found` are left out. No two expected rows have all columns of `key` in common.
 
     Raises:
         LakeError: another number of rows, or a row that differs.

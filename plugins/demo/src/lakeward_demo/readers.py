@@ -35,14 +35,7 @@ def metadata_file(place: Place, table: TablePath) -> Path:
 
 
 def read_table(place: Place, table: TablePath) -> tuple[pa.Table, str]:
-    """Read all live rows of a lake table, with the most independent reader that is there.
-
-    Args:
-        place: the demo's.
-        table: its name.
-
-    Returns:
-        The rows, and the reader's name.
+    """Read all live rows of a lake table, with the most independent reader that is there; return its name too.
 
     Raises:
         MissingPluginError: pyiceberg is not installed.
@@ -59,11 +52,7 @@ def read_table(place: Place, table: TablePath) -> tuple[pa.Table, str]:
 def duckdb_ready(place: Place) -> bool:
     """Make DuckDB's extensions that came as wheels known below the demo's directory, so that it needs no network.
 
-    Args:
-        place: the demo's.
-
-    Returns:
-        False where DuckDB, or an extension for its version, is not installed.
+    Return False where DuckDB, or an extension for its version, is not installed.
     """
     if importlib.util.find_spec("duckdb") is None:
         return False

@@ -62,13 +62,7 @@ def document(place: Place, outcome: Outcome) -> dict[str, object]:
 
 
 def lines(place: Place, stage: Stage, outcome: Outcome) -> list[str]:
-    """Return the last lines for people.
-
-    Args:
-        place: the demo's.
-        stage: where it played.
-        outcome: what it did.
-    """
+    """Return the last lines for people."""
     fed, proof, snapshots = outcome.fed, outcome.proof, outcome.snapshots
     rounds = ", ".join(f"{count(number, 'round')} on {table}" for table, number in sorted(outcome.rounds.items()))
     leases = "no lease left" if not outcome.leases else f"{count(outcome.leases, 'lease')} left"
@@ -145,12 +139,7 @@ def python_line(code: str) -> str:
 
 
 def lakeward_line(words: str, config: Path) -> str:
-    """Return a line for the shell that runs a command of this Lakeward.
-
-    Args:
-        words: the command, as it is typed.
-        config: the configuration file.
-    """
+    """Return a line for the shell that runs a command, as it is typed, of this Lakeward with a configuration file."""
     script = Path(sys.executable).with_name("lakeward")
     program = _from_here(script) if script.exists() else f"{_from_here(Path(sys.executable))} -m lakeward"
     return f"{program} {words} --config {shlex.quote(str(config))}"

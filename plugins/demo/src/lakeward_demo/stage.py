@@ -39,12 +39,7 @@ class Stage:
 
 
 def open_store(source: str, address: str) -> DemoStore:
-    """Open what a stage named, in any process.
-
-    Args:
-        source: the name of the source.
-        address: the stage's.
-    """
+    """Open what a stage named, in any process."""
     if source == EMBEDDED:
         return EmbeddedDemo.open(address)
     return _shown(source).demo_store(address)
@@ -54,10 +49,8 @@ def open_store(source: str, address: str) -> DemoStore:
 def open_stage(source: str, place: Place, report: Callable[[str], None]) -> Iterator[Stage]:
     """Make a source with the demo's tables, for the length of a `with` block.
 
-    Args:
-        source: the name of the source.
-        place: the demo's; its configuration is written anew where the source needs another one.
-        report: called with one line of progress at a time.
+    The configuration of `place` is written anew where the source needs another one. `report` is called with one line of
+    progress at a time.
 
     Raises:
         UsageError: something has to be installed first, or this source cannot be shown.

@@ -41,16 +41,9 @@ _OWN_SECTIONS = frozenset({"source", "lake", "checkpoint"})
 
 
 def run_demo(invocation: Invocation, directory: Path, days: int, source: str) -> int:
-    """Run the demo.
+    """Run the demo in a directory, where everything goes; so many days are fed while the service runs.
 
-    Args:
-        invocation: form of the output, and flags.
-        directory: where everything goes.
-        days: how many days are fed while the service runs.
-        source: the name of the source.
-
-    Returns:
-        The exit code: 0 where the lake holds exactly what was fed, 130 where it was interrupted.
+    Return 0 where the lake holds exactly what was fed, 130 where it was interrupted.
 
     Raises:
         UsageError: the directory is somebody else's, or the data are not installed.

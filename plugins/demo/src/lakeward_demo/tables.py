@@ -45,13 +45,7 @@ ALL_TABLES = (FLIGHTS_TABLE, EVENTS_TABLE, BOARD_TABLE)
 
 
 def load_changes(store: DemoStore, tables: Sequence[DemoTable], changes: pa.Table) -> None:
-    """Load changes into each table that keeps them.
-
-    Args:
-        store: the store.
-        tables: some of this module's.
-        changes: as `feed.changes_of` gives them.
-    """
+    """Load changes, as `feed.changes_of` gives them, into each of these tables that keeps them."""
     for table in tables:
         if table.path == EVENTS:
             store.load(table, event_rows(changes))

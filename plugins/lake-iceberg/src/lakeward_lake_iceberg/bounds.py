@@ -36,14 +36,10 @@ _WIDTHS = {"int": (4,), "date": (4,), "long": (4, 8), "time": (8,), "timestamp":
 
 
 def lower_bound(kind: str, raw: Any) -> bytes | None:  # noqa: ANN401 - whatever the footer holds
-    """Encode a smallest value.
+    """Encode a smallest value; None where its type gets no bound.
 
-    Args:
-        kind: the Iceberg type's name, such as `long` or `decimal(10,2)`.
-        raw: the physical value of the footer: bool, int, float or bytes.
-
-    Returns:
-        The bound, None where this type gets none.
+    `kind` is the Iceberg type's name, such as `long` or `decimal(10,2)`; `raw` the physical value of the footer: bool,
+    int, float or bytes.
     """
     if kind == "string":
         return bytes(raw).decode("utf-8")[:_TRUNCATED].encode("utf-8")
@@ -62,12 +58,10 @@ def upper_bound(kind: str, raw: Any) -> bytes | None:  # noqa: ANN401 - whatever
 
 
 def range_of(kind: str, lower: bytes | None, upper: bytes | None) -> tuple[Any, Any] | None:
-    """Decode the bounds of a column for comparison.
+    """Decode the bounds of a column for comparison: the smallest and the largest value that the file may hold.
 
-    Returns:
-        The smallest and the largest value that the file may hold. None where values of this type are not compared here,
-        and where the bounds say nothing: one is absent, no text in UTF-8 (another writer has cut it within a letter) or
-        of a wrong width, or the lower one is above the upper one.
+    None where values of this type are not compared here, and where the bounds say nothing: one is absent, no text in
+    UTF-8 (another writer has cut it within a letter) or of a wrong width, or the lower one is above the upper one.
     """
     if lower is None or upper is None:
         return None
@@ -122,12 +116,10 @@ class Metrics:
     """Counts, sizes and bounds of one file, by field id."""
 
     def __init__(self, footer: pq.FileMetaData, types: Mapping[int, str], unbounded: set[int]) -> None:
-        """Gather them.
+        """Gather them from a file's Parquet footer.
 
-        Args:
-            footer: the file's Parquet footer.
-            types: field id to Iceberg type name, for primitive fields outside lists and maps.
-            unbounded: fields that get no bounds (they hold NaN, which sorts differently in each engine).
+        `types` maps field id to Iceberg type name, for primitive fields outside lists and maps. Fields in `unbounded`
+        get no bounds (they hold NaN, which sorts differently in each engine).
         """
         self.column_sizes: dict[int, int] = {}
         self.value_counts: dict[int, int] = {}

@@ -156,10 +156,7 @@ class CatalogClient:
     def send(
         self, table: Table, requirements: tuple[TableRequirement, ...], updates: tuple[TableUpdate, ...]
     ) -> tuple[Sent, TableMetadata | None]:
-        """Send a commit, once.
-
-        Returns:
-            LANDED and the new metadata, or CONFLICT.
+        """Send a commit, once; return LANDED and the new metadata, or CONFLICT.
 
         Raises:
             StorageError: the metadata file could not be written; nothing landed.
@@ -192,12 +189,7 @@ class CatalogClient:
             raise LakeError(message) from failed
 
     def fate(self, path: TablePath, base: Table, snapshot_id: int) -> Fate:
-        """Return what became of a snapshot that was sent; its files may be deleted only if it is LOST.
-
-        Args:
-            path: the table.
-            base: what the snapshot was built on.
-            snapshot_id: the snapshot.
+        """Return what became of a snapshot that was sent, built on `base`; its files may be deleted only if it is LOST.
 
         Raises:
             LakeError: the catalog cannot answer.

@@ -24,11 +24,7 @@ _LOW_BYTE = 0xFF
 
 
 def away(failed: BaseException) -> str | None:
-    """Return why a catalog does not answer, None if it has answered, whatever it said.
-
-    Args:
-        failed: what a call of pyiceberg raised.
-    """
+    """Return why a catalog does not answer, None if a call of pyiceberg raised what is an answer, whatever it said."""
     if isinstance(failed, OperationalError):
         return _words(failed) if is_locked(failed) or not isinstance(failed.orig, sqlite3.Error) else None
     return _words(failed) if isinstance(failed, _AWAY) else None

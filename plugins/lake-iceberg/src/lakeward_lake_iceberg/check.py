@@ -37,12 +37,7 @@ def check_lake(
 ) -> Iterator[CheckResult]:
     """Look at the catalog; see `lakeward.ports.CheckedLake`.
 
-    Args:
-        client: the catalog.
-        options: the section `[lake]`.
-        storage: opens the file system of a URI.
-        clock: this machine's.
-        write: whether a table and a file may be made.
+    `storage` opens the file system of a URI; with `write`, a table and a file may be made.
     """
     if client.is_missing and not write:
         yield CheckResult("catalog", ok=True, message="is not there yet; the first table makes it", action=_NOT_TRIED)
@@ -63,13 +58,7 @@ def check_lake(
 
 
 def compare_catalogs(client: CatalogClient, options: IcebergOptions, server: ServerLake) -> CheckResult:
-    """Compare the server's catalog with ours; see `lakeward.ports.ComparedLake`.
-
-    Args:
-        client: our catalog.
-        options: the section `[lake]`.
-        server: the server's lake.
-    """
+    """Compare the server's catalog with ours; see `lakeward.ports.ComparedLake`."""
     kind = server.settings.get("type", "").lower()
     if kind == _FILE_BASED:
         message = f"the server's catalog is {_FILE_BASED}, which finds tables by their files; ours is {options.catalog}"

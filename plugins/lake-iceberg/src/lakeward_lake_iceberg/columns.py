@@ -22,11 +22,8 @@ if TYPE_CHECKING:
 def check_columns(table: Table, spec: TableSpec, wanted: Schema, *, may_add: bool) -> None:
     """Refuse a lake table that has lost a column of the source.
 
-    Args:
-        table: the lake table, as loaded now.
-        spec: the source's table.
-        wanted: the schema that the source's table has in the lake.
-        may_add: True if a column that the lake table never had will be added to it; else each one has to be there.
+    `wanted` is the schema that the source's table has in the lake. With `may_add`, a column that the lake table never
+    had will be added to it; else each one has to be there.
 
     Raises:
         SchemaMismatchError: names each column, what became of it, and what to do.

@@ -69,10 +69,7 @@ class SnapshotBuilder:
     def __init__(self, table: Table, ids: CommitIds, wall_ms: int) -> None:
         """Prepare the builder; nothing is written yet.
 
-        Args:
-            table: the state that the snapshot is built on.
-            ids: the commit's uuid and snapshot id.
-            wall_ms: the time of the commit, in ms since 1970.
+        `table` is the state that the snapshot is built on; `wall_ms` is the time of the commit, in ms since 1970.
         """
         self._table = table
         self._metadata = table.metadata

@@ -30,13 +30,9 @@ class Compression(NamedTuple):
 
 
 def compression_of(path: TablePath, properties: Mapping[str, str], options: IcebergOptions) -> Compression:
-    """Return how data files of a table are compressed.
+    """Return how data files of a table with these Iceberg properties are compressed; errors name its path.
 
-    Args:
-        path: the table, for errors.
-        properties: the Iceberg table's properties. A codec without a level has the lake's level where it is the lake's
-            codec, else the codec's default.
-        options: the lake's options.
+    A codec without a level has the lake's level where it is the lake's codec, else the codec's default.
 
     Raises:
         SchemaMismatchError: a property says what there is not; names it.

@@ -86,11 +86,7 @@ class ParquetFile:
         self._count_nan(rows)
 
     def close(self) -> tuple[pq.FileMetaData, int]:
-        """Write the footer.
-
-        Returns:
-            The footer and the file's size in bytes.
-        """
+        """Write the footer; return it and the file's size in bytes."""
         with storage_errors(self.path):
             self._writer.close()
             size = int(self._sink.tell())
@@ -129,11 +125,7 @@ class Encodings:
         self._repeated: frozenset[str] = frozenset()
 
     def repeated(self, sample: pa.Table) -> frozenset[str]:
-        """Return the names of the columns with a dictionary.
-
-        Args:
-            sample: the first rows of a file, not empty.
-        """
+        """Return the names of the columns with a dictionary, given the first rows of a file, not empty."""
         if self._rows < _SAMPLE_ROWS and sample.num_rows >= 2 * self._rows:
             self._repeated, self._rows = _repeated(sample), sample.num_rows
         return self._repeated
@@ -147,8 +139,7 @@ def _encodings(prefix: str, schema: bytes) -> Encodings:  # noqa: ARG001 - they 
 def encodings_of_round(task: WriterTask) -> Encodings:
     """Return the encodings of all writers of a round in this process that ask for them.
 
-    Args:
-        task: the round's task; the prefix of its files is the round's own.
+    The prefix of the files of a task is the round's own.
     """
     return _encodings(task.prefix, task.schema)
 
@@ -164,14 +155,9 @@ class DataFiles:
         new_path: Callable[[], str],
         encodings: Encodings | None = None,
     ) -> None:
-        """Open nothing yet.
+        """Open nothing yet; `new_path` names a file, and `partition` has values of the partition fields.
 
-        Args:
-            storage: where files go.
-            task: the round's task.
-            partition: values of the partition fields.
-            new_path: names a file.
-            encodings: those that it shares with other writers; None: it has its own.
+        Encodings are shared with other writers; None: it has its own.
         """
         self._storage = storage
         self._encodings = encodings
@@ -195,23 +181,18 @@ class DataFiles:
     def amounts_to_half(self, pending_bytes: int) -> bool:
         """Return whether a file that is closed now would have half the target size.
 
-        Args:
-            pending_bytes: bytes of Arrow that would be written first; what they shrink to is judged by what others
-                have shrunk to, and where there were none they count whole.
+        `pending_bytes` of Arrow would be written first; what they shrink to is judged by what others have shrunk to,
+        and where there were none they count whole.
         """
         shrunk = self._written_bytes / self._given_bytes if self._given_bytes else 1.0
         size = 0 if self._open is None else self._open.size_bytes
         return 2 * (size + pending_bytes * shrunk) >= self._task.target_size_bytes
 
     def write(self, rows: pa.Table, given_bytes: int) -> tuple[int, int]:
-        """Append rows as one row group; the file is closed once it has its target size.
+        """Append rows in the lake's schema, not empty, as one row group; a file of the target size is closed.
 
-        Args:
-            rows: in the lake's schema, not empty.
-            given_bytes: bytes of Arrow that these rows were made of.
-
-        Returns:
-            The number of the file (into `paths`) and the position of the first row in it.
+        They were made of `given_bytes` bytes of Arrow. Returned are the number of the file (into `paths`) and the
+        position of the first row in it.
         """
         current = self._current(rows)
         place = (len(self.paths) - 1, current.rows)
@@ -267,18 +248,11 @@ class DataFiles:
 
 
 def parquet_options(task: WriterTask, sample: pa.Table, encodings: Encodings | None = None) -> dict[str, Any]:
-    """Choose codec and encodings.
+    """Choose codec and encodings by the first rows of a file: keyword arguments of `pq.ParquetWriter`.
 
-    A dictionary only for columns with few values; whole numbers and times otherwise as packed differences, which
-    are both faster and smaller than a dictionary that is given up.
-
-    Args:
-        task: the round's task, for the codec.
-        sample: the first rows of the file.
-        encodings: what writers share of this choice; None: nothing.
-
-    Returns:
-        Keyword arguments of `pq.ParquetWriter`.
+    A dictionary only for columns with few values; whole numbers and times otherwise as packed differences, which are
+    both faster and smaller than a dictionary that is given up. Writers share this choice through `encodings`; None:
+    they share nothing.
     """
     repeated = _repeated(sample) if encodings is None else encodings.repeated(sample)
     # pyarrow takes paths here: `l.list.element` would also be the elements of a list `l`, which may be text.
@@ -304,13 +278,10 @@ def _repeated(sample: pa.Table) -> frozenset[str]:
 
 
 def repeats(column: pa.ChunkedArray) -> bool:
-    """Return whether a dictionary is worth it: few distinct values, which fit into one.
+    """Return whether a dictionary is worth it, by a column's first rows: few distinct values, which fit into one.
 
     10,000 different texts of 60 characters are half of the values in a small sample, and a thirteenth in a larger one:
     with a dictionary they take 2.5 times less time to write, and 2.4 times less space.
-
-    Args:
-        column: the first rows of it.
     """
     if pa.types.is_boolean(column.type) or pa.types.is_null(column.type):
         return False

@@ -35,11 +35,7 @@ class Deletes:
     def __init__(self, storage: Storage, task: WriterTask, place: Place, new_path: Callable[[str], str]) -> None:
         """Start with the pinned files of one lake partition, and those of older specs that its rows may lie in.
 
-        Args:
-            storage: where files go.
-            task: the round's task.
-            place: the lake partition.
-            new_path: names a file, given how its name ends.
+        `new_path` names a file, given how its name ends.
         """
         self._storage = storage
         self._task = task
@@ -89,12 +85,7 @@ class Deletes:
                 self._delete_found(file, self._scan.positions(file.path, index))
 
     def delete(self, target: str, positions: Codes) -> None:
-        """Delete rows of one data file that no earlier delete contains.
-
-        Args:
-            target: the data file.
-            positions: ascending, each once.
-        """
+        """Delete rows of one data file that no earlier delete contains; positions are ascending, each once."""
         self._write(target, positions)
 
     def abort(self, kept: frozenset[str]) -> None:

@@ -33,13 +33,7 @@ _EXPIRED = "lakeward.expired"
 
 
 def expirable(metadata: TableMetadata, keep: Collection[int], count: int) -> list[int]:
-    """Return the ids of snapshots that are no longer needed.
-
-    Args:
-        metadata: the table.
-        keep: ids to keep.
-        count: how many of the newest are kept.
-    """
+    """Return the ids of snapshots that are no longer needed: neither in `keep` nor among the newest `count`."""
     history = Ancestry.of(metadata).snapshots
     spared = set(keep) | _referenced(metadata)
     return [one.snapshot_id for one in history[_kept(metadata, history, count) :] if one.snapshot_id not in spared]
@@ -67,15 +61,9 @@ def unreachable(
 ) -> list[str]:
     """Return the files that only the expired snapshots referenced, in a safe order for deletion.
 
-    Args:
-        kept: the table's snapshots.
-        gone: the expired ones, whose manifest lists are still there.
-        properties: the table's properties.
-        io: reads manifests.
-        deleted: returns whether a manifest is gone already; then its files are gone, too.
-
-    Returns:
-        Data and delete files first, then manifests, offsets files, and lists.
+    That is: data and delete files first, then manifests, offsets files, and lists. `kept` are the table's snapshots,
+    `gone` the expired ones, whose manifest lists are still there; `properties` are the table's. `deleted` says whether
+    a manifest is gone already; then its files are gone, too.
     """
     kept_manifests = manifests_of(kept, io)
     dead = {path: one for path, one in manifests_of(gone, io).items() if path not in kept_manifests}

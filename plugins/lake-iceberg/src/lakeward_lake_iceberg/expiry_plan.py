@@ -59,14 +59,7 @@ class ExpiryPlans:
         self._storage = storage
 
     def write(self, uuid: str, ids: Sequence[int]) -> str:
-        """Write the plan of an expiry.
-
-        Args:
-            uuid: makes the name.
-            ids: the snapshots.
-
-        Returns:
-            The plan's path.
+        """Write the plan of an expiry of these snapshots; return its path, whose name `uuid` makes.
 
         Raises:
             StorageError: the storage refused.
@@ -93,10 +86,8 @@ class ExpiryPlans:
     def settle_one(self, path: str, files: Sequence[str] | None = None, *, may_land: bool = True) -> Expiry:
         """Delete what an expiry freed, if it landed, and then its plan.
 
-        Args:
-            path: the plan.
-            files: those in the metadata directory; None asks for them.
-            may_land: False if it is known that no copy of the request is in transit.
+        `files` are those in the metadata directory; None asks for them. `may_land` is False if it is known that no copy
+        of the request is in transit.
 
         Raises:
             StorageError: the storage refused.

@@ -46,12 +46,9 @@ def read_errors(what: str) -> Iterator[None]:
 
 
 def file_rows(table: Table, schema: Schema, task: FileScanTask) -> Iterator[pa.RecordBatch]:
-    """Yield the rows of one data file, without those that its delete files delete, a batch at a time.
+    """Yield the wanted columns of one data file's rows, without those that its delete files delete, a batch at a time.
 
-    Args:
-        table: for its storage and its partition specs.
-        schema: the columns that are wanted.
-        task: the file and its deletes.
+    `table` is for its storage and its partition specs; `task` has the file and its deletes.
 
     Raises:
         LakeError: it is no Parquet file, or lacks a required column.

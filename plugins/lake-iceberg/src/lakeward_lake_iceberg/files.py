@@ -71,13 +71,9 @@ def leftovers(table: Table, storage: Storage, ids: CommitIds) -> tuple[str, ...]
 def dead_metadata(table: Table, storage: Storage, *, swaps_in_order: bool) -> list[str]:
     """Return metadata files that are neither current nor in the table's log, and cannot become so.
 
-    None if the table keeps the files that fall out of its log, or if the catalog does not number them.
-
-    Args:
-        table: as it is now.
-        storage: lists files.
-        swaps_in_order: True for a catalog that names a file after the version that it is to become: one of the
-            current version or older has lost its swap. Else only what is older than the log is taken.
+    None if the table, as it is now, keeps the files that fall out of its log, or if the catalog does not number them.
+    `swaps_in_order` is True for a catalog that names a file after the version that it is to become: one of the current
+    version or older has lost its swap. Else only what is older than the log is taken.
     """
     numbers = [_version(path) for path in _metadata_files(table)]
     if None in numbers or not _trims(table.metadata) or (len(numbers) == 1 and not swaps_in_order):
@@ -100,10 +96,7 @@ def stamp_name(incarnation: Incarnation) -> str:
 def dead_stamps(table: Table, storage: Storage, incarnation: Incarnation) -> list[str]:
     """Return manifest lists of stamps that did not land, of this start of a service and of those before it.
 
-    Args:
-        table: as it is now, with the stamp of this start: none of an earlier head can land any more.
-        storage: lists files.
-        incarnation: this start.
+    The table is as it is now, with the stamp of this start: none of an earlier head can land any more.
     """
     landed = {_plain(snapshot.manifest_list) for snapshot in table.metadata.snapshots}
     return [

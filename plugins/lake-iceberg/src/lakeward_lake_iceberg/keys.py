@@ -27,11 +27,7 @@ class KeyIndex:
     """
 
     def __init__(self, keys: pa.Table) -> None:
-        """Number the keys.
-
-        Args:
-            keys: the key columns, none null.
-        """
+        """Number the keys: key columns, none null."""
         self._columns = [pc.unique(column) for column in keys.columns]
         self._levels: list[Codes] = []
         self.codes = _codes(keys.column(0), self._columns[0])
@@ -49,11 +45,7 @@ class KeyIndex:
         return np.sort(last)
 
     def contains(self, columns: Sequence[pa.Array]) -> Flags:
-        """Return which rows have a key of this index.
-
-        Args:
-            columns: the key columns of other rows, of the same types.
-        """
+        """Return which rows have a key of this index, given their key columns, of the same types."""
         if len(columns) == 1:
             return _flags(pc.is_in(columns[0], value_set=self._columns[0]))
         codes = _codes(columns[0], self._columns[0])

@@ -89,9 +89,7 @@ def wanted_spec(table: TableSpec, schema: Schema) -> PartitionSpec:
 def field_name(wanted: Wanted, columns: frozenset[str]) -> str:
     """Return the name that Iceberg gives a partition field: `ts_day`, `id_bucket_16`, `name_trunc_4`, `country`.
 
-    Args:
-        wanted: the field.
-        columns: names that are taken; an underscore is added as long as the name is one of them.
+    An underscore is added as long as the name is one of `columns`.
     """
     if wanted.transform == "identity":
         return wanted.column

@@ -129,14 +129,9 @@ class ManifestSet:
     def without(
         self, manifests: Iterable[ManifestFile], removed: Collection[str]
     ) -> tuple[list[ManifestFile], list[DataFile]]:
-        """Mark delete files as deleted.
+        """Mark delete files of these paths as deleted; return the base's manifests, and the files that were found.
 
-        Args:
-            manifests: the manifests of the base.
-            removed: paths of delete files.
-
-        Returns:
-            The manifests, those rewritten that named one of them, and the files that were found.
+        Those manifests are rewritten that named one of them.
         """
         kept: list[ManifestFile] = []
         found: list[DataFile] = []
@@ -202,11 +197,9 @@ class ManifestSet:
 
 
 def data_file(file: LakeFile, partition_types: Mapping[int, StructType]) -> DataFile:
-    """Return a worker's file in Iceberg's terms.
+    """Return a worker's file, of any spec of the table, in Iceberg's terms.
 
-    Args:
-        file: of any spec of the table.
-        partition_types: the type of a partition, by spec.
+    `partition_types` has the type of a partition, by spec.
     """
     detail = unpack_detail(file.detail)
     deletes = file.kind == "deletes"

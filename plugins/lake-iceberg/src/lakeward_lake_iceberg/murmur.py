@@ -31,13 +31,7 @@ def hash_longs(values: npt.NDArray[np.int64]) -> Words:
 
 
 def hash_bytes(data: npt.NDArray[np.uint8], starts: npt.NDArray[np.int64], lengths: npt.NDArray[np.int64]) -> Words:
-    """Return the hash of each value.
-
-    Args:
-        data: the bytes of all values.
-        starts: where each value starts in `data`.
-        lengths: how many bytes each value has.
-    """
+    """Return the hash of each value: so many bytes of `data` from its start on."""
     order = np.argsort(-lengths, kind="stable")
     starts, sizes = starts[order], lengths[order]
     blocks = sizes // _BLOCK

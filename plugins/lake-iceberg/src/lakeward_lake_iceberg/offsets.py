@@ -77,9 +77,7 @@ def unpack_offsets(text: str | bytes, place: str) -> dict[TableBucket, int]:
 def source_properties(source_path: str | None) -> dict[str, str]:
     """Return the summary properties by which Fluss's own readers and services find a commit's offsets.
 
-    Args:
-        source_path: where the source stored the offsets; None gives no properties (a mirrored table is no business
-            of theirs).
+    `source_path` is where the source stored them; None gives no properties (a mirrored table is no business of theirs).
     """
     return {} if source_path is None else {_FLUSS_OFFSETS: source_path, _COMMIT_USER: _FLUSS_USER}
 
@@ -91,12 +89,7 @@ def carries_offsets(summary: Mapping[str, str]) -> bool:
 
 
 def offset_commit(snapshot: Any, summary: Mapping[str, str], read: Callable[[str], bytes]) -> OffsetCommit:  # noqa: ANN401 - anything with a snapshot's id and time
-    """Read an offset-carrying snapshot.
-
-    Args:
-        snapshot: the snapshot, for its id and time.
-        summary: its summary.
-        read: returns the bytes of an offsets file.
+    """Read an offset-carrying snapshot: its id and time, and its summary; `read` returns the bytes of an offsets file.
 
     Raises:
         CorruptFileError: the offsets are damaged.

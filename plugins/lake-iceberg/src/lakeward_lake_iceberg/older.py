@@ -31,10 +31,8 @@ def with_ranges(
 ) -> tuple[OlderFile, ...]:
     """Return files of older specs with the partition values that each may hold.
 
-    Args:
-        table: for its schema.
-        layout: the present layout; empty for the source's own, of which nothing is known here.
-        older: the files, each as its manifest and as the task names it.
+    `layout` is the present one; empty for the source's own, of which nothing is known here. Each file is given as its
+    manifest and as the task names it.
     """
     columns = [_ranges(table, field, [file for file, _ in older]) for field in layout]
     return tuple(

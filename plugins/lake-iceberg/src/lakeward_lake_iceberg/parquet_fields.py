@@ -19,8 +19,7 @@ FIELD_ID = b"PARQUET:field_id"
 def columns_by_id(schema: pa.Schema) -> dict[int, int]:
     """Map the field id of each primitive field, at any depth, to the position of its column in the file.
 
-    Args:
-        schema: as pyarrow reads it from a file's footer.
+    The schema is as pyarrow reads it from a file's footer.
     """
     leaves = (leaf for field in schema for leaf in _leaves(field))
     found = ((field_id_of(leaf), position) for position, leaf in enumerate(leaves))
@@ -30,9 +29,8 @@ def columns_by_id(schema: pa.Schema) -> dict[int, int]:
 def top_columns(schema: pa.Schema, wanted: Mapping[str, int]) -> dict[str, int]:
     """Map the names of primitive columns to their positions in a file, those that it lacks left out.
 
-    Args:
-        schema: as pyarrow reads it from a file's footer.
-        wanted: names and field ids. A file without any field id was not written for Iceberg: there the names count.
+    The schema is as pyarrow reads it from a file's footer. `wanted` has names and field ids; a file without any field
+    id was not written for Iceberg: there the names count.
     """
     positions = columns_by_id(schema)
     if positions:

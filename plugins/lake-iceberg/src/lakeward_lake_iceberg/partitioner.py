@@ -74,13 +74,7 @@ class Place:
 
     @classmethod
     def of_partition(cls, task: WriterTask, partition: bytes, name: str) -> Place:
-        """Return the place of one partition of the lake's own layout.
-
-        Args:
-            task: the round's task.
-            partition: the partition's key.
-            name: a part of each file's name.
-        """
+        """Return the place of one partition (a key) of the lake's own layout; `name` is a part of each file's name."""
         values = partition_values(partition)
         return cls(values, partition.hex(), name, None, None, directory_of(task.layout, values))
 

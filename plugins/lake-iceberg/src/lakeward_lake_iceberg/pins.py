@@ -39,15 +39,10 @@ _TARGET_SIZE = "write.target-file-size-bytes"
 def build_task(
     table: Table, spec: TableSpec, head: LakeHead, *, prefix: str, options: IcebergOptions, storage: Mapping[str, str]
 ) -> WriterTask:
-    """Build the task of one round.
+    """Build the task of one round on the lake table, as loaded now.
 
-    Args:
-        table: the lake table, as loaded now.
-        spec: the source's table.
-        head: the head that the round was enumerated from; a primary-key round is pinned to its snapshot.
-        prefix: the round's file prefix.
-        options: the lake's options.
-        storage: properties of the file system.
+    `head` is what the round was enumerated from; a primary-key round is pinned to its snapshot. `prefix` is that of the
+    round's files; `storage` has properties of the file system.
 
     Raises:
         TableGoneError: the head's snapshot is no longer retained.

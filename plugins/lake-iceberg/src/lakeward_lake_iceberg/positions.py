@@ -54,19 +54,9 @@ def write_positions(
     place: DeletePlace,
     replaces: tuple[str, ...] = (),
 ) -> LakeFile:
-    """Write the positions of one data file.
+    """Write the positions (ascending, each once) of rows of the data file `target` that are no more, as file `path`.
 
-    Args:
-        storage: where files go.
-        task: the round's task.
-        target: the data file whose rows are no more.
-        path: the new file.
-        positions: ascending, each once.
-        place: the data file's spec and partition.
-        replaces: older delete files whose positions are contained.
-
-    Returns:
-        The new file.
+    `place` has the data file's spec and partition; `replaces` are older delete files whose positions are contained.
 
     Raises:
         StorageError: the storage refused.

@@ -20,15 +20,11 @@ if TYPE_CHECKING:
 
 
 def snapshot_rows(table: Table, snapshot_id: int) -> Iterator[pa.RecordBatch]:
-    """Yield the live rows of a snapshot, first a batch without rows.
+    """Yield the live rows of a retained snapshot, first a batch without rows.
 
     One data file is read after the other, a batch at a time: `DataScan.to_arrow_batch_reader` starts to read all of
-    them at once and holds what nobody has taken yet. Columns are those that the snapshot has and readers see now: a
-    scan of pyiceberg's would also yield what somebody dropped or renamed since.
-
-    Args:
-        table: as it is now.
-        snapshot_id: one of its retained snapshots.
+    them at once and holds what nobody has taken yet. Columns are those that the snapshot has and readers see now
+    (`table` is as it is now): a scan of pyiceberg's would also yield what somebody dropped or renamed since.
 
     Raises:
         LakeError: the snapshot, or a file of it, is gone or cannot be read.

@@ -22,12 +22,7 @@ if TYPE_CHECKING:
 
 
 def partition_record(values: Sequence[Value], kind: StructType) -> Record:
-    """Return a partition as pyiceberg writes it.
-
-    Args:
-        values: one for each field.
-        kind: the fields' types.
-    """
+    """Return a partition, a value for each field, as pyiceberg writes it."""
     pairs = zip(values, kind.fields, strict=True)
     return Record(*(_own(value, field.field_type) for value, field in pairs))
 

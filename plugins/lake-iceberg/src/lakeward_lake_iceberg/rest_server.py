@@ -52,13 +52,10 @@ class RestCatalogServer:
     """A catalog that listens on this machine; made by `running`."""
 
     def __init__(self, warehouse: Path, port: int = 0) -> None:
-        """Open the warehouse and listen; nothing is answered before `serve`.
+        """Open the warehouse, made if it is not there, and listen; nothing is answered before `serve`.
 
-        The database is the one that `catalog = "sql"` has there, so that tables can be read when nobody serves.
-
-        Args:
-            warehouse: directory of tables and of the catalog's database; made if it is not there.
-            port: 0 for any free one.
+        Port 0 is any free one. The database is the one that `catalog = "sql"` has there, so that tables can be read
+        when nobody serves.
         """
         warehouse = warehouse.absolute()
         warehouse.mkdir(parents=True, exist_ok=True)

@@ -23,12 +23,9 @@ class RowConverter:
     """Converts source batches to lake batches: names, types, system columns, missing columns."""
 
     def __init__(self, table: TableSpec, schema: pa.Schema, bucket: TableBucket | None) -> None:
-        """Remember the target.
+        """Remember the target: the lake's schema, with field ids; messages name the source's table.
 
-        Args:
-            table: the source's table, for messages.
-            schema: the lake's schema, with field ids.
-            bucket: its number is the value of `__bucket`; None where batches have that column.
+        The number of `bucket` is the value of `__bucket`; None where batches have that column.
         """
         self._table = table
         self.schema = schema

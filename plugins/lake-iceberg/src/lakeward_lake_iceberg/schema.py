@@ -63,9 +63,7 @@ def has_system_columns(table: Table) -> bool:
 def lake_schema(table: TableSpec, *, system_columns: bool) -> Schema:
     """Return the schema that a source's table has in the lake; field ids are provisional.
 
-    Args:
-        table: of the source.
-        system_columns: the kind of the lake table (`has_system_columns`).
+    `system_columns` is the kind of the lake table (`has_system_columns`).
 
     Raises:
         SchemaMismatchError: a column's type has no form in Iceberg, a key column's type can be no key there, or two
@@ -223,9 +221,7 @@ _PRIMITIVES = (
 def source_spec(table: TableSpec, schema: Schema) -> PartitionSpec:
     """Return the source's own layout: identity of each partition key, then the bucket, if files are divided by it.
 
-    Args:
-        table: of the source.
-        schema: the lake's.
+    `schema` is the lake's.
 
     Raises:
         SchemaMismatchError: the bucket key cannot be hashed by Iceberg, or has several columns.
@@ -247,11 +243,8 @@ def source_spec(table: TableSpec, schema: Schema) -> PartitionSpec:
 def partition_layout(table: TableSpec, *, system_columns: bool) -> list[tuple[str, str]]:
     """Return the partition fields as pairs of column and transform, in Iceberg's words.
 
-    A table with neither a bucket key nor system columns has nothing that says in which bucket a row is.
-
-    Args:
-        table: of the source.
-        system_columns: the kind of the lake table (`has_system_columns`).
+    `system_columns` is the kind of the lake table (`has_system_columns`). A table with neither a bucket key nor system
+    columns has nothing that says in which bucket a row is.
 
     Raises:
         SchemaMismatchError: the bucket key has several columns.

@@ -48,12 +48,7 @@ class Storage:
     """The file system of one warehouse."""
 
     def __init__(self, uri: str, properties: Mapping[str, str]) -> None:
-        """Open it.
-
-        Args:
-            uri: any URI or path in the warehouse.
-            properties: pyiceberg's file-system properties (`s3.endpoint` and the like).
-        """
+        """Open it for any URI or path in the warehouse, with pyiceberg's properties (`s3.endpoint` and the like)."""
         self._scheme = urlparse(uri).scheme
         self._fs = _filesystem(uri, self._scheme, properties)
         self._made: set[str] = set()

@@ -35,13 +35,9 @@ _NAN = float("nan")
 def transform(name: str, argument: int | None, column: pa.Array) -> pa.Array:
     """Return the partition value of each row, as an array of what Iceberg stores.
 
-    Args:
-        name: the transform, as in `lakeward.model.partitioning`; `void` gives nulls.
-        argument: of `bucket` and `truncate`, else None.
-        column: in the Arrow type of the lake's column.
-
-    Returns:
-        Whole numbers, booleans, doubles, text, bytes or decimals; null where the column is null.
+    That is whole numbers, booleans, doubles, text, bytes or decimals; null where the column is null. `name` is the
+    transform, as in `lakeward.model.partitioning`; `void` gives nulls. `argument` is of `bucket` and `truncate`, else
+    None. `column` is in the Arrow type of the lake's column.
     """
     if name == "void":
         return pa.nulls(len(column), pa.int32())
@@ -49,11 +45,7 @@ def transform(name: str, argument: int | None, column: pa.Array) -> pa.Array:
 
 
 def values_of(array: pa.Array) -> list[Value]:
-    """Return the values of an array that `transform` gave, as they stand in a partition.
-
-    Args:
-        array: few values: this is a loop.
-    """
+    """Return the values of an array that `transform` gave, as they stand in a partition; few ones: this is a loop."""
     if pa.types.is_decimal(array.type):
         return [None if one is None else decimal_bytes(unscaled(one)) for one in array.to_pylist()]
     return list(array.to_pylist())

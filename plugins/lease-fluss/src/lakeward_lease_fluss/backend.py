@@ -38,11 +38,7 @@ class FlussLeases:
     options = FlussLeaseOptions
 
     def __init__(self, options: FlussLeaseOptions | None = None) -> None:
-        """Start without having warned.
-
-        Args:
-            options: keys of `[lease]`; None: their defaults.
-        """
+        """Start without having warned; options are keys of `[lease]`, None: their defaults."""
         self._options = options or FlussLeaseOptions()
         self._warned = False
 

@@ -20,13 +20,9 @@ _DIGEST = 8
 
 
 def pack(lease: Lease) -> bytes:
-    """Encode a lease.
+    """Encode a lease: a checksum, then JSON.
 
-    Args:
-        lease: as it is now.
-
-    Returns:
-        A checksum, then JSON: version, id, generation, held and pending buckets, ids still to be dropped.
+    It has version, id, generation, held and pending buckets, ids still to be dropped.
     """
     body = json.dumps(
         {
@@ -44,12 +40,6 @@ def pack(lease: Lease) -> bytes:
 
 def unpack(data: bytes) -> RestoredLease:
     """Decode what `pack` gave. Pending releases go with the old id, which is dropped as a whole.
-
-    Args:
-        data: the bytes.
-
-    Returns:
-        The lease.
 
     Raises:
         CorruptFileError: not the bytes of `pack`, or of a version that is not known.

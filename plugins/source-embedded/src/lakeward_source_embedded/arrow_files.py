@@ -36,13 +36,10 @@ _ALIGNED = 8
 
 
 def write_arrow(path: Path, schema: pa.Schema, batches: Iterable[pa.RecordBatch], *, sync: bool = True) -> None:
-    """Write an Arrow IPC file with checksums atomically.
+    """Write an Arrow IPC file with checksums atomically; the final name ends in `CHECKED`.
 
-    Args:
-        path: the final name; ends in `CHECKED`.
-        schema: of the batches.
-        batches: written one after another, uncompressed, so that they can be mapped.
-        sync: False if the caller calls `sync_files` before it references the file anywhere.
+    Batches are written one after another, uncompressed, so that they can be mapped. `sync` is False if the caller calls
+    `sync_files` before it references the file anywhere.
 
     Raises:
         StorageError: the disk refused; nothing is left.
@@ -125,9 +122,7 @@ class ArrowFile:
     def __init__(self, path: Path, checked: set[tuple[str, int]] | None = None) -> None:
         """Map the file; check its end, not yet its batches.
 
-        Args:
-            path: the file.
-            checked: name and number of the batches that need no check any more; those that are checked are added.
+        `checked` has name and number of the batches that need no check any more; those that are checked are added.
 
         Raises:
             FileNotFoundError: it is gone; the caller knows what that means.
@@ -158,11 +153,7 @@ class ArrowFile:
         return int(self._reader.num_record_batches)
 
     def batch(self, number: int, *, check: bool = True) -> pa.RecordBatch:
-        """Return one batch.
-
-        Args:
-            number: below `batches`.
-            check: False if only its length is needed.
+        """Return the batch of a number below `batches`; `check` is False if only its length is needed.
 
         Raises:
             CorruptFileError: the file lacks it, or it is damaged; names the offset of the damage.

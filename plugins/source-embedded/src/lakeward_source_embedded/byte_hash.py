@@ -29,13 +29,9 @@ class Slices:
 
 
 def slices_of(values: pa.Array) -> Slices:
-    """View a string, binary or fixed-size binary array as byte strings.
+    """View a string, binary or fixed-size binary array as byte strings, copied once for the spare bytes.
 
-    Args:
-        values: the array; a null gives arbitrary bytes.
-
-    Returns:
-        The byte strings, copied once for the spare bytes.
+    A null gives arbitrary bytes.
     """
     count = len(values)
     if pa.types.is_fixed_size_binary(values.type):

@@ -163,12 +163,7 @@ class Catalog:
             return tuple(_listed(row) for row in sql.execute(f"{_SPEC} ORDER BY t.database, t.name"))
 
     def partitions(self, table: TableSpec, specs: Sequence[tuple[str, ...]]) -> list[int]:
-        """Return the ids of partitions, creating those that are missing.
-
-        Args:
-            table: a partitioned table.
-            specs: values of the partition keys.
-        """
+        """Return the ids of partitions, by values of the partition keys, creating those that are missing."""
         texts = [json.dumps(spec) for spec in specs]
         query = "SELECT spec, partition_id FROM partitions WHERE table_id = ?"
         with self._database.read() as sql:

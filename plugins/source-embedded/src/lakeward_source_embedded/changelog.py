@@ -52,11 +52,7 @@ class Changelog:
 
 
 def chain_keys(hashes: npt.NDArray[np.uint64]) -> Chains:
-    """Chain the changes of each key.
-
-    Args:
-        hashes: key hash of each change, in order.
-    """
+    """Chain the changes of each key, given the key hash of each change, in order."""
     order = np.argsort(hashes, kind="stable")
     ordered = hashes[order]
     first = np.ones(len(order), dtype=bool)
@@ -71,14 +67,10 @@ def chain_keys(hashes: npt.NDArray[np.uint64]) -> Chains:
 def merge_changes(
     operations: npt.NDArray[np.int8], chains: Chains, found: Flags, groups: Ints, group_count: int
 ) -> Changelog:
-    """Make the log records of a load.
+    """Make the log records of a load: for each change UPSERT or DELETE, and its bucket group, 0 <= g < `group_count`.
 
-    Args:
-        operations: UPSERT or DELETE, for each change.
-        chains: of the same changes.
-        found: for each of `chains.heads`, whether the key has a current row; the old rows are numbered in this order.
-        groups: the bucket group of each change, 0 <= g < `group_count`.
-        group_count: number of groups.
+    `chains` are of the same changes. `found` says for each of `chains.heads` whether the key has a current row; the old
+    rows are numbered in this order.
     """
     before = _before(operations, chains, found)
     had = before >= 0

@@ -75,17 +75,11 @@ def checked_keys(
     bucket_key: tuple[str, ...] | None,
     buckets: int,
 ) -> tuple[str, ...]:
-    """Check the keys of a table against each other.
+    """Check the keys of a table against each other; return the bucket key.
 
-    Args:
-        schema: all key columns are in it.
-        primary_key: empty for a log table.
-        partition_keys: string columns.
-        bucket_key: None = the first primary-key column that is no partition key; at most one column.
-        buckets: of each partition.
-
-    Returns:
-        The bucket key.
+    All key columns are in the schema; partition keys are string columns; a log table has an empty primary key;
+    `buckets` are of each partition. A bucket key has at most one column; None = the first primary-key column that is no
+    partition key.
 
     Raises:
         UsageError: says which key and why.

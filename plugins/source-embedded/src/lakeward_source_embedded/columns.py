@@ -47,14 +47,10 @@ _LENGTH_MOST = 2**31 - 1
 
 
 def parse_columns(text: str, keys: Collection[str] = ()) -> pa.Schema:
-    """Read a column list.
+    """Read a column list: `NAME TYPE [not null]`, joined by commas; the types are `TYPES`.
 
-    Args:
-        text: `NAME TYPE [not null]`, joined by commas; the types are `TYPES`. A name in backticks may hold anything.
-        keys: columns that have a value in each row, so `null` must not be said of them.
-
-    Returns:
-        The schema.
+    A name in backticks may hold anything. Columns in `keys` have a value in each row, so `null` must not be said of
+    them.
 
     Raises:
         UsageError: names the piece that does not fit.

@@ -27,12 +27,9 @@ _FIELDS = re.compile(r"Expected (\d+) columns, got (\d+): (.*)", re.DOTALL)
 
 
 def read_csv(spec: TableSpec, path: Path, change: str | None) -> Iterator[pa.RecordBatch]:
-    """Read a CSV file, batch by batch.
+    """Read a CSV file, batch by batch; text is converted by the table's schema.
 
-    Args:
-        spec: the table; text is converted by its schema.
-        path: of the file.
-        change: the name of the column that says insert, update or delete.
+    `change` is the name of the column that says insert, update or delete.
 
     Raises:
         UsageError: the table has a column that CSV cannot hold.

@@ -39,11 +39,7 @@ class Records(NamedTuple):
         return head, Records(self.data[end:], self.line + _lines(head))
 
     def line_of(self, number: int) -> int:
-        """Return the line on which a record begins.
-
-        Args:
-            number: of the record, from 1; empty lines are none.
-        """
+        """Return the line on which a record begins; records are numbered from 1, empty lines are none."""
         at = begin = 0
         while number and at < len(self.data):
             begin, at = at, _end_of(self.data, at) or len(self.data)
@@ -52,11 +48,7 @@ class Records(NamedTuple):
 
 
 def read_records(path: Path, what: str) -> Iterator[Records]:
-    """Read a file piece by piece; the last record needs no line break.
-
-    Args:
-        path: of the file.
-        what: it is, for errors.
+    """Read a file piece by piece; the last record needs no line break. Errors say `what` it is.
 
     Raises:
         OSError: it cannot be read.

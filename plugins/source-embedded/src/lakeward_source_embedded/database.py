@@ -97,11 +97,7 @@ class Database:
 
     @classmethod
     def create(cls, root: Path) -> Database:
-        """Create the file of a new store; open it if the store exists already.
-
-        Args:
-            root: the store's directory; it exists.
-        """
+        """Create the file of a new store in its directory, which exists; open it if the store exists already."""
         file = root / DATABASE_FILE
         with _translated(file):
             sql = sqlite3.connect(file, timeout=BUSY_TIMEOUT_S, isolation_level=None)

@@ -38,16 +38,9 @@ class Layout:
         return tuple(self.root / kind / str(table_id) for kind in ("log", "kv", "index", "lake"))
 
     def new_file(self, kind: str, table_id: int, label: str, suffix: str = ".checked.arrow") -> str:
-        """Choose a name that was never used.
+        """Choose a name that was never used, relative to `root`; its folder exists.
 
-        Args:
-            kind: `log`, `kv`, `index` or `lake`.
-            table_id: the table.
-            label: the readable part of the name.
-            suffix: of the file's name.
-
-        Returns:
-            The name relative to `root`; its folder exists.
+        `kind` is `log`, `kv`, `index` or `lake`; `label` is the readable part of the name.
         """
         folder = self.root / kind / str(table_id)
         with disk(folder):
@@ -119,9 +112,7 @@ def remove(paths: Iterable[Path]) -> None:
 def whole_file(path: Path, *, durable: bool) -> Iterator[Path]:
     """Let the caller write a file under a temporary name, then rename it; on a failure nothing is left.
 
-    Args:
-        path: the final name.
-        durable: whether file and folder are synced.
+    If `durable`, file and folder are synced.
 
     Raises:
         StorageError: the disk refused.

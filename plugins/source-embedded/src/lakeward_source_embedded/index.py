@@ -56,13 +56,7 @@ class KeyIndex:
     """The index of one table, read under the table's lock."""
 
     def __init__(self, layout: Layout, table_id: int, runs: Sequence[Run]) -> None:
-        """Hold mapped runs.
-
-        Args:
-            layout: of the store.
-            table_id: the table.
-            runs: oldest first.
-        """
+        """Hold mapped runs, oldest first."""
         self._layout = layout
         self._table_id = table_id
         self._runs = tuple(runs)
@@ -79,13 +73,9 @@ class KeyIndex:
         return cls(layout, table_id, [_map(layout, *row) for row in rows])
 
     def find(self, hashes: Hashes) -> Locations:
-        """Look keys up.
+        """Return the location of each key, ABSENT where there is none.
 
-        Args:
-            hashes: sorted (that makes it fast), distinct.
-
-        Returns:
-            The location of each, ABSENT where there is none.
+        Hashes are sorted (that makes it fast), distinct.
         """
         found = np.full(len(hashes), ABSENT, dtype=np.int64)
         open_rows = np.arange(len(hashes))
@@ -109,9 +99,7 @@ class KeyIndex:
     def add(self, hashes: Hashes, locations: Locations) -> IndexChange:
         """Write a run with these entries on top, merged with older runs of like size.
 
-        Args:
-            hashes: sorted, distinct.
-            locations: TOMBSTONE for a deleted key.
+        Hashes are sorted, distinct; the location of a deleted key is TOMBSTONE.
         """
         merged = [Run(None, "", hashes, locations)]
         size = len(hashes)

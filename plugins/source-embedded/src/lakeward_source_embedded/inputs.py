@@ -40,12 +40,7 @@ class LoadProgress:
 
 
 def skipped(batches: Iterator[pa.RecordBatch], path: Path, count: int) -> Iterator[pa.RecordBatch]:
-    """Leave out the first rows of a file.
-
-    Args:
-        batches: of the file.
-        path: of the file, for the error.
-        count: rows to leave out, >= 0.
+    """Leave out the first `count` (>= 0) rows of a file; the error names its path.
 
     Raises:
         UsageError: the file has fewer.
@@ -64,8 +59,7 @@ def skipped(batches: Iterator[pa.RecordBatch], path: Path, count: int) -> Iterat
 def steps_of(rows: object) -> Iterator[pa.Table]:
     """Split and gather rows into steps of up to `ROWS_MOST` rows and, down to one row, `_BYTES_MOST` bytes.
 
-    Args:
-        rows: a table, a batch, a reader, or an iterable of tables and batches.
+    Rows are a table, a batch, a reader, or an iterable of tables and batches.
 
     Raises:
         UsageError: it is something else.
@@ -87,12 +81,10 @@ def steps_of(rows: object) -> Iterator[pa.Table]:
 
 
 def open_file(spec: TableSpec, path: Path, change: str | None) -> Iterator[pa.RecordBatch]:
-    """Read a file of rows, batch by batch.
+    """Read a file of rows, batch by batch; a CSV file's text is converted by the table's schema.
 
-    Args:
-        spec: the table; a CSV file's text is converted by its schema.
-        path: ends in .parquet, .csv, .arrow, .feather, .ipc or .arrows.
-        change: the name of the column that says insert, update or delete.
+    The path ends in .parquet, .csv, .arrow, .feather, .ipc or .arrows. `change` is the name of the column that says
+    insert, update or delete.
 
     Raises:
         UsageError: no such file, or an unknown file extension.

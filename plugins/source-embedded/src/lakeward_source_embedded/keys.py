@@ -23,9 +23,7 @@ _FACTOR = np.uint64(0x9E3779B97F4A7C15)
 def key_hashes(records: pa.RecordBatch, primary_key: tuple[str, ...]) -> Words:
     """Hash the key of each row; one integer column is hashed one to one, so it can never collide.
 
-    Args:
-        records: rows whose key columns have no nulls.
-        primary_key: the key columns.
+    Key columns have no nulls.
     """
     state = np.zeros(len(records), dtype=np.uint64)
     for position, name in enumerate(primary_key):
@@ -35,12 +33,7 @@ def key_hashes(records: pa.RecordBatch, primary_key: tuple[str, ...]) -> Words:
 
 
 def check_same_keys(left: pa.RecordBatch, right: pa.RecordBatch, primary_key: tuple[str, ...]) -> None:
-    """Check that rows with equal hashes have equal keys.
-
-    Args:
-        left: rows.
-        right: rows; row n has the hash of row n of `left`.
-        primary_key: the key columns.
+    """Check that rows with equal hashes have equal keys; row n of `right` has the hash of row n of `left`.
 
     Raises:
         SourceError: two keys share a hash (once in 10^6 tables of 5 million text keys); nothing was changed.

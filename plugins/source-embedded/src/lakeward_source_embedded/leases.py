@@ -39,12 +39,7 @@ class EmbeddedLeases:
     """See `lakeward.ports.SnapshotLeases`."""
 
     def __init__(self, database: Database, clock: Clock) -> None:
-        """Work on an open store.
-
-        Args:
-            database: the store's.
-            clock: its wall clock is the server's clock of expiry.
-        """
+        """Work on an open store; the clock's wall clock is the server's clock of expiry."""
         self._database = database
         self._clock = clock
 

@@ -67,15 +67,7 @@ class Loader:
         self._clock = clock
 
     def append(self, spec: TableSpec, rows: Rows) -> int:
-        """Append rows to a log table.
-
-        Args:
-            spec: the table as it is now.
-            rows: fitted to it; at least one.
-
-        Returns:
-            The number of log records.
-        """
+        """Append rows, at least one, fitted to a log table as it is now; return the number of log records."""
         groups, buckets = self._groups(spec, rows.records)
         order = np.argsort(groups, kind="stable")
         records = rows.records

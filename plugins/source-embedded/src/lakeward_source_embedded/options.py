@@ -87,11 +87,10 @@ STORE_SETTINGS: Mapping[str, Setting] = {
 
 
 def check_table_properties(properties: Mapping[str, str]) -> None:
-    """Check the properties of a table.
+    """Check the properties of a table: key to text.
 
-    Args:
-        properties: key to text. A key of ours must be known; one with a prefix of its own, such as
-            `iceberg.write.format.default`, is for the lake and is kept as it is.
+    A key of ours must be known; one with a prefix of its own, such as `iceberg.write.format.default`, is for the lake
+    and is kept as it is.
 
     Raises:
         ConfigError: names the key, what was expected and what was found.

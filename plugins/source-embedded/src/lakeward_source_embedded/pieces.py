@@ -50,26 +50,14 @@ class Pieces:
     """The rows of one table, by location; files stay mapped as long as this object lives."""
 
     def __init__(self, layout: Layout, database: Database, spec: TableSpec) -> None:
-        """Prepare; no file is mapped yet.
-
-        Args:
-            layout: of the store.
-            database: the store's.
-            spec: the table; rows are given in its schema.
-        """
+        """Prepare; no file is mapped yet. Rows are given in the schema of `spec`."""
         self._layout = layout
         self._database = database
         self._spec = spec
         self._mapped: dict[int, _Piece] = {}
 
     def take(self, locations: Ints) -> pa.RecordBatch:
-        """Gather rows into one batch.
-
-        Args:
-            locations: any order.
-
-        Returns:
-            The rows, in the order asked for.
+        """Gather rows, in any order, into one batch, in the order asked for.
 
         Raises:
             CorruptFileError: a file is damaged or missing.
@@ -91,10 +79,7 @@ class Pieces:
         return gathered.take(pa.array(back))
 
     def ordered(self, locations: Ints) -> Iterator[pa.RecordBatch]:
-        """Yield rows part by part, of any total size.
-
-        Args:
-            locations: ascending.
+        """Yield rows part by part, of any total size; locations are ascending.
 
         Raises:
             CorruptFileError: a file is damaged or missing.

@@ -35,12 +35,7 @@ class TieringQueue:
     """Assigns tables to tiering services and takes them back."""
 
     def __init__(self, database: Database, clock: Clock) -> None:
-        """Work on an open store.
-
-        Args:
-            database: the store's.
-            clock: its wall clock is the queue's, as several processes share it.
-        """
+        """Work on an open store; the clock's wall clock is the queue's, as several processes share it."""
         self._database = database
         self._clock = clock
 

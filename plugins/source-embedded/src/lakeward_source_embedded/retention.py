@@ -43,10 +43,8 @@ class Retention:
     def trim(self, spec: TableSpec, bucket: tuple[int, int], before: int) -> None:
         """Delete log records below an offset, tiered or not; current rows of a primary-key table stay.
 
-        Args:
-            spec: the table.
-            bucket: partition id (-1 for none) and number.
-            before: the log then begins at this offset (at its old start or its end, if this is outside of it).
+        `bucket` is partition id (-1 for none) and number. The log then begins at offset `before` (at its old start or
+        its end, if this is outside of it).
         """
         with self._database.write() as sql:
             check_exists(sql, spec)

@@ -61,17 +61,11 @@ class Rows:
 
 
 def fit_rows(spec: TableSpec, rows: pa.Table, change: str | None, first_row: int) -> Rows:
-    """Fit rows to a table.
+    """Fit rows to a table: return them in its own schema; -U rows are left out (their +U says it all).
 
-    Args:
-        spec: the table.
-        rows: columns by name; a missing nullable column is null.
-        change: the column that says insert, update or delete (names, `+I`, `-D`, or numbers of `Change`); None =
-            all are upserts (or appends).
-        first_row: the number of the first row, for messages.
-
-    Returns:
-        The rows in the table's own schema; -U rows are left out (their +U says it all).
+    Columns go by name; a missing nullable column is null. `change` is the column that says insert, update or delete
+    (names, `+I`, `-D`, or numbers of `Change`); None = all are upserts (or appends). `first_row` is the number of the
+    first row, for messages.
 
     Raises:
         RowError: names table, column, row and value.

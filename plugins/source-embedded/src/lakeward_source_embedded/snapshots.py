@@ -70,13 +70,7 @@ class Snapshots:
     """Takes and cleans KV snapshots; the caller holds the table's lock."""
 
     def __init__(self, layout: Layout, database: Database, clock: Clock) -> None:
-        """Work on an open store.
-
-        Args:
-            layout: of the store.
-            database: of the store.
-            clock: for intervals and the expiry of leases.
-        """
+        """Work on an open store; the clock is for intervals and the expiry of leases."""
         self._layout = layout
         self._database = database
         self._clock = clock

@@ -28,13 +28,7 @@ SELECT rows, file FROM snapshots WHERE table_id = ? AND partition_id = ? AND buc
 
 
 def split_sizes(database: Database, root: Path, table: TableSpec, splits: Sequence[Split]) -> tuple[SplitSize, ...]:
-    """Return the size of each split, in their order.
-
-    Args:
-        database: the store's.
-        root: the store's directory.
-        table: the table.
-        splits: of the table.
+    """Return the size of each split of a table, in their order; `root` is the store's directory.
 
     Raises:
         TableGoneError: the table was dropped.

@@ -52,11 +52,9 @@ class EmbeddedStore:
 
     @classmethod
     def create(cls, directory: str | Path, *, clock: Clock | None = None) -> Self:
-        """Create a store, or open it if it exists already.
+        """Create a store, or open it if it exists already; the directory is made if it is missing.
 
-        Args:
-            directory: made if it is missing.
-            clock: None = the system's.
+        Without a clock it has the system's.
 
         Raises:
             StorageError: the directory cannot be written.
@@ -68,11 +66,7 @@ class EmbeddedStore:
 
     @classmethod
     def open(cls, directory: str | Path, *, clock: Clock | None = None) -> Self:
-        """Open a store.
-
-        Args:
-            directory: where `create` made it.
-            clock: None = the system's.
+        """Open a store where `create` made it. Without a clock it has the system's.
 
         Raises:
             ConfigError: there is no store.
@@ -152,9 +146,7 @@ class EmbeddedStore:
     def create_partition(self, path: TablePath, values: Sequence[str]) -> int:
         """Create a partition (loads create them by themselves); returns its id.
 
-        Args:
-            path: a partitioned table.
-            values: of the partition keys, in their order.
+        Values are those of the partition keys, in their order.
         """
         spec = self.catalog.table(path)
         return self.catalog.partitions(spec, [_partition(spec, values)])[0]
@@ -179,16 +171,10 @@ class EmbeddedStore:
     def load(self, path: TablePath, rows: object, change: str | None = None) -> int:
         """Load rows: append to a log table, upsert (or what `change` says) into a primary-key table.
 
-        Each step of up to a million rows and 256 MiB (for a primary-key table including the rows that it replaces) is
-        atomic; due snapshots and clean-up follow.
-
-        Args:
-            path: the table.
-            rows: a pyarrow Table, RecordBatch, RecordBatchReader, or an iterable of tables and batches.
-            change: the column that says insert, update or delete (names, `+I`, `-D`, or numbers of `Change`).
-
-        Returns:
-            The number of log records written.
+        Rows are a pyarrow Table, RecordBatch, RecordBatchReader, or an iterable of tables and batches. `change` is the
+        column that says insert, update or delete (names, `+I`, `-D`, or numbers of `Change`). Each step of up to a
+        million rows and 256 MiB (for a primary-key table including the rows that it replaces) is atomic; due snapshots
+        and clean-up follow. Returned is the number of log records written.
 
         Raises:
             RowError: names column, row (counted over the call) and value; says how many rows before it are stored.
@@ -207,13 +193,9 @@ class EmbeddedStore:
     def load_file(
         self, path: TablePath, file: str | Path, change_column: str | None = None, *, skip_rows: int = 0
     ) -> int:
-        """Load a Parquet, CSV or Arrow IPC file. See `load`.
+        """Load a Parquet, CSV or Arrow IPC file: its ending says which. See `load`.
 
-        Args:
-            path: the table.
-            file: its ending says what it is.
-            change_column: as `change` of `load`.
-            skip_rows: rows that were stored before, as the error of an earlier load says; >= 0.
+        `skip_rows` (>= 0) rows were stored before, as the error of an earlier load says.
 
         Raises:
             RowError: as `load`; says how to go on.

@@ -8,9 +8,9 @@ from lakeward.coordinator.commits.fence import CommitFence
 from lakeward.coordinator.effects.store import Storing
 from lakeward.coordinator.rounds import effects as wanted
 from lakeward.coordinator.rounds.context import RoundContext
-from lakeward.coordinator.rounds.effects import Done, Effect, NotDone, Plan
+from lakeward.coordinator.rounds.effects import Effect, EffectDone, EffectFailed, Plan
 from lakeward.coordinator.rounds.facts import RoundFacts
-from lakeward.coordinator.rounds.round import LaunchGone, Round, Tick
+from lakeward.coordinator.rounds.round import LaunchGone, Round, RoundTick
 from lakeward.errors import LakewardError
 from lakeward.machines.launches import LaunchPhase
 from lakeward.machines.rounds import Drained, EndRound, FinishRoundEarly, JobStarted, RoundFailed, SplitsFailing
@@ -80,7 +80,7 @@ class SpokenRound:
         facts = self.round.facts
         assert facts.context is not None
         plan = Plan(facts.assignment, facts.round_id, facts.context, None)
-        self.take(Done(plan, (None, self._plan)))
+        self.take(EffectDone(plan, (None, self._plan)))
 
     def take(self, *events: object) -> None:
         """Give it events, and execute what follows."""
@@ -98,7 +98,7 @@ class SpokenRound:
         self._execute(self.round.disconnect(key, connection))
 
     def tick(self) -> None:
-        self.take(Tick())
+        self.take(RoundTick())
 
     def finish_early(self) -> None:
         self.take(FinishRoundEarly(7, "asked to"))
@@ -122,13 +122,13 @@ class SpokenRound:
                 self._jobs.launch(effect.spec, lambda reason: self.take(LaunchGone(effect.spec, reason)))
             case wanted.StopLaunch():
                 self._jobs.cancel(effect.spec)
-            case wanted.StoreCheckpoint() if self._storing is not None:
+            case wanted.CompleteCheckpoint() if self._storing is not None:
                 storing = self._storing
                 self._later(effect, lambda: storing.complete(effect, None), hold=self.hold_answers)
-            case wanted.CountSlots():
+            case wanted.CountFreeSlots():
                 self._later(effect, self.slots, hold=self.hold_slots)
             case wanted.Commit():
-                self.take(Done(effect, None))
+                self.take(EffectDone(effect, None))
             case _:
                 self.events += _in_words(effect)
 
@@ -137,9 +137,9 @@ class SpokenRound:
             try:
                 found = work()
             except LakewardError as error:
-                self.take(NotDone(effect, error))
+                self.take(EffectFailed(effect, error))
             else:
-                self.take(Done(effect, found))
+                self.take(EffectDone(effect, found))
 
         if hold:
             self.pending.append(answer)
@@ -167,7 +167,7 @@ class SpokenRound:
             self._aborted = facts.aborted
             number, _, reason = facts.abort_reason.partition(": ")
             self.events.append(f"{number} aborted: {reason}")
-        if not self._over and self.round.job is not None and self.job.launches.phase is LaunchPhase.OVER:
+        if not self._over and self.round.job is not None and self.job.launches.phase is LaunchPhase.ENDED:
             self._over = True
             self.events.append("over")
 

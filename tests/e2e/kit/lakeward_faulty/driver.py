@@ -37,7 +37,7 @@ def connect(self: Round, register: Register, connection: Connection) -> tuple[Ch
     if key is not None and self.job is not None and spec is not None and spec.exchange:
         at = spec.pool.rpartition(".")[2]
         note_worker(at, register.pid)
-        if self.job.slots[0] < spec.subtasks:
+        if self.job.subtasks.there < spec.subtasks:
             reached(f"gathering.{at}")
     return key, effects
 

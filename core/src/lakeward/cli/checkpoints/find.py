@@ -34,14 +34,9 @@ def complete_checkpoints(loaded: Loaded) -> dict[int, str]:
 
 
 def find(infos: Sequence[CheckpointInfo], text: str) -> CheckpointInfo:
-    """Find the checkpoint that is meant.
+    """Find the checkpoint that `text` means: an id, the end of one, or a table's name.
 
-    Args:
-        infos: all of the service, the newest of a table last.
-        text: an id, the end of one, or a table's name.
-
-    Returns:
-        The checkpoint.
+    `infos` are all of the service, the newest of a table last.
 
     Raises:
         UsageError: there is none, or several.

@@ -57,12 +57,8 @@ def check(invocation: Invocation, *, write: bool) -> int:
 def _check(loaded: Loaded, *, write: bool) -> tuple[list[Check], list[TableLayout]]:
     """Build everything that a configuration names, without starting it; nothing is created.
 
-    Args:
-        loaded: the configuration.
-        write: try whether state can be written, by writing a file and deleting it.
-
-    Returns:
-        For each part: its name, whether it is well, one sentence; and the layout of each table.
+    With `write`, a file is written and deleted, to try whether state can be. Returned are, for each part, its name,
+    whether it is well and one sentence; and the layout of each table.
     """
     container = build(loaded)
     settings = loaded.settings

@@ -31,15 +31,9 @@ def load_backend(loaded: Loaded) -> LeaseBackend:
 
 
 def find_leases(loaded: Loaded, source: Source, backend: LeaseBackend) -> LeaseKnowledge:
-    """Collect what the source, the state file and the status file say of leases.
+    """Collect what the open source, the state file and the status file say of leases.
 
-    Args:
-        loaded: the configuration.
-        source: open.
-        backend: the configured one; it alone can read what it persisted.
-
-    Returns:
-        What is known.
+    `backend` is the configured one; it alone can read what it persisted.
 
     Raises:
         CorruptFileError: the state file or the status file is damaged.

@@ -36,24 +36,14 @@ ignore_missing_imports = true
 
 
 def distribution_of(kind: str, name: str) -> str:
-    """Return the name of a plugin's distribution.
-
-    Args:
-        kind: a key of `KINDS`.
-        name: of the plugin.
-    """
+    """Return the name of the distribution of a plugin of a kind, a key of `KINDS`."""
     return f"lakeward-{kind}-{name}"
 
 
 def skeleton(kind: str, name: str) -> dict[str, str]:
-    """Write the files of a plugin.
+    """Write the files of a plugin: return each path below the package's directory with its text.
 
-    Args:
-        kind: a key of `KINDS`.
-        name: what the configuration will name; lower-case letters, digits and `-`.
-
-    Returns:
-        Path below the package's directory to text.
+    `kind` is a key of `KINDS`; `name` is what the configuration will name: lower-case letters, digits and `-`.
     """
     made = KINDS[kind]
     module = f"{kind}_{name.replace('-', '_')}"

@@ -10,22 +10,23 @@ reads it from the store at start, and updates it when a checkpoint completes, is
 
 from __future__ import annotations
 
+import threading
 from collections import Counter, deque
 from typing import TYPE_CHECKING
 
 import structlog
 
+from lakeward.coordinator.checkpoints.choose import why_not, why_not_of_layout
 from lakeward.coordinator.checkpoints.contents import CheckpointContents, RestoredRound
 from lakeward.errors import CorruptFileError, LakewardError, SourceError, TableGoneError
 from lakeward.model.checkpoints import CheckpointState
-from lakeward.model.exchange import complete
 from lakeward.model.identity import Incarnation
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterator, Mapping, Sequence
 
-    from lakeward.model.checkpoints import Checkpoint, CheckpointInfo, CheckpointRef, LeaseCopy, RoundSnapshot
-    from lakeward.model.results import LakeHead, OffsetCommit
+    from lakeward.model.checkpoints import Checkpoint, CheckpointInfo, CheckpointRef, LeaseCopy
+    from lakeward.model.results import LakeHead
     from lakeward.model.tables import KvSnapshot, TableBucket, TablePath, TableSpec
     from lakeward.ports import CheckpointStore, Lake, Source
 
@@ -33,7 +34,10 @@ _log = structlog.get_logger("lakeward.restoring")
 
 
 class Restorer:
-    """Finds the checkpoint that a table's next round resumes from, and deletes the others. Thread-safe."""
+    """Finds the checkpoint that a table's next round resumes from, and deletes the others.
+
+    Thread-safe: what is known of tables changes on the event loop and on workers, under one lock.
+    """
 
     def __init__(self, store: CheckpointStore, lake: Lake, incarnation: Incarnation) -> None:
         """Keep the parts.
@@ -63,6 +67,7 @@ class Restorer:
         """Tables that were missing from the lake at the last check; missing at two checks in a row means gone."""
         self._changed_needs: deque[tuple[int, tuple[KvSnapshot, ...]]] = deque()
         self._versions: Counter[int] = Counter()
+        self._lock = threading.Lock()
 
     # --- what checkpoints need --------------------------------------------------------------------------------
 
@@ -78,7 +83,8 @@ class Restorer:
     @property
     def holding(self) -> frozenset[int]:
         """The tables whose checkpoints need snapshots."""
-        return frozenset(self._needs)
+        with self._lock:
+            return frozenset(self._needs)
 
     def check_again(self, source: Source, table_ids: Collection[int]) -> None:
         """Check that checkpoints of tables without a round still exist and are valid; else they need no snapshots.
@@ -103,8 +109,8 @@ class Restorer:
                     # and committed a step from it. Then none of these is valid, but that one may be: list again.
                     found = self._by_table()
             needed = state.enumeration().snapshots if state is not None else ()
-            if self._versions[table_id] == versions[table_id]:  # else a round has started meanwhile and set this
-                self._need(table_id, needed)
+            # Unless a round has started meanwhile and set this.
+            self._need(table_id, needed, at_version=versions[table_id])
 
     def _by_table(self) -> dict[int, list[CheckpointInfo]]:
         found: dict[int, list[CheckpointInfo]] = {}
@@ -131,7 +137,7 @@ class Restorer:
         path, table_id = checkpoint.coordinator.path, checkpoint.ref.table_id
         try:
             head = self._lake.head(path)
-            wrong = _why_not(checkpoint, state, path, head)
+            wrong = why_not(state, path, head)
         except LakewardError as error:
             _log.warning(
                 "it is unknown whether a checkpoint is valid", checkpoint=str(checkpoint.ref), reason=str(error)
@@ -148,15 +154,18 @@ class Restorer:
             self._missing.discard(table_id)
         return bool(wrong)
 
-    def _need(self, table_id: int, snapshots: tuple[KvSnapshot, ...]) -> None:
-        self._versions[table_id] += 1
-        if self._needs.get(table_id, ()) == snapshots:
-            return
-        if snapshots:
-            self._needs[table_id] = snapshots
-        else:
-            self._needs.pop(table_id, None)
-        self._changed_needs.append((table_id, snapshots))
+    def _need(self, table_id: int, snapshots: tuple[KvSnapshot, ...], *, at_version: int | None = None) -> None:
+        with self._lock:
+            if at_version is not None and self._versions[table_id] != at_version:
+                return
+            self._versions[table_id] += 1
+            if self._needs.get(table_id, ()) == snapshots:
+                return
+            if snapshots:
+                self._needs[table_id] = snapshots
+            else:
+                self._needs.pop(table_id, None)
+            self._changed_needs.append((table_id, snapshots))
 
     # --- which checkpoint ---------------------------------------------------------------------------------------
 
@@ -168,10 +177,11 @@ class Restorer:
         """
         self._store.sweep(self._incarnation, ())
         found = self._store.list(self._incarnation.service)
-        self._tables |= {info.ref.table_id for info in found}
-        self._listed = True
-        for table_id in self._invalidated.keys() - self._tables:
-            del self._invalidated[table_id]
+        with self._lock:
+            self._tables |= {info.ref.table_id for info in found}
+            self._listed = True
+            for table_id in self._invalidated.keys() - self._tables:
+                del self._invalidated[table_id]
         self.check_again(source, frozenset(self._tables))
         self.known = True
         for info in found:
@@ -202,8 +212,9 @@ class Restorer:
             reason: for the log, where there is a checkpoint.
         """
         self._need(table_id, ())
-        if self.has(table_id):
-            self._invalidated.setdefault(table_id, reason)
+        with self._lock:
+            if self.has(table_id):
+                self._invalidated.setdefault(table_id, reason)
 
     def reject(self, ref: CheckpointRef, reason: str) -> None:
         """Make the table's next round leave one checkpoint out, and go on from an older one if there is one.
@@ -228,7 +239,8 @@ class Restorer:
     @property
     def invalidated(self) -> Mapping[int, str]:
         """The tables whose checkpoints must not be used, and why."""
-        return dict(self._invalidated)
+        with self._lock:
+            return dict(self._invalidated)
 
     def invalidate_tables_that_need(self, buckets: Collection[TableBucket], reason: str) -> None:
         """Invalidate the checkpoints that still have to read a snapshot of one of these buckets.
@@ -237,7 +249,9 @@ class Restorer:
             buckets: the buckets whose snapshots are no longer protected.
             reason: see `invalidate`.
         """
-        for table_id, snapshots in list(self._needs.items()):
+        with self._lock:
+            needs = list(self._needs.items())
+        for table_id, snapshots in needs:
             if any(snapshot.bucket in buckets for snapshot in snapshots):
                 self.invalidate(table_id, reason)
 
@@ -283,8 +297,9 @@ class Restorer:
         for info in self._droppable(table_id):
             _log.info("checkpoint no longer needed", checkpoint=str(info.ref), reason=reason)
             self._store.delete(info.ref)
-        self._tables.discard(table_id)
-        self._invalidated.pop(table_id, None)
+        with self._lock:
+            self._tables.discard(table_id)
+            self._invalidated.pop(table_id, None)
         self._need(table_id, ())
 
     def forget(self, table_id: int) -> None:
@@ -360,12 +375,7 @@ class Restorer:
         except CorruptFileError as error:
             return str(error)
         state = CheckpointContents.of(checkpoint.coordinator, checkpoint.subtasks)
-        layout = tuple(map(str, table.lake_partition))
-        if checkpoint.coordinator.layout != layout:
-            return f"its lake layout was {_layout(checkpoint.coordinator.layout)}, now it is {_layout(layout)}"
-        if bool(state.exchange) is not exchange:
-            return f"its rows were written {_way(not exchange)}, now they are {_way(exchange)}"
-        wrong = _why_not(checkpoint, state, table.path, head)
+        wrong = why_not_of_layout(state, table, exchange=exchange) or why_not(state, table.path, head)
         if wrong:
             return wrong
         commit = head.commit if head is not None else None
@@ -385,45 +395,6 @@ class Restorer:
         folders = {file.rpartition("/")[0] for file in files}
         there = {file for folder in folders for file in self._lake.list_prefix(path, f"{folder}/")}
         return sorted(files - there)
-
-
-def _way(exchange: bool) -> str:
-    return "with an exchange" if exchange else "without an exchange"
-
-
-def _layout(names: tuple[str, ...]) -> str:
-    return ", ".join(names) or "the source's"
-
-
-def _why_not(checkpoint: Checkpoint, state: CheckpointContents, path: TablePath, head: LakeHead | None) -> str:
-    was = checkpoint.coordinator
-    if was.path != path:
-        return f"its table was {was.path}, now it is {path}"
-    if head is None:
-        return "the lake table is gone"
-    if head.stamp is None or head.stamp.service != was.round_id.incarnation.service:
-        return f"stamp of the lake table: expected one of {was.round_id.incarnation.service}, found {head.stamp}"
-    if (head.commit.snapshot_id if head.commit is not None else None) == was.base_commit:
-        return ""
-    return _why_no_step(was, state, head.commit)
-
-
-def _why_no_step(was: RoundSnapshot, state: CheckpointContents, newest: OffsetCommit | None) -> str:
-    """Return why the newest commit is not a step made from this checkpoint or an earlier one; empty if it is one."""
-    own = (was.round_id.incarnation, was.round_id.name)
-    if newest is None or newest.offsets is None or (newest.incarnation, newest.round_name) != own:
-        found = newest.snapshot_id if newest is not None else None
-        return f"newest commit with offsets: expected {was.base_commit}, found {found}"
-    ours = state.offsets()
-    beyond = [bucket for bucket, offset in newest.offsets.items() if offset > ours.get(bucket, 0)]
-    if beyond:
-        return f"step {newest.step} of its round holds more than it does, in {len(beyond)} buckets"
-    ahead = any(offset > newest.offsets.get(bucket, 0) for bucket, offset in ours.items())
-    if not ahead and not complete(state.exchange):
-        # A commit has all of its rows in closed files: they were closed, under names of their own, after this
-        # checkpoint. A later one may look the same, with half a snapshot in its rows; that is read again.
-        return f"step {newest.step} of its round has the rows that it holds, in files that it does not name"
-    return ""
 
 
 def is_gone(source: Source, path: TablePath, table_id: int) -> bool:

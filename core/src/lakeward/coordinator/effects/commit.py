@@ -54,7 +54,7 @@ class Committing:
         """How the effects of this module are executed."""
         limit_s = self._policy.commit_limit_s
         commit = Work(
-            self._begin, what="commit", purpose="the commit", wait_s=limit_s, limit_s=limit_s, also_when_over=False
+            self._begin, what="commit", purpose="the commit", wait_s=limit_s, limit_s=limit_s, also_when_ended=False
         )
         return Handlers({Commit: commit}, {KeepUp: self._keep_up, SettleTarget: self._settle_target})
 

@@ -11,10 +11,10 @@ from typing import TYPE_CHECKING, Any
 import structlog
 
 from lakeward.coordinator.effects.items import ForRound, OfRound
-from lakeward.coordinator.rounds.effects import CleanUp, Done, NotDone, Open, Tell
+from lakeward.coordinator.rounds.effects import CleanUp, EffectDone, EffectFailed, OpenTable, Tell
 from lakeward.coordinator.rounds.facts import RoundFacts
 from lakeward.coordinator.rounds.report import report
-from lakeward.coordinator.rounds.round import Cancelled, Round, Tick
+from lakeward.coordinator.rounds.round import Cancelled, Round, RoundTick
 from lakeward.coordinator.rounds.round_end import log_end
 from lakeward.coordinator.rounds.trace import RoundTrace
 from lakeward.coordinator.workers.calls import call
@@ -96,7 +96,7 @@ class RoundExecutor:
         effects = one.process(command)
         table.end_round()
         self.execute(one, effects)
-        log_end(one.facts, report(one, self._clock.wall_ms()))
+        log_end(one.facts, report(one, self._clock.wall_ms(), self._clock.now()))
         return one
 
     def cancel_all(self) -> None:
@@ -107,7 +107,7 @@ class RoundExecutor:
     def tick(self) -> None:
         """Let checkpoints start and expire; look for hung subtasks."""
         for one in self._tables.rounds:
-            self.take(one, Tick())
+            self.take(one, RoundTick())
 
     def find(self, round_name: str, job_attempt: int) -> Round | None:
         """Return the round whose launch of this number is the one under way; none once a later start took over."""
@@ -122,7 +122,7 @@ class RoundExecutor:
 
     def take(self, one: Round, event: object) -> None:
         """Give a round an event, and execute what follows."""
-        if isinstance(event, Done) and event.result is not None:
+        if isinstance(event, EffectDone) and event.result is not None:
             complete = self._handlers.works[type(event.effect)].complete
             event = event if complete is None else replace(event, result=complete(one, event.result))
         self.execute(one, one.process(event))
@@ -139,19 +139,19 @@ class RoundExecutor:
                 self._loop.spawn(with_log_fields(one.facts.log_fields, partial(self._perform, one, effect, work)))
 
     async def _perform(self, one: Round, effect: Effect, work: Work) -> None:
-        if isinstance(effect, Open):
+        if isinstance(effect, OpenTable):
             await self._wait_for_last_checkpoint(one, work.wait_s)
         began = self._clock.now()
         try:
             async with self._hold(one, work) as held:
                 began = self._clock.now()
-                given_up = one.over and not work.also_when_over
+                given_up = one.ended and not work.also_when_ended
                 blocking = None if given_up else work.begin(one, effect)
                 result = None if blocking is None else await self._call(held, blocking, one, work)
         except Exception as error:  # noqa: BLE001 - one table's trouble, whatever it is, stays with that table
-            self._answer(one, NotDone(effect, error, self._clock.now() - began), work)
+            self._answer(one, EffectFailed(effect, error, self._clock.now() - began), work)
         else:
-            self._answer(one, Done(effect, result, self._clock.now() - began), work)
+            self._answer(one, EffectDone(effect, result, self._clock.now() - began), work)
         if isinstance(effect, CleanUp):
             self._forget(one)
 
@@ -166,10 +166,10 @@ class RoundExecutor:
         make = call if held is None else held.call
         return await make(blocking, what=f"{work.what} {one.facts.assignment.path}", timeout_s=work.limit_s)
 
-    def _answer(self, one: Round, answer: Done | NotDone, work: Work) -> None:
+    def _answer(self, one: Round, answer: EffectDone | EffectFailed, work: Work) -> None:
         if work.answered:
             self._loop.put(ForRound(one, answer))
-        elif isinstance(answer, NotDone):
+        elif isinstance(answer, EffectFailed):
             unexpected = None if isinstance(answer.error, LakewardError) else answer.error
             _log.warning("left for the sweep", what=work.what, reason=str(answer.error), exc_info=unexpected)
 

@@ -44,7 +44,7 @@ if TYPE_CHECKING:
 
     from lakeward.coordinator.checkpoints.restorer import Restorer
     from lakeward.coordinator.leases.driver import LeaseDriver
-    from lakeward.coordinator.rounds.effects import StoreCheckpoint
+    from lakeward.coordinator.rounds.effects import CompleteCheckpoint
     from lakeward.coordinator.rounds.round import Round
     from lakeward.coordinator.state.persistence import StatePersistence
     from lakeward.coordinator.tables.tables import Tables
@@ -121,7 +121,7 @@ class LeaseProtection:
         """Release the snapshots of a table's round, except those that its checkpoint needs."""
         self._unprotect(bucket for bucket in self._leases.held_leases.held if bucket.table_id == table_id)
 
-    def store_checkpoint(self, effect: StoreCheckpoint) -> None:
+    def store_checkpoint(self, effect: CompleteCheckpoint) -> None:
         """Lease what a checkpoint needs before it is written: its round may end before the store answers."""
         self._restorer.expect(effect.ref.table_id, effect.state)
         self.hold_checkpoints()
@@ -261,7 +261,7 @@ class LeaseProtection:
             one = self._tables.round(table_id)
             if one is not None:
                 one.facts.note_phase("lease", self._clock.wall_ms())
-            self._tell(table_id, Leased(now=self._clock.now(), table_id=table_id))
+            self._post(table_id, Leased(now=self._clock.now(), table_id=table_id))
 
     def _refused(self, table_id: int, gone: frozenset[KvSnapshot], reason: str) -> None:
         """Take note that the table's snapshots could not be leased.
@@ -271,7 +271,7 @@ class LeaseProtection:
         """
         if not gone:
             now = self._clock.now()
-            self._tell(table_id, RoundFailed(now=now, table_id=table_id, reason=reason, permanent=False))
+            self._post(table_id, RoundFailed(now=now, table_id=table_id, reason=reason, permanent=False))
             return
         if not _ids(gone).isdisjoint(_ids(self._restorer.needed(table_id))):
             self.snapshots_gone(table_id, gone, reason)
@@ -296,13 +296,13 @@ class LeaseProtection:
         self._restorer.invalidate(table_id, reason)
         needed = {one.bucket for one in self._snapshots(table_id)}
         if not gone or not needed.isdisjoint(one.bucket for one in gone):
-            self._tell(table_id, SnapshotsGone(now=self._clock.now(), table_id=table_id, reason=reason))
+            self._post(table_id, SnapshotsGone(now=self._clock.now(), table_id=table_id, reason=reason))
 
     def _snapshots(self, table_id: int) -> tuple[KvSnapshot, ...]:
         table = self._tables.get(table_id)
         return () if table is None else table.snapshots
 
-    def _tell(self, table_id: int, event: RoundsEvent) -> None:
+    def _post(self, table_id: int, event: RoundsEvent) -> None:
         one = self._tables.round(table_id)
         if one is not None:
             self._loop.put(OfRound(one, event))
@@ -327,7 +327,7 @@ class LeaseProtection:
         for table_id in {one.bucket.table_id for one in given_up}:
             _log.warning("enumerating afresh", **self._round_of(table_id), reason=reason)
             self._restorer.invalidate(table_id, reason)
-            self._tell(table_id, SnapshotsGone(now=self._clock.now(), table_id=table_id, reason=reason))
+            self._post(table_id, SnapshotsGone(now=self._clock.now(), table_id=table_id, reason=reason))
 
 
 def _ids(snapshots: Iterable[KvSnapshot]) -> frozenset[tuple[TableBucket, int]]:

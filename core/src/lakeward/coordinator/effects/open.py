@@ -10,7 +10,7 @@ from lakeward.coordinator.checkpoints.restorer import is_gone
 from lakeward.coordinator.effects.work import Handlers, Work
 from lakeward.coordinator.rounds.alike_columns import AlikeColumns
 from lakeward.coordinator.rounds.context import start_round
-from lakeward.coordinator.rounds.effects import LookForTable, Open
+from lakeward.coordinator.rounds.effects import LookForTable, OpenTable
 from lakeward.model.partitioning import ExchangeMode
 
 if TYPE_CHECKING:
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from lakeward.storage.commit_records import CommitRecords
 
 
-class Opening:
+class TableOpener:
     """Opens rounds."""
 
     def __init__(
@@ -63,15 +63,15 @@ class Opening:
             purpose="the opening",
             wait_s=policy.lake.commit_timeout_s,
             limit_s=policy.commit_limit_s,
-            also_when_over=False,
+            also_when_ended=False,
         )
         look = Work(self._look, what="look whether there is")
-        return Handlers({Open: work, LookForTable: look})
+        return Handlers({OpenTable: work, LookForTable: look})
 
     def _look(self, _: Round, effect: LookForTable) -> Callable[[], bool]:
         return partial(is_gone, self._source, effect.path, effect.table_id)
 
-    def open(self, effect: Open, rules: TableSettings) -> tuple[RoundContext, RestoredRound | None]:
+    def open(self, effect: OpenTable, rules: TableSettings) -> tuple[RoundContext, RestoredRound | None]:
         """Return what a round starts from; raises as `start_round`."""
         assignment, us = effect.assignment, self._incarnation
         path = assignment.path

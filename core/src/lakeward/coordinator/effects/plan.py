@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from lakeward.coordinator.effects.work import Handlers, Work
 from lakeward.coordinator.rounds.checkpoints import CheckpointPlan
-from lakeward.coordinator.rounds.effects import CountSlots, Plan
+from lakeward.coordinator.rounds.effects import CountFreeSlots, Plan
 from lakeward.coordinator.rounds.plan import ExchangePlan, JobPlan
 from lakeward.coordinator.workers.log_fields import fields_of_round
 from lakeward.model.backoff import RetryPauses
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from lakeward.coordinator.rounds.round import Round
     from lakeward.coordinator.tables.tables import Tables
     from lakeward.coordinator.workers.subtask_address import SubtaskAddress
-    from lakeward.model.settings import TableSettings
+    from lakeward.model.settings import Settings, TableSettings
     from lakeward.ports import Jobs, Lake, Source
     from lakeward.storage.round_journal import RoundJournal
 
@@ -70,10 +70,10 @@ class Planning:
             wait_s=wait_s,
             limit_s=2 * limit_s,
             complete=self._with_slots,
-            also_when_over=False,
+            also_when_ended=False,
         )
         count = Work(lambda *_: self._count, what="count the slots for", complete=self._free_slots)
-        return Handlers({Plan: plan, CountSlots: count})
+        return Handlers({Plan: plan, CountFreeSlots: count})
 
     def _begin(self, _: Round, effect: Plan) -> Callable[[], tuple[RoundJournal, JobPlan]]:
         table, rules = self._tables.get(effect.assignment.table_id), self._policy.rules(effect.assignment.path)
@@ -133,7 +133,7 @@ class Planning:
             round_name=str(effect.round_id),
             enumeration=context.enumeration,
             deploy=deploy,
-            spec=lambda launch, subtasks: self._spec(effect, launch, subtasks, exchange=exchange),
+            spec=partial(_spec, effect, settings, self._address, exchange),
             slots=self._jobs.slots,
             limit=settings.spark.job_attempts,
             silence_s=settings.spark.subtask_timeout_s,
@@ -156,26 +156,29 @@ class Planning:
         spare, used = self._settings.service.rounds - 1, self._tables.subtasks(besides=one)
         return max(1, min(total - spare, total - used))
 
-    def _spec(self, effect: Plan, launch: int, subtasks: int, *, exchange: bool) -> JobSpec:
-        path, epoch, address = effect.assignment.path, effect.assignment.epoch, self._address
-        return JobSpec(
-            round_name=str(effect.round_id),
-            job_attempt=launch,
-            subtasks=subtasks,
-            title=_title(effect, launch, subtasks, exchange=exchange),
-            tag=f"lakeward-{path.database}-{path.table}-{epoch}",
-            pool=str(path),
-            host=address.host,
-            port=address.port,
-            secret=address.secret,
-            fence_s=self._settings.service.fence_s,
-            trusted=address.trusted,
-            exchange=exchange,
-            exchange_host=self._settings.spark.exchange_host,
-            log=self._settings.observe.log,
-            log_level=self._settings.observe.level,
-            traced=self._settings.observe.telemetry,
-        )
+
+def _spec(  # noqa: PLR0917 - the launch comes last
+    effect: Plan, settings: Settings, address: SubtaskAddress, exchange: bool, launch: int, subtasks: int
+) -> JobSpec:
+    path, epoch = effect.assignment.path, effect.assignment.epoch
+    return JobSpec(
+        round_name=str(effect.round_id),
+        job_attempt=launch,
+        subtasks=subtasks,
+        title=_title(effect, launch, subtasks, exchange=exchange),
+        tag=f"lakeward-{path.database}-{path.table}-{epoch}",
+        pool=str(path),
+        host=address.host,
+        port=address.port,
+        secret=address.secret,
+        fence_s=settings.service.fence_s,
+        trusted=address.trusted,
+        exchange=exchange,
+        exchange_host=settings.spark.exchange_host,
+        log=settings.observe.log,
+        log_level=settings.observe.level,
+        traced=settings.observe.telemetry,
+    )
 
 
 def _title(effect: Plan, launch: int, subtasks: int, *, exchange: bool) -> str:

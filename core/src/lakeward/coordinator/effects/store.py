@@ -6,7 +6,7 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from lakeward.coordinator.effects.work import Handlers, Work
-from lakeward.coordinator.rounds.effects import DeleteCheckpoint, RetainCheckpoints, StoreCheckpoint
+from lakeward.coordinator.rounds.effects import CompleteCheckpoint, DeleteCheckpoint, RetainCheckpoints
 from lakeward.errors import LakewardError
 
 if TYPE_CHECKING:
@@ -35,18 +35,18 @@ class Storing:
         delete = lambda _, effect: partial(self.delete, effect)  # noqa: E731 - once
         return Handlers(
             {
-                StoreCheckpoint: Work(self._begin, what="complete a checkpoint of"),
+                CompleteCheckpoint: Work(self._begin, what="complete a checkpoint of"),
                 RetainCheckpoints: Work(retain, what="retain checkpoints of", answered=False),
                 DeleteCheckpoint: Work(delete, what="delete a checkpoint of", answered=False),
             }
         )
 
-    def _begin(self, one: Round, effect: StoreCheckpoint) -> Callable[[], int]:
-        if not one.over:
+    def _begin(self, one: Round, effect: CompleteCheckpoint) -> Callable[[], int]:
+        if not one.ended:
             self._leases.store_checkpoint(effect)
         return partial(self.complete, effect, self._leases.lease_copy())
 
-    def complete(self, effect: StoreCheckpoint, lease: LeaseCopy | None) -> int:
+    def complete(self, effect: CompleteCheckpoint, lease: LeaseCopy | None) -> int:
         """Write the file that makes a checkpoint complete; return its size in bytes.
 
         Raises:
@@ -60,7 +60,7 @@ class Storing:
 
     def retain(self, effect: RetainCheckpoints) -> None:
         """Delete the older ones of a table."""
-        self._store.retain(self._incarnation, effect.table_id, effect.retained)
+        self._store.retain(self._incarnation, effect.table_id, effect.newest)
 
     def delete(self, effect: DeleteCheckpoint) -> None:
         """Delete one."""

@@ -30,7 +30,7 @@ class Work:
     """Whether the round waits for the result; if not, a failure is logged and left for the next sweep."""
     complete: Callable[[Round, Any], Any] | None = None
     """Makes the answer of the call's result, in the moment in which the round takes it."""
-    also_when_over: bool = True
+    also_when_ended: bool = True
     """Whether it is executed though its round is over."""
 
 

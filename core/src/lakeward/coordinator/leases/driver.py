@@ -78,7 +78,7 @@ class LeaseDriver:
         self._clock = clock
         self.duration_s = duration_s
         self._settings = settings
-        self._driver = MachineDriver(machine, self._enqueue, on_step=step_log("lakeward.leases", "leases"))
+        self._driver = MachineDriver(machine, on_step=step_log("lakeward.leases", "leases"))
         self._commands: asyncio.Queue[tuple[LeasesCommand, LeasesEvent]] = asyncio.Queue()
         self._not_persisted: tuple[LeasesEvent, str] | None = None
         """The event after which the state could not be written, and why: its calls are not made."""
@@ -98,7 +98,8 @@ class LeaseDriver:
 
     def step(self, event: LeasesEvent) -> None:
         """Post an event to the machine; its commands are executed in order."""
-        self._driver.post(event)
+        for command in self._driver.step(event):
+            self._commands.put_nowait((command, event))
 
     def tick(self) -> None:
         """Post a `LeaseTick` if the machine has something due."""
@@ -134,25 +135,22 @@ class LeaseDriver:
             self.step(StartGeneration(now=self._clock.now()))
         return answer
 
-    async def run(self, tell: Callable[[LeasesCommand], None], persist: Callable[[], Awaitable[None]]) -> None:
+    async def run(self, notify: Callable[[LeasesCommand], None], persist: Callable[[], Awaitable[None]]) -> None:
         """Execute commands until cancelled.
 
         Args:
-            tell: is told what happens to the lease: `Protected`, `NotProtected`, `ProtectionLost`, `LeaseStopped`.
+            notify: is told what happens to the lease: `Protected`, `NotProtected`, `ProtectionLost`, `LeaseStopped`.
             persist: writes the service's state, this lease included, durably.
         """
         while True:
             command, event = await self._commands.get()
-            await self._execute(command, event, tell, persist)
-
-    def _enqueue(self, command: LeasesCommand, event: LeasesEvent) -> None:
-        self._commands.put_nowait((command, event))
+            await self._execute(command, event, notify, persist)
 
     async def _execute(
         self,
         command: LeasesCommand,
         event: LeasesEvent,
-        tell: Callable[[LeasesCommand], None],
+        notify: Callable[[LeasesCommand], None],
         persist: Callable[[], Awaitable[None]],
     ) -> None:
         match command:
@@ -169,7 +167,7 @@ class LeaseDriver:
             case Protected() if self._machine.is_waiting(command.table_id):
                 return  # this answers an earlier round of the table, which has released the snapshots since
             case _:
-                tell(command)
+                notify(command)
 
     async def _call(self, command: _Call) -> None:
         try:

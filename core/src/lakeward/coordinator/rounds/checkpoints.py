@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, cast
 import structlog
 
 from lakeward.coordinator.checkpoints.contents import CheckpointContents
-from lakeward.coordinator.rounds.effects import DeleteCheckpoint, RetainCheckpoints, StoreCheckpoint
+from lakeward.coordinator.rounds.effects import CompleteCheckpoint, DeleteCheckpoint, RetainCheckpoints
 from lakeward.coordinator.workers.step_log import step_log
 from lakeward.machines.checkpoints import CheckpointCoordinator, CheckpointPhase
 from lakeward.machines.checkpoints.messages import (
@@ -23,15 +23,15 @@ from lakeward.machines.checkpoints.messages import (
     DiscardCheckpoint,
     DiscardPart,
     RoundEnded,
+    StoreCheckpoint,
     StoreFailed,
 )
-from lakeward.machines.checkpoints.messages import StoreCheckpoint as Store
 from lakeward.machines.driver import MachineDriver
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
-    from lakeward.coordinator.rounds.effects import Done, NotDone
+    from lakeward.coordinator.rounds.effects import EffectDone, EffectFailed
     from lakeward.machines.checkpoints.messages import CheckpointsCommand
     from lakeward.model.checkpoints import CheckpointRef, PartFile, RoundSnapshot, SubtaskSnapshot
     from lakeward.model.settings import CheckpointSettings
@@ -73,7 +73,7 @@ class CheckpointCompleted:
 
 
 @dataclass(frozen=True, slots=True)
-class CheckpointAborted:
+class CheckpointGivenUp:
     """A checkpoint was aborted, though the round was not at its end."""
 
     number: int
@@ -169,7 +169,7 @@ class RoundCheckpoints:
         if self._ready_ms is None:
             self._ready_ms = self._clock.wall_ms()
 
-    def store(self, command: Store) -> Iterator[Any]:
+    def store(self, command: StoreCheckpoint) -> Iterator[Any]:
         """Have the file written that makes a checkpoint complete."""
         ref = self._ref(command.checkpoint)
         coordinator = cast("RoundSnapshot", command.snapshot)
@@ -180,11 +180,11 @@ class RoundCheckpoints:
             yield StoreFailed(now=self._clock.now(), checkpoint=ref.number, reason=wrong)
             return
         self.answered.clear()
-        yield StoreCheckpoint(ref, coordinator, pairs, state)
+        yield CompleteCheckpoint(ref, coordinator, pairs, state)
 
-    def stored(self, done: Done) -> Iterator[Any]:
+    def stored(self, done: EffectDone) -> Iterator[Any]:
         """Take the store's answer: the checkpoint is complete."""
-        effect = cast("StoreCheckpoint", done.effect)
+        effect = cast("CompleteCheckpoint", done.effect)
         self.answered.set()
         seconds = self._clock.now() - self._started[1]
         newest = CompletedCheckpoint(effect.ref, effect.state, seconds, done.result, self._clock.wall_ms())
@@ -195,9 +195,9 @@ class RoundCheckpoints:
         if not self.ended:
             yield CheckpointCompleted(newest)
 
-    def not_stored(self, failure: NotDone) -> Iterator[Any]:
+    def not_stored(self, failure: EffectFailed) -> Iterator[Any]:
         """Take the store's answer: the checkpoint is not complete, and never will be."""
-        effect = cast("StoreCheckpoint", failure.effect)
+        effect = cast("CompleteCheckpoint", failure.effect)
         self.answered.set()
         yield StoreFailed(now=self._clock.now(), checkpoint=effect.ref.number, reason=str(failure.error))
 
@@ -215,7 +215,7 @@ class RoundCheckpoints:
         self._aborted.append(command.checkpoint)
         yield DeleteCheckpoint(self._ref(command.checkpoint))
         if not at_end:
-            yield CheckpointAborted(command.checkpoint, command.reason)
+            yield CheckpointGivenUp(command.checkpoint, command.reason)
 
     def discard(self, command: DiscardPart | DiscardCheckpoint) -> Iterator[Any]:
         """Delete what came too late to count; a part of the checkpoint in progress goes with that."""

@@ -1,7 +1,7 @@
 """What a round wants done outside of itself. Frozen values: a round decides, and modules of `effects` execute.
 
-An effect of the first kind is executed on a worker; its result comes back to the round as `Done`, its error as
-`NotDone`. Those of the second kind are executed at once and answer nothing.
+An effect of the first kind is executed on a worker; its result comes back to the round as `EffectDone`, its error as
+`EffectFailed`. Those of the second kind are executed at once and answer nothing.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ class Effect:
 
 
 @dataclass(frozen=True, slots=True)
-class Open(Effect):
+class OpenTable(Effect):
     """Find what the round starts from; the result is a `RoundContext` and a `RestoredRound` or None."""
 
     assignment: TableAssignment
@@ -69,7 +69,7 @@ class LookForTable(Effect):
 
 
 @dataclass(frozen=True, slots=True)
-class StoreCheckpoint(Effect):
+class CompleteCheckpoint(Effect):
     """Complete a checkpoint; the result is its size in bytes. After a failure it can never become complete."""
 
     ref: CheckpointRef
@@ -80,7 +80,7 @@ class StoreCheckpoint(Effect):
 
 
 @dataclass(frozen=True, slots=True)
-class CountSlots(Effect):
+class CountFreeSlots(Effect):
     """Count the slots that the next launch may have; the result is that number."""
 
 
@@ -89,7 +89,8 @@ class RetainCheckpoints(Effect):
     """Delete all but the newest checkpoints of the table."""
 
     table_id: int
-    retained: int
+    newest: int
+    """How many of them stay."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -231,7 +232,7 @@ class Supersede(Effect):
 
 
 @dataclass(frozen=True, slots=True)
-class Done:
+class EffectDone:
     """An effect was executed, or, where `result` is None, it was given up before it had any consequence."""
 
     effect: Effect
@@ -240,7 +241,7 @@ class Done:
 
 
 @dataclass(frozen=True, slots=True)
-class NotDone:
+class EffectFailed:
     """An effect failed, or it is not known whether it happened: the error says which."""
 
     effect: Effect

@@ -7,16 +7,31 @@ sent and yields what follows: events of the round's own queue, and effects.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, cast, get_args
+from typing import TYPE_CHECKING, Any, ClassVar, cast, get_args
 
 import msgspec
 import structlog
 
 from lakeward.coordinator.rounds.checkpoints import RoundCheckpoints
-from lakeward.coordinator.rounds.effects import CountSlots, StartLaunch, StopLaunch
+from lakeward.coordinator.rounds.effects import CountFreeSlots, StartLaunch, StopLaunch
 from lakeward.coordinator.rounds.failing_splits import FailingSplits, FailureCause
 from lakeward.coordinator.rounds.gang import Gang
+from lakeward.coordinator.rounds.job_events import (
+    AtOnce,
+    AttemptUseless,
+    CheckpointLost,
+    Deployable,
+    FilesRejected,
+    FirstDeployed,
+    JobDrained,
+    JobFailed,
+    JobFailing,
+    JobOver,
+    SnapshotLost,
+    SplitsBack,
+    TableLost,
+    WorkBack,
+)
 from lakeward.coordinator.rounds.messages import AttemptFailed, ChannelsOpen, FilesClosed, SplitResult
 from lakeward.coordinator.rounds.progress import RoundProgress
 from lakeward.coordinator.rounds.subtasks import Subtasks
@@ -45,6 +60,7 @@ from lakeward.machines.gang import AllWritten, DeployMembers, EndLaunch, GangEve
 from lakeward.machines.launches import (
     AllRead,
     CancelLaunch,
+    CountSlots,
     Launch,
     Launches,
     LaunchesCommand,
@@ -62,7 +78,6 @@ from lakeward.machines.launches import (
     TellStarted,
     WorkReturned,
 )
-from lakeward.machines.launches import CountSlots as SlotsWanted
 from lakeward.machines.splits import (
     Accept,
     AllDone,
@@ -108,9 +123,7 @@ if TYPE_CHECKING:
     from lakeward.model.events import AnyEvent, Register
     from lakeward.model.jobs import JobSpec
     from lakeward.model.results import LakeFile
-    from lakeward.model.splits import Split
-    from lakeward.model.status import ExchangeReport, SubtaskReport
-    from lakeward.model.tables import KvSnapshot
+    from lakeward.model.status import ExchangeReport
     from lakeward.ports import Clock, Connection
 
 _log = structlog.get_logger("lakeward.job")
@@ -120,111 +133,6 @@ _SPLITS, _CHECKPOINTS = frozenset(get_args(SplitsEvent)), frozenset(get_args(Che
 _GANG, _LAUNCHES = frozenset(get_args(GangEvent)), frozenset(get_args(LaunchesEvent))
 _TAKEN_AT_END = frozenset({CheckpointStored, StoreFailed, RoundEnded})
 """What still concerns checkpoints once the round takes none any more."""
-
-# --- what the job tells its round -----------------------------------------------------------------------------------
-
-
-@dataclass(frozen=True, slots=True)
-class JobStarted:
-    """The first subtask is deployed; said once, whatever happens to it."""
-
-
-@dataclass(frozen=True, slots=True)
-class JobFailing:
-    """A split has failed again, or each of those was read since; said when that changes."""
-
-    failing: bool
-
-
-@dataclass(frozen=True, slots=True)
-class JobDrained:
-    """Every split is finished or left out, and written. `left_out`: why splits failed that were left out, if any."""
-
-    finished_early: bool
-    left_out: FailureCause
-
-
-@dataclass(frozen=True, slots=True)
-class JobFailed:
-    """The job cannot go on; `code` is that of the error, empty where none of ours is why."""
-
-    reason: str
-    permanent: bool = False
-    code: str = ""
-
-
-@dataclass(frozen=True, slots=True)
-class SnapshotLost:
-    """A snapshot vanished under a reader; `lost` are those that it was reading."""
-
-    lost: frozenset[KvSnapshot]
-    reason: str
-
-
-@dataclass(frozen=True, slots=True)
-class TableLost:
-    """A subtask says that the table is gone."""
-
-
-@dataclass(frozen=True, slots=True)
-class CheckpointLost:
-    """What the checkpoint holds that the launch goes on from cannot be read."""
-
-    reason: str
-
-
-@dataclass(frozen=True, slots=True)
-class SplitsBack:
-    """Splits came back after a failure and will be read again."""
-
-    kind: FailoverKind
-    attempt: int
-    splits: tuple[Split, ...]
-
-
-@dataclass(frozen=True, slots=True)
-class FilesRejected:
-    """An attempt that no longer counts wrote these files, and nothing references them."""
-
-    files: tuple[LakeFile, ...]
-
-
-@dataclass(frozen=True, slots=True)
-class JobOver:
-    """None of the job's tasks runs any more."""
-
-
-# --- what a handler leaves for later --------------------------------------------------------------------------------
-
-
-@dataclass(frozen=True, slots=True)
-class Deployable:
-    """An attempt that has registered may be deployed, once the one that it replaces is lost."""
-
-    admit: checkpoints.Admit
-
-
-@dataclass(frozen=True, slots=True)
-class AttemptUseless:
-    """An attempt lives, and cannot go on."""
-
-    subtask: int
-    attempt: int
-    reason: str
-
-
-@dataclass(frozen=True, slots=True)
-class WorkBack:
-    """What a launch did not finish can be assigned again, or is left out. `why` it ended, for people."""
-
-    why: str
-
-
-class AtOnce(NamedTuple):
-    """An event that is taken before all others of the queue: a snapshot is of one moment."""
-
-    event: object
-
 
 Follows = Iterable[Any]
 """Events of the round's queue, and effects."""
@@ -282,11 +190,6 @@ class Job:
         return self.subtasks.attempts
 
     @property
-    def slots(self) -> tuple[int, int]:
-        """How many subtasks of this launch are there, and how many it asked Spark for."""
-        return self.subtasks.there, self.subtasks.slots.asked
-
-    @property
     def waits_for(self) -> str:
         """Why its splits fail, or what it waits for; empty while subtasks work, and once nothing is left to do."""
         if self.failing.cause and not self.launches.ended:
@@ -309,11 +212,6 @@ class Job:
         rows = sum(result.rows for result in results.values())
         live = [a.progress for a in self.attempts.values() if a.progress and a.progress.split_id not in results]
         return rows + sum(p.rows for p in live), sum(p.size_bytes for p in live), len(results)
-
-    def reports(self) -> tuple[SubtaskReport, ...]:
-        """Return how far the subtasks of the present launch are."""
-        now = self._clock.now()
-        return tuple(self.attempts[subtask].report(now) for subtask in sorted(self.attempts))
 
     def exchange(self) -> ExchangeReport | None:
         """Return what the exchange of this launch has moved, None without one."""
@@ -443,12 +341,6 @@ class Job:
             yield from self._note_failure(attempt.key, FailureCause(event.reason))
             yield from self._lose(attempt, event.reason)
 
-    def _channels_open(self, event: ChannelsOpen) -> Follows:
-        return self.subtasks.connected(event.key)
-
-    def _files_closed(self, event: FilesClosed) -> Follows:
-        return self.subtasks.written(event.key, event.message)
-
     def _lose(self, attempt: TaskAttempt, reason: str) -> Follows:
         """Fail an attempt: first record its progress and open all gateways, then return its splits."""
         self.may_have_orphans = True
@@ -498,14 +390,8 @@ class Job:
             self.checkpoints.may_be_taken()
         if takes or self.checkpoints.running is not None:
             yield TimePassed(now=now, recovers=takes and self.subtasks.recovers)
-        self._watch_slots(now)
+        self.subtasks.watch_slots(now, quiet=bool(self.failing.cause))
         yield from self._watch_silence(now)
-
-    def _watch_slots(self, now: float) -> None:
-        slots = self.subtasks.slots
-        slots.update(self.subtasks.there, now)
-        if slots.should_warn(now) and not self.failing.cause:
-            _log.warning(slots.message, round=self.plan.round_name)
 
     def _watch_silence(self, now: float) -> Follows:
         for subtask, attempt in self.attempts.items():
@@ -618,17 +504,8 @@ class Job:
             due = self.plan.exchange is not None and self.step_due
             yield AtOnce(SnapshotTaken(now=now, checkpoint=number, snapshot=snapshot, sent=sent, step_due=due))
 
-    def _store_checkpoint(self, command: checkpoints.StoreCheckpoint, _: object) -> Follows:
-        return self.checkpoints.store(command)
-
-    def _complete(self, command: checkpoints.Complete, _: object) -> Follows:
-        return self.checkpoints.complete(command)
-
     def _abort(self, command: checkpoints.Abort, _: object) -> Follows:
         return self.checkpoints.abort(command, all_read=self.splits.done)
-
-    def _discard(self, command: checkpoints.DiscardPart | checkpoints.DiscardCheckpoint, _: object) -> Follows:
-        return self.checkpoints.discard(command)
 
     def _admit(self, admit: checkpoints.Admit, _: object) -> Follows:
         """Deploy an attempt that has registered, once the one that it replaces is lost to the splits as well."""
@@ -663,9 +540,6 @@ class Job:
 
     def _fail_attempt(self, command: checkpoints.FailAttempt | checkpoints.RejectMessage, _: object) -> Follows:
         return (AttemptUseless(command.subtask, command.attempt, command.reason),)
-
-    def _fail_round(self, command: checkpoints.FailRound, _: object) -> Follows:
-        return (JobFailed(command.reason),)
 
     # --- commands of the gang ---------------------------------------------------------------------------------
 
@@ -735,9 +609,9 @@ class Job:
             yield AllRead(now=now, written=False, nothing=True)
         yield WorkReturned(now=now, why=event.why)
 
-    def _count_slots(self, _: SlotsWanted, __: object) -> Follows:
+    def _count_slots(self, _: CountSlots, __: object) -> Follows:
         """Count them where all subtasks start at once: executors may have gone with the one that was lost."""
-        return (CountSlots(),) if self.subtasks.ends_together else (SlotsKnown(now=self._clock.now()),)
+        return (CountFreeSlots(),) if self.subtasks.ends_together else (SlotsKnown(now=self._clock.now()),)
 
     def counted_slots(self, slots: int | None) -> Follows:
         """Take the number of slots that the next launch may have, None where it could not be found out."""
@@ -745,7 +619,7 @@ class Job:
         yield SlotsKnown(now=self._clock.now())
 
     def _tell_started(self, _: TellStarted, __: object) -> Follows:
-        yield JobStarted()
+        yield FirstDeployed()
 
     def _tell_drained(self, _: TellDrained, __: object) -> Follows:
         yield from self.checkpoints.end()
@@ -772,8 +646,8 @@ class Job:
         SplitResult: _split_read,
         AttemptFailed: _attempt_failed,
         AttemptUseless: _attempt_useless,
-        ChannelsOpen: _channels_open,
-        FilesClosed: _files_closed,
+        ChannelsOpen: lambda job, event: job.subtasks.connected(event.key),
+        FilesClosed: lambda job, event: job.subtasks.written(event.key, event.message),
         Deployable: _deploy,
         WorkBack: _work_back,
     }
@@ -794,16 +668,16 @@ class Job:
         checkpoints.CloseDownGateways: _close_gateways,
         checkpoints.OpenDownGateway: _open_gateway,
         checkpoints.TakeSnapshot: _take_snapshot,
-        checkpoints.StoreCheckpoint: _store_checkpoint,
-        checkpoints.Complete: _complete,
+        checkpoints.StoreCheckpoint: lambda job, command, _: job.checkpoints.store(command),
+        checkpoints.Complete: lambda job, command, _: job.checkpoints.complete(command),
         checkpoints.Abort: _abort,
-        checkpoints.DiscardPart: _discard,
-        checkpoints.DiscardCheckpoint: _discard,
+        checkpoints.DiscardPart: lambda job, command, _: job.checkpoints.discard(command),
+        checkpoints.DiscardCheckpoint: lambda job, command, _: job.checkpoints.discard(command),
         checkpoints.Admit: _admit,
         checkpoints.ReturnSplits: _return_splits,
         checkpoints.FailAttempt: _fail_attempt,
         checkpoints.RejectMessage: _fail_attempt,
-        checkpoints.FailRound: _fail_round,
+        checkpoints.FailRound: lambda _, command, __: (JobFailed(command.reason),),
         DeployMembers: _deploy_members,
         RefuseMember: _refuse_member,
         EndLaunch: _end_launch,
@@ -812,7 +686,7 @@ class Job:
         CancelLaunch: _cancel_launch,
         TellLost: _tell_lost,
         ReturnWork: _return_work,
-        SlotsWanted: _count_slots,
+        CountSlots: _count_slots,
         TellStarted: _tell_started,
         TellDrained: _tell_drained,
         TellAgain: _tell_again,

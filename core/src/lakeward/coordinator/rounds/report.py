@@ -21,11 +21,11 @@ _OFFSETS_MOST = 256
 """Buckets whose offsets are kept with a round; of a table with more, only their sum is."""
 
 
-def report(one: Round, now_ms: int) -> RoundReport:
-    """Describe a round for people; `now_ms` in milliseconds since 1970."""
+def report(one: Round, now_ms: int, now: float) -> RoundReport:
+    """Describe a round for people; now in milliseconds since 1970, and in seconds on the service's clock."""
     facts, job = one.facts, one.job
     live = job if facts.ended_ms is None else None
-    there, asked = live.slots if live is not None else (0, 0)
+    there, asked = (live.subtasks.there, live.subtasks.slots.asked) if live is not None else (0, 0)
     rows, size, done = job.counts() if job is not None else (0, 0, 0)
     seconds = max(((facts.ended_ms or now_ms) - facts.started_ms) / _MS, 0.001)
     files = facts.files(job.progress if job is not None else None)
@@ -49,7 +49,7 @@ def report(one: Round, now_ms: int) -> RoundReport:
         slots=there,
         slots_asked=asked,
         exchange=job.exchange() if job is not None else None,
-        subtasks=live.reports() if live is not None else (),
+        subtasks=live.subtasks.reports(now) if live is not None else (),
         lag_rows=facts.lag_rows() if facts.outcome == "committed" else None,
     )
 

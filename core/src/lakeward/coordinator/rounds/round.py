@@ -10,32 +10,33 @@ from typing import TYPE_CHECKING, Any, ClassVar, cast
 import structlog
 
 from lakeward.coordinator.commits.round_committer import CommittedRound, RoundCommit
-from lakeward.coordinator.rounds import job as jobs
-from lakeward.coordinator.rounds.checkpoints import CheckpointAborted, CheckpointCompleted
+from lakeward.coordinator.rounds import job_events as jobs
+from lakeward.coordinator.rounds.checkpoints import CheckpointCompleted, CheckpointGivenUp
 from lakeward.coordinator.rounds.effects import (
     CleanUp,
     Commit,
-    CountSlots,
+    CompleteCheckpoint,
+    CountFreeSlots,
     Discard,
-    Done,
     Effect,
+    EffectDone,
+    EffectFailed,
     InvalidateCheckpoints,
     KeepCheckpoint,
     KeepUp,
     LookForTable,
     LoseSnapshots,
-    NotDone,
-    Open,
+    OpenTable,
     Plan,
     RejectCheckpoint,
     SettleTarget,
-    StoreCheckpoint,
     Supersede,
     Tell,
     TellBackend,
     VerifyCheckpoint,
 )
-from lakeward.coordinator.rounds.job import AtOnce, AttemptUseless, Job
+from lakeward.coordinator.rounds.job import Job
+from lakeward.coordinator.rounds.job_events import AtOnce, AttemptUseless
 from lakeward.coordinator.rounds.messages import to_event
 from lakeward.coordinator.rounds.trace import trace_commit
 from lakeward.errors import (
@@ -103,7 +104,7 @@ class LaunchGone:
 
 
 @dataclass(frozen=True, slots=True)
-class Tick:
+class RoundTick:
     """Time has passed."""
 
 
@@ -125,7 +126,7 @@ class Round:
         """
         self.facts = facts
         self.job: Job | None = None
-        self.over = False
+        self.ended = False
         """True once it has ended: it tells the machine of all tables nothing more."""
         self._clock = clock
         self._fence = fence
@@ -185,7 +186,7 @@ class Round:
     @property
     def at_rest(self) -> bool:
         """True once it has ended, none of its tasks runs and nothing that it wanted done is under way."""
-        return self.over and not self.running and not self._pending and not self.awaits_store
+        return self.ended and not self.running and not self._pending and not self.awaits_store
 
     @property
     def subtasks(self) -> int:
@@ -262,7 +263,7 @@ class Round:
     # --- what the machine of all tables orders ----------------------------------------------------------------
 
     def _open(self, command: OpenRound) -> Iterable[Any]:
-        yield Open(command.assignment)
+        yield OpenTable(command.assignment)
 
     def _plan(self, _: LaunchJob) -> Iterable[Any]:
         facts = self.facts
@@ -293,7 +294,7 @@ class Round:
             outcome = "failed" if command.reason else "idle"
         facts.outcome, facts.reason, facts.suspended = outcome, command.reason, command.suspended
         facts.ended_ms = self._clock.wall_ms()
-        self.over = True
+        self.ended = True
         if self.job is not None:
             yield from self.job.checkpoints.end(superseded=outcome in _SUPERSEDED)
             if outcome != "committed":
@@ -305,20 +306,20 @@ class Round:
             yield from self.job.checkpoints.end()
             yield RoundOver(now=self._clock.now())
 
-    def _tick(self, _: Tick) -> Iterable[Any]:
+    def _tick(self, _: RoundTick) -> Iterable[Any]:
         return () if self.job is None else self.job.tick()
 
     # --- what was done ----------------------------------------------------------------------------------------
 
-    def _done(self, done: Done) -> Iterable[Any]:
+    def _done(self, done: EffectDone) -> Iterable[Any]:
         return self._DONE[type(done.effect)](self, done)
 
-    def _not_done(self, failure: NotDone) -> Iterable[Any]:
+    def _not_done(self, failure: EffectFailed) -> Iterable[Any]:
         return self._NOT_DONE[type(failure.effect)](self, failure)
 
-    def _opened(self, done: Done) -> Iterable[Any]:
+    def _opened(self, done: EffectDone) -> Iterable[Any]:
         facts = self.facts
-        if self.over:
+        if self.ended:
             return
         context, restored = done.result
         facts.start_from(context, restored)
@@ -332,10 +333,10 @@ class Round:
         now, leases = self._clock.now(), bool(enumeration.snapshots)
         yield Tell(Opened(now=now, table_id=facts.table_id, splits=len(enumeration.splits), leases=leases))
 
-    def _planned(self, done: Done) -> Iterable[Any]:
+    def _planned(self, done: EffectDone) -> Iterable[Any]:
         self._pending -= 1
         facts, effect = self.facts, cast("Plan", done.effect)
-        if self.over or done.result is None:
+        if self.ended or done.result is None:
             yield from self._clean_up()
             return
         facts.journal, plan = done.result
@@ -350,7 +351,7 @@ class Round:
         splits = len(effect.context.enumeration.splits)
         _log.info("round launched", **facts.log_fields, splits=splits, attempt=facts.number)
 
-    def _committed(self, done: Done) -> Iterable[Any]:
+    def _committed(self, done: EffectDone) -> Iterable[Any]:
         self._pending -= 1
         effect, result = cast("Commit", done.effect), cast("CommittedRound | None", done.result)
         if result is not None:
@@ -358,7 +359,7 @@ class Round:
             self.facts.apply(result)
             trace_commit(self.facts.trace, self._clock, effect.commit, name, began, done=result)
             yield from self._step_landed(effect) if effect.step else self._landed(effect)
-        if self._commit_wanted and not self.over:
+        if self._commit_wanted and not self.ended:
             yield from self._commit()
         yield from self._clean_up()
 
@@ -372,7 +373,7 @@ class Round:
         _log.info("committed a step of a round", **facts.log_fields, files=len(files), snapshot_id=facts.snapshot_id)
         return ()
 
-    def _not_committed(self, failure: NotDone) -> Iterable[Any]:
+    def _not_committed(self, failure: EffectFailed) -> Iterable[Any]:
         self._pending -= 1
         effect, error = cast("Commit", failure.effect), failure.error
         name, began = "step" if effect.step else "commit", self._clock.now() - failure.seconds
@@ -381,42 +382,42 @@ class Round:
         yield from self._fail(error)
         yield from self._clean_up()
 
-    def _not_planned(self, failure: NotDone) -> Iterable[Any]:
+    def _not_planned(self, failure: EffectFailed) -> Iterable[Any]:
         self._pending -= 1
         yield from self._fail(failure.error)
         yield from self._clean_up()
 
-    def _not_opened(self, failure: NotDone) -> Iterable[Any]:
+    def _not_opened(self, failure: EffectFailed) -> Iterable[Any]:
         return self._fail(failure.error)
 
-    def _stored(self, done: Done) -> Iterable[Any]:
+    def _stored(self, done: EffectDone) -> Iterable[Any]:
         yield from cast("Job", self.job).checkpoints.stored(done)
         yield StoreAnswered(now=self._clock.now())
         yield from self._clean_up()
 
-    def _not_stored(self, failure: NotDone) -> Iterable[Any]:
+    def _not_stored(self, failure: EffectFailed) -> Iterable[Any]:
         yield from cast("Job", self.job).checkpoints.not_stored(failure)
         yield StoreAnswered(now=self._clock.now())
         yield from self._clean_up()
 
-    def _slots_counted(self, done: Done) -> Iterable[Any]:
+    def _slots_counted(self, done: EffectDone) -> Iterable[Any]:
         return cast("Job", self.job).counted_slots(done.result)
 
-    def _slots_not_counted(self, failure: NotDone) -> Iterable[Any]:
+    def _slots_not_counted(self, failure: EffectFailed) -> Iterable[Any]:
         _log.warning("slots were not counted", **self.facts.log_fields, reason=str(failure.error))
         return cast("Job", self.job).counted_slots(None)
 
-    def _looked_for_table(self, done: Done) -> Iterable[Any]:
+    def _looked_for_table(self, done: EffectDone) -> Iterable[Any]:
         now, table_id = self._clock.now(), self.facts.table_id
         if done.result:
-            yield from self._tell(TableGone(now=now, table_id=table_id))
+            yield from self._post(TableGone(now=now, table_id=table_id))
         else:
             reason = cast("LookForTable", done.effect).reason
-            yield from self._tell(RoundFailed(now=now, table_id=table_id, reason=reason, permanent=False))
+            yield from self._post(RoundFailed(now=now, table_id=table_id, reason=reason, permanent=False))
 
-    def _not_looked_for_table(self, failure: NotDone) -> Iterable[Any]:
+    def _not_looked_for_table(self, failure: EffectFailed) -> Iterable[Any]:
         reason = f"{cast('LookForTable', failure.effect).reason}; {failure.error}"
-        return self._tell(
+        return self._post(
             RoundFailed(now=self._clock.now(), table_id=self.facts.table_id, reason=reason, permanent=False)
         )
 
@@ -428,21 +429,21 @@ class Round:
         now, number = self._clock.now(), event.spec.job_attempt
         yield LaunchFinished(now=now, number=number, reason=event.reason or "", store_asked=asked)
 
-    def _job_started(self, _: jobs.JobStarted) -> Iterable[Any]:
-        return self._tell(JobStarted(now=self._clock.now(), table_id=self.facts.table_id))
+    def _job_started(self, _: jobs.FirstDeployed) -> Iterable[Any]:
+        return self._post(JobStarted(now=self._clock.now(), table_id=self.facts.table_id))
 
     def _job_failing(self, event: jobs.JobFailing) -> Iterable[Any]:
         now, table_id = self._clock.now(), self.facts.table_id
-        return self._tell(SplitsFailing(now=now, table_id=table_id, failing=event.failing))
+        return self._post(SplitsFailing(now=now, table_id=table_id, failing=event.failing))
 
     def _job_drained(self, event: jobs.JobDrained) -> Iterable[Any]:
         now, table_id, left_out = self._clock.now(), self.facts.table_id, event.left_out
         self.facts.code = left_out.code
         early = event.finished_early
-        return self._tell(Drained(now=now, table_id=table_id, finished_early=early, failing=left_out.text))
+        return self._post(Drained(now=now, table_id=table_id, finished_early=early, failing=left_out.text))
 
     def _job_failed(self, event: jobs.JobFailed) -> Iterable[Any]:
-        if self.over:
+        if self.ended:
             return
         found = self.facts.goes_on_from
         if not event.permanent and found is not None:
@@ -452,19 +453,19 @@ class Round:
         yield Tell(RoundFailed(now=now, table_id=table_id, reason=event.reason, permanent=event.permanent))
 
     def _snapshot_lost(self, event: jobs.SnapshotLost) -> Iterable[Any]:
-        if not self.over:
+        if not self.ended:
             self.facts.code = SnapshotGoneError.code
             yield LoseSnapshots(self.facts.table_id, event.lost, event.reason)
 
     def _table_lost(self, _: jobs.TableLost) -> Iterable[Any]:
-        if not self.over:
+        if not self.ended:
             path = self.facts.assignment.path
             self.facts.code = TableGoneError.code
             yield LookForTable(path, self.facts.table_id, f"table {path}: a subtask says that it is gone")
 
     def _checkpoint_lost(self, event: jobs.CheckpointLost) -> Iterable[Any]:
         """Give up the checkpoint that the job goes on from: the table's next round goes on from an older one."""
-        if self.over:
+        if self.ended:
             return
         if self.facts.goes_on_from is not None:
             yield RejectCheckpoint(self.facts.goes_on_from, event.reason)
@@ -485,7 +486,7 @@ class Round:
 
     def _checkpoint_completed(self, event: CheckpointCompleted) -> Iterable[Any]:
         """Lease what the checkpoint needs, release what it has finished, and commit a step if one is due."""
-        if self.over:
+        if self.ended:
             return
         facts, done = self.facts, event.checkpoint
         facts.newest = done
@@ -505,7 +506,7 @@ class Round:
             facts.stepped_at = self._clock.now()
             yield from self._or_fail(self._commit_step(done.state))
 
-    def _checkpoint_aborted(self, event: CheckpointAborted) -> Iterable[Any]:
+    def _checkpoint_aborted(self, event: CheckpointGivenUp) -> Iterable[Any]:
         self.facts.checkpoint_aborted(event.number, event.reason)
         return ()
 
@@ -563,7 +564,7 @@ class Round:
         facts, context = self.facts, self.facts.started("commit")
         facts.committed = offsets
         yield KeepUp(context.table, facts.snapshot_id, offsets, landed)
-        if self.over:
+        if self.ended:
             _log.info("a round that was given up has committed after all", **facts.log_fields)
             return
         yield SettleTarget(facts.assignment.path, offsets, context.buckets)
@@ -590,7 +591,7 @@ class Round:
 
     def _fail(self, error: Exception) -> Iterable[Any]:
         facts, reason = self.facts, in_words(error)
-        if self.over:
+        if self.ended:
             _log.info("a round that is over failed late", **facts.log_fields, reason=str(error))
             return
         if not isinstance(error, LakewardError):
@@ -623,8 +624,8 @@ class Round:
         except Exception as error:  # noqa: BLE001 - as said above
             yield from self._fail(error)
 
-    def _tell(self, event: Any) -> Iterable[Effect]:  # noqa: ANN401 - any event of all tables' machine
-        return () if self.over else (Tell(event),)
+    def _post(self, event: Any) -> Iterable[Effect]:  # noqa: ANN401 - any event of all tables' machine
+        return () if self.ended else (Tell(event),)
 
     _EVENTS: ClassVar[Mapping[type[Any], Callable[[Any, Any], Iterable[Any]]]] = {
         OpenRound: _open,
@@ -633,11 +634,11 @@ class Round:
         CommitRound: _commit_wanted_now,
         EndRound: _end,
         Cancelled: _cancel,
-        Tick: _tick,
-        Done: _done,
-        NotDone: _not_done,
+        RoundTick: _tick,
+        EffectDone: _done,
+        EffectFailed: _not_done,
         LaunchGone: _launch_gone,
-        jobs.JobStarted: _job_started,
+        jobs.FirstDeployed: _job_started,
         jobs.JobFailing: _job_failing,
         jobs.JobDrained: _job_drained,
         jobs.JobFailed: _job_failed,
@@ -648,23 +649,23 @@ class Round:
         jobs.FilesRejected: _files_rejected,
         jobs.JobOver: _job_over,
         CheckpointCompleted: _checkpoint_completed,
-        CheckpointAborted: _checkpoint_aborted,
+        CheckpointGivenUp: _checkpoint_aborted,
     }
     """What the round itself does at an event; all others are of the machines of its job."""
-    _DONE: ClassVar[Mapping[type[Effect], Callable[[Any, Done], Iterable[Any]]]] = {
-        Open: _opened,
+    _DONE: ClassVar[Mapping[type[Effect], Callable[[Any, EffectDone], Iterable[Any]]]] = {
+        OpenTable: _opened,
         Plan: _planned,
         Commit: _committed,
-        StoreCheckpoint: _stored,
-        CountSlots: _slots_counted,
+        CompleteCheckpoint: _stored,
+        CountFreeSlots: _slots_counted,
         LookForTable: _looked_for_table,
     }
-    _NOT_DONE: ClassVar[Mapping[type[Effect], Callable[[Any, NotDone], Iterable[Any]]]] = {
-        Open: _not_opened,
+    _NOT_DONE: ClassVar[Mapping[type[Effect], Callable[[Any, EffectFailed], Iterable[Any]]]] = {
+        OpenTable: _not_opened,
         Plan: _not_planned,
         Commit: _not_committed,
-        StoreCheckpoint: _not_stored,
-        CountSlots: _slots_not_counted,
+        CompleteCheckpoint: _not_stored,
+        CountFreeSlots: _slots_not_counted,
         LookForTable: _not_looked_for_table,
     }
 

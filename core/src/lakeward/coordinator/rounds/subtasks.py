@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+import structlog
+
 from lakeward.coordinator.rounds.exchange_report import exchange_report
 from lakeward.coordinator.rounds.slots import SlotWatch
 from lakeward.errors import ProtocolError
@@ -19,8 +21,11 @@ if TYPE_CHECKING:
     from lakeward.coordinator.rounds.progress import RoundProgress
     from lakeward.coordinator.rounds.task_attempt import TaskAttempt
     from lakeward.model.events import Deploy, Register, WriterFinished
-    from lakeward.model.status import ExchangeReport
+    from lakeward.model.status import ExchangeReport, SubtaskReport
     from lakeward.ports import Connection
+
+
+_log = structlog.get_logger("lakeward.job")
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,6 +126,16 @@ class Subtasks:
         """Return whether a subtask reads back what a checkpoint holds, so that an unreadable file is one of its."""
         del key
         return False
+
+    def watch_slots(self, now: float, *, quiet: bool) -> None:
+        """Warn once if slots are missing for long, unless it is known why."""
+        self.slots.update(self.there, now)
+        if self.slots.should_warn(now) and not quiet:
+            _log.warning(self.slots.message, round=self.plan.round_name)
+
+    def reports(self, now: float) -> tuple[SubtaskReport, ...]:
+        """Return how far the subtasks of the present launch are."""
+        return tuple(self.attempts[subtask].report(now) for subtask in sorted(self.attempts))
 
     @property
     def there(self) -> int:

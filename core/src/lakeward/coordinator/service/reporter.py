@@ -78,7 +78,7 @@ class Reporter:
 
     def round_ended(self, one: Round) -> None:
         """Record a round that has ended, and report it."""
-        facts, ended = one.facts, report(one, self._clock.wall_ms())
+        facts, ended = one.facts, report(one, self._clock.wall_ms(), self._clock.now())
         history = self._tables.known(facts.table_id, facts.assignment.path).history
         history.round_ended(facts, ended.rows)
         self._outage.round_ended(facts, self._tables_in_hand())
@@ -172,7 +172,7 @@ class Reporter:
             rounds=history.ended["committed"],
             ended=dict(history.ended),
             rows=history.rows,
-            round=report(started, self._clock.wall_ms()) if started is not None else history.last,
+            round=report(started, self._clock.wall_ms(), self._clock.now()) if started is not None else history.last,
             due_ms=history.due_ms,
             failing_since_ms=since_ms,
             failure=failure,

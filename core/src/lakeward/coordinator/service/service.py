@@ -156,7 +156,6 @@ class Service:
                 await self._end_superseded()
             else:
                 await self._end_in_order()
-            self._parts.executor.cancel_all()
             await wait_for_jobs(self._parts.executor, self._clock)
         finally:
             leasing.cancel()
@@ -289,7 +288,7 @@ class Service:
             case Superseded():
                 self._parts.executor.cancel_all()  # what jobs write from now on is neither committed nor deleted
             case OfRound():
-                if not item.round.over:
+                if not item.round.ended:
                     self._post(item.event)
             case _:
                 self._post(cast("RoundsEvent", item))

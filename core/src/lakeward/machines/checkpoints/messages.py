@@ -230,7 +230,7 @@ class CutDelivered(_OfParticipant):
     """Everything that was sent before the coordinator's cut has arrived; this attempt is to take its snapshot."""
 
 
-class CheckpointEnded(_OfParticipant):
+class ParticipationEnded(_OfParticipant):
     """The checkpoint of this attempt has completed, or its round has ended while it is being stored."""
 
 

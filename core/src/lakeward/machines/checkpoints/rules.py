@@ -36,7 +36,6 @@ from lakeward.machines.checkpoints.messages import (
     Abort,
     Admit,
     AttemptGone,
-    CheckpointEnded,
     CheckpointFailed,
     CheckpointsCommand,
     CheckpointStarted,
@@ -57,6 +56,7 @@ from lakeward.machines.checkpoints.messages import (
     OpenDownGateway,
     ParticipantFailed,
     ParticipantsChanged,
+    ParticipationEnded,
     PartStored,
     RejectMessage,
     ReturnSplits,
@@ -213,7 +213,7 @@ def start(state: RoundState, event: TimePassed) -> Commands:
     state.latest += 1
     state.begun = True
     state.schedule = replace(state.schedule, started=event.now)
-    return _tell(state, state.alive(), CheckpointStarted)
+    return _inform(state, state.alive(), CheckpointStarted)
 
 
 def go_on(state: RoundState, _: object) -> Commands:
@@ -242,7 +242,7 @@ def note_snapshot(state: RoundState, event: SnapshotTaken) -> Commands:
 def trigger(state: RoundState, event: ParticipantsChanged) -> Commands:
     """Let all take their snapshots."""
     state.closes_files = state.step_due and not state.step_missed
-    return (*_tell(state, state.participants(), CutDelivered), *go_on(state, event))
+    return (*_inform(state, state.participants(), CutDelivered), *go_on(state, event))
 
 
 def store(state: RoundState, _: ParticipantsChanged) -> Commands:
@@ -261,7 +261,7 @@ def complete(state: RoundState, event: CheckpointStored) -> Commands:
             state.change(replace(one, newest_part=(event.checkpoint, state.parts[one.key][1])))
     state.schedule = replace(state.schedule, failures=0)
     state.step_missed = False
-    _tell(state, state.participants(), CheckpointEnded)
+    _inform(state, state.participants(), ParticipationEnded)
     _forget_checkpoint(state, event.now)
     return (*(SendComplete(*one.key, event.checkpoint) for one in state.alive()), Complete(event.checkpoint))
 
@@ -311,7 +311,7 @@ def abort_at_end(state: RoundState, event: RoundEnded) -> Commands:
 
 def leave_to_store(state: RoundState, event: RoundEnded) -> Commands:
     """Wait for the store alone."""
-    _tell(state, state.participants(), CheckpointEnded)
+    _inform(state, state.participants(), ParticipationEnded)
     return note_superseded(state, event)
 
 
@@ -333,7 +333,7 @@ def _fail(state: RoundState, now: float, reason: str) -> Commands:
 
 def _abort(state: RoundState, now: float, reason: str) -> Commands:
     """Open the gateways at both ends of all participants, then report the abort."""
-    commands = _tell(state, state.participants(), CheckpointFailed)
+    commands = _inform(state, state.participants(), CheckpointFailed)
     state.step_missed = state.step_missed or state.closes_files
     _forget_checkpoint(state, now)
     return (*commands, Abort(state.latest, reason))
@@ -349,7 +349,7 @@ def _forget_checkpoint(state: RoundState, now: float) -> None:
 # --- attempts -------------------------------------------------------------------------------------------------------
 
 
-def _tell(state: RoundState, attempts: Collection[AttemptState], event: Callable[[Attempt], object]) -> Commands:
+def _inform(state: RoundState, attempts: Collection[AttemptState], event: Callable[[Attempt], object]) -> Commands:
     """Take the event of each of these attempts that follows from what happened to the checkpoint."""
     return tuple(
         command
@@ -389,7 +389,7 @@ def end_launch(state: RoundState, event: LaunchEnded) -> Commands:
 def _lose(state: RoundState, lost: Collection[AttemptState], now: float, reason: str) -> Commands:
     """Open the gateways at both ends of all others if the checkpoint is aborted, then return the splits of these."""
     took_part = [one for one in lost if state.phases[one.key] in PARTICIPATING]
-    _tell(state, lost, AttemptGone)
+    _inform(state, lost, AttemptGone)
     commands: Commands = ()
     if took_part:
         commands += state.follow(ParticipantFailed(now=now, reason=reason))
@@ -548,7 +548,7 @@ ATTEMPT_RULES: Rules[RoundState, CheckpointsCommand] = Rules(
     # The checkpoint goes on or ends.
     Rule(NOT_PARTICIPATING, CheckpointStarted, to=CLOSE_SENT, do=send_close),
     Rule(CLOSED, CutDelivered, to=TRIGGERED, do=send_trigger),
-    Rule(STORED, CheckpointEnded, to=NOT_PARTICIPATING),
+    Rule(STORED, ParticipationEnded, to=NOT_PARTICIPATING),
     Rule(PARTICIPATING, CheckpointFailed, to=NOT_PARTICIPATING, do=abort_attempt),
     # Messages about the running checkpoint.
     Rule(CLOSE_SENT, CloseAcked, when=is_current, to=CLOSED, do=note_closed),

@@ -40,7 +40,7 @@ if TYPE_CHECKING:
 
 PLANNED, RUNNING, ENDING, WRITTEN = LaunchPhase.PLANNED, LaunchPhase.RUNNING, LaunchPhase.ENDING, LaunchPhase.WRITTEN
 STOPPING, ASKING, RETURNING = LaunchPhase.STOPPING, LaunchPhase.ASKING, LaunchPhase.RETURNING
-PAUSED, COUNTING, OVER = LaunchPhase.PAUSED, LaunchPhase.COUNTING, LaunchPhase.OVER
+PAUSED, COUNTING, ENDED = LaunchPhase.PAUSED, LaunchPhase.COUNTING, LaunchPhase.ENDED
 Commands = tuple[LaunchesCommand, ...]
 UNFINISHED = "its subtasks ended with splits unfinished"
 
@@ -197,34 +197,34 @@ RULES: Rules[LaunchesState, LaunchesCommand] = Rules(
     Rule((RUNNING, ENDING, WRITTEN, STOPPING), SubtaskDeployed, do=work),
     # --- a launch is lost, or ends by itself ----------------------------------------------------------------------
     Rule(RUNNING, LaunchLost, to=ENDING, do=lose),
-    Rule((ENDING, WRITTEN, STOPPING, ASKING, RETURNING, PAUSED, COUNTING, OVER), LaunchLost),
+    Rule((ENDING, WRITTEN, STOPPING, ASKING, RETURNING, PAUSED, COUNTING, ENDED), LaunchLost),
     Rule(tuple(LaunchPhase), LaunchFinished, when=is_of_another),
     Rule((RUNNING, ENDING), LaunchFinished, when=asks_store, to=ASKING, do=ask),
     Rule((RUNNING, ENDING), LaunchFinished, to=RETURNING, do=finish),
-    Rule((WRITTEN, STOPPING), LaunchFinished, to=OVER, do=end),
+    Rule((WRITTEN, STOPPING), LaunchFinished, to=ENDED, do=end),
     Rule(ASKING, StoreAnswered, to=RETURNING, do=return_work),
-    Rule((PLANNED, RUNNING, ENDING, WRITTEN, STOPPING, RETURNING, PAUSED, COUNTING, OVER), StoreAnswered),
+    Rule((PLANNED, RUNNING, ENDING, WRITTEN, STOPPING, RETURNING, PAUSED, COUNTING, ENDED), StoreAnswered),
     # --- the next one ---------------------------------------------------------------------------------------------
-    Rule(RETURNING, WorkReturned, when=was_launched_often_enough, to=OVER, do=give_up),
+    Rule(RETURNING, WorkReturned, when=was_launched_often_enough, to=ENDED, do=give_up),
     Rule(RETURNING, WorkReturned, when=is_to_pause, to=PAUSED, do=pause),
     Rule(RETURNING, WorkReturned, to=COUNTING, do=count_at_once),
-    Rule(OVER, WorkReturned),
+    Rule(ENDED, WorkReturned),
     Rule(PAUSED, PauseOver, when=is_time, to=COUNTING, do=count),
     Rule(tuple(LaunchPhase), PauseOver),
     Rule(COUNTING, SlotsKnown, to=RUNNING, do=launch),
-    Rule(OVER, SlotsKnown),
+    Rule(ENDED, SlotsKnown),
     # --- nothing is left to do ------------------------------------------------------------------------------------
     Rule((RUNNING, ENDING), AllRead, when=is_written, to=WRITTEN, do=drain),
     Rule((RUNNING, ENDING), AllRead, when=has_nothing_to_write, to=WRITTEN, do=drain_and_cancel),
     Rule(
-        (PLANNED, ASKING, RETURNING, PAUSED, COUNTING), AllRead, when=is_written_or_nothing, to=OVER, do=drain_and_end
+        (PLANNED, ASKING, RETURNING, PAUSED, COUNTING), AllRead, when=is_written_or_nothing, to=ENDED, do=drain_and_end
     ),
     Rule(tuple(LaunchPhase), AllRead),
     # --- the round is over ----------------------------------------------------------------------------------------
     Rule((RUNNING, ENDING, WRITTEN), RoundOver, to=STOPPING, do=stop),
     Rule(STOPPING, RoundOver, do=stop),
-    Rule((PLANNED, ASKING, RETURNING, PAUSED, COUNTING), RoundOver, to=OVER, do=end),
-    Rule(OVER, RoundOver),
+    Rule((PLANNED, ASKING, RETURNING, PAUSED, COUNTING), RoundOver, to=ENDED, do=end),
+    Rule(ENDED, RoundOver),
 )
 
 

@@ -27,7 +27,7 @@ class LaunchPhase(MachineState):
     """The next launch waits for its time."""
     COUNTING = "counting"
     """The slots for the next launch are being counted."""
-    OVER = "over"
+    ENDED = "ended"
     """None of the round's tasks runs, and no launch follows."""
 
 
@@ -64,12 +64,12 @@ class LaunchesState(Machine[LaunchesEvent, LaunchesCommand]):
     @property
     def running(self) -> bool:
         """True while a launch is under way or about to be made again: it has to be stopped if its round ends."""
-        return self.phase not in {LaunchPhase.PLANNED, LaunchPhase.OVER}
+        return self.phase not in {LaunchPhase.PLANNED, LaunchPhase.ENDED}
 
     @property
     def ended(self) -> bool:
         """True once messages of subtasks do not count any more."""
-        return self.phase in {LaunchPhase.STOPPING, LaunchPhase.OVER}
+        return self.phase in {LaunchPhase.STOPPING, LaunchPhase.ENDED}
 
     @property
     def drained(self) -> bool:

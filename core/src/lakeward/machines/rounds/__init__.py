@@ -35,8 +35,9 @@ from lakeward.machines.rounds.messages import (
     Targets,
     Tick,
 )
-from lakeward.machines.rounds.rules import HEARTBEAT_RULES, RULES, TABLE_RULES, Rounds
+from lakeward.machines.rounds.rules import HEARTBEAT_RULES, RULES, Rounds
 from lakeward.machines.rounds.state import HeartbeatPhase, Phase, ServicePhase, TableStatus
+from lakeward.machines.rounds.table_rules import TABLE_RULES
 
 __all__ = [
     "HEARTBEAT_RULES",

@@ -34,6 +34,12 @@ class Channel:
         self._received = 0
         self._unacked: tuple[Envelope, ...] = ()  # replaced, never changed: who copies a channel has another one
 
+    def __copy__(self) -> Channel:
+        """Return another end that knows the same; a machine makes one at each step that may fail."""
+        other = Channel(self._key, self._direction)
+        other._sent, other._received, other._unacked = self._sent, self._received, self._unacked
+        return other
+
     @property
     def sent(self) -> int:
         """Number of the last data event that was sent."""

@@ -80,13 +80,9 @@ class Comparison:
 
 
 def compare_spills(source: RowSpill, lake: RowSpill, rows: Rows, found: Comparison) -> None:
-    """Compare all rows; the files are deleted on the way.
+    """Compare all rows of the source, which the lake has to have, with those that it has.
 
-    Args:
-        source: what the lake has to have.
-        lake: what it has.
-        rows: what they are.
-        found: takes the result.
+    The files are deleted on the way; `found` takes the result.
     """
     compare = _compare_counts if rows.counted else _compare
     for part in range(PARTS):

@@ -30,9 +30,7 @@ types = pa.types
 def part_numbers(columns: Sequence[pa.Array], level: int) -> Numbers:
     """Return for each row the number of its spill file, below `PARTS`.
 
-    Args:
-        columns: the key, of the types in which it is compared.
-        level: 0 for the first division, then 1, and so on.
+    `columns` are the key, of the types in which it is compared. `level` is 0 for the first division, then 1, and so on.
     """
     hashed = np.zeros(len(columns[0]), dtype=np.uint64)
     for column in columns:
@@ -43,8 +41,7 @@ def part_numbers(columns: Sequence[pa.Array], level: int) -> Numbers:
 def row_numbers(tables: Sequence[Sequence[pa.Array]]) -> list[Numbers]:
     """Number the keys of rows: two rows have the same number if they have the same key. Numbers start at 0.
 
-    Args:
-        tables: for each side the columns of its key, in the same order and of the same types.
+    For each side, `tables` has the columns of its key, in the same order and of the same types.
     """
     sizes = [len(columns[0]) for columns in tables]
     numbers = np.zeros(sum(sizes), dtype=np.int64)
@@ -57,12 +54,7 @@ def row_numbers(tables: Sequence[Sequence[pa.Array]]) -> list[Numbers]:
 
 
 def last_of_each(rows: pa.Table, key: Sequence[pa.Array]) -> pa.Table:
-    """Return the last row of each key, in the order of the rows.
-
-    Args:
-        rows: the rows.
-        key: their key.
-    """
+    """Return the last row of each key, in the order of the rows."""
     (numbers,) = row_numbers([key])
     last = np.zeros(int(numbers.max()) + 1 if len(numbers) else 0, dtype=np.int64)
     last[numbers] = np.arange(len(numbers))  # of several values for one place, the last one stays
@@ -72,9 +64,7 @@ def last_of_each(rows: pa.Table, key: Sequence[pa.Array]) -> pa.Table:
 def counted(rows: pa.Table, key: Sequence[pa.Array]) -> pa.Table:
     """Return the first row of each key, with how often the key is there.
 
-    Args:
-        rows: with `COUNT`, how often each was there.
-        key: their key.
+    `COUNT` in `rows` says how often each row was.
     """
     (numbers,) = row_numbers([key])
     first = np.unique(numbers, return_index=True)[1]

@@ -39,15 +39,11 @@ class RowSpill:
         fold: Fold | None = None,
         level: int = 0,
     ) -> None:
-        """Spill nothing yet.
+        """Spill nothing yet; the folder, which is made, has the files. `key` names the key's columns.
 
-        Args:
-            folder: is made; the files lie in it.
-            schema: of the rows.
-            key: names of the key's columns.
-            memory_bytes: about how many bytes of rows are held; a file that is larger is divided again.
-            fold: makes one row of those of each key (`row_keys`); None: each row counts.
-            level: how often the rows have been divided already.
+        About `memory_bytes` bytes of rows are held; a file that is larger is divided again, and `level` is how often
+        the rows have been divided already. `fold` makes one row of those of each key (`row_keys`); None: each row
+        counts.
         """
         folder.mkdir(parents=True)
         self._folder = folder

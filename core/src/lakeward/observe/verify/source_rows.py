@@ -39,12 +39,9 @@ class Readable:
 
 
 def readable_splits(table: TableSpec, states: Sequence[BucketState], tiered: Mapping[TableBucket, int]) -> Readable:
-    """Return how the source's rows up to the tiered offsets are read.
+    """Return how the source's rows up to the tiered offsets, those of the lake's newest commit, are read.
 
-    Args:
-        table: the table.
-        states: its buckets now.
-        tiered: the offsets of the lake's newest commit.
+    `states` are the table's buckets now.
     """
     splits: list[Split] = []
     first: dict[tuple[str, ...], int | None] = {}
@@ -70,12 +67,7 @@ def bucket_name(partition: Sequence[str], bucket: int) -> tuple[str, ...]:
 
 
 def rows_gone(table: TableSpec, gone: Sequence[str]) -> RowsGoneError:
-    """Return the error that the source no longer has rows which the lake has.
-
-    Args:
-        table: the table.
-        gone: in words, at least one.
-    """
+    """Return the error that the source no longer has rows which the lake has: these, in words, at least one."""
     more = f" (and {len(gone) - _NAMED} more)" if len(gone) > _NAMED else ""
     message = (
         f"{table.path}: the source no longer has all rows that the lake has: {'; '.join(gone[:_NAMED])}{more}. "
@@ -85,12 +77,7 @@ def rows_gone(table: TableSpec, gone: Sequence[str]) -> RowsGoneError:
 
 
 def source_rows(table: TableSpec, reader: SourceReader, splits: Sequence[Split]) -> Iterator[pa.RecordBatch]:
-    """Yield the records of splits with their bucket; before images are left out, deletes are not.
-
-    Args:
-        table: the table.
-        reader: of the source.
-        splits: in the order in which they are read.
+    """Yield the records of splits, in their order, with their bucket; before images are left out, deletes are not.
 
     Raises:
         LogTruncatedError, SnapshotGoneError: the source deleted rows meanwhile.

@@ -26,13 +26,10 @@ _BITS = {64: pa.int64(), 32: pa.int32(), 16: pa.int16()}
 
 
 def plain_type(kind: pa.DataType) -> pa.DataType:  # noqa: PLR0911 - an answer for each kind
-    """Return the type in which values of a type are compared: one form of text, bytes and lists, no dictionaries.
+    """Return the type in which values of a type of the lake are compared.
 
-    Times with a zone are compared as the same moments in UTC without one: Python would look the zone up, and a machine
-    need not have a database of zones.
-
-    Args:
-        kind: the lake's.
+    There is one form of text, bytes and lists, and no dictionaries. Times with a zone are compared as the same moments
+    in UTC without one: Python would look the zone up, and a machine need not have a database of zones.
     """
     if types.is_dictionary(kind):
         return plain_type(kind.value_type)
@@ -52,12 +49,9 @@ def plain_type(kind: pa.DataType) -> pa.DataType:  # noqa: PLR0911 - an answer f
 
 
 def cast_plain(column: pa.Array, kind: pa.DataType, *, exact: bool = False) -> pa.Array:
-    """Cast a column to the type in which it is compared.
+    """Cast a column of either side to the type in which it is compared: what `plain_type` gave for the lake's column.
 
-    Args:
-        column: of either side.
-        kind: what `plain_type` gave for the lake's column.
-        exact: refuse times that are finer than the lake's: two keys must not become one.
+    If `exact`, times that are finer than the lake's are refused: two keys must not become one.
 
     Raises:
         pa.ArrowInvalid: a value does not fit.
@@ -119,10 +113,8 @@ def same_values(one: pa.Array, other: pa.Array) -> Mask:
 def comparable(column: pa.Array) -> pa.Array:
     """Return one value for each row: two rows have equal ones exactly if `same_values` finds them the same.
 
-    Numbers with a fraction become their bits, nested values become text.
-
-    Args:
-        column: of a type that `plain_type` gave.
+    The column is of a type that `plain_type` gave. Numbers with a fraction become their bits, nested values become
+    text.
     """
     if types.is_floating(column.type):
         nan = pa.scalar(math.nan, column.type)

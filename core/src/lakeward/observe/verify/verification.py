@@ -103,10 +103,6 @@ class _Columns:
 def verify_table(sides: Sides, options: VerifyOptions) -> Verification:
     """Compare a snapshot of a lake table with its source, up to the snapshot's offsets.
 
-    Args:
-        sides: what is compared.
-        options: how.
-
     Raises:
         RowsGoneError: the source no longer has rows that the lake has.
         LakeError: the snapshot is gone, or its columns are not those that Lakeward writes.

@@ -76,10 +76,7 @@ class OwnCertificate:
 
 
 def make_certificate(clock: Clock) -> OwnCertificate:
-    """Make a certificate for one exchange; its key never leaves this process.
-
-    Args:
-        clock: says since when it is valid.
+    """Make a certificate for one exchange; the clock says since when it is valid. Its key never leaves this process.
 
     Raises:
         ConfigError: the package `cryptography` is not installed here.
@@ -114,13 +111,9 @@ def make_certificate(clock: Clock) -> OwnCertificate:
 
 
 def own_address(host: str, port: int) -> str:
-    """Return the address of this machine on its way to another one: the local end of a connection to it.
+    """Return the address of this machine on its way to another one, at any port: the local end of a connection to it.
 
     Nothing is sent: a datagram socket that connects only looks the route up.
-
-    Args:
-        host: name or address of the other machine.
-        port: any port there.
 
     Raises:
         OSError: the name cannot be resolved, or there is no way to it.

@@ -43,13 +43,7 @@ class Hello(msgspec.Struct, frozen=True):
 
     @classmethod
     def of(cls, key: ExchangeKey, consumer: int, stream: StreamKind) -> Hello:
-        """Return a fresh hello of a producer.
-
-        Args:
-            key: the producer's.
-            consumer: whom it connects to.
-            stream: which of the two.
-        """
+        """Return a fresh hello of a producer."""
         return cls(key.round_name, key.job_attempt, key.subtask, consumer, stream, secrets.token_bytes(NONCE))
 
 
@@ -58,23 +52,14 @@ _HELLOS = msgspec.msgpack.Decoder(Hello)
 
 
 def headers_of(hello: Hello, secret: bytes) -> list[tuple[bytes, bytes]]:
-    """Return the headers that open a stream.
-
-    Args:
-        hello: which stream.
-        secret: of the service run.
-    """
+    """Return the headers that open a stream."""
     data = msgspec.msgpack.encode(hello)
     given = proof(secret, _PRODUCER, data, b"")
     return [(HELLO_HEADER.encode(), base64.b64encode(data)), (PROOF_HEADER.encode(), base64.b64encode(given))]
 
 
 def admit(headers: Mapping[str, Sequence[str | bytes]], key: ExchangeKey) -> Hello:
-    """Read the headers of a stream, and check them.
-
-    Args:
-        headers: of the call.
-        key: of the consumer.
+    """Read the headers of a stream to a consumer, `key`, and check them.
 
     Raises:
         ProtocolError: there is no hello, its proof is wrong, or it is of another round, launch or subtask.

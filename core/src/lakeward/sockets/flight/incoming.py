@@ -62,14 +62,9 @@ class IncomingChannels:
     def __init__(
         self, key: ExchangeKey, receiver: ChannelReceiver, clock: Clock, listen: str, own: OwnCertificate | None
     ) -> None:
-        """Listen at any free port.
+        """Listen at any free port of the address `listen`; the receiver is told what arrives.
 
-        Args:
-            key: whose channels.
-            receiver: is told what arrives.
-            clock: the machine's clock.
-            listen: the address to listen at.
-            own: with it the server speaks TLS; None: it does not.
+        With a certificate of its own the server speaks TLS; None: it does not.
 
         Raises:
             StorageError: no port can be opened.
@@ -110,11 +105,9 @@ class IncomingChannels:
             self._write_back(producer, GOODBYE)
 
     def look(self, now: float, silent_s: float) -> None:
-        """Report the producers that were silent for too long.
+        """Report the producers that were silent for too long: `silent_s` seconds without a message, not even a ping.
 
-        Args:
-            now: seconds, by the clock.
-            silent_s: seconds without a message, not even a ping, after which a channel is lost.
+        Then a channel is lost. `now` is in seconds, by the clock.
         """
         for channel in tuple(self._channels.values()):
             if channel.complete:
@@ -127,11 +120,7 @@ class IncomingChannels:
                     )
 
     def wait(self, timeout_s: float) -> bool:
-        """Wait for the calls to end; return whether they did.
-
-        Args:
-            timeout_s: seconds to wait at most.
-        """
+        """Wait at most `timeout_s` seconds for the calls to end; return whether they did."""
         with self._lock:
             return self._idle.wait_for(lambda: not self._calls, timeout_s)
 

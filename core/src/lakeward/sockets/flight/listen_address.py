@@ -35,9 +35,8 @@ class ListenAddress(NamedTuple):
 def listen_address(host: str, coordinator: tuple[str, int]) -> ListenAddress:
     """Find out what `spark.exchange_host` means on this machine.
 
-    Args:
-        host: a name, an address, a network (it has a `/`), or empty: the address of the route to the coordinator.
-        coordinator: host and port of control.
+    It is a name, an address, a network (it has a `/`), or empty: the address of the route to the coordinator, the host
+    and port of control.
 
     Raises:
         ConfigError: this machine has no address in the network.
@@ -57,13 +56,10 @@ def listen_address(host: str, coordinator: tuple[str, int]) -> ListenAddress:
 def address_in(network: IpNetwork, coordinator: tuple[str, int]) -> IpAddress:
     """Return this machine's address in a network.
 
-    Where it has several, that of the route to the coordinator comes first, then that of the route into the network:
-    these lead somewhere, while a bridge of containers has an address that every machine may have as well. A loopback
-    address is in a wide network too, yet nobody else reaches it: it counts only in a network of loopback addresses.
-
-    Args:
-        network: where the address has to be.
-        coordinator: host and port of control.
+    Where it has several, that of the route to the coordinator (host and port of control) comes first, then that of the
+    route into the network: these lead somewhere, while a bridge of containers has an address that every machine may
+    have as well. A loopback address is in a wide network too, yet nobody else reaches it: it counts only in a network
+    of loopback addresses.
 
     Raises:
         ConfigError: there is none; names the addresses that this machine has.

@@ -79,16 +79,10 @@ class OutgoingChannel:
         poster: Poster,
         ping_s: float,
     ) -> None:
-        """Start to connect.
+        """Start to connect to a consumer, at the address that it registered.
 
-        Args:
-            key: the producer's.
-            consumer: the subtask.
-            address: as it registered it.
-            receiver: of the producer: is told of credit and of the loss of the channel.
-            clock: the machine's clock.
-            poster: writes marks.
-            ping_s: seconds without a batch after which a ping goes out.
+        The receiver is the producer's: it is told of credit and of the loss of the channel. The poster writes marks. A
+        ping goes out after `ping_s` seconds without a batch.
         """
         self._key = key
         self._consumer = consumer
@@ -138,11 +132,7 @@ class OutgoingChannel:
             self._break()
 
     def join(self, timeout_s: float) -> None:
-        """Wait for the end of a closed channel; break it if it takes longer.
-
-        Args:
-            timeout_s: seconds to wait at most.
-        """
+        """Wait at most `timeout_s` seconds for the end of a closed channel; break it if it takes longer."""
         self._thread.join(timeout_s)
         if self._thread.is_alive():
             self._break()

@@ -22,11 +22,7 @@ class Poster:
     def __init__(self, clock: Clock, ping_s: float, ping: Callable[[], None], watch: Callable[[], None]) -> None:
         """Start both threads.
 
-        Args:
-            clock: the machine's clock.
-            ping_s: seconds between two pings, and between two looks at who is silent.
-            ping: sends a ping on every stream.
-            watch: looks who is silent.
+        `ping` sends a ping on every stream, `watch` looks who is silent, every `ping_s` seconds.
         """
         self._clock = clock
         self._ping_s = ping_s
@@ -46,11 +42,7 @@ class Poster:
         self._queue.put(write)
 
     def stop(self, timeout_s: float) -> bool:
-        """Write what is queued, then end both threads; return whether they ended.
-
-        Args:
-            timeout_s: seconds to wait for each at most.
-        """
+        """Write what is queued, then end both threads, at most `timeout_s` seconds each; return whether they ended."""
         self._stopped.set()
         self._queue.put(None)
         for thread in self._threads:

@@ -30,11 +30,9 @@ class FlightExchange:
     def __init__(self, clock: Clock, *, coordinator: tuple[str, int] = ("", 0), silent_s: float = SILENT_S) -> None:
         """Open nothing yet.
 
-        Args:
-            clock: the machine's clock.
-            coordinator: host and port of control: a subtask without a host of its own is reached at the address that
-                its connection to there has here.
-            silent_s: seconds without a message, not even a ping, after which a channel is lost, > 0.
+        `coordinator` is host and port of control: a subtask without a host of its own is reached at the address that
+        its connection to there has here. A channel is lost after `silent_s` (> 0) seconds without a message, not even a
+        ping.
         """
         self._clock = clock
         self._coordinator = coordinator
@@ -52,14 +50,9 @@ class FlightSubtaskExchange:
     def __init__(
         self, key: ExchangeKey, place: ListenAddress, receiver: ChannelReceiver, clock: Clock, silent_s: float
     ) -> None:
-        """Listen.
+        """Listen at a place where other executors reach this one; the receiver is told what arrives.
 
-        Args:
-            key: whose.
-            place: what other executors reach this one at, and where it listens.
-            receiver: is told what arrives.
-            clock: the machine's clock.
-            silent_s: seconds without a message after which a channel is lost.
+        A channel is lost after `silent_s` seconds without a message.
 
         Raises:
             StorageError: no port can be opened.

@@ -56,12 +56,7 @@ class CollectedPart:
     def store(
         self, subtask: int, task_attempt: int, write: Callable[[Iterator[pa.RecordBatch]], Segment]
     ) -> SubtaskSnapshot:
-        """Store all rows, and return what the part holds.
-
-        Args:
-            subtask: whose.
-            task_attempt: of it.
-            write: writes a segment.
+        """Store all rows, and return what the part of a subtask's attempt holds; `write` writes a segment.
 
         Raises:
             StorageError: the store refused.

@@ -87,11 +87,6 @@ class ExchangeWork:
     def __init__(self, place: SubtaskPlace, parts: SubtaskParts, mailbox: Mailbox) -> None:
         """Listen for the other subtasks.
 
-        Args:
-            place: which task this is.
-            parts: of the subtask.
-            mailbox: of the subtask.
-
         Raises:
             StorageError: no port can be opened.
         """
@@ -183,13 +178,7 @@ class ExchangeWork:
     # --- its life -------------------------------------------------------------------------------------------
 
     def begin(self, deploy: Deploy, table: TableSpec, checkpointing: Checkpointing) -> None:
-        """Connect to all subtasks, and start to read back what was restored.
-
-        Args:
-            deploy: with an exchange.
-            table: what is written.
-            checkpointing: of the subtask.
-        """
+        """Connect to all subtasks, and start to read back what was restored; `deploy` has an exchange."""
         exchange = deploy.exchange
         if exchange is None:
             message = "a subtask with an exchange was deployed without one"
@@ -282,9 +271,7 @@ class ExchangeWork:
     def trigger(self, order: MakeExchangePart, *, progress: Callable[[], Iterable[SplitProgress]]) -> None:
         """Take this subtask's part of a checkpoint: its readers now, its writer once the channels are aligned.
 
-        Args:
-            order: the checkpoint, and since when it is triggered.
-            progress: returns the positions of all splits of this subtask.
+        `progress` returns the positions of all splits of this subtask.
         """
         checkpoint, close_files = order.checkpoint, order.close_files
         checkpointing = self._checkpointing
@@ -543,12 +530,9 @@ class _Deployed:
         self._rows += 0 if counted else records.num_rows
 
     def write_restored(self, records: pa.RecordBatch, kept: KeptRows | None, *, counted: bool) -> None:
-        """Write those rows of a checkpoint that belong here.
+        """Write those rows of a checkpoint that belong here; `records` are of any key group.
 
-        Args:
-            records: rows of any key group.
-            kept: see `RowsRestored`.
-            counted: a writer had taken them, so they are in its count of rows.
+        `kept` is as of `RowsRestored`. If `counted`, a writer had taken them, so they are in its count of rows.
         """
         mine = self.routing.only(records, self.subtask, kept)
         if mine.num_rows:

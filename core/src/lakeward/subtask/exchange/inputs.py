@@ -116,9 +116,8 @@ class Inputs:
     def take(self) -> tuple[int, int, pa.RecordBatch] | None:
         """Take the next batch, channel after channel in turn; None where none can be written.
 
-        Returns:
-            Its producer, the sequence of the one after it, and the rows. `consumed` is to be called once they are
-            written.
+        Returned are its producer, the sequence of the one after it, and the rows. `consumed` is to be called once they
+        are written.
         """
         count = len(self._waiting)
         for step in range(count):

@@ -25,11 +25,7 @@ class Piece:
     segment: Segment | None = None
 
     def stored(self, write: Callable[[Iterator[pa.RecordBatch]], Segment]) -> Segment:
-        """Return the segment; store the rows first if no checkpoint has done so.
-
-        Args:
-            write: writes a segment.
-        """
+        """Return the segment; `write` stores the rows first if no checkpoint has done so."""
         if self.segment is None:
             self.segment = write(iter(self.records))
             self.records = ()
@@ -47,8 +43,7 @@ class OpenFiles:
     def take(self, writer: FanOutWriter) -> dict[bytes, tuple[Piece, ...]]:
         """Return, by partition, the rows of the files that are open now, and forget those that are closed.
 
-        Args:
-            writer: hands over the rows that it has taken since the last time.
+        The writer hands over the rows that it has taken since the last time.
         """
         pieces: dict[tuple[bytes, int], list[Piece]] = {}
         for partition, opened in writer.open_rows().items():

@@ -59,13 +59,10 @@ class Outputs:
     def __init__(
         self, senders: Sequence[ChannelSender], routing: Routing, limits: OutputLimits = LIMITS, *, granted: bool = True
     ) -> None:
-        """Start with nothing to send.
+        """Start with nothing to send; `senders` are the channels, by consumer.
 
-        Args:
-            senders: the channels, by consumer.
-            routing: says which consumer gets a row.
-            limits: of what is held here and under way.
-            granted: whether batches may be sent before a consumer gives credit.
+        The limits are of what is held here and under way. If `granted`, batches may be sent before a consumer gives
+        credit.
         """
         self._routing = routing
         self._limits = limits
@@ -130,9 +127,7 @@ class Outputs:
     def barrier(self, checkpoint: int, *, age_s: float = 0.0) -> None:
         """Send a checkpoint's barrier into all channels, behind everything that was put in.
 
-        Args:
-            checkpoint: its number.
-            age_s: seconds since it was triggered.
+        `age_s`: seconds since it was triggered.
         """
         self.flush()
         for consumer in range(len(self._outputs)):

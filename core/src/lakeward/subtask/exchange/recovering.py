@@ -82,14 +82,9 @@ class RowsRecovery:
         mailbox: Mailbox,
         execute: Callable[[RecoveryCommand], None],
     ) -> None:
-        """Start to read back.
+        """Start to read back; the worker posts in the mailbox.
 
-        Args:
-            source: what was restored.
-            deploy: the limits, and the directories.
-            parts: of the subtask.
-            mailbox: where the worker posts.
-            execute: executes what concerns others: the coordinator, the writer, the channels.
+        `execute` executes what concerns others: the coordinator, the writer, the channels.
         """
         self._execute_outside = execute
         self._mailbox = mailbox
@@ -182,8 +177,7 @@ class RowsRecovery:
     def write_next(self, write: Callable[[pa.RecordBatch, bool], None]) -> None:
         """Give the writer the next piece, if there is one; then look whether that was all.
 
-        Args:
-            write: takes a batch, and whether a writer had counted it.
+        `write` takes a batch, and whether a writer had counted it.
         """
         if not self._machine.can_take:
             return
@@ -194,11 +188,7 @@ class RowsRecovery:
         self._taken.clear()
 
     def keep(self, checkpoint: int) -> RecoveredRest | None:
-        """Return what a checkpoint whose cut is now holds of the recovery; None where there is nothing to hold.
-
-        Args:
-            checkpoint: its number.
-        """
+        """Return what a checkpoint whose cut is now holds of the recovery; None where there is nothing to hold."""
         self._kept = []
         self.post(SnapshotStarted(checkpoint))
         self.post(ContentRequested(checkpoint))

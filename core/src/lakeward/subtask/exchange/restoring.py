@@ -34,15 +34,9 @@ def share_of(
 ) -> Share:
     """Return a subtask's share of the closed files and of the counts.
 
-    Files of a table with a primary key go to the owner of their partition, whose writer has to know their keys.
-    Otherwise, as with the counts, it does not matter who has them, as long as one has.
-
-    Args:
-        states: of all subtasks of the checkpoint, of which there may have been more or fewer.
-        subtask: whose share.
-        subtasks: how many there are now.
-        routing: of this subtask.
-        partitioner: names the partition of a file.
+    `states` are those of all subtasks of the checkpoint, of which there may have been more or fewer; `subtasks` is how
+    many there are now. Files of a table with a primary key go to the owner of their partition, whose writer has to know
+    their keys. Otherwise, as with the counts, it does not matter who has them, as long as one has.
     """
     files: list[LakeFile] = []
     rows = left_out = 0
@@ -75,10 +69,6 @@ def rows_of(store: CheckpointStore, segment: Segment) -> Iterator[tuple[int, pa.
 
     Its key groups are not looked at. All of the segment is read, so that damage is found wherever it is.
 
-    Args:
-        store: where it lies.
-        segment: with what is held of it.
-
     Raises:
         CorruptFileError: the file is damaged.
         StorageError: the store refused.
@@ -103,13 +93,9 @@ class RowsReading:
         executor: Executor,
         mailbox: Mailbox,
     ) -> None:
-        """Read the first batch.
+        """Read the first batch; `states` are those of all subtasks of the checkpoint.
 
-        Args:
-            states: of all subtasks of the checkpoint.
-            open_store: opens the store; called on the worker.
-            executor: makes the worker.
-            mailbox: where `RowsRestored` is posted.
+        `open_store` is called on the worker; `RowsRestored` is posted in the mailbox.
         """
         self._open_store = open_store
         self._mailbox = mailbox

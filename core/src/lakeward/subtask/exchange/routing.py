@@ -30,12 +30,9 @@ class Routing:
     """The routes of one subtask's rows. Called by one thread."""
 
     def __init__(self, partitioner: Partitioner, subtasks: int, *, by_bucket: bool) -> None:
-        """Know nothing yet.
+        """Know nothing yet; `subtasks` is how many consumers there are.
 
-        Args:
-            partitioner: says which lake partition a row is in.
-            subtasks: how many consumers there are.
-            by_bucket: the bucket is part of the key.
+        If `by_bucket`, the bucket is part of the key.
         """
         self._partitioner = partitioner
         self._subtasks = subtasks
@@ -46,9 +43,7 @@ class Routing:
         """Yield, for each consumer that gets any, its rows: those of one partition in their order.
 
         Rows are put in order once, so those of each partition follow one another as well: their writer need not do it.
-
-        Args:
-            records: with `__bucket`; at least one row.
+        `records` have `__bucket`, and at least one row.
         """
         codes, groups = self._keys(records)
         owners = self._owners(groups)
@@ -74,12 +69,9 @@ class Routing:
         return records if len(mine) == records.num_rows else records.take(pa.array(mine))
 
     def places(self, records: pa.RecordBatch, subtask: int, kept: KeptRows | None = None) -> Ints:
-        """Return the numbers of the rows that a subtask owns, in their order.
+        """Return the numbers of the rows (with `__bucket`) that a subtask owns, in their order.
 
-        Args:
-            records: with `__bucket`.
-            subtask: whose.
-            kept: of a checkpoint that holds a share: only rows of these key groups, wherever they are.
+        `kept` is of a checkpoint that holds a share: only rows of these key groups, wherever they are.
         """
         codes, keys = self._keys(records)
         groups = keys[codes]

@@ -90,12 +90,7 @@ class PieceWriter:
     """Puts batches into a spill: small ones are gathered, large ones are divided, as far as rows go."""
 
     def __init__(self, spill: SpillWriter, piece_bytes: int | None = None) -> None:
-        """Start without rows.
-
-        Args:
-            spill: takes them.
-            piece_bytes: so many are gathered; None: as many as a segment holds.
-        """
+        """Start without rows; so many bytes are gathered for the spill, None: as many as a segment holds."""
         self._spill = spill
         self._piece_bytes = SEGMENT_BYTES if piece_bytes is None else piece_bytes
         self._at = (-1, 0)
@@ -106,13 +101,7 @@ class PieceWriter:
         """Rows that were written, by channel and segment."""
 
     def write(self, channel: int, segment: int, places: Ints, records: pa.RecordBatch) -> None:
-        """Take rows of a channel.
-
-        Args:
-            channel: its number.
-            segment: which of its segments the rows are from.
-            places: for each row, its number in the segment.
-            records: the rows.
+        """Take rows of a channel's segment; `places` has for each row its number in the segment.
 
         Raises:
             StorageError: a disk or the quota is full.
@@ -149,8 +138,7 @@ class PieceWriter:
 def pieces(read: Callable[[int], Chunk | None]) -> Generator[SpilledPiece, None, None]:
     """Yield the pieces of a spill, from the end of one on.
 
-    Args:
-        read: returns the next bytes, at most so many; None at the end.
+    `read` returns the next bytes, at most so many; None at the end.
 
     Raises:
         CorruptFileError: a file is damaged, or the last piece is not whole.
@@ -177,13 +165,7 @@ class OwnSegments:
     """Which restored rows are a subtask's own, by channel and segment, so that a checkpoint can name what is left."""
 
     def __init__(self, subtask: int, subtasks: int, channels: Sequence[RestoredChannel]) -> None:
-        """Keep what was restored.
-
-        Args:
-            subtask: whose.
-            subtasks: how many there are now.
-            channels: what was restored, of which some rows are others'.
-        """
+        """Keep what was restored, of which some rows are others'; `subtasks` is how many there are now."""
         self._groups = key_group_range(subtask, subtasks)
         self._channels = channels
         self.rows: dict[tuple[int, int], int] = {}
@@ -198,11 +180,7 @@ class OwnSegments:
                     yield channel, number, segment
 
     def left(self, start: RowPlace) -> Iterator[tuple[int, Segment]]:
-        """Yield what is left from a place on, as segments of the checkpoint that was restored, by channel.
-
-        Args:
-            start: the place.
-        """
+        """Yield what is left from a place on, as segments of the checkpoint that was restored, by channel."""
         for (channel, number), rows in sorted(self.rows.items()):
             if (channel, number) < start[:2]:
                 continue

@@ -27,14 +27,10 @@ _NEAREST = {
 
 
 def columns_like(file: Path, change_column: str | None) -> pa.Schema:
-    """Read the columns of a file.
+    """Read the columns of a file, as a schema in types that a table can have; without metadata of other programs.
 
-    Args:
-        file: ends in .parquet, .csv, .arrow, .feather, .ipc or .arrows; CSV types are guessed from its first block.
-        change_column: a column that is no part of the table, None where there is none.
-
-    Returns:
-        The schema, in types that a table can have; without metadata of other programs.
+    `file` ends in .parquet, .csv, .arrow, .feather, .ipc or .arrows; CSV types are guessed from its first block.
+    `change_column` is no part of the table, None where there is none.
 
     Raises:
         UsageError: no such file or column, an unknown ending, or a type that no table can hold.

@@ -23,15 +23,9 @@ with_store_option = click.option(
 
 
 def open_store(invocation: Invocation, store: Path | None, *, create: bool = False) -> EmbeddedStore:
-    """Open the store that a command is about.
+    """Open the store that a command is about, the value of `--store`; the caller closes it.
 
-    Args:
-        invocation: for the configuration.
-        store: the value of `--store`.
-        create: create the store if there is none.
-
-    Returns:
-        The store; the caller closes it.
+    With `create`, it is created if there is none.
 
     Raises:
         ConfigError: no store is named, or there is none.

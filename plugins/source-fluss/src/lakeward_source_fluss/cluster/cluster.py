@@ -62,13 +62,9 @@ class FlussCluster:
     """A running cluster. Servers can be killed, paused and started again; `close` ends them all."""
 
     def __init__(self, directory: Path, plan: ClusterPlan, java: Path, jars: tuple[Path, ...]) -> None:
-        """Lay the directory out; nothing is started.
+        """Lay the directory (for data, logs and configuration) out, made if it is not there; nothing is started.
 
-        Args:
-            directory: for data, logs and configuration; made if it is not there.
-            plan: what the cluster is to be like.
-            java: a Java binary.
-            jars: the servers' class path.
+        `java` is a Java binary, `jars` the servers' class path.
         """
         self.directory = directory.absolute()
         self.plan = plan
@@ -84,11 +80,9 @@ class FlussCluster:
     @classmethod
     @contextmanager
     def running(cls, directory: Path, plan: ClusterPlan | None = None) -> Iterator[FlussCluster]:
-        """Start a cluster for the length of a `with` block.
+        """Start a cluster for the length of a `with` block, its data, logs and configuration in a directory.
 
-        Args:
-            directory: for data, logs and configuration.
-            plan: default: no lake, one tablet server.
+        The default plan: no lake, one tablet server.
 
         Raises:
             JarsMissingError: the jars cannot be had here.

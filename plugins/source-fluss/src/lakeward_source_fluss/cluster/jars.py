@@ -63,15 +63,9 @@ ICEBERG_JARS = (
 
 
 def find_jars(jars: tuple[Jar, ...], java: Path, cache: Path | None = None) -> tuple[Path, ...]:
-    """Return the jars as files, fetched once.
+    """Return the jars as files, one each, in their order, fetched once.
 
-    Args:
-        jars: coordinates.
-        java: a Java binary, to run Ivy with.
-        cache: where they are kept; default: `~/.cache/lakeward/jars`.
-
-    Returns:
-        One file for each of `jars`, in their order.
+    `java` is a Java binary, to run Ivy with. `cache` is where they are kept; default: `~/.cache/lakeward/jars`.
 
     Raises:
         JarsMissingError: some are not there and cannot be fetched, or others could have put theirs; says why.

@@ -14,12 +14,7 @@ _HEAD = struct.Struct(">ibi")
 
 
 def knows_tablet_server(port: int, timeout_s: float = 2.0) -> bool:
-    """Return whether the server on a port of this machine lists a tablet server.
-
-    Args:
-        port: the coordinator's.
-        timeout_s: seconds to wait for the answer.
-    """
+    """Return whether the coordinator on a port of this machine lists a tablet server, within `timeout_s` seconds."""
     try:
         with socket.create_connection(("127.0.0.1", port), timeout=timeout_s) as connection:
             connection.sendall(_GET_METADATA)

@@ -42,12 +42,8 @@ class ServerProcess:
     def __init__(self, name: str, command: list[str], port: int, log: Path, environ: dict[str, str]) -> None:
         """Say what to run; nothing is started.
 
-        Args:
-            name: what it is called in messages.
-            command: the whole command line.
-            port: where it will listen.
-            log: file that its output is appended to.
-            environ: environment variables over our own.
+        Messages call it `name`; it will listen at `port`; its output is appended to the file `log`; `environ` goes over
+        our own.
         """
         self.name = name
         self.port = port

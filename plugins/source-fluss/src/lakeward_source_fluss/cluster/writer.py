@@ -38,15 +38,11 @@ class FlussWriter:
         restart_coordinator: Callable[[], None] | None = None,
         leader_s: float = LEADER_S,
     ) -> None:
-        """Start the child.
+        """Start the child; of several `host:port` in `bootstrap` the first is taken.
 
-        Args:
-            bootstrap: `host:port`; the first of several is taken.
-            properties: further settings of pyfluss.
-            restart_coordinator: called once where a new table gets no leader: the coordinator of 0.9 misses one of
-                hundreds of them on a busy machine, for as long as it runs (fluss #1018; mended by #2710).
-                Default: that is an error.
-            leader_s: seconds for a new table to get its leaders before that.
+        `properties` are further settings of pyfluss. `restart_coordinator` is called once where a new table gets no
+        leader in `leader_s` seconds: the coordinator of 0.9 misses one of hundreds of them on a busy machine, for as
+        long as it runs (fluss #1018; mended by #2710). Default: that is an error.
         """
         self._restart_coordinator = restart_coordinator
         self._leader_s = leader_s

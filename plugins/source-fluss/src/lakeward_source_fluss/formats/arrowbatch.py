@@ -42,16 +42,10 @@ class _Message:
 
 
 def read_record_batch(payload: memoryview, schema: pa.Schema, rows: int, origin: str) -> pa.RecordBatch:
-    """Read one encapsulated record batch.
+    """Read one encapsulated record batch: the message and its body. It may use the payload's memory.
 
-    Args:
-        payload: the message and its body.
-        schema: the schema that it was written with; the message has none.
-        rows: how many rows it must have.
-        origin: what `payload` is, for errors.
-
-    Returns:
-        The batch. It may use the payload's memory.
+    The message has no schema: it is the one that the batch was written with. It must have so many rows. `origin` is
+    what `payload` is, for errors.
 
     Raises:
         CorruptFileError: it is no such batch, or would become larger than MAX_DECOMPRESSED_BYTES.

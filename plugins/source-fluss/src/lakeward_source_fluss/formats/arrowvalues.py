@@ -19,12 +19,7 @@ _NANOS_PER_MICRO = 1000
 
 @lru_cache(maxsize=4096)
 def differs(kind: FlussType, *, padded: bool) -> bool:
-    """Return whether values of a type must be changed.
-
-    Args:
-        kind: the column's type.
-        padded: whether its CHAR values may end in zero bytes.
-    """
+    """Return whether values of a column's type must be changed; if `padded`, its CHAR values may end in zero bytes."""
     if kind.kind is Kind.CHAR:
         return padded
     if kind.children:
@@ -35,13 +30,8 @@ def differs(kind: FlussType, *, padded: bool) -> bool:
 def settled(array: pa.Array, kind: FlussType, *, padded: bool) -> pa.Array:
     """Return values as they are given on: times in microseconds, cut towards the past, CHAR without its padding.
 
-    Args:
-        array: whole values, of the type `kind.to_arrow(logged=True)`.
-        kind: their type.
-        padded: whether CHAR values may end in zero bytes.
-
-    Returns:
-        As many values, of the type `kind.to_arrow()`.
+    The array has whole values, of the type `kind.to_arrow(logged=True)`; as many come back, of the type
+    `kind.to_arrow()`. If `padded`, CHAR values may end in zero bytes.
     """
     if not differs(kind, padded=padded):
         return array

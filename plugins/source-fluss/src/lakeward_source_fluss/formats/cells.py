@@ -48,17 +48,10 @@ class Cells:
 def read_fields(
     data: NDArray[np.uint8], starts: NDArray[np.int64], ends: NDArray[np.int64], layout: RowLayout, origin: str
 ) -> list[Cells]:
-    """Read all fields of some rows.
+    """Read all fields of some rows: one column of cells per field.
 
-    Args:
-        data: the bytes that the rows lie in, below 2 GiB.
-        starts: where each row begins, -1 for a null row.
-        ends: where each ends.
-        layout: how the fields are stored.
-        origin: what `data` is, for errors.
-
-    Returns:
-        One column of cells per field.
+    `data` has the bytes that the rows lie in, below 2 GiB; `starts` says where each begins, -1 for a null row, `ends`
+    where it ends. `origin` is what `data` is, for errors.
 
     Raises:
         CorruptFileError: a row does not fit the layout.
@@ -83,15 +76,8 @@ def raw_fields(
 ) -> dict[str, object]:
     """Return what one row holds in each column, before it is made a value of the column's type; for errors.
 
-    Args:
-        data: the bytes that the row lies in.
-        starts: where it begins; one number.
-        ends: where it ends.
-        fields: the columns.
-        encoding: the row format.
-
-    Returns:
-        An integer (of a timestamp finer than milliseconds: its nanoseconds), a float, bytes or None by column.
+    `starts` and `ends` have one number each, of the row in `data`. By column it is an integer (of a timestamp finer
+    than milliseconds: its nanoseconds), a float, bytes or None.
 
     Raises:
         CorruptFileError: the row does not fit the columns.
@@ -118,15 +104,7 @@ def _raw_value(cells: Cells, field: FlussField, code: int) -> object:
 
 
 def to_array(cells: Cells, field: FlussField, encoding: Encoding) -> pa.Array:
-    """Build the Arrow array of a column.
-
-    Args:
-        cells: the column's values.
-        field: its type and name.
-        encoding: the row format, for rows inside of it.
-
-    Returns:
-        The array, of the type `field.type.to_arrow()`.
+    """Build the Arrow array of a column, of the type `field.type.to_arrow()`; the row format is for rows inside of it.
 
     Raises:
         CorruptFileError: nested bytes do not fit the type.

@@ -16,16 +16,10 @@ _Kernel = TypeVar("_Kernel", bound="Callable[..., int]")
 def kernel(*arguments: str) -> Callable[[_Kernel], _Kernel]:
     """Compile a function that returns an int64, without bounds checks: the kernel does its own.
 
-    The types are fixed, so that a read-only or a writable array never costs another compilation. Compiled code is
-    kept beside the module, or in the user's cache directory, or in `NUMBA_CACHE_DIR`; where none can be written it
-    is compiled anew in each process.
-
-    Args:
-        arguments: the types: `bytes` (uint8) and `i64` may be read-only; `flags` (uint8), `codes` (int8), `i32`,
-            `out64` (int64) have one dimension, `flags2`, `i32x2`, `i64x2` two; `int` is an int64.
-
-    Returns:
-        The decorator.
+    `arguments` are the types: `bytes` (uint8) and `i64` may be read-only; `flags` (uint8), `codes` (int8), `i32`,
+    `out64` (int64) have one dimension, `flags2`, `i32x2`, `i64x2` two; `int` is an int64. They are fixed, so that a
+    read-only or a writable array never costs another compilation. Compiled code is kept beside the module, or in the
+    user's cache directory, or in `NUMBA_CACHE_DIR`; where none can be written it is compiled anew in each process.
     """
 
     def compile_it(function: _Kernel) -> _Kernel:

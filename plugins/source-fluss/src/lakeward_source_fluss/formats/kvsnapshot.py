@@ -71,14 +71,9 @@ class SnapshotFiles:
         return tuple(info.size for info in infos)
 
     def download(self, into: Path, parallel: int = 4) -> int:
-        """Fetch all files into an empty directory of our own, some at a time.
+        """Fetch all files, `parallel` at a time with COPY_BYTES of memory each; return the bytes fetched.
 
-        Args:
-            into: the directory; it must exist. RocksDB's reader writes into it.
-            parallel: files at a time, each with COPY_BYTES of memory.
-
-        Returns:
-            The bytes fetched.
+        They go into an empty directory of our own, which must exist: RocksDB's reader writes into it.
 
         Raises:
             SnapshotGoneError: a file is not there any more.
@@ -133,13 +128,9 @@ def read(
 ) -> Iterator[pa.RecordBatch]:
     """Read all rows of a downloaded snapshot, each key once, in the order of the key bytes.
 
-    Args:
-        directory: where the files are.
-        schemas: by id, with today's names; a mapping that fetches a missing one is welcome.
-        target: the columns wanted.
-        batch_rows: rows of a batch, but for the last and for those that reach BATCH_BYTES.
-        encoding: the table's kv format.
-        skip_rows: so many rows from the first are passed over without decoding them.
+    `schemas` are by id, with today's names; a mapping that fetches a missing one is welcome. `target` has the columns
+    wanted. A batch has `batch_rows` rows, but for the last and for those that reach BATCH_BYTES. The encoding is the
+    table's kv format. The first `skip_rows` rows are passed over without decoding them.
 
     Yields:
         Batches of the target's columns; the same ones each time.

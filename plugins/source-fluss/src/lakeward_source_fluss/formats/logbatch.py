@@ -92,13 +92,10 @@ class LogBatch:
 def iter_batches(
     data: memoryview, log_format: LogFormat = LogFormat.ARROW, *, verify: bool = True, origin: str = "log"
 ) -> Iterator[LogBatch]:
-    """Yield the batches of a record set, as FETCH_LOG answers it or a segment holds it.
+    """Yield the batches of a record set in their order, as FETCH_LOG answers it or a segment holds it.
 
-    Args:
-        data: batches one after another; a last one that is cut off is left out.
-        log_format: the table's log format.
-        verify: check the sums. False for an answer with projected columns: servers do not sum those anew.
-        origin: what `data` is, for errors.
+    In `data`, batches follow one another; a last one that is cut off is left out. With `verify`, the sums are checked:
+    not for an answer with projected columns, servers do not sum those anew. `origin` is what `data` is, for errors.
 
     Yields:
         The batches in their order.
@@ -195,15 +192,9 @@ def _checked(changes: NDArray[np.uint8], origin: str) -> NDArray[np.uint8]:
 def raw_value(batch: LogBatch, row: int, column: str | None, schema: FlussSchema) -> object:
     """Return what a row of a batch holds in a column, before it is made a value of the column's type; for errors.
 
-    Args:
-        batch: the batch.
-        row: which of its rows.
-        column: the column's name; None for the whole row.
-        schema: the schema of `batch.schema_id`, with today's names.
-
-    Returns:
-        Numbers or bytes; None for the whole row of an Arrow batch, whose bytes do not lie together, and where the
-        value's bytes cannot be found.
+    A column that is None means the whole row. The schema is that of `batch.schema_id`, with today's names. Returned are
+    numbers or bytes; None for the whole row of an Arrow batch, whose bytes do not lie together, and where the value's
+    bytes cannot be found.
     """
     if batch.records is not None:
         return rowformats.raw_value(batch.records, row, column, schema, Encoding(batch.format.value))
@@ -223,20 +214,12 @@ def decode(
     *,
     padded: bool = False,
 ) -> pa.RecordBatch:
-    """Decode rows of a batch.
+    """Decode rows of a batch into the target's columns; one that the schema lacks is null.
 
-    Args:
-        batch: the batch.
-        schema: the schema of `batch.schema_id`, with today's names (`FlussSchema.seen_as`); where the server
-            projected, only the columns that it sent (`FlussSchema.project`).
-        target: the columns wanted; one that the schema lacks is null.
-        skip: how many rows are left out at the batch's beginning.
-        count: how many rows follow at most; all where it is not said.
-        padded: whether CHAR values of an Arrow batch may end in zero bytes: those of tables with `table.kv.format`
-            INDEXED do.
-
-    Returns:
-        The rows, in the target's columns.
+    The schema is that of `batch.schema_id`, with today's names (`FlussSchema.seen_as`); where the server projected,
+    only the columns that it sent (`FlussSchema.project`). At the batch's beginning `skip` rows are left out, then at
+    most `count` follow; None: all. If `padded`, CHAR values of an Arrow batch may end in zero bytes: those of tables
+    with `table.kv.format` INDEXED do.
 
     Raises:
         CorruptFileError: the bytes do not fit the schema.

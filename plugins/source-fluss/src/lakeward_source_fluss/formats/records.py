@@ -27,16 +27,10 @@ _VALUE_HEADER = struct.Struct("<ibi")
 
 
 def split(data: NDArray[np.uint8], count: int, prefix: int, origin: str) -> Rows:
-    """Find records that follow each other, each after its length in 4 bytes.
+    """Find records that follow each other, each after its length in 4 bytes, which is left out of the result.
 
-    Args:
-        data: the records, and nothing else.
-        count: how many there must be.
-        prefix: how many bytes each has at least.
-        origin: what `data` is, for errors.
-
-    Returns:
-        The records, without their lengths.
+    `data` has the records and nothing else, `count` of them, each of at least `prefix` bytes. `origin` is what it is,
+    for errors.
 
     Raises:
         CorruptFileError: there are more or fewer, or one is too short.
@@ -55,12 +49,7 @@ def split(data: NDArray[np.uint8], count: int, prefix: int, origin: str) -> Rows
 def value_batch(data: memoryview, origin: str = "value batch") -> Rows:
     """Find the values of a value record batch, as SCAN_KV and LIMIT_SCAN answer it.
 
-    Args:
-        data: the batch.
-        origin: what `data` is, for errors.
-
-    Returns:
-        The values: each a schema id and a row, for `decode_values`.
+    Each is a schema id and a row, for `decode_values`. `origin` is what `data` is, for errors.
 
     Raises:
         CorruptFileError: it is cut off, or not such a batch.
@@ -79,16 +68,10 @@ def value_batch(data: memoryview, origin: str = "value batch") -> Rows:
 def decode_values(
     values: Rows, schemas: Mapping[int, FlussSchema], target: pa.Schema, encoding: Encoding
 ) -> pa.RecordBatch:
-    """Decode KV values, whose rows may be of different schemas.
+    """Decode KV values (each a schema id of 2 bytes, and a row), whose rows may be of different schemas.
 
-    Args:
-        values: schema id (2 bytes) and row, each.
-        schemas: by id, with today's names; a mapping that fetches a missing one is welcome.
-        target: the columns wanted.
-        encoding: the table's kv format.
-
-    Returns:
-        As many rows in the same order.
+    `schemas` are by id, with today's names; a mapping that fetches a missing one is welcome. `target` has the columns
+    wanted; the encoding is the table's kv format. Rows keep their number and order.
 
     Raises:
         CorruptFileError: a value does not fit its schema, or names a schema that there is not.

@@ -39,15 +39,10 @@ class RemoteSegment:
 def remote_segments(
     tablet_dir: str, segments: Iterable[tuple[str, int, int, int]], first_start_pos: int = 0
 ) -> tuple[RemoteSegment, ...]:
-    """Name the files of a fetch's answer.
+    """Name the files of a fetch's answer, with `remote_log_tablet_dir`.
 
-    Args:
-        tablet_dir: `remote_log_tablet_dir`.
-        segments: (id, start offset, end offset, bytes) of each, in the order of the answer.
-        first_start_pos: the byte in the first file at which the wanted offset's batch, or one before it, begins.
-
-    Returns:
-        The segments.
+    `segments` are (id, start offset, end offset, bytes) of each, in the order of the answer. `first_start_pos` is the
+    byte in the first file at which the wanted offset's batch, or one before it, begins.
 
     Raises:
         CorruptFileError: they are not in the order of their offsets, or name something outside the directory.
@@ -68,13 +63,9 @@ def remote_segments(
 def read_segment(
     segment: RemoteSegment, storage: Storage, start: int, log_format: LogFormat = LogFormat.ARROW
 ) -> Iterator[LogBatch]:
-    """Yield a segment's batches that have an offset of `start` or later, whole.
+    """Yield a segment's batches that have an offset of `start` or later, whole, in their order.
 
-    Args:
-        segment: the segment.
-        storage: opens its file.
-        start: the first offset wanted; the first batch may begin before it.
-        log_format: the table's log format.
+    The first may begin before `start`; they go up to the segment's end offset at least.
 
     Yields:
         The batches in their order, up to the segment's end offset at least.

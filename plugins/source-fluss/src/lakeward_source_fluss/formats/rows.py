@@ -80,15 +80,8 @@ class Rows:
 def raw_value(rows: Rows, row: int, column: str | None, schema: FlussSchema, encoding: Encoding) -> object:
     """Return what a row holds in a column, before it is made a value of the column's type; for errors.
 
-    Args:
-        rows: the rows.
-        row: which of them.
-        column: the column's name; None for the whole row.
-        schema: the schema that the row was written under, with today's names.
-        encoding: the row format.
-
-    Returns:
-        An integer, a float or bytes; the whole row's bytes where the column cannot be found.
+    A column that is None means the whole row. The schema is the one that the row was written under, with today's names.
+    Returned is an integer, a float or bytes; the whole row's bytes where the column cannot be found.
     """
     from lakeward_source_fluss.formats.cells import raw_fields  # noqa: PLC0415 - loading it compiles the kernels
 
@@ -102,11 +95,7 @@ def raw_value(rows: Rows, row: int, column: str | None, schema: FlussSchema, enc
 
 
 def rows_at_once(fields: tuple[FlussField, ...]) -> int:
-    """Return how many rows may be decoded at once, at least 1: wide tables are decoded a part at a time.
-
-    Args:
-        fields: the columns.
-    """
+    """Return how many rows may be decoded at once, at least 1: wide tables are decoded a part at a time."""
     cells, width = _extent(fields)
     return max(1, min(MAX_CELLS // max(1, cells), MAX_PADDED_BYTES // max(1, width)))
 
@@ -124,16 +113,10 @@ def _extent(fields: tuple[FlussField, ...]) -> tuple[int, int]:
 
 
 def decode(rows: Rows, schema: FlussSchema, target: pa.Schema, encoding: Encoding) -> pa.RecordBatch:
-    """Decode rows of a format; compacted is the default of `table.kv.format`.
+    """Decode rows of a format into the target's columns; compacted is the default of `table.kv.format`.
 
-    Args:
-        rows: the rows.
-        schema: the schema that they were written under, with today's names (`FlussSchema.seen_as`).
-        target: the columns wanted; one that the schema lacks is null.
-        encoding: the row format.
-
-    Returns:
-        As many rows, in the target's columns.
+    The schema is the one that the rows were written under, with today's names (`FlussSchema.seen_as`); a column that it
+    lacks is null.
 
     Raises:
         CorruptFileError: a row does not fit the schema.

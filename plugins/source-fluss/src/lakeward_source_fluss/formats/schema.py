@@ -41,16 +41,10 @@ class FlussSchema:
         return pa.schema([column.to_arrow(logged=True) for column in self.columns])
 
     def seen_as(self, current: FlussSchema) -> FlussSchema:
-        """Return this older schema with its columns named as in the current one, matched by column id.
+        """Return this older schema, in its order, with its columns named as in the current one, matched by column id.
 
         A column that the current schema has no more keeps its place (its bytes must be skipped) under a name that no
         column can have. Decode with the result, and every value goes where it belongs, whatever was renamed.
-
-        Args:
-            current: the table's schema of today.
-
-        Returns:
-            The same columns in the same order.
         """
         names = {column.field_id: column.name for column in current.columns}
         columns = tuple(
@@ -61,13 +55,7 @@ class FlussSchema:
 
 
 def parse_schema(schema_json: bytes | str) -> FlussSchema:
-    """Read the JSON of GET_TABLE_SCHEMA, or the `schema` object inside a table's JSON.
-
-    Args:
-        schema_json: UTF-8 JSON.
-
-    Returns:
-        The schema.
+    """Read the JSON, UTF-8, of GET_TABLE_SCHEMA, or the `schema` object inside a table's JSON.
 
     Raises:
         NewerSourceError: a version of the format, or a data type, that is not known here.

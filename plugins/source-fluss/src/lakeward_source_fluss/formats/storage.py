@@ -23,11 +23,7 @@ class Storage:
     """Opens remote files by their URI. One object is for one thread to make, and for many to use."""
 
     def __init__(self, options: Mapping[str, str] | None = None) -> None:
-        """Keep the options.
-
-        Args:
-            options: access to the object store, see S3_OPTIONS; never logged.
-        """
+        """Keep the options: access to the object store, see S3_OPTIONS; never logged."""
         self._options = dict(options or {})
         self._s3: fs.FileSystem | None = None
 

@@ -18,16 +18,9 @@ _ASCII_END = 0x80
 
 
 def fit(columns: Columns, target: pa.Schema, rows: int, origin: str) -> pa.RecordBatch:
-    """Make a batch of decoded columns, and check that its values are whole.
+    """Make a batch of decoded columns, by name, in the target's order and types, and check that its values are whole.
 
-    Args:
-        columns: decoded columns by name.
-        target: the columns wanted; one that is not among `columns` is null.
-        rows: how many rows there are.
-        origin: what was decoded, for errors.
-
-    Returns:
-        The batch, in the target's order and types.
+    A column of the target that is not among them is null. `origin` is what was decoded, for errors.
 
     Raises:
         CorruptFileError: text that is no UTF-8, a decimal beyond its precision, offsets that do not fit.
@@ -45,12 +38,7 @@ def _column(array: pa.Array | None, field: pa.Field, rows: int, origin: str) -> 
 
 
 def checked(array: pa.Array, name: str, origin: str) -> pa.Array:
-    """Return an array whose values are whole.
-
-    Args:
-        array: a column.
-        name: its name.
-        origin: what was decoded, for errors.
+    """Return an array whose values are whole: a column and its name. `origin` is what was decoded, for errors.
 
     Raises:
         CorruptFileError: text that is no UTF-8, a decimal beyond its precision, offsets that do not fit.

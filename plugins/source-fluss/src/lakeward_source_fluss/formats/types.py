@@ -66,9 +66,8 @@ class FlussType:
     def to_arrow(self, *, logged: bool = False) -> pa.DataType:
         """Return the Arrow type; TIMESTAMP_LTZ is in UTC.
 
-        Args:
-            logged: as Fluss writes it to its logs. There timestamps of more than six digits are nanoseconds, which end
-                in the year 2262; everywhere else they are microseconds.
+        If `logged`, it is as Fluss writes it to its logs. There timestamps of more than six digits are nanoseconds,
+        which end in the year 2262; everywhere else they are microseconds.
         """
         make = _NESTED.get(self.kind)
         if make is not None:
@@ -144,14 +143,7 @@ _NESTED: dict[Kind, Callable[[tuple[FlussField, ...], bool], pa.DataType]] = {
 
 
 def parse_type(value: object, depth: int = 0) -> FlussType:
-    """Read a `data_type` object of Fluss's JSON.
-
-    Args:
-        value: the parsed JSON value.
-        depth: how deep it is nested.
-
-    Returns:
-        The type.
+    """Read a `data_type` object of Fluss's JSON, parsed; `depth` is how deep it is nested.
 
     Raises:
         NewerSourceError: not a type that is known here; says what was found.

@@ -22,12 +22,7 @@ class Attempts:
     __slots__ = ("_deadline", "_limit_s", "_pause_s", "last")
 
     def __init__(self, options: ConnectOptions, timeout_s: float) -> None:
-        """Start the clock; must be called in the event loop.
-
-        Args:
-            options: first and longest pause.
-            timeout_s: seconds for all attempts together.
-        """
+        """Start the clock; must be called in the event loop. All attempts together have `timeout_s` seconds."""
         self._deadline = asyncio.get_running_loop().time() + timeout_s
         self._pause_s = options.backoff_s
         self._limit_s = options.backoff_limit_s
@@ -44,11 +39,7 @@ class Attempts:
         return max(0.0, self._deadline - asyncio.get_running_loop().time())
 
     async def pause(self, error: Exception) -> None:
-        """Wait before the next attempt.
-
-        Args:
-            error: why the last one failed; raised if there is no time for another.
-        """
+        """Wait before the next attempt; `error`, why the last one failed, is raised if there is no time for another."""
         self.last = error
         # Many clients lose one server at the same moment; they shall not come back at the same moment too.
         pause_s = self._pause_s * random.uniform(1 - _JITTER, 1 + _JITTER)  # noqa: S311  # no secret

@@ -30,13 +30,7 @@ class Channel(asyncio.Protocol):
     """Sends requests without waiting for earlier answers; fails all that is in flight when the stream breaks."""
 
     def __init__(self, endpoint: Endpoint, options: ConnectOptions, lost: Callable[[], None]) -> None:
-        """Set up; the event loop connects it.
-
-        Args:
-            endpoint: the server, for messages.
-            options: limits.
-            lost: called once, when the connection is over.
-        """
+        """Set up; the event loop connects it. `lost` is called once, when the connection is over."""
         self.server = ""
         """What is known of the server's release, in words; set once it is."""
         self._endpoint = endpoint
@@ -58,15 +52,7 @@ class Channel(asyncio.Protocol):
         return self._end is None and self._transport is not None
 
     async def call(self, api: ApiKey, body: bytes, timeout_s: float) -> bytes:
-        """Send a request and wait for its answer.
-
-        Args:
-            api: what is called; the server must offer it.
-            body: the encoded request.
-            timeout_s: seconds.
-
-        Returns:
-            The encoded response.
+        """Send an encoded request and wait `timeout_s` seconds for its encoded answer; the server must offer the API.
 
         Raises:
             FlussServerError: the server refused.
@@ -98,11 +84,7 @@ class Channel(asyncio.Protocol):
         return self._body(api, response)
 
     def end(self, why: str) -> None:
-        """Close at once; whatever is in flight fails.
-
-        Args:
-            why: a few words for the errors.
-        """
+        """Close at once; whatever is in flight fails, with a few words why."""
         if self._end is None:
             self._end = why
         if self._transport is not None:

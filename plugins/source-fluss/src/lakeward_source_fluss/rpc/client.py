@@ -32,24 +32,14 @@ class FlussClient:
     """Calls to one cluster; each call may take `timeout_s`, waiting for servers and repeated attempts included."""
 
     def __init__(self, options: ConnectOptions) -> None:
-        """Start the thread; opens no connection yet.
-
-        Args:
-            options: how to reach the cluster.
-        """
+        """Start the thread; opens no connection yet."""
         self._timeout_s = options.request_timeout_s
         self._loop = LoopThread("fluss-client")
         self._cluster = Cluster(options)
 
     @classmethod
     def connect(cls, options: ConnectOptions) -> FlussClient:
-        """Return a client that has reached the cluster.
-
-        Args:
-            options: how to reach it.
-
-        Returns:
-            A client; close it.
+        """Return a client that has reached the cluster; close it.
 
         Raises:
             ServerUnreachableError: no server of the cluster could be asked.
@@ -67,12 +57,7 @@ class FlussClient:
     def call_coordinator(self, request: Request[R], timeout_s: float | None = None) -> R:
         """Call the coordinator that leads; waits while one is being elected.
 
-        Args:
-            request: the request.
-            timeout_s: seconds; None for the client's own.
-
-        Returns:
-            The response.
+        `timeout_s` is in seconds; None for the client's own.
 
         Raises:
             SourceError: refused, or no coordinator in time; no effect. See the module.
@@ -83,27 +68,17 @@ class FlussClient:
     def call_coordinator_seen(self, request: Request[R], timeout_s: float | None = None) -> tuple[R, int]:
         """Call the coordinator, and say on which connection: another may be open by the time one asks.
 
-        Args:
-            request: the request.
-            timeout_s: seconds; None for the client's own.
-
-        Returns:
-            The response, and the `coordinator_connection_id` that it came on. Errors as `call_coordinator`.
+        Returned with the response is the `coordinator_connection_id` that it came on. `timeout_s` and errors are as of
+        `call_coordinator`.
         """
         work = self._cluster.call_coordinator(request.api, encode(request), self._timeout(timeout_s))
         body, serial = self._loop.run(work)
         return decode(response_class(type(request)), body), serial
 
     def call_tablet(self, server_id: int, request: Request[R], timeout_s: float | None = None) -> R:
-        """Call one tablet server; raises soon if it is away, since the leader may be another by now.
+        """Call one of the tablet servers in `leaders`; raises soon if it is away, as the leader may be another by now.
 
-        Args:
-            server_id: as in `leaders`.
-            request: the request.
-            timeout_s: seconds; None for the client's own. A long poll must have ended well before.
-
-        Returns:
-            The response. Errors as `call_coordinator`.
+        `timeout_s` and errors are as of `call_coordinator`; a long poll must have ended well before.
         """
         work = self._cluster.call_tablet(server_id, request.api, encode(request), self._timeout(timeout_s))
         return decode(response_class(type(request)), self._loop.run(work))
@@ -111,15 +86,8 @@ class FlussClient:
     def call_leader(self, bucket: BucketAddress, request: Request[R], timeout_s: float | None = None) -> R:
         """Call the leader of a bucket; waits for one and follows it when it moves.
 
-        A leader that has moved says so inside a successful answer: then `forget_leaders` and call again.
-
-        Args:
-            bucket: whose leader.
-            request: the request.
-            timeout_s: seconds; None for the client's own.
-
-        Returns:
-            The response. Errors as `call_coordinator`.
+        A leader that has moved says so inside a successful answer: then `forget_leaders` and call again. `timeout_s`
+        and errors are as of `call_coordinator`.
 
         Raises:
             TableMissingError: there is no such table.
@@ -130,15 +98,9 @@ class FlussClient:
     def call_leader_seen(
         self, bucket: BucketAddress, request: Request[R], timeout_s: float | None = None
     ) -> tuple[R, int]:
-        """Call the leader of a bucket, and say which server it is: what it answers for the bucket does not.
+        """Call the leader of a bucket, and say which server (its id) it is: what it answers for the bucket does not.
 
-        Args:
-            bucket: whose leader.
-            request: the request.
-            timeout_s: seconds; None for the client's own.
-
-        Returns:
-            The response, and the server's id. Errors as `call_leader`.
+        `timeout_s` and errors are as of `call_leader`.
         """
         work = self._cluster.call_leader(bucket, request.api, encode(request), self._timeout(timeout_s))
         body, server_id = self._loop.run(work)
@@ -147,12 +109,7 @@ class FlussClient:
     def call_any(self, request: Request[R], timeout_s: float | None = None) -> R:
         """Call whichever server answers; for APIs that all of them serve.
 
-        Args:
-            request: the request.
-            timeout_s: seconds; None for the client's own.
-
-        Returns:
-            The response. Errors as `call_coordinator`.
+        `timeout_s` and errors are as of `call_coordinator`.
         """
         work = self._cluster.call_any(request.api, encode(request), self._timeout(timeout_s))
         return decode(response_class(type(request)), self._loop.run(work))
@@ -160,13 +117,8 @@ class FlussClient:
     def leaders(self, path: PbTablePath, partition_id: int | None = None, *, fresh: bool = False) -> Mapping[int, int]:
         """Return who leads the buckets of a table or partition; remembered until `fresh` or `forget_leaders`.
 
-        Args:
-            path: the table.
-            partition_id: None for a table without partitions.
-            fresh: ask, also where the answer is known.
-
-        Returns:
-            Bucket id to server id; a bucket without a leader now is left out.
+        A table without partitions has the partition id None. With `fresh` it is asked, also where the answer is known.
+        Bucket id maps to server id; a bucket without a leader now is left out.
 
         Raises:
             TableMissingError: there is no such table.
@@ -183,13 +135,9 @@ class FlussClient:
         self._loop.run(self._forget(path))
 
     def tablet_servers(self, *, fresh: bool = False) -> Mapping[int, str]:
-        """Return the tablet servers.
+        """Return the tablet servers, server id to HOST:PORT; empty while all of them are starting.
 
-        Args:
-            fresh: ask, also where the answer is known.
-
-        Returns:
-            Server id to HOST:PORT; empty while all of them are starting.
+        With `fresh` it is asked, also where the answer is known.
         """
         if fresh:
             self._loop.run(self._cluster.refresh())
@@ -200,13 +148,10 @@ class FlussClient:
         return api in self._loop.run(self._cluster.server_of(api, self._timeout_s)).apis
 
     def offered(self, api: ApiKey) -> Mapping[int, tuple[int, int]]:
-        """Return all that the server of an API (as for `supports`) announces.
+        """Return all keys that the server of an API (as for `supports`) announces.
 
-        Args:
-            api: says whether it is a coordinator or a tablet server.
-
-        Returns:
-            The keys with their oldest and newest version, those too that are not known here.
+        Each has its oldest and newest version; those are among them that are not known here. `api` says whether it is a
+        coordinator or a tablet server.
         """
         return self._loop.run(self._cluster.server_of(api, self._timeout_s)).versions
 

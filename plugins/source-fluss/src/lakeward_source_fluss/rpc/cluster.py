@@ -52,11 +52,7 @@ class Cluster:
     """All of it runs in one event loop."""
 
     def __init__(self, options: ConnectOptions) -> None:
-        """Set up; nothing is opened yet.
-
-        Args:
-            options: how to reach the cluster.
-        """
+        """Set up; nothing is opened yet."""
         self._options = options
         self._pool = Pool(options)
         self._topology = Topology()
@@ -86,10 +82,9 @@ class Cluster:
         await self._pool.close()
 
     async def call_coordinator(self, api: ApiKey, body: bytes, timeout_s: float) -> tuple[bytes, int]:
-        """Call the coordinator that leads; waits for one.
+        """Call the coordinator that leads; waits for one. Raises as `Connection.call`.
 
-        Returns:
-            The response, and the serial of the connection that it came on. Raises as `Connection.call`.
+        Returned are the response, and the serial of the connection that it came on.
         """
         attempts = Attempts(self._options, timeout_s)
         while True:
@@ -113,8 +108,7 @@ class Cluster:
     async def call_leader(self, bucket: BucketAddress, api: ApiKey, body: bytes, timeout_s: float) -> tuple[bytes, int]:
         """Call the leader of a bucket; waits for one, and follows it when it moves.
 
-        Returns:
-            The response, and the id of the server that gave it.
+        Return the response and the server's id.
 
         Raises:
             BucketCountError: the request was made for another count of buckets.
@@ -168,11 +162,8 @@ class Cluster:
     async def buckets(self, path: PbTablePath, partition_id: int | None, timeout_s: float, *, fresh: bool) -> Buckets:
         """Return the buckets of a table or partition, and who leads them.
 
-        Args:
-            path: the table.
-            partition_id: None for a table without partitions.
-            timeout_s: seconds.
-            fresh: ask, also where the answer is known.
+        A table without partitions has the partition id None. With `fresh` it is asked, also where the answer is known;
+        `timeout_s` is in seconds.
 
         Raises:
             TableMissingError: there is no such table.

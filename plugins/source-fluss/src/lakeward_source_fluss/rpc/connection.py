@@ -80,9 +80,6 @@ class Connection:
     async def shake_hands(self, options: ConnectOptions) -> None:
         """Ask what the server offers and say who we are.
 
-        Args:
-            options: credentials and timeouts.
-
         Raises:
             AuthenticationError: refused.
             ServerUnreachableError: no answer.
@@ -118,16 +115,7 @@ class Connection:
 
 
 async def connect(serial: int, endpoint: Endpoint, options: ConnectOptions, lost: Callable[[], None]) -> Connection:
-    """Open a connection.
-
-    Args:
-        serial: for `Connection.serial`.
-        endpoint: the server.
-        options: credentials, TLS and timeouts.
-        lost: called once, in the event loop, when the connection is over.
-
-    Returns:
-        A connection that is ready for calls.
+    """Open a connection that is ready for calls. `lost` is called once, in the event loop, when it is over.
 
     Raises:
         ServerUnreachableError: nobody listens or answers there, or not as a Fluss server does.

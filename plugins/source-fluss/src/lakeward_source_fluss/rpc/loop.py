@@ -35,13 +35,7 @@ class LoopThread:
         self._thread.start()
 
     def run(self, work: Coroutine[Any, Any, T]) -> T:
-        """Run a coroutine and wait for it.
-
-        Args:
-            work: the coroutine.
-
-        Returns:
-            Its result.
+        """Run a coroutine and wait for its result.
 
         Raises:
             ClientClosedError: the thread is closed, or was meanwhile.
@@ -66,10 +60,9 @@ class LoopThread:
             raise
 
     def close_after(self, last: Coroutine[Any, Any, None]) -> None:
-        """Run one more coroutine, cancel what runs and end the thread; a second time is harmless.
+        """Run one more coroutine, which closes what the others used, cancel what runs and end the thread.
 
-        Args:
-            last: closes what the coroutines used.
+        A second time is harmless.
 
         Raises:
             SourceError: not within `CLOSE_S`; the thread is left behind, and does not keep the process alive.

@@ -23,14 +23,7 @@ class Endpoint:
 
     @staticmethod
     def parse(text: str, key: str = "source.bootstrap") -> Endpoint:
-        """Read HOST:PORT; an IPv6 address stands in brackets.
-
-        Args:
-            text: what was configured.
-            key: the configuration's key, for the error.
-
-        Returns:
-            The endpoint.
+        """Read HOST:PORT; an IPv6 address stands in brackets. Errors name the configuration's key.
 
         Raises:
             ConfigError: it is no HOST:PORT.

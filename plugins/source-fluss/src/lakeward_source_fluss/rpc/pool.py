@@ -26,13 +26,7 @@ class Pool:
         self._closed = False
 
     async def get(self, endpoint: Endpoint) -> Connection:
-        """Return the connection to a server, a new one if there is none or it broke.
-
-        Args:
-            endpoint: the server.
-
-        Returns:
-            A connection that was open a moment ago.
+        """Return the connection to a server that was open a moment ago, a new one if there is none or it broke.
 
         Raises:
             ClientClosedError: the pool is closed.

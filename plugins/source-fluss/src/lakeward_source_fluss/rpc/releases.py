@@ -56,11 +56,7 @@ _SIGNS: Final = {
 
 
 def release_of(keys: Collection[int]) -> Release:
-    """Return the release of a server.
-
-    Args:
-        keys: the keys of its API_VERSIONS answer, in whatever versions.
-    """
+    """Return the release of a server by the keys of its API_VERSIONS answer, in whatever versions."""
     if any(key > _LAST_KEY for key in keys):
         return Release.LATER
     if any(key in SINCE_1_0 for key in keys):

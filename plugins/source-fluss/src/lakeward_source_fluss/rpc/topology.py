@@ -67,11 +67,9 @@ def topology(answer: MetadataResponse) -> Topology:
 
 
 def described_buckets(answer: MetadataResponse, partition_id: int | None) -> Buckets:
-    """Return the buckets of the one table or partition that was asked for.
+    """Return the buckets of the one table or partition that GET_METADATA was asked for.
 
-    Args:
-        answer: the answer to GET_METADATA.
-        partition_id: None for a table without partitions.
+    A table without partitions has the partition id None.
     """
     if partition_id is None:
         return Buckets(_leaders(bucket for table in answer.table_metadata for bucket in table.bucket_metadata))

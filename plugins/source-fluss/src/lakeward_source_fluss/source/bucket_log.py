@@ -55,8 +55,7 @@ class BucketLog:
     def fetch(self, offset: int) -> PbFetchLogRespForBucket:
         """Ask the leader for what begins at an offset, waiting out a change of leaders.
 
-        Returns:
-            Records, or where the remote segments lie.
+        Returned are records, or where the remote segments lie.
 
         Raises:
             LogTruncatedError: the log no longer has it.
@@ -110,12 +109,7 @@ class BucketLog:
         return self.client.buckets(wire_path(self.table.path), self.bucket.partition_id).count
 
     def gap(self, expected: int, found: int) -> TableError:
-        """Return the error of a log that goes on at another offset than it should.
-
-        Args:
-            expected: the offset that reading had come to.
-            found: the first offset of the records that came.
-        """
+        """Return the error of a log that goes on at offset `found`, where reading had come to `expected`."""
         return self.truncation(expected) or LogGapError(self.name, expected, found)
 
     def truncation(self, offset: int) -> LogTruncatedError | None:

@@ -21,14 +21,9 @@ _FIRST_S, _MOST_S = 0.05, 1.0
 
 
 def run_parallel(call: Callable[[Given], Got], arguments: Iterable[Given]) -> list[Got]:
-    """Make one call for each argument, some at once.
+    """Make one call, which may block, for each argument, some at once; return the results in their order.
 
-    Args:
-        call: may block.
-        arguments: one each.
-
-    Returns:
-        The results, in the order of the arguments. The first error is raised, once all calls are over.
+    The first error is raised, once all calls are over.
     """
     listed = list(arguments)
     if len(listed) <= 1:
@@ -43,16 +38,10 @@ def retry(
     patience_s: float,
     between: Callable[[], None] = lambda: None,
 ) -> Got:
-    """Make a call again while its refusal may pass by itself.
+    """Make a call again while its refusal may pass by itself (`passing`); it has no effect when it is refused.
 
-    Args:
-        call: has no effect when it is refused.
-        passing: the refusals that may pass.
-        patience_s: seconds after which a refusal is believed, those of the calls included.
-        between: done before each further try; what it raises ends them.
-
-    Returns:
-        What the call gave.
+    After `patience_s` seconds a refusal is believed, those of the calls included. `between` is done before each further
+    try; what it raises ends them.
     """
     failures, deadline = 0, time.monotonic() + patience_s
     while True:

@@ -17,10 +17,7 @@ if TYPE_CHECKING:
 
 
 def connect(options: FlussOptions) -> FlussClient:
-    """Open a client.
-
-    Args:
-        options: the `[source]` section.
+    """Open a client, as the section `[source]` says.
 
     Raises:
         ConfigError: an option does not fit.
@@ -52,9 +49,6 @@ def connect_options(options: FlussOptions) -> ConnectOptions:
 
 def check_storage(storage: Mapping[str, str]) -> None:
     """Check the options of the server's remote data directory: they are used at the first file that is read there.
-
-    Args:
-        storage: as `[source.storage]` has them.
 
     Raises:
         ConfigError: names the key, never a secret.

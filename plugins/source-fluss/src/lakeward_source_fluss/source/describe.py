@@ -24,12 +24,7 @@ _SHOWN = frozenset({"type", "uri", "warehouse", "name", "metastore", "catalog-im
 def describe_cluster(
     client: FlussClient, catalog: TableCatalog, first_round: Literal["files", "scan"] | None = None
 ) -> Sequence[CheckResult]:
-    """Ask a cluster what it offers.
-
-    Args:
-        client: an open client.
-        catalog: its tables.
-        first_round: the key of the section `[source]`.
+    """Ask a cluster what it offers. `first_round` is the key of the section `[source]`.
 
     Raises:
         SourceError: it cannot answer.
@@ -58,11 +53,7 @@ _TIERING = (ApiKey.LAKE_TIERING_HEARTBEAT, ApiKey.PREPARE_LAKE_TABLE_SNAPSHOT, A
 
 
 def server_lakes(tables: Sequence[FlussTable]) -> Sequence[ServerLake]:
-    """Return the lakes that the cluster has for its lake-enabled tables, each once.
-
-    Args:
-        tables: as the cluster describes them.
-    """
+    """Return the lakes that the cluster has for its lake-enabled tables, each once."""
     found: dict[tuple[str, tuple[tuple[str, str], ...]], list[TablePath]] = {}
     for table in tables:
         if table.lake_enabled and _names_lake(table):

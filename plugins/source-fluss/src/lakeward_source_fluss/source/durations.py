@@ -37,14 +37,9 @@ _ISO_S = (86400.0, 3600.0, 60.0, 1.0)
 
 
 def seconds(key: str, text: str) -> float:
-    """Read a duration.
+    """Read a duration, in seconds >= 0: a number with a unit (none: milliseconds), or ISO 8601.
 
-    Args:
-        key: the property, for the error.
-        text: a number with a unit (none: milliseconds), or ISO 8601.
-
-    Returns:
-        Seconds, >= 0.
+    `key` is the property, for the error.
 
     Raises:
         SourceError: not a duration.

@@ -49,9 +49,6 @@ class KvScan:
 
         A scan that is lost before it gave any rows is begun anew.
 
-        Args:
-            schemas: the table's, by id.
-
         Raises:
             SourceError: it was lost later: what was read belongs to an offset that cannot be had again.
             TableGoneError: the table was dropped.

@@ -18,11 +18,7 @@ if TYPE_CHECKING:
 
 @contextmanager
 def naming_release(client: FlussClient) -> Iterator[None]:
-    """Name the release in a `NewerSourceError` of what is done inside; a server's own refusals name it already.
-
-    Args:
-        client: knows the servers that were asked.
-    """
+    """Name the release in a `NewerSourceError` of what is done inside; a server's own refusals name it already."""
     try:
         yield
     except FlussServerError:
@@ -33,12 +29,7 @@ def naming_release(client: FlussClient) -> Iterator[None]:
 
 @contextmanager
 def naming_right(api: ApiKey, table: object) -> Iterator[None]:
-    """Name the right and the table in an `AuthorizationError` of the one call that is made inside.
-
-    Args:
-        api: what is called.
-        table: the table, or how it is known.
-    """
+    """Name the right and the table in an `AuthorizationError` of the one call that is made inside."""
     try:
         yield
     except AuthorizationError as refused:

@@ -19,15 +19,9 @@ _UNKNOWN = -1
 
 
 def read_offsets(storage: Storage, table: TableSpec, path: str) -> Mapping[TableBucket, int]:
-    """Read an offsets file.
+    """Read an offsets file: the next offset to tier of each bucket that was ever tiered.
 
-    Args:
-        storage: the server's remote data directory.
-        table: the table it should be of.
-        path: as PREPARE gave it.
-
-    Returns:
-        The next offset to tier of each bucket that was ever tiered.
+    It lies in the server's remote data directory, at the path that PREPARE gave, and should be of this table.
 
     Raises:
         SourceError: there is no such file, or it holds the JSON of a service before 0.9.

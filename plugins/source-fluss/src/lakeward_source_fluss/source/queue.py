@@ -47,12 +47,9 @@ class TieringQueue:
     """Sends heartbeats, and knows which tables were renewed on the current connection."""
 
     def __init__(self, client: FlussClient, catalog: TableCatalog, clock: Clock) -> None:
-        """Use an open client.
+        """Use an open client. The catalog is asked for the freshness of a table that is assigned.
 
-        Args:
-            client: the client.
-            catalog: asked for the freshness of a table that is assigned.
-            clock: its wall clock makes the connections' numbers grow across starts.
+        The wall clock makes the connections' numbers grow across starts.
         """
         self._client = client
         self._catalog = catalog

@@ -18,11 +18,7 @@ _EMPTY_TRIES = 30
 def read_batches(log: BucketLog, stored: LogFormat, start: int, stop: int) -> Iterator[LogBatch]:
     """Yield the batches that hold any of the offsets from `start` to `stop`.
 
-    Args:
-        log: the bucket's log.
-        stored: how; the table's.
-        start: the first offset wanted.
-        stop: the first one not wanted; at most the end of the log.
+    `stop` is at most the end of the log. `stored` is the table's log format.
 
     Yields:
         Whole batches in order, each beginning where the one before it ended; the first and the last may go beyond.
@@ -115,16 +111,10 @@ class _Run:
 
 
 def oldest_record_ms(log: BucketLog, stored: LogFormat, start: int, stop: int) -> int | None:
-    """Return the commit time of the first record from `start` on.
+    """Return the commit time, milliseconds since 1970, of the first record from `start` on.
 
-    Args:
-        log: the bucket's log.
-        stored: how; the table's.
-        start: the first offset looked at.
-        stop: where the log ended when it was asked.
-
-    Returns:
-        Milliseconds since 1970; None where only empty batches are left.
+    None where only empty batches are left before `stop`, where the log ended when it was asked. `stored` is the table's
+    log format.
     """
     for batch in read_batches(log, stored, start, stop):
         if batch.base_offset + batch.rows > start:

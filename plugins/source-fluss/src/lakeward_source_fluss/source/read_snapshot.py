@@ -41,11 +41,6 @@ Source: fluss.md, "KV snapshots and rows".
 def snapshot_files(client: FlussClient, bucket: TableBucket, snapshot_id: int) -> GetKvSnapshotMetadataResponse:
     """Ask for the files of a snapshot: the one way to learn that it exists.
 
-    Args:
-        client: an open client.
-        bucket: whose snapshot.
-        snapshot_id: which.
-
     Raises:
         SnapshotMissingError: it is gone; the server was asked several times.
     """
@@ -70,10 +65,7 @@ class SnapshotReading:
     ) -> Iterator[tuple[pa.RecordBatch, float]]:
         """Yield the rows of a snapshot in the table's columns, and the seconds that their decoding took.
 
-        Args:
-            split: which snapshot.
-            schemas: the table's, by id.
-            skip_rows: so many rows from the first are passed over without decoding them.
+        `schemas` are the table's, by id. The first `skip_rows` rows are passed over without decoding them.
 
         Raises:
             SnapshotGoneError: its files are gone.
@@ -131,17 +123,10 @@ class RowPositions:
 def decode_kv(
     values: Rows, schemas: Mapping[int, FlussSchema], table: TableSpec, bucket: TableBucket, position: RowPositions
 ) -> pa.RecordBatch:
-    """Decode KV values of a bucket.
+    """Decode KV values of a bucket, each a schema id and a row, into as many rows.
 
-    Args:
-        values: schema id and row, each.
-        schemas: the table's, by id.
-        table: gives the columns and the row format.
-        bucket: the bucket.
-        position: where the values lie, for errors.
-
-    Returns:
-        As many rows.
+    `schemas` are the table's, by id; the table gives the columns and the row format. `position` is where the values
+    lie, for errors.
 
     Raises:
         RowError: one cannot be decoded; names bucket, position, column and value.

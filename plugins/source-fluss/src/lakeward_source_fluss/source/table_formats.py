@@ -88,12 +88,7 @@ def check_lake_format(table: TableSpec) -> None:
 
 
 def check_formats(path: TablePath, properties: Mapping[str, str], *, has_primary_key: bool) -> None:
-    """Check that a table is stored in ways that are known here.
-
-    Args:
-        path: the table.
-        properties: its properties.
-        has_primary_key: whether it has a primary key.
+    """Check that a table is stored, by its properties, in ways that are known here.
 
     Raises:
         NewerSourceError: it is not; names the property.

@@ -121,10 +121,7 @@ class TableCatalog:
 def listed(path: TablePath, response: GetTableInfoResponse, server: str = "") -> FlussTable:
     """Read a table's description; where that fails the table is unreadable, and its listing says why.
 
-    Args:
-        path: the table.
-        response: the server's answer.
-        server: what is known of the server's release, in words.
+    `server` is what is known of the server's release, in words.
     """
     try:
         return describe(path, response)
@@ -155,10 +152,6 @@ def listed(path: TablePath, response: GetTableInfoResponse, server: str = "") ->
 
 def describe(path: TablePath, response: GetTableInfoResponse) -> FlussTable:
     """Read a table's description.
-
-    Args:
-        path: the table.
-        response: the server's answer.
 
     Raises:
         ProtocolError: it is not a description; the message does not quote it.

@@ -41,11 +41,7 @@ class UndecodableRows:
     raw: Callable[[int, str | None], object]
 
     def error(self, broken: Exception) -> RowError:
-        """Return the error that names bucket, offset, column and value.
-
-        Args:
-            broken: what decoding all of the rows had raised.
-        """
+        """Return the error that names bucket, offset, column and value; decoding all rows had raised `broken`."""
         row = find_failing(self.rows, lambda first, count: self._fails(self.table.schema, first, count))
         where = f"table {self.table.path}, bucket {self.bucket}"
         if self._fails(_NO_COLUMNS, row, 1):

@@ -145,13 +145,7 @@ class Request(Message, Generic[Response]):
 
 
 def response_class(request_class: type[Request[Response]]) -> type[Response]:
-    """Return what answers a request.
-
-    Args:
-        request_class: a subclass of `Request[Response]`.
-
-    Returns:
-        The class of the response.
+    """Return the class of what answers a request.
 
     Raises:
         UsageError: the class names none.

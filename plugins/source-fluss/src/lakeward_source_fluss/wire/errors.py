@@ -34,13 +34,10 @@ class FlussServerError(SourceError):
     """What is to be done about it."""
 
     def __init__(self, what: str, server_code: int, server_message: str | None = None, server: str = "") -> None:
-        """Say what was refused.
+        """Say what was refused: the call, and the table or bucket where it was only that part.
 
-        Args:
-            what: the call, and the table or bucket where it was only that part.
-            server_code: the code in the answer.
-            server_message: the text in the answer.
-            server: what is known of the server's release, in words; named where it matters.
+        Code and message are those in the answer. `server` is what is known of the server's release, in words; named
+        where it matters.
         """
         self.server_code = server_code
         self.server_name = _name(server_code)
@@ -129,12 +126,7 @@ class AuthorizationError(FlussServerError):
     """The user may not do that."""
 
     def needing(self, right: str, table: object) -> AuthorizationError:
-        """Return this error with what is missing in its text.
-
-        Args:
-            right: the right, as the server's authorizer names it.
-            table: the table.
-        """
+        """Return this error with the missing right (as the server's authorizer names it) and the table in its text."""
         missing = AuthorizationError("", self.server_code, self.server_message)
         missing.args = (f"{self}; expected {right} on table {table}, found it missing: grant it to this user",)
         return missing
@@ -144,13 +136,7 @@ class UnsupportedApiError(SourceError):
     """The server is too old for an API, or is of another type; nothing was sent."""
 
     def __init__(self, api: ApiKey, server: str, versions: tuple[int, int] | None = None) -> None:
-        """Name the API.
-
-        Args:
-            api: what was to be called.
-            server: the server that does not offer it.
-            versions: the oldest and newest version that it offers instead of the one spoken here.
-        """
+        """Name the API, the server that does not offer it, and the oldest and newest version that it offers instead."""
         self.api = api
         what = f"{api.name} ({api.value}): server {server}"
         if versions is None:
@@ -220,29 +206,18 @@ _BY_CODE: Final[dict[int, type[FlussServerError]]] = {
 
 
 def server_error(what: str, code: int, message: str | None = None, server: str = "") -> FlussServerError:
-    """Return the error for a server's code.
+    """Return the error for a server's code, not 0; an `UnknownCodeError` for one that is not known here.
 
-    Args:
-        what: the call, and the table or bucket where it was only that part.
-        code: the code in the answer, not 0.
-        message: the text in the answer.
-        server: what is known of the server's release, in words.
-
-    Returns:
-        An error of the class that fits; an `UnknownCodeError` for a code that is not known here.
+    The arguments are those of `FlussServerError`.
     """
     other = FlussServerError if code in _KNOWN else UnknownCodeError
     return _BY_CODE.get(code, other)(what, code, message, server)
 
 
 def check_code(what: str, code: int | None, message: str | None = None, server: str = "") -> None:
-    """Raise if a table's or bucket's part of an answer is an error.
+    """Raise if a table's or bucket's part of an answer is an error; the codes None and 0 are success.
 
-    Args:
-        what: the call and the table or bucket.
-        code: its `error_code`; None and 0 are success.
-        message: its `error_message`.
-        server: what is known of the server's release, in words.
+    The arguments are those of `FlussServerError`.
 
     Raises:
         FlussServerError: it is one.
@@ -254,13 +229,7 @@ def check_code(what: str, code: int | None, message: str | None = None, server: 
 def unsupported(api: ApiKey, server: str, versions: tuple[int, int] | None = None) -> UnsupportedApiError:
     """Return the error for an API that a server does not offer in the version spoken here.
 
-    Args:
-        api: what was to be called.
-        server: the server.
-        versions: the oldest and newest version that it does offer, if any.
-
-    Returns:
-        For leases a `LeaseApiMissingError` too.
+    For leases it is a `LeaseApiMissingError` too. `versions` are the oldest and newest that it does offer, if any.
     """
     return (LeaseApiUnsupportedError if api in LEASE_APIS else UnsupportedApiError)(api, server, versions)
 

@@ -49,16 +49,9 @@ class ResponseFrame:
 
 
 def request_frame(api: ApiKey, version: int, request_id: int, body: bytes) -> bytes:
-    """Return a whole request.
+    """Return the frame of a whole request, with its length in front.
 
-    Args:
-        api: the API's key.
-        version: the API's version.
-        request_id: chosen by us, 0 to 2**31 - 1.
-        body: an encoded message.
-
-    Returns:
-        The frame with its length in front.
+    We choose the request's id, 0 to 2**31 - 1; `body` is an encoded message.
     """
     return _REQUEST.pack(_REQUEST.size - _LENGTH.size + len(body), api, version, request_id) + body
 
@@ -69,23 +62,13 @@ class FrameAssembler:
     __slots__ = ("_buffer", "_fault", "_limit_bytes")
 
     def __init__(self, limit_bytes: int = DEFAULT_LIMIT_BYTES) -> None:
-        """Set the limit.
-
-        Args:
-            limit_bytes: longest frame accepted; memory grows with what arrives, never with what is announced.
-        """
+        """Set the limit of the longest frame accepted; memory grows with what arrives, never with what is announced."""
         self._buffer = bytearray()
         self._limit_bytes = limit_bytes
         self._fault: ProtocolError | None = None
 
     def feed(self, data: bytes | bytearray | memoryview) -> list[ResponseFrame]:
-        """Take what arrived.
-
-        Args:
-            data: the next bytes of the stream.
-
-        Returns:
-            The responses that are complete now, in order.
+        """Take the next bytes of the stream; return the responses that are complete now, in order.
 
         Raises:
             ProtocolError: this is no stream of responses.

@@ -84,13 +84,7 @@ class _Layout:
 
 
 def encode(message: Message) -> bytes:
-    """Write a message.
-
-    Args:
-        message: any message.
-
-    Returns:
-        The body; may be empty.
+    """Write a message; its body may be empty.
 
     Raises:
         UsageError: a value is missing, of the wrong type or out of range.
@@ -101,14 +95,7 @@ def encode(message: Message) -> bytes:
 
 
 def decode(message_class: type[M], body: bytes | bytearray | memoryview) -> M:
-    """Read a message.
-
-    Args:
-        message_class: what the body holds.
-        body: exactly one message.
-
-    Returns:
-        The message.
+    """Read exactly one message of this class.
 
     Raises:
         ProtocolError: the body is truncated or malformed, or lacks a required field.

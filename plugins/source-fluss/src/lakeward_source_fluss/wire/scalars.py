@@ -37,12 +37,7 @@ class Kind(Protocol):
 
 
 def write_varint(value: int, out: bytearray) -> None:
-    """Append an unsigned varint.
-
-    Args:
-        value: 0 to 2**64 - 1.
-        out: what is written to.
-    """
+    """Append an unsigned varint, 0 to 2**64 - 1."""
     while value > 0x7F:  # noqa: PLR2004  # seven bits a byte
         out.append(value & 0x7F | 0x80)
         value >>= 7
@@ -50,15 +45,9 @@ def write_varint(value: int, out: bytearray) -> None:
 
 
 def read_varint(data: memoryview, position: int, end: int) -> tuple[int, int]:
-    """Read an unsigned varint.
+    """Read an unsigned varint from a position on; return it, 0 to 2**64 - 1, and the position after it.
 
-    Args:
-        data: the body.
-        position: where it starts.
-        end: where it must have ended.
-
-    Returns:
-        The value, 0 to 2**64 - 1, and the position after it.
+    It must have ended at `end`.
 
     Raises:
         ProtocolError: it is cut off or longer than ten bytes.
@@ -81,11 +70,7 @@ class IntKind:
     wire_type = VARINT
 
     def __init__(self, bits: int) -> None:
-        """Set the width.
-
-        Args:
-            bits: 32 or 64.
-        """
+        """Set the width: 32 or 64 bits."""
         self._bits = bits
 
     def write(self, value: Any, out: bytearray, where: str) -> None:  # noqa: ANN401  # checked here

@@ -93,8 +93,8 @@ ILLEGAL = frozenset(
             for phase in LaunchPhase
             if phase not in {LaunchPhase.RUNNING, LaunchPhase.ENDING, LaunchPhase.WRITTEN, LaunchPhase.STOPPING}
         ),
-        *((phase, WorkReturned) for phase in LaunchPhase if phase not in {LaunchPhase.RETURNING, LaunchPhase.OVER}),
-        *((phase, SlotsKnown) for phase in LaunchPhase if phase not in {LaunchPhase.COUNTING, LaunchPhase.OVER}),
+        *((phase, WorkReturned) for phase in LaunchPhase if phase not in {LaunchPhase.RETURNING, LaunchPhase.ENDED}),
+        *((phase, SlotsKnown) for phase in LaunchPhase if phase not in {LaunchPhase.COUNTING, LaunchPhase.ENDED}),
     }
 )
 

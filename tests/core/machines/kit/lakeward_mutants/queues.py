@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from lakeward.coordinator.effects.items import OfRound
-from lakeward.coordinator.rounds.effects import Plan, StoreCheckpoint
+from lakeward.coordinator.rounds.effects import CompleteCheckpoint, Plan
 from lakeward.coordinator.rounds.job import Job
 from lakeward.coordinator.rounds.round import Round
 from lakeward.coordinator.service.service import Service
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
     import pytest
 
-    from lakeward.coordinator.rounds.effects import Done
+    from lakeward.coordinator.rounds.effects import EffectDone
 
 
 def commits_though_a_step_is_under_way(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -38,10 +38,10 @@ def commits_though_a_step_is_under_way(monkeypatch: pytest.MonkeyPatch) -> None:
 def launches_a_round_that_is_over(monkeypatch: pytest.MonkeyPatch) -> None:
     """The plan of a job is taken though its round has ended meanwhile."""
 
-    def planned(one: Round, done: Done) -> Iterable[Any]:
-        over, one.over = one.over, False
+    def planned(one: Round, done: EffectDone) -> Iterable[Any]:
+        over, one.ended = one.ended, False
         follows = [*original(one, done)]
-        one.over = over
+        one.ended = over
         return follows
 
     original = Round._DONE[Plan]
@@ -65,7 +65,7 @@ def loses_the_answer_of_the_store(monkeypatch: pytest.MonkeyPatch) -> None:
         return lambda *answer: [follows for follows in original(*answer) if not isinstance(follows, StoreAnswered)]
 
     for handlers in (Round._DONE, Round._NOT_DONE):
-        handle(monkeypatch, handlers, StoreCheckpoint, without(handlers[StoreCheckpoint]))
+        handle(monkeypatch, handlers, CompleteCheckpoint, without(handlers[CompleteCheckpoint]))
 
 
 def hears_what_older_rounds_say(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -19,6 +19,7 @@ from lakeward.machines.rounds import (
     Rounds,
     rules,
     state,
+    table_rules,
 )
 from lakeward.machines.rounds.messages import FinishRoundEarly, RoundOverdue, TableRefused
 from lakeward.machines.rounds.state import RoundsState, TieringTable
@@ -56,7 +57,7 @@ def forgets_to_renew_what_rests(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def keeps_what_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     """Mutant: a refusal is not read, as upstream does."""
-    _with_table_rules(monkeypatch, Rule(rules.ASSIGNED, TableRefused))
+    _with_table_rules(monkeypatch, Rule(table_rules.ASSIGNED, TableRefused))
 
 
 def opens_the_latest_deadline_first(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -186,10 +187,10 @@ def counts_the_time_that_a_round_waits_for_spark(monkeypatch: pytest.MonkeyPatch
 
     def launch(rounds: RoundsState, event: Opened | Leased) -> Commands:
         rounds.put(replace(rounds.assigned[event.table_id], finish_by=event.now + 20))
-        return rules.launch(rounds, event)
+        return table_rules.launch(rounds, event)
 
     def has_splits_alone(rounds: RoundsState, event: Opened) -> bool:
-        return rules.has_splits(rounds, event) and not event.leases
+        return table_rules.has_splits(rounds, event) and not event.leases
 
     _with_table_rules(
         monkeypatch,
@@ -205,7 +206,8 @@ def takes_a_round_that_made_room_for_a_whole_one(monkeypatch: pytest.MonkeyPatch
         rounds.put(replace(rounds.assigned[event.table_id], finishing_early=True, finish_by=None))
         return (FinishRoundEarly(event.table_id, event.reason),)
 
-    _with_table_rules(monkeypatch, Rule(Phase.RUNNING, RoundOverdue, when=rules.is_not_finishing, do=finish_early))
+    wrong = Rule(Phase.RUNNING, RoundOverdue, when=table_rules.is_not_finishing, do=finish_early)
+    _with_table_rules(monkeypatch, wrong)
 
 
 OF_DEADLINES = (

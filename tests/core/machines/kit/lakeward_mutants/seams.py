@@ -17,7 +17,7 @@ from lakeward.coordinator.commits.round_committer import RoundCommitter
 from lakeward.coordinator.effects.launch import Launching
 from lakeward.coordinator.effects.plan import Planning
 from lakeward.coordinator.rounds import context as opening
-from lakeward.coordinator.rounds.effects import Done, StoreCheckpoint
+from lakeward.coordinator.rounds.effects import CompleteCheckpoint, EffectDone
 from lakeward.coordinator.rounds.facts import RoundFacts
 from lakeward.coordinator.rounds.job import Job
 from lakeward.coordinator.rounds.messages import SplitResult
@@ -109,21 +109,21 @@ def acknowledges_a_part_before_it_is_written(monkeypatch: pytest.MonkeyPatch) ->
 
 def builds_on_a_checkpoint_before_it_is_stored(monkeypatch: pytest.MonkeyPatch) -> None:
     """Leases are released, and steps committed, while `_metadata` is still being written."""
-    store, stored = Job._COMMANDS[checkpoints.StoreCheckpoint], Round._DONE[StoreCheckpoint]
+    store, stored = Job._COMMANDS[checkpoints.StoreCheckpoint], Round._DONE[CompleteCheckpoint]
     said_before_s = -1.0
 
     def begin(job: Job, command: object, event: object) -> Iterable[Any]:
         for follows in store(job, command, event):
             yield follows
-            if isinstance(follows, StoreCheckpoint):
-                yield Done(follows, 100, said_before_s)
+            if isinstance(follows, CompleteCheckpoint):
+                yield EffectDone(follows, 100, said_before_s)
 
-    def answered(one: Round, answer: Done) -> Iterable[Any]:
+    def answered(one: Round, answer: EffectDone) -> Iterable[Any]:
         return stored(one, answer) if answer.seconds == said_before_s else ()
 
     handle(monkeypatch, Job._COMMANDS, checkpoints.StoreCheckpoint, begin)
-    handle(monkeypatch, Round._DONE, StoreCheckpoint, answered)
-    handle(monkeypatch, Round._NOT_DONE, StoreCheckpoint, lambda *_: ())
+    handle(monkeypatch, Round._DONE, CompleteCheckpoint, answered)
+    handle(monkeypatch, Round._NOT_DONE, CompleteCheckpoint, lambda *_: ())
 
 
 # --- where a split goes on -----------------------------------------------------------------------------------------
@@ -374,7 +374,7 @@ def sweeps_once(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def goes_on_from_any_checkpoint(monkeypatch: pytest.MonkeyPatch) -> None:
     """What the lake's newest commit is does not matter."""
-    monkeypatch.setattr(restoring, "_why_not", lambda *_: "")
+    monkeypatch.setattr(restoring, "why_not", lambda *_: "")
 
 
 def goes_on_from_the_oldest_checkpoint(monkeypatch: pytest.MonkeyPatch) -> None:

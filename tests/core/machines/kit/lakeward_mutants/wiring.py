@@ -13,7 +13,8 @@ from lakeward.coordinator.effects.lease import LeaseProtection
 from lakeward.coordinator.effects.store import Storing
 from lakeward.coordinator.leases import driver
 from lakeward.coordinator.rounds import messages
-from lakeward.coordinator.rounds.job import Deployable, Job
+from lakeward.coordinator.rounds.job import Job
+from lakeward.coordinator.rounds.job_events import Deployable
 from lakeward.coordinator.rounds.task_attempt import TaskAttempt
 from lakeward.coordinator.service import service
 from lakeward.errors import LakewardError
@@ -33,7 +34,7 @@ if TYPE_CHECKING:
 
     import pytest
 
-    from lakeward.coordinator.rounds.effects import StoreCheckpoint
+    from lakeward.coordinator.rounds.effects import CompleteCheckpoint
 
 # --- leases and what checkpoints need ---------------------------------------------------------------------------
 
@@ -67,7 +68,7 @@ def uses_no_copy_of_the_lease(monkeypatch: pytest.MonkeyPatch) -> None:
 def holds_nothing_for_a_checkpoint_that_is_being_written(monkeypatch: pytest.MonkeyPatch) -> None:
     """A round that ends meanwhile gives up what the checkpoint may need."""
 
-    def begin(self: Storing, _round: object, effect: StoreCheckpoint) -> Callable[[], int]:
+    def begin(self: Storing, _round: object, effect: CompleteCheckpoint) -> Callable[[], int]:
         return partial(self.complete, effect, self._leases.lease_copy())
 
     monkeypatch.setattr(Storing, "_begin", begin)
