@@ -213,6 +213,9 @@ COST_TIME = {
     shells.believes_every_finish: "the books of the splits refuse the second one; at the worst an attempt starts anew",
     shells.drops_checkpoints_of_a_later_start: "what was read since the last commit is read again",
     shells.keeps_tables_that_nobody_knows_of: "the source hands them out anew after its time limit",
+    queues.launches_a_round_that_is_over: "what its tasks write is committed by nobody, and swept once they have ended",
+    queues.leaves_the_launch_of_a_round_that_is_over: "as above",
+    queues.hears_what_older_rounds_say: "the next round fails, and its table is tried again",
     seams.forgets_splits_that_wait: "a coordinator hands out one split at a time: none waits",
     seams.acquires_nothing_for_a_restored_round: "its checkpoint holds the same snapshots until the round has them",
 }

@@ -323,7 +323,7 @@ def commits_a_round_that_is_over(monkeypatch: pytest.MonkeyPatch) -> None:
     def at_rest(self: Round) -> bool:
         return self in over and not self.running and not self._pending and not self.awaits_store
 
-    monkeypatch.setattr(Round, "over", property(lambda _self: False, end), raising=False)
+    monkeypatch.setattr(Round, "ended", property(lambda _self: False, end), raising=False)
     monkeypatch.setattr(Round, "at_rest", property(at_rest))
     monkeypatch.setattr(CommitFence, "end", lambda *_: None)
 
