@@ -46,7 +46,7 @@ def opened_plain_source(loaded: Loaded) -> Iterator[Source]:
 
 
 def as_configured(loaded: Loaded, source: Source) -> Source:
-    """Return a source with the tables that the configuration names, and their rules."""
+    """Return an open source with the tables that the configuration names, and their rules."""
     return scheduled(source, modes_of(loaded.settings), lambda path: table_rules(loaded, path).settings, SystemClock())
 
 

@@ -135,7 +135,7 @@ class CheckpointContent:
 
 
 def checkpoint_line(info: CheckpointInfo, now_ms: int) -> CheckpointLine:
-    """Describe a checkpoint from a list."""
+    """Describe a checkpoint from a list; `now_ms` is in milliseconds since 1970."""
     ref = info.ref
     since = info.written_ms if info.completed_ms is None else info.completed_ms
     return CheckpointLine(
@@ -155,7 +155,7 @@ def checkpoint_line(info: CheckpointInfo, now_ms: int) -> CheckpointLine:
 
 
 def checkpoint_content(checkpoint: Checkpoint, now_ms: int) -> CheckpointContent:
-    """Describe the content of a checkpoint."""
+    """Describe the content of a checkpoint; `now_ms` is in milliseconds since 1970."""
     ours = checkpoint.coordinator
     held = list(_held(checkpoint))
     blocked = [(_holder(subtask), event) for subtask in checkpoint.subtasks for event in subtask.blocked]

@@ -79,7 +79,7 @@ class TableFacts:
 
 
 def table_condition(known: TableFacts) -> TableCondition:
-    """Return the condition of a table."""
+    """Return the condition of a table, by all that is known of it."""
     found = _found(known)
     if known.before is not None and known.before.status == found.status and known.before.since_ms is not None:
         return TableCondition(found.status, found.message, found.action, known.before.since_ms)

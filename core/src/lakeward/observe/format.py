@@ -15,7 +15,7 @@ _KIB = 1024
 
 
 def catalog_away(away: LakeAway, now_ms: int) -> str:
-    """Write that the catalog is away: `catalog does not answer for 40 s, 31 tables wait: database is locked`."""
+    """Write `catalog does not answer for 40 s, 31 tables wait: database is locked`; `now_ms` is ms since 1970."""
     verb = "waits" if away.tables == 1 else "wait"
     lasting = seconds(max(0.0, (now_ms - away.since_ms) / 1000))
     return f"catalog does not answer for {lasting}, {count(away.tables, 'table')} {verb}: {away.reason}"

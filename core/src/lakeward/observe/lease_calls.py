@@ -60,29 +60,24 @@ class _Wrapper:
     def acquire(
         self, lease: Lease, snapshots: Mapping[TableBucket, int]
     ) -> Generator[None, Protection | None, Protection | None]:
-        """See `LeaseSpec.acquire`."""
         return (yield from self._around("acquire", lease, len(snapshots)))
 
     @hookimpl(wrapper=True)
     def release(self, lease: Lease, buckets: frozenset[TableBucket]) -> Generator[None, object, object]:
-        """See `LeaseSpec.release`."""
         return (yield from self._around("release", lease, len(buckets)))
 
     @hookimpl(wrapper=True)
     def drop(self, lease: Lease) -> Generator[None, object, object]:
-        """See `LeaseSpec.drop`."""
         return (yield from self._around("drop", lease, len(lease.held)))
 
     @hookimpl(wrapper=True)
     def on_failover(
         self, lease: Lease, failover: Failover
     ) -> Generator[None, FailoverAnswer | None, FailoverAnswer | None]:
-        """See `LeaseSpec.on_failover`."""
         return (yield from self._around(f"on_failover.{failover.kind.value}", lease, len(failover.returned)))
 
     @hookimpl(wrapper=True)
     def serialize_state(self, lease: Lease) -> Generator[None, bytes | None, bytes | None]:
-        """See `LeaseSpec.serialize_state`."""
         return (yield from self._around("serialize_state", lease, len(lease.held)))
 
     def _around(self, hook: str, lease: Lease, buckets: int) -> Generator[None, _Answer, _Answer]:

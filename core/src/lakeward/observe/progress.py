@@ -188,7 +188,7 @@ class ProgressDisplay:
 
 
 def show_progress(settings: Settings, clock: Clock, *, on: bool) -> ProgressDisplay:
-    """Print on standard output that a service starts, and return what shows its progress there."""
+    """Print on standard output, if `on`, that a service starts, and return what shows its progress there."""
     display = ProgressDisplay(Console(soft_wrap=True, quiet=not on), clock)
     display.starting(settings.service.name, settings.spark.master)
     return display

@@ -40,13 +40,13 @@ class RoundInProgress:
 
 
 def with_running_round(report: ServiceReport) -> tuple[tuple[TableReport, RoundReport], ...]:
-    """Return each table whose round runs, with that round."""
+    """Return each table whose round runs, with that round; `report` is of a service that runs."""
     rounds = ((table, table.round) for table in report.tables)
     return tuple((table, found) for table, found in rounds if found is not None and found.outcome == "running")
 
 
 def running_rounds(report: ServiceReport) -> tuple[RoundInProgress, ...]:
-    """Return the rounds that run, the newest first."""
+    """Return the rounds that run, the newest first; `report` is of a service that runs."""
     found = [_running(table, one, report.written_ms) for table, one in with_running_round(report)]
     return tuple(sorted(found, key=lambda one: (-one.started_ms, one.table)))
 

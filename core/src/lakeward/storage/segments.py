@@ -46,12 +46,10 @@ class _Counting:
         """Whether the store refused: Arrow raises an `OSError` for a damaged file too."""
 
     def write(self, data: Any) -> int:  # noqa: ANN401 - any buffer
-        """See `io.RawIOBase.write`."""
         self._stream.write(data)
         return self._count(data)
 
     def read(self, size: int = -1) -> bytes:
-        """See `io.RawIOBase.read`."""
         try:
             data = bytes(self._stream.read(min(size, self._most_bytes) if size >= 0 else self._most_bytes))
         except OSError:
@@ -73,15 +71,12 @@ class _Counting:
         """Nothing: who opened the file closes it."""
 
     def readable(self) -> bool:
-        """See `io.IOBase.readable`."""
         return True
 
     def writable(self) -> bool:
-        """See `io.IOBase.writable`."""
         return True
 
     def seekable(self) -> bool:
-        """See `io.IOBase.seekable`."""
         return False
 
 

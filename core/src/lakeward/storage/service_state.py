@@ -93,7 +93,7 @@ class ServiceStateStore:
         return None
 
     def started_ms(self, service: str, wall_ms: int) -> int:
-        """Return the start time for a new incarnation: now (`wall_ms`, since 1970), or after the newest earlier start.
+        """Return the start time of a new incarnation, in ms since 1970: now, or after the newest earlier start.
 
         If the clock was set back, the new start must still come after the earlier one.
         """

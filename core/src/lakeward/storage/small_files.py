@@ -62,7 +62,7 @@ class SmallFiles:
         return f"{self._base}/{name}" if name else self._base
 
     def write(self, name: str, data: bytes) -> None:
-        """Write a file durably, atomically replacing an older one.
+        """Write a file (a relative name) durably, atomically replacing an older one.
 
         Raises:
             StorageError: the disk or store refused.

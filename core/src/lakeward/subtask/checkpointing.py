@@ -238,9 +238,10 @@ class Checkpointing:
         self.part_written(PartWritten(checkpoint, DeclineCheckpoint(checkpoint=checkpoint, reason=reason)))
 
     def make_part(self, order: MakePart, roll: Callable[[], tuple[SplitProgress, ...]]) -> None:
-        """Store this subtask's part of a checkpoint, and send the events that the gateway held back.
+        """Store this subtask's part of a checkpoint.
 
-        `roll` closes files that are large enough, and returns the progress of all splits of this subtask.
+        `order` has the checkpoint, and the events that the gateway held back. `roll` closes files that are large
+        enough, and returns the progress of all splits of this subtask.
         """
         with self._lock:
             ended = self._ended.pop(order.checkpoint, [])

@@ -62,7 +62,7 @@ def naming_rows(table: TableSpec, split: Split, records: pa.RecordBatch | None =
 
 @contextmanager
 def naming_exchanged_rows(table: TableSpec, records: pa.RecordBatch | None = None) -> Iterator[None]:
-    """Do as `naming_rows` for rows that came through channels, from many buckets; the records have `__bucket`.
+    """Do as `naming_rows` for rows that came through channels, from many buckets; the records have their buckets.
 
     Raises:
         RowError: instead of one of `UNFIT`.

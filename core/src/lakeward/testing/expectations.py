@@ -55,9 +55,6 @@ def expect_no_error(where: str) -> Iterator[None]:
     """Fail where the block raises, with a message that says where it was.
 
     `where` is the hook or method, and the circumstances in which it must not raise.
-
-    Yields:
-        Nothing.
     """
     __tracebackhide__ = True
     try:

@@ -24,7 +24,7 @@ _LOW_BYTE = 0xFF
 
 
 def away(failed: BaseException) -> str | None:
-    """Return why a catalog does not answer, None if a call of pyiceberg raised what is an answer, whatever it said."""
+    """Return why a catalog does not answer, None if it has, whatever it said; `failed` is what pyiceberg raised."""
     if isinstance(failed, OperationalError):
         return _words(failed) if is_locked(failed) or not isinstance(failed.orig, sqlite3.Error) else None
     return _words(failed) if isinstance(failed, _AWAY) else None

@@ -33,7 +33,7 @@ _EXPIRED = "lakeward.expired"
 
 
 def expirable(metadata: TableMetadata, keep: Collection[int], count: int) -> list[int]:
-    """Return the ids of snapshots that are no longer needed: neither in `keep` nor among the newest `count`."""
+    """Return the ids of snapshots that are no longer needed; those in `keep` and the newest `count` are."""
     history = Ancestry.of(metadata).snapshots
     spared = set(keep) | _referenced(metadata)
     return [one.snapshot_id for one in history[_kept(metadata, history, count) :] if one.snapshot_id not in spared]

@@ -201,12 +201,7 @@ class RecoveredRest:
     """
 
     def __init__(self, segments: Iterable[tuple[int, Segment]], spill_bytes: int) -> None:
-        """Keep both.
-
-        Args:
-            segments: with what is left of each, by channel, in order.
-            spill_bytes: how much of that is in the spill, and not in memory.
-        """
+        """Keep both: what is left of each segment, by channel, in order, and how much of it is in the spill (bytes)."""
         self.segments = tuple(segments)
         self.spill_bytes = spill_bytes
 
