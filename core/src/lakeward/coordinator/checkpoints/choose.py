@@ -34,10 +34,7 @@ def why_not_of_layout(state: CheckpointContents, table: TableSpec, *, exchange: 
 def why_not(state: CheckpointContents, path: TablePath, head: LakeHead | None) -> str:
     """Return why a checkpoint is not valid for the lake table as it is; empty if it is.
 
-    Args:
-        state: the checkpoint.
-        path: the table's present name.
-        head: the lake's head, None where there is no lake table.
+    `path` is the table's present name; `head` is None where there is no lake table.
     """
     was = state.round
     if was.path != path:

@@ -41,10 +41,6 @@ class CheckpointContents:
 
         With an exchange a blocked result counts as accepted: it names no files, and the rows that it stands for are in
         the states of the same checkpoint.
-
-        Args:
-            coordinator: the coordinator's part.
-            subtasks: the subtasks' parts.
         """
         parts = tuple(subtasks)
         finished = {result.split_id: result for result in coordinator.finished}

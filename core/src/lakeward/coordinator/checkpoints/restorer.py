@@ -40,13 +40,6 @@ class Restorer:
     """
 
     def __init__(self, store: CheckpointStore, lake: Lake, incarnation: Incarnation) -> None:
-        """Keep the parts.
-
-        Args:
-            store: where checkpoints are stored.
-            lake: knows which of their files are committed.
-            incarnation: of this start of the service.
-        """
         self._store = store
         self._lake = lake
         self._incarnation = incarnation
@@ -88,10 +81,6 @@ class Restorer:
 
     def check_again(self, source: Source, table_ids: Collection[int]) -> None:
         """Check that checkpoints of tables without a round still exist and are valid; else they need no snapshots.
-
-        Args:
-            source: the source.
-            table_ids: the tables.
 
         Raises:
             StorageError: the store cannot be read; no snapshot is released.
@@ -189,12 +178,7 @@ class Restorer:
                 self._drop(info.ref, f"its table {info.path} was dropped")
 
     def expect(self, table_id: int, state: CheckpointContents) -> None:
-        """Note that a checkpoint is being written: it may complete even if its round ends before the store answers.
-
-        Args:
-            table_id: the table.
-            state: the checkpoint's parts, merged.
-        """
+        """Note that a checkpoint is being written: it may complete even if its round ends before the store answers."""
         self._tables.add(table_id)
         if table_id not in self._needs:  # else the previous checkpoint needs at least the same snapshots
             self._need(table_id, state.enumeration().snapshots)
@@ -205,34 +189,22 @@ class Restorer:
         self._need(table_id, needed)
 
     def invalidate(self, table_id: int, reason: str) -> None:
-        """Make the table's next round start without its checkpoint, even if the checkpoint is valid.
-
-        Args:
-            table_id: the table.
-            reason: for the log, where there is a checkpoint.
-        """
+        """Make the table's next round start without its checkpoint, valid or not; if it has one, `reason` is logged."""
         self._need(table_id, ())
         with self._lock:
             if self.has(table_id):
                 self._invalidated.setdefault(table_id, reason)
 
     def reject(self, ref: CheckpointRef, reason: str) -> None:
-        """Make the table's next round leave one checkpoint out, and go on from an older one if there is one.
-
-        Args:
-            ref: the checkpoint.
-            reason: for the log.
-        """
+        """Make the table's next round leave one checkpoint out, and go on from an older one if there is one."""
         self._rejected[ref] = reason
 
     def verify_rows(self, ref: CheckpointRef) -> None:
         """Make the table's next round read all rows of one checkpoint before it goes on from it.
 
-        A subtask that finds a damaged file says so, but it may die, or its connection break, before that is heard.
-        Without this the rounds of the table would go on from the same damaged file for ever.
-
-        Args:
-            ref: the checkpoint, which a job that failed went on from.
+        A job that went on from it has failed. A subtask that finds a damaged file says so, but it may die, or its
+        connection break, before that is heard. Without this the rounds of the table would go on from the same damaged
+        file for ever.
         """
         self._doubted.add(ref)
 
@@ -243,12 +215,7 @@ class Restorer:
             return dict(self._invalidated)
 
     def invalidate_tables_that_need(self, buckets: Collection[TableBucket], reason: str) -> None:
-        """Invalidate the checkpoints that still have to read a snapshot of one of these buckets.
-
-        Args:
-            buckets: the buckets whose snapshots are no longer protected.
-            reason: see `invalidate`.
-        """
+        """Invalidate the checkpoints that still have to read a snapshot of a bucket which is no longer protected."""
         with self._lock:
             needs = list(self._needs.items())
         for table_id, snapshots in needs:
@@ -262,10 +229,8 @@ class Restorer:
     def find(self, table: TableSpec, head: LakeHead | None, *, exchange: bool = False) -> RestoredRound | None:
         """Return the newest valid checkpoint of a table, and delete those that are not valid.
 
-        Args:
-            table: the table as it is now.
-            head: the lake's head BEFORE this start stamped the table, None where there is no lake table.
-            exchange: whether the round will exchange rows: a checkpoint of the other way cannot be gone on from.
+        `head` is the lake's head BEFORE this start stamped the table, None where there is no lake table. `exchange`:
+        whether the round will exchange rows; a checkpoint of the other way cannot be gone on from.
 
         Raises:
             StorageError: the store cannot be read, or a checkpoint that is not valid cannot be deleted.
@@ -286,10 +251,6 @@ class Restorer:
 
     def drop_all(self, table_id: int, reason: str) -> None:
         """Delete every checkpoint of a table.
-
-        Args:
-            table_id: the table.
-            reason: for the log.
 
         Raises:
             StorageError: the store refused.
@@ -398,13 +359,7 @@ class Restorer:
 
 
 def is_gone(source: Source, path: TablePath, table_id: int) -> bool:
-    """Return whether a source no longer has a table of this name and id; False if the source cannot be asked.
-
-    Args:
-        source: the source.
-        path: the name.
-        table_id: the id.
-    """
+    """Return whether a source no longer has a table of this name and id; False if the source cannot be asked."""
     try:
         return source.table(path).table_id != table_id
     except TableGoneError:
