@@ -67,15 +67,10 @@ class Cleaner:
         settings: ServiceSettings,
         checkpointed: Callable[[int], frozenset[str]],
     ) -> None:
-        """Keep the parts.
+        """Keep the parts; `clock` is the wall clock, for journals outlive processes.
 
-        Args:
-            lake: where the files are.
-            journals: this service's journals.
-            clock: for the fence time (wall clock: journals outlive processes).
-            incarnation: of this start.
-            settings: after its fence time a subtask without connection has stopped writing.
-            checkpointed: returns the files that live checkpoints of a table id reference.
+        After the fence time of `settings` a subtask without connection has stopped writing. `checkpointed` returns the
+        files that live checkpoints of a table id reference.
         """
         self._lake = lake
         self._journals = journals
@@ -97,11 +92,8 @@ class Cleaner:
         """Delete the files of this table's earlier rounds that no commit can reference any more.
 
         This start's stamp is on the table. Those rounds never tried to commit, or a later commit has landed since. A
-        prefix whose files were deleted once is listed again after the fence time.
-
-        Args:
-            path: the table.
-            newest: snapshot id of the newest commit with offsets, read with the stamp; None where there is none.
+        prefix whose files were deleted once is listed again after the fence time. `newest` is the snapshot id of the
+        newest commit with offsets, read with the stamp; None where there is none.
         """
         for journal in self._of(path):
             if not journal.commits or journal.swept_ms is not None or self._is_decided(journal, newest):
@@ -122,9 +114,6 @@ class Cleaner:
         Called at each start, for a table may never have another round. If the source has dropped a table, the time of
         its journals begins now, and the next start deletes their files. A failure with one journal is logged; the
         others are handled all the same.
-
-        Args:
-            is_gone: returns whether the source no longer has the table of this name and id.
 
         Raises:
             FencedError: a later start has stamped the table and does this itself.
@@ -152,11 +141,8 @@ class Cleaner:
     def after_commit(self, path: TablePath, round_id: RoundId) -> None:
         """Delete the files of every earlier round of this table, now that a later commit with offsets has landed.
 
-        Rounds that started after that commit are left alone: they may have a commit of unknown outcome.
-
-        Args:
-            path: the table.
-            round_id: the round that landed; `sweep_prefix` deletes its own journal.
+        Rounds that started after that commit are left alone: they may have a commit of unknown outcome. `round_id` is
+        the round that landed; `sweep_prefix` deletes its own journal.
         """
         for journal in self._of(path):
             if journal.round_id == round_id:
@@ -169,9 +155,6 @@ class Cleaner:
         """Delete the files of a round that failed and whose tasks have all ended.
 
         The journal is read again: a commit that is no longer waited for may have added ids.
-
-        Args:
-            round_id: the round.
         """
         journal = self._journals.read(round_id)
         if journal is None or journal.commits:
@@ -185,12 +168,9 @@ class Cleaner:
     def sweep_prefix(self, journal: RoundJournal, *, may_have_orphans: bool) -> None:
         """Clean up a round that has committed and whose tasks have all ended.
 
-        Its journal is deleted unless a checkpoint references some of the files: the table's next round may have
-        resumed from the checkpoint before that was deleted.
-
-        Args:
-            journal: its journal.
-            may_have_orphans: whether its prefix may contain files that are not part of the table; they are deleted.
+        Its journal is deleted unless a checkpoint references some of the files: the table's next round may have resumed
+        from the checkpoint before that was deleted. `may_have_orphans`: its prefix may contain files that are not part
+        of the table; they are deleted.
 
         Raises:
             TableGoneError: the lake does not know what the table references; the journal stays.

@@ -58,11 +58,7 @@ def shares_of(
 ) -> tuple[SplitShare, ...]:
     """Return each bucket's finished splits, then the part of its next log split that is in files.
 
-    Args:
-        splits: knows the order and state of the splits.
-        enumerated: all splits of the round.
-        results: finished splits, by split id.
-        progress: splits in progress, by split id.
+    `enumerated`: all splits of the round. `results`: the finished ones, `progress`: those in progress, by split id.
     """
     complete = splits.committable()
     shares = [
@@ -93,11 +89,7 @@ class CommitAccount:
     """With an exchange: the states of all writers. Their files hold the rows of all splits together."""
 
     def check(self, offsets: Mapping[TableBucket, int], files: Collection[LakeFile]) -> None:
-        """Compare the account with the commit that is about to be sent.
-
-        Args:
-            offsets: of all buckets.
-            files: the files that are not in the lake yet.
+        """Compare the account with the commit about to be sent: all buckets' offsets, the files not yet in the lake.
 
         Raises:
             RowCountError: rows, files or offsets differ; names the bucket and both figures.

@@ -74,10 +74,9 @@ class CommitResult:
 
 
 class _Patience:
-    """What is left of it for a lake that does not answer one commit, or the search for it."""
+    """What is left of our patience with a lake that does not answer one commit, or the search for it."""
 
     def __init__(self, pauses: RetryPauses, clock: Clock, hurry: Callable[[], bool]) -> None:
-        """Begin with all of it."""
         self._pauses = pauses
         self._clock = clock
         self._hurry = hurry
@@ -98,14 +97,7 @@ class Committer:
     """Commits rounds; safe to use from several threads, one per table."""
 
     def __init__(self, source: Source, lake: Lake, clock: Clock, pauses: RetryPauses = NO_PAUSES) -> None:
-        """Keep the collaborators.
-
-        Args:
-            source: is told of each commit.
-            lake: gets each commit.
-            clock: the service's clock.
-            pauses: before a lake that did not answer is called again.
-        """
+        """Keep the collaborators; `pauses` are those before a lake that did not answer is called again."""
         self._source = source
         self._lake = lake
         self._clock = clock
@@ -113,12 +105,6 @@ class Committer:
 
     def commit(self, work: CommitWork) -> CommitResult:
         """Commit a round.
-
-        Args:
-            work: what to commit.
-
-        Returns:
-            The lake's snapshot id.
 
         Raises:
             FencedError: the stamp or the base commit is another one now.

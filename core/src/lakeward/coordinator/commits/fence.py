@@ -23,12 +23,7 @@ class CommitFence:
     """
 
     def __init__(self, clock: Clock, settings: ServiceSettings) -> None:
-        """Start with no round that may commit.
-
-        Args:
-            clock: the service's clock.
-            settings: how long after its last renewal a table is certainly still assigned to this service.
-        """
+        """Start with no round that may commit; `settings` say for how long a renewed table is certainly still ours."""
         self._clock = clock
         self._settings = settings
         self._rounds: dict[RoundId, TableAssignment] = {}
@@ -47,19 +42,13 @@ class CommitFence:
     def publish(self, renewed: Mapping[TableAssignment, float], *, stopping: bool) -> None:
         """Replace what is known of the service.
 
-        Args:
-            renewed: when each assigned table was last renewed, in seconds on the service's clock; never changed later.
-            stopping: see the attribute.
+        `renewed`: when each assigned table was last renewed, in seconds on the service's clock; never changed later.
         """
         self._renewed = renewed
         self.stopping = stopping
 
     def check(self, round_id: RoundId, path: TablePath) -> None:
         """Return normally if a round may commit now. Called by workers.
-
-        Args:
-            round_id: the round.
-            path: its table, for the error.
 
         Raises:
             FencedError: the round has ended, or its table was not renewed within the fence time.
@@ -73,11 +62,7 @@ class CommitFence:
             raise FencedError(message)
 
     def allows(self, round_id: RoundId) -> bool:
-        """Return whether a round may commit now; for commits that can wait for the next renewal.
-
-        Args:
-            round_id: the round.
-        """
+        """Return whether a round may commit now; for commits that can wait for the next renewal."""
         silent = self._silent_s(round_id)
         return silent is not None and silent < self._settings.fence_s
 

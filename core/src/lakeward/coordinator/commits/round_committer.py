@@ -64,18 +64,13 @@ class CommittedRound:
 def commit_pauses(service: ServiceSettings, lake: LakeSettings) -> RetryPauses:
     """Return the pauses before a lake that did not answer a commit is called again.
 
-    Args:
-        service: has the pauses of everything that failed.
-        lake: has the time limit of a commit; all pauses of one are shorter together.
-
-    Returns:
-        The pauses.
+    All pauses of one commit are together shorter than its time limit.
     """
     return RetryPauses(service.backoff_first_s, service.backoff_most_s).at_most(lake.commit_timeout_s / TRIES)
 
 
 class RoundCommitter:
-    """Commits rounds: several tables at once, one commit of a table at a time."""
+    """Commits rounds: several tables at once, one commit of a table at a time, its ids in the journal first."""
 
     def __init__(
         self,
@@ -89,18 +84,6 @@ class RoundCommitter:
         fence: CommitFence,
         pauses: RetryPauses,
     ) -> None:
-        """Keep the collaborators.
-
-        Args:
-            incarnation: of this start.
-            clock: the service's clock.
-            source: is told of each commit.
-            lake: gets each commit.
-            journals: where the ids of each commit are written before it is sent.
-            committed: where the newest commit of each table is remembered.
-            fence: knows whether a round may still commit.
-            pauses: before a lake that did not answer is called again.
-        """
         self._incarnation = incarnation
         self._clock = clock
         self._lake = lake
@@ -110,28 +93,13 @@ class RoundCommitter:
         self._committer = Committer(source, lake, clock, pauses)
 
     def write_journal(self, round_id: RoundId, path: TablePath, head: LakeHead) -> RoundJournal:
-        """Write the journal, which lists what must be deleted if the round fails.
-
-        Args:
-            round_id: the round.
-            path: its table.
-            head: the lake's head that it starts from.
-
-        Returns:
-            The journal.
-        """
+        """Write the journal, which lists what must be deleted if the round fails."""
         journal = self._journal(round_id, path, head)
         self._journals.write(journal)
         return journal
 
     def commit(self, commit: RoundCommit) -> CommittedRound:
         """Commit a round, or a step of a round that continues.
-
-        Args:
-            commit: what to commit.
-
-        Returns:
-            The commit.
 
         Raises:
             RowCountError: rows, files or offsets differ from those of the splits; nothing was sent.
