@@ -25,7 +25,6 @@ class Cleaning:
     """Cleans up after rounds; what fails is left for the next sweep."""
 
     def __init__(self, cleaner: Cleaner, store: CheckpointStore) -> None:
-        """Keep what knows the files of rounds, and of checkpoints."""
         self._cleaner = cleaner
         self._store = store
 

@@ -39,7 +39,6 @@ class Committing:
         loop: EventLoop,
         policy: RoundPolicy,
     ) -> None:
-        """Keep what commits, what says whether it may, and what is told of commits."""
         self._clock = clock
         self._committer = committer
         self._fence = fence

@@ -19,7 +19,6 @@ class Launching:
     """Launches jobs; their ends come into the inbox, from any thread."""
 
     def __init__(self, jobs: Jobs, loop: EventLoop) -> None:
-        """Keep where jobs run."""
         self._jobs = jobs
         self._loop = loop
 

@@ -75,7 +75,6 @@ class LeaseProtection:
         persistence: StatePersistence,
         backend: LeaseBackend,
     ) -> None:
-        """Keep what is leased, what needs it, and where it is written."""
         self._clock = clock
         self._rounds = rounds
         self._leases = leases
@@ -177,10 +176,7 @@ class LeaseProtection:
     def snapshots_gone(self, table_id: int, gone: Collection[KvSnapshot], why: str) -> None:
         """Record that snapshots are gone which a round or a checkpoint needed; an open round is enumerated again.
 
-        Args:
-            table_id: their table.
-            gone: the snapshots; empty if the reader does not know which.
-            why: how that is known.
+        `gone` is empty if the reader does not know which; `why` says how that is known.
         """
         for one in _sorted(gone):
             _log.warning("a snapshot is gone", **self._round_of(table_id), **_fields(one), why=why)
@@ -201,19 +197,14 @@ class LeaseProtection:
     # --- called by the service --------------------------------------------------------------------------------
 
     def take_over(self, table_ids: Collection[int]) -> None:
-        """Keep what the last start leased, also for tables that are no longer assigned.
-
-        Args:
-            table_ids: the assigned tables.
-        """
+        """Keep what the last start leased, for the assigned tables (`table_ids`) and for those no longer assigned."""
         held = self._leases.held_leases.held
         self._stray = frozenset(bucket for bucket in held if bucket.table_id not in table_ids)
 
     def release_stray(self) -> bool:
-        """Release what the last start leased and nothing needs. Before the store was read, a checkpoint may need it.
+        """Release what the last start leased and nothing needs; return whether the store was read.
 
-        Returns:
-            Whether the store was read.
+        Before the store was read, a checkpoint may need it.
         """
         self.hold_checkpoints()
         if not self._restorer.known:
@@ -231,11 +222,7 @@ class LeaseProtection:
         self._coordinator_epoch = epoch
 
     def stop(self, *, final: bool) -> None:
-        """Tell the lease to finish its calls.
-
-        Args:
-            final: drop the lease.
-        """
+        """Tell the lease to finish its calls; `final` also drops it."""
         self.hold_checkpoints()
         self._leases.step(LeaseStop(now=self._clock.now(), final=final))
 

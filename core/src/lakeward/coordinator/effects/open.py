@@ -42,7 +42,6 @@ class TableOpener:
         cleaner: Cleaner,
         policy: RoundPolicy,
     ) -> None:
-        """Keep the ports."""
         self._incarnation = incarnation
         self._source = source
         self._lake = lake

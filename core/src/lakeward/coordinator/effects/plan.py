@@ -96,10 +96,7 @@ class Planning:
     def plan(self, effect: Plan, rules: TableSettings, latest_checkpoint: int) -> JobPlan:
         """Plan a round's job, with all slots that there are: the lake may have to list the base of a primary-key round.
 
-        Args:
-            effect: the round.
-            rules: of its table.
-            latest_checkpoint: the highest checkpoint number that this start has used in this epoch.
+        `latest_checkpoint` is the highest checkpoint number that this start has used in this epoch.
         """
         settings, context, assignment = self._settings, effect.context, effect.assignment
         table = pack_table(context.table)

@@ -23,7 +23,6 @@ class Storing:
     """Writes the checkpoints of one start of the service."""
 
     def __init__(self, store: CheckpointStore, incarnation: Incarnation, leases: LeaseProtection) -> None:
-        """Keep the store, and what leases the snapshots that a checkpoint needs."""
         self._store = store
         self._incarnation = incarnation
         self._leases = leases

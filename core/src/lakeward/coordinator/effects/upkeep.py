@@ -46,7 +46,6 @@ class Upkeep:
         restorer: Restorer,
         settings: Settings,
     ) -> None:
-        """Start with nothing due."""
         self._clock = clock
         self._lake = lake
         self._loop = loop
@@ -63,13 +62,10 @@ class Upkeep:
         return self._running > 0
 
     def after_round(self, round_id: RoundId, path: TablePath, snapshot_id: int | None, *, landed: bool) -> None:
-        """Start the upkeep after a round, in the background.
+        """Start the upkeep after a round that is completely in the lake, in the background.
 
-        Args:
-            round_id: the round, which is completely in the lake.
-            path: its table.
-            snapshot_id: of its last commit, None if it had nothing to commit.
-            landed: whether it has just committed; False if earlier steps had committed all of it, or it was empty.
+        `snapshot_id` is of its last commit, None if it had nothing to commit. `landed`: it has just committed; False if
+        earlier steps had committed all of it, or it was empty.
         """
         table = self._tables.get(round_id.table_id)
         if table is None:
