@@ -24,7 +24,6 @@ class AlikeColumns:
     """Warns once of each two columns, or fields, of a table since the service started."""
 
     def __init__(self) -> None:
-        """Have warned of none."""
         self._known: set[tuple[int, str, str]] = set()
 
     def look(self, table: TableSpec) -> None:

@@ -84,7 +84,6 @@ class RoundCheckpoints:
     """The checkpoints of one round, from its first launch on."""
 
     def __init__(self, plan: CheckpointPlan, clock: Clock) -> None:
-        """Start with no checkpoint in progress."""
         self._plan = plan
         self._clock = clock
         self._log = _log.bind(**plan.log_fields)

@@ -74,17 +74,8 @@ def start_round(  # noqa: PLR0917 - the two sides, whose round it is, and its ru
 ) -> RoundContext:
     """Return what a round on a table starts from.
 
-    Args:
-        source: the source.
-        lake: the lake.
-        assignment: the table.
-        incarnation: of this start; the lake table is stamped with it unless it already is.
-        committed: what this service committed last to each table.
-        rules: of the table; a mirrored one has no record in the source.
-        gangs: see `resolve_layout`.
-
-    Returns:
-        What the round starts from.
+    The lake table is stamped with `incarnation`, this start's, unless it already is. A mirrored table has no record in
+    the source. `gangs`: see `resolve_layout`.
 
     Raises:
         ConfigError: the table cannot have the lake layout that is configured; nothing was created.
@@ -125,15 +116,10 @@ def start_round(  # noqa: PLR0917 - the two sides, whose round it is, and its ru
 
 
 def tiered_offsets(source: Source, table: TableSpec, head: LakeHead | None) -> Mapping[TableBucket, int]:
-    """Return the offsets of the lake's newest commit that carries offsets.
+    """Return the next offset to tier, by bucket, from the lake's newest commit that carries offsets.
 
-    Args:
-        source: reads an offsets file where the commit only names one.
-        table: the table.
-        head: the lake's head, None where there is no lake table.
-
-    Returns:
-        The next offset to tier, by bucket; empty where nothing was ever tiered.
+    Empty where nothing was ever tiered. `source` reads an offsets file where the commit only names one. `head` is None
+    where there is no lake table.
     """
     if head is None or head.commit is None:
         return {}

@@ -18,12 +18,9 @@ if TYPE_CHECKING:
 def exchange_report(
     planned: ExchangePlan, attempts: Iterable[TaskAttempt], first_checkpoint_s: float | None
 ) -> ExchangeReport:
-    """Return what the subtasks of a launch have moved between them.
+    """Return what the subtasks of a launch have moved between them; `attempts` has each subtask's newest.
 
-    Args:
-        planned: the exchange.
-        attempts: the newest attempt of each subtask.
-        first_checkpoint_s: seconds to the completion of the launch's first checkpoint, None while it has none.
+    `first_checkpoint_s`: seconds to the completion of the launch's first checkpoint, None while it has none.
     """
     reports = (attempt.progress for attempt in attempts)
     figures = [report.exchange for report in reports if report is not None and report.exchange is not None]

@@ -107,13 +107,10 @@ class RoundFacts:
         return self.not_behind(progress.offsets() if progress is not None else self.context.enumeration.offsets)
 
     def not_behind(self, offsets: Mapping[TableBucket, int]) -> Mapping[TableBucket, int]:
-        """Raise each bucket's offset to what the lake already contains.
+        """Raise the offsets, of all buckets, to what the lake already contains.
 
         A split whose result an earlier step committed can be unfinished again: a checkpoint held the result, and its
         subtask was lost before the coordinator had received it. The rows are in the lake nevertheless.
-
-        Args:
-            offsets: of all buckets, as far as the round or its checkpoint is.
         """
         if self.context is None:
             return offsets
@@ -130,9 +127,8 @@ class RoundFacts:
     def account(self, shares: Sequence[SplitShare], writers: Sequence[ExchangeState] | None) -> CommitAccount:
         """Return the expected rows, files and offsets of a commit.
 
-        Args:
-            shares: which part of each split the commit contains.
-            writers: with an exchange: the states that the commit is made of.
+        `shares`: which part of each split the commit contains. `writers`: with an exchange, the states that it is made
+        of.
 
         Raises:
             UsageError: the round has not started yet.
@@ -152,12 +148,7 @@ class RoundFacts:
         return None if found is None else found.ref
 
     def start_from(self, context: RoundContext, restored: RestoredRound | None = None) -> None:
-        """Record what the round starts from.
-
-        Args:
-            context: the table, the lake's head and the splits.
-            restored: the checkpoint that these splits come from, None for a fresh round.
-        """
+        """Record what the round starts from; `restored` is the checkpoint its splits come from, None if it is fresh."""
         self.context = context
         self.base_commit = context.base_commit
         self.restored = restored
@@ -177,12 +168,7 @@ class RoundFacts:
         self.in_lake |= {file.path for file in files}
 
     def note_phase(self, phase: str, now_ms: int) -> None:
-        """Add the time since the last call to a phase.
-
-        Args:
-            phase: its name, for people.
-            now_ms: milliseconds since 1970.
-        """
+        """Add the time since the last call to a phase, named for people. `now_ms`: milliseconds since 1970."""
         spent = (now_ms - self.started_ms) / _MS
         self.timings_s[phase] = max(0.0, spent - sum(self.timings_s.values()))
         if self.trace is not None:
@@ -212,9 +198,6 @@ class RoundFacts:
     def snapshot(self, progress: RoundProgress) -> RoundSnapshot:
         """Return the coordinator's part of a checkpoint.
 
-        Args:
-            progress: the round's splits and results.
-
         Raises:
             UsageError: it has not started yet.
         """
@@ -238,10 +221,7 @@ class RoundFacts:
         )
 
     def started(self, what: str) -> RoundContext:
-        """Return what it started from.
-
-        Args:
-            what: it is needed for, for the error.
+        """Return what it started from; `what` says, for the error, what that is needed for.
 
         Raises:
             UsageError: it has not started yet.

@@ -23,7 +23,6 @@ class FailureCause:
     code: str = ""
 
     def __bool__(self) -> bool:
-        """Return whether there is a cause."""
         return bool(self.text)
 
 
@@ -40,7 +39,6 @@ class FailingSplits:
     """The failures of one round's job. Used on the event loop only."""
 
     def __init__(self) -> None:
-        """Start without a failure."""
         self._notified = False
         self._failures: dict[str, _Failure] = {}
         """By split, the one that failed last at the end."""
@@ -54,12 +52,9 @@ class FailingSplits:
     ) -> bool | None:
         """Record a failure; return whether something has failed more than once, None where that is as before.
 
-        Args:
-            split_ids: what was being read, empty where it is not known or nothing was.
-            cause: why.
-            now: seconds on the service's clock.
-            checkpoint: the newest one, None where none has completed.
-            lost: the subtask did not say why it ended: once is nobody's fault, and has no cause yet.
+        `split_ids`: what was being read, empty where it is not known or nothing was. `now`: seconds on the service's
+        clock. `checkpoint`: the newest one, None where none has completed. `lost`: the subtask did not say why it
+        ended: once is nobody's fault, and has no cause yet.
         """
         self._checkpoint = checkpoint
         for split_id in split_ids or (_EVERY,):
@@ -79,8 +74,7 @@ class FailingSplits:
     def checkpointed(self, newest: object) -> bool | None:
         """Forget all failures if a checkpoint is newer than they are: what failed was written after all.
 
-        Returns:
-            As `failed`.
+        Returns what `failed` does.
         """
         if newest is self._checkpoint:
             return None

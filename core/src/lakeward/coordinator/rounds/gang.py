@@ -47,7 +47,6 @@ class Gang(Subtasks):
     ends_together = True
 
     def __init__(self, plan: JobPlan, progress: RoundProgress, exchange: ExchangePlan) -> None:
-        """Start without a launch."""
         super().__init__(plan, progress.first_attempt)
         self.machine = GangMachine(1)
         self.driver: MachineDriver[GangEvent, GangCommand] = MachineDriver(self.machine)

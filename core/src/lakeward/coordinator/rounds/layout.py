@@ -91,13 +91,8 @@ def table_layout(table: TableSpec, rules: TableSettings, *, gangs: bool = True) 
 def resolve_layout(table: TableSpec, rules: TableSettings, *, gangs: bool = True) -> LakeLayout:
     """Resolve a table's layout and route.
 
-    Args:
-        table: the table, as the source describes it now.
-        rules: the table's rules.
-        gangs: whether Spark can start the subtasks of a round together, as an exchange needs.
-
-    Returns:
-        The layout.
+    `table` is as the source describes it now. `gangs`: Spark can start the subtasks of a round together, as an exchange
+    needs.
 
     Raises:
         ConfigError: what is configured is impossible; names the key, the table and the reason.
@@ -121,11 +116,6 @@ def resolve_layout(table: TableSpec, rules: TableSettings, *, gangs: bool = True
 def check_splits(table: TableSpec, layout: LakeLayout, splits: Iterable[Split]) -> None:
     """Check that the splits of a round can be read for its route.
 
-    Args:
-        table: the table.
-        layout: the table's layout.
-        splits: of the round.
-
     Raises:
         ConfigError: with an exchange, a snapshot is read live from the server: not in the same order a second time.
     """
@@ -144,12 +134,9 @@ def check_bucket_counts(table: TableSpec, buckets: Iterable[BucketState]) -> Non
 
     The lake's own layout divides a partition by the source's function of the bucket key, with one count for all of
     them. Rows of a partition that the source divides by another count would lie where the lake's readers, who compute
-    the bucket of a key, do not look. A table without partitions has another count than its description where that was
-    changed between the two answers of the source.
-
-    Args:
-        table: the table; one without a bucket key, as each mirrored one is, is not divided by such a function.
-        buckets: all buckets of each partition.
+    the bucket of a key, do not look. A table without a bucket key, as each mirrored one is, is not divided by such a
+    function. A table without partitions has another count than its description where that was changed between the two
+    answers of the source.
 
     Raises:
         SchemaMismatchError: a partition has another count; says what to do.

@@ -68,16 +68,9 @@ SubtaskMessage = SplitRequested | SplitResult | AttemptFailed | ChannelsOpen | F
 def to_event(
     message: AnyEvent, key: ChannelKey, *, now: float, sequence: int = 0
 ) -> SubtaskMessage | SubtaskEvent | None:
-    """Turn a message into an event.
+    """Turn a message of `key` into an event; None for what only says that the subtask lives.
 
-    Args:
-        message: what came in.
-        key: whose it is.
-        now: seconds on the service's clock.
-        sequence: of the message, 0 where it has none.
-
-    Returns:
-        The event, None for what only says that the subtask lives.
+    `now`: seconds on the service's clock. `sequence`: of the message, 0 where it has none.
     """
     who = {"subtask": key.subtask, "attempt": key.task_attempt}
     match message:

@@ -43,14 +43,10 @@ class RoundProgress:
         retries: RetryPauses = NO_PAUSES,
         exchange: bool = False,
     ) -> None:
-        """Start with nothing read, or where a checkpoint left off.
+        """Start with nothing read, or where a checkpoint of the same splits left off (None for a fresh round).
 
-        Args:
-            enumeration: the round's splits.
-            restored: what a checkpoint of the same splits holds, None for a fresh round.
-            reconnect_within_s: see `Splits`.
-            retries: see `Splits`.
-            exchange: whether the rows of a split are written by other subtasks than the one that reads it.
+        `reconnect_within_s`, `retries`: see `Splits`. `exchange`: the rows of a split are written by other subtasks
+        than the one that reads it.
         """
         self.enumeration = enumeration
         self.writers: Writers | None = None

@@ -117,13 +117,7 @@ class Round:
     """One round, from its opening to the end of its last task. Used on the event loop only."""
 
     def __init__(self, facts: RoundFacts, clock: Clock, fence: CommitFence) -> None:
-        """Begin a round; nothing is done before the first event.
-
-        Args:
-            facts: which round it is.
-            clock: the service's clock.
-            fence: says whether a step of it may be committed now.
-        """
+        """Begin a round; nothing is done before the first event."""
         self.facts = facts
         self.job: Job | None = None
         self.ended = False
@@ -203,8 +197,7 @@ class Round:
     def connect(self, register: Register, connection: Connection) -> tuple[ChannelKey | None, tuple[Effect, ...]]:
         """Take a new connection: of a new attempt, or of one whose connection closed.
 
-        Returns:
-            The attempt, None if it does not count, and what is to be done.
+        Returns the attempt, None if it does not count, and what is to be done.
         """
         job = self.job
         if job is None or not job.is_of_launch(register.subtask):

@@ -10,7 +10,6 @@ class SlotWatch:
     """The slots of one round's job. Used on the event loop only."""
 
     def __init__(self) -> None:
-        """Start with nothing asked for."""
         self.asked = 0
         self.there = 0
         self._needed = 1
@@ -18,23 +17,12 @@ class SlotWatch:
         self._warned = False
 
     def launched(self, asked: int, now: float, *, needed: int = 1) -> None:
-        """Note a launch.
-
-        Args:
-            asked: subtasks of it.
-            now: seconds.
-            needed: how many of them have to be there before any of them works.
-        """
+        """Note a launch of `asked` subtasks: `needed` of them have to be there before any works. `now`: seconds."""
         self.asked, self._needed = asked, needed
         self.update(0, now)
 
     def update(self, there: int, now: float) -> None:
-        """Note how many subtasks of the launch are there: registered, and neither lost nor given up.
-
-        Args:
-            there: how many.
-            now: seconds.
-        """
+        """Note how many subtasks of the launch are there: registered, and neither lost nor given up. `now`: seconds."""
         self.there = there
         if there >= self._needed:
             self._empty_since, self._warned = None, False
@@ -42,11 +30,7 @@ class SlotWatch:
             self._empty_since = now
 
     def should_warn(self, now: float) -> bool:
-        """Return True once for each time that slots were missing for `PATIENCE_S`.
-
-        Args:
-            now: seconds.
-        """
+        """Return True once for each time that slots were missing for `PATIENCE_S`. `now`: seconds."""
         if self._warned or self._empty_since is None or now - self._empty_since < PATIENCE_S:
             return False
         self._warned = True

@@ -40,7 +40,6 @@ class TaskAttempt:
     _driver: MachineDriver[GatewayEvent, GatewayCommand] = field(init=False)
 
     def __post_init__(self) -> None:
-        """Start with nothing sent and nothing received."""
         self.channel = Channel(self.key, "down")
         self._driver = MachineDriver(self.gateway)
 
@@ -55,12 +54,9 @@ class TaskAttempt:
         return self.channel.sent
 
     def finish_split(self, split_id: str, rows: int, read_bytes: int | None = None) -> None:
-        """Count a finished split; its progress is not counted any more.
+        """Count a finished split and the rows read of it; its progress is not counted any more.
 
-        Args:
-            split_id: which one.
-            rows: that were read of it.
-            read_bytes: that were read of it; None where the finish does not say, then those that were reported last.
+        `read_bytes`: read of it; None where the finish does not say, then those that were reported last.
         """
         self.splits_done += 1
         self.rows_done += rows
@@ -72,11 +68,7 @@ class TaskAttempt:
             self.progress = replace(reported, split_id="", rows=0, size_bytes=0, offset=0)
 
     def report(self, now: float) -> SubtaskReport:
-        """Describe the subtask for people.
-
-        Args:
-            now: seconds on the clock of `seen`.
-        """
+        """Describe the subtask for people; `now` is in seconds on the clock of `seen`."""
         progress = self.progress
         return SubtaskReport(
             subtask=self.key.subtask,

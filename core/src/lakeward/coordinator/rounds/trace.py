@@ -26,14 +26,7 @@ class RoundTrace:
     def __init__(
         self, round_id: RoundId, path: TablePath, started_ms: int, on_span: Callable[[RoundSpan], None]
     ) -> None:
-        """Start with the first phase.
-
-        Args:
-            round_id: the round.
-            path: its table.
-            started_ms: when it started, in milliseconds since 1970.
-            on_span: takes each span; returns at once.
-        """
+        """Start with the first phase at `started_ms`, in milliseconds since 1970; `on_span` returns at once."""
         self._on_span = on_span
         self._name = str(round_id)
         self._facts: Mapping[str, str | int | float] = {
@@ -48,12 +41,7 @@ class RoundTrace:
         self._number = 0
 
     def phase_ended(self, phase: str, now_ms: int) -> None:
-        """Note the end of a phase, which began when the one before ended.
-
-        Args:
-            phase: its name.
-            now_ms: milliseconds since 1970.
-        """
+        """Note the end of a phase, in milliseconds since 1970; it began when the one before ended."""
         self._pass_on(self._span(phase, self._next_key(phase), ROUND, (self._since_ms, now_ms), {}))
         self._since_ms = now_ms
         if phase != "enumerate":
@@ -72,14 +60,10 @@ class RoundTrace:
     ) -> None:
         """Note the end of a commit.
 
-        Args:
-            name: `commit` for the round's last one, `step` for one while the round continues.
-            times_ms: its start and its end.
-            step: its number within the round, from 1.
-            files: how many it added.
-            snapshot_id: the lake's, None where none is known.
-            parts_ms: start and end of each of its parts, by name.
-            error: why it failed, empty where it did not.
+        `name`: `commit` for the round's last one, `step` for one while the round continues. `times_ms`: its start and
+        its end. `step`: its number within the round, from 1. `files`: how many it added. `snapshot_id`: the lake's,
+        None where none is known. `parts_ms`: start and end of each part, by name. `error`: why it failed, empty where
+        it did not.
         """
         self._let_go()
         facts: dict[str, str | int | float] = {"lakeward.step": step, "lakeward.files": files}
@@ -95,11 +79,8 @@ class RoundTrace:
     def ended(self, report: RoundReport, *, running: str, code: str, facts: Mapping[str, int]) -> None:
         """Note the end of the round.
 
-        Args:
-            report: of the round.
-            running: the phase that it was in, which failed if the round did; empty if it was between two.
-            code: of the error that it failed with, empty where there is none.
-            facts: further figures, by name.
+        `running`: the phase that it was in, which failed if the round did; empty if it was between two. `code`: of the
+        error that it failed with, empty where there is none. `facts`: further figures, by name.
         """
         if report.outcome == _IDLE:
             return
@@ -167,14 +148,8 @@ def trace_commit(
 ) -> None:
     """Note the end of a commit, which is now, if somebody wants the spans of its round.
 
-    Args:
-        trace: of the round.
-        clock: the service's clock.
-        commit: what was to be committed.
-        name: as of `RoundTrace.commit_ended`.
-        began: when it began, in seconds on the clock.
-        done: what has landed, None where it failed.
-        error: why it failed, empty where it did not.
+    `name`: as of `RoundTrace.commit_ended`. `began`: in seconds on the clock. `done`: what has landed, None where it
+    failed. `error`: why it failed, empty where it did not.
     """
     if trace is None:
         return

@@ -15,11 +15,7 @@ class Writers:
     """The writers of one round. Used on the event loop only."""
 
     def __init__(self, restored: Iterable[ExchangeState] = ()) -> None:
-        """Start with nothing written, or with what a checkpoint holds.
-
-        Args:
-            restored: of all subtasks of the checkpoint.
-        """
+        """Start with nothing written, or with what a checkpoint holds of all its subtasks."""
         self.restored = tuple(restored)
         """What the next launch, or the present one, was restored from."""
         self.finished: dict[int, ExchangeState] = {}
