@@ -62,15 +62,10 @@ class LeaseDriver:
         settings: LeaseSettings,
         duration_s: float,
     ) -> None:
-        """Keep the parts.
+        """Keep the parts; `source` is for its own lease API, and for verification.
 
-        Args:
-            machine: the lease machine.
-            backend: the configured backend, with its wrappers.
-            source: for its own lease API, and for verification.
-            clock: the service's clock.
-            settings: when a call is of unknown outcome.
-            duration_s: seconds that the lease lives without renewal; the backend's own where the settings have none.
+        `settings`: when a call is of unknown outcome. `duration_s`: seconds that the lease lives without renewal; the
+        backend's own where the settings have none.
         """
         self._machine = machine
         self._backend = backend
@@ -117,14 +112,7 @@ class LeaseDriver:
         return self._backend.serialize_state(self.lease())
 
     async def failover(self, failover: Failover) -> FailoverAnswer:
-        """Ask the backend what a failure means; ACQUIRE starts a new generation.
-
-        Args:
-            failover: what happened.
-
-        Returns:
-            The backend's answer.
-        """
+        """Ask the backend what a failure means; ACQUIRE starts a new generation."""
         lease = self.lease()
         answer = await call(
             lambda: self._backend.on_failover(lease, failover),
@@ -138,9 +126,8 @@ class LeaseDriver:
     async def run(self, notify: Callable[[LeasesCommand], None], persist: Callable[[], Awaitable[None]]) -> None:
         """Execute commands until cancelled.
 
-        Args:
-            notify: is told what happens to the lease: `Protected`, `NotProtected`, `ProtectionLost`, `LeaseStopped`.
-            persist: writes the service's state, this lease included, durably.
+        `notify` is told what happens to the lease: `Protected`, `NotProtected`, `ProtectionLost`, `LeaseStopped`.
+        `persist` writes the service's state, this lease included, durably.
         """
         while True:
             command, event = await self._commands.get()

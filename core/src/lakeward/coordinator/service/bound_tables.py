@@ -36,15 +36,7 @@ class BoundTables:
     def __init__(
         self, files: BindingFiles, settings: ServiceSettings, clock: Clock, executor: Executor, where: str
     ) -> None:
-        """Know nothing of other services yet.
-
-        Args:
-            files: the bindings of all services of the state root.
-            settings: name of this service, and what it binds.
-            clock: the service's clock.
-            executor: where the files of other services are read again.
-            where: the place of `service.tables` in the configuration, for errors.
-        """
+        """Know nothing of other services yet; `where`, for errors, is the place of `service.tables`."""
         self._files = files
         self._settings = settings
         self._clock = clock
@@ -118,12 +110,7 @@ class BoundTables:
                 self._looking = False
 
     def rules(self, path: TablePath, rules: TableSettings) -> TableSettings:
-        """Return the rules of a table for this service: one that another service tiers is not included.
-
-        Args:
-            path: the table.
-            rules: as the configuration has them.
-        """
+        """Return the rules of a table for this service: one that another service tiers is not included."""
         served = self._bindings.serves(self._settings.name, path)
         return rules if served else replace(rules, include=False)
 

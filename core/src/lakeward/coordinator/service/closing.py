@@ -25,23 +25,14 @@ class OpenResources:
     """The open resources, in the order in which they were opened. Thread-safe."""
 
     def __init__(self, limit_s: float = CLOSE_S) -> None:
-        """Hold nothing.
-
-        Args:
-            limit_s: seconds that each resource has to close, > 0.
-        """
+        """Hold nothing; each resource has `limit_s` seconds to close, > 0."""
         self._limit_s = limit_s
         self._lock = threading.Lock()
         self._open: list[tuple[str, Callable[[], None]]] = []
         self._closed = False
 
     def add(self, name: str, close: Callable[[], None]) -> None:
-        """Add a resource; it is closed immediately if `close_all` has already run.
-
-        Args:
-            name: a short name, for the log.
-            close: closes it; called once.
-        """
+        """Add a resource, named for the log; `close` is called once: immediately if `close_all` has already run."""
         with self._lock:
             if not self._closed:
                 self._open.append((name, close))
@@ -49,11 +40,7 @@ class OpenResources:
         close()
 
     async def close_all(self) -> tuple[str, ...]:
-        """Close everything; log what fails or takes too long, and do not wait for it.
-
-        Returns:
-            The names of what could not be closed.
-        """
+        """Close everything; log and return by name what fails or takes too long, and do not wait for it."""
         with self._lock:
             self._closed = True
             found, self._open = self._open, []

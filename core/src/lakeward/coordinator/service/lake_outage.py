@@ -21,7 +21,6 @@ class LakeOutage:
     """Since when the catalog has not answered, by the rounds that asked it. Used on the event loop only."""
 
     def __init__(self) -> None:
-        """Start without an outage."""
         self.since_ms: int | None = None
         """When the first round began that got no answer, in milliseconds since 1970; None while the catalog answers."""
         self._asked_ms = 0
@@ -29,12 +28,7 @@ class LakeOutage:
         self._reason = ""
 
     def round_ended(self, facts: RoundFacts, tables: int) -> None:
-        """Note how a round ended.
-
-        Args:
-            facts: of the round.
-            tables: how many wait now, for the log.
-        """
+        """Note how a round ended; `tables`: how many wait now, for the log."""
         ended_ms = facts.ended_ms or facts.started_ms
         if facts.code != LakeAwayError.code:
             self.look((facts,), ended_ms)  # one that found nothing new may be over before anybody looks
@@ -46,21 +40,12 @@ class LakeOutage:
         self._asked_ms, self._reason = ended_ms, facts.reason
 
     def look(self, rounds: Iterable[RoundFacts], now_ms: int) -> None:
-        """End the outage if the catalog has answered a round since.
-
-        Args:
-            rounds: those in progress.
-            now_ms: milliseconds since 1970.
-        """
+        """End the outage if the catalog has answered a round in progress since. `now_ms`: milliseconds since 1970."""
         if self.since_ms is None or all((one.opened_ms or 0) <= self._asked_ms for one in rounds):
             return
         _log.info("catalog answers again", seconds=round((now_ms - self.since_ms) / 1000, 3))
         self.since_ms = None
 
     def report(self, tables: int) -> LakeAway | None:
-        """Return the outage, None while there is none.
-
-        Args:
-            tables: how many wait now.
-        """
+        """Return the outage, None while there is none. `tables`: how many wait now."""
         return None if self.since_ms is None else LakeAway(self.since_ms, tables, self._reason)

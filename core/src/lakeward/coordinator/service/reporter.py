@@ -95,11 +95,7 @@ class Reporter:
             table.history.message = reason
 
     def report(self, *, force: bool = False) -> None:
-        """Publish the report, at most twice a second, and less often if it takes long.
-
-        Args:
-            force: publish now, whenever the last report was.
-        """
+        """Publish the report: with `force` now, else at most twice a second, and less often if it takes long."""
         now = self._clock.now()
         if force or now - self._last >= min(_LATEST_S, max(_EVERY_S, _SHARE * self._took_s)):
             self._last = now

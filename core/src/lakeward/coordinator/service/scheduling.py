@@ -51,14 +51,10 @@ def scheduled(
     clock: Clock,
     refresh: Callable[[], None] = _nothing,
 ) -> Source:
-    """Wrap a source with the rules of the configuration.
+    """Wrap a source, as its plugin opened it, with the rules of the configuration.
 
-    Args:
-        source: the source, as its plugin opened it.
-        modes: every mode that the configuration names.
-        rules: a table's rules.
-        clock: the service's clock.
-        refresh: called at each heartbeat; it may block and change what the rules say.
+    `modes`: all that the configuration names. `refresh` is called at each heartbeat; it may block and change what the
+    rules say.
     """
     return ScheduledSource(source, rules, clock, mirrors=MIRROR in modes, refresh=refresh)
 
@@ -75,14 +71,9 @@ class ScheduledSource:
         mirrors: bool = True,
         refresh: Callable[[], None] = _nothing,
     ) -> None:
-        """Wrap a source.
+        """Wrap a source; of a table's rules, `include` and `mode` decide.
 
-        Args:
-            source: the source.
-            rules: a table's rules; `include` and `mode` decide.
-            clock: the service's clock.
-            mirrors: whether any table may be mirrored; if not, the source's tables are never listed.
-            refresh: see `scheduled`.
+        `mirrors`: any table may be mirrored; if not, the source's tables are never listed. `refresh`: see `scheduled`.
         """
         self._source = source
         self._rules = rules

@@ -34,11 +34,8 @@ class SubtaskServer:
     ) -> None:
         """Prepare the server; `start` listens.
 
-        Args:
-            transport: makes connections.
-            secret: of this start of the service; every connection must prove that it knows it.
-            find: returns the round of this name, if its launch of this number is the one under way.
-            execute: executes what follows from a message.
+        `secret` is of this start of the service; every connection must prove that it knows it. `find` returns the round
+        of this name, if its launch of this number is the one under way. `execute` executes what follows from a message.
         """
         self._transport = transport
         self._secret = secret
@@ -48,14 +45,7 @@ class SubtaskServer:
         self._registered: dict[Connection, _Registered] = {}
 
     async def start(self, host: str, port: int) -> int:
-        """Listen.
-
-        Args:
-            host: address to bind.
-            port: 0 = any free one.
-
-        Returns:
-            The port.
+        """Listen on an address, and return the port. `port` 0 = any free one.
 
         Raises:
             ConfigError: the address cannot be bound, for instance because the port is in use.

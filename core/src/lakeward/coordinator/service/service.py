@@ -89,16 +89,7 @@ class Service:
         fence: CommitFence,
         parts: ServiceParts,
     ) -> None:
-        """Keep the collaborators; nothing is started.
-
-        Args:
-            components: source, lake, Spark jobs, stores and clock.
-            options: how it behaves.
-            rounds: the rounds machine, whose commands the service executes.
-            loop: its inbox.
-            fence: is told after each step when each table was last renewed.
-            parts: who does the work.
-        """
+        """Keep the collaborators; nothing is started. After each step `fence` is told when tables were last renewed."""
         self._components = components
         self._clock = components.clock
         self._options = options
@@ -130,10 +121,7 @@ class Service:
     # --- life -----------------------------------------------------------------------------------------------
 
     async def serve(self) -> ServiceEnd:
-        """Run until stopped (or, with `once`, until every target is settled).
-
-        Returns:
-            How it ended.
+        """Run until stopped (or, with `once`, until every target is settled); return how it ended.
 
         Raises:
             LakewardError: it could not start.
@@ -177,10 +165,8 @@ class Service:
         """Ask the service to end: rounds finish early and commit what is complete; the lease id is kept.
 
         If the service is still starting, the start ends first, so that tables of the last start are handled in order.
-        After the time limit the start is given up.
-
-        Args:
-            timeout_s: seconds for the rounds to end; None = `service.stop_timeout_s`.
+        After the time limit the start is given up. `timeout_s`: seconds for the rounds to end; None:
+        `service.stop_timeout_s`.
         """
         if self._stop_requested or self.state == "stopped":
             return

@@ -29,10 +29,7 @@ _log = structlog.get_logger("lakeward.ending")
 async def settle_lease(leases: LeaseDriver, stopped: asyncio.Event, timeout_s: float) -> None:
     """Wait until the lease's last calls have ended; the next start continues with those that have not.
 
-    Args:
-        leases: the lease, after it was told to stop.
-        stopped: set once all calls have ended.
-        timeout_s: seconds to wait at the most.
+    The lease was told to stop; `stopped` is set once all calls have ended. It waits `timeout_s` seconds at the most.
     """
     try:
         async with asyncio.timeout(timeout_s):
@@ -44,25 +41,16 @@ async def settle_lease(leases: LeaseDriver, stopped: asyncio.Event, timeout_s: f
 
 
 async def wait_for_jobs(executor: RoundExecutor, clock: Clock) -> None:
-    """Wait a moment for the subtasks of the last rounds to end, so that Spark counts them as done.
-
-    Args:
-        executor: the rounds.
-        clock: the service's clock.
-    """
+    """Wait a moment for the subtasks of the last rounds to end, so that Spark counts them as done."""
     deadline = clock.now() + _LEAVE_S
     while executor.busy and clock.now() < deadline:  # noqa: ASYNC110 - jobs end on threads of their own
         await asyncio.sleep(_TURN_S)
 
 
 async def wait_for_upkeep(upkeep: Upkeep, lag: LagAfterCommit, clock: Clock, timeout_s: float) -> None:
-    """Wait for the upkeep after the last commits; the next start or commit does what is not done by then.
+    """Wait for the upkeep and the figures of lag after the last commits, `timeout_s` seconds at the most.
 
-    Args:
-        upkeep: work after commits.
-        lag: asks how far behind tables are after them.
-        clock: the service's clock.
-        timeout_s: seconds to wait at the most.
+    The next start or commit does what is not done by then.
     """
     deadline = clock.now() + timeout_s
     while (upkeep.busy or lag.busy) and clock.now() < deadline:  # noqa: ASYNC110 - as above
@@ -72,9 +60,7 @@ async def wait_for_upkeep(upkeep: Upkeep, lag: LagAfterCommit, clock: Clock, tim
 async def give_back(source: Source, assignment: TableAssignment) -> None:
     """Give a table back that was assigned to this start after a later start had taken over.
 
-    Args:
-        source: the source; without the call the table would wait for its tiering timeout.
-        assignment: the assignment, which only this start knows.
+    Only this start knows the assignment; without the call the table would wait for its tiering timeout.
     """
     epoch = TableEpoch(assignment.table_id, assignment.epoch, assignment.coordinator_epoch)
     try:
@@ -92,16 +78,10 @@ async def drop_own_lease(
 ) -> None:
     """Drop the lease id that only this incarnation has used, unless the later start knows it.
 
-    A later start that knows the id first protects the snapshots itself and then drops the id. One that does not know
-    it (the id was first used after the later start had read the state, or the backend persists nothing) will never
-    drop it, so this start does. Exception: the later start may resume from a checkpoint of this one, and it is unknown
-    when it has leased what that checkpoint needs. Then the id is left to expire.
-
-    Args:
-        leases: the lease.
-        backend: the lease backend.
-        state: the service's state, which the later start owns now.
-        timeout_s: seconds to wait at the most.
+    A later start that knows the id first protects the snapshots itself and then drops the id. One that does not know it
+    (the id was first used after the later start had read the state, or the backend persists nothing) will never drop
+    it, so this start does. Exception: the later start may resume from a checkpoint of this one, and it is unknown when
+    it has leased what that checkpoint needs. Then the id is left to expire. `timeout_s`: seconds to wait at the most.
     """
     lease = leases.lease()
     try:

@@ -39,16 +39,7 @@ def started_ms(
 ) -> int:
     """Return the start time for a new incarnation: now, or after the newest earlier start of its service. Blocking.
 
-    Args:
-        service: its name.
-        clock: the wall clock.
-        states: the state files of earlier starts.
-        source: lists the tables.
-        lake: has the stamps of earlier starts.
-        included: whether the configuration includes a table.
-
-    Returns:
-        Milliseconds since 1970.
+    In milliseconds since 1970; `clock` is the wall clock. Earlier starts are in `states` and in the stamps of the lake.
     """
     wall_ms = clock.wall_ms()
     after_states = states.started_ms(service, wall_ms)

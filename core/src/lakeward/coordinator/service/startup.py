@@ -31,17 +31,9 @@ async def restore_lease(
 ) -> frozenset[TableBucket]:
     """Keep the snapshots of the last start leased under a new generation, if its backend persisted state.
 
-    If the backend answers RELEASE, none of them is kept, and the old id is dropped.
-
-    Args:
-        leases: the lease, still empty.
-        state: what the last start persisted, None where there was none.
-        backend: the configured backend's name.
-        now: seconds on the service's clock.
-        copy: the newest checkpoint's copy of the lease; used only if `state` is None.
-
-    Returns:
-        The buckets whose snapshots are not kept because the backend answered RELEASE.
+    If the backend answers RELEASE, none of them is kept, the old id is dropped, and their buckets are returned.
+    `leases` is still empty. `state`: what the last start persisted, None where there was none; only then `copy` is
+    used, the newest checkpoint's copy of the lease. `now`: seconds on the service's clock.
     """
     data = state.lease_state if state is not None else copy.state if copy is not None else None
     was = state.lease_backend if state is not None else copy.backend if copy is not None else None
@@ -61,11 +53,7 @@ async def restore_lease(
 
 
 async def lease_of_checkpoint(restorer: Restorer) -> LeaseCopy | None:
-    """Return the newest checkpoint's copy of the lease, which is used if the state file is missing.
-
-    Args:
-        restorer: knows this service's checkpoints.
-    """
+    """Return the newest checkpoint's copy of the lease, which is used if the state file is missing."""
     try:
         return await call(restorer.lease, what="look for the lease in a checkpoint")
     except LakewardError as error:
@@ -76,16 +64,9 @@ async def lease_of_checkpoint(restorer: Restorer) -> LeaseCopy | None:
 async def resume(
     source: Source, clock: Clock, state: ServiceState | None, timeout_s: float
 ) -> tuple[TableAssignment, ...]:
-    """Renew the tables that were assigned to the last start, and keep those that the source accepts.
+    """Renew the tables of the last start by a heartbeat; return those that the source accepts, under their old epochs.
 
-    Args:
-        source: gets the heartbeat.
-        clock: the service's clock.
-        state: what the last start persisted.
-        timeout_s: the source's heartbeat timeout; a table renewed longer ago than that is left out.
-
-    Returns:
-        The tables that stay assigned, under their old epochs.
+    `timeout_s`: the source's heartbeat timeout; a table renewed longer ago than that is left out.
     """
     if state is None or not state.tables:
         return ()

@@ -34,12 +34,7 @@ class StopSignals:
     """What SIGINT and SIGTERM ask of a process. For the loop's thread, which must be the main thread."""
 
     def __init__(self, loop: asyncio.AbstractEventLoop, on_stop: Callable[[str], None]) -> None:
-        """Listen from now on.
-
-        Args:
-            loop: where signals are handled.
-            on_stop: called on the loop with the name of the first signal.
-        """
+        """Listen from now on; `on_stop` is called on the loop with the name of the first signal."""
         self.asked = asyncio.Event()
         """Set once a stop was asked for."""
         self.then: Callable[[], object] = _nothing
@@ -73,15 +68,8 @@ async def unless_stopped(make: Callable[[], T], signals: StopSignals, *, what: s
     """Make something on a thread, and stop waiting for it where a stop is asked for.
 
     A signal to the group kills programs that are being started as well. Their failure may be heard before the signal:
-    it counts as the stop's.
-
-    Args:
-        make: makes it; blocking. Where nobody waits any longer, it goes on unheard.
-        signals: what asks for a stop.
-        what: describes the call, for the thread's name.
-
-    Returns:
-        What was made; None where a stop was asked for meanwhile.
+    it counts as the stop's. `make` is blocking; where nobody waits any longer, it goes on unheard. `what` describes the
+    call, for the thread's name. Returns None where a stop was asked for meanwhile.
 
     Raises:
         Exception: what `make` raised.

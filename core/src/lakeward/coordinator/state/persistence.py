@@ -35,16 +35,7 @@ class StatePersistence:
         writer: ServiceStateWriter,
         loop: EventLoop,
     ) -> None:
-        """Keep the collaborators.
-
-        Args:
-            clock: the service's clock.
-            rounds: knows which tables are assigned.
-            leases: has the bytes that the lease backend wants persisted.
-            restorer: knows which tables' checkpoints are invalid.
-            writer: writes the file.
-            loop: is superseded if a later start has written the file.
-        """
+        """Keep the collaborators; `loop` is superseded if a later start has written the file."""
         self.lease_state: bytes | None = None
         """The lease backend's bytes as last written."""
         self.checked_at = 0.0

@@ -28,14 +28,7 @@ class ServiceStateWriter:
     """Reads the last start's state once, and writes this start's state, one write at a time."""
 
     def __init__(self, store: ServiceStateStore, incarnation: Incarnation, backend: str, clock: Clock) -> None:
-        """Keep the parts.
-
-        Args:
-            store: where the state file is.
-            incarnation: of this start.
-            backend: the lease backend's name, written beside its bytes.
-            clock: to turn renewal times into wall-clock times.
-        """
+        """Keep the parts; `backend` is the lease backend's name, written beside its bytes."""
         self._store = store
         self._incarnation = incarnation
         self._backend = backend
@@ -75,12 +68,10 @@ class ServiceStateWriter:
     ) -> None:
         """Write the state durably.
 
-        Args:
-            tables: the tables that the source assigned to this service.
-            lease: the bytes that the lease backend wants persisted.
-            now: seconds on the service's clock, at which `renewed_at` of the tables is counted.
-            lease_ids: the lease's own id, and earlier ones that are still to be dropped.
-            invalidated: by table id, why its checkpoints must not be resumed from.
+        `tables`: those that the source assigned to this service. `lease`: the bytes that the lease backend wants
+        persisted. `now`: seconds on the service's clock, at which `renewed_at` of the tables is counted. `lease_ids`:
+        the lease's own id, and earlier ones that are still to be dropped. `invalidated`: by table id, why its
+        checkpoints must not be resumed from.
 
         Raises:
             FencedError: a later start of this service has written the file.
@@ -110,11 +101,7 @@ class ServiceStateWriter:
         return self._written.get(assignment.table_id) == assignment.epoch
 
     def forget(self, table_id: int) -> None:
-        """Forget a table that the source has dropped.
-
-        Args:
-            table_id: its id, which is never used again.
-        """
+        """Forget a table that the source has dropped: its id is never used again."""
         self._written.pop(table_id, None)
 
 

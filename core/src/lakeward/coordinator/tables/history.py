@@ -81,9 +81,7 @@ class History:
     def note_deadline(self, deadline: float, due_ms: int) -> None:
         """Note the deadline of an assignment, once; it does not put off one that was there before it.
 
-        Args:
-            deadline: on the service's clock, in seconds.
-            due_ms: the same, in milliseconds since 1970.
+        `deadline` is in seconds on the service's clock, `due_ms` the same in milliseconds since 1970.
         """
         if deadline != self.deadline:
             self.deadline, self.due_ms = deadline, min(due_ms, self.due_ms or due_ms)
@@ -101,9 +99,8 @@ class History:
     def lag_s(self, lag_rows: int | None, now_ms: int) -> float | None:
         """Return for how long the oldest row has waited; None where rows wait, and nobody has said since when.
 
-        Args:
-            lag_rows: rows that are known to wait now: they came later if none waited when that was looked at last.
-            now_ms: milliseconds since 1970.
+        `lag_rows`: known to wait now; they came later if none waited when that was looked at last. `now_ms`:
+        milliseconds since 1970.
         """
         if self.waiting_since_ms is not None:
             return max(0.0, (now_ms - self.waiting_since_ms) / 1000)

@@ -24,11 +24,7 @@ class Tables:
     """The tables, by id. Used on the event loop only."""
 
     def __init__(self, complete_ms: Mapping[int, int] = MappingProxyType({})) -> None:
-        """Know no table.
-
-        Args:
-            complete_ms: by table id the moment up to which earlier starts had completed the lake, as far as is known.
-        """
+        """Know no table. `complete_ms`: by table id, up to when earlier starts had completed the lake, if known."""
         self._tables: dict[int, Table] = {}
         self._complete_ms = complete_ms
         self.dropped: deque[Table] = deque(maxlen=DROPPED_KEPT)

@@ -23,7 +23,6 @@ class TargetOffsets:
     """The end offsets of every table at one moment."""
 
     def __init__(self) -> None:
-        """Start without targets."""
         self._ends: dict[TablePath, dict[TableBucket, int]] = {}
         self._unseen: set[TablePath] = set()
         """Tables whose end offsets could not be looked at."""
@@ -33,11 +32,6 @@ class TargetOffsets:
 
         A table that cannot be looked at is a target too: its first round finds its end offsets, or what is wrong.
 
-        Args:
-            source: the source.
-            lake: the lake, for the offsets that are tiered already.
-            included: whether the configuration includes a table.
-
         Raises:
             LakewardError: the tables cannot be listed, or the lake's catalog does not answer.
         """
@@ -46,16 +40,7 @@ class TargetOffsets:
                 self._look_at(source, lake, table)
 
     async def aim(self, source: Source, lake: Lake, included: Callable[[TablePath], bool]) -> frozenset[TablePath]:
-        """Record the targets, and make the tables due that are behind.
-
-        Args:
-            source: the source.
-            lake: the lake.
-            included: whether a table is ours to tier.
-
-        Returns:
-            Those tables.
-        """
+        """Record the targets, make the tables due that are behind, and return these."""
         await call(lambda: self.look(source, lake, included), what="look at the end offsets")
         paths = self.paths
         if paths:
@@ -70,10 +55,8 @@ class TargetOffsets:
     def reached(self, path: TablePath, offsets: Mapping[TableBucket, int], buckets: Sequence[BucketState]) -> bool:
         """Return whether a table has reached its target; True for a table without one.
 
-        Args:
-            path: the table.
-            offsets: the next offset to tier, by bucket.
-            buckets: as the round found them; their ends are the target of a table without known end offsets.
+        `offsets`: the next to tier, by bucket. `buckets`: as the round found them; their ends are the target of a table
+        without known end offsets.
         """
         if path in self._unseen:
             self._unseen.discard(path)

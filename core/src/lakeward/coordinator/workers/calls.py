@@ -25,14 +25,8 @@ async def call(
 ) -> T:
     """Run `work` on a thread of its own and wait for it without blocking the loop. Its log lines have our fields.
 
-    Args:
-        work: the blocking call.
-        what: describes the call, for the thread's name and the error.
-        timeout_s: seconds, > 0; None = no limit.
-        on_end: called on the loop once the thread has really ended, within the limit or long after it.
-
-    Returns:
-        What it returned.
+    `what` describes the call, for the thread's name and the error. `timeout_s`: seconds, > 0; None = no limit. `on_end`
+    is called on the loop once the thread has really ended, within the limit or long after it.
 
     Raises:
         OutcomeUnknownError: no answer within the limit.

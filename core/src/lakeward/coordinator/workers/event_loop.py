@@ -25,7 +25,6 @@ class EventLoop:
     """Keeps what has happened until the service takes it. Used on the event loop only, but for `put_from_thread`."""
 
     def __init__(self) -> None:
-        """Start with an empty inbox."""
         self.superseded_by = ""
         """The later start of this service that took over, empty while there is none."""
         self.failure: BaseException | None = None

@@ -14,24 +14,14 @@ if TYPE_CHECKING:
 
 
 def fields_of_round(round_id: RoundId, path: TablePath) -> Mapping[str, str]:
-    """Return what each log line has that belongs to a round.
-
-    Args:
-        round_id: the round.
-        path: its table.
-    """
+    """Return what each log line has that belongs to a round."""
     return {"round": str(round_id), "table": str(path)}
 
 
 def with_log_fields(
     fields: Mapping[str, str], work: Callable[[], Coroutine[None, None, None]]
 ) -> Callable[[], Coroutine[None, None, None]]:
-    """Return work for a task of its own, whose log lines have these fields, unless a line names its own.
-
-    Args:
-        fields: by name: the round and the table that the work belongs to.
-        work: makes the coroutine.
-    """
+    """Return work for a task of its own, whose log lines have these fields, unless a line names its own."""
 
     async def run() -> None:
         bind_contextvars(**fields)  # for good: a task has a context of its own

@@ -16,10 +16,6 @@ def step_log(logger: str, machine: str) -> Callable[[Step[Any, Any]], None]:
     """Return what logs each step of a machine.
 
     The logger is bound here, once: to bind it at each step takes longer than many a step.
-
-    Args:
-        logger: name of the logger.
-        machine: name of the machine.
     """
     debug = structlog.get_logger(logger).bind().debug
     stepped = f"{machine} stepped"

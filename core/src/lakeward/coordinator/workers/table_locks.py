@@ -29,17 +29,14 @@ class TableLocks:
     """
 
     def __init__(self) -> None:
-        """Start with every table free."""
         self._locks: dict[TablePath, _TableLock] = {}
 
     @asynccontextmanager
     async def hold(self, path: TablePath, purpose: str, *, wait_s: float | None = None) -> AsyncIterator[TableHold]:
         """Wait until a table is free, and hold it; waiters get it in the order in which they came.
 
-        Args:
-            path: the table.
-            purpose: describes the work, for the errors of those who wait meanwhile.
-            wait_s: seconds to wait; None = no limit.
+        `purpose` describes the work, for the errors of those who wait meanwhile. `wait_s`: seconds to wait; None = no
+        limit.
 
         Raises:
             OutcomeUnknownError: another holder still works on the table; nothing was started.
@@ -72,7 +69,6 @@ class TableHold:
     """A held table. It becomes free when the holder has left and all of its threads have ended."""
 
     def __init__(self, release: Callable[[], None]) -> None:
-        """Keep the callable that frees the table."""
         self._release = release
         self._running = 0
         self._left = False
