@@ -47,13 +47,10 @@ class MachineDriver(Generic[Event, Command]):
         on_step: Callable[[Step[Event, Command]], None] | None = None,
         kept: int = STEPS_KEPT,
     ) -> None:
-        """Begin with nothing stepped.
+        """Begin with nothing stepped; only this driver steps the machine.
 
-        Args:
-            machine: only this driver steps it.
-            execute: executes one command, given the event that caused it; None where the caller of `step` does.
-            on_step: sees each step before its commands are executed.
-            kept: how many of the last steps are kept.
+        `execute` executes one command, given the event that caused it; None where the caller of `step` does. `on_step`
+        sees each step before its commands are executed. `kept`: how many of the last steps are kept.
         """
         self._machine = machine
         self._execute = execute

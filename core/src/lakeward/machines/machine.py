@@ -81,14 +81,7 @@ class Rules(Generic[Held, Command]):
     def step(
         self, held: Held, states: MutableMapping[Key, Any], key: Key, event: object, default: Enum | None = None
     ) -> tuple[Command, ...]:
-        """Take an event of one of the things that a machine keeps a state of.
-
-        Args:
-            held: the machine.
-            states: the state by thing.
-            key: the thing.
-            event: what happened to it.
-            default: the state of a thing that is not in `states`.
+        """Take an event of one of the things that a machine keeps a state of; one not in `states` is in `default`.
 
         Raises:
             IllegalEventError: no rule allows it.
@@ -115,7 +108,6 @@ class Undo:
     """What a step has changed in the dicts of its machine, the oldest first."""
 
     def __init__(self) -> None:
-        """Nothing was changed."""
         self._changes: list[tuple[dict[Any, Any], Any, Any]] = []
 
     def note(self, changed: dict[Any, Any], key: object, before: object) -> None:
@@ -151,7 +143,6 @@ class UndoDict(dict[Key, Value]):
         self._undo = undo
 
     def __setitem__(self, key: Key, value: Value) -> None:
-        """Set a value."""
         self._undo.note(self, key, self.get(key, _MISSING))
         super().__setitem__(key, value)
 
@@ -188,7 +179,6 @@ class Machine(Generic[Event, Command]):
     phase: Any
 
     def __init__(self) -> None:
-        """Begin with nothing to undo."""
         self.undo = Undo()
 
     @property

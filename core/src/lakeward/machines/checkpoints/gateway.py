@@ -101,12 +101,10 @@ class HeldEvents(Machine[GatewayEvent, GatewayCommand]):
     def __init__(
         self, *, latest: int = 0, closed_for: int | None = None, restored: Iterable[BlockedEvent] = ()
     ) -> None:
-        """Start open, or closed if the attempt registered while a checkpoint is running.
+        """Start open, or closed if the attempt registered while a checkpoint is running (`closed_for`, None for none).
 
-        Args:
-            latest: number of the newest checkpoint so far; it and all older ones have ended.
-            closed_for: the checkpoint that runs, None for none.
-            restored: events to be sent again before anything new.
+        `latest`: number of the newest checkpoint so far; it and all older ones have ended. `restored`: events to be
+        sent again before anything new.
         """
         super().__init__()
         self.phase = GatewayPhase.OPEN if closed_for is None else GatewayPhase.CLOSED
@@ -130,11 +128,8 @@ class HeldEvents(Machine[GatewayEvent, GatewayCommand]):
     def held_as(self, last_sent: Origin) -> tuple[BlockedEvent, ...]:
         """Return the held results for a snapshot. Held split requests are left out: a restored subtask sends new ones.
 
-        Args:
-            last_sent: this attempt, with the number of the last data event that was sent.
-
-        Returns:
-            Each result with the origin that it was restored with, or with the number that it will be sent under.
+        Each has the origin that it was restored with, or the number that it will be sent under: `last_sent` is this
+        attempt, with the number of the last data event that was sent.
         """
         blocked = []
         for position, event in enumerate(self.held, start=1):
@@ -255,18 +250,10 @@ class Origins:
     """
 
     def __init__(self) -> None:
-        """Start with nothing received."""
         self._seen: set[Origin] = set()
 
     def first(self, origin: Origin) -> bool:
-        """Add an origin.
-
-        Args:
-            origin: the event's own one, or else its sender and number.
-
-        Returns:
-            True if it was not there before.
-        """
+        """Add an origin, the event's own or else its sender and number; return True if it was not there before."""
         if origin in self._seen:
             return False
         self._seen.add(origin)

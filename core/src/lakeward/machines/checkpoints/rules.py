@@ -515,7 +515,7 @@ def abort_attempt(state: RoundState, event: CheckpointFailed) -> Commands:
 def discard_late(state: RoundState, event: PartStored) -> Commands:
     """Delete a part that came too late to count.
 
-    A repeated message of an attempt that has finished or was lost since is none: its part counts.
+    A repeated message of an attempt that has since finished or been lost is not late: its part counts.
     """
     if event.checkpoint in state.completed:
         return ()

@@ -146,12 +146,9 @@ class RoundState(Machine[CheckpointsEvent, CheckpointsCommand]):
     attempt_rules: ClassVar[Rules[Any, CheckpointsCommand]]
 
     def __init__(self, settings: CheckpointSettings, *, now: float, latest: int = 0) -> None:
-        """Start with no checkpoint.
+        """Start with no checkpoint, at `now` seconds.
 
-        Args:
-            settings: how often, how long, how many failures.
-            now: seconds.
-            latest: the highest number used so far for a checkpoint of this round, restored ones included.
+        `latest`: the highest number used so far for a checkpoint of this round, restored ones included.
         """
         super().__init__()
         self.schedule = Schedule.of(settings, now)

@@ -87,12 +87,10 @@ class InputChannels(Machine[AlignmentEvent, AlignmentCommand]):
     """All channels of one consumer, and the checkpoint that runs here."""
 
     def __init__(self, channels: int, *, aligned_timeout_s: float, unaligned: bool) -> None:
-        """Start with nothing received.
+        """Start with nothing received from `channels` producers, 1 or more.
 
-        Args:
-            channels: how many producers there are, 1 or more.
-            aligned_timeout_s: seconds since the trigger after which a checkpoint is no longer aligned; 0: at once.
-            unaligned: whether a checkpoint may be unaligned at all.
+        `aligned_timeout_s`: seconds since the trigger after which a checkpoint is no longer aligned; 0: at once.
+        `unaligned`: whether a checkpoint may be unaligned at all.
         """
         super().__init__()
         self.timeout_s = aligned_timeout_s
@@ -165,9 +163,8 @@ class OutputChannel(Machine[OutputEvent, OutputCommand]):
     def __init__(self, *, window_bytes: int, granted: bool = True) -> None:
         """Start empty.
 
-        Args:
-            window_bytes: most bytes that are sent and not yet written by the consumer, > 0.
-            granted: whether batches may be sent before the consumer's first `BatchesWritten`.
+        `window_bytes`: most bytes that are sent and not yet written by the consumer, > 0. `granted`: batches may be
+        sent before the consumer's first `BatchesWritten`.
         """
         super().__init__()
         self.window_bytes = window_bytes

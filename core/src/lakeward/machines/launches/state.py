@@ -35,12 +35,7 @@ class LaunchesState(Machine[LaunchesEvent, LaunchesCommand]):
     """The launches of one round, so far."""
 
     def __init__(self, *, limit: int, pauses: RetryPauses = NO_PAUSES) -> None:
-        """Begin before the first launch.
-
-        Args:
-            limit: how often the job is launched at the most.
-            pauses: before the next launch, by the number of launches so far.
-        """
+        """Begin before the first of `limit` launches at the most; `pauses` go by the number of launches so far."""
         super().__init__()
         self.phase = LaunchPhase.PLANNED
         self.limit = limit

@@ -314,9 +314,7 @@ class LeaseState(Machine[LeasesEvent, LeasesCommand]):
     def __init__(self, policy: LeasesPolicy, base_id: str) -> None:
         """Start with nothing held, generation 1.
 
-        Args:
-            policy: periods.
-            base_id: service and incarnation; the lease id is `<base_id>-<generation>`.
+        `base_id` is service and incarnation; the lease id is `<base_id>-<generation>`.
         """
         super().__init__()
         self.policy = policy

@@ -49,9 +49,8 @@ class RestoredRows(Machine[RecoveryEvent, RecoveryCommand]):
     def __init__(self, channels: int, *, memory_bytes: int) -> None:
         """Start with nothing read back.
 
-        Args:
-            channels: how many the restored checkpoint has, 0 or more; those without a row for us too.
-            memory_bytes: of pieces in memory, from which on nothing is read ahead; > 0.
+        `channels`: how many the restored checkpoint has, 0 or more; those without a row for us too. `memory_bytes`: of
+        pieces in memory, from which on nothing is read ahead; > 0.
         """
         super().__init__()
         self.channels = channels

@@ -39,7 +39,6 @@ class MirrorQueue:
     """The queue of one service. It counts its own epochs, which have no meaning elsewhere."""
 
     def __init__(self, coordinator_epoch: int = 0) -> None:
-        """Start without tables."""
         self._coordinator_epoch = coordinator_epoch
         self._entries: dict[int, _Entry] = {}
 
@@ -60,12 +59,8 @@ class MirrorQueue:
         """Update the set of tables: new ones are due at once, missing ones are forgotten.
 
         A missing one that has a round is refused until no heartbeat names it any more: its epoch is this queue's, and
-        would mean another service's round at the source.
-
-        Args:
-            now: seconds on the holder's clock.
-            tables: table id to its path and promised freshness in seconds.
-            elsewhere: ids of tables that exist, and are not ours.
+        would mean another service's round at the source. `now`: seconds on the holder's clock. `tables`: by id, path
+        and promised freshness in seconds. `elsewhere`: ids of tables that exist, and are not ours.
         """
         known = self._entries
         self._entries = {
@@ -88,14 +83,9 @@ class MirrorQueue:
                 self._entries[table_id] = replace(entry, due=min(entry.due, now))
 
     def heartbeat(self, now: float, request: HeartbeatRequest) -> HeartbeatResponse:
-        """Answer a heartbeat: failed, renewed, finished, request, in this order.
+        """Answer a heartbeat as a source would: failed, renewed, finished, request, in this order.
 
-        Args:
-            now: seconds on the holder's clock.
-            request: contains only tables of this queue.
-
-        Returns:
-            The same response as a source would send.
+        `now`: seconds on the holder's clock. `request` contains only tables of this queue.
         """
         refused: dict[int, Refusal] = {}
         for epoch in request.failed:
@@ -157,7 +147,6 @@ class SourceQueueEstimate:
     """
 
     def __init__(self) -> None:
-        """Start without tables."""
         self._due: dict[int, float] = {}
         self._freshness: dict[int, float] = {}
         self._taken: set[int] = set()
@@ -167,9 +156,7 @@ class SourceQueueEstimate:
     def update(self, now: float, tables: Mapping[int, float]) -> None:
         """Update the set of tables: new ones count as due at once, missing ones are forgotten.
 
-        Args:
-            now: seconds on the holder's clock.
-            tables: table id to promised freshness in seconds.
+        `now`: seconds on the holder's clock. `tables`: promised freshness in seconds, by table id.
         """
         self._due = {table_id: self._due.get(table_id, now) for table_id in tables}
         self._freshness = dict(tables)
@@ -182,14 +169,9 @@ class SourceQueueEstimate:
         return oldest if oldest <= now else None
 
     def assigned(self, now: float, table_id: int) -> float:
-        """Note a table that the source assigned.
+        """Note a table that the source assigned; return for how many seconds it has been due.
 
-        Args:
-            now: seconds on the holder's clock.
-            table_id: the table.
-
-        Returns:
-            For how many seconds it has been due.
+        `now`: seconds on the holder's clock.
         """
         self._last_due = min(now, max(self._last_due, self._due.get(table_id, now)))
         self._taken.add(table_id)

@@ -213,12 +213,9 @@ class RoundsState(Machine[RoundsEvent, RoundsCommand]):
     """The phases in which a round counts for `service.rounds`; one that commits, or waits to, needs none of Spark."""
 
     def __init__(self, settings: ServiceSettings, *, once: bool = False, once_attempts: int = ONCE_ATTEMPTS) -> None:
-        """Start without tables.
+        """Start without tables. `once`: serve until every target is reached, then stop.
 
-        Args:
-            settings: periods and limits.
-            once: serve until every target is reached, then stop.
-            once_attempts: so often a table is tried with `once`.
+        `once_attempts`: so often a table is tried with `once`.
         """
         super().__init__()
         self.settings = settings
@@ -377,7 +374,7 @@ class RoundsState(Machine[RoundsEvent, RoundsCommand]):
     def next_yield(self, now: float) -> float | None:
         """Return when a round has to make room for a waiting table, None if none has to.
 
-        None has to that waits for Spark. Each round that finishes early already makes room for one of them.
+        A round that waits for Spark never has to. Each round that finishes early already makes room for one of them.
         """
         if not any(table.finish_by is not None for table in self.assigned.values()):
             return None

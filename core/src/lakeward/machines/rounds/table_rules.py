@@ -296,9 +296,9 @@ def finish_idle(rounds: RoundsState, event: Opened) -> Commands:
 
 
 def count_time(rounds: RoundsState, event: JobStarted) -> Commands:
-    """Let the round's maximum duration count from here: one that ended while it waits for slots had read nothing.
+    """Let the round's maximum duration count from here, when its job has started.
 
-    Its table's next round would wait as long.
+    A round that ended while it waits for slots would have read nothing, and its table's next round would wait as long.
     """
     table = _table(rounds, event)
     finish_by = None if table.finishing_early else event.now + rounds.settings.max_round_s
@@ -503,14 +503,9 @@ def failing(
     holds: bool,
     counts: bool = True,
 ) -> tuple[Row, ...]:
-    """Make the rows of a failure.
+    """Make the rows of a failure in the phases `at`, where `when` says that it is one.
 
-    Args:
-        at: in these phases.
-        on: the event.
-        when: it is a failure.
-        holds: a stop or a pause may have come meanwhile.
-        counts: one failure of many, so that it may be one too many.
+    `holds`: a stop or a pause may have come meanwhile. `counts`: one failure of many, so that it may be one too many.
     """
     stops: Row = Rule(at, on, when=both(when, is_stopping), to=P.RETURNING, do=fail)
     suspends: Row = Rule(at, on, when=both(when, is_final), to=P.SUSPENDED, do=fail)

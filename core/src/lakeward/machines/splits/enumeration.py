@@ -39,17 +39,12 @@ def enumerate_splits(
     primary_key: bool,
     max_split_rows: int,
 ) -> Enumeration:
-    """Enumerate the splits of a round.
+    """Enumerate the splits of a round. A bucket whose `end` is its tiered offset gives no split.
 
-    Args:
-        buckets: every bucket's state now.
-        tiered: the next offset to tier, by bucket, from the lake's head; absent = never tiered. Buckets of
-            another table id are left out; buckets of a dropped partition are kept, so that no offset ever moves back.
-        primary_key: a primary-key table: never tiered and a snapshot is there = snapshot split.
-        max_split_rows: log splits of append-only tables are divided into ranges of at most so many offsets; 0 = never.
-
-    Returns:
-        The enumeration. A bucket whose `end` is its tiered offset gives no split.
+    `buckets`: every one's state now. `tiered`: the next offset to tier, by bucket, from the lake's head; absent = never
+    tiered. Buckets of another table id are left out; buckets of a dropped partition are kept, so that no offset ever
+    moves back. A never tiered bucket of a primary-key table gives a snapshot split if it has a snapshot. Log splits of
+    append-only tables are divided into ranges of at most `max_split_rows` offsets; 0 = never.
 
     Raises:
         OffsetsBeyondLogError: the tiered offset of a bucket is beyond the log's end; names both, and what to do.

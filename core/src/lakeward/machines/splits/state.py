@@ -101,14 +101,12 @@ class RoundSplits(Machine[SplitsEvent, SplitsCommand]):
     ) -> None:
         """Start with every split unassigned, or restored from a checkpoint.
 
-        Args:
-            enumeration: from `enumerate_splits`, its snapshots leased; at least one split.
-            finished: restored splits whose result was accepted, each with the offset that it ended at.
-            withheld: restored splits whose result was held back by the gateway of their subtask.
-            begun: restored splits that are read to their end even if the round finishes early: with an exchange, some
-                of their rows are already among those of other splits.
-            reconnect_s: seconds in which an attempt whose connection closed may reconnect, > 0; infinite: no limit.
-            retries: how long a split rests by the number of its attempts that were lost.
+        `enumeration`: from `enumerate_splits`, its snapshots leased; at least one split. `finished`: restored splits
+        whose result was accepted, each with the offset that it ended at. `withheld`: restored splits whose result was
+        held back by the gateway of their subtask. `begun`: restored splits that are read to their end even if the round
+        finishes early: with an exchange, some of their rows are already among those of other splits. `reconnect_s`:
+        seconds in which an attempt whose connection closed may reconnect, > 0; infinite: no limit. `retries`: how long
+        a split rests by the number of its attempts that were lost.
 
         Raises:
             UsageError: no split, two splits of one id, or a restored one that is not of the round.
@@ -215,9 +213,8 @@ class RoundSplits(Machine[SplitsEvent, SplitsCommand]):
     def offsets(self, positions: Mapping[str, int] = MappingProxyType({})) -> Mapping[TableBucket, int]:
         """Return the offsets of all buckets that may be committed now: the ends of contiguous finished prefixes.
 
-        Args:
-            positions: positions of log splits in progress in a checkpoint; that of the first one after a bucket's
-                finished prefix counts as well (`commit_every`).
+        `positions`: of log splits in progress in a checkpoint; that of the first one after a bucket's finished prefix
+        counts as well (`commit_every`).
         """
         offsets = dict(self._before)
         for bucket, splits in self._by_bucket.items():

@@ -27,7 +27,6 @@ class Channel:
     """One end. `direction` is the direction in which this end sends."""
 
     def __init__(self, key: ChannelKey, direction: Direction) -> None:
-        """Start with nothing sent and nothing received."""
         self._key = key
         self._direction: Direction = direction
         self._sent = 0

@@ -41,11 +41,7 @@ def frame(payload: bytes) -> bytes:
 
 
 def length_of(header: bytes, exactly: int | None = None) -> int:
-    """Return how many bytes follow a header of 4 bytes.
-
-    Args:
-        header: what was received.
-        exactly: the only length that is right here, in bytes; None: any up to `LIMIT`.
+    """Return how many bytes follow a header of 4 bytes; `exactly`: the only right number, None: any up to `LIMIT`.
 
     Raises:
         ProtocolError: another length than `exactly`, or more than `LIMIT`.
