@@ -427,14 +427,7 @@ class Container(containers.DeclarativeContainer):
 
 
 def build(loaded: Loaded) -> Container:
-    """Make the container of a configuration; nothing is opened yet.
-
-    Args:
-        loaded: the configuration.
-
-    Returns:
-        The container. `resources()` closes what was opened.
-    """
+    """Make the container of a configuration; nothing is opened yet. Its `resources()` closes what was opened."""
     container = Container(loaded=loaded)
     container.source.set_providers(
         **{
@@ -456,12 +449,7 @@ def build(loaded: Loaded) -> Container:
 
 
 def service_container(components: ServiceComponents, options: ServiceOptions) -> ServiceContainer:
-    """Make the container of one service run; nothing is started. A test overrides what it replaces.
-
-    Args:
-        components: the ports to what is outside.
-        options: how the service behaves.
-    """
+    """Make the container of one service run; nothing is started. A test overrides what it replaces."""
     return ServiceContainer(components=providers.Object(components), options=providers.Object(options))
 
 
@@ -483,15 +471,9 @@ def serve(
 ) -> int:
     """Run the service of a configuration until it is stopped.
 
-    Args:
-        loaded: the configuration.
-        once: end when each table stands at the end offsets seen at the start.
-        final: drop the lease at the end.
-        progress: shows what the service does.
-        until: asked about twice a second, on a thread of its own; the service stops once it says yes. None = never.
-
-    Returns:
-        The exit code: 0 done or stopped, 1 where a table of `once` fell short or a later start took over.
+    `once`: end when each table stands at the end offsets seen at the start. `final`: drop the lease at the end. `until`
+    is asked about twice a second, on a thread of its own; the service stops once it says yes. None = never.
+    Returns the exit code: 0 done or stopped, 1 where a table of `once` fell short or a later start took over.
 
     Raises:
         LakewardError: it could not start, or `until` raised it.

@@ -50,13 +50,6 @@ class IllegalEventError(LakewardError):
     code = "LW-101"
 
     def __init__(self, machine: str, state: str, event: object) -> None:
-        """Name machine, state and event.
-
-        Args:
-            machine: the machine's name, such as `rounds`.
-            state: the state it was in.
-            event: the event that has no row there.
-        """
         self.machine = machine
         self.state = state
         self.event = event
@@ -70,13 +63,9 @@ class ConfigError(LakewardError):
     exit_code = EXIT_USAGE
 
     def __init__(self, key: str, expected: str, found: object, hint: str = "") -> None:
-        """Name the key.
+        """Name the key: dotted, such as `lease.duration_s`, or the file's path.
 
-        Args:
-            key: dotted key, such as `lease.duration_s`, or the file's path.
-            expected: a description of a right value.
-            found: the value that was found.
-            hint: an addition, for instance the nearest known name.
+        `expected` describes a right value. `hint` is an addition, for instance the nearest known name.
         """
         self.key = key
         self.expected = expected
@@ -123,13 +112,7 @@ class CorruptFileError(LakewardError):
     code = "LW-301"
 
     def __init__(self, file: str, expected: str, found: object) -> None:
-        """Name the file.
-
-        Args:
-            file: path of the damaged file.
-            expected: what a whole file would have had there.
-            found: what it has.
-        """
+        """Name the file; `expected` is what a whole file would have had there."""
         self.file = file
         self.expected = expected
         self.found = found
@@ -142,13 +125,7 @@ class NewerFormatError(CorruptFileError):
     code = "LW-303"
 
     def __init__(self, file: str, known: Collection[int], found: int) -> None:
-        """Name the file.
-
-        Args:
-            file: its path.
-            known: the versions of its format that this release reads.
-            found: the version that it has.
-        """
+        """Name the file; `known` are the versions of its format that this release reads."""
         super().__init__(file, f"a format version among {sorted(known)}", found)
         hint = "A newer release of Lakeward wrote it. Nothing was changed: start that release again"
         self.args = (f"{self.args[0]}. {hint}, or move the folder away to begin without its unfinished rounds.",)
@@ -230,13 +207,8 @@ class RowError(TableError):
     ) -> RowError:
         """Return the error of one value in a log or a snapshot.
 
-        Args:
-            table: the table's path.
-            bucket: the bucket.
-            offset: the record's offset; for a row of a KV snapshot, a text that says which row.
-            column: the column's name.
-            expected: a description of a right value.
-            found: the value; a long one is shortened.
+        `offset` is the record's; for a row of a KV snapshot, a text that says which row. `expected` describes a right
+        value; a long `found` is shortened.
         """
         where = f"table {table}, bucket {bucket}, offset {offset}, column {column!r}"
         return cls(f"{where}: expected {expected}, found {short_repr(found)}")
@@ -248,13 +220,7 @@ class LogGapError(TableError):
     code = "LW-407"
 
     def __init__(self, where: str, expected: int, found: int) -> None:
-        """Name both offsets.
-
-        Args:
-            where: table and bucket, as text.
-            expected: the offset that had to follow.
-            found: the first offset that the source returned.
-        """
+        """Name table and bucket (`where`), the offset that had to follow, and the first that the source returned."""
         self.expected = expected
         self.found = found
         super().__init__(f"{where}: expected log records from offset {expected}, found them from offset {found}")
@@ -304,21 +270,11 @@ class NewerSourceError(TableError):
 
     @classmethod
     def at(cls, where: str, expected: str, found: object) -> NewerSourceError:
-        """Return the error of a value that is not known.
-
-        Args:
-            where: what it was found in: a table, a batch, a file.
-            expected: the values that are known.
-            found: the value; a long one is shortened.
-        """
+        """Return the error of a value that is not known, in a table, a batch or a file; a long one is shortened."""
         return cls(f"{where}: expected {expected}, found {short_repr(found)}")
 
     def named(self, server: str) -> NewerSourceError:
-        """Return this error with the source's release in its text, unless it is there.
-
-        Args:
-            server: what is known of the release, in words.
-        """
+        """Return this error with what is known of the source's release in its text, unless it is there."""
         if self.server or not server:
             return self
         named = NewerSourceError(f"{self}; the server is {server}")
@@ -332,7 +288,6 @@ class LeaseError(LakewardError):
     code = "LW-500"
 
     def __init__(self, backend: str, message: str) -> None:
-        """Name the backend."""
         self.backend = backend
         super().__init__(f"lease backend {backend!r}: {message}")
 
@@ -358,12 +313,7 @@ class FencedError(LakeError):
     code = "LW-602"
 
     def __init__(self, message: str, by: str = "") -> None:
-        """Name the incarnation.
-
-        Args:
-            message: what was expected and found.
-            by: the incarnation that took over, empty where there is none.
-        """
+        """Say what was expected and found; `by` is the incarnation that took over, empty where there is none."""
         self.by = by
         super().__init__(message)
 

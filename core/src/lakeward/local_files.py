@@ -46,9 +46,7 @@ def make_private(folder: Path) -> None:
 def open_private(path: Path, mode: str) -> IO[bytes]:
     """Open a file of state; one that is not there is made for this user alone (0600).
 
-    Args:
-        path: the file.
-        mode: as of `open`, for bytes.
+    `mode`: as of `open`, for bytes.
 
     Raises:
         OSError: the disk refused, or it is a link, a pipe or anything else but a plain file.
@@ -94,9 +92,7 @@ def _check_plain(status: os.stat_result, path: str) -> None:
 def refusal(error: OSError, place: str | Path) -> str:
     """Say why a disk refused, and what is left of it where it is full.
 
-    Args:
-        error: its error.
-        place: path or `file:` URI of what was written or read; for another store nothing is added.
+    `place` is the path or `file:` URI of what was written or read; for another store nothing is added.
     """
     if error.errno is None:
         return str(error)
@@ -123,10 +119,7 @@ def _left(place: str) -> str:
 def locked(path: Path, limit_s: float, waiting: Callable[[float], None] = time.sleep) -> Iterator[None]:
     """Hold the lock of a file, which is made if it is not there; the end of the process frees it.
 
-    Args:
-        path: the file.
-        limit_s: seconds to wait for whoever holds it.
-        waiting: waits so many seconds.
+    `limit_s`: seconds to wait for whoever holds it. `waiting` waits so many seconds.
 
     Raises:
         OSError: the disk refused, as `open_private`, or the lock was held all that time.
@@ -150,17 +143,11 @@ def _taken(file: IO[bytes]) -> bool:
 
 @contextmanager
 def replacing(target: Path, temporary: Path, *, durable: bool) -> Iterator[Path]:
-    """Let the caller write a file under a temporary name, then give it its own name.
+    """Yield a temporary name for the caller to write a file under, then give the file its own name.
 
-    On any failure the temporary file is deleted and the target is as it was.
-
-    Args:
-        target: the file's own name.
-        temporary: a name in the same folder that no other writer uses at the same time.
-        durable: whether the file and its folder are synced, so that the new file outlives a crash of the machine.
-
-    Yields:
-        The temporary name.
+    On any failure the temporary file is deleted and the target is as it was. `temporary` is a name in the same folder
+    that no other writer uses at the same time. `durable`: the file and its folder are synced, so that the new file
+    outlives a crash of the machine.
 
     Raises:
         OSError: the disk refused.

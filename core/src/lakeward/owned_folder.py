@@ -23,11 +23,7 @@ class OwnedFolder:
     """A new folder; it is deleted by `delete` or `cleanup`, or when the process ends."""
 
     def __init__(self, prefix: str, directory: Path | None = None) -> None:
-        """Make it, and delete those of the same prefix whose owners are gone.
-
-        Args:
-            prefix: how its name begins.
-            directory: where; None: where temporary files lie.
+        """Make it in `directory` (None: where temporary files lie); delete those of its prefix whose owners are gone.
 
         Raises:
             OSError: the disk refused, or there is no such directory.
@@ -68,7 +64,6 @@ class OwnedFolder:
         return self.name
 
     def __exit__(self, *_: object) -> None:
-        """Clean up."""
         self.cleanup()
 
 

@@ -12,13 +12,7 @@ class RepeatedFailure:
     """How one thing goes that is done again and again. Used by one thread at a time."""
 
     def __init__(self, log: Callable[..., Any], failed: str, again: str) -> None:
-        """Start without a failure.
-
-        Args:
-            log: logs a line, such as `warning` of a logger.
-            failed: the line of a failure.
-            again: the line once it succeeds again.
-        """
+        """Start without a failure; `log` gets the line `failed`, and the line `again` once it succeeds again."""
         self._log = log
         self._failed = failed
         self._again = again
@@ -26,12 +20,7 @@ class RepeatedFailure:
         self._failures = 0
 
     def failed(self, reason: str, **fields: object) -> None:
-        """Log a failure, unless the last one had the same reason.
-
-        Args:
-            reason: why.
-            fields: of the log line.
-        """
+        """Log a failure, unless the last one had the same reason."""
         self._failures += 1
         if reason != self._reason:
             self._reason = reason

@@ -35,7 +35,6 @@ class RunningThread:
     """See `lakeward.ports.Running`."""
 
     def __init__(self, work: Callable[[], object], name: str) -> None:
-        """Start."""
         self._thread = threading.Thread(target=work, name=name, daemon=True)
         self._thread.start()
 
@@ -85,7 +84,6 @@ class LoopThreads(Executor):
     """
 
     def __init__(self, name: str) -> None:
-        """Start nothing yet."""
         self._name = name
 
     def submit(self, fn: Callable[P, T], /, *args: P.args, **kwargs: P.kwargs) -> Future[T]:
