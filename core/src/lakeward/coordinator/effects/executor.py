@@ -96,6 +96,8 @@ class RoundExecutor:
         effects = one.process(command)
         table.end_round()
         self.execute(one, effects)
+        if one.leaves_nothing:
+            self._forget(one)
         log_end(one.facts, report(one, self._clock.wall_ms(), self._clock.now()))
         return one
 
@@ -136,6 +138,8 @@ class RoundExecutor:
                 handle(one, effect)
             else:
                 work = self._handlers.works[type(effect)]
+                if work.at_once is not None:
+                    work.at_once(one, effect)
                 self._loop.spawn(with_log_fields(one.facts.log_fields, partial(self._perform, one, effect, work)))
 
     async def _perform(self, one: Round, effect: Effect, work: Work) -> None:

@@ -34,15 +34,17 @@ class Storing:
         delete = lambda _, effect: partial(self.delete, effect)  # noqa: E731 - once
         return Handlers(
             {
-                CompleteCheckpoint: Work(self._begin, what="complete a checkpoint of"),
+                CompleteCheckpoint: Work(self._begin, what="complete a checkpoint of", at_once=self._lease),
                 RetainCheckpoints: Work(retain, what="retain checkpoints of", answered=False),
                 DeleteCheckpoint: Work(delete, what="delete a checkpoint of", answered=False),
             }
         )
 
-    def _begin(self, one: Round, effect: CompleteCheckpoint) -> Callable[[], int]:
+    def _lease(self, one: Round, effect: CompleteCheckpoint) -> None:
         if not one.ended:
             self._leases.store_checkpoint(effect)
+
+    def _begin(self, _: Round, effect: CompleteCheckpoint) -> Callable[[], int]:
         return partial(self.complete, effect, self._leases.lease_copy())
 
     def complete(self, effect: CompleteCheckpoint, lease: LeaseCopy | None) -> int:

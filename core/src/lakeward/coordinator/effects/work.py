@@ -28,6 +28,8 @@ class Work:
     """Seconds for the call; None = no limit."""
     answered: bool = True
     """Whether the round waits for the result; if not, a failure is logged and left for the next sweep."""
+    at_once: Callable[[Round, Any], None] | None = None
+    """Called at once, in the order of the round's effects: before the round can end, for example."""
     complete: Callable[[Round, Any], Any] | None = None
     """Makes the answer of the call's result, in the moment in which the round takes it."""
     also_when_ended: bool = True

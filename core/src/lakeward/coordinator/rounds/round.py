@@ -183,6 +183,11 @@ class Round:
         return self.ended and not self.running and not self._pending and not self.awaits_store
 
     @property
+    def leaves_nothing(self) -> bool:
+        """True while nothing was written of it that would have to be deleted: it has no journal, and no job."""
+        return not self.facts.journaled
+
+    @property
     def subtasks(self) -> int:
         """How many subtasks it has launched."""
         return 0 if self.job is None or self.job.launched is None else self.job.launched.subtasks
@@ -566,7 +571,7 @@ class Round:
 
     def _clean_up(self) -> Iterable[Any]:
         """Have deleted what the round left, once it has ended and none of its tasks runs."""
-        if not self.at_rest or self._cleaned:
+        if not self.at_rest or self._cleaned or self.leaves_nothing:
             return
         self._cleaned = True
         job, facts = self.job, self.facts

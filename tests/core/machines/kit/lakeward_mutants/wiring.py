@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from functools import partial
 from typing import TYPE_CHECKING
 
 import msgspec
@@ -29,12 +28,11 @@ from lakeward.subtask.exchange.exchange_work import ExchangeWork
 from lakeward_mutants.changed import handle
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
+    from collections.abc import Iterable
     from typing import Any
 
     import pytest
 
-    from lakeward.coordinator.rounds.effects import CompleteCheckpoint
 
 # --- leases and what checkpoints need ---------------------------------------------------------------------------
 
@@ -67,11 +65,7 @@ def uses_no_copy_of_the_lease(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def holds_nothing_for_a_checkpoint_that_is_being_written(monkeypatch: pytest.MonkeyPatch) -> None:
     """A round that ends meanwhile gives up what the checkpoint may need."""
-
-    def begin(self: Storing, _round: object, effect: CompleteCheckpoint) -> Callable[[], int]:
-        return partial(self.complete, effect, self._leases.lease_copy())
-
-    monkeypatch.setattr(Storing, "_begin", begin)
+    monkeypatch.setattr(Storing, "_lease", lambda *_: None)
 
 
 # --- gateways and channels --------------------------------------------------------------------------------------
