@@ -27,10 +27,6 @@ from lakeward.storage.small_files import SmallFiles
 from lakeward.subtask.run import run_subtask
 from lakeward.testing.folder_lake import FolderLake
 from lakeward.testing.jobs import ThreadJobs
-from lakeward_lake_iceberg.options import IcebergOptions
-from lakeward_lake_iceberg.plugin import IcebergLakePlugin
-from lakeward_lease_fluss.backend import FlussLeases
-from lakeward_lease_noop.backend import NoLeases
 from lakeward_service_kit.golden import unpack_world
 from lakeward_service_kit.service_world import LaterClock, PlainBackend, World
 from lakeward_source_embedded.source import EmbeddedSource
@@ -40,6 +36,16 @@ if TYPE_CHECKING:
     from collections.abc import Callable, MutableMapping
 
     from lakeward.model.checkpoints import Checkpoint, SubtaskSnapshot
+    from lakeward_lake_iceberg.options import IcebergOptions
+    from lakeward_lake_iceberg.plugin import IcebergLakePlugin
+    from lakeward_lease_fluss.backend import FlussLeases
+    from lakeward_lease_noop.backend import NoLeases
+else:
+    WHY = "the rounds were begun with these plugins; the environment `all` has them"
+    IcebergOptions = pytest.importorskip("lakeward_lake_iceberg.options", reason=WHY).IcebergOptions
+    IcebergLakePlugin = pytest.importorskip("lakeward_lake_iceberg.plugin", reason=WHY).IcebergLakePlugin
+    FlussLeases = pytest.importorskip("lakeward_lease_fluss.backend", reason=WHY).FlussLeases
+    NoLeases = pytest.importorskip("lakeward_lease_noop.backend", reason=WHY).NoLeases
 
 LOG, KEYED = TablePath("t", "log"), TablePath("t", "keyed")
 PARTITIONED = ("bucket(3, id)",)
