@@ -2,7 +2,8 @@
 
     wheels.py [--lowest] NAME... [-- REQUIREMENT...]
 
-NAME is `core`, `all` or a folder of `plugins/`, perhaps with extras: `core[java]`. A wheel is built once for each
+NAME is `core`, `all` or a folder of `plugins/`, perhaps with extras: `core[java]`. What one of them needs of this
+workspace comes with it, by its extras as well. A wheel is built once for each
 state of its sources, whichever environment asks first, and its folder is named by that state: so the installer sees
 by the address alone whether it has it already. `--lowest` installs the oldest version that each dependency allows.
 """
@@ -11,6 +12,7 @@ from __future__ import annotations
 
 import hashlib
 import os
+import re
 import subprocess
 import sys
 import tempfile
@@ -48,11 +50,19 @@ class Wanted:
 
     def dependencies(self) -> list[str]:
         """Return what it and its extras need from elsewhere: direct requirements, which are taken at their oldest."""
+        return [need for need in self._needs() if not need.startswith("lakeward")]
+
+    def siblings(self) -> list[Wanted]:
+        """Return the plugins of this workspace that it and its extras need, in the order in which they are named."""
+        names = [re.match(r"lakeward-([\w-]+)", need) for need in self._needs()]
+        return [Wanted(ROOT / "plugins" / name[1], "") for name in names if name]
+
+    def _needs(self) -> list[str]:
         project = self._project()
         needs = list(project["dependencies"])
         for extra in filter(None, self.extras.strip("[]").split(",")):
             needs += project["optional-dependencies"][extra.strip()]
-        return [str(one) for one in needs if not str(one).startswith("lakeward")]
+        return [str(need) for need in needs]
 
     def _project(self) -> dict[str, Any]:
         document = tomllib.loads((self.folder / "pyproject.toml").read_text(encoding="utf-8"))
@@ -71,7 +81,7 @@ def main(words: list[str]) -> int:
     end = words.index("--") if "--" in words else len(words)
     names, further = words[:end], words[end + 1 :]
     lowest = "--lowest" in names
-    wanted = [Wanted.parse(name) for name in _expand([name for name in names if name != "--lowest"])]
+    wanted = with_siblings([Wanted.parse(name) for name in _expand([name for name in names if name != "--lowest"])])
     requirements = [one.requirement() for one in wanted]
     if lowest:
         further = [
@@ -81,6 +91,16 @@ def main(words: list[str]) -> int:
             *further,
         ]
     return _install([*requirements, *further], cached=not further)
+
+
+def with_siblings(wanted: list[Wanted]) -> list[Wanted]:
+    """Add what these need of this workspace, and what that needs; each folder once."""
+    whole = list(wanted)
+    for one in whole:  # it grows meanwhile
+        for sibling in one.siblings():
+            if all(each.folder != sibling.folder for each in whole):
+                whole.append(sibling)
+    return whole
 
 
 def _install(words: list[str], *, cached: bool) -> int:

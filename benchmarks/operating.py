@@ -36,10 +36,10 @@ from lakeward.observe.condition import ConditionTracker
 from lakeward.observe.live_status import LiveStatus, Part
 from lakeward.observe.logs import setup_logs
 from lakeward.observe.metrics import ServiceMetrics
-from lakeward.observe.recent_problems import RecentProblems
-from lakeward.page.app import PageApp, PageContent
 from lakeward_lake_iceberg.options import IcebergOptions
 from lakeward_lake_iceberg.plugin import IcebergLakePlugin
+from lakeward_page.app import PageApp, PageContent
+from lakeward_page.recent_problems import RecentProblems
 from lakeward_service_kit.service_world import SCHEMA, World
 from lakeward_source_embedded.options import FRESHNESS
 
@@ -174,7 +174,7 @@ class Operated:
 
     def page_ms(self, address: str, times: int = 20) -> list[float]:
         """Return how long the page took to answer, oldest first."""
-        client = TestClient(PageApp(PageContent("bench", self.live, self.metrics, RecentProblems([]))).asgi())
+        client = TestClient(PageApp(PageContent("bench", self.live, self.metrics.registry, RecentProblems([]))).asgi())
         client.get(address)
         taken = []
         for _ in range(times):

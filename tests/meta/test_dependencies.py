@@ -1,4 +1,4 @@
-"""The page of dependencies names each one of each distribution, with its oldest release and a reason."""
+"""Each dependency is explained, with its oldest release: those of the core on a page, a plugin's in its README."""
 
 from __future__ import annotations
 
@@ -26,10 +26,11 @@ def needed(project: Path) -> set[tuple[str, str]]:
     return {(match[1], match[2]) for match in found if match}
 
 
-def explained(distribution: str) -> set[tuple[str, str]]:
+def explained(project: Path) -> set[tuple[str, str]]:
     """Return name and oldest release of each row in a distribution's chapter."""
-    chapters = re.split(r"^## ", PAGE.read_text(encoding="utf-8"), flags=re.MULTILINE)
-    chapter = next((text for text in chapters if text.partition("\n")[0] == distribution), "")
+    page, title = (PAGE, "lakeward") if project.name == "core" else (project / "README.md", "Dependencies")
+    chapters = re.split(r"^## ", page.read_text(encoding="utf-8"), flags=re.MULTILINE)
+    chapter = next((text for text in chapters if text.partition("\n")[0] == title), "")
     return {(match[1], match[2]) for match in ROW.finditer(chapter)}
 
 
@@ -39,5 +40,4 @@ def explained(distribution: str) -> set[tuple[str, str]]:
     ids=lambda path: path.name,
 )
 def test_each_dependency_is_explained_and_none_that_is_not_there(project: Path) -> None:
-    distribution = tomllib.loads((project / "pyproject.toml").read_text(encoding="utf-8"))["project"]["name"]
-    assert explained(distribution) == needed(project)
+    assert explained(project) == needed(project)

@@ -18,7 +18,7 @@ from lakeward.clock import SystemClock
 from lakeward.config.loader import load_config
 from lakeward.observe.live_status import REPORT_LATE_S, SILENT_AFTER_S, LiveStatus
 from lakeward.observe.metrics import ServiceMetrics
-from lakeward.observe.recent_problems import RecentProblems
+from lakeward_page.recent_problems import RecentProblems
 
 yaml = pytest.importorskip("yaml")
 OTHERS = pytest.mark.filterwarnings("ignore::EncodingWarning:kubernetes_validate")
@@ -167,8 +167,8 @@ def test_both_probes_ask_the_page(objects: dict[str, Any], probe: str, path: str
 def test_a_service_that_starts_is_alive_and_not_ready(path: str, code: int) -> None:
     """So a long start of Spark costs no probe of liveness."""
     testclient = pytest.importorskip("starlette.testclient")
-    app = pytest.importorskip("lakeward.page.app")
-    content = app.PageContent("shop", LiveStatus(SystemClock()), ServiceMetrics(), RecentProblems([]))
+    app = pytest.importorskip("lakeward_page.app")
+    content = app.PageContent("shop", LiveStatus(SystemClock()), ServiceMetrics().registry, RecentProblems([]))
     assert testclient.TestClient(app.PageApp(content).asgi()).get(path).status_code == code
 
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import secrets
+from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Any, cast
 
@@ -73,11 +74,10 @@ from lakeward.observe.files import service_folder, writable
 from lakeward.observe.live_status import LiveStatus, Part
 from lakeward.observe.masking import masked_record, masked_report, masked_round
 from lakeward.observe.metrics import ServiceMetrics
-from lakeward.observe.other_services import OtherServices
+from lakeward.observe.observers import ObservedService, OpenObserver, find_observers
 from lakeward.observe.presence import show_presence
 from lakeward.observe.progress import ProgressDisplay
 from lakeward.owned_folder import OwnedFolder
-from lakeward.page.start import start_page
 from lakeward.sockets import SocketTransport
 from lakeward.sockets.addresses import bind_address, check_addresses
 from lakeward.sockets.certificates import ServerTls, load_tls
@@ -92,12 +92,11 @@ from lakeward.storage.round_journal import JournalStore
 from lakeward.storage.service_state import ServiceStateStore
 from lakeward.storage.small_files import SmallFiles
 from lakeward.subtask.run import run_task
-from lakeward.telemetry.start import check_telemetry, start_telemetry
 from lakeward.threads import ThreadExecutor
 
 if TYPE_CHECKING:
     import threading
-    from collections.abc import Callable
+    from collections.abc import Callable, Mapping
 
     from lakeward.config.loaded import Loaded
     from lakeward.hooks.plugins import LakePlugin, SourcePlugin
@@ -105,6 +104,7 @@ if TYPE_CHECKING:
     from lakeward.model.status import ServiceReport
     from lakeward.model.tables import TablePath
     from lakeward.observe.exchange import Exchange
+    from lakeward.observe.observers import Observer
     from lakeward.ports import Clock, Lake, Source
 
 _LOOK_EVERY_S = 0.5
@@ -180,6 +180,15 @@ def _backend(loaded: Loaded, resources: OpenResources, metrics: ServiceMetrics) 
     backend.open()
     resources.add("lease backend", backend.close)
     return backend
+
+
+def _observer(
+    name: str, observers: Mapping[str, Observer], observed: ObservedService, incarnation: Incarnation | None = None
+) -> OpenObserver | None:
+    """Open an observer; return None where it is not asked for. The incarnation is None as long as nobody knows it."""
+    if name not in observers:
+        return None
+    return observers[name](observed if incarnation is None else replace(observed, incarnation=str(incarnation)))
 
 
 def lease_duration_s(settings: Settings, backend: LeaseBackend) -> float:
@@ -398,12 +407,19 @@ class Container(containers.DeclarativeContainer):
     incarnation = providers.Singleton(_incarnation, loaded, clock, states, source, lake)
     metrics = providers.Singleton(ServiceMetrics)
     live = providers.Singleton(LiveStatus, clock)
-    telemetry = providers.Singleton(start_telemetry, settings, incarnation, metrics)
-    others = providers.Singleton(
-        OtherServices, settings.checkpoint.address, service_name, live, clock, providers.Factory(ThreadExecutor)
-    )
     secrets = providers.Singleton(SecretTexts, providers.Callable(secret_values, loaded))
-    page = providers.Singleton(start_page, settings, live, metrics, providers.Callable(secret_values, loaded), others)
+    observers = providers.Singleton(find_observers, settings.observe)
+    observed = providers.Singleton(
+        ObservedService,
+        settings=settings,
+        live=live,
+        registry=metrics.provided.registry,
+        clock=clock,
+        executor=providers.Factory(ThreadExecutor),
+        secrets=providers.Callable(secret_values, loaded),
+    )
+    page = providers.Singleton(_observer, "page", observers, observed)
+    telemetry = providers.Singleton(_observer, "telemetry", observers, observed, incarnation)
     backend = providers.Singleton(_backend, loaded, resources, metrics)
     starting_spark = providers.Singleton(_starting_spark, settings, resources)
     spark = providers.Singleton(_spark, starting_spark)
@@ -485,7 +501,7 @@ def serve(
         if not progress.shown:  # it says so, too
             log_start(service.name)
         check_addresses(service)
-        check_telemetry(loaded.settings.observe)
+        container.observers()
         load_tls(service, service.host)  # before Spark is waited for
         if is_local(loaded.settings.checkpoint.root):
             writable_root(loaded.settings)
@@ -627,7 +643,7 @@ def _options(
         on_round=lambda table, ended: progress.round_ended(table, masked_round(ended, hide)),
         on_record=lambda record: history.add(masked_record(record, hide)),
         complete_ms=complete_ms,
-        on_span=None if telemetry is None else telemetry.add_span,
+        on_span=None if telemetry is None else telemetry.on_span,
         host=host,
         bind=bind_address(service, local=handle.local),
         spark_ui=handle.ui_url,

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import pickle
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -18,7 +17,6 @@ from lakeward.model.tiering import HeartbeatRequest
 from lakeward.observe.control import read_control
 from lakeward.storage.binding_files import BindingFiles
 from lakeward.storage.small_files import SmallFiles
-from lakeward.testing.waiting import until
 from lakeward_service_kit.other_services import bind, report
 from lakeward_source_embedded.store import EmbeddedStore
 
@@ -200,12 +198,3 @@ def test_the_source_of_a_service_assigns_no_table_that_is_bound_to_another_one(
     assigned = source.heartbeat(HeartbeatRequest(request=True)).assignment
     source.close()
     assert (None if assigned is None else str(assigned.path)) == (None if bound else "nyc.flights")
-
-
-def test_a_service_knows_the_others_of_its_state_root(flights: Lakeward, root: str) -> None:
-    del flights  # its configuration lies in this directory
-    report(root, "other", "nyc.flights")
-    others = build(load_config(None, {})).others()
-    asyncio.run(until(lambda: others.newest().services))
-    (found,) = others.newest().services
-    assert (found.name, found.running, found.tables) == ("other", True, ("nyc.flights",))

@@ -59,6 +59,12 @@ def test_a_network_with_the_address_of_one_machine_is_refused(load: Load) -> Non
         load('[spark]\nexchange_host = "10.0.0.7/8"')
 
 
+def test_an_endpoint_of_telemetry_that_is_no_url_is_refused(load: Load) -> None:
+    expected = r"lakeward\.toml: observe\.telemetry_endpoint: expected a URL .*, found 'localhost:4318'"
+    with pytest.raises(ConfigError, match=expected):
+        load('[observe]\ntelemetry = true\ntelemetry_endpoint = "localhost:4318"')
+
+
 def test_a_port_beyond_65535_is_refused(load: Load) -> None:
     with pytest.raises(
         ConfigError, match=r"service\.port: expected a whole number at least 0 at most 65535, found 65536"

@@ -6,7 +6,6 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from lakeward.model.identity import Incarnation
 from lakeward.observe.metrics import ServiceMetrics
 from lakeward.testing.waiting import LIMIT_S
 from lakeward_service_kit.collector import silent_collector
@@ -15,10 +14,10 @@ if TYPE_CHECKING:
     from lakeward.model.spans import RoundSpan
     from lakeward_service_kit.service_world import World
 
-pytest.importorskip("opentelemetry.exporter.otlp.proto.http", reason="the extra `telemetry` is not installed")
+pytest.importorskip("lakeward_telemetry", reason="the extra `telemetry` is not installed")
 
-from lakeward.telemetry import export
-from lakeward.telemetry.export import export_by_otlp
+from lakeward_telemetry import export
+from lakeward_telemetry.export import export_by_otlp
 
 NEVER_S = 3600
 """The exporter's own limit for an answer."""
@@ -34,7 +33,7 @@ def test_a_collector_that_never_answers_delays_neither_a_round_nor_the_end(
     monkeypatch.setenv("OTEL_EXPORTER_OTLP_TIMEOUT", str(NEVER_S))
     monkeypatch.setattr(export, "CLOSE_S", 0.2)
     with silent_collector() as url:
-        telemetry = export_by_otlp(url, Incarnation("svc", 1, "0123456789abcdef"), ServiceMetrics().registry)
+        telemetry = export_by_otlp(url, "svc", "svc-1-0123456789abcdef", ServiceMetrics().registry)
         took: list[float] = []
 
         def add(span: RoundSpan) -> None:

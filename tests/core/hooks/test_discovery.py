@@ -11,7 +11,7 @@ from lakeward.errors import ConfigError, MissingPluginError, PluginError
 from lakeward.hooks import discovery
 from lakeward.hooks.backend import LeaseBackend
 from lakeward.hooks.discovery import installed, load
-from lakeward.hooks.plugins import LAKE_GROUP, LEASE_GROUP, SOURCE_GROUP, WRAPPER_GROUP
+from lakeward.hooks.plugins import COMMAND_GROUP, LAKE_GROUP, LEASE_GROUP, SOURCE_GROUP, WRAPPER_GROUP
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -128,6 +128,18 @@ def test_the_restriction_leaves_only_named_plugins_and_the_core(
     names = [(plugin.name, plugin.distribution) for plugin in installed(WRAPPER_GROUP)]
 
     assert names == [("audit", "lakeward"), ("metrics", "lakeward"), ("one", "some-leases")]
+
+
+def test_the_restriction_leaves_tools_of_this_project_but_not_its_backends(
+    install: Install, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    install("lakeward-lens", "lens = a:B", group=COMMAND_GROUP)
+    install("lakeward-lease-spare", "spare = a:B")
+    monkeypatch.setattr(discovery, "extra_distributions", lambda: {"lakeward-lens", "lakeward-lease-spare"})
+    monkeypatch.setenv("LAKEWARD_PLUGINS", "audit")
+
+    assert [plugin.name for plugin in installed(COMMAND_GROUP) if plugin.distribution == "lakeward-lens"] == ["lens"]
+    assert installed(LEASE_GROUP) == []
 
 
 @pytest.mark.parametrize(

@@ -10,7 +10,7 @@ from lakeward.model.round_record import RoundRecord
 from lakeward.model.secrets import MASK, SecretTexts
 from lakeward.model.status import CheckpointReport, TableCondition
 from lakeward.observe.masking import masked_record, masked_report, masked_round
-from lakeward_service_kit.page_reports import REPORT, ROUND, TABLE
+from lakeward_service_kit.example_reports import REPORT, ROUND, TABLE
 
 TOLD = "cannot reach s3://me:pw@host with hush-hush"
 HIDDEN = f"cannot reach s3://{MASK}@host with {MASK}"

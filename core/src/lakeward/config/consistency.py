@@ -31,6 +31,7 @@ _COUNT = r"\s*[1-9]\d*\s*"
 _MASTER = re.compile(
     rf"local(?:\[(?:\s*\*\s*|{_COUNT})(?:,{_COUNT})?\])?|local-cluster\[{_COUNT},{_COUNT},{_COUNT}\]|yarn|\w+://\S+"
 )
+_COLLECTORS = ("http://", "https://")
 _MEMORY_KEYS = (".memory", ".memoryOverhead")
 _MEMORY = re.compile(r"\d+(?:[kmgtp]b?|b)?", re.IGNORECASE)
 
@@ -55,6 +56,7 @@ def check_consistency(settings: Settings, file: Path, provenance: Mapping[str, s
     _check_recovery(settings, file, provenance)
     _check_spill(settings, file)
     _check_exchange_host(settings, file)
+    _check_telemetry(settings, file)
 
 
 def check_partitioned_tables(loaded: Loaded, *, can_partition: bool) -> None:
@@ -203,6 +205,13 @@ def _check_exchange_host(settings: Settings, file: Path) -> None:
     except ValueError as error:
         expected = "a name, an address, or a network such as 10.0.0.0/8 or fd00::/8"
         raise ConfigError(place(file, "spark.exchange_host"), expected, host, f"{error}.") from error
+
+
+def _check_telemetry(settings: Settings, file: Path) -> None:
+    observe = settings.observe
+    if observe.telemetry and observe.telemetry_endpoint and not observe.telemetry_endpoint.startswith(_COLLECTORS):
+        expected = "a URL such as http://localhost:4318"
+        raise ConfigError(place(file, "observe.telemetry_endpoint"), expected, observe.telemetry_endpoint)
 
 
 def _check_storage(settings: Settings, file: Path) -> None:

@@ -1,7 +1,8 @@
 """Installed plugins: what the entry points of a group offer, and loading one by name.
 
 The metadata of installed distributions is read once per process. `LAKEWARD_PLUGINS=a,b` leaves only these names (of
-plugins or distributions) and what the core itself ships; each of them must be installed. An empty variable is one that
+plugins or distributions) and what Lakeward itself ships: the core, and packages of its extras that are neither source,
+lake nor lease backend. Each name must be installed. An empty variable is one that
 is not set; commas without a name are an error.
 """
 
@@ -15,7 +16,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from lakeward.errors import ConfigError, MissingPluginError, PluginError
 from lakeward.hooks.compatibility import CORE_DISTRIBUTION, incompatibility
-from lakeward.hooks.plugins import COMMAND_GROUP, LAKE_GROUP, LEASE_GROUP, SOURCE_GROUP, WRAPPER_GROUP
+from lakeward.hooks.extras import extra_distributions
+from lakeward.hooks.plugins import COMMAND_GROUP, LAKE_GROUP, LEASE_GROUP, OBSERVER_GROUP, SOURCE_GROUP, WRAPPER_GROUP
 from lakeward.model.near_names import did_you_mean, nearest_name
 
 if TYPE_CHECKING:
@@ -36,6 +38,7 @@ KINDS = {
     LEASE_GROUP: "lease backend",
     WRAPPER_GROUP: "lease wrapper",
     COMMAND_GROUP: "command",
+    OBSERVER_GROUP: "observer",
 }
 """What a message calls a plugin of each group."""
 _FOLDERS = {SOURCE_GROUP: "source", LAKE_GROUP: "lake", LEASE_GROUP: "lease"}
@@ -174,16 +177,25 @@ def _allowed() -> frozenset[str] | None:
     names = [part.strip() for part in text.split(",") if part.strip()]
     if not names:
         raise ConfigError(RESTRICT_VARIABLE, "names of plugins or distributions, separated by commas", text)
-    known = {name for group in KINDS for plugin, _ in _scan(group) for name in plugin[:2]} - {CORE_DISTRIBUTION}
+    others = [plugin for group in KINDS for plugin, _ in _scan(group) if not _is_tool(plugin.distribution)]
+    known = {name for plugin in others for name in plugin[:2]} - {CORE_DISTRIBUTION}
     for name in names:
-        if name not in known and name != CORE_DISTRIBUTION:
+        if name not in known and name != CORE_DISTRIBUTION and not _is_tool(name):
             expected = f"installed plugins: {', '.join(sorted(known))}"
             raise ConfigError(RESTRICT_VARIABLE, expected, name, did_you_mean(name, known))
     return frozenset(names)
 
 
 def _is_allowed(plugin: Installed, allowed: frozenset[str] | None) -> bool:
-    return allowed is None or plugin.distribution == CORE_DISTRIBUTION or not allowed.isdisjoint(plugin[:2])
+    ships = plugin.distribution == CORE_DISTRIBUTION or _is_tool(plugin.distribution)
+    return allowed is None or ships or not allowed.isdisjoint(plugin[:2])
+
+
+def _is_tool(distribution: str) -> bool:
+    """Return whether a distribution is one of this project's that is neither source, lake nor lease backend."""
+    name = _normal(distribution)
+    is_backend = name.startswith(tuple(f"{CORE_DISTRIBUTION}-{folder}-" for folder in _FOLDERS.values()))
+    return name in extra_distributions() and not is_backend
 
 
 def _missing(group: str, name: str) -> MissingPluginError:

@@ -22,6 +22,8 @@ LEASE_GROUP = "lakeward.lease"
 WRAPPER_GROUP = "lakeward.lease_wrapper"
 COMMAND_GROUP = "lakeward.command"
 """Its entry points name click commands; each is a command of `lakeward` under the entry point's name."""
+OBSERVER_GROUP = "lakeward.observer"
+"""Its entry points name what observes a running service; see `lakeward.observe.observers`."""
 
 
 class SourcePlugin(Protocol):

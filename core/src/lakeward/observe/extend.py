@@ -1,0 +1,38 @@
+"""What packages need that observe a running service: their contract, and the words in which Lakeward says what it sees.
+
+See `lakeward.observe.observers` for how such a package is published.
+"""
+
+from __future__ import annotations
+
+from lakeward.observe import condition
+from lakeward.observe.format import ago, catalog_away, clock_time, count, date_time, rate, seconds, size
+from lakeward.observe.live_status import LiveStatus
+from lakeward.observe.metrics_reference import exported
+from lakeward.observe.observers import ObservedService, OpenObserver
+from lakeward.observe.progress import format_exchange
+from lakeward.observe.running_rounds import with_running_round
+from lakeward.observe.services import Services, ServiceSeen, services_beside
+from lakeward.sockets.addresses import is_loopback
+
+__all__ = [
+    "LiveStatus",
+    "ObservedService",
+    "OpenObserver",
+    "ServiceSeen",
+    "Services",
+    "ago",
+    "catalog_away",
+    "clock_time",
+    "condition",
+    "count",
+    "date_time",
+    "exported",
+    "format_exchange",
+    "is_loopback",
+    "rate",
+    "seconds",
+    "services_beside",
+    "size",
+    "with_running_round",
+]

@@ -1,1 +1,0 @@
-"""The status page of a running service, its metrics, and its answers to health checks (extra `page`)."""

@@ -1,1 +1,0 @@
-"""Traces and metrics by OpenTelemetry: the only importer of opentelemetry, an extra."""

@@ -1,0 +1,156 @@
+"""The page's addresses, as an ASGI application. Whatever fails in it is answered with 500 and harms no round."""
+
+from __future__ import annotations
+
+import asyncio
+import re
+from dataclasses import dataclass
+from functools import lru_cache, partial
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import msgspec
+import structlog
+from jinja2 import Environment, FileSystemLoader, StrictUndefined
+from prometheus_client import CONTENT_TYPE_LATEST, generate_latest
+from starlette.applications import Starlette
+from starlette.responses import PlainTextResponse, Response
+from starlette.routing import Route
+
+from lakeward.observe.extend import is_loopback
+from lakeward_page.other_services import OthersSeen
+from lakeward_page.view import masked_others, status_view
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable
+
+    from prometheus_client import CollectorRegistry
+    from starlette.requests import Request
+
+    from lakeward.observe.extend import LiveStatus
+    from lakeward_page.other_services import OtherServices
+    from lakeward_page.recent_problems import RecentProblems
+
+_HERE = Path(__file__).parent
+_HEADERS = {
+    "Content-Security-Policy": "default-src 'none'; style-src 'self'; script-src 'self'; connect-src 'self'; "
+    "img-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'",
+    "X-Content-Type-Options": "nosniff",
+    "Referrer-Policy": "no-referrer",
+    "Cache-Control": "no-store",
+}
+_STATIC = {"page.css": "text/css", "page.js": "text/javascript", "icon.svg": "image/svg+xml"}
+_HOST = re.compile(r"(\[[0-9A-Fa-f:.]+\]|[A-Za-z0-9._-]+)(?::[0-9]{1,5})?", re.ASCII)
+_log = structlog.get_logger("lakeward.page")
+
+
+@dataclass(frozen=True, slots=True)
+class PageContent:
+    """What the page is made of."""
+
+    service: str
+    live: LiveStatus
+    registry: CollectorRegistry
+    problems: RecentProblems
+    others: OtherServices | None = None
+    """Knows the other services of the state root, None where nobody does."""
+
+
+class PageApp:
+    """The answers. Each is made on the page's own thread, from values that nobody changes any more."""
+
+    def __init__(self, content: PageContent) -> None:
+        """Read the template."""
+        self._content = content
+        loader = FileSystemLoader(_HERE / "templates")
+        environment = Environment(
+            loader=loader, autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True
+        )
+        # Hundreds of tables have a handful of badges.
+        environment.globals["badge"] = lru_cache(maxsize=256)(
+            environment.get_template("badge.html").module.badge  # type: ignore[attr-defined]  # a macro of the template
+        )
+        self._template = environment.get_template("status.html")
+        self._static = {name: (_HERE / "static" / name).read_bytes() for name in _STATIC}
+        self._trouble = ""
+
+    def asgi(self, *, local: bool = False) -> Starlette:
+        """Return the application; a `local` one refuses requests for another host than this machine.
+
+        Else any website that somebody on this machine visits could read the page, by giving its own name the address
+        127.0.0.1.
+        """
+        answers: dict[str, Callable[[], Response]] = {
+            "/": self._page,
+            "/status.json": self._status,
+            "/metrics": self._metrics,
+        }
+        answers |= {f"/{name}": self._file_of(name) for name in _STATIC}
+        made: dict[str, Callable[[], Awaitable[Response]]] = {
+            path: partial(asyncio.to_thread, answer) for path, answer in answers.items()
+        }
+        # These two wait for no thread: whoever asks them would restart a service whose page is slow.
+        made |= {"/healthz": self._health, "/readyz": self._ready}
+        routes = [Route(path, self._guarded(each, local=local), methods=["GET"]) for path, each in made.items()]
+        return Starlette(routes=routes)
+
+    def _guarded(
+        self, answer: Callable[[], Awaitable[Response]], *, local: bool
+    ) -> Callable[[Request], Awaitable[Response]]:
+        """Return the endpoint of an answer; an error in it is logged once, and again only when it is another one."""
+
+        async def endpoint(request: Request) -> Response:
+            if local and (refused := _refused(request.headers.get("host", ""))) is not None:
+                return refused
+            try:
+                response = await answer()
+            except Exception as error:  # noqa: BLE001 - whatever is wrong with the page, the service goes on
+                path, reason = request.url.path, f"{type(error).__name__}: {error}"
+                if reason != self._trouble:
+                    _log.warning("the status page cannot be shown", page=path, reason=reason, exc_info=error)
+                self._trouble = reason
+                text = "This page cannot be shown because of an error in it; the service's log has the reason.\n"
+                response = PlainTextResponse(text, status_code=500)
+            response.headers.update(_HEADERS)
+            return response
+
+        return endpoint
+
+    def _page(self) -> Response:
+        content = self._content
+        mask = content.problems.without_secrets
+        others = OthersSeen() if content.others is None else masked_others(content.others.newest(), mask)
+        view = status_view(content.service, content.live, content.live.report, content.problems.newest(), others)
+        return Response(self._template.render(view=view), media_type="text/html")
+
+    def _status(self) -> Response:
+        report = self._content.live.report
+        if report is None:
+            return PlainTextResponse("The service has not reported yet.\n", status_code=503)
+        return Response(msgspec.json.format(msgspec.json.encode(report), indent=1), media_type="application/json")
+
+    def _metrics(self) -> Response:
+        return Response(generate_latest(self._content.registry), media_type=CONTENT_TYPE_LATEST)
+
+    async def _health(self) -> Response:
+        trouble = self._content.live.trouble()
+        return PlainTextResponse(f"{trouble or 'ok'}\n", status_code=503 if trouble else 200)
+
+    async def _ready(self) -> Response:
+        missing = self._content.live.missing()
+        return PlainTextResponse("\n".join(missing or ("ok",)) + "\n", status_code=503 if missing else 200)
+
+    def _file_of(self, name: str) -> Callable[[], Response]:
+        return lambda: Response(self._static[name], media_type=_STATIC[name])
+
+
+def _refused(header: str) -> Response | None:
+    """Return what is answered to a request that asks for another host than this machine, or for none; else None."""
+    host = _HOST.fullmatch(header)
+    if header and host is None:
+        text = "The header Host is malformed: expected a name or an address, and perhaps a port.\n"
+        return PlainTextResponse(text, status_code=400, headers=_HEADERS)
+    if host is None or not is_loopback(host[1].strip("[]")):
+        text = "This page is for this machine alone: ask for localhost, or set observe.status_host.\n"
+        return PlainTextResponse(text, status_code=421, headers=_HEADERS)
+    return None

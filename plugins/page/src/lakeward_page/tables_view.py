@@ -1,0 +1,204 @@
+"""Tables, rounds and subtasks as the status page shows them: each value as text, each state as a word and a sign."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from lakeward.model.status import TableCondition
+from lakeward.observe.extend import (
+    clock_time,
+    condition,
+    count,
+    date_time,
+    format_exchange,
+    rate,
+    seconds,
+    size,
+    with_running_round,
+)
+
+if TYPE_CHECKING:
+    from lakeward.model.status import CheckpointReport, RoundReport, ServiceReport, SubtaskReport, TableReport
+
+_SIGNS = {
+    "good": "\u2713",
+    "busy": "\u25b8",
+    "rest": "\u00b7",
+    "warn": "!",
+    "bad": "\u2715",
+}
+"""Beside each colour a sign, so that nothing is said by colour alone."""
+_KINDS = {
+    condition.OK: "good",
+    condition.NEW: "rest",
+    condition.PAUSED: "rest",
+    condition.LATE: "warn",
+    condition.RETRYING: "warn",
+    condition.SUSPENDED: "bad",
+    condition.LAKE_GONE: "bad",
+    condition.OFFSETS_BACK: "bad",
+    condition.UNREADABLE: "bad",
+}
+_FAILED = frozenset({"failed", "fenced"})
+_AT_WORK = frozenset({"opening", "leasing", "running", "settling", "committing", "reporting"})
+
+
+@dataclass(frozen=True, slots=True)
+class Badge:
+    """A state: its text, its sign, and the kind that its colour follows."""
+
+    text: str
+    kind: str
+
+    @property
+    def sign(self) -> str:
+        """A sign of its own for each kind."""
+        return _SIGNS[self.kind]
+
+
+@dataclass(frozen=True, slots=True)
+class TableRow:
+    """One table. `work` is shown instead of the phase, where the phase says no more than the status."""
+
+    path: str
+    status: Badge
+    message: str
+    action: str
+    since: str
+    phase: Badge
+    work: str
+    delivered: str
+    promised: str
+    lag_rows: str
+    lag_s: str
+    queue: str
+    lake_files: str
+    committed: str
+    rounds: str
+    rows: str
+
+
+@dataclass(frozen=True, slots=True)
+class SubtaskRow:
+    """One subtask of a running round."""
+
+    number: int
+    host: str
+    state: Badge
+    split: str
+    splits_done: str
+    rows: str
+    read: str
+    seen: str
+
+
+@dataclass(frozen=True, slots=True)
+class RunningRound:
+    """One running round."""
+
+    path: str
+    name: str
+    key: str
+    phase: Badge
+    splits: int
+    splits_done: int
+    facts: tuple[tuple[str, str], ...]
+    subtasks: tuple[SubtaskRow, ...]
+
+
+def badge(status: str) -> Badge:
+    """Return the badge of a table's status; a word that is not known here is neither good nor bad."""
+    return Badge(status, _KINDS.get(status, "rest"))
+
+
+def table_row(table: TableReport, now_ms: int) -> TableRow:
+    """Describe a table of a report; `now_ms` is in milliseconds since 1970."""
+    found = table.condition or TableCondition(table.status, table.message)
+    delivered_s = None if table.complete_ms is None else max(0.0, (now_ms - table.complete_ms) / 1000)
+    return TableRow(
+        path=table.path,
+        status=badge(found.status),
+        message=found.message,
+        action=found.action,
+        since="" if found.since_ms is None else seconds(max(0.0, (now_ms - found.since_ms) / 1000)),
+        phase=_phase(table.status),
+        work=_last_failure(table.round) if table.status == found.status else "",
+        delivered="" if delivered_s is None else seconds(delivered_s),
+        promised="" if table.freshness_s is None else seconds(table.freshness_s),
+        lag_rows=_or_dash(table.lag_rows),
+        lag_s="\u2013" if table.lag_s is None else seconds(table.lag_s),
+        queue="\u2013" if table.queue_position is None else f"{table.queue_position:,}.",
+        lake_files=_or_dash(table.lake_files),
+        committed="\u2013" if table.committed_ms is None else clock_time(table.committed_ms),
+        rounds=count(table.rounds),
+        rows=count(table.rows),
+    )
+
+
+def running_rounds(report: ServiceReport) -> tuple[RunningRound, ...]:
+    """Describe the rounds that run now."""
+    return tuple(_running(table, found, report.written_ms) for table, found in with_running_round(report))
+
+
+def _running(table: TableReport, found: RoundReport, now_ms: int) -> RunningRound:
+    facts = [
+        ("Rows read", f"{count(found.rows)} ({rate(found.rows_per_s)} rows/s)"),
+        ("Since", f"{clock_time(found.started_ms)}, {seconds((now_ms - found.started_ms) / 1000)}"),
+        ("Files", f"{count(found.files)}, {size(found.size_bytes)}"),
+    ]
+    if found.slots_asked:
+        facts.append(("Spark slots", f"{found.slots} of {found.slots_asked}"))
+    if found.exchange is not None:
+        facts.append(("Exchanged", format_exchange(found.exchange)))
+    if found.checkpoint is not None and found.checkpoint.name:
+        facts.append(("Checkpoint", _checkpoint(found.checkpoint, now_ms)))
+    return RunningRound(
+        path=table.path,
+        name=found.round_name,
+        key=f"round-{table.table_id}",
+        phase=_phase(table.status),
+        splits=found.splits,
+        splits_done=found.splits_done,
+        facts=tuple(facts),
+        subtasks=tuple(_subtask(one) for one in found.subtasks),
+    )
+
+
+def _checkpoint(taken: CheckpointReport, now_ms: int) -> str:
+    """Describe a round's newest checkpoint; with an exchange in the words of `lakeward tables`."""
+    age = seconds(max(0.0, (now_ms - taken.completed_ms) / 1000))
+    shown = f"{taken.name.rpartition('/')[2]}, {age} ago"
+    if not taken.kind:
+        return shown
+    held = f"{size(taken.channel_bytes)} in channels, {size(taken.open_row_bytes)} in open files"
+    return f"{shown}, {size(taken.size_bytes)} besides {held}; {taken.kind}, blocked for {seconds(taken.blocked_s)}"
+
+
+def _subtask(one: SubtaskReport) -> SubtaskRow:
+    kind = {"reading": "busy", "finished": "good", "disconnected": "warn"}.get(one.state, "rest")
+    return SubtaskRow(
+        number=one.subtask,
+        host=one.host or "\u2013",
+        state=Badge(one.state, kind),
+        split=one.split or "\u2013",
+        splits_done=count(one.splits_done),
+        rows=count(one.rows),
+        read=size(one.size_bytes),
+        seen=f"{seconds(one.seen_s)} ago",
+    )
+
+
+def _last_failure(last: RoundReport | None) -> str:
+    """Name the last round if it failed, as `lakeward rounds show` takes it; else return a dash."""
+    if last is None or last.outcome not in _FAILED or last.ended_ms is None:
+        return "\u2013"
+    return f"round {last.round_name.rpartition('/')[2]} {last.outcome} at {date_time(last.ended_ms)}"
+
+
+def _phase(text: str) -> Badge:
+    return Badge(text, "busy" if text in _AT_WORK else "rest")
+
+
+def _or_dash(value: int | None) -> str:
+    return "\u2013" if value is None else count(value)

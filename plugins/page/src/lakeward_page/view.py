@@ -1,0 +1,229 @@
+"""What the status page says of a service as a whole: what needs a person, five figures, tables, rounds, problems."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+from lakeward.model.status import WAITS_FOR_CATALOG
+from lakeward.observe.extend import ago, catalog_away, clock_time, condition, count, date_time, seconds
+from lakeward_page.other_services import OthersSeen
+from lakeward_page.tables_view import Badge, RunningRound, TableRow, running_rounds, table_row
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Sequence
+
+    from lakeward.model.status import ServiceReport, TableReport
+    from lakeward.observe.extend import LiveStatus
+    from lakeward_page.other_services import OtherService
+    from lakeward_page.recent_problems import Problem
+
+_STATES = {"starting": "busy", "serving": "good", "stopping": "busy", "stopped": "rest"}
+_LEASE_SHORT_S = 60.0
+_UNKNOWN = "\u2013"
+_TROUBLES_SHOWN = 20
+_NAMES_SHOWN = 10
+_NOBODY = OthersSeen()
+_ORDER = {"bad": 0, "warn": 1, "busy": 2}
+
+
+@dataclass(frozen=True, slots=True)
+class Figure:
+    """One figure of the summary: what it counts, its value, and a remark."""
+
+    name: str
+    value: str
+    remark: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Trouble:
+    """One thing that needs attention."""
+
+    what: str
+    why: str
+    kind: str
+    action: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class ProblemRow:
+    """One line of the log."""
+
+    at: str
+    level: Badge
+    logger: str
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class OtherRow:
+    """Another service of the state root. `message` is empty while it lives."""
+
+    name: str
+    state: Badge
+    message: str
+    seen: str
+    tables: str
+    binds: str
+
+
+@dataclass(frozen=True, slots=True)
+class StatusView:
+    """Everything that the template needs."""
+
+    service: str
+    state: Badge
+    missing: tuple[str, ...]
+    written: str
+    facts: tuple[tuple[str, str], ...]
+    spark_ui: str
+    figures: tuple[Figure, ...]
+    troubles: tuple[Trouble, ...]
+    more_troubles: int
+    tables: tuple[TableRow, ...]
+    rounds: tuple[RunningRound, ...]
+    problems: tuple[ProblemRow, ...]
+    others: tuple[OtherRow, ...]
+    others_trouble: str
+
+
+def masked_others(others: OthersSeen, mask: Callable[[str], str]) -> OthersSeen:
+    """Return what was read of other services, without secrets: `mask` hides those of a text."""
+    return replace(others, trouble=mask(others.trouble)) if others.trouble else others
+
+
+def status_view(
+    service: str,
+    live: LiveStatus,
+    report: ServiceReport | None,
+    problems: Sequence[Problem],
+    others: OthersSeen = _NOBODY,
+) -> StatusView:
+    """Describe a service.
+
+    `live` is what its process knows of it. `report` (its newest one), `problems` (the newest lines of the log) and
+    `others` (the other services of the state root) are without secrets.
+    """
+    trouble = live.trouble()
+    state = Badge("does not answer" if trouble else live.state, "bad" if trouble else _STATES[live.state])
+    now_ms = live.wall_ms
+    rows = () if report is None else tuple(table_row(table, now_ms) for table in report.tables)
+    rows = tuple(sorted(rows, key=_urgency))
+    troubles = tuple(_troubles(trouble, report, rows, now_ms))
+    return StatusView(
+        service=service,
+        state=state,
+        missing=live.missing() if report is None or report.state == "starting" else (),
+        written=clock_time(now_ms),
+        facts=() if report is None else tuple(_facts(report, now_ms)),
+        spark_ui="" if report is None else report.spark_ui or "",
+        figures=() if report is None else tuple(_figures(report, rows, now_ms)),
+        troubles=troubles[:_TROUBLES_SHOWN],
+        more_troubles=max(0, len(troubles) - _TROUBLES_SHOWN),
+        tables=rows,
+        rounds=() if report is None else running_rounds(report),
+        problems=tuple(_problem(one) for one in problems),
+        others=tuple(_other(one, now_ms) for one in others.services),
+        others_trouble=others.trouble,
+    )
+
+
+def _urgency(row: TableRow) -> tuple[int, int, str]:
+    """Return the sort key of a row: first what is wrong, then what is late, then what is at work; each by name."""
+    return _ORDER.get(row.status.kind, 3), _ORDER.get(row.phase.kind, 3), row.path
+
+
+def _troubles(trouble: str, report: ServiceReport | None, rows: Sequence[TableRow], now_ms: int) -> Iterator[Trouble]:
+    if trouble:
+        yield Trouble("Service", trouble, "bad")
+    if report is not None and report.lease_message:
+        yield Trouble("Lease", report.lease_message, "bad")
+    if report is not None and report.lake_away is not None:
+        yield Trouble("Lake", catalog_away(report.lake_away, now_ms), "bad")
+    if report is not None and report.leased and report.lease_expires_ms is not None:
+        left_s = (report.lease_expires_ms - now_ms) / 1000
+        if left_s < _LEASE_SHORT_S:
+            ends = f"ends in {seconds(left_s)}" if left_s > 0 else "has ended"
+            yield Trouble("Lease", f"{ends} and was not renewed: the snapshots that are read may be deleted", "bad")
+    for row in rows:
+        if row.status.kind in {"bad", "warn"} and row.message != WAITS_FOR_CATALOG:
+            since = f" for {row.since}" if row.since else ""
+            yield Trouble(row.path, f"{row.status.text}{since}: {row.message}", row.status.kind, row.action)
+
+
+def _facts(report: ServiceReport, now_ms: int) -> Iterator[tuple[str, str]]:
+    if report.started_ms:
+        running = seconds(max(0.0, (now_ms - report.started_ms) / 1000))
+        yield "Started", f"{date_time(report.started_ms)}, {running} ago"
+    yield "Process", f"{report.pid} on {report.host}" if report.host else str(report.pid)
+    yield "Incarnation", report.incarnation
+
+
+def _figures(report: ServiceReport, rows: Sequence[TableRow], now_ms: int) -> Iterator[Figure]:
+    late = sum(row.status.text == condition.LATE for row in rows)
+    wrong = sum(row.status.kind in {"bad", "warn"} for row in rows) - late
+    yield Figure("Tables that are well", f"{len(rows) - late - wrong:,} of {len(rows):,}", _not_well(late, wrong))
+    waiting = sum(table.queue_position is not None for table in report.tables)
+    running = sum(table.round is not None and table.round.outcome == "running" for table in report.tables)
+    yield Figure("Rounds running", count(running), "1 table waits" if waiting == 1 else f"{waiting:,} tables wait")
+    yield _held(report.tables)
+    yield Figure("Snapshots leased", count(report.leased), _lease(report, now_ms))
+    files = [table.lake_files for table in report.tables if table.lake_files is not None]
+    yield Figure("Files in the lake", count(sum(files)) if files else _UNKNOWN, _in_tables(len(files)))
+
+
+def _held(tables: Sequence[TableReport]) -> Figure:
+    """Count the rows that the source keeps until the lake has them."""
+    waiting = [table for table in tables if table.lag_rows]
+    held = [table.lag_rows or 0 for table in waiting]
+    unknown = sum(table.lag_rows is None for table in tables)
+    oldest_s = max((table.lag_s for table in waiting if table.lag_s), default=None)
+    remarks = [_in_tables(len(held))] if held else []
+    remarks += [] if oldest_s is None else [f"the oldest waits for {seconds(oldest_s)}"]
+    remarks += [f"not known of {count(unknown, 'table')}"] if unknown else []
+    rows = count(sum(held), "row") if held or not unknown else _UNKNOWN
+    return Figure("Held in the source's log for the lake", rows, ", ".join(remarks) or "the lake has everything")
+
+
+def _in_tables(tables: int) -> str:
+    return f"in {count(tables, 'table')}" if tables else "no round has ended yet"
+
+
+def _not_well(late: int, wrong: int) -> str:
+    if not late and not wrong:
+        return "none is late, none fails"
+    return ", ".join(f"{number:,} {what}" for number, what in ((late, "late"), (wrong, "with an error")) if number)
+
+
+def _lease(report: ServiceReport, now_ms: int) -> str:
+    if not report.leased:
+        return "no lease is needed now"
+    if report.lease_expires_ms is None:
+        return "no expiry is known"
+    left_s = (report.lease_expires_ms - now_ms) / 1000
+    ends = f"the lease ends in {seconds(left_s)} unless renewed" if left_s > 0 else "the lease has ended"
+    return f"{ends}; {count(report.releasing, 'release')} to come" if report.releasing else ends
+
+
+def _other(one: OtherService, now_ms: int) -> OtherRow:
+    left = count(len(one.tables) - _NAMES_SHOWN)
+    names = (*one.tables[:_NAMES_SHOWN], *((f"{left} more",) if len(one.tables) > _NAMES_SHOWN else ()))
+    binds = [f"binds {', '.join(one.patterns)}"] if one.patterns else []
+    binds += [] if one.shared else ["leaves the others alone"]
+    stopped = one.state == "stopped"
+    kind = _STATES.get(one.state, "rest") if one.running else "rest" if stopped else "warn"
+    return OtherRow(
+        name=one.name,
+        state=Badge(one.state if one.running or stopped else "silent", kind),
+        message="" if one.running else one.message,
+        seen=ago(one.written_ms, now_ms),
+        tables=", ".join(names) or _UNKNOWN,
+        binds="; ".join(binds),
+    )
+
+
+def _problem(one: Problem) -> ProblemRow:
+    times = f" ({one.times:,} times)" if one.times > 1 else ""
+    level = Badge(one.level, "warn" if one.level == "warning" else "bad")
+    return ProblemRow(date_time(one.at_ms), level, one.logger, one.text + times)

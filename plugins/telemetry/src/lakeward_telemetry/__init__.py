@@ -1,0 +1,1 @@
+"""Traces and metrics by OpenTelemetry."""
