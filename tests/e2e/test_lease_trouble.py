@@ -13,9 +13,9 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from lakeward.cli.plugins.skeleton import skeleton
 from lakeward.testing.waiting import wait_until
 from lakeward_e2e.tables import KeyTable, LogTable
+from lakeward_ops.new_plugin.skeleton import skeleton
 
 if TYPE_CHECKING:
     from lakeward_e2e.tables import AnyTable

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from lakeward.cli.plugins.skeleton import skeleton
+from lakeward_ops.new_plugin.skeleton import skeleton
 
 HOW_TO = Path(__file__).parents[2] / "docs" / "how-to"
 

@@ -24,9 +24,7 @@ from lakeward.model.secrets import MASK, SecretTexts
 
 Lakeward = Callable[..., Any]
 HEAVY = ("pyarrow", "pyspark", "pyiceberg", "dependency_injector", "numpy")
-FIRST = [
-    (first, main.lakeward.get_command(click.Context(main.lakeward), first)) for first in COMMANDS if first != "demo"
-]
+FIRST = [(first, main.lakeward.get_command(click.Context(main.lakeward), first)) for first in COMMANDS]
 NAMES = ["lakeward", *(name for first, made in FIRST if made for name, _ in commands(made, f"lakeward {first}"))]
 
 
@@ -147,11 +145,44 @@ def test_the_documented_line_makes_a_shell_complete_our_commands(lakeward_on_pat
     assert expected[shell] in done.stdout
 
 
-def test_a_command_of_a_plugin_that_is_not_installed_names_its_distribution(
-    lakeward: Lakeward, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize(
+    ("words", "extra"),
+    [
+        ("demo", "demo"),
+        ("doctor --write", "ops"),
+        ("plan nyc.flights -o json", "ops"),
+        ("verify nyc.flights", "ops"),
+        ("plugins new --kind lake my-own", "ops"),
+        ("embedded list", "embedded"),
+    ],
+)
+def test_a_command_that_is_not_installed_is_answered_with_the_extra_that_brings_it(
+    lakeward: Lakeward, monkeypatch: pytest.MonkeyPatch, words: str, extra: str
 ) -> None:
     monkeypatch.setattr(discovery, "_scan", lambda _group: ())
-    assert "pip install lakeward-demo" in lakeward("demo").err
+    said = lakeward(*words.split())
+    assert (said.code, said.err.count("\n")) == (2, 1)
+    assert f"Install it with: pip install 'lakeward[{extra}]'" in said.err
+
+
+def test_a_lazy_command_of_a_plugin_is_listed_with_its_summary_and_imported_when_it_is_called(
+    lakeward: Lakeward, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder = tmp_path / "site" / "some_plugin-1.5.dist-info"
+    folder.mkdir(parents=True)
+    (folder / "METADATA").write_text("Metadata-Version: 2.1\nName: some-plugin\nVersion: 1.5\n", encoding="utf-8")
+    points = "[lakeward.command]\nspy = spying:spy\nplugins.spy = spying:spy\n"
+    (folder / "entry_points.txt").write_text(points, encoding="utf-8")
+    lazy = 'from lakeward.cli.extend import Lazy\nspy = Lazy("spying_at_work", "command", "Look around.")\n'
+    (folder.parent / "spying.py").write_text(lazy, encoding="utf-8")
+    monkeypatch.syspath_prepend(str(folder.parent))
+    discovery.forget()
+    try:
+        assert re.search(r"^  spy +Look around\.$", lakeward("--help").out, re.MULTILINE)
+        assert re.search(r"^  spy +Look around\.$", lakeward("plugins", "--help").out, re.MULTILINE)
+        assert "No module named 'spying_at_work'" in lakeward("plugins", "spy").err
+    finally:
+        discovery.forget()
 
 
 @pytest.mark.parametrize(

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, NoReturn
 
 import click
 
-from lakeward.cli.groups import Lazy, command_group
+from lakeward.cli.groups import PROGRAM, Lazy, command_group
 from lakeward.cli.invocation import Invocation
 from lakeward.cli.output import as_json
 from lakeward.errors import EXIT_FAILED, EXIT_USAGE, LakewardError, StorageError
@@ -34,19 +34,16 @@ A second signal ends a service at once, with 128 + the signal's number."""
 COMMANDS = {
     "run": Lazy("lakeward.cli.run", "run", "Tier tables until stopped, or once."),
     "tables": Lazy("lakeward.cli.tables", "tables", "Show the status of each table; pause, resume, tier now."),
-    "plan": Lazy("lakeward.cli.plan", "plan", "Show what the next rounds would do, and change nothing."),
     "rounds": Lazy("lakeward.cli.rounds", "rounds", "Show the rounds that have ended."),
-    "verify": Lazy("lakeward.cli.verify", "verify", "Compare a lake table with its source, row by row."),
     "leases": Lazy("lakeward.cli.leases", "leases", "Show which KV snapshots are leased; drop a lease."),
     "checkpoints": Lazy(
         "lakeward.cli.checkpoints", "checkpoints", "Show the checkpoints of unfinished rounds; delete a checkpoint."
     ),
     "plugins": Lazy("lakeward.cli.plugins", "plugins", "Show what is installed; start a plugin of your own."),
     "config": Lazy("lakeward.cli.config", "config", "Show, check or write a configuration."),
-    "doctor": Lazy("lakeward.cli.doctor", "doctor", "Check what a service needs in order to run."),
 }
 
-lakeward = command_group("lakeward", _HELP, COMMANDS, plugins=True)
+lakeward = command_group(PROGRAM, _HELP, COMMANDS, plugins=True)
 lakeward.context_settings["help_option_names"] = ["--help", "-h"]
 """Every command inherits them; click names the first one in `--help` and in its hints."""
 click.version_option(package_name="lakeward", prog_name="lakeward")(lakeward)

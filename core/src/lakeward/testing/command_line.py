@@ -13,7 +13,6 @@ import pytest
 import structlog
 
 from lakeward.cli.main import run
-from lakeward.cli.plugins.skeleton import skeleton
 from lakeward.hooks import discovery
 
 if TYPE_CHECKING:
@@ -74,6 +73,56 @@ class PuddlePlugin:
     def partition_writer(self, *args):
         raise NotImplementedError("it has no rows")
 '''
+_LEASES = '''
+from __future__ import annotations
+
+from typing import Annotated
+
+from lakeward.hooks.markers import hookimpl
+from lakeward.model.leases import FailoverAction, FailoverAnswer
+from lakeward.model.options import Meta, Options
+
+
+class MineOptions(Options, frozen=True, kw_only=True):
+    required: Annotated[bool, Meta(description="Fail where the source has no leases.")] = True
+
+
+class MineLeases:
+    """Passes everything on to the source."""
+
+    conformance_level = "chaos"
+    default_duration_s = 600.0
+    options = MineOptions
+
+    def __init__(self, options):
+        pass
+
+    def open(self):
+        pass
+
+    def close(self):
+        pass
+
+    @hookimpl
+    def acquire(self, lease, snapshots):
+        return lease.server.acquire(lease.lease_id, lease.duration_s, snapshots)
+
+    @hookimpl
+    def release(self, lease, buckets):
+        lease.server.release(lease.lease_id, buckets)
+
+    @hookimpl
+    def drop(self, lease):
+        lease.server.drop(lease.lease_id)
+
+    @hookimpl
+    def on_failover(self, lease, failover):
+        return FailoverAnswer(FailoverAction.KEEP)
+
+    @hookimpl
+    def serialize_state(self, lease):
+        return None
+'''
 _CONFIG = """
 [service]
 name = "nyc"
@@ -133,12 +182,9 @@ def lakeward(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.Cap
 def configured(lakeward: Lakeward, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Lakeward]:
     """Install a lake and a lease backend, and write a configuration that names them."""
     site = tmp_path / "site"
-    files = {
-        name.removeprefix("src/"): text for name, text in skeleton("lease", "mine").items() if name.startswith("src/")
-    }
     points = "[lakeward.lake]\npuddle = puddle_lake:PuddlePlugin\n"
-    points += "[lakeward.lease]\nmine = lakeward_lease_mine.plugin:MineLeases\n"
-    files |= {"puddle_lake.py": _LAKE, "puddle-1.2.dist-info/entry_points.txt": points}
+    points += "[lakeward.lease]\nmine = mine_leases:MineLeases\n"
+    files = {"puddle_lake.py": _LAKE, "mine_leases.py": _LEASES, "puddle-1.2.dist-info/entry_points.txt": points}
     files["puddle-1.2.dist-info/METADATA"] = "Metadata-Version: 2.1\nName: puddle\nVersion: 1.2\n"
     for name, text in files.items():
         (site / name).parent.mkdir(parents=True, exist_ok=True)

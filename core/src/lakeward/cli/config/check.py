@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import click
 
 from lakeward.cli.checks import Check, as_result, show_checks
-from lakeward.cli.disk_checks import spill_check
+from lakeward.cli.config.spill import spill_check
 from lakeward.cli.invocation import Invocation, pass_invocation, with_common_options
 from lakeward.cli.layouts import (
     alike_checks,

@@ -12,14 +12,10 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from lakeward.cli.checks import Check, as_result, show_checks
-from lakeward.cli.disk_checks import disk_checks
-from lakeward.cli.executor_check import executor_checks
 from lakeward.cli.invocation import Invocation, pass_invocation, with_common_options
-from lakeward.cli.lake_checks import lake_checks
 from lakeward.cli.layouts import layout_checks, table_layouts
 from lakeward.cli.open_plugins import as_configured
 from lakeward.cli.serving import describe_bindings
-from lakeward.cli.state_checks import state_checks
 from lakeward.clock import SystemClock
 from lakeward.config.keys import keys_of
 from lakeward.container import build
@@ -34,6 +30,10 @@ from lakeward.ports import CheckResult, DescribedSource, LakeNamingSource
 from lakeward.sockets.addresses import bind_address, check_addresses
 from lakeward.spark.java import find_java
 from lakeward.spark.session import configured_authentication
+from lakeward_ops.doctor.disk_checks import disk_checks
+from lakeward_ops.doctor.executor_check import executor_checks
+from lakeward_ops.doctor.lake_checks import lake_checks
+from lakeward_ops.doctor.state_checks import state_checks
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 import pytest
 
-from lakeward.observe.verify.values import cast_plain, plain_type, same_values
+from lakeward_ops.verify.values import cast_plain, plain_type, same_values
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -73,7 +73,7 @@ def test_no_database_of_time_zones_is_needed() -> None:
 import sys
 sys.modules["tzdata"] = None
 import pyarrow as pa
-from lakeward.observe.verify.values import cast_plain, plain_type, same_values, shown
+from lakeward_ops.verify.values import cast_plain, plain_type, same_values, shown
 for of in (lambda kind: kind, pa.list_, lambda kind: pa.struct([("a", kind)])):
     lake, source = (of(pa.timestamp(unit, tz="UTC")) for unit in ("us", "ns"))
     value = {"list": [1], "struct": {"a": 1}}.get(str(lake).partition("<")[0], 1)

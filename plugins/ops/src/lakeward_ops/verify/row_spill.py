@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pyarrow as pa
 
-from lakeward.observe.verify.row_keys import LEVELS, PARTS, part_numbers
-from lakeward.observe.verify.values import comparable
+from lakeward_ops.verify.row_keys import LEVELS, PARTS, part_numbers
+from lakeward_ops.verify.values import comparable
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import os
 import shutil
-import tempfile
 from pathlib import Path
 from typing import TYPE_CHECKING
 from urllib.parse import unquote, urlsplit
 
+from lakeward.cli.config.spill import spark_directories
 from lakeward.local_files import is_local
 from lakeward.observe.format import size
 from lakeward.ports import CheckResult
@@ -17,7 +16,6 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
     from lakeward.config.loaded import Loaded
-    from lakeward.model.settings import SparkSettings
 
 LEAST_FREE = 1 << 30
 """Bytes that must be free for files that have no limit of their own."""
@@ -33,30 +31,10 @@ def disk_checks(loaded: Loaded, places: Mapping[str, str]) -> Iterator[CheckResu
     for name, place in {"state directory": checkpoint.root, **places}.items():
         if is_local(place):
             yield _disk(name, place, LEAST_FREE)
-    for place in _spark_directories(spark):
+    for place in spark_directories(spark):
         yield _disk(f"temporary files in {place}", place, LEAST_FREE)
     for place in checkpoint.spill_dirs:
         yield _spill(place, checkpoint.spill_quota, there=spark.on_this_machine)
-
-
-def spill_check(loaded: Loaded) -> CheckResult:
-    """Say where a recovery of an exchange spills rows, and how many bytes at most."""
-    checkpoint, spark = loaded.settings.checkpoint, loaded.settings.spark
-    what = "spilled rows of a recovery"
-    if not checkpoint.spill_places:
-        message = "none: checkpoints wait until a recovery is over"
-        return CheckResult(what, ok=True, message=message)
-    named = ", ".join(checkpoint.spill_places)
-    if not checkpoint.spill_dirs and spark.on_this_machine:
-        named = f"{', '.join(_spark_directories(spark))} ({named})"
-    message = f"in {named}, at most {size(checkpoint.spill_quota)} a subtask (checkpoint.spill_dirs, spill_quota)"
-    return CheckResult(what, ok=True, message=message)
-
-
-def _spark_directories(spark: SparkSettings) -> tuple[str, ...]:
-    """Return Spark's local directories on this machine."""
-    named = os.environ.get("SPARK_LOCAL_DIRS") or spark.conf.get("spark.local.dir") or tempfile.gettempdir()
-    return tuple(dict.fromkeys(one.strip() for one in named.split(",") if one.strip()))
 
 
 def _spill(place: str, quota: int, *, there: bool) -> CheckResult:

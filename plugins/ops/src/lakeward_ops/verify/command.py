@@ -25,20 +25,20 @@ from lakeward.observe.files import service_folder
 from lakeward.observe.format import count
 from lakeward.observe.status_file import process_lives
 from lakeward.observe.table_status import tiered_now
-from lakeward.observe.verify.comparison import KINDS
-from lakeward.observe.verify.verification import Sides, VerifyOptions, verify_table
 from lakeward.ports import ReadableLake
 from lakeward.storage.commit_records import lost_commits
 from lakeward.storage.late_commits import went_back
+from lakeward_ops.verify.comparison import KINDS
+from lakeward_ops.verify.verification import Sides, VerifyOptions, verify_table
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
     from lakeward.config.loaded import Loaded
     from lakeward.model.tables import TableSpec
-    from lakeward.observe.verify.comparison import Comparison, Difference
-    from lakeward.observe.verify.verification import Verification
     from lakeward.ports import FileDifference, Lake, Source
+    from lakeward_ops.verify.comparison import Comparison, Difference
+    from lakeward_ops.verify.verification import Verification
 
 _FOLDER = "verify"
 

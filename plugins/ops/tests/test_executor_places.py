@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from lakeward.cli.executor_check import executor_results, shared_places
 from lakeward.spark.executor_report import try_places
 from lakeward.spark.probe import ExecutorReport
+from lakeward_ops.doctor.executor_check import executor_results, shared_places
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

@@ -9,7 +9,6 @@ import click
 
 from lakeward.cli.checkpoints.find import complete_checkpoints
 from lakeward.cli.invocation import Invocation, pass_invocation, with_common_options
-from lakeward.cli.next_round import NextRound, next_round
 from lakeward.cli.open_plugins import as_configured, open_records, opened_lake, opened_plain_source
 from lakeward.cli.output import Columns
 from lakeward.cli.serving import find_services
@@ -20,6 +19,7 @@ from lakeward.observe.condition import PAUSED, SUSPENDED
 from lakeward.observe.control import read_control
 from lakeward.observe.format import count, size
 from lakeward.ports import SizedSource
+from lakeward_ops.plan.next_round import NextRound, next_round
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence

@@ -13,14 +13,14 @@ import pyarrow as pa
 from lakeward.errors import LakeError
 from lakeward.model.batches import SYSTEM_FIELDS
 from lakeward.model.tables import BUCKET_COLUMN, OFFSET_COLUMN, TIMESTAMP_COLUMN
-from lakeward.observe.verify.comparison import Comparison, Rows, compare_spills
-from lakeward.observe.verify.lake_rows import AllRows, ComparableRows
-from lakeward.observe.verify.row_keys import COUNT, counted, last_of_each
-from lakeward.observe.verify.row_spill import RowSpill
-from lakeward.observe.verify.source_rows import readable_splits, rows_gone, source_rows
-from lakeward.observe.verify.values import cast_plain, plain_type
 from lakeward.ports import FileCheckedLake
 from lakeward.ports.lake import LOST_COLUMNS
+from lakeward_ops.verify.comparison import Comparison, Rows, compare_spills
+from lakeward_ops.verify.lake_rows import AllRows, ComparableRows
+from lakeward_ops.verify.row_keys import COUNT, counted, last_of_each
+from lakeward_ops.verify.row_spill import RowSpill
+from lakeward_ops.verify.source_rows import readable_splits, rows_gone, source_rows
+from lakeward_ops.verify.values import cast_plain, plain_type
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -28,8 +28,8 @@ if TYPE_CHECKING:
 
     from lakeward.model.results import LakeHead
     from lakeward.model.tables import TableBucket, TableSpec
-    from lakeward.observe.verify.source_rows import Readable
     from lakeward.ports import FileDifference, ReadableLake, Source, SourceReader
+    from lakeward_ops.verify.source_rows import Readable
 
 _SYSTEM = (BUCKET_COLUMN, OFFSET_COLUMN, TIMESTAMP_COLUMN)
 types = pa.types

@@ -10,9 +10,9 @@ from pathlib import Path
 import click
 
 from lakeward.cli.invocation import Invocation, pass_invocation, with_common_options
-from lakeward.cli.plugins.skeleton import KINDS, distribution_of, skeleton
 from lakeward.errors import StorageError, UsageError
 from lakeward.hooks.discovery import owner
+from lakeward_ops.new_plugin.skeleton import KINDS, distribution_of, skeleton
 
 _NAME = re.compile(r"[a-z][a-z0-9]*(-[a-z0-9]+)*")
 _MOST = 40

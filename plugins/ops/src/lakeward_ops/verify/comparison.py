@@ -10,15 +10,15 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from lakeward.model.tables import CHANGE_COLUMN, NO_OFFSET, OFFSET_COLUMN, TIMESTAMP_COLUMN, Change
-from lakeward.observe.verify.row_keys import COUNT, PARTS, row_numbers
-from lakeward.observe.verify.values import comparable, same_values, shown
+from lakeward_ops.verify.row_keys import COUNT, PARTS, row_numbers
+from lakeward_ops.verify.values import comparable, same_values, shown
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     import numpy.typing as npt
 
-    from lakeward.observe.verify.row_spill import RowSpill
+    from lakeward_ops.verify.row_spill import RowSpill
 
     Numbers = npt.NDArray[np.int64]
 

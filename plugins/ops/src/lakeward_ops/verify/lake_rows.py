@@ -10,8 +10,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from lakeward.model.tables import BUCKET_COLUMN, OFFSET_COLUMN
-from lakeward.observe.verify.row_keys import row_numbers
-from lakeward.observe.verify.source_rows import bucket_name
+from lakeward_ops.verify.row_keys import row_numbers
+from lakeward_ops.verify.source_rows import bucket_name
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence

@@ -13,7 +13,6 @@ from typing import Any, NamedTuple
 
 import pytest
 
-from lakeward.cli.lake_checks import lake_checks
 from lakeward.config.loader import load_config
 from lakeward.hooks import discovery
 from lakeward.model.bindings import ServiceBinding
@@ -21,6 +20,7 @@ from lakeward.model.tables import TablePath
 from lakeward.ports import CheckResult, ServerLake, compare_clocks
 from lakeward.storage.binding_files import BindingFiles
 from lakeward.storage.small_files import SmallFiles
+from lakeward_ops.doctor.lake_checks import lake_checks
 
 Lakeward = Callable[..., Any]
 FLIGHTS = TablePath("nyc", "flights")

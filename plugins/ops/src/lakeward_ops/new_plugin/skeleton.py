@@ -107,4 +107,4 @@ def _folded_line(line: str) -> str:
 
 
 def _template(place: str) -> Template:
-    return Template((files("lakeward.cli.plugins") / "templates" / f"{place}.txt").read_text(encoding="utf-8"))
+    return Template((files("lakeward_ops.new_plugin") / "templates" / f"{place}.txt").read_text(encoding="utf-8"))

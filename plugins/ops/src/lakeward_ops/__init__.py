@@ -1,0 +1,1 @@
+"""Commands that look after a service: `doctor`, `plan`, `verify` and `plugins new`."""

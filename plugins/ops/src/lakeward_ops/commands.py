@@ -1,0 +1,10 @@
+"""The commands of this package: `lakeward --help` lists them without importing what they need."""
+
+from __future__ import annotations
+
+from lakeward.cli.extend import Lazy
+
+doctor = Lazy("lakeward_ops.doctor.command", "doctor", "Check what a service needs in order to run.")
+new = Lazy("lakeward_ops.new_plugin.command", "new", "Write a plugin to start from: lease, wrapper, lake or source.")
+plan = Lazy("lakeward_ops.plan.command", "plan", "Show what the next rounds would do, and change nothing.")
+verify = Lazy("lakeward_ops.verify.command", "verify", "Compare a lake table with its source, row by row.")

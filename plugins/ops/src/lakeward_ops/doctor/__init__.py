@@ -1,0 +1,1 @@
+"""`lakeward doctor`: checks what a service needs in order to run."""

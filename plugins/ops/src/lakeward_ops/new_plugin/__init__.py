@@ -1,0 +1,1 @@
+"""`lakeward plugins new`: writes a plugin to start from."""

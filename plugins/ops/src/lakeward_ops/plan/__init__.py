@@ -1,0 +1,1 @@
+"""`lakeward plan`: what the next rounds would do."""

@@ -1,0 +1,7 @@
+"""The command line in this process."""
+
+from __future__ import annotations
+
+from lakeward.testing.command_line import configured, flights, lakeward
+
+__all__ = ["configured", "flights", "lakeward"]
