@@ -28,8 +28,8 @@ from lakeward.machines.checkpoints.messages import GatewayOpened
 from lakeward.model.tables import TablePath
 from lakeward.observe.logs import setup_logs
 from lakeward.subtask.run import run_subtask
-from lakeward.testing.jobs import ThreadJobs
 from lakeward_service_kit.held_source import HeldSource
+from lakeward_service_kit.jobs import ThreadJobs
 from lakeward_service_kit.service_world import World
 from lakeward_simulator.faults import Faults
 from lakeward_simulator.world import World as SimWorld
@@ -39,7 +39,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
 ENTRY_POINTS = (
-    ("lakeward.lake", "folder", "lakeward.testing.folder_lake:FolderLakePlugin"),
+    ("lakeward.lake", "folder", "lakeward_testing.folder_lake:FolderLakePlugin"),
     ("lakeward.source", "held", "lakeward_service_kit.held_source:HeldSourcePlugin"),
 )
 

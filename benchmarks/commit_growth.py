@@ -21,10 +21,10 @@ from lakeward.hooks.plugins import LakePlugin
 from lakeward.model.results import CommitOutcome
 from lakeward.model.tables import TableBucket
 from lakeward.ports import Lake
-from lakeward.testing.clock import FakeClock
-from lakeward.testing.lake_tables import PATH, TieringRound, incarnation, log_split, log_table, source_batch
 from lakeward_lake_iceberg.options import IcebergOptions
 from lakeward_lake_iceberg.plugin import IcebergLakePlugin
+from lakeward_testing.clock import FakeClock
+from lakeward_testing.lake_tables import PATH, TieringRound, incarnation, log_split, log_table, source_batch
 
 FILES = 4
 EXPIRE_EVERY = 10

@@ -57,11 +57,11 @@ from lakeward.storage.checkpoint_store import CheckpointFiles
 from lakeward.storage.small_files import SmallFiles
 from lakeward.subtask.parts import SubtaskParts
 from lakeward.subtask.subtask import Subtask
-from lakeward.testing.exchange import MemoryExchange
-from lakeward.testing.folder_lake import FolderLakePlugin, FolderWriter
-from lakeward.testing.lake_tables import log_table
 from lakeward.threads import ThreadExecutor
 from lakeward_service_kit.checkpoint_values import reference, round_snapshot
+from lakeward_service_kit.exchange import MemoryExchange
+from lakeward_testing.folder_lake import FolderLakePlugin, FolderWriter
+from lakeward_testing.lake_tables import log_table
 
 if TYPE_CHECKING:
     from lakeward.model.events import AnyEvent, Envelope

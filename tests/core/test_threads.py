@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import threading
 
-from lakeward.testing.waiting import LIMIT_S
 from lakeward.threads import ThreadExecutor
+from lakeward_testing.waiting import LIMIT_S
 
 
 def test_a_worker_does_its_work_in_order_on_one_thread() -> None:

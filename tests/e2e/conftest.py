@@ -14,8 +14,8 @@ sys.path.insert(0, str(Path(__file__).parents[2] / "plugins" / "source-fluss" / 
 sys.path.insert(0, str(Path(__file__).parents[2] / "plugins" / "lake-iceberg" / "tests" / "kit"))
 sys.path.insert(0, str(Path(__file__).parents[1] / "core" / "kit"))
 
-from lakeward.testing.command_line import configured, flights, lakeward
 from lakeward_e2e.world import World
+from lakeward_service_kit.command_line import configured, flights, lakeward
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

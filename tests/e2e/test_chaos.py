@@ -16,9 +16,9 @@ from typing import TYPE_CHECKING
 import psutil
 import pytest
 
-from lakeward.testing.waiting import wait_until
 from lakeward_e2e.tables import KeyTable, LogTable
 from lakeward_faulty.pause import pause
+from lakeward_testing.waiting import wait_until
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -9,7 +9,7 @@ import pytest
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from lakeward.testing.command_line import Lakeward
+    from lakeward_service_kit.command_line import Lakeward
 
 
 @pytest.mark.parametrize(

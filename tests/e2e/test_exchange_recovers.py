@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from lakeward.testing.waiting import wait_until
 from lakeward_e2e.exchange import DAEMON, assert_nothing_lost, exchange_sections, exchanging_tables
+from lakeward_testing.waiting import wait_until
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -11,11 +11,11 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from lakeward.testing.waiting import wait_until
 from lakeward_e2e.tables import LogTable
 from lakeward_source_fluss.wire.apis import ApiKey
 from lakeward_source_fluss.wire.tiering_messages import LakeTieringHeartbeatResponse
 from lakeward_source_fluss_kit.server import Answer, Call, FakeServer
+from lakeward_testing.waiting import wait_until
 
 if TYPE_CHECKING:
     from collections.abc import Callable

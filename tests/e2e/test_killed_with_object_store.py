@@ -13,9 +13,9 @@ from lakeward.errors import CorruptFileError
 from lakeward.model.object_store import address_of
 from lakeward.storage.checkpoint_store import CheckpointFiles
 from lakeward.storage.small_files import SmallFiles
-from lakeward.testing.waiting import wait_until
 from lakeward_e2e.tables import LogTable, Row
 from lakeward_service_kit.s3_server import S3Server
+from lakeward_testing.waiting import wait_until
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -9,8 +9,8 @@ from urllib.request import urlopen
 
 import pytest
 
-from lakeward.testing.waiting import wait_until
 from lakeward_e2e.tables import LogTable
+from lakeward_testing.waiting import wait_until
 
 if TYPE_CHECKING:
     from lakeward_e2e.world import World

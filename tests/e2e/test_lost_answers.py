@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from lakeward.testing.waiting import wait_until
 from lakeward_e2e.tables import KeyTable, LogTable
+from lakeward_testing.waiting import wait_until
 
 if TYPE_CHECKING:
     from lakeward_e2e.tables import AnyTable

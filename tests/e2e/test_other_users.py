@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from lakeward.testing.waiting import LIMIT_S, wait_until
 from lakeward_e2e import stranger
 from lakeward_e2e.exchange import DAEMON, exchange_sections, exchanging_tables
+from lakeward_testing.waiting import LIMIT_S, wait_until
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

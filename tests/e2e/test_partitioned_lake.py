@@ -11,8 +11,8 @@ import pyarrow as pa
 import pytest
 
 from lakeward.model.tables import TablePath
-from lakeward.testing.waiting import wait_until
 from lakeward_e2e.tables import KeyTable, LogTable
+from lakeward_testing.waiting import wait_until
 
 if TYPE_CHECKING:
     from lakeward_e2e.tables import AnyTable, Row

@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING
 import psutil
 import pytest
 
-from lakeward.testing.waiting import wait_until
 from lakeward_faulty.points import FAULTS
+from lakeward_testing.waiting import wait_until
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -7,8 +7,8 @@ import sys
 
 import psutil
 
-from lakeward.testing.waiting import LIMIT_S
 from lakeward_e2e.process import kill_all
+from lakeward_testing.waiting import LIMIT_S
 
 
 def test_a_process_that_has_ended_before_it_is_killed_keeps_none_of_the_others_alive() -> None:

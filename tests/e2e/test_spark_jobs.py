@@ -20,8 +20,8 @@ from lakeward.model.settings import SparkSettings
 from lakeward.spark.jobs import SparkJobs
 from lakeward.spark.session import TASK_ATTEMPTS, start_session
 from lakeward.spark.tasks import run_as_query, run_as_rdd
-from lakeward.testing.waiting import LIMIT_S, wait_until
 from lakeward_e2e import logged_session, tasks
+from lakeward_testing.waiting import LIMIT_S, wait_until
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

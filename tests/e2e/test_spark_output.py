@@ -44,7 +44,7 @@ import threading
 from pathlib import Path
 from lakeward.model.settings import SparkSettings
 from lakeward.spark.session import start_session
-from lakeward.testing.waiting import wait_until
+from lakeward_testing.waiting import wait_until
 pipe = Path(sys.argv[1]) / "pipe"
 os.mkfifo(pipe)
 context = start_session(SparkSettings(master="local[1]", ui=False), "test", 1, pipe.parent).session.sparkContext

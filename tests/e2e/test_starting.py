@@ -12,10 +12,10 @@ from lakeward.clock import SystemClock
 from lakeward.model.identity import Incarnation
 from lakeward.storage.checkpoint_store import CheckpointFiles
 from lakeward.storage.small_files import SmallFiles
-from lakeward.testing.waiting import wait_until
 from lakeward_service_kit.checkpoint_values import reference, write_checkpoint
 from lakeward_source_fluss.wire.apis import ApiKey
 from lakeward_source_fluss_kit.server import Answer, Call, FakeServer
+from lakeward_testing.waiting import wait_until
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -14,10 +14,10 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from lakeward.clock import SystemClock
 from lakeward.model.secrets import MASK
-from lakeward.testing.waiting import LIMIT_S, wait_until
 from lakeward_e2e.tables import LogTable
 from lakeward_e2e.world import World
 from lakeward_service_kit.chromium import CHROMIUM, MISSING, Browser
+from lakeward_testing.waiting import LIMIT_S, wait_until
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

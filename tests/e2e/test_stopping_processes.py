@@ -10,8 +10,8 @@ import pytest
 
 from lakeward.storage.service_state import ServiceStateStore
 from lakeward.storage.small_files import SmallFiles
-from lakeward.testing.waiting import wait_until
 from lakeward_e2e.tables import KeyTable, LogTable
+from lakeward_testing.waiting import wait_until
 
 if TYPE_CHECKING:
     from lakeward_e2e.world import World

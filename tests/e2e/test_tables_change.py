@@ -8,9 +8,9 @@ import pyarrow as pa
 import pytest
 
 from lakeward.observe.control import pause, resume
-from lakeward.testing.waiting import wait_until
 from lakeward_e2e.tables import KeyTable, LogTable
 from lakeward_iceberg_kit.rewriting import rewrite_each_file
+from lakeward_testing.waiting import wait_until
 
 if TYPE_CHECKING:
     from lakeward_e2e.world import World

@@ -17,10 +17,10 @@ import pytest
 from lakeward.clock import SystemClock
 from lakeward.model.status import WAITS_FOR_CATALOG
 from lakeward.model.tables import TablePath
-from lakeward.testing.waiting import until
 from lakeward_e2e.troubled_catalog import Trouble, TroubledCatalog
 from lakeward_lake_iceberg.plugin import IcebergLakePlugin
 from lakeward_service_kit.service_world import World as Services
+from lakeward_testing.waiting import until
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable, Iterator

@@ -10,10 +10,10 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from lakeward.clock import SystemClock
-from lakeward.testing.waiting import until
 from lakeward_lake_iceberg.options import IcebergOptions
 from lakeward_lake_iceberg.plugin import IcebergLakePlugin
 from lakeward_service_kit.service_world import World as Services
+from lakeward_testing.waiting import until
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -37,10 +37,11 @@ def linked_wheel(name: str, links: Path, wheels: Path) -> None:
 
 @pytest.fixture(scope="module")
 def wheels(tmp_path_factory: pytest.TempPathFactory, root: Path) -> Path:
-    """Serve the wheel of this checkout's core, and Spark by links, as a package index would."""
+    """Serve the wheels of this checkout's core and suites, and Spark by links, as a package index would."""
     place, links = tmp_path_factory.mktemp("wheels"), tmp_path_factory.mktemp("links")
     words = ["-m", "uv", "build", "--quiet", "--wheel", "--no-create-gitignore", "--out-dir", str(place)]
-    subprocess.run([sys.executable, *words, str(root / "core")], check=True)
+    for project in (root / "core", root / "plugins" / "testing"):
+        subprocess.run([sys.executable, *words, str(project)], check=True)
     for name in ("pyspark", "py4j"):
         linked_wheel(name, links, place)
     return place
@@ -105,7 +106,8 @@ def test_the_readme_of_a_new_project_says_how_to_build_what_no_index_has(tmp_pat
     done = run([sys.executable, "-m", "pip", *words, "--quiet", "--disable-pip-version-check"], tmp_path, tmp_path)
 
     assert done.returncode == 0, done.stdout + done.stderr
-    assert [path.name.partition("-")[0] for path in (tmp_path / "wheels").iterdir()] == ["lakeward"]
+    built = sorted(path.name.partition("-")[0] for path in (tmp_path / "wheels").iterdir())
+    assert built == ["lakeward", "lakeward_testing"]
     assert tox == f"PIP_FIND_LINKS={folder} UV_FIND_LINKS={folder} tox"
     for runner in ("virtualenv", "uv-venv-runner"):
         words = ["-m", "tox", "config", "--runner", runner, "-e", "py3", "-k", "pass_env"]

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 PLUGINS = sorted(path.parent for path in Path(__file__).parents[2].glob("plugins/*/pyproject.toml"))
 SEEN = ("ports", "hooks", "model", "errors", "clock", "local_files", "cli.extend", "observe.extend")
 """What of the core a plugin may import. `cli.extend` is for commands, `observe.extend` for what observes a service."""
-TOOLS = {"ops", "testing"}
+TOOLS = {"ops"}
 """They look into the core, with which they are released."""
 APPLICATIONS = {"demo"}
 """What is made of plugins, and of the command line, instead of serving them."""

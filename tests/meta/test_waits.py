@@ -17,7 +17,7 @@ LEAST_S = 60.0
 """The shortest limit of a wait."""
 
 SLEEPS = {
-    "core/src/lakeward/testing/waiting.py": "the one place where tests look again and again",
+    "plugins/testing/src/lakeward_testing/waiting.py": "the one place where tests look again and again",
     "plugins/source-fluss/tests/kit/lakeward_source_fluss_kit/world.py": "a real server's timers have no event",
     "plugins/source-fluss/tests/test_fluss_cluster_failures.py": "a server keeps a log on disk a while after a write",
     "tests/e2e/kit/lakeward_faulty/points.py": "an armed point can be a disk that is slow on purpose",
@@ -42,7 +42,7 @@ _NAMED = {"timeout", "limit_s"}
 
 
 def _files() -> list[Path]:
-    places = ("tests/**/*.py", "plugins/*/tests/**/*.py", "core/src/lakeward/testing/**/*.py")
+    places = ("tests/**/*.py", "plugins/*/tests/**/*.py", "plugins/testing/src/lakeward_testing/**/*.py")
     return sorted(file for place in places for file in ROOT.glob(place))
 
 
@@ -112,7 +112,7 @@ def short_limits(code: str) -> list[int]:
 @pytest.mark.parametrize("file", _files(), ids=lambda file: str(file.relative_to(ROOT)))
 def test_a_test_waits_for_events_and_never_for_seconds(file: Path) -> None:
     code, name = file.read_text(encoding="utf-8"), str(file.relative_to(ROOT))
-    assert name in SLEEPS or sleeps(code) == [], "wait for an event, or with lakeward.testing.waiting"
+    assert name in SLEEPS or sleeps(code) == [], "wait for an event, or with lakeward_testing.waiting"
     assert name in LIMITS or short_limits(code) == [], f"a limit that only ends what hangs is {LEAST_S:.0f} s or more"
 
 

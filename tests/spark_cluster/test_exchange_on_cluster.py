@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from lakeward.testing.waiting import wait_until
 from lakeward_cluster.cluster import HOST
 from lakeward_e2e.exchange import (
     DAEMON,
@@ -18,6 +17,7 @@ from lakeward_e2e.exchange import (
     kills_at,
     reached_all,
 )
+from lakeward_testing.waiting import wait_until
 
 if TYPE_CHECKING:
     from lakeward_cluster.world import ClusterWorld

@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from lakeward.testing.waiting import wait_until
 from lakeward_cluster.cluster import HOST, OTHER_HOST
 from lakeward_cluster.world import ClusterWorld
 from lakeward_e2e.tables import KeyTable, LogTable
+from lakeward_testing.waiting import wait_until
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

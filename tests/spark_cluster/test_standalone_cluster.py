@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from lakeward.testing.waiting import wait_until
 from lakeward_cluster.cluster import OTHER_HOST
 from lakeward_e2e.tables import KeyTable, LogTable
+from lakeward_testing.waiting import wait_until
 
 if TYPE_CHECKING:
     from lakeward_cluster.world import ClusterWorld

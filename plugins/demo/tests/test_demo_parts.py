@@ -20,7 +20,6 @@ from lakeward.coordinator.rounds.layout import table_layout
 from lakeward.errors import LakeError, SourceError, UsageError
 from lakeward.hooks import discovery
 from lakeward.hooks.demo import SnapshotCount
-from lakeward.testing.clock import FakeClock
 from lakeward_demo import show_summary
 from lakeward_demo.all_tiered import all_tiered
 from lakeward_demo.feed import CHANGE, EVENT_COLUMNS, FLIGHT_COLUMNS, FLIGHTS
@@ -39,6 +38,7 @@ from lakeward_demo.tables import (
     load_changes,
 )
 from lakeward_source_embedded.store import EmbeddedStore
+from lakeward_testing.clock import FakeClock
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

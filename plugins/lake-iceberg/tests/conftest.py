@@ -14,11 +14,11 @@ from pyiceberg.table.update import SetSnapshotRefUpdate
 
 sys.path.insert(0, str(Path(__file__).with_name("kit")))
 
-from lakeward.testing.clock import FakeClock
 from lakeward_iceberg_kit.duck import extension
 from lakeward_iceberg_kit.gateway import Gateway
 from lakeward_lake_iceberg.options import IcebergOptions
 from lakeward_lake_iceberg.plugin import IcebergLakePlugin
+from lakeward_testing.clock import FakeClock
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

@@ -14,10 +14,10 @@ from pyiceberg.transforms import IdentityTransform
 from pyiceberg.typedef import Record
 from pyiceberg.types import DecimalType, FixedType, NestedField, PrimitiveType, UUIDType
 
-from lakeward.testing.lake_tables import PATH
 from lakeward_iceberg_kit.alike import named_twice, tier_prices
 from lakeward_iceberg_kit.duck import read_apart
 from lakeward_lake_iceberg.manifests import MERGED_MANIFESTS, ManifestSet
+from lakeward_testing.lake_tables import PATH
 
 if TYPE_CHECKING:
     from pyiceberg.catalog.sql import SqlCatalog

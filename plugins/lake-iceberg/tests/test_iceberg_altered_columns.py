@@ -11,7 +11,8 @@ from pyiceberg.types import StringType
 
 from lakeward.errors import SchemaMismatchError
 from lakeward.model.results import CommitOutcome
-from lakeward.testing.lake_tables import (
+from lakeward_iceberg_kit.partitioned import EVENTS, World, layout
+from lakeward_testing.lake_tables import (
     COLUMNS,
     PATH,
     TieringRound,
@@ -21,7 +22,6 @@ from lakeward.testing.lake_tables import (
     log_table,
     source_batch,
 )
-from lakeward_iceberg_kit.partitioned import EVENTS, World, layout
 
 if TYPE_CHECKING:
     from collections.abc import Callable

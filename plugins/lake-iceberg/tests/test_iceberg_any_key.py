@@ -11,8 +11,8 @@ import pytest
 
 from lakeward.model.results import CommitOutcome
 from lakeward.model.tables import Change
-from lakeward.testing.clock import FakeClock
-from lakeward.testing.lake_tables import PATH, TieringRound, incarnation, key_table, log_split, source_batch
+from lakeward_testing.clock import FakeClock
+from lakeward_testing.lake_tables import PATH, TieringRound, incarnation, key_table, log_split, source_batch
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -19,13 +19,13 @@ from lakeward.errors import ConfigError, FencedError, LakeError
 from lakeward.model.results import CommitOutcome
 from lakeward.model.tables import Change, TablePath
 from lakeward.ports import CheckedLake
-from lakeward.testing.clock import FakeClock
-from lakeward.testing.lake_tables import COLUMNS, PATH, TieringRound, incarnation, key_table, log_split, source_batch
 from lakeward_iceberg_kit.oauth import CLIENT, SECRET, OAuthCatalog
 from lakeward_lake_iceberg.catalog import CatalogClient
 from lakeward_lake_iceberg.options import IcebergOptions
 from lakeward_lake_iceberg.plugin import IcebergLakePlugin
 from lakeward_lake_iceberg.storage import Storage
+from lakeward_testing.clock import FakeClock
+from lakeward_testing.lake_tables import COLUMNS, PATH, TieringRound, incarnation, key_table, log_split, source_batch
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -14,7 +14,10 @@ from pyiceberg.types import IntegerType
 from lakeward.errors import SchemaMismatchError
 from lakeward.model.results import CommitOutcome
 from lakeward.model.tables import Change
-from lakeward.testing.lake_tables import (
+from lakeward_iceberg_kit.clean import DAILY, create_as_fluss
+from lakeward_iceberg_kit.partitioned import EVENTS, World, layout
+from lakeward_lake_iceberg.layout import SORTED
+from lakeward_testing.lake_tables import (
     COLUMNS,
     PATH,
     TieringRound,
@@ -26,9 +29,6 @@ from lakeward.testing.lake_tables import (
     snapshot_split,
     source_batch,
 )
-from lakeward_iceberg_kit.clean import DAILY, create_as_fluss
-from lakeward_iceberg_kit.partitioned import EVENTS, World, layout
-from lakeward_lake_iceberg.layout import SORTED
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -9,10 +9,10 @@ import pyarrow.parquet as pq
 import pytest
 
 from lakeward.errors import SchemaMismatchError
-from lakeward.testing.clock import FakeClock
-from lakeward.testing.lake_tables import COLUMNS, TieringRound, incarnation, log_split, log_table, source_batch
 from lakeward_lake_iceberg.storage import local_path
 from lakeward_lake_iceberg.task import unpack_task
+from lakeward_testing.clock import FakeClock
+from lakeward_testing.lake_tables import COLUMNS, TieringRound, incarnation, log_split, log_table, source_batch
 
 if TYPE_CHECKING:
     from lakeward_lake_iceberg.options import IcebergOptions

@@ -8,12 +8,12 @@ from typing import TYPE_CHECKING
 import pytest
 from pyiceberg.exceptions import CommitFailedException
 
-from lakeward.testing.lake_conformance import LakeConformance
-from lakeward.testing.lake_partitions import LakePartitionConformance
 from lakeward_iceberg_kit.clean import CleanPlugin
 from lakeward_iceberg_kit.fanned_out import PartitionedPlugin
 from lakeward_lake_iceberg.lake import IcebergLake
 from lakeward_lake_iceberg.plugin import IcebergLakePlugin
+from lakeward_testing.lake_conformance import LakeConformance
+from lakeward_testing.lake_partitions import LakePartitionConformance
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -10,7 +10,7 @@ import pytest
 from lakeward.errors import SchemaMismatchError
 from lakeward.model.results import CommitOutcome
 from lakeward.model.tables import Change
-from lakeward.testing.lake_tables import PATH, TieringRound, incarnation, key_table, log_split, log_table, source_batch
+from lakeward_testing.lake_tables import PATH, TieringRound, incarnation, key_table, log_split, log_table, source_batch
 
 if TYPE_CHECKING:
     from collections.abc import Callable

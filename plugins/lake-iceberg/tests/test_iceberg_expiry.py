@@ -9,11 +9,11 @@ import pytest
 
 from lakeward.errors import LakewardError
 from lakeward.model.tables import Change, TableBucket
-from lakeward.testing.clock import FakeClock
-from lakeward.testing.lake_tables import COLUMNS, PATH, TieringRound, incarnation, key_table, log_split, source_batch
 from lakeward_iceberg_kit.checks import Shelf, orphans_of
 from lakeward_iceberg_kit.gateway import Fate, Gateway, Request
 from lakeward_lake_iceberg.lake import IcebergLake
+from lakeward_testing.clock import FakeClock
+from lakeward_testing.lake_tables import COLUMNS, PATH, TieringRound, incarnation, key_table, log_split, source_batch
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

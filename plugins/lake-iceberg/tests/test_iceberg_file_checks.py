@@ -14,8 +14,8 @@ from pyiceberg.types import BooleanType
 
 from lakeward.model.results import CommitOutcome
 from lakeward.model.tables import Change
-from lakeward.testing.lake_tables import PATH, head_of, incarnation, key_table, log_split, source_batch
 from lakeward_iceberg_kit.partitioned import DAY_US, EVENTS, PartitionedRound, layout, records
+from lakeward_testing.lake_tables import PATH, head_of, incarnation, key_table, log_split, source_batch
 
 if TYPE_CHECKING:
     from pyiceberg.catalog.sql import SqlCatalog

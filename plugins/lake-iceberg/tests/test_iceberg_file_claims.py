@@ -25,9 +25,9 @@ from pyroaring import BitMap
 
 from lakeward.errors import LakeError
 from lakeward.model.results import CommitIds
-from lakeward.testing.lake_tables import PATH, head_of
 from lakeward_lake_iceberg.commit import SnapshotBuilder
 from lakeward_lake_iceberg.manifests import ManifestSet
+from lakeward_testing.lake_tables import PATH, head_of
 
 if TYPE_CHECKING:
     from pyiceberg.catalog.sql import SqlCatalog

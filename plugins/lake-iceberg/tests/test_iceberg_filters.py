@@ -11,9 +11,9 @@ import pytest
 from pyiceberg.conversions import from_bytes, to_bytes
 from pyiceberg.types import DecimalType, IntegerType, LongType, StringType
 
-from lakeward.testing.clock import FakeClock
-from lakeward.testing.lake_tables import PATH, TieringRound, incarnation, log_split, log_table, source_batch
 from lakeward_lake_iceberg.bounds import lower_bound, range_of, upper_bound
+from lakeward_testing.clock import FakeClock
+from lakeward_testing.lake_tables import PATH, TieringRound, incarnation, log_split, log_table, source_batch
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

@@ -10,7 +10,7 @@ import pytest
 
 from lakeward.errors import RowError, SchemaMismatchError
 from lakeward.model.tables import PRECISION, Change
-from lakeward.testing.lake_tables import (
+from lakeward_testing.lake_tables import (
     TieringRound,
     incarnation,
     key_table,

@@ -18,7 +18,7 @@ from pyiceberg.types import IntegerType, LongType, NestedField, StringType, Time
 from lakeward.errors import CorruptFileError, RolledBackError, SchemaMismatchError
 from lakeward.model.results import CommitOutcome
 from lakeward.model.tables import Change, TableBucket
-from lakeward.testing.lake_tables import (
+from lakeward_testing.lake_tables import (
     COLUMNS,
     PATH,
     TieringRound,

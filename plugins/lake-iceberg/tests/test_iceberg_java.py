@@ -16,16 +16,6 @@ from pyiceberg.manifest import DataFile, DataFileContent, FileFormat
 from lakeward.errors import LakeError, SchemaMismatchError
 from lakeward.model.results import CommitOutcome
 from lakeward.model.tables import Change
-from lakeward.testing.lake_tables import (
-    PATH,
-    TieringRound,
-    head_of,
-    incarnation,
-    key_table,
-    log_split,
-    log_table,
-    source_batch,
-)
 from lakeward_iceberg_kit.alike import spoil, tier_prices
 from lakeward_iceberg_kit.clean import create_as_fluss
 from lakeward_iceberg_kit.java import REQUIRED, JavaReader, java_reader
@@ -39,6 +29,16 @@ from lakeward_iceberg_kit.partitioned import (
     records,
 )
 from lakeward_lake_iceberg.manifests import MERGED_MANIFESTS
+from lakeward_testing.lake_tables import (
+    PATH,
+    TieringRound,
+    head_of,
+    incarnation,
+    key_table,
+    log_split,
+    log_table,
+    source_batch,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

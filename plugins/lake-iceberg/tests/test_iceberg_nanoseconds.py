@@ -8,8 +8,8 @@ import pyarrow as pa
 import pytest
 
 from lakeward.errors import RowError
-from lakeward.testing.lake_tables import log_table, source_batch
 from lakeward_lake_iceberg.rows import RowConverter, cast_column
+from lakeward_testing.lake_tables import log_table, source_batch
 
 if TYPE_CHECKING:
     from collections.abc import Callable

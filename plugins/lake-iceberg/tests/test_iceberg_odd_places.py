@@ -16,8 +16,10 @@ from pyiceberg.types import LongType
 from lakeward.errors import ConfigError, LakewardError
 from lakeward.model.results import CommitOutcome
 from lakeward.model.tables import Change
-from lakeward.testing.clock import FakeClock
-from lakeward.testing.lake_tables import (
+from lakeward_lake_iceberg.lake import IcebergLake
+from lakeward_lake_iceberg.options import IcebergOptions
+from lakeward_testing.clock import FakeClock
+from lakeward_testing.lake_tables import (
     COLUMNS,
     PATH,
     TieringRound,
@@ -27,8 +29,6 @@ from lakeward.testing.lake_tables import (
     log_split,
     source_batch,
 )
-from lakeward_lake_iceberg.lake import IcebergLake
-from lakeward_lake_iceberg.options import IcebergOptions
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -18,9 +18,9 @@ from requests.exceptions import ReadTimeout
 
 from lakeward.errors import ConfigError, LakeError, LakewardError, OutcomeUnknownError, StorageError
 from lakeward.model.results import CommitOutcome
-from lakeward.testing.clock import FakeClock
-from lakeward.testing.lake_tables import COLUMNS, PATH, TieringRound, incarnation, log_split, log_table, source_batch
 from lakeward_lake_iceberg.lake import IcebergLake
+from lakeward_testing.clock import FakeClock
+from lakeward_testing.lake_tables import COLUMNS, PATH, TieringRound, incarnation, log_split, log_table, source_batch
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

@@ -12,12 +12,12 @@ import pytest
 from lakeward.model.batches import SourceBatch
 from lakeward.model.results import CommitOutcome
 from lakeward.model.tables import Change
-from lakeward.testing.lake_tables import PATH, incarnation, key_table, log_table
 from lakeward_iceberg_kit.partitioned import DAY_US, EVENTS, MEMORY, PartitionedRound, layout, records
 from lakeward_lake_iceberg.partitioner import directory_of, partition_key, partition_values
 from lakeward_lake_iceberg.task import LayoutField
 from lakeward_lake_iceberg.upserts import UpsertWriter
 from lakeward_lake_iceberg.writer import AppendWriter
+from lakeward_testing.lake_tables import PATH, incarnation, key_table, log_table
 
 if TYPE_CHECKING:
     from collections.abc import Callable

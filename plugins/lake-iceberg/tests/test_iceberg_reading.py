@@ -9,8 +9,8 @@ import msgspec
 import pytest
 
 from lakeward.errors import StorageError
-from lakeward.testing.clock import FakeClock
-from lakeward.testing.lake_tables import PATH, incarnation, log_table
+from lakeward_testing.clock import FakeClock
+from lakeward_testing.lake_tables import PATH, incarnation, log_table
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -8,15 +8,15 @@ import pytest
 
 from lakeward.model.checkpoints import SplitProgress
 from lakeward.model.tables import Change
-from lakeward.testing.clock import FakeClock
-from lakeward.testing.lake_resume import LakeResumeConformance
-from lakeward.testing.lake_tables import COLUMNS, TieringRound, incarnation, key_table, log_split, source_batch
 from lakeward_lake_iceberg.options import IcebergOptions
 from lakeward_lake_iceberg.partitioner import Place
 from lakeward_lake_iceberg.plugin import IcebergLakePlugin
 from lakeward_lake_iceberg.task import unpack_task
 from lakeward_lake_iceberg.upserts import Limits, UpsertWriter
 from lakeward_lake_iceberg.writer import AppendWriter, GroupLimits
+from lakeward_testing.clock import FakeClock
+from lakeward_testing.lake_resume import LakeResumeConformance
+from lakeward_testing.lake_tables import COLUMNS, TieringRound, incarnation, key_table, log_split, source_batch
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -15,11 +15,11 @@ from pyiceberg.manifest import DataFile, DataFileContent, FileFormat
 from lakeward.errors import SchemaMismatchError
 from lakeward.model.results import CommitOutcome
 from lakeward.model.tables import Change
-from lakeward.testing.lake_tables import PATH, TieringRound, head_of, incarnation, key_table, log_split, source_batch
 from lakeward_iceberg_kit.partitioned import PartitionedRound, layout, records
 from lakeward_iceberg_kit.rewriting import rewrite_each_file
 from lakeward_lake_iceberg.manifests import named_data_file
 from lakeward_lake_iceberg.parquet_fields import columns_by_id, top_columns
+from lakeward_testing.lake_tables import PATH, TieringRound, head_of, incarnation, key_table, log_split, source_batch
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -8,10 +8,10 @@ import pytest
 
 from lakeward.errors import LakewardError
 from lakeward.model.tables import TableBucket
-from lakeward.testing.clock import FakeClock
-from lakeward.testing.lake_tables import COLUMNS, PATH, TieringRound, incarnation, log_split, log_table, source_batch
 from lakeward_iceberg_kit.checks import Shelf
 from lakeward_iceberg_kit.gateway import Fate, Gateway, Request
+from lakeward_testing.clock import FakeClock
+from lakeward_testing.lake_tables import COLUMNS, PATH, TieringRound, incarnation, log_split, log_table, source_batch
 
 if TYPE_CHECKING:
     from collections.abc import Callable

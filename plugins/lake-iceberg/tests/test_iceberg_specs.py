@@ -15,8 +15,6 @@ from pyiceberg.transforms import VoidTransform
 from lakeward.errors import SchemaMismatchError, UsageError
 from lakeward.model.partitioning import PartitionField as Wanted
 from lakeward.model.results import CommitOutcome
-from lakeward.testing.clock import FakeClock
-from lakeward.testing.lake_tables import PATH, incarnation, key_table, log_split, log_table, source_batch
 from lakeward_iceberg_kit.checks import Shelf, orphans_of
 from lakeward_iceberg_kit.partitioned import (
     DAY_US,
@@ -27,6 +25,8 @@ from lakeward_iceberg_kit.partitioned import (
     leave_a_void_field,
     records,
 )
+from lakeward_testing.clock import FakeClock
+from lakeward_testing.lake_tables import PATH, incarnation, key_table, log_split, log_table, source_batch
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

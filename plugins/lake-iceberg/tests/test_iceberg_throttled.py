@@ -10,10 +10,10 @@ import pytest
 
 from lakeward.errors import OutcomeUnknownError
 from lakeward.model.results import CommitOutcome
-from lakeward.testing.clock import FakeClock
-from lakeward.testing.lake_tables import COLUMNS, PATH, TieringRound, incarnation, log_split, log_table, source_batch
 from lakeward_iceberg_kit.gateway import Fate, Gateway, Request
 from lakeward_lake_iceberg.lake import IcebergLake
+from lakeward_testing.clock import FakeClock
+from lakeward_testing.lake_tables import COLUMNS, PATH, TieringRound, incarnation, log_split, log_table, source_batch
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

@@ -15,14 +15,14 @@ from pyiceberg.manifest import ManifestContent
 from lakeward.errors import FencedError
 from lakeward.model.results import CommitOutcome
 from lakeward.model.tables import Change, TableBucket
-from lakeward.testing.clock import FakeClock
-from lakeward.testing.lake_tables import COLUMNS, PATH, TieringRound, incarnation, key_table, log_split, source_batch
 from lakeward_lake_iceberg.detail import unpack_detail
 from lakeward_lake_iceberg.manifests import live_entries
 from lakeward_lake_iceberg.partitioner import Place
 from lakeward_lake_iceberg.storage import Storage
 from lakeward_lake_iceberg.task import unpack_task
 from lakeward_lake_iceberg.upserts import Limits, UpsertWriter
+from lakeward_testing.clock import FakeClock
+from lakeward_testing.lake_tables import COLUMNS, PATH, TieringRound, incarnation, key_table, log_split, source_batch
 
 if TYPE_CHECKING:
     from collections.abc import Callable

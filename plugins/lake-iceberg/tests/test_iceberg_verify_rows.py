@@ -13,7 +13,8 @@ from pyiceberg.types import StringType
 from lakeward.errors import LakeError
 from lakeward.model.tables import Change
 from lakeward.ports import ReadableLake
-from lakeward.testing.lake_tables import (
+from lakeward_lake_iceberg.read_rows import snapshot_rows
+from lakeward_testing.lake_tables import (
     COLUMNS,
     PATH,
     TieringRound,
@@ -24,7 +25,6 @@ from lakeward.testing.lake_tables import (
     log_table,
     source_batch,
 )
-from lakeward_lake_iceberg.read_rows import snapshot_rows
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

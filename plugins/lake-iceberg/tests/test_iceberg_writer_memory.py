@@ -11,8 +11,8 @@ import pyarrow as pa
 from lakeward.model.batches import SourceBatch, batch_schema, log_records
 from lakeward.model.tables import BUCKET_COLUMN, Change
 from lakeward.subtask.fan_out import FanOutWriter
-from lakeward.testing.lake_tables import incarnation, log_table
 from lakeward_iceberg_kit.partitioned import EVENTS, PartitionedRound, layout
+from lakeward_testing.lake_tables import incarnation, log_table
 
 if TYPE_CHECKING:
     from lakeward.ports import Lake, LakeWriter

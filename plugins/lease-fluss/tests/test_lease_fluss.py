@@ -11,10 +11,10 @@ from lakeward.errors import CorruptFileError, LeaseApiMissingError, SourceError
 from lakeward.hooks.backend import LeaseBackend
 from lakeward.model.leases import Failover, FailoverAction, FailoverKind, Lease
 from lakeward.model.tables import TableBucket
-from lakeward.testing.lease_conformance import LeaseBackendConformance
-from lakeward.testing.lease_server import REFUSED, MemoryLeaseServer
 from lakeward_lease_fluss.backend import FlussLeaseOptions, FlussLeases
 from lakeward_lease_fluss.state import pack, unpack
+from lakeward_testing.lease_conformance import LeaseBackendConformance
+from lakeward_testing.lease_server import REFUSED, MemoryLeaseServer
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -4,9 +4,9 @@ import pytest
 
 from lakeward.model.leases import Lease
 from lakeward.model.tables import TableBucket
-from lakeward.testing.lease_conformance import LeaseBackendConformance
-from lakeward.testing.lease_server import MemoryLeaseServer
 from lakeward_lease_noop.backend import NoLeases
+from lakeward_testing.lease_conformance import LeaseBackendConformance
+from lakeward_testing.lease_server import MemoryLeaseServer
 
 
 class TestNoLeases(LeaseBackendConformance):

@@ -6,9 +6,9 @@ from lakeward.errors import LeaseApiMissingError
 from lakeward.hooks.backend import LeaseBackend
 from lakeward.model.leases import Failover, FailoverAction, FailoverKind, Lease
 from lakeward.model.tables import TableBucket
-from lakeward.testing.lease_conformance import LeaseBackendConformance
-from lakeward.testing.lease_server import MemoryLeaseServer
 from lakeward_lease_ttl.backend import TtlLeases
+from lakeward_testing.lease_conformance import LeaseBackendConformance
+from lakeward_testing.lease_server import MemoryLeaseServer
 
 BUCKET = TableBucket(7, None, 0)
 

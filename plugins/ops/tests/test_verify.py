@@ -13,12 +13,12 @@ from lakeward.errors import LakeError, RowsGoneError
 from lakeward.model.results import LakeHead, OffsetCommit
 from lakeward.model.splits import LogSplit
 from lakeward.model.tables import TablePath
-from lakeward.testing.clock import FakeClock
 from lakeward_ops.verify.lake_rows import ComparableRows
 from lakeward_ops.verify.verification import Sides, Verification, VerifyOptions, verify_table
 from lakeward_source_embedded.plugin import EmbeddedSourcePlugin
 from lakeward_source_embedded.source import EmbeddedSource
 from lakeward_source_embedded.store import EmbeddedStore
+from lakeward_testing.clock import FakeClock
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -20,7 +20,7 @@ from lakeward_source_embedded.store import EmbeddedStore
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from lakeward.testing.command_line import Lakeward
+    from lakeward_service_kit.command_line import Lakeward
 
 LAKE = pa.schema(
     [

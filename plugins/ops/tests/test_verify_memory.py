@@ -11,8 +11,8 @@ import pytest
 from lakeward.model.results import LakeHead, OffsetCommit
 from lakeward.model.tables import BucketState, Change, TableBucket
 from lakeward.ports import SourceBatch
-from lakeward.testing.lake_tables import key_table, log_table
 from lakeward_ops.verify.verification import Sides, VerifyOptions, verify_table
+from lakeward_testing.lake_tables import key_table, log_table
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

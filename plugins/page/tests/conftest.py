@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from lakeward.observe.live_status import LiveStatus
-from lakeward.testing.clock import FakeClock
+from lakeward_testing.clock import FakeClock
 
 sys.path.insert(0, str(Path(__file__).parents[3] / "tests" / "core" / "kit"))
 sys.path.insert(0, str(Path(__file__).with_name("kit")))

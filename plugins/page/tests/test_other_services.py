@@ -11,12 +11,12 @@ from typing import TYPE_CHECKING
 import pytest
 
 from lakeward.model.secrets import MASK
-from lakeward.testing.waiting import LIMIT_S
 from lakeward_page.other_services import OtherServices
 from lakeward_page_kit.page import Page
 from lakeward_page_kit.page_text import Document
 from lakeward_service_kit.example_reports import REPORT, TABLE
 from lakeward_service_kit.other_services import AtOnce, bind, report
+from lakeward_testing.waiting import LIMIT_S
 
 if TYPE_CHECKING:
     from pathlib import Path

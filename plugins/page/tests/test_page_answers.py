@@ -15,9 +15,9 @@ from structlog.testing import capture_logs
 from lakeward.errors import ConfigError
 from lakeward.model.status import ServiceReport
 from lakeward.observe.live_status import REPORT_LATE_S, SILENT_AFTER_S, Part
-from lakeward.testing.waiting import LIMIT_S
 from lakeward_page_kit.page import Page
 from lakeward_service_kit.example_reports import REPORT
+from lakeward_testing.waiting import LIMIT_S
 
 
 def test_the_status_document_is_the_report(page: Page) -> None:

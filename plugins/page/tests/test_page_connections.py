@@ -14,12 +14,12 @@ from starlette.applications import Starlette
 from starlette.responses import PlainTextResponse, Response
 from starlette.routing import Route
 
-from lakeward.testing.waiting import LIMIT_S
 from lakeward_page.app import PageApp, PageContent
 from lakeward_page.connections import CONNECTIONS, PageConnection
 from lakeward_page.server import PageServer
 from lakeward_page_kit.page import Page
 from lakeward_service_kit.example_reports import REPORT
+from lakeward_testing.waiting import LIMIT_S
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -1,20 +1,23 @@
 from __future__ import annotations
 
+import sys
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
 import pytest
 
-from lakeward.testing.clock import FakeClock
-from lakeward.testing.command_line import configured, flights, lakeward
-from lakeward.testing.source_world import SCHEMA
+sys.path.insert(0, str(Path(__file__).parents[3] / "tests" / "core" / "kit"))
+
+from lakeward_service_kit.command_line import configured, flights, lakeward
 from lakeward_source_embedded.plugin import EmbeddedSourcePlugin
 from lakeward_source_embedded.source import EmbeddedSource
 from lakeward_source_embedded.store import EmbeddedStore
+from lakeward_testing.clock import FakeClock
+from lakeward_testing.source_world import SCHEMA
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
-    from pathlib import Path
 
     from lakeward.model.tables import TablePath, TableSpec
     from lakeward.ports import Source, SourceReader

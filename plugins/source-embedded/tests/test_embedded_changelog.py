@@ -11,9 +11,9 @@ from hypothesis import strategies as st
 
 from lakeward.model.splits import LogSplit, SnapshotSplit
 from lakeward.model.tables import CHANGE_COLUMN, OFFSET_COLUMN, Change, TablePath
-from lakeward.testing.clock import FakeClock
 from lakeward_source_embedded.reader import EmbeddedReader
 from lakeward_source_embedded.store import EmbeddedStore
+from lakeward_testing.clock import FakeClock
 
 if TYPE_CHECKING:
     from lakeward.model.tables import BucketState, TableSpec

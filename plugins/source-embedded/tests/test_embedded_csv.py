@@ -9,12 +9,12 @@ import pytest
 
 from lakeward.errors import RowError, UsageError
 from lakeward.model.tables import TablePath
-from lakeward.testing.clock import FakeClock
 from lakeward_source_embedded import csv_records
 from lakeward_source_embedded.columns import parse_columns
 from lakeward_source_embedded.commands.like import columns_like
 from lakeward_source_embedded.csv_files import read_csv
 from lakeward_source_embedded.store import EmbeddedStore
+from lakeward_testing.clock import FakeClock
 
 PATH = TablePath("shop", "orders")
 SCHEMA = parse_columns("id bigint not null, customer string")

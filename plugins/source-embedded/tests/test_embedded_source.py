@@ -6,11 +6,11 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from lakeward.testing.source_conformance import SourceConformance
 from lakeward_source_embedded.plugin import EmbeddedSourcePlugin
+from lakeward_testing.source_conformance import SourceConformance
 
 if TYPE_CHECKING:
-    from lakeward.testing.source_world import SourceWorld
+    from lakeward_testing.source_world import SourceWorld
 
 
 class TestEmbeddedSource(SourceConformance):

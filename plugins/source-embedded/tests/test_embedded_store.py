@@ -23,7 +23,7 @@ from lakeward_source_embedded.store import EmbeddedStore
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from lakeward.testing.clock import FakeClock
+    from lakeward_testing.clock import FakeClock
 
 PATH = TablePath("db", "t")
 SCHEMA = pa.schema([("id", pa.int64()), ("name", pa.string())])

@@ -11,9 +11,9 @@ import pytest
 
 from lakeward.errors import SourceError, TableGoneError
 from lakeward.model.tables import CHANGE_COLUMN, Change
-from lakeward.testing.source_conformance import SourceConformance
 from lakeward_source_embedded.plugin import EmbeddedSourcePlugin
 from lakeward_source_embedded.source import EmbeddedSource
+from lakeward_testing.source_conformance import SourceConformance
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterator, Mapping, Sequence

@@ -13,7 +13,7 @@ import pytest
 from lakeward.errors import LakewardError, StorageError, TableError, TableGoneError
 from lakeward.model.splits import LogSplit, SnapshotSplit
 from lakeward.model.tables import TableBucket, TablePath
-from lakeward.testing.waiting import wait_until
+from lakeward_testing.waiting import wait_until
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from lakeward.testing.source_conformance import SourceConformance
 from lakeward_source_fluss.source.plugin import FlussSourcePlugin
+from lakeward_testing.source_conformance import SourceConformance
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

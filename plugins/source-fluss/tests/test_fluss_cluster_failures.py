@@ -17,8 +17,8 @@ from lakeward.errors import SourceError
 from lakeward.model.splits import LogSplit
 from lakeward.model.tables import TableBucket, TablePath
 from lakeward.model.tiering import HeartbeatRequest, Refusal, TableAssignment, TableEpoch
-from lakeward.testing.waiting import wait_until
 from lakeward_source_fluss.cluster.writer import FlussWriter
+from lakeward_testing.waiting import wait_until
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -13,8 +13,8 @@ import pytest
 from lakeward.errors import SourceError, TableGoneError, UsageError
 from lakeward.model.splits import LogSplit, SnapshotSplit
 from lakeward.model.tables import CHANGE_COLUMN, Change, TableBucket, TablePath, TableSpec
-from lakeward.testing.waiting import LIMIT_S, wait_until
 from lakeward_source_fluss_kit.snapshots import newest_snapshot, with_snapshot
+from lakeward_testing.waiting import LIMIT_S, wait_until
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

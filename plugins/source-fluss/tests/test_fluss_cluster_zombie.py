@@ -16,7 +16,7 @@ import pytest
 
 from lakeward.model.tables import TablePath
 from lakeward.model.tiering import HeartbeatRequest, TableEpoch
-from lakeward.testing.waiting import wait_until
+from lakeward_testing.waiting import wait_until
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -20,21 +20,21 @@ from lakeward.model.checkpoints import Checkpoint, CheckpointState
 from lakeward.storage.checkpoint_store import CheckpointFiles
 from lakeward.storage.small_files import SmallFiles
 from lakeward.subtask.run import run_subtask
-from lakeward.testing.jobs import ThreadJobs
-from lakeward.testing.waiting import until
 from lakeward_service_kit.held_source import Hold
+from lakeward_service_kit.jobs import ThreadJobs
 from lakeward_service_kit.service_world import World
 from lakeward_source_fluss.rpc.releases import Release
 from lakeward_source_fluss.source.options import FlussOptions
 from lakeward_source_fluss_kit.held import HeldFluss
 from lakeward_source_fluss_kit.oneserver import PATH
 from lakeward_source_fluss_kit.tieringserver import TIMEOUT_S, TieringServer
+from lakeward_testing.waiting import until
 
 ROWS = 120
 LEASE_S = 600.0
 _ENTRIES = """\
 [lakeward.lake]
-folder = lakeward.testing.folder_lake:FolderLakePlugin
+folder = lakeward_testing.folder_lake:FolderLakePlugin
 [lakeward.source]
 held-fluss = lakeward_source_fluss_kit.held:HeldFlussPlugin
 """

@@ -15,7 +15,6 @@ from lakeward.errors import (
     SourceError,
     UsageError,
 )
-from lakeward.testing.waiting import LIMIT_S, wait_until
 from lakeward_source_fluss.rpc.client import FlussClient
 from lakeward_source_fluss.rpc.options import Endpoint
 from lakeward_source_fluss.wire.apis import ApiKey
@@ -48,6 +47,7 @@ from lakeward_source_fluss.wire.tiering_messages import (
     LakeTieringHeartbeatRequest,
 )
 from lakeward_source_fluss_kit.server import Answer, Call, FakeServer, HangUp, Recorded, quick_options
+from lakeward_testing.waiting import LIMIT_S, wait_until
 
 FRAMES = Path(__file__).with_name("data") / "fluss-frames.jsonl"
 DROP = DropKvSnapshotLeaseRequest(lease_id="l")

@@ -10,7 +10,6 @@ from pathlib import Path
 import pytest
 
 from lakeward.errors import TableGoneError
-from lakeward.testing.waiting import wait_until
 from lakeward_source_fluss.rpc.client import FlussClient
 from lakeward_source_fluss.rpc.topology import BucketAddress
 from lakeward_source_fluss.wire.apis import ApiKey
@@ -35,6 +34,7 @@ from lakeward_source_fluss.wire.messages import (
 from lakeward_source_fluss.wire.tiering_messages import DropKvSnapshotLeaseRequest, DropKvSnapshotLeaseResponse
 from lakeward_source_fluss_kit.messages import LimitScanRequest, LimitScanResponse
 from lakeward_source_fluss_kit.server import Answer, Call, FakeServer, HangUp, quick_options
+from lakeward_testing.waiting import wait_until
 
 FRAMES = Path(__file__).with_name("data") / "fluss-frames.jsonl"
 PATH = PbTablePath(database_name="d", table_name="t")

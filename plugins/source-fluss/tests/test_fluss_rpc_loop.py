@@ -12,10 +12,10 @@ from typing import Any
 import pytest
 
 from lakeward.errors import SourceError
-from lakeward.testing.waiting import LIMIT_S
 from lakeward_source_fluss.rpc import loop
 from lakeward_source_fluss.rpc.loop import LoopThread
 from lakeward_source_fluss.wire.errors import ClientClosedError
+from lakeward_testing.waiting import LIMIT_S
 
 FORGOTTEN = """
 from lakeward_source_fluss.rpc import loop

@@ -15,7 +15,6 @@ from lakeward.errors import LakewardError, NewerSourceError, SourceError
 from lakeward.model.splits import LogSplit, SnapshotSplit
 from lakeward.model.tables import TablePath
 from lakeward.model.tiering import HeartbeatRequest
-from lakeward.testing.clock import FakeClock
 from lakeward_source_fluss.formats.arrowbatch import read_record_batch
 from lakeward_source_fluss.formats.schema import parse_schema
 from lakeward_source_fluss.formats.storage import Storage
@@ -60,6 +59,7 @@ from lakeward_source_fluss_kit.oneserver import (
 from lakeward_source_fluss_kit.releases import OF_1_0, ROW_TTL
 from lakeward_source_fluss_kit.rescaled import Part, RescaledServer
 from lakeward_source_fluss_kit.server import FakeServer, quick_options
+from lakeward_testing.clock import FakeClock
 
 ID = {"name": "id", "data_type": {"type": "INTEGER", "nullable": False}}
 GOOD: dict[str, object] = {

@@ -8,8 +8,6 @@ import pytest
 
 from lakeward.errors import SourceError
 from lakeward.model.tiering import HeartbeatRequest, Refusal, TableEpoch
-from lakeward.testing.clock import FakeClock
-from lakeward.testing.waiting import wait_until
 from lakeward_source_fluss.rpc.client import FlussClient
 from lakeward_source_fluss.source.queue import TieringQueue
 from lakeward_source_fluss.source.tables import TableCatalog
@@ -22,6 +20,8 @@ from lakeward_source_fluss.wire.tiering_messages import (
     PbHeartbeatRespForTable,
 )
 from lakeward_source_fluss_kit.server import Answer, Call, FakeServer, quick_options
+from lakeward_testing.clock import FakeClock
+from lakeward_testing.waiting import wait_until
 
 CLAIM = TableEpoch(7, 1, 0)
 

@@ -14,7 +14,7 @@ from lakeward.model.spans import ROUND, RoundSpan, span_id_of, trace_id_of
 from lakeward.model.status import ServiceReport, TableReport
 from lakeward.observe.lease_calls import LeaseMetrics
 from lakeward.observe.metrics import ServiceMetrics
-from lakeward.testing.waiting import LIMIT_S
+from lakeward_testing.waiting import LIMIT_S
 
 if TYPE_CHECKING:
     from lakeward_service_kit.collector import Collector

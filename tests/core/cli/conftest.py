@@ -2,6 +2,6 @@
 
 from __future__ import annotations
 
-from lakeward.testing.command_line import configured, flights, lakeward
+from lakeward_service_kit.command_line import configured, flights, lakeward
 
 __all__ = ["configured", "flights", "lakeward"]

@@ -21,7 +21,7 @@ from lakeward_service_kit.other_services import bind, report
 from lakeward_source_embedded.store import EmbeddedStore
 
 if TYPE_CHECKING:
-    from lakeward.testing.command_line import Lakeward
+    from lakeward_service_kit.command_line import Lakeward
 
 
 @pytest.fixture

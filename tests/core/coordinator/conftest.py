@@ -23,7 +23,7 @@ def folder_lake_is_installed(tmp_path_factory: pytest.TempPathFactory) -> Iterat
     info = place / "folder_lake-0.1.dist-info"
     info.mkdir()
     (info / "METADATA").write_text("Metadata-Version: 2.1\nName: folder-lake\nVersion: 0.1\n", encoding="utf-8")
-    entry = "[lakeward.lake]\nfolder = lakeward.testing.folder_lake:FolderLakePlugin\n"
+    entry = "[lakeward.lake]\nfolder = lakeward_testing.folder_lake:FolderLakePlugin\n"
     entry += "full = lakeward_service_kit.full_disk:FullDiskLakePlugin\n"
     entry += "[lakeward.source]\nheld = lakeward_service_kit.held_source:HeldSourcePlugin\n"
     (info / "entry_points.txt").write_text(entry, encoding="utf-8")

@@ -19,12 +19,12 @@ from lakeward.model.settings import ServiceSettings, TableSettings
 from lakeward.model.tables import TablePath
 from lakeward.storage.binding_files import BindingFiles
 from lakeward.storage.small_files import SmallFiles
-from lakeward.testing.clock import FakeClock
-from lakeward.testing.waiting import until
 from lakeward_service_kit.exchange_world import Executor
 from lakeward_service_kit.service_world import SCHEMA
 from lakeward_source_embedded.source import EmbeddedSource
 from lakeward_source_embedded.store import EmbeddedStore
+from lakeward_testing.clock import FakeClock
+from lakeward_testing.waiting import until
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable

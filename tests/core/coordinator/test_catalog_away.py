@@ -19,8 +19,8 @@ from lakeward.model.tiering import TableAssignment
 from lakeward.observe.condition import ConditionTracker
 from lakeward.observe.event_log import EventLog
 from lakeward.observe.progress import ProgressDisplay
-from lakeward.testing.folder_lake import FolderLake
-from lakeward.testing.waiting import LIMIT_S
+from lakeward_testing.folder_lake import FolderLake
+from lakeward_testing.waiting import LIMIT_S
 
 if TYPE_CHECKING:
     from lakeward.model.results import LakeHead

@@ -21,12 +21,12 @@ from lakeward.storage.checkpoint_store import CheckpointFiles
 from lakeward.storage.service_state import FILE
 from lakeward.storage.small_files import SmallFiles
 from lakeward.subtask.run import run_subtask
-from lakeward.testing.jobs import ThreadJobs
-from lakeward.testing.waiting import LIMIT_S, until, wait_until
 from lakeward_service_kit.held_source import FAIL, HeldSource
+from lakeward_service_kit.jobs import ThreadJobs
 from lakeward_service_kit.service_world import World, let_writes_end
 from lakeward_source_embedded.source import EmbeddedSource
 from lakeward_source_embedded.store import EmbeddedStore
+from lakeward_testing.waiting import LIMIT_S, until, wait_until
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence

@@ -10,8 +10,8 @@ import pytest
 
 from lakeward.coordinator.service.closing import CLOSE_S, OpenResources
 from lakeward.errors import SourceError
-from lakeward.testing.waiting import LIMIT_S
 from lakeward_service_kit.later_loop import LaterLoop
+from lakeward_testing.waiting import LIMIT_S
 
 
 class Closed:

@@ -20,7 +20,7 @@ from lakeward.model.tables import TableBucket, TablePath
 from lakeward.sockets import SocketTransport
 from lakeward.subtask.run import real_parts
 from lakeward.subtask.subtask import Subtask
-from lakeward.testing.jobs import ThreadJobs
+from lakeward_service_kit.jobs import ThreadJobs
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -13,11 +13,11 @@ from lakeward.model.backoff import RetryPauses
 from lakeward.model.identity import RoundId
 from lakeward.model.results import CommitIds, CommitRequest
 from lakeward.model.tables import TableBucket, TablePath
-from lakeward.testing.clock import FakeClock
-from lakeward.testing.folder_lake import FolderLake
-from lakeward.testing.lake_tables import COLUMNS, PATH, incarnation
 from lakeward_source_embedded.source import EmbeddedSource
 from lakeward_source_embedded.store import EmbeddedStore
+from lakeward_testing.clock import FakeClock
+from lakeward_testing.folder_lake import FolderLake
+from lakeward_testing.lake_tables import COLUMNS, PATH, incarnation
 
 Commit = Callable[..., int]
 

@@ -15,11 +15,11 @@ from lakeward.hooks.markers import hookimpl
 from lakeward.model.leases import Failover, FailoverAction, FailoverAnswer, FailoverKind, Lease, Protection
 from lakeward.model.tables import TableBucket
 from lakeward.subtask.run import run_subtask
-from lakeward.testing.jobs import ThreadJobs
-from lakeward.testing.waiting import until
 from lakeward_service_kit.held_source import FAIL, HeldSource
+from lakeward_service_kit.jobs import ThreadJobs
 from lakeward_service_kit.service_world import PlainBackend
 from lakeward_source_embedded.store import EmbeddedStore
+from lakeward_testing.waiting import until
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping

@@ -37,9 +37,9 @@ from lakeward.model.results import LakeFile, WriteResult
 from lakeward.model.settings import CheckpointSettings
 from lakeward.model.splits import SnapshotSplit
 from lakeward.model.status import ExchangeReport
-from lakeward.testing.rounds import RecordingConnection
 from lakeward_service_kit.checkpoint_values import reference, round_snapshot
 from lakeward_service_kit.gang_world import BUCKETS, INTERVAL_S, SPLITS, GangWorld, Member, gang_world
+from lakeward_service_kit.rounds import RecordingConnection
 
 if TYPE_CHECKING:
     from pathlib import Path

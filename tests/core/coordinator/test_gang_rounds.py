@@ -24,12 +24,12 @@ from lakeward.storage.small_files import SmallFiles
 from lakeward.subtask.exchange.recovering import RowsRecovery
 from lakeward.subtask.reading import SplitReading
 from lakeward.subtask.run import run_subtask
-from lakeward.testing.jobs import ThreadJobs
-from lakeward.testing.waiting import LIMIT_S, until
 from lakeward_service_kit.held_source import HeldSource
+from lakeward_service_kit.jobs import ThreadJobs
 from lakeward_service_kit.service_world import let_writes_end
 from lakeward_service_kit.stand_in_gang import StandInGang
 from lakeward_source_embedded.store import EmbeddedStore
+from lakeward_testing.waiting import LIMIT_S, until
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -25,12 +25,12 @@ from lakeward.storage.round_journal import JournalStore
 from lakeward.storage.service_state import ServiceStateStore
 from lakeward.storage.small_files import SmallFiles
 from lakeward.subtask.run import run_subtask
-from lakeward.testing.folder_lake import FolderLake
-from lakeward.testing.jobs import ThreadJobs
 from lakeward_service_kit.golden import unpack_world
+from lakeward_service_kit.jobs import ThreadJobs
 from lakeward_service_kit.service_world import LaterClock, PlainBackend, World
 from lakeward_source_embedded.source import EmbeddedSource
 from lakeward_source_embedded.store import EmbeddedStore
+from lakeward_testing.folder_lake import FolderLake
 
 if TYPE_CHECKING:
     from collections.abc import Callable, MutableMapping

@@ -11,7 +11,7 @@ from lakeward.model.settings import ServiceSettings
 from lakeward.sockets import SocketTransport
 from lakeward.sockets.certificates import load_tls
 from lakeward.subtask.run import run_subtask
-from lakeward.testing.jobs import ThreadJobs
+from lakeward_service_kit.jobs import ThreadJobs
 
 if TYPE_CHECKING:
     from pathlib import Path

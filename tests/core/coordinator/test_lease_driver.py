@@ -18,7 +18,7 @@ from lakeward.machines.leases import (
 )
 from lakeward.model.settings import LeaseSettings
 from lakeward.model.tables import KvSnapshot, TableBucket
-from lakeward.testing.waiting import LIMIT_S, until
+from lakeward_testing.waiting import LIMIT_S, until
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -15,10 +15,10 @@ from lakeward.model.jobs import JobSpec
 from lakeward.model.settings import CheckpointSettings
 from lakeward.model.splits import LogSplit
 from lakeward.model.tables import TableBucket
-from lakeward.testing.clock import FakeClock
-from lakeward.testing.rounds import IdleJobs, RecordingConnection
 from lakeward_service_kit.checkpoint_values import reference
 from lakeward_service_kit.round_world import SpokenRound
+from lakeward_service_kit.rounds import IdleJobs, RecordingConnection
+from lakeward_testing.clock import FakeClock
 
 SUBTASKS = 3
 RECONNECT_S = 5.0

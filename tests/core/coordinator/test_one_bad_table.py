@@ -22,13 +22,13 @@ from lakeward.observe.condition import ConditionTracker
 from lakeward.subtask.reading import SplitReading
 from lakeward.subtask.run import real_parts
 from lakeward.subtask.subtask import Subtask
-from lakeward.testing.folder_lake import FolderLake
-from lakeward.testing.jobs import ThreadJobs
-from lakeward.testing.waiting import until
 from lakeward_service_kit.full_disk import FULL
 from lakeward_service_kit.held_source import Hold
+from lakeward_service_kit.jobs import ThreadJobs
 from lakeward_source_embedded.source import EmbeddedSource
 from lakeward_source_embedded.store import EmbeddedStore
+from lakeward_testing.folder_lake import FolderLake
+from lakeward_testing.waiting import until
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable

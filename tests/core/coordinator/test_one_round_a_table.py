@@ -22,10 +22,10 @@ from lakeward.model.settings import ServiceSettings
 from lakeward.model.tiering import HeartbeatRequest, TableAssignment, TableEpoch
 from lakeward.storage.round_journal import JournalStore, RoundJournal
 from lakeward.storage.small_files import SmallFiles
-from lakeward.testing.clock import FakeClock
-from lakeward.testing.lake_tables import log_table
-from lakeward.testing.waiting import LIMIT_S, until
 from lakeward_service_kit.checkpoint_values import FIRST, PATH, reference, round_snapshot
+from lakeward_testing.clock import FakeClock
+from lakeward_testing.lake_tables import log_table
+from lakeward_testing.waiting import LIMIT_S, until
 
 if TYPE_CHECKING:
     from lakeward.model.results import CommitRequest

@@ -15,10 +15,10 @@ from lakeward.model.settings import ServiceSettings
 from lakeward.storage.checkpoint_store import CheckpointFiles
 from lakeward.storage.round_journal import JournalStore, RoundJournal
 from lakeward.storage.small_files import SmallFiles
-from lakeward.testing.clock import FakeClock
-from lakeward.testing.folder_lake import FolderLake
-from lakeward.testing.lake_tables import log_table
 from lakeward_service_kit.checkpoint_values import FIRST, PATH, SECOND, THIRD, reference, write_checkpoint
+from lakeward_testing.clock import FakeClock
+from lakeward_testing.folder_lake import FolderLake
+from lakeward_testing.lake_tables import log_table
 
 if TYPE_CHECKING:
     from collections.abc import Collection

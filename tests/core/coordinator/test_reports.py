@@ -15,9 +15,9 @@ from lakeward.machines.rounds import HeartbeatAnswered, SendHeartbeat, Tick
 from lakeward.machines.transport.channel import ChannelKey
 from lakeward.model.events import Progress
 from lakeward.model.tiering import HeartbeatResponse, TableAssignment
-from lakeward.testing.clock import FakeClock
-from lakeward.testing.folder_lake import FolderLake
-from lakeward.testing.waiting import LIMIT_S
+from lakeward_testing.clock import FakeClock
+from lakeward_testing.folder_lake import FolderLake
+from lakeward_testing.waiting import LIMIT_S
 
 if TYPE_CHECKING:
     from lakeward.model.identity import Incarnation

@@ -13,8 +13,8 @@ import pytest
 from lakeward.coordinator.service.shutdown import drop_own_lease
 from lakeward.model.settings import TableSettings
 from lakeward.model.tiering import HeartbeatRequest
-from lakeward.testing.waiting import LIMIT_S, until
 from lakeward_service_kit.service_world import LaterClock
+from lakeward_testing.waiting import LIMIT_S, until
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -12,9 +12,6 @@ from lakeward.coordinator.checkpoints.restorer import Restorer
 from lakeward.model.results import LakeHead, OffsetCommit
 from lakeward.storage.checkpoint_store import CheckpointFiles
 from lakeward.storage.small_files import SmallFiles
-from lakeward.testing.clock import FakeClock
-from lakeward.testing.folder_lake import FolderLake
-from lakeward.testing.lake_tables import log_table
 from lakeward_service_kit.checkpoint_values import (
     FIRST,
     PATH,
@@ -23,6 +20,9 @@ from lakeward_service_kit.checkpoint_values import (
     round_snapshot,
     write_segment,
 )
+from lakeward_testing.clock import FakeClock
+from lakeward_testing.folder_lake import FolderLake
+from lakeward_testing.lake_tables import log_table
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -32,10 +32,10 @@ from lakeward.model.events import (
 from lakeward.model.jobs import JobSpec
 from lakeward.model.results import LakeFile, WriteResult
 from lakeward.model.settings import CheckpointSettings
-from lakeward.testing.clock import FakeClock
-from lakeward.testing.rounds import IdleJobs, RecordingConnection
 from lakeward_service_kit.checkpoint_values import reference, round_snapshot, subtask_snapshot
 from lakeward_service_kit.round_world import SpokenRound
+from lakeward_service_kit.rounds import IdleJobs, RecordingConnection
+from lakeward_testing.clock import FakeClock
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -5,8 +5,8 @@ from pathlib import Path
 from lakeward.errors import CorruptFileError, SchemaMismatchError
 from lakeward.model.results import CommitOutcome, CommitRequest
 from lakeward.observe.condition import ConditionTracker
-from lakeward.testing.folder_lake import FolderLake
 from lakeward_service_kit.service_world import World
+from lakeward_testing.folder_lake import FolderLake
 
 
 def test_a_round_that_committed_is_recorded_with_what_it_did(tmp_path: Path) -> None:

@@ -43,11 +43,11 @@ from lakeward.model.results import LakeHead
 from lakeward.model.settings import CheckpointSettings, ServiceSettings
 from lakeward.model.tiering import TableAssignment
 from lakeward.storage.round_journal import RoundJournal
-from lakeward.testing.clock import FakeClock
-from lakeward.testing.lake_tables import log_table
-from lakeward.testing.rounds import IdleJobs
-from lakeward.testing.waiting import until
 from lakeward_service_kit.checkpoint_values import FIRST, PATH, reference, round_snapshot
+from lakeward_service_kit.rounds import IdleJobs
+from lakeward_testing.clock import FakeClock
+from lakeward_testing.lake_tables import log_table
+from lakeward_testing.waiting import until
 
 if TYPE_CHECKING:
     from collections.abc import Callable

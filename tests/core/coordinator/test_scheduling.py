@@ -31,9 +31,9 @@ from lakeward.machines.rounds import (
 from lakeward.model.settings import ServiceSettings, TableMode, TableSettings
 from lakeward.model.tables import TablePath, TableSpec
 from lakeward.model.tiering import HeartbeatRequest, HeartbeatResponse, Refusal, TableAssignment, TableEpoch
-from lakeward.testing.clock import FakeClock
 from lakeward_source_embedded.source import EmbeddedSource
 from lakeward_source_embedded.store import EmbeddedStore
+from lakeward_testing.clock import FakeClock
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

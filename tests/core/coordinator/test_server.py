@@ -25,7 +25,7 @@ from lakeward.sockets import SocketTransport
 from lakeward.sockets.client import CONNECT_S
 from lakeward.sockets.client import prove as prove_to_coordinator
 from lakeward.subtask.link import Link
-from lakeward.testing.waiting import LIMIT_S
+from lakeward_testing.waiting import LIMIT_S
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Awaitable, Callable

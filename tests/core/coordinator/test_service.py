@@ -22,11 +22,11 @@ from lakeward.model.tables import TablePath
 from lakeward.storage.service_state import ServiceState, ServiceStateStore
 from lakeward.storage.small_files import SmallFiles
 from lakeward.subtask.run import run_subtask
-from lakeward.testing.jobs import ThreadJobs
-from lakeward.testing.waiting import LIMIT_S, until
+from lakeward_service_kit.jobs import ThreadJobs
 from lakeward_service_kit.later_loop import LaterLoop
 from lakeward_source_embedded.source import EmbeddedSource
 from lakeward_source_embedded.store import EmbeddedStore
+from lakeward_testing.waiting import LIMIT_S, until
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence

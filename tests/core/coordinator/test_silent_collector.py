@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 import pytest
 
 from lakeward.observe.metrics import ServiceMetrics
-from lakeward.testing.waiting import LIMIT_S
 from lakeward_service_kit.collector import silent_collector
+from lakeward_testing.waiting import LIMIT_S
 
 if TYPE_CHECKING:
     from lakeward.model.spans import RoundSpan

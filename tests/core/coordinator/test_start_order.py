@@ -17,8 +17,8 @@ from lakeward.model.identity import Incarnation
 from lakeward.model.settings import TableMode, TableSettings
 from lakeward.storage.service_state import ServiceStateStore
 from lakeward.storage.small_files import SmallFiles
-from lakeward.testing.clock import FakeClock
 from lakeward_source_embedded.source import EmbeddedSource
+from lakeward_testing.clock import FakeClock
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

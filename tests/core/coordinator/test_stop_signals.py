@@ -17,7 +17,7 @@ import pytest
 from lakeward.coordinator.service import stop_signals
 from lakeward.coordinator.service.stop_signals import StopSignals, unless_stopped
 from lakeward.errors import SparkError
-from lakeward.testing.waiting import LIMIT_S
+from lakeward_testing.waiting import LIMIT_S
 
 AT_ONCE = "os._exit was called"
 LAST = signal.SIGURG

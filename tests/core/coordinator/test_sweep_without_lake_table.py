@@ -15,11 +15,11 @@ from lakeward.model.identity import RoundId
 from lakeward.model.settings import ServiceSettings
 from lakeward.storage.round_journal import JournalStore, RoundJournal
 from lakeward.storage.small_files import SmallFiles
-from lakeward.testing.clock import FakeClock
-from lakeward.testing.folder_lake import FolderLake
-from lakeward.testing.lake_tables import log_table
 from lakeward_service_kit.checkpoint_values import FIRST, PATH, SECOND
 from lakeward_service_kit.service_world import LaterClock
+from lakeward_testing.clock import FakeClock
+from lakeward_testing.folder_lake import FolderLake
+from lakeward_testing.lake_tables import log_table
 
 if TYPE_CHECKING:
     from collections.abc import Collection

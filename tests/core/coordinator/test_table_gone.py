@@ -13,10 +13,10 @@ from lakeward.coordinator.tables import tables
 from lakeward.errors import TableGoneError
 from lakeward.model.settings import TableMode, TableSettings
 from lakeward.model.tables import KvSnapshot, TableBucket
-from lakeward.testing.folder_lake import FolderLake
-from lakeward.testing.waiting import LIMIT_S, until
 from lakeward_source_embedded.source import EmbeddedSource
 from lakeward_source_embedded.store import EmbeddedStore
+from lakeward_testing.folder_lake import FolderLake
+from lakeward_testing.waiting import LIMIT_S, until
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

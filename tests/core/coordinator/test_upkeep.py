@@ -17,14 +17,14 @@ from lakeward.model.identity import RoundId
 from lakeward.model.settings import ServiceSettings
 from lakeward.storage.round_journal import JournalStore, RoundJournal
 from lakeward.storage.small_files import SmallFiles
-from lakeward.testing.clock import FakeClock
-from lakeward.testing.folder_lake import FolderLake
-from lakeward.testing.lake_tables import PATH, incarnation, log_table
-from lakeward.testing.waiting import LIMIT_S, until
 from lakeward_service_kit.later_loop import LaterLoop
 from lakeward_service_kit.service_world import World
 from lakeward_source_embedded.source import EmbeddedSource
 from lakeward_source_embedded.store import EmbeddedStore
+from lakeward_testing.clock import FakeClock
+from lakeward_testing.folder_lake import FolderLake
+from lakeward_testing.lake_tables import PATH, incarnation, log_table
+from lakeward_testing.waiting import LIMIT_S, until
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping

@@ -19,11 +19,11 @@ from lakeward.storage.checkpoint_store import CheckpointFiles
 from lakeward.storage.records import pack, unpack, version_of
 from lakeward.storage.small_files import SmallFiles
 from lakeward.subtask.run import run_subtask
-from lakeward.testing.jobs import ThreadJobs
-from lakeward.testing.waiting import until
 from lakeward_service_kit.held_source import HeldSource
+from lakeward_service_kit.jobs import ThreadJobs
 from lakeward_service_kit.service_world import let_writes_end
 from lakeward_source_embedded.store import EmbeddedStore
+from lakeward_testing.waiting import until
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from lakeward.coordinator.rounds.slots import PATIENCE_S, SlotWatch
 from lakeward.coordinator.service import shutdown
 from lakeward.observe.metrics import ServiceMetrics
-from lakeward.testing.rounds import IdleJobs
+from lakeward_service_kit.rounds import IdleJobs
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -51,7 +51,7 @@ def test_an_installed_plugin_is_listed_without_being_imported(install: Install) 
 def test_only_the_configured_backend_is_imported(install: Install, tmp_path: Path) -> None:
     code = "from tests_of_lakeward_do_not_import_this import x"
     (tmp_path / "lease_that_must_not_be_imported.py").write_text(code, encoding="utf-8")
-    install("some-leases", "bad = lease_that_must_not_be_imported:Backend\ngood = lakeward.testing.clock:FakeClock")
+    install("some-leases", "bad = lease_that_must_not_be_imported:Backend\ngood = lakeward_testing.clock:FakeClock")
 
     load(LEASE_GROUP, "good")
 
@@ -205,13 +205,13 @@ def test_a_plugin_for_another_core_says_so_and_is_not_imported(install: Install,
     "needed", ["lakeward", "lakeward>=0.1", 'lakeward>=7; extra == "new"', 'lakeward>=7; python_version < "3"']
 )
 def test_a_plugin_for_this_core_is_loaded(install: Install, needed: str) -> None:
-    install("some-leases", "spare = lakeward.testing.clock:FakeClock", requires=(needed,))
+    install("some-leases", "spare = lakeward_testing.clock:FakeClock", requires=(needed,))
 
     load(LEASE_GROUP, "spare")
 
 
 def test_a_dependency_that_cannot_be_read_names_the_distribution(install: Install) -> None:
-    install("some-leases", "spare = lakeward.testing.clock:FakeClock", requires=("lakeward >>> 1",))
+    install("some-leases", "spare = lakeward_testing.clock:FakeClock", requires=("lakeward >>> 1",))
 
     with pytest.raises(PluginError, match=r"some-leases 1\.5: its metadata names a dependency 'lakeward >>> 1'"):
         load(LEASE_GROUP, "spare")
@@ -228,7 +228,7 @@ def test_what_the_restriction_leaves_out_says_so(install: Install, monkeypatch: 
 def test_a_copy_of_the_same_distribution_is_no_second_claim(
     install: Install, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    install("some-leases", "spare = lakeward.testing.clock:FakeClock")
+    install("some-leases", "spare = lakeward_testing.clock:FakeClock")
     folder = tmp_path / "copy" / "some_leases-1.4.dist-info"
     folder.mkdir(parents=True)
     (folder / "METADATA").write_text("Metadata-Version: 2.1\nName: some-leases\nVersion: 1.4\n", encoding="utf-8")

@@ -18,7 +18,7 @@ from lakeward.model.leases import Failover, FailoverAction, FailoverAnswer, Fail
 from lakeward.model.options import Options, Secret
 from lakeward.model.tables import TableBucket
 from lakeward.observe.logs import setup_logs
-from lakeward.testing.lease_server import MemoryLeaseServer
+from lakeward_testing.lease_server import MemoryLeaseServer
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping

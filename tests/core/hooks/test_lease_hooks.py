@@ -26,7 +26,7 @@ from lakeward.model.leases import (
     RestoredLease,
 )
 from lakeward.model.tables import TableBucket
-from lakeward.testing.lease_server import MemoryLeaseServer
+from lakeward_testing.lease_server import MemoryLeaseServer
 
 if TYPE_CHECKING:
     from collections.abc import Generator, Mapping

@@ -11,7 +11,7 @@ from lakeward.hooks.backend import LeaseBackend
 from lakeward.hooks.markers import hookimpl
 from lakeward.model.leases import Lease, Protection
 from lakeward.model.options import Meta, Options, Secret
-from lakeward.testing.lease_server import MemoryLeaseServer
+from lakeward_testing.lease_server import MemoryLeaseServer
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 from lakeward.model.partitioning import PartitionField
 from lakeward.model.wire import pack_table, unpack_table
-from lakeward.testing.lake_tables import key_table
+from lakeward_testing.lake_tables import key_table
 
 
 def test_a_spec_arrives_with_its_lake_partitioning_and_with_what_its_changelog_has() -> None:

@@ -11,7 +11,7 @@ from lakeward.errors import StorageError
 from lakeward.model.status import ServiceReport
 from lakeward.observe.control import Control
 from lakeward.observe.exchange import BackgroundExchange
-from lakeward.testing.waiting import LIMIT_S
+from lakeward_testing.waiting import LIMIT_S
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -21,7 +21,7 @@ from lakeward.model.status import (
 from lakeward.observe.condition import STATUSES
 from lakeward.observe.lease_calls import LeaseMetrics
 from lakeward.observe.metrics import METRICS_FILE, ServiceMetrics
-from lakeward.testing.lease_server import MemoryLeaseServer
+from lakeward_testing.lease_server import MemoryLeaseServer
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

@@ -16,8 +16,8 @@ from lakeward.hooks.plugins import WRAPPER_GROUP
 from lakeward.model.leases import Lease, Protection
 from lakeward.model.tables import TableBucket
 from lakeward.observe.lease_calls import CALLS, DURATION, HELD, UNPROTECTED, LeaseAudit, LeaseMetrics
-from lakeward.testing.clock import FakeClock
-from lakeward.testing.lease_server import REFUSED, MemoryLeaseServer
+from lakeward_testing.clock import FakeClock
+from lakeward_testing.lease_server import REFUSED, MemoryLeaseServer
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

@@ -12,7 +12,7 @@ import pytest
 
 from lakeward.errors import StorageError
 from lakeward.observe.presence import LOCK_FILE, no_start_meanwhile, show_presence
-from lakeward.testing.waiting import LIMIT_S
+from lakeward_testing.waiting import LIMIT_S
 
 
 def alone(root: Path) -> bool:

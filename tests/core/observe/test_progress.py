@@ -14,7 +14,7 @@ from rich.console import Console
 
 from lakeward.model.status import CheckpointReport, ExchangeReport, RoundReport, ServiceReport, TableReport
 from lakeward.observe.progress import ProgressDisplay, format_exchange
-from lakeward.testing.clock import FakeClock
+from lakeward_testing.clock import FakeClock
 
 ROUND = RoundReport("7-1-1", "committed", 0, 1800, 12345, 4, 4, 4, 1000, 6858.3, 99)
 RUNNING = replace(ROUND, outcome="running", ended_ms=None, rows=5000, splits_done=1)

@@ -11,9 +11,9 @@ from lakeward.model.results import LakeHead, OffsetCommit
 from lakeward.model.status import RoundReport, TableReport
 from lakeward.model.tables import TableBucket, TablePath, TableSpec
 from lakeward.observe.table_status import LakeHeads, StatusContext, TableLine, table_status
-from lakeward.testing.clock import FakeClock
 from lakeward_source_embedded.source import EmbeddedSource
 from lakeward_source_embedded.store import EmbeddedStore
+from lakeward_testing.clock import FakeClock
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping

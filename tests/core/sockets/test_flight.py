@@ -23,7 +23,7 @@ from lakeward.ports import ExchangeKey
 from lakeward.sockets.flight.data_address import DataAddress, make_certificate, own_address
 from lakeward.sockets.flight.handshake import Hello, answer_to, check_answer
 from lakeward.sockets.flight.transport import FlightExchange, FlightSubtaskExchange
-from lakeward.testing.waiting import LIMIT_S
+from lakeward_testing.waiting import LIMIT_S
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -18,9 +18,9 @@ from lakeward.sockets.flight.data_address import DataAddress
 from lakeward.sockets.flight.listen_address import ListenAddress, address_in, listen_address, own_addresses
 from lakeward.sockets.flight.transport import FlightExchange
 from lakeward.subtask.run import run_subtask
-from lakeward.testing.jobs import ThreadJobs
-from lakeward.testing.waiting import LIMIT_S
+from lakeward_service_kit.jobs import ThreadJobs
 from lakeward_service_kit.service_world import World
+from lakeward_testing.waiting import LIMIT_S
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -27,7 +27,7 @@ from lakeward.sockets import client as client_module
 from lakeward.sockets.certificates import load_tls
 from lakeward.sockets.client import open_stream
 from lakeward.sockets.tls import TlsSocket
-from lakeward.testing.waiting import LIMIT_S
+from lakeward_testing.waiting import LIMIT_S
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable, Iterator

@@ -12,7 +12,7 @@ from pyspark import SparkContext
 from lakeward.model.jobs import JobSpec
 from lakeward.spark.jobs import SparkJobs
 from lakeward.spark.session import SparkHandle
-from lakeward.testing.waiting import LIMIT_S
+from lakeward_testing.waiting import LIMIT_S
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -12,7 +12,7 @@ import pytest
 
 from lakeward.errors import JavaError
 from lakeward.spark.java import find_java, launcher_home
-from lakeward.testing.waiting import LIMIT_S
+from lakeward_testing.waiting import LIMIT_S
 
 ENVIRON = {"PATH": "/nowhere"}
 

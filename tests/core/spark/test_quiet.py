@@ -12,7 +12,7 @@ import pytest
 from pyspark.accumulators import _start_update_server
 
 from lakeward.spark.quiet import quiet_accumulators
-from lakeward.testing.waiting import LIMIT_S
+from lakeward_testing.waiting import LIMIT_S
 
 if TYPE_CHECKING:
     from pyspark import SparkContext

@@ -41,7 +41,6 @@ from lakeward.storage.checkpoint_format import (
 from lakeward.storage.checkpoint_store import CheckpointFiles
 from lakeward.storage.records import is_torn, pack, unpack
 from lakeward.storage.small_files import SmallFiles
-from lakeward.testing.clock import FakeClock
 from lakeward_service_kit.checkpoint_values import (
     FIRST,
     LEASE,
@@ -52,6 +51,7 @@ from lakeward_service_kit.checkpoint_values import (
     round_snapshot,
     subtask_snapshot,
 )
+from lakeward_testing.clock import FakeClock
 
 pytestmark = pytest.mark.slow
 

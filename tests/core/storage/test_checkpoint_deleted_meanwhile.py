@@ -8,7 +8,6 @@ import pytest
 
 from lakeward.storage.checkpoint_store import CheckpointFiles
 from lakeward.storage.small_files import SmallFiles
-from lakeward.testing.clock import FakeClock
 from lakeward_service_kit.checkpoint_values import (
     FIRST,
     SECOND,
@@ -18,6 +17,7 @@ from lakeward_service_kit.checkpoint_values import (
     write_exchange,
     write_segment,
 )
+from lakeward_testing.clock import FakeClock
 
 if TYPE_CHECKING:
     from collections.abc import Callable

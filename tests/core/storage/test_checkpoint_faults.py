@@ -13,8 +13,6 @@ from lakeward.errors import CorruptFileError, LakewardError, OutcomeUnknownError
 from lakeward.model.checkpoints import CheckpointState
 from lakeward.storage.checkpoint_store import CheckpointFiles
 from lakeward.storage.small_files import FileEntry, SmallFiles
-from lakeward.testing.clock import FakeClock
-from lakeward.testing.waiting import LIMIT_S
 from lakeward_service_kit.checkpoint_values import (
     FIRST,
     SECOND,
@@ -25,6 +23,8 @@ from lakeward_service_kit.checkpoint_values import (
     write_checkpoint,
     write_parts,
 )
+from lakeward_testing.clock import FakeClock
+from lakeward_testing.waiting import LIMIT_S
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

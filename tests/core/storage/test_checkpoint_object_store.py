@@ -10,7 +10,6 @@ import pytest
 from lakeward.errors import StorageError
 from lakeward.storage.checkpoint_store import CheckpointFiles
 from lakeward.storage.small_files import SmallFiles
-from lakeward.testing.clock import FakeClock
 from lakeward_service_kit.checkpoint_values import (
     SECOND,
     SERVICE,
@@ -20,6 +19,7 @@ from lakeward_service_kit.checkpoint_values import (
     write_checkpoint,
     write_parts,
 )
+from lakeward_testing.clock import FakeClock
 
 if TYPE_CHECKING:
     from typing import Any

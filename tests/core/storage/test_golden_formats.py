@@ -29,9 +29,9 @@ from lakeward.storage.round_journal import JournalStore, RoundJournal
 from lakeward.storage.segments import segments_of
 from lakeward.storage.service_state import ServiceState, ServiceStateStore, StoredTable
 from lakeward.storage.small_files import SmallFiles
-from lakeward.testing.clock import FakeClock
 from lakeward_service_kit.golden import CURRENT, FIELDS, FORMATS, OLD, fields_of, unpack_world
 from lakeward_service_kit.stored_values import REPORT, STORED
+from lakeward_testing.clock import FakeClock
 
 if TYPE_CHECKING:
     from lakeward.model.checkpoints import Checkpoint

@@ -10,7 +10,7 @@ from lakeward.errors import StorageError
 from lakeward.model.round_record import RoundRecord
 from lakeward.storage.round_history import HISTORY_FILE, KEPT, HistoryWriter, RoundHistory, find_rounds
 from lakeward.storage.small_files import SmallFiles
-from lakeward.testing.waiting import LIMIT_S
+from lakeward_testing.waiting import LIMIT_S
 
 RECORD = RoundRecord(
     "t.log", 1, "svc-1-00/1-1-1", "committed", "log", 1, 2, 5, 1, 1, 1, 100, 55, {"job": 0.5}, {"1/0": 5}, 5

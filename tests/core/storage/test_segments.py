@@ -16,8 +16,8 @@ from lakeward.model.exchange import Segment
 from lakeward.storage.checkpoint_store import CheckpointFiles
 from lakeward.storage.segments import parse_segment, segment_name
 from lakeward.storage.small_files import SmallFiles
-from lakeward.testing.clock import FakeClock
 from lakeward_service_kit.checkpoint_values import FIRST, SERVICE, batches, reference, write_segment
+from lakeward_testing.clock import FakeClock
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

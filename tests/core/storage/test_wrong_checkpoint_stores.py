@@ -11,9 +11,9 @@ import pytest
 
 from lakeward.storage.checkpoint_store import CheckpointFiles
 from lakeward.storage.small_files import SmallFiles
-from lakeward.testing.clock import FakeClock
 from lakeward_service_kit.checkpoint_conformance import CheckpointStoreConformance
 from lakeward_service_kit.suites import failures, plain_part
+from lakeward_testing.clock import FakeClock
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterator, Sequence

@@ -28,9 +28,9 @@ from lakeward.subtask.checkpointing import Checkpointing, MakePart, PartWritten
 from lakeward.subtask.mailbox import Mailbox
 from lakeward.subtask.run import real_parts
 from lakeward.subtask.subtask import Subtask
-from lakeward.testing.links import RecordingLink
-from lakeward.testing.waiting import LIMIT_S
 from lakeward_service_kit.checkpoint_values import LOG, reference, round_snapshot, subtask_snapshot
+from lakeward_service_kit.links import RecordingLink
+from lakeward_testing.waiting import LIMIT_S
 
 if TYPE_CHECKING:
     from pathlib import Path

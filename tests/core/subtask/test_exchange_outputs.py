@@ -11,7 +11,7 @@ from lakeward.model.partitioning import PartitionField
 from lakeward.subtask.exchange.outputs import Outputs
 from lakeward.subtask.exchange.routing import Routing
 from lakeward.subtask.parts import OutputLimits
-from lakeward.testing.folder_lake import FolderPartitioner
+from lakeward_testing.folder_lake import FolderPartitioner
 
 if TYPE_CHECKING:
     from lakeward.model.exchange import ChannelMark

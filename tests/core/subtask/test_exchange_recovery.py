@@ -30,7 +30,6 @@ from lakeward.storage.checkpoint_store import CheckpointFiles
 from lakeward.storage.small_files import SmallFiles
 from lakeward.storage.spill_disk import LocalSpillDisk
 from lakeward.subtask.exchange import recovering
-from lakeward.testing.waiting import LIMIT_S
 from lakeward_mutants import recovery_shells as bugs
 from lakeward_service_kit.exchange_world import APPEND, EVERY, KEYED, rows_of, splits
 from lakeward_service_kit.gang_world import gang_world
@@ -46,6 +45,7 @@ from lakeward_service_kit.recovering_world import (
     restored,
     spilled,
 )
+from lakeward_testing.waiting import LIMIT_S
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from lakeward.model.partitioning import PartitionField
 from lakeward.model.tables import BUCKET_COLUMN
 from lakeward.subtask.exchange.routing import Routing
-from lakeward.testing.folder_lake import FolderPartitioner
+from lakeward_testing.folder_lake import FolderPartitioner
 
 
 def routing(*, by_bucket: bool, subtasks: int = 7) -> Routing:

@@ -18,10 +18,10 @@ from lakeward.subtask.reading import Read
 from lakeward.subtask.row_errors import naming_exchanged_rows
 from lakeward.subtask.work import SplitWork, at_its_beginning
 from lakeward.subtask.writers import split_writer
-from lakeward.testing.clock import FakeClock
-from lakeward.testing.folder_lake import FolderLakePlugin
-from lakeward.testing.lake_tables import key_table, log_table
 from lakeward_service_kit.exchange_world import APPEND, LAYOUT, ExchangeWorld, Executor, Source, splits
+from lakeward_testing.clock import FakeClock
+from lakeward_testing.folder_lake import FolderLakePlugin
+from lakeward_testing.lake_tables import key_table, log_table
 
 if TYPE_CHECKING:
     from pathlib import Path

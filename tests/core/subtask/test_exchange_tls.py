@@ -22,10 +22,10 @@ from lakeward.sockets.flight.handshake import Hello, headers_of
 from lakeward.subtask.exchange import exchange_work
 from lakeward.subtask.run import real_parts
 from lakeward.subtask.subtask import Subtask
-from lakeward.testing.folder_lake import FolderLakePlugin
-from lakeward.testing.jobs import ThreadJobs
-from lakeward.testing.waiting import LIMIT_S
+from lakeward_service_kit.jobs import ThreadJobs
 from lakeward_service_kit.service_world import World
+from lakeward_testing.folder_lake import FolderLakePlugin
+from lakeward_testing.waiting import LIMIT_S
 
 if TYPE_CHECKING:
     from pathlib import Path

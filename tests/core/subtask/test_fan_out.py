@@ -21,8 +21,8 @@ from lakeward.model.tables import Change, TableBucket, TablePath, TableSpec
 from lakeward.subtask.fan_out import FanOutWriter
 from lakeward.subtask.work import at_its_beginning
 from lakeward.subtask.writers import split_writer
-from lakeward.testing.clock import FakeClock
-from lakeward.testing.folder_lake import FolderLakePlugin, FolderWriter
+from lakeward_testing.clock import FakeClock
+from lakeward_testing.folder_lake import FolderLakePlugin, FolderWriter
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -12,9 +12,9 @@ from lakeward.model.splits import LogSplit
 from lakeward.model.tables import TableBucket
 from lakeward.subtask.mailbox import Mailbox
 from lakeward.subtask.reading import Read, SplitReading
-from lakeward.testing.clock import FakeClock
-from lakeward.testing.waiting import LIMIT_S
 from lakeward.threads import ThreadExecutor
+from lakeward_testing.clock import FakeClock
+from lakeward_testing.waiting import LIMIT_S
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -10,7 +10,7 @@ from lakeward.model.results import LakeFile
 from lakeward.model.splits import LogSplit
 from lakeward.model.tables import OFFSET_COLUMN, TableBucket
 from lakeward.subtask.row_account import RowAccount
-from lakeward.testing.lake_tables import log_table
+from lakeward_testing.lake_tables import log_table
 
 SPLIT = LogSplit("b0-0", TableBucket(7, None, 0), (), 10, 20)
 WHERE = "table shop.orders, bucket 7/0"

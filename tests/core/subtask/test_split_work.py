@@ -17,11 +17,11 @@ from lakeward.model.tables import TablePath, TableSpec
 from lakeward.subtask.mailbox import Mailbox
 from lakeward.subtask.reading import Read
 from lakeward.subtask.work import SplitWork, at_its_beginning
-from lakeward.testing.clock import FakeClock
-from lakeward.testing.folder_lake import FolderLakePlugin
 from lakeward.threads import ThreadExecutor
 from lakeward_source_embedded.reader import EmbeddedReader
 from lakeward_source_embedded.store import EmbeddedStore
+from lakeward_testing.clock import FakeClock
+from lakeward_testing.folder_lake import FolderLakePlugin
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -25,8 +25,8 @@ from lakeward.model.wire import pack_table
 from lakeward.subtask.mailbox import Mailbox
 from lakeward.subtask.run import real_parts
 from lakeward.subtask.subtask import Subtask
-from lakeward.testing.clock import FakeClock
-from lakeward.testing.lake_tables import PATH, log_table
+from lakeward_testing.clock import FakeClock
+from lakeward_testing.lake_tables import PATH, log_table
 
 if TYPE_CHECKING:
     from lakeward.hooks.plugins import SourcePlugin

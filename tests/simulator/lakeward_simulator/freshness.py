@@ -31,7 +31,7 @@ from lakeward.machines.rounds import (
 from lakeward.model.settings import ServiceSettings
 from lakeward.model.tables import TablePath
 from lakeward.model.tiering import HeartbeatRequest, HeartbeatResponse, TableAssignment
-from lakeward.testing.clock import FakeClock
+from lakeward_testing.clock import FakeClock
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence

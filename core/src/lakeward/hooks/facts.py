@@ -10,7 +10,7 @@ from lakeward.hooks.markers import PROJECT
 from lakeward.hooks.plugins import LAKE_GROUP, LEASE_GROUP, SOURCE_GROUP, WRAPPER_GROUP
 
 LEVEL = "conformance_level"
-"""Attribute of a plugin's class; `lakeward.testing.levels` says what the levels are."""
+"""Attribute of a plugin's class; `lakeward_testing.levels` says what the levels are."""
 _METHODS = {
     SOURCE_GROUP: ("open", "reader"),
     LAKE_GROUP: ("open", "writer", "partitioner", "partition_writer"),

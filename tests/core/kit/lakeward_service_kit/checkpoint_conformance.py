@@ -12,8 +12,6 @@ import pytest
 from lakeward.errors import CorruptFileError, StorageError
 from lakeward.model.checkpoints import CheckpointState, LeaseCopy
 from lakeward.storage.checkpoint_store import CheckpointFiles
-from lakeward.testing.clock import FakeClock
-from lakeward.testing.expectations import expect_error, mismatch
 from lakeward_service_kit.checkpoint_rows import CheckpointRowsConformance
 from lakeward_service_kit.checkpoint_values import (
     FIRST,
@@ -36,6 +34,8 @@ from lakeward_service_kit.checkpoint_values import (
     write_checkpoint,
     write_parts,
 )
+from lakeward_testing.clock import FakeClock
+from lakeward_testing.expectations import expect_error, mismatch
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -9,7 +9,6 @@ import pytest
 
 from lakeward.errors import CorruptFileError
 from lakeward.model.exchange import KeptRows
-from lakeward.testing.expectations import expect_error
 from lakeward_service_kit.checkpoint_values import (
     FIRST,
     SECOND,
@@ -27,6 +26,7 @@ from lakeward_service_kit.checkpoint_values import (
     write_exchange,
     write_segment,
 )
+from lakeward_testing.expectations import expect_error
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -23,7 +23,7 @@ from lakeward.model.identity import Incarnation, RoundId
 from lakeward.model.results import LakeFile, WriteResult
 from lakeward.model.splits import LogSplit, SnapshotSplit
 from lakeward.model.tables import TableBucket, TablePath
-from lakeward.testing.expectations import mismatch
+from lakeward_testing.expectations import mismatch
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence

@@ -12,7 +12,7 @@ from base64 import b64decode
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Self
 
-from lakeward.testing.waiting import LIMIT_S, wait_until
+from lakeward_testing.waiting import LIMIT_S, wait_until
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -43,12 +43,12 @@ from lakeward.storage.spill import LOCAL_DISK
 from lakeward.subtask.mailbox import Mailbox
 from lakeward.subtask.parts import LIMITS, OutputLimits, SubtaskParts
 from lakeward.subtask.subtask import Subtask
-from lakeward.testing.clock import FakeClock
-from lakeward.testing.exchange import MemoryExchange
-from lakeward.testing.folder_lake import FolderLakePlugin, FolderWriter
-from lakeward.testing.lake_tables import key_table, log_table, source_batch
-from lakeward.testing.waiting import LIMIT_S
 from lakeward_service_kit.checkpoint_values import reference
+from lakeward_service_kit.exchange import MemoryExchange
+from lakeward_testing.clock import FakeClock
+from lakeward_testing.folder_lake import FolderLakePlugin, FolderWriter
+from lakeward_testing.lake_tables import key_table, log_table, source_batch
+from lakeward_testing.waiting import LIMIT_S
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

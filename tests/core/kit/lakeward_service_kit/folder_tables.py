@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
-from lakeward.testing.folder_lake import FolderLake
+from lakeward_testing.folder_lake import FolderLake
 
 if TYPE_CHECKING:
     from lakeward.model.tables import TablePath

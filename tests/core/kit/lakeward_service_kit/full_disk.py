@@ -7,7 +7,7 @@ import os
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from lakeward.testing.folder_lake import FolderLakePlugin, FolderWriter
+from lakeward_testing.folder_lake import FolderLakePlugin, FolderWriter
 
 if TYPE_CHECKING:
     from lakeward.model.checkpoints import SplitProgress

@@ -35,10 +35,10 @@ from lakeward.model.splits import LogSplit
 from lakeward.model.tables import TableBucket
 from lakeward.storage.checkpoint_store import CheckpointFiles
 from lakeward.storage.small_files import SmallFiles
-from lakeward.testing.clock import FakeClock
-from lakeward.testing.rounds import IdleJobs, RecordingConnection
 from lakeward_service_kit.checkpoint_values import reference
 from lakeward_service_kit.round_world import SpokenRound
+from lakeward_service_kit.rounds import IdleJobs, RecordingConnection
+from lakeward_testing.clock import FakeClock
 
 if TYPE_CHECKING:
     from collections.abc import Callable

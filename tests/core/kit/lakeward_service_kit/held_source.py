@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING
 from lakeward.errors import SourceError
 from lakeward.model.tables import OFFSET_COLUMN
 from lakeward.ports import SourceBatch
-from lakeward.testing.waiting import wait_until
 from lakeward_source_embedded.plugin import EmbeddedSourcePlugin
 from lakeward_source_embedded.source import EmbeddedSource
+from lakeward_testing.waiting import wait_until
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

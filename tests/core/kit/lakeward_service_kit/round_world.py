@@ -17,8 +17,8 @@ from lakeward.machines.rounds import Drained, EndRound, FinishRoundEarly, JobSta
 from lakeward.model.results import LakeHead
 from lakeward.model.settings import ServiceSettings
 from lakeward.model.tiering import TableAssignment
-from lakeward.testing.lake_tables import log_table
 from lakeward_service_kit.checkpoint_values import FIRST, PATH, reference, round_snapshot
+from lakeward_testing.lake_tables import log_table
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -40,11 +40,11 @@ from lakeward.storage.round_journal import JournalStore
 from lakeward.storage.service_state import ServiceStateStore
 from lakeward.storage.small_files import SmallFiles
 from lakeward.subtask.run import run_subtask
-from lakeward.testing.folder_lake import FolderLake
-from lakeward.testing.jobs import ThreadJobs
-from lakeward.testing.waiting import LIMIT_S
+from lakeward_service_kit.jobs import ThreadJobs
 from lakeward_source_embedded.source import EmbeddedSource
 from lakeward_source_embedded.store import EmbeddedStore
+from lakeward_testing.folder_lake import FolderLake
+from lakeward_testing.waiting import LIMIT_S
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping

@@ -28,9 +28,9 @@ from lakeward.hooks.plugins import LAKE_GROUP
 from lakeward.model.tables import TablePath
 from lakeward.observe.logs import setup_logs
 from lakeward.subtask.run import run_subtask
-from lakeward.testing.folder_lake import FolderLake
-from lakeward.testing.jobs import ThreadJobs
+from lakeward_service_kit.jobs import ThreadJobs
 from lakeward_service_kit.service_world import SCHEMA, World
+from lakeward_testing.folder_lake import FolderLake
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Sequence
@@ -286,7 +286,7 @@ def publish_folder_lake(place: Path) -> None:
     info = place / "folder_lake-0.1.dist-info"
     info.mkdir(parents=True)
     (info / "METADATA").write_text("Metadata-Version: 2.1\nName: folder-lake\nVersion: 0.1\n", encoding="utf-8")
-    entry = "[lakeward.lake]\nfolder = lakeward.testing.folder_lake:FolderLakePlugin\n"
+    entry = "[lakeward.lake]\nfolder = lakeward_testing.folder_lake:FolderLakePlugin\n"
     (info / "entry_points.txt").write_text(entry, encoding="utf-8")
     sys.path.insert(0, str(place))
     discovery.forget()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from lakeward.testing.folder_lake import FolderWriter
+from lakeward_testing.folder_lake import FolderWriter
 
 if TYPE_CHECKING:
     from lakeward.model.results import LakeFile

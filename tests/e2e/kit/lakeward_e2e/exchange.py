@@ -5,8 +5,8 @@ from __future__ import annotations
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from lakeward.testing.waiting import LIMIT_S, wait_until
 from lakeward_e2e.tables import KeyTable, LogTable
+from lakeward_testing.waiting import LIMIT_S, wait_until
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping

@@ -14,7 +14,7 @@ from pathlib import Path
 from lakeward.model.settings import SparkSettings
 from lakeward.spark.session import start_session
 from lakeward.spark.tasks import run_as_rdd
-from lakeward.testing.waiting import LIMIT_S
+from lakeward_testing.waiting import LIMIT_S
 
 SECRET = b"hush-hush"
 

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 import psutil
 
 from lakeward.coordinator.service.stop_signals import SAME_S
-from lakeward.testing.waiting import LIMIT_S, wait_until
+from lakeward_testing.waiting import LIMIT_S, wait_until
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable

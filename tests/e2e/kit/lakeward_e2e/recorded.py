@@ -16,10 +16,10 @@ import tempfile
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from lakeward.testing.waiting import wait_until
 from lakeward_e2e.exchange import DAEMON, exchange_sections, slow_down
 from lakeward_e2e.tables import KeyTable
 from lakeward_e2e.world import World
+from lakeward_testing.waiting import wait_until
 
 if TYPE_CHECKING:
     from lakeward_e2e.process import ServiceProcess

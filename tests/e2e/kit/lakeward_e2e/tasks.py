@@ -6,7 +6,7 @@ import threading
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from lakeward.testing.waiting import wait_until
+from lakeward_testing.waiting import wait_until
 
 if TYPE_CHECKING:
     from lakeward.model.jobs import SubtaskPlace

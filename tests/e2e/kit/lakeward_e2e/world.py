@@ -9,11 +9,11 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from lakeward.testing.waiting import wait_until
 from lakeward_e2e.process import ServiceProcess
 from lakeward_e2e.warehouse import Warehouse, files_below
 from lakeward_faulty.points import FAULTS
 from lakeward_source_embedded.store import EmbeddedStore
+from lakeward_testing.waiting import wait_until
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -13,7 +13,7 @@ import sys
 from contextlib import closing
 from pathlib import Path
 
-from lakeward.testing.waiting import LIMIT_S, wait_until
+from lakeward_testing.waiting import LIMIT_S, wait_until
 
 
 def pause(pid: int, store: Path) -> None:

@@ -23,7 +23,7 @@ import threading
 import time
 from pathlib import Path
 
-from lakeward.testing.waiting import LIMIT_S, wait_until
+from lakeward_testing.waiting import LIMIT_S, wait_until
 
 FAULTS = "LAKEWARD_TEST_FAULTS"
 _PAUSE = Path(__file__).with_name("pause.py")

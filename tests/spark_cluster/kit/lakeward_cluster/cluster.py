@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 import psutil
 
 from lakeward.spark.java import find_java, launcher_home
-from lakeward.testing.waiting import LIMIT_S, wait_until
+from lakeward_testing.waiting import LIMIT_S, wait_until
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence

@@ -5,11 +5,11 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from lakeward.testing.waiting import wait_until
 from lakeward_cluster.cluster import HOST, SparkCluster
 from lakeward_e2e.warehouse import Warehouse
 from lakeward_e2e.world import World
 from lakeward_source_embedded.store import EmbeddedStore
+from lakeward_testing.waiting import wait_until
 
 if TYPE_CHECKING:
     from lakeward_e2e.tables import AnyTable

@@ -14,8 +14,8 @@ from pyiceberg.manifest import ManifestEntry
 
 from lakeward.model.results import CommitOutcome
 from lakeward.model.tables import Change
-from lakeward.testing.lake_tables import incarnation, key_table
 from lakeward_iceberg_kit.partitioned import PartitionedRound, layout, records
+from lakeward_testing.lake_tables import incarnation, key_table
 
 if TYPE_CHECKING:
     from pyiceberg.io import FileIO

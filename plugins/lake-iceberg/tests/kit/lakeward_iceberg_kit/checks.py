@@ -10,10 +10,10 @@ import pyarrow.parquet as pq
 from pyiceberg.manifest import DataFileContent, ManifestEntryStatus
 
 from lakeward.model.tables import Change
-from lakeward.testing.lake_tables import PATH
 from lakeward_lake_iceberg.head import read_head
 from lakeward_lake_iceberg.offsets import OFFSETS, OFFSETS_FILE, TABLE_ID, unpack_offsets
 from lakeward_lake_iceberg.storage import local_path
+from lakeward_testing.lake_tables import PATH
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from pyiceberg.table import Table
     from pyiceberg.table.snapshots import Snapshot
 
-    from lakeward.testing.interruptions import Changelog
+    from lakeward_testing.interruptions import Changelog
 
 Row = tuple[int, str]
 

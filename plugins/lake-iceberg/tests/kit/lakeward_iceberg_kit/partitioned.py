@@ -15,7 +15,7 @@ from lakeward.model.batches import SourceBatch
 from lakeward.model.partitioning import PartitionField
 from lakeward.model.results import CommitOutcome
 from lakeward.model.tables import BUCKET_COLUMN, Change
-from lakeward.testing.lake_tables import (
+from lakeward_testing.lake_tables import (
     TieringRound,
     check_each_record_is_accounted_for,
     incarnation,

@@ -24,15 +24,15 @@ from lakeward.errors import FencedError, LakewardError
 from lakeward.model.identity import Incarnation, RoundId
 from lakeward.model.results import CommitIds
 from lakeward.model.tables import TableBucket
-from lakeward.testing.clock import FakeClock
-from lakeward.testing.interruptions import Changelog
-from lakeward.testing.lake_tables import PATH, incarnation, key_table, log_split, log_table
 from lakeward_iceberg_kit.checks import Shelf, check_tables, orphans_of
 from lakeward_iceberg_kit.gateway import Fate, Gateway, Request
 from lakeward_lake_iceberg import manifests
 from lakeward_lake_iceberg.lake import IcebergLake
 from lakeward_lake_iceberg.plugin import IcebergLakePlugin
 from lakeward_lake_iceberg.storage import Storage
+from lakeward_testing.clock import FakeClock
+from lakeward_testing.interruptions import Changelog
+from lakeward_testing.lake_tables import PATH, incarnation, key_table, log_split, log_table
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

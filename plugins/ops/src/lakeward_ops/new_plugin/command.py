@@ -45,7 +45,7 @@ def new(invocation: Invocation, *, kind: str, name: str, directory: Path | None)
     files = skeleton(kind, name)
     _write(directory, files)
     place = shlex.quote(str(directory))
-    steps = f"pip install -e {place} pytest && pytest {place}"
+    steps = f"pip install -e {place} lakeward-testing && pytest {place}"
     use = _USE[kind].format(name=name)
     document = {"kind": kind, "name": name, "directory": str(directory), "files": sorted(files)}
     invocation.output.show(document, f"Wrote {directory}. Try it: {steps}", f"Use it: {use} in lakeward.toml")

@@ -11,11 +11,11 @@ from lakeward.model.settings import CheckpointSettings, ObserveSettings, Service
 from lakeward.observe.live_status import LiveStatus, Part
 from lakeward.observe.metrics import ServiceMetrics
 from lakeward.observe.observers import ObservedService, OpenObserver
-from lakeward.testing.clock import FakeClock
 from lakeward_page.app import PageApp, PageContent
 from lakeward_page.recent_problems import RecentProblems
 from lakeward_page.start import open_page
 from lakeward_service_kit.other_services import AtOnce
+from lakeward_testing.clock import FakeClock
 
 if TYPE_CHECKING:
     from starlette.testclient import TestClient

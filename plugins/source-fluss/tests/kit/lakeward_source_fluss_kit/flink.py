@@ -13,9 +13,9 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
-from lakeward.testing.waiting import wait_until
 from lakeward_source_fluss.cluster.jars import FLUSS_VERSION, ICEBERG_JARS, Jar, find_jars
 from lakeward_source_fluss.cluster.java import find_java
+from lakeward_testing.waiting import wait_until
 
 _FLINK = "1.20.3"
 _CONNECTOR = (

@@ -10,7 +10,6 @@ import threading
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final, Self, TypeVar
 
-from lakeward.testing.waiting import LIMIT_S
 from lakeward_source_fluss.rpc.options import ConnectOptions, Endpoint
 from lakeward_source_fluss.wire.apis import ApiKey, Request
 from lakeward_source_fluss.wire.messages import (
@@ -23,6 +22,7 @@ from lakeward_source_fluss.wire.messages import (
 )
 from lakeward_source_fluss.wire.protobuf import Message, decode, encode
 from lakeward_source_fluss_kit.releases import OF_1_0
+from lakeward_testing.waiting import LIMIT_S
 
 if TYPE_CHECKING:
     import ssl

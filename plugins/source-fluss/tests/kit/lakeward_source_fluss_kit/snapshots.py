@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from lakeward.model.tables import BucketState, KvSnapshot, TableSpec
-from lakeward.testing.waiting import wait_until
 from lakeward_source_fluss.source.source import FlussSource
+from lakeward_testing.waiting import wait_until
 
 
 def with_snapshot(source: FlussSource, table: TableSpec) -> BucketState:

@@ -12,14 +12,14 @@ import pytest
 from lakeward.model.tables import TablePath, TableSpec
 from lakeward.model.tiering import HeartbeatRequest
 from lakeward.ports import SourceReader
-from lakeward.testing.source_world import SCHEMA
-from lakeward.testing.waiting import wait_until
 from lakeward_source_fluss.rpc.client import FlussClient
 from lakeward_source_fluss.source.connect import connect
 from lakeward_source_fluss.source.plugin import FlussSourcePlugin
 from lakeward_source_fluss.source.tables import wire_path
 from lakeward_source_fluss_kit.clusters import LakeCluster
 from lakeward_source_fluss_kit.messages import AlterTableRequest, PbAddColumn, PbAlterConfig
+from lakeward_testing.source_world import SCHEMA
+from lakeward_testing.waiting import wait_until
 
 LONGEST_S = 10.0
 """Seconds that a test may really wait."""
@@ -28,7 +28,7 @@ DUE_S = 5.0
 
 
 class FlussWorld:
-    """See `lakeward.testing.source_world.SourceWorld`."""
+    """See `lakeward_testing.source_world.SourceWorld`."""
 
     tiering_timeout_s = 120.0
 

@@ -19,9 +19,9 @@ import pytest
 from lakeward.errors import LakeError
 from lakeward.model.partitioning import PartitionField
 from lakeward.model.tables import BUCKET_COLUMN, Change, TablePath
-from lakeward.testing.clock import FakeClock
-from lakeward.testing.expectations import expect_error, mismatch
-from lakeward.testing.lake_tables import (
+from lakeward_testing.clock import FakeClock
+from lakeward_testing.expectations import expect_error, mismatch
+from lakeward_testing.lake_tables import (
     PATH,
     TieringRound,
     check_landed,
@@ -31,7 +31,7 @@ from lakeward.testing.lake_tables import (
     log_table,
     source_batch,
 )
-from lakeward.testing.levels import Conformance, chaos, upsert
+from lakeward_testing.levels import Conformance, chaos, upsert
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence

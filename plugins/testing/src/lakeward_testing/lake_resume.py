@@ -15,10 +15,10 @@ import pytest
 
 from lakeward.model.checkpoints import SplitProgress
 from lakeward.model.tables import TablePath
-from lakeward.testing.clock import FakeClock
-from lakeward.testing.expectations import mismatch
-from lakeward.testing.interruptions import Changelog, Interruptions
-from lakeward.testing.lake_tables import (
+from lakeward_testing.clock import FakeClock
+from lakeward_testing.expectations import mismatch
+from lakeward_testing.interruptions import Changelog, Interruptions
+from lakeward_testing.lake_tables import (
     PATH,
     TieringRound,
     check_landed,
@@ -28,7 +28,7 @@ from lakeward.testing.lake_tables import (
     log_table,
     snapshot_split,
 )
-from lakeward.testing.levels import Conformance, chaos
+from lakeward_testing.levels import Conformance, chaos
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

@@ -38,10 +38,10 @@ from lakeward.model.leases import (
     RestoredLease,
 )
 from lakeward.model.tables import TableBucket
-from lakeward.testing.expectations import expect_error, expect_no_error, mismatch
-from lakeward.testing.lease_overlap import OVERLAP_S, Meeting, troubles_at_once
-from lakeward.testing.lease_server import MemoryLeaseServer
-from lakeward.testing.levels import Conformance, chaos, upsert
+from lakeward_testing.expectations import expect_error, expect_no_error, mismatch
+from lakeward_testing.lease_overlap import OVERLAP_S, Meeting, troubles_at_once
+from lakeward_testing.lease_server import MemoryLeaseServer
+from lakeward_testing.levels import Conformance, chaos, upsert
 
 BUCKETS = (TableBucket(7, None, 0), TableBucket(8, 3, 1))
 SNAPSHOTS = {bucket: number + 10 for number, bucket in enumerate(BUCKETS)}

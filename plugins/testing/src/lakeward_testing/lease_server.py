@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from lakeward.errors import LeaseApiMissingError, OutcomeUnknownError, SourceError
 from lakeward.model.leases import Protection
 from lakeward.model.tables import TableBucket
-from lakeward.testing.clock import FakeClock
+from lakeward_testing.clock import FakeClock
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Mapping

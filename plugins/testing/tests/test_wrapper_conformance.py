@@ -13,8 +13,8 @@ from lakeward.errors import LakewardError, SourceError
 from lakeward.hooks.markers import hookimpl
 from lakeward.model.leases import Lease, Protection
 from lakeward.observe.lease_calls import LeaseAudit, LeaseMetrics
-from lakeward.testing.wrapper_conformance import HOOKS, LeaseWrapperConformance, ScriptedBackend, wrapped
 from lakeward_service_kit.suites import failures, plain_part
+from lakeward_testing.wrapper_conformance import HOOKS, LeaseWrapperConformance, ScriptedBackend, wrapped
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Generator

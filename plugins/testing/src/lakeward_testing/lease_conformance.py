@@ -21,11 +21,11 @@ from lakeward.errors import CorruptFileError, OutcomeUnknownError, SourceError
 from lakeward.hooks.backend import LeaseBackend
 from lakeward.model.leases import Failover, FailoverAction, FailoverKind, Lease
 from lakeward.model.tables import TableBucket
-from lakeward.testing.clock import FakeClock
-from lakeward.testing.expectations import expect_error, expect_no_error, mismatch
-from lakeward.testing.lease_overlap import OVERLAP_S, Meeting, troubles_at_once
-from lakeward.testing.lease_server import LOST_AFTER, LOST_BEFORE, REFUSED, MemoryLeaseServer
-from lakeward.testing.levels import Conformance, chaos, upsert
+from lakeward_testing.clock import FakeClock
+from lakeward_testing.expectations import expect_error, expect_no_error, mismatch
+from lakeward_testing.lease_overlap import OVERLAP_S, Meeting, troubles_at_once
+from lakeward_testing.lease_server import LOST_AFTER, LOST_BEFORE, REFUSED, MemoryLeaseServer
+from lakeward_testing.levels import Conformance, chaos, upsert
 
 DURATION_S = 60.0
 SHORTEST_S, LONGEST_S = 10.0, 7 * 86_400.0

@@ -18,14 +18,14 @@ from lakeward.model.tables import (
     TableSpec,
 )
 from lakeward.model.tiering import HeartbeatRequest, TableAssignment, TableEpoch
-from lakeward.testing.expectations import mismatch
+from lakeward_testing.expectations import mismatch
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping
 
     from lakeward.model.tiering import HeartbeatResponse, LakeRecord
     from lakeward.ports import SourceBatch
-    from lakeward.testing.source_world import SourceWorld
+    from lakeward_testing.source_world import SourceWorld
 
 PATH = TablePath("shop", "orders")
 OTHER = TablePath("shop", "returns")

@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING
 from lakeward.model.checkpoints import SplitProgress
 from lakeward.model.splits import LogSplit
 from lakeward.model.tables import Change
-from lakeward.testing.expectations import mismatch
-from lakeward.testing.lake_tables import COLUMNS, check_each_record_is_accounted_for, source_batch
+from lakeward_testing.expectations import mismatch
+from lakeward_testing.lake_tables import COLUMNS, check_each_record_is_accounted_for, source_batch
 
 if TYPE_CHECKING:
     from collections.abc import Callable

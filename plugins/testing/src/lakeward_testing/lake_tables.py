@@ -20,7 +20,7 @@ from lakeward.model.tables import (
     TableSpec,
 )
 from lakeward.ports import SourceBatch
-from lakeward.testing.expectations import mismatch
+from lakeward_testing.expectations import mismatch
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence

@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-import lakeward.testing
-from lakeward.testing.expectations import expect_error, expect_no_error, mismatch
+import lakeward_testing
+from lakeward_testing.expectations import expect_error, expect_no_error, mismatch
 
 SUITES = (
     "interruptions",
@@ -29,7 +29,7 @@ SUITES = (
 
 @pytest.mark.parametrize("suite", SUITES)
 def test_no_check_of_a_suite_is_without_a_message(suite: str) -> None:
-    text = (Path(lakeward.testing.__file__).parent / f"{suite}.py").read_text(encoding="utf-8")
+    text = (Path(lakeward_testing.__file__).parent / f"{suite}.py").read_text(encoding="utf-8")
     nodes = list(ast.walk(ast.parse(text)))
     bare = [node.lineno for node in nodes if isinstance(node, ast.Assert) and node.msg is None]
     raises = [node.lineno for node in nodes if isinstance(node, ast.Call) and ast.unparse(node.func) == "pytest.raises"]
@@ -38,7 +38,7 @@ def test_no_check_of_a_suite_is_without_a_message(suite: str) -> None:
 
 @pytest.mark.parametrize("suite", SUITES)
 def test_each_message_says_what_was_expected_and_what_was_found(suite: str) -> None:
-    text = (Path(lakeward.testing.__file__).parent / f"{suite}.py").read_text(encoding="utf-8")
+    text = (Path(lakeward_testing.__file__).parent / f"{suite}.py").read_text(encoding="utf-8")
     written = [
         ast.unparse(node.msg)
         for node in ast.walk(ast.parse(text))

@@ -9,19 +9,19 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from lakeward.testing.lake_conformance import LakeConformance
-from lakeward.testing.lake_partitions import LakePartitionConformance
-from lakeward.testing.lease_conformance import LeaseBackendConformance
-from lakeward.testing.levels import LEVELS, Conformance, level_of
-from lakeward.testing.source_conformance import SourceConformance
-from lakeward.testing.wrapper_conformance import LeaseWrapperConformance
+from lakeward_testing.lake_conformance import LakeConformance
+from lakeward_testing.lake_partitions import LakePartitionConformance
+from lakeward_testing.lease_conformance import LeaseBackendConformance
+from lakeward_testing.levels import LEVELS, Conformance, level_of
+from lakeward_testing.source_conformance import SourceConformance
+from lakeward_testing.wrapper_conformance import LeaseWrapperConformance
 
 if TYPE_CHECKING:
     from pathlib import Path
 
 SUITE = """
 import pytest
-from lakeward.testing.levels import Conformance, chaos, upsert
+from lakeward_testing.levels import Conformance, chaos, upsert
 
 class Published:
     conformance_level = {published!r}

@@ -21,10 +21,10 @@ from lakeward.model.tables import (
     TIMESTAMP_COLUMN,
 )
 from lakeward.model.tiering import HeartbeatRequest, Refusal, TableEpoch
-from lakeward.testing.expectations import expect_error, expect_no_error, mismatch
-from lakeward.testing.levels import chaos, upsert
-from lakeward.testing.source_reading import SourceReadingConformance
-from lakeward.testing.source_steps import (
+from lakeward_testing.expectations import expect_error, expect_no_error, mismatch
+from lakeward_testing.levels import chaos, upsert
+from lakeward_testing.source_reading import SourceReadingConformance
+from lakeward_testing.source_steps import (
     OTHER,
     PATH,
     UPSERT,
@@ -45,7 +45,7 @@ from lakeward.testing.source_steps import (
 if TYPE_CHECKING:
     from lakeward.model.tables import TableBucket
     from lakeward.model.tiering import LakeRecord
-    from lakeward.testing.source_world import SourceWorld
+    from lakeward_testing.source_world import SourceWorld
 
 MANY = 30
 """So many keys reach every bucket of a table that has a few."""

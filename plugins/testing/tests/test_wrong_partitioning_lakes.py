@@ -18,12 +18,12 @@ import pytest
 from lakeward.model.results import CommitOutcome
 from lakeward.model.tables import BUCKET_COLUMN, CHANGE_COLUMN, Change
 from lakeward.ports import PartitionedRows
-from lakeward.testing.clock import FakeClock
-from lakeward.testing.folder_lake import FolderLake, FolderLakePlugin, FolderOptions, FolderPartitioner, FolderWriter
-from lakeward.testing.lake_partitions import LakePartitionConformance
 from lakeward_service_kit.folder_tables import read_each_snapshot, read_partitioned
 from lakeward_service_kit.suites import failures, plain_part
 from lakeward_service_kit.wrong_writers import BoastfulWriter, ForgetfulWriter
+from lakeward_testing.clock import FakeClock
+from lakeward_testing.folder_lake import FolderLake, FolderLakePlugin, FolderOptions, FolderPartitioner, FolderWriter
+from lakeward_testing.lake_partitions import LakePartitionConformance
 
 if TYPE_CHECKING:
     from lakeward.model.results import CommitRequest, LakeFile

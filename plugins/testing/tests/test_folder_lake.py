@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 import pytest
 
-from lakeward.testing.folder_lake import FolderLake, FolderLakePlugin, FolderOptions
-from lakeward.testing.lake_partitions import LakePartitionConformance
-from lakeward.testing.lake_resume import LakeResumeConformance
-from lakeward.testing.lake_tables import COLUMNS
 from lakeward_service_kit.folder_tables import read_each_snapshot, read_partitioned
+from lakeward_testing.folder_lake import FolderLake, FolderLakePlugin, FolderOptions
+from lakeward_testing.lake_partitions import LakePartitionConformance
+from lakeward_testing.lake_resume import LakeResumeConformance
+from lakeward_testing.lake_tables import COLUMNS
 
 if TYPE_CHECKING:
     from collections.abc import Callable

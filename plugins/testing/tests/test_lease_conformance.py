@@ -12,9 +12,9 @@ from lakeward.errors import LakewardError, OutcomeUnknownError, SourceError
 from lakeward.hooks.backend import LeaseBackend
 from lakeward.hooks.markers import hookimpl
 from lakeward.model.leases import Failover, FailoverAction, FailoverAnswer, FailoverKind, Lease, Protection
-from lakeward.testing.lease_conformance import LeaseBackendConformance
-from lakeward.testing.lease_server import MemoryLeaseServer
 from lakeward_service_kit.suites import failures, plain_part
+from lakeward_testing.lease_conformance import LeaseBackendConformance
+from lakeward_testing.lease_server import MemoryLeaseServer
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

@@ -14,9 +14,9 @@ import pytest
 from lakeward.errors import FencedError, LakeError, OutcomeUnknownError, SchemaMismatchError
 from lakeward.model.results import CommitOutcome
 from lakeward.model.tables import TableBucket, TablePath
-from lakeward.testing.clock import FakeClock
-from lakeward.testing.expectations import expect_error, mismatch
-from lakeward.testing.lake_tables import (
+from lakeward_testing.clock import FakeClock
+from lakeward_testing.expectations import expect_error, mismatch
+from lakeward_testing.lake_tables import (
     COLUMNS,
     PATH,
     TieringRound,
@@ -30,7 +30,7 @@ from lakeward.testing.lake_tables import (
     newest_commit,
     source_batch,
 )
-from lakeward.testing.levels import Conformance, chaos
+from lakeward_testing.levels import Conformance, chaos
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

@@ -15,9 +15,9 @@ from lakeward.model.tables import (
     TIMESTAMP_COLUMN,
     Change,
 )
-from lakeward.testing.expectations import expect_error, mismatch
-from lakeward.testing.levels import Conformance, chaos, upsert
-from lakeward.testing.source_steps import (
+from lakeward_testing.expectations import expect_error, mismatch
+from lakeward_testing.levels import Conformance, chaos, upsert
+from lakeward_testing.source_steps import (
     DELETE,
     PATH,
     UPSERT,
@@ -38,7 +38,7 @@ if TYPE_CHECKING:
 
     from lakeward.model.tables import KvSnapshot
     from lakeward.ports import SourceBatch
-    from lakeward.testing.source_world import SourceWorld
+    from lakeward_testing.source_world import SourceWorld
 
 
 class SourceReadingConformance(Conformance):

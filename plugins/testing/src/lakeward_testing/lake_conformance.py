@@ -20,11 +20,11 @@ from lakeward.errors import FencedError, LakewardError, RolledBackError, RowErro
 from lakeward.model.results import CommitOutcome
 from lakeward.model.tables import BUCKET_COLUMN, Change, TablePath
 from lakeward.ports import ReadableLake
-from lakeward.testing.clock import FakeClock
-from lakeward.testing.expectations import expect_error, expect_no_error, mismatch
-from lakeward.testing.lake_fencing import RACERS, LakeFencingConformance, check_new_ids, rows_of
-from lakeward.testing.lake_resume import LakeResumeConformance
-from lakeward.testing.lake_tables import (
+from lakeward_testing.clock import FakeClock
+from lakeward_testing.expectations import expect_error, expect_no_error, mismatch
+from lakeward_testing.lake_fencing import RACERS, LakeFencingConformance, check_new_ids, rows_of
+from lakeward_testing.lake_resume import LakeResumeConformance
+from lakeward_testing.lake_tables import (
     COLUMNS,
     PATH,
     TieringRound,
@@ -40,7 +40,7 @@ from lakeward.testing.lake_tables import (
     snapshot_split,
     source_batch,
 )
-from lakeward.testing.levels import chaos, upsert
+from lakeward_testing.levels import chaos, upsert
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -13,12 +13,12 @@ import pytest
 from lakeward.errors import FencedError
 from lakeward.model.results import CommitIds, CommitOutcome, LakeHead
 from lakeward.model.tables import CHANGE_COLUMN, Change
-from lakeward.testing.clock import FakeClock
-from lakeward.testing.folder_lake import FolderLake, FolderLakePlugin, FolderOptions, FolderWriter
-from lakeward.testing.lake_conformance import LakeConformance
-from lakeward.testing.lake_tables import TieringRound, incarnation
 from lakeward_service_kit.suites import failures, plain_part
 from lakeward_service_kit.wrong_writers import BoastfulWriter, ForgetfulWriter
+from lakeward_testing.clock import FakeClock
+from lakeward_testing.folder_lake import FolderLake, FolderLakePlugin, FolderOptions, FolderWriter
+from lakeward_testing.lake_conformance import LakeConformance
+from lakeward_testing.lake_tables import TieringRound, incarnation
 
 if TYPE_CHECKING:
     from collections.abc import Collection

@@ -1,4 +1,4 @@
-"""Shipped to plugin authors: conformance suites, a fake clock, the simulator."""
+"""For those who write plugins: conformance suites, and fakes that their tests may use too."""
 
 from __future__ import annotations
 
