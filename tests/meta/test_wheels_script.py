@@ -14,11 +14,11 @@ import pytest
 
 @pytest.fixture
 def wheels(root: Path, monkeypatch: pytest.MonkeyPatch) -> ModuleType:
-    spec = importlib.util.spec_from_file_location("ci_wheels", root / ".ci" / "wheels.py")
+    spec = importlib.util.spec_from_file_location("tox_wheels", root / "tests" / "tox" / "wheels.py")
     assert spec is not None
     assert spec.loader is not None
     module = importlib.util.module_from_spec(spec)
-    monkeypatch.setitem(sys.modules, "ci_wheels", module)  # dataclasses look their module up
+    monkeypatch.setitem(sys.modules, "tox_wheels", module)  # dataclasses look their module up
     spec.loader.exec_module(module)
     return module
 
@@ -44,6 +44,11 @@ def test_what_a_distribution_needs_of_this_workspace_comes_with_it_once(wheels: 
         "source-embedded",
         "source-fluss",
     ]
+
+
+def test_the_tests_of_a_plugin_get_what_its_extra_asks_for(wheels: ModuleType) -> None:
+    wanted = wheels.wanted_by(["plugin-ops"])
+    assert {one.folder.name for one in wanted} == {"core", "ops", "source-embedded", "testing"}
 
 
 def test_distributions_of_this_project_are_no_dependencies_from_elsewhere(wheels: ModuleType) -> None:

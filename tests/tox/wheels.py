@@ -2,10 +2,11 @@
 
     wheels.py [--lowest] NAME... [-- REQUIREMENT...]
 
-NAME is `core`, `all` or a folder of `plugins/`, perhaps with extras: `core[java]`. What one of them needs of this
-workspace comes with it, by its extras as well. A wheel is built once for each
-state of its sources, whichever environment asks first, and its folder is named by that state: so the installer sees
-by the address alone whether it has it already. `--lowest` installs the oldest version that each dependency allows.
+NAME is `core`, `all` or a folder of `plugins/`, perhaps with extras: `core[java]`; `plugin-FOLDER`, as tox calls the
+environment of its tests, stands for the core and `FOLDER[test]`. What one of them or its extras needs of the plugins
+here comes with it. A wheel is built once for each state of its sources, whichever environment asks first; its folder
+is named by that state: so the installer sees by the address alone whether it has it already. `--lowest` installs the
+oldest version that each dependency allows.
 """
 
 from __future__ import annotations
@@ -21,10 +22,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-ROOT = Path(__file__).resolve().parents[1]
+ROOT = Path(__file__).resolve().parents[2]
 WHEELS = Path(os.environ.get("TOX_WORK_DIR", ROOT / ".tox")) / "wheels"
 FETCHED = WHEELS / "fetched"
 """Made once an installation has asked the package index: the next ones look into the installer's cache first."""
+PLUGIN_TESTS = "plugin-"
 UV = [sys.executable, "-m", "uv"]
 
 
@@ -81,7 +83,7 @@ def main(words: list[str]) -> int:
     end = words.index("--") if "--" in words else len(words)
     names, further = words[:end], words[end + 1 :]
     lowest = "--lowest" in names
-    wanted = with_siblings([Wanted.parse(name) for name in _expand([name for name in names if name != "--lowest"])])
+    wanted = wanted_by([name for name in names if name != "--lowest"])
     requirements = [one.requirement() for one in wanted]
     if lowest:
         further = [
@@ -91,6 +93,11 @@ def main(words: list[str]) -> int:
             *further,
         ]
     return _install([*requirements, *further], cached=not further)
+
+
+def wanted_by(names: list[str]) -> list[Wanted]:
+    """Return the distributions that names stand for, with what they need of this workspace."""
+    return with_siblings([Wanted.parse(name) for name in _expand(names)])
 
 
 def with_siblings(wanted: list[Wanted]) -> list[Wanted]:
@@ -121,12 +128,17 @@ def _install(words: list[str], *, cached: bool) -> int:
 
 
 def _expand(names: list[str]) -> list[str]:
-    """Put each distribution in the place of `all`, the core with the extras that `all` was given."""
+    """Put each distribution in the place of `all`, the core with the extras that `all` was given; and so on."""
     plugins = sorted(path.parent.name for path in (ROOT / "plugins").glob("*/pyproject.toml"))
     whole = []
     for name in names:
         base, bracket, rest = name.partition("[")
-        whole += ["core" + bracket + rest, *plugins] if base == "all" else [name]
+        if base == "all":
+            whole += ["core" + bracket + rest, *plugins]
+        elif name.startswith(PLUGIN_TESTS):
+            whole += ["core", name.removeprefix(PLUGIN_TESTS) + "[test]"]
+        else:
+            whole.append(name)
     return whole
 
 
