@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-BUILT = ("core", "plugins/source-fluss", "plugins/lease-fluss", "plugins/lake-iceberg")
+BUILT = ("core", "plugins/source-fluss", "plugins/lease-fluss", "plugins/lake-iceberg", "plugins/ops")
 
 
 def is_not_ours(name: str) -> bool:
@@ -52,3 +52,4 @@ def test_one_line_installs_the_core_with_its_plugins_from_a_local_index(
     said = run(environment, "lakeward", "plugins")
     for plugin in ("source +fluss", "lake +iceberg", "lease backend +fluss"):
         assert re.search(rf"^{plugin} .*chaos", said, re.MULTILINE), said
+    assert run(environment, "lakeward", "doctor", "--help").startswith("Usage: lakeward doctor")

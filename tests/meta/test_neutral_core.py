@@ -13,7 +13,6 @@ PLUGIN_NAMES = ("fluss", "iceberg")
 NAMING = (
     "model/settings.py",  # the defaults of `lake.type` and `lease.backend`
     "config/",  # the same, and the configuration to start from
-    "hooks/discovery.py",  # the names that a distribution is published for
 )
 """Where the core may write the name of a plugin as text, as an operator writes it."""
 

@@ -10,11 +10,11 @@ from lakeward.config.keys import Key, keys_of
 from lakeward.config.loader import PLUGIN_SECTIONS, plugin_options
 from lakeward.config.reference import render_plugin_keys
 from lakeward.errors import MissingPluginError
-from lakeward.hooks.discovery import DISTRIBUTIONS
+from lakeward.hooks.discovery import extra_plugins
 
 ROOT = Path(__file__).parents[2]
 PAGE = ROOT / "docs" / "reference" / "plugin-keys.md"
-PLUGINS = [(section, name) for section, (_, group) in PLUGIN_SECTIONS.items() for name in DISTRIBUTIONS[group]]
+PLUGINS = [(section, name) for section, (_, group) in PLUGIN_SECTIONS.items() for name in extra_plugins(group)]
 
 
 def keys(section: str, name: str) -> dict[str, Key]:

@@ -71,9 +71,23 @@ def test_plugins_are_named_after_their_folder_and_need_the_core(plugin: Path) ->
 
 @pytest.mark.parametrize("plugin", plugins(), ids=lambda path: path.name)
 def test_plugins_are_known_to_every_gate(plugin: Path) -> None:
-    settings = read(ROOT / "pyproject.toml")["tool"]
-    assert f"plugins/{plugin.name}/src" in settings["mypy"]["mypy_path"]
     assert f"plugin-{plugin.name}" in environments()["tox"]["env_list"].split()
+
+
+def test_each_plugin_is_an_extra_of_the_core() -> None:
+    """By its extras the core knows what to say where a plugin is missing."""
+    extras = read(ROOT / "core" / "pyproject.toml")["project"]["optional-dependencies"].values()
+    named = {re.split("[>=<]", need)[0] for needs in extras for need in needs}
+    assert {f"lakeward-{path.name}" for path in projects()[1:]} - named == set()
+
+
+def test_each_command_of_a_plugin_is_known_with_the_extra_that_brings_it() -> None:
+    core = read(ROOT / "core" / "pyproject.toml")["project"]
+    told = core["entry-points"]["lakeward.command_of_extra"]
+    for project in projects()[1:]:
+        for name in read(project / "pyproject.toml")["project"].get("entry-points", {}).get("lakeward.command", {}):
+            brought = core["optional-dependencies"][told[name]]
+            assert any(need.startswith(f"lakeward-{project.name}>=") for need in brought)
 
 
 def test_every_environment_of_tox_says_what_it_is_for() -> None:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from lakeward.config.keys import Key, keys_of
 from lakeward.config.loader import PLUGIN_SECTIONS, SECTIONS, plugin_options, section_keys, section_type
-from lakeward.hooks.discovery import DISTRIBUTIONS, KINDS
+from lakeward.hooks.discovery import KINDS, extra_plugins
 from lakeward.model.settings import TableSettings
 
 if TYPE_CHECKING:
@@ -68,7 +68,7 @@ def render_plugin_keys() -> str:
     """
     parts = [_PLUGINS_HEAD]
     for section, (naming, group) in PLUGIN_SECTIONS.items():
-        for name, distribution in DISTRIBUTIONS[group].items():
+        for name, distribution in extra_plugins(group).items():
             title = f'`[{section}]` with `{naming} = "{name}"`'
             declared = plugin_options(section, name)
             if declared is None:

@@ -12,16 +12,13 @@ import os
 import re
 from functools import cache
 from importlib.metadata import EntryPoint, entry_points
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 from lakeward.errors import ConfigError, MissingPluginError, PluginError
 from lakeward.hooks.compatibility import CORE_DISTRIBUTION, incompatibility
 from lakeward.hooks.extras import extra_distributions
 from lakeward.hooks.plugins import COMMAND_GROUP, LAKE_GROUP, LEASE_GROUP, OBSERVER_GROUP, SOURCE_GROUP, WRAPPER_GROUP
 from lakeward.model.near_names import did_you_mean, nearest_name
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
 
 RESTRICT_VARIABLE = "LAKEWARD_PLUGINS"
 
@@ -42,20 +39,7 @@ KINDS = {
 }
 """What a message calls a plugin of each group."""
 _FOLDERS = {SOURCE_GROUP: "source", LAKE_GROUP: "lake", LEASE_GROUP: "lease"}
-
-
-def _distributions(group: str, *names: str) -> Mapping[str, str]:
-    return {name: f"{CORE_DISTRIBUTION}-{_FOLDERS[group]}-{name}" for name in names}
-
-
-DISTRIBUTIONS: Mapping[str, Mapping[str, str]] = {
-    SOURCE_GROUP: _distributions(SOURCE_GROUP, "embedded", "fluss"),
-    LAKE_GROUP: _distributions(LAKE_GROUP, "iceberg"),
-    LEASE_GROUP: _distributions(LEASE_GROUP, "fluss", "ttl", "noop"),
-    WRAPPER_GROUP: {"metrics": CORE_DISTRIBUTION, "audit": CORE_DISTRIBUTION},
-    COMMAND_GROUP: {**_distributions(SOURCE_GROUP, "embedded"), "demo": "lakeward-demo"},
-}
-"""The plugins of this project and the distribution of each: no message names another one, which could be anybody's."""
+"""A distribution of this project is named after what it is and what it is called: `lakeward-lake-NAME`."""
 
 
 class Installed(NamedTuple):
@@ -100,13 +84,24 @@ def installed_as(group: str, name: str) -> list[Installed]:
     return [plugin for plugin in installed(group) if plugin.name == name]
 
 
+def extra_plugins(group: str) -> dict[str, str]:
+    """Return the plugins of this project in a group, installed or not, with the distribution of each.
+
+    They are those of the core's extras: no message names another distribution, which could be anybody's.
+    """
+    if group not in _FOLDERS:
+        return {}
+    prefix = f"{CORE_DISTRIBUTION}-{_FOLDERS[group]}-"
+    return {name.removeprefix(prefix): name for name in sorted(extra_distributions()) if name.startswith(prefix)}
+
+
 def owner(group: str, name: str, distribution: str) -> str:
     """Return who has the name of a plugin that is still to be written, or the name of its distribution.
 
     It is told as a message shows it, empty where both names are free. `group` is one of `lakeward.hooks.plugins`.
     `LAKEWARD_PLUGINS` hides none of them: what it leaves out is installed nevertheless.
     """
-    ours = [(each, *one) for each, names in DISTRIBUTIONS.items() for one in names.items()]
+    ours = [(each, *one) for each in _FOLDERS for one in extra_plugins(each).items()]
     theirs = [(each, plugin.name, plugin.distribution) for each in KINDS for plugin, _ in _scan(each)]
     for taken_group, taken, holder in [*ours, *theirs]:
         if (taken_group, taken) == (group, name) or _normal(holder) == _normal(distribution):
@@ -207,7 +202,7 @@ def _missing(group: str, name: str) -> MissingPluginError:
 def _hint(group: str, name: str) -> str:
     if any(plugin.name == name for plugin, _ in _scan(group)):
         return f"It is installed, but {RESTRICT_VARIABLE}={os.environ[RESTRICT_VARIABLE]} leaves it out."
-    ours = DISTRIBUTIONS.get(group, {})
+    ours = extra_plugins(group)
     known = {plugin.name for plugin, _ in _scan(group)} | set(ours)
     near = None if name in known else nearest_name(name, known)
     wanted = near or name
