@@ -15,7 +15,7 @@ import pyarrow as pa
 
 from fluss_rows import rows
 from fluss_stage import Stage, seconds, stage, timings
-from lakeward_source_fluss.cluster.writer import FlussWriter
+from lakeward_demo.fluss.writer import FlussWriter
 
 AT_A_TIME = 4
 

@@ -7,7 +7,7 @@ from functools import cache
 import numpy as np
 import pyarrow as pa
 
-from lakeward_source_fluss.cluster.writer import FlussWriter
+from lakeward_demo.fluss.writer import FlussWriter
 
 STEP = 500_000
 BATCH = 10_000

@@ -24,8 +24,8 @@ from fluss_rows import SCHEMA, append
 from lakeward.clock import SystemClock
 from lakeward.model.splits import LogSplit
 from lakeward.model.tables import TablePath
-from lakeward_source_fluss.cluster.cluster import ClusterPlan, FlussCluster
-from lakeward_source_fluss.cluster.writer import FlussWriter
+from lakeward_demo.fluss.cluster import ClusterPlan, FlussCluster
+from lakeward_demo.fluss.writer import FlussWriter
 from lakeward_source_fluss.source.options import FlussOptions
 from lakeward_source_fluss.source.plugin import FlussSourcePlugin
 

@@ -22,9 +22,9 @@ import structlog
 from fluss_rows import SCHEMA, append, upsert
 from lakeward.clock import SystemClock
 from lakeward.model.tables import TablePath
-from lakeward_source_fluss.cluster.cluster import ClusterPlan, FlussCluster
-from lakeward_source_fluss.cluster.process import free_port
-from lakeward_source_fluss.cluster.writer import FlussWriter
+from lakeward_demo.fluss.cluster import ClusterPlan, FlussCluster
+from lakeward_demo.fluss.process import free_port
+from lakeward_demo.fluss.writer import FlussWriter
 from lakeward_source_fluss.source.options import FlussOptions
 from lakeward_source_fluss.source.plugin import FlussSourcePlugin
 from running_service import RunningService, running
@@ -151,7 +151,7 @@ def stage(*, rounds: int = 2, level: int = 3) -> Iterator[Stage]:
 def _catalog(warehouse: Path) -> Iterator[str]:
     """Serve the catalog from a process of its own, as in life."""
     port = free_port()
-    command = [sys.executable, "-m", "lakeward_lake_iceberg.rest_server", str(port), str(warehouse)]
+    command = [sys.executable, "-m", "lakeward_demo.rest_server", str(port), str(warehouse)]
     process = subprocess.Popen(command)
     try:
         while not _listens(port):

@@ -27,8 +27,8 @@ def lake_cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LakeClust
     if missing:
         pytest.skip(f"tox run -e interop brings what is missing: {', '.join(missing)}")
     from lakeward.errors import JavaError  # noqa: PLC0415 - where it is skipped nothing is loaded
-    from lakeward_lake_iceberg.rest_server import RestCatalogServer  # noqa: PLC0415 - as above
-    from lakeward_source_fluss.cluster.jars import JarsMissingError  # noqa: PLC0415 - as above
+    from lakeward_demo.fluss.jars import JarsMissingError  # noqa: PLC0415 - as above
+    from lakeward_demo.rest_server import RestCatalogServer  # noqa: PLC0415 - as above
     from lakeward_source_fluss_kit.clusters import lake_cluster as start  # noqa: PLC0415 - as above
 
     place = tmp_path_factory.mktemp("interop")
@@ -45,7 +45,7 @@ def lake_cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LakeClust
 @pytest.fixture(scope="session")
 def flink(lake_cluster: LakeCluster, tmp_path_factory: pytest.TempPathFactory) -> Flink:
     """Flink beside that cluster."""
-    from lakeward_source_fluss.cluster.jars import JarsMissingError  # noqa: PLC0415 - where it is skipped nothing is loaded
+    from lakeward_demo.fluss.jars import JarsMissingError  # noqa: PLC0415 - where it is skipped nothing is loaded
     from lakeward_source_fluss_kit.flink import Flink  # noqa: PLC0415 - as above
 
     place = tmp_path_factory.mktemp("flink")

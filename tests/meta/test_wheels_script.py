@@ -37,13 +37,8 @@ def test_the_dependencies_of_extras_are_direct_requirements(root: Path, wheels: 
 
 def test_what_a_distribution_needs_of_this_workspace_comes_with_it_once(wheels: ModuleType) -> None:
     wanted = wheels.with_siblings([wheels.Wanted.parse("core[page,embedded,fluss]"), wheels.Wanted.parse("page")])
-    assert sorted(one.folder.name for one in wanted) == [
-        "core",
-        "lease-fluss",
-        "page",
-        "source-embedded",
-        "source-fluss",
-    ]
+    names = ["core", "lease-fluss", "ops", "page", "source-embedded", "source-fluss"]
+    assert sorted(one.folder.name for one in wanted) == names
 
 
 def test_the_tests_of_a_plugin_get_what_its_extra_asks_for(wheels: ModuleType) -> None:

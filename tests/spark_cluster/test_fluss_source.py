@@ -39,7 +39,7 @@ def world(tmp_path_factory: pytest.TempPathFactory) -> Iterator[FlussWorld]:
     pytest.importorskip("fluss", reason="pyfluss writes the test data")
     from lakeward.errors import JavaError  # noqa: PLC0415 - where nothing is started nothing is loaded
     from lakeward_cluster.fluss import FlussWorld  # noqa: PLC0415
-    from lakeward_source_fluss.cluster.jars import JarsMissingError  # noqa: PLC0415
+    from lakeward_demo.fluss.jars import JarsMissingError  # noqa: PLC0415
 
     try:
         world = FlussWorld(tmp_path_factory.mktemp("world"))

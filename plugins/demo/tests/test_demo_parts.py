@@ -18,8 +18,6 @@ from lakeward.config.loader import load_config
 from lakeward.config.tables import table_rules
 from lakeward.coordinator.rounds.layout import table_layout
 from lakeward.errors import LakeError, SourceError, UsageError
-from lakeward.hooks import discovery
-from lakeward.hooks.demo import SnapshotCount
 from lakeward_demo import show_summary
 from lakeward_demo.all_tiered import all_tiered
 from lakeward_demo.feed import CHANGE, EVENT_COLUMNS, FLIGHT_COLUMNS, FLIGHTS
@@ -29,6 +27,7 @@ from lakeward_demo.proof import check_same
 from lakeward_demo.readers import duckdb_ready
 from lakeward_demo.source import EmbeddedDemo
 from lakeward_demo.stage import Stage, open_stage
+from lakeward_demo.store import SnapshotCount
 from lakeward_demo.tables import (
     ALL_TABLES,
     BOARD_TABLE,
@@ -174,23 +173,23 @@ def test_a_board_row_is_what_a_flight_shows_of_itself(demo: EmbeddedDemo) -> Non
     assert sum(demo.ends(BOARD_TABLE).values()) == 3
 
 
-def test_a_source_that_cannot_be_shown_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    (tmp_path / "other-1.dist-info").mkdir()
-    points = "[lakeward.source]\nother = lakeward_source_embedded.plugin:EmbeddedSourcePlugin\n"
-    (tmp_path / "other-1.dist-info" / "entry_points.txt").write_text(points, encoding="utf-8")
-    (tmp_path / "other-1.dist-info" / "METADATA").write_text(
-        "Metadata-Version: 2.1\nName: other\nVersion: 1\n", encoding="utf-8"
-    )
-    monkeypatch.syspath_prepend(str(tmp_path))
-    discovery.forget()
+@pytest.mark.parametrize("missing", ["lakeward_source_fluss", "fluss"])
+def test_a_cluster_without_what_it_needs_is_refused_with_what_to_install(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, missing: str
+) -> None:
+    found: Any = importlib.util.find_spec("lakeward_demo")
+    monkeypatch.setattr("lakeward_demo.stage.importlib.util.find_spec", lambda name: None if name == missing else found)
     with (
         fresh_place(tmp_path / "demo") as place,
-        pytest.raises(UsageError, match=r"--source other: .* found one that cannot"),
-        open_stage("other", place, print),
+        pytest.raises(UsageError, match=rf"found no {missing}; pip install 'lakeward-demo\[fluss\]'"),
+        open_stage("fluss", place, print),
     ):
         pass
-    monkeypatch.undo()
-    discovery.forget()
+
+
+def test_a_source_that_the_demo_does_not_know_is_refused(lakeward: Lakeward) -> None:
+    said = lakeward("demo", "--source", "other")
+    assert (said.code, "'embedded', 'fluss'" in said.err) == (2, True)
 
 
 @pytest.mark.parametrize(

@@ -11,10 +11,10 @@ import pytest
 
 from lakeward.errors import LakeAwayError, LakeError
 from lakeward.model.tables import TablePath
+from lakeward_demo.rest_server import RestCatalogServer
 from lakeward_iceberg_kit.gateway import Fate, Gateway
 from lakeward_lake_iceberg.catalog import CatalogClient
 from lakeward_lake_iceberg.options import IcebergOptions
-from lakeward_lake_iceberg.rest_server import RestCatalogServer
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -14,10 +14,10 @@ from pyiceberg.exceptions import ForbiddenError
 from lakeward.clock import SystemClock
 from lakeward.model.tables import TablePath
 from lakeward.ports import CheckedLake, CheckResult, ComparedLake, ServerLake
+from lakeward_demo.rest_server import RestCatalogServer
 from lakeward_lake_iceberg.check import _clock_of
 from lakeward_lake_iceberg.options import IcebergOptions
 from lakeward_lake_iceberg.plugin import IcebergLakePlugin
-from lakeward_lake_iceberg.rest_server import RestCatalogServer
 from lakeward_testing.clock import FakeClock
 
 if TYPE_CHECKING:

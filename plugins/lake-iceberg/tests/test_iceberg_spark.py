@@ -16,9 +16,9 @@ from pyiceberg.manifest import FileFormat
 from lakeward.errors import LakeError
 from lakeward.model.results import CommitOutcome
 from lakeward.model.tables import Change
+from lakeward_demo.rest_server import RestCatalogServer
 from lakeward_iceberg_kit.java import iceberg_jar
 from lakeward_iceberg_kit.partitioned import DAY_US, PartitionedRound, layout, records
-from lakeward_lake_iceberg.rest_server import RestCatalogServer
 from lakeward_testing.lake_tables import PATH, head_of, incarnation, key_table, log_split, source_batch
 
 if TYPE_CHECKING:

@@ -30,9 +30,9 @@ def release(request: pytest.FixtureRequest) -> Release:
 def lake_cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LakeCluster]:
     """A real Fluss cluster whose lake is Iceberg behind a REST catalog."""
     pytest.importorskip("fluss", reason="pyfluss writes the test data")
-    rest_server = pytest.importorskip("lakeward_lake_iceberg.rest_server", reason="the lake's catalog")
+    rest_server = pytest.importorskip("lakeward_demo.rest_server", reason="the lake's catalog")
     from lakeward.errors import JavaError  # noqa: PLC0415 - where nothing is started nothing is loaded
-    from lakeward_source_fluss.cluster.jars import JarsMissingError  # noqa: PLC0415
+    from lakeward_demo.fluss.jars import JarsMissingError  # noqa: PLC0415
     from lakeward_source_fluss_kit.clusters import lake_cluster as start  # noqa: PLC0415
 
     place = tmp_path_factory.mktemp("fluss")

@@ -7,7 +7,7 @@ import time
 import pytest
 
 from lakeward.errors import EXIT_FAILED, ConfigError, SourceError
-from lakeward_source_fluss.cluster.process import free_port
+from lakeward_demo.fluss.process import free_port
 from lakeward_source_fluss.rpc.client import FlussClient
 from lakeward_source_fluss.source.connect import connect
 from lakeward_source_fluss.source.options import FlussOptions

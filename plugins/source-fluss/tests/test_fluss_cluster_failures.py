@@ -17,7 +17,7 @@ from lakeward.errors import SourceError
 from lakeward.model.splits import LogSplit
 from lakeward.model.tables import TableBucket, TablePath
 from lakeward.model.tiering import HeartbeatRequest, Refusal, TableAssignment, TableEpoch
-from lakeward_source_fluss.cluster.writer import FlussWriter
+from lakeward_demo.fluss.writer import FlussWriter
 from lakeward_testing.waiting import wait_until
 
 if TYPE_CHECKING:

@@ -1,6 +1,6 @@
 from __future__ import annotations
 
-from lakeward_source_fluss.cluster.probe import knows_tablet_server
+from lakeward_demo.fluss.probe import knows_tablet_server
 from lakeward_source_fluss.wire.apis import ApiKey
 from lakeward_source_fluss.wire.messages import ErrorResponse, MetadataResponse
 from lakeward_source_fluss_kit.server import Answer, Call, FakeServer

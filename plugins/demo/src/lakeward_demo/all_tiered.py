@@ -12,11 +12,11 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from lakeward.config.loaded import Loaded
-    from lakeward.hooks.demo import DemoTable
     from lakeward.hooks.plugins import LakePlugin
     from lakeward.model.tables import TableBucket
     from lakeward.ports import Clock
     from lakeward_demo.stage import Stage
+    from lakeward_demo.store import DemoTable
 
 
 def all_tiered(stage: Stage, loaded: Loaded, clock: Clock) -> bool:

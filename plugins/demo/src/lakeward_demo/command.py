@@ -7,6 +7,7 @@ from pathlib import Path
 import click
 
 from lakeward.cli.extend import Invocation, pass_invocation, with_common_options
+from lakeward_demo.store import EMBEDDED, FLUSS
 
 DAYS = 31
 """Days that are fed while the service runs, about one each second: the whole of March, several rounds per table."""
@@ -31,10 +32,10 @@ DAYS = 31
 )
 @click.option(
     "--source",
-    default="embedded",
+    type=click.Choice([EMBEDDED, FLUSS]),
+    default=EMBEDDED,
     show_default=True,
-    metavar="NAME",
-    help="Where the rows come from: embedded, or a source that can start a private throw-away cluster (fluss).",
+    help="Where the rows come from: the embedded store, or a private throw-away cluster of Fluss.",
 )
 @with_common_options
 @pass_invocation
@@ -47,7 +48,7 @@ def demo(invocation: Invocation, *, directory: Path, days: int, source: str) -> 
 
     `nyc.flights`, whose data lake is enabled, is tiered. The others are mirrored, into partitions that the source does
     not have: `nyc.board` by month and airport, and `nyc.events` by month and bucket, for which its rows are exchanged
-    between subtasks. With another source than the embedded one a private cluster of it lives as long as the demo.
+    between subtasks. The cluster of `--source fluss` lives as long as the demo.
     """
     from lakeward_demo.story import run_demo  # noqa: PLC0415 - the feeder's process does without Spark
 

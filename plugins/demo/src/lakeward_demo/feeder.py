@@ -26,7 +26,7 @@ from lakeward_demo.tables import ALL_TABLES, FLIGHTS_TABLE, load_changes
 if TYPE_CHECKING:
     import pyarrow as pa
 
-    from lakeward.hooks.demo import DemoStore, DemoTable, SnapshotKey
+    from lakeward_demo.store import DemoStore, DemoTable, SnapshotKey
 
 DAY_S = 0.8
 PARTS = 4

@@ -15,9 +15,9 @@ if TYPE_CHECKING:
 
     import pyarrow as pa
 
-    from lakeward.hooks.demo import DemoTable
     from lakeward.model.tables import TablePath
     from lakeward_demo.place import Place
+    from lakeward_demo.store import DemoTable
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,11 +14,11 @@ from lakeward_demo.readers import CATALOG, catalog_uri, duckdb_ready, metadata_f
 from lakeward_demo.tables import LAKE_PARTITIONS
 
 if TYPE_CHECKING:
-    from lakeward.hooks.demo import SnapshotCount
     from lakeward_demo.feed import Fed
     from lakeward_demo.place import Place
     from lakeward_demo.proof import Proof
     from lakeward_demo.stage import Stage
+    from lakeward_demo.store import SnapshotCount
 
 _SQL = "SELECT carrier, count(*) AS flights, round(avg(arr_delay), 1) AS minutes_late"
 _SQL_ORDER = "GROUP BY carrier ORDER BY flights DESC LIMIT 5"

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from lakeward.hooks.demo import SnapshotCount
+from lakeward_demo.store import SnapshotCount
 from lakeward_source_embedded.store import EmbeddedStore
 
 if TYPE_CHECKING:
@@ -13,8 +13,8 @@ if TYPE_CHECKING:
 
     import pyarrow as pa
 
-    from lakeward.hooks.demo import DemoTable, SnapshotKey
     from lakeward.model.tables import TableBucket
+    from lakeward_demo.store import DemoTable, SnapshotKey
 
 FRESHNESS_S = 2.0
 _KEYED_PROPERTIES = {
@@ -34,7 +34,7 @@ WHERE s.table_id = ? AND s.snapshot_id < b.snapshot_id"""
 
 
 class EmbeddedDemo:
-    """See `lakeward.hooks.demo.DemoStore`. Due snapshots and clean-up follow each load."""
+    """See `lakeward_demo.store.DemoStore`. Due snapshots and clean-up follow each load."""
 
     def __init__(self, store: EmbeddedStore) -> None:
         """Use an open store; `close` closes it."""

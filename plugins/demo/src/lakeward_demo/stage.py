@@ -1,28 +1,26 @@
-"""Where a demo plays: the embedded store, or a private throw-away cluster of a source that can be shown."""
+"""Where a demo plays: the embedded store, or a private throw-away cluster of Fluss."""
 
 from __future__ import annotations
 
+import importlib.util
 import json
 from contextlib import closing, contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from lakeward.errors import UsageError
-from lakeward.hooks.demo import DemonstratedSource, SharedLake
-from lakeward.hooks.discovery import load
-from lakeward.hooks.plugins import LAKE_GROUP, SOURCE_GROUP
 from lakeward_demo.place import SERVICE, common_config
 from lakeward_demo.source import EmbeddedDemo
+from lakeward_demo.store import EMBEDDED, FLUSS
 from lakeward_demo.tables import ALL_TABLES
 from lakeward_source_embedded.store import EmbeddedStore
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
 
-    from lakeward.hooks.demo import DemoStore, DemoTable
     from lakeward_demo.place import Place
+    from lakeward_demo.store import DemoStore, DemoTable
 
-EMBEDDED = "embedded"
 _LAKE = "iceberg"
 
 
@@ -42,7 +40,9 @@ def open_store(source: str, address: str) -> DemoStore:
     """Open what a stage named, in any process."""
     if source == EMBEDDED:
         return EmbeddedDemo.open(address)
-    return _shown(source).demo_store(address)
+    from lakeward_demo.fluss.store import FlussDemoStore  # noqa: PLC0415 - needs the Fluss source and pyfluss
+
+    return FlussDemoStore(address)
 
 
 @contextmanager
@@ -53,24 +53,24 @@ def open_stage(source: str, place: Place, report: Callable[[str], None]) -> Iter
     progress at a time.
 
     Raises:
-        UsageError: something has to be installed first, or this source cannot be shown.
+        UsageError: something has to be installed first; says what.
         LakewardError: its cluster cannot be had here; says why.
     """
     if source == EMBEDDED:
         with EmbeddedStore.create(place.store) as store:
             yield _staged(Stage(source, str(place.store), EmbeddedDemo(store), ALL_TABLES, "the store", lasts=True))
         return
-    shown = _shown(source)
-    lake: object = load(LAKE_GROUP, _LAKE)
-    if not isinstance(lake, SharedLake):
-        message = f"demo: the installed lake {_LAKE!r} cannot share its catalog; pip install -U lakeward-lake-{_LAKE}"
-        raise UsageError(message)
+    _check_fluss()
+    from lakeward_demo.fluss.store import demo_cluster  # noqa: PLC0415 - as above
+    from lakeward_demo.rest_server import RestCatalogServer  # noqa: PLC0415 - the embedded store needs none
+
     with (
-        lake.share_catalog(place.warehouse.absolute()) as catalog,
-        shown.demo_cluster(place.cluster, catalog.address, catalog.warehouse, report) as cluster,
+        RestCatalogServer.running(place.warehouse.absolute()) as catalog,
+        demo_cluster(place.cluster, catalog.uri, catalog.warehouse, report) as cluster,
     ):
-        place.config.write_text(_config(source, cluster.options, catalog.options), encoding="utf-8")
-        with closing(shown.demo_store(cluster.address)) as written:
+        lake = {"catalog": "rest", "uri": catalog.uri, "warehouse": catalog.warehouse}
+        place.config.write_text(_config(cluster.options, lake), encoding="utf-8")
+        with closing(open_store(source, cluster.address)) as written:
             yield _staged(Stage(source, cluster.address, written, ALL_TABLES, "the cluster", lasts=False))
 
 
@@ -80,15 +80,16 @@ def _staged(stage: Stage) -> Stage:
     return stage
 
 
-def _shown(source: str) -> DemonstratedSource:
-    plugin: object = load(SOURCE_GROUP, source)
-    if not isinstance(plugin, DemonstratedSource):
-        message = f"--source {source}: expected a source that can start a cluster of its own, found one that cannot"
+def _check_fluss() -> None:
+    missing = [name for name in ("lakeward_source_fluss", "fluss") if importlib.util.find_spec(name) is None]
+    if missing:
+        message = (
+            f"demo: expected the Fluss source and pyfluss, found no {missing[0]}; pip install 'lakeward-demo[fluss]'"
+        )
         raise UsageError(message)
-    return plugin
 
 
-def _config(source: str, options: Mapping[str, str], lake: Mapping[str, str]) -> str:
+def _config(options: Mapping[str, str], lake: Mapping[str, str]) -> str:
     """Return the configuration of a service on a cluster; a text of JSON is one of TOML too."""
     lines = [
         "# The configuration of `lakeward demo`. The cluster that it names lived as long as the demo.",
@@ -98,7 +99,7 @@ def _config(source: str, options: Mapping[str, str], lake: Mapping[str, str]) ->
         "poll_s = 0.5               # new rows are fed all the time",
         "",
         "[source]",
-        f'type = "{source}"',
+        f'type = "{FLUSS}"',
         *(f"{key} = {json.dumps(value)}" for key, value in options.items()),
         "",
         "[lake]",

@@ -6,7 +6,6 @@ from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
-from lakeward.hooks.demo import DemoTable
 from lakeward.model.tables import TablePath
 from lakeward_demo.feed import (
     CHANGE,
@@ -19,11 +18,12 @@ from lakeward_demo.feed import (
     flight_changes,
     settled,
 )
+from lakeward_demo.store import DemoTable
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from lakeward.hooks.demo import DemoStore
+    from lakeward_demo.store import DemoStore
 
 BOARD = TablePath("nyc", "board")
 BOARD_COLUMNS = pa.schema(

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import logging
-from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 from lakeward_lake_iceberg.options import IcebergOptions
@@ -13,10 +12,6 @@ from lakeward_lake_iceberg.upserts import Limits, UpsertWriter
 from lakeward_lake_iceberg.writer import AppendWriter, GroupLimits
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-    from pathlib import Path
-
-    from lakeward.hooks.demo import SharedCatalog
     from lakeward.model.checkpoints import SplitProgress
     from lakeward.model.results import LakeFile
     from lakeward.model.splits import Split
@@ -68,13 +63,3 @@ class IcebergLakePlugin:
             return UpsertWriter(known, table, place, attempt, before, Limits.within(memory_bytes))
         # Rows come gathered. Were they gathered here again, many partitions would hold them twice over.
         return AppendWriter(known, table, place, attempt, before, GroupLimits(rows=1))
-
-    @contextmanager
-    def share_catalog(self, warehouse: Path) -> Iterator[SharedCatalog]:
-        """See `lakeward.hooks.demo.SharedLake`. It is the same catalog that `catalog = "sql"` has there."""
-        from lakeward.hooks.demo import SharedCatalog  # noqa: PLC0415 - workers do without
-        from lakeward_lake_iceberg.rest_server import RestCatalogServer  # noqa: PLC0415 - as above
-
-        with RestCatalogServer.running(warehouse) as server:
-            options = {"catalog": "rest", "uri": server.uri, "warehouse": server.warehouse}
-            yield SharedCatalog(server.uri, server.warehouse, options)

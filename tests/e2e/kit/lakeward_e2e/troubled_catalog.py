@@ -10,8 +10,8 @@ from contextlib import suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from lakeward_demo.rest_server import RestCatalogServer, _Handler
 from lakeward_lake_iceberg.options import IcebergOptions
-from lakeward_lake_iceberg.rest_server import RestCatalogServer, _Handler
 
 if TYPE_CHECKING:
     from collections.abc import Callable

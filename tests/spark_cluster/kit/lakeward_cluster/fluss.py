@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 
 from lakeward_cluster.world import ClusterWorld
-from lakeward_lake_iceberg.rest_server import RestCatalogServer
+from lakeward_demo.rest_server import RestCatalogServer
 from lakeward_source_fluss_kit.clusters import LakeCluster, lake_cluster
 
 if TYPE_CHECKING:

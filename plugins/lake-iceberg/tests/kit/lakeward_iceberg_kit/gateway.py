@@ -19,9 +19,9 @@ from requests import PreparedRequest, Response
 from requests.adapters import BaseAdapter
 from requests.exceptions import ReadTimeout
 
+from lakeward_demo.rest_server import _Calls, _failure
 from lakeward_lake_iceberg.options import IcebergOptions
 from lakeward_lake_iceberg.rest import TimedRestCatalog
-from lakeward_lake_iceberg.rest_server import _Calls, _failure
 
 if TYPE_CHECKING:
     from collections.abc import Callable

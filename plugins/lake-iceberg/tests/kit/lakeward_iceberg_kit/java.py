@@ -87,8 +87,8 @@ def iceberg_jar(spark: str, version: str) -> tuple[Path, Path]:
     if importlib.util.find_spec("pyspark") is None or importlib.util.find_spec("lakeward_source_fluss") is None:
         _go_without("needs pyspark's jars, and lakeward-source-fluss to fetch Iceberg's")
     from lakeward.errors import JavaError  # noqa: PLC0415 - where it is skipped nothing is loaded
-    from lakeward_source_fluss.cluster.jars import Jar, JarsMissingError, find_jars  # noqa: PLC0415 - as above
-    from lakeward_source_fluss.cluster.java import find_java  # noqa: PLC0415 - as above
+    from lakeward_demo.fluss.jars import Jar, JarsMissingError, find_jars  # noqa: PLC0415 - as above
+    from lakeward_demo.fluss.java import find_java  # noqa: PLC0415 - as above
 
     try:
         java = find_java()

@@ -8,7 +8,7 @@ from http.server import ThreadingHTTPServer
 from typing import TYPE_CHECKING, Any
 from urllib.parse import parse_qs
 
-from lakeward_lake_iceberg.rest_server import HOST, RestCatalogServer, _Handler
+from lakeward_demo.rest_server import HOST, RestCatalogServer, _Handler
 
 if TYPE_CHECKING:
     from pathlib import Path

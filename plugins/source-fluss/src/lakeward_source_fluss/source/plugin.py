@@ -7,11 +7,6 @@ from typing import TYPE_CHECKING
 from lakeward_source_fluss.source.options import FlussOptions
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-    from contextlib import AbstractContextManager
-    from pathlib import Path
-
-    from lakeward.hooks.demo import DemoCluster, DemoStore
     from lakeward.model.tables import TableSpec
     from lakeward.ports import Clock, Source, SourceReader
 
@@ -35,17 +30,3 @@ class FlussSourcePlugin:
         from lakeward_source_fluss.source.reader import FlussReader  # noqa: PLC0415 - the subtask imports this alone
 
         return FlussReader.of_task(task, table)
-
-    def demo_cluster(
-        self, directory: Path, catalog: str, warehouse: str, report: Callable[[str], None]
-    ) -> AbstractContextManager[DemoCluster]:
-        """See `lakeward.hooks.demo.DemonstratedSource`."""
-        from lakeward_source_fluss.cluster.demo import demo_cluster  # noqa: PLC0415 - nobody else needs servers and pyfluss
-
-        return demo_cluster(directory, catalog, warehouse, report)
-
-    def demo_store(self, address: str) -> DemoStore:
-        """See `lakeward.hooks.demo.DemonstratedSource`."""
-        from lakeward_source_fluss.cluster.demo import FlussDemoStore  # noqa: PLC0415 - as above
-
-        return FlussDemoStore(address)

@@ -13,8 +13,8 @@ from pyiceberg.partitioning import PartitionSpec
 from pyiceberg.schema import Schema
 
 from lakeward.clock import SystemClock
-from lakeward_source_fluss.cluster.cluster import ClusterPlan, FlussCluster
-from lakeward_source_fluss.cluster.writer import FlussWriter
+from lakeward_demo.fluss.cluster import ClusterPlan, FlussCluster
+from lakeward_demo.fluss.writer import FlussWriter
 from lakeward_source_fluss.source.connect import connect
 from lakeward_source_fluss.source.options import FlussOptions
 from lakeward_source_fluss.source.plugin import FlussSourcePlugin

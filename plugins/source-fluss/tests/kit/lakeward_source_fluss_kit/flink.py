@@ -13,8 +13,8 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
-from lakeward_source_fluss.cluster.jars import FLUSS_VERSION, ICEBERG_JARS, Jar, find_jars
-from lakeward_source_fluss.cluster.java import find_java
+from lakeward_demo.fluss.jars import FLUSS_VERSION, ICEBERG_JARS, Jar, find_jars
+from lakeward_demo.fluss.java import find_java
 from lakeward_testing.waiting import wait_until
 
 _FLINK = "1.20.3"

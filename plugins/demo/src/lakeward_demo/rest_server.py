@@ -1,7 +1,7 @@
 """A small Iceberg REST catalog for tests and demos: one warehouse, one user, no authentication, SQLite behind it.
 
 A catalog in SQLite cannot be shared with a Fluss coordinator, which holds a lock on the file for as long as it lives;
-REST can (fluss.md, "Clusters for tests"). Run alone: `python -m lakeward_lake_iceberg.rest_server PORT WAREHOUSE`.
+REST can (fluss.md, "Clusters for tests"). Run alone: `python -m lakeward_demo.rest_server PORT WAREHOUSE`.
 """
 
 from __future__ import annotations

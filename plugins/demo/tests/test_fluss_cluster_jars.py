@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from lakeward_source_fluss.cluster.jars import Jar, JarsMissingError, find_jars
+from lakeward_demo.fluss.jars import Jar, JarsMissingError, find_jars
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib.util
 import json
 import time
 from collections.abc import Callable, Iterator, Mapping
@@ -13,11 +12,11 @@ from typing import TYPE_CHECKING
 import pyarrow.compute as pc
 
 from lakeward.clock import SystemClock
-from lakeward.errors import SourceError, UsageError
-from lakeward.hooks.demo import DemoCluster, SnapshotCount
-from lakeward_source_fluss.cluster.cluster import ClusterPlan, FlussCluster
-from lakeward_source_fluss.cluster.jars import FLUSS_VERSION, ICEBERG_JARS, SERVER_JARS, jar_cache
-from lakeward_source_fluss.cluster.writer import FlussWriter
+from lakeward.errors import SourceError
+from lakeward_demo.fluss.cluster import ClusterPlan, FlussCluster
+from lakeward_demo.fluss.jars import FLUSS_VERSION, ICEBERG_JARS, SERVER_JARS, jar_cache
+from lakeward_demo.fluss.writer import FlussWriter
+from lakeward_demo.store import DemoCluster, SnapshotCount
 from lakeward_source_fluss.formats.storage import Storage
 from lakeward_source_fluss.source.connect import connect
 from lakeward_source_fluss.source.options import FlussOptions
@@ -26,8 +25,8 @@ from lakeward_source_fluss.source.source import FlussSource
 if TYPE_CHECKING:
     import pyarrow as pa
 
-    from lakeward.hooks.demo import DemoTable, SnapshotKey
     from lakeward.model.tables import TableBucket
+    from lakeward_demo.store import DemoTable, SnapshotKey
 
 FRESHNESS = "2s"
 _SETTINGS = {"kv.snapshot.interval": "1s"}
@@ -37,8 +36,14 @@ _DELETE = "delete"
 
 @contextmanager
 def demo_cluster(directory: Path, catalog: str, warehouse: str, report: Callable[[str], None]) -> Iterator[DemoCluster]:
-    """Run a cluster whose lake is Iceberg. See `lakeward.hooks.demo.DemonstratedSource`."""
-    _check_pyfluss()
+    """Run a cluster whose lake is Iceberg, for the length of a `with` block.
+
+    `catalog` is the address of the lake's catalog, which the cluster shares with us, and `warehouse` what that catalog
+    calls the lake's warehouse. `report` is called with one line of progress at a time.
+
+    Raises:
+        LakewardError: the cluster cannot be had here; says why.
+    """
     missing = sum(not (jar_cache() / jar.file).is_file() for jar in (*SERVER_JARS, *ICEBERG_JARS))
     fetched = f"fetching {missing} jars into {jar_cache()} first, once" if missing else f"jars of {jar_cache()}"
     report(f"Starting a private Fluss {FLUSS_VERSION} cluster ({fetched}) ...")
@@ -60,11 +65,10 @@ def demo_cluster(directory: Path, catalog: str, warehouse: str, report: Callable
 
 
 class FlussDemoStore:
-    """See `lakeward.hooks.demo.DemoStore`."""
+    """See `lakeward_demo.store.DemoStore`."""
 
     def __init__(self, address: str) -> None:
         """Open a cluster of this machine."""
-        _check_pyfluss()
         place = json.loads(address)
         options = FlussOptions(bootstrap=place["bootstrap"])
         self._remote = Path(place["remote"])
@@ -166,9 +170,3 @@ class FlussDemoStore:
         spec = self._source.table(table.path)
         place = self._remote / "kv" / spec.path.database / f"{spec.path.table}-{spec.table_id}"
         return {(int(one.parent.name), int(one.name.removeprefix("snap-"))) for one in place.glob("*/snap-*")}
-
-
-def _check_pyfluss() -> None:
-    if importlib.util.find_spec("fluss") is None:
-        message = "demo: expected pyfluss, which writes the rows, found none; pip install 'lakeward-source-fluss[demo]'"
-        raise UsageError(message)

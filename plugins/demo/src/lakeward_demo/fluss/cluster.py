@@ -9,10 +9,10 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from lakeward_source_fluss.cluster.jars import ICEBERG_JARS, SERVER_JARS, find_jars
-from lakeward_source_fluss.cluster.java import find_java
-from lakeward_source_fluss.cluster.probe import knows_tablet_server
-from lakeward_source_fluss.cluster.process import ClusterError, ServerProcess, free_port
+from lakeward_demo.fluss.jars import ICEBERG_JARS, SERVER_JARS, find_jars
+from lakeward_demo.fluss.java import find_java
+from lakeward_demo.fluss.probe import knows_tablet_server
+from lakeward_demo.fluss.process import ClusterError, ServerProcess, free_port
 
 HOST = "127.0.0.1"
 _ZOOKEEPER = "org.apache.fluss.shaded.zookeeper3.org.apache.zookeeper.server.quorum.QuorumPeerMain"

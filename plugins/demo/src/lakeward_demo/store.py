@@ -1,22 +1,19 @@
-"""What a source or lake package may publish in addition, so that `lakeward demo --source NAME` can show it.
-
-The plugin objects of the groups `lakeward.source` and `lakeward.lake` may implement these protocols too.
-"""
+"""A store that the demo writes to: the embedded one, or a private Fluss cluster."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Protocol, runtime_checkable
+from typing import TYPE_CHECKING, Protocol
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
-    from contextlib import AbstractContextManager
-    from pathlib import Path
+    from collections.abc import Mapping
 
     import pyarrow as pa
 
     from lakeward.model.tables import TableBucket, TablePath
 
+EMBEDDED, FLUSS = "embedded", "fluss"
+"""The stores that there are."""
 SnapshotKey = tuple[int, ...]
 """Names one KV snapshot of a table; what the numbers mean is the source's own."""
 
@@ -87,44 +84,3 @@ class DemoCluster:
 
     address: str
     options: Mapping[str, str]
-
-
-@runtime_checkable
-class DemonstratedSource(Protocol):
-    """A source plugin that can start a private throw-away cluster."""
-
-    def demo_cluster(
-        self, directory: Path, catalog: str, warehouse: str, report: Callable[[str], None]
-    ) -> AbstractContextManager[DemoCluster]:
-        """Run a cluster for the length of a `with` block; its data and logs are in a directory that is made if missing.
-
-        `catalog` is the address of the lake's catalog, which the cluster shares with us, `warehouse` the lake's
-        warehouse as the catalog names it. `report` is called with one line of progress at a time.
-
-        Raises:
-            UsageError: something has to be installed first; says what.
-            LakewardError: the cluster cannot be had here; says why.
-        """
-        ...
-
-    def demo_store(self, address: str) -> DemoStore:
-        """Open the cluster to write; for any process of this machine."""
-        ...
-
-
-@dataclass(frozen=True, slots=True)
-class SharedCatalog:
-    """A lake's catalog that other programs on this machine may use. `options` are the keys of `[lake]`."""
-
-    address: str
-    warehouse: str
-    options: Mapping[str, str]
-
-
-@runtime_checkable
-class SharedLake(Protocol):
-    """A lake plugin that can serve its catalog to a source's cluster."""
-
-    def share_catalog(self, warehouse: Path) -> AbstractContextManager[SharedCatalog]:
-        """Serve the catalog of a directory for the length of a `with` block."""
-        ...
