@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 _MOST_ARGUMENTS = 8
 _MOST_ATTRIBUTES = 15
-_NO_PRODUCT = ("testing", "lakeward_source_embedded", "lakeward_demo")
+_NO_PRODUCT = ("testing", "lakeward_testing", "lakeward_source_embedded", "lakeward_demo")
 
 
 @dataclass(frozen=True)
