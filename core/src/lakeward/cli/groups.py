@@ -139,7 +139,7 @@ class PluginGroup(LazyGroup):
     def hint(self, name: str) -> str:
         """Name the extra of Lakeward that has the command."""
         extra = extra_of_command(f"{self._prefix}{name}")
-        return f"Install it with: pip install 'lakeward[{extra}]'" if extra else ""
+        return f"Install it with: pip install 'lakeward[{extra}]'." if extra else ""
 
     def summary(self, ctx: click.Context, name: str) -> str:
         """Return a command's line in the list; a plugin's command that is not lazy is imported for it."""

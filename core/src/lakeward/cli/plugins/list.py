@@ -12,7 +12,14 @@ from lakeward.cli.output import Columns
 from lakeward.errors import LakewardError
 from lakeward.hooks.discovery import Installed, installed
 from lakeward.hooks.facts import facts_of
-from lakeward.hooks.plugins import COMMAND_GROUP, LAKE_GROUP, LEASE_GROUP, SOURCE_GROUP, WRAPPER_GROUP
+from lakeward.hooks.plugins import (
+    COMMAND_GROUP,
+    LAKE_GROUP,
+    LEASE_GROUP,
+    OBSERVER_GROUP,
+    SOURCE_GROUP,
+    WRAPPER_GROUP,
+)
 
 if TYPE_CHECKING:
     from lakeward.model.settings import Settings
@@ -23,6 +30,7 @@ _KINDS = {
     "lease backend": LEASE_GROUP,
     "lease wrapper": WRAPPER_GROUP,
     "command": COMMAND_GROUP,
+    "observer": OBSERVER_GROUP,
 }
 _HEAD = ("kind", "name", "distribution", "version", "level", "used", "hooks")
 
@@ -45,7 +53,7 @@ class PluginLine:
 @with_common_options
 @pass_invocation
 def list_plugins(invocation: Invocation) -> None:
-    """Show every installed source, lake, lease backend, wrapper and command.
+    """Show every installed source, lake, lease backend, wrapper, command, and what observes a service.
 
     With its hooks, the level of conformance that it publishes (basic, upsert or chaos), and whether the configuration
     uses it. One that cannot be loaded is listed with the reason.
@@ -83,10 +91,12 @@ def _settings(invocation: Invocation) -> tuple[Settings | None, str]:
 
 
 def _used(kind: str, settings: Settings) -> tuple[str, ...]:
+    wanted = {"page": settings.observe.status_port is not None, "telemetry": settings.observe.telemetry}
     return {
         "source": (settings.source.type,),
         "lake": (settings.lake.type,),
         "lease backend": (settings.lease.backend,),
         "lease wrapper": settings.lease.wrappers,
         "command": (),
+        "observer": tuple(name for name, is_wanted in wanted.items() if is_wanted),
     }[kind]
