@@ -52,6 +52,7 @@ NOT_RUN = {
     r"python3 -m venv |(\S+/bin/)?(uv )?pip install |\. \S+/bin/activate": "makes an environment; paths are checked",
     r"(\S+/)?tox run( |$)": "takes minutes to hours; the environment is checked to exist",
     r"pytest( |$)": "runs tests that are run anyway; their path is checked to exist",
+    r"ruff |lint-imports$|sh tests/tox/types$": "checks the whole checkout: as lint, contracts and types do",
     r"docker |helm |kubectl ": "needs Docker or Kubernetes; tests/meta/test_deploy.py checks what ships",
     r"spark-class ": "starts a cluster; tests/spark_cluster does",
     r"flink ": "needs a Flink cluster",
