@@ -122,7 +122,7 @@ def test_the_line_to_try_it_is_one_that_a_shell_reads_as_meant(lakeward: Lakewar
     assert (tmp_path / name / "pyproject.toml").is_file()
     _, _, line = said.out.partition("Try it: ")
     words = shlex.split(line.splitlines()[0], comments=False)
-    assert words == ["pip", "install", "-e", name, "pytest", "&&", "pytest", name]
+    assert words == ["pip", "install", "-e", name, "lakeward-testing", "&&", "pytest", name]
 
 
 def test_a_new_wrapper_counts_under_a_name_that_no_metric_of_ours_has(
