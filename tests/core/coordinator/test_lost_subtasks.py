@@ -7,10 +7,11 @@ from structlog.testing import capture_logs
 
 from lakeward.coordinator.rounds.checkpoints import CheckpointPlan
 from lakeward.coordinator.rounds.plan import JobPlan
+from lakeward.coordinator.rounds.round import LaunchGone
 from lakeward.machines.splits import Enumeration
 from lakeward.machines.transport.channel import Channel, ChannelKey
 from lakeward.model.backoff import RetryPauses
-from lakeward.model.events import AssignSplits, Cancel, Deploy, Failed, Heartbeat, Register, RequestSplit
+from lakeward.model.events import AssignSplits, Cancel, Deploy, Failed, Heartbeat, Register, RequestSplit, SubtaskDone
 from lakeward.model.jobs import JobSpec
 from lakeward.model.settings import CheckpointSettings
 from lakeward.model.splits import LogSplit
@@ -21,6 +22,7 @@ from lakeward_service_kit.rounds import IdleJobs, RecordingConnection
 from lakeward_testing.clock import FakeClock
 
 SUBTASKS = 3
+FENCE_S = 16.0
 RECONNECT_S = 5.0
 
 
@@ -49,6 +51,9 @@ class Reader:
     def fail(self) -> None:
         self.job.on_message(self.key, self.connection, self._up.send(Failed(message="no such file", code="LW-000")))
 
+    def finish(self) -> None:
+        self.job.on_message(self.key, self.connection, self._up.send(SubtaskDone()))
+
     def splits(self) -> list[str]:
         found = [one.event for one in self.connection.sent if isinstance(one.event, AssignSplits)]
         return [wire.split.split_id for event in found for wire in event.splits]
@@ -73,9 +78,16 @@ def job(clock: FakeClock, jobs: IdleJobs) -> SpokenRound:
         round_name="svc/7-3-2",
         enumeration=Enumeration((*splits, LogSplit("b0-20", log, (), 20, 30)), {}, (), behind=False),
         deploy=lambda attempt: Deploy(
-            attempt=attempt, table=b"", source="", source_task=b"", lake="", lake_task=b"", fence_s=16.0, progress_s=1.0
+            attempt=attempt,
+            table=b"",
+            source="",
+            source_task=b"",
+            lake="",
+            lake_task=b"",
+            fence_s=FENCE_S,
+            progress_s=1.0,
         ),
-        spec=lambda launch, subtasks: JobSpec("svc/7-3-2", launch, subtasks, "", "", "", "here", 1, b"", 16.0),
+        spec=lambda launch, subtasks: JobSpec("svc/7-3-2", launch, subtasks, "", "", "", "here", 1, b"", FENCE_S),
         slots=SUBTASKS,
         limit=3,
         silence_s=60.0,
@@ -178,3 +190,43 @@ def test_the_log_names_a_split_that_rests_and_not_one_that_failed_once_meanwhile
         Reader(job, 1).fail()
     (told,) = [one for one in logs if one["event"] == "a split failed again, and rests"]
     assert (told["split"], told["next_try_s"]) == ("b0-0", 2.0)
+
+
+# --- who may still write once Spark says that the job has ended -----------------------------------------------------
+
+
+def test_nobody_writes_any_more_once_each_subtask_has_said_its_end(job: SpokenRound) -> None:
+    Reader(job, 0).finish()
+    Reader(job, 1).fail()
+    assert not job.job.may_write
+
+
+def test_a_subtask_that_has_not_said_its_end_may_write(job: SpokenRound) -> None:
+    Reader(job, 0).finish()
+    Reader(job, 1)
+    assert job.job.may_write
+
+
+def test_an_attempt_that_was_replaced_may_write_for_the_fence_time(job: SpokenRound, clock: FakeClock) -> None:
+    Reader(job, 0)
+    Reader(job, 0).finish()
+    clock.advance(FENCE_S - 0.1)
+    assert job.job.may_write
+    clock.advance(0.1)
+    assert not job.job.may_write
+
+
+def test_a_subtask_of_an_earlier_launch_may_write_for_the_fence_time(
+    job: SpokenRound, clock: FakeClock, jobs: IdleJobs
+) -> None:
+    """A launch that fails is followed by another one in the same round, under the same prefix."""
+    Reader(job, 0)
+    assert job.launched is not None
+    job.take(LaunchGone(job.launched, "its task failed 4 times"))
+    clock.advance(2.0)
+    job.tick()
+    assert len(jobs.launched) == 2
+    Reader(job, 0).finish()
+    assert job.job.may_write
+    clock.advance(FENCE_S)
+    assert not job.job.may_write

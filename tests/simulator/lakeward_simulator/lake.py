@@ -87,8 +87,6 @@ class SimLake:
         self._late: list[_Late] = []
         self.sent: list[tuple[LakeTable, CommitRequest]] = []
         """Commits that are on their way to the catalog."""
-        self.stray: set[str] = set()
-        """Files that tasks closed which nobody believes alive, when nothing names their round any more."""
 
     def open_table(self, table: TableSpec, incarnation: Incarnation) -> LakeHead:
         """See Protocol."""
@@ -270,13 +268,10 @@ class SimLake:
         self._land(table, request, len(table.log))
 
     def closing(self, path: str) -> None:
-        """A task closes a file: a journal must name its round, unless nobody believes that the task lives."""
+        """A task closes a file: a journal must name its round, also where the driver takes the task for dead."""
         acting = self._world.acting
         if acting is not None and not self._world.checks.journal_of(path):
-            if getattr(acting, "outlives", False):
-                self.stray.add(path)
-            else:
-                self._world.checks.unnamed(acting, path)
+            self._world.checks.unnamed(acting, path)
 
     def _land_late(self, late: _Late) -> None:
         if late in self._late:

@@ -6,7 +6,8 @@ a commit is by its compare-and-swap. Hence these rules:
 * No file is deleted that a retained snapshot of the table or a live checkpoint references.
 * The files of a commit of unknown outcome are deleted only after a later commit with offsets has landed, of this start
   or of one before it, or if the source has dropped their table and this start's stamp fences that commit.
-* The prefix of a round whose process may still be alive is listed once more after the fence time.
+* The prefix of a round is listed once more after the fence time if a task of it may still be alive: its process was
+  killed, or its tasks were, for Spark says that a job has ended while some of its Python workers still run a moment.
 * The journals of a later start are ignored: its rounds are still writing.
 
 If the lake reports that the table does not exist, that may be an outage, or a proxy's wrong answer. The journal stays,
@@ -16,7 +17,8 @@ the files any more: they are deleted once the lake table has been missing for lo
 
 from __future__ import annotations
 
-from dataclasses import replace
+import threading
+from dataclasses import dataclass, replace
 from enum import Enum
 from typing import TYPE_CHECKING
 
@@ -37,6 +39,8 @@ if TYPE_CHECKING:
 
 _MISSING_MS = 24 * 60 * 60 * 1000
 """A lake table that was missing at two starts this far apart counts as dropped, if the source dropped it too."""
+_LONGEST_PAUSE_MS = 60 * 60 * 1000
+"""Longest pause between two sweeps of one prefix, of which something has to stay each time."""
 _log = structlog.get_logger("lakeward.cleaner")
 
 
@@ -48,6 +52,15 @@ class LakeTableState(Enum):
     """A table of another id: the journal's table was renamed, and its references can no longer be read."""
     MISSING = "missing"
     """No table: it was dropped, or the lake is not reachable."""
+
+
+@dataclass(slots=True)
+class _NextSweep:
+    """When the prefix of an ended round is listed again, on the wall clock."""
+
+    path: TablePath
+    at_ms: int
+    pause_ms: int
 
 
 def _still_there(_path: TablePath, _table_id: int) -> bool:
@@ -79,14 +92,28 @@ class Cleaner:
         self._fence_ms = int(settings.fence_s * 1000)
         self._checkpointed = checkpointed
         self._live: set[RoundId] = set()
+        self._may_write: set[RoundId] = set()
+        """Rounds of this start that have ended, of which a task may write for the fence time."""
+        self._next_sweeps: dict[RoundId, _NextSweep] = {}
+        """By round whose journal this start has seen, and which has ended."""
+        self._lock = threading.Lock()
 
     def begin(self, round_id: RoundId) -> None:
         """Keep a round's files from now on: its tasks run."""
         self._live.add(round_id)
 
     def end(self, round_id: RoundId) -> None:
-        """Note that no task of a round runs any more."""
+        """Note that no job of a round runs any more."""
         self._live.discard(round_id)
+
+    def watch(self, round_id: RoundId, path: TablePath, *, may_write: bool) -> None:
+        """Have what is left of an ended round after the fence time deleted then.
+
+        `may_write`: a task may write until then, for it has not said that it writes nothing more.
+        """
+        if may_write:
+            self._may_write.add(round_id)
+        self._sweep_later(round_id, path)
 
     def before_round(self, path: TablePath, newest: int | None) -> None:
         """Delete the files of this table's earlier rounds that no commit can reference any more.
@@ -107,6 +134,37 @@ class Cleaner:
         start's stamp. Without new rows no round of this start commits, so nothing later would settle it.
         """
         return journal.round_id.incarnation != self._incarnation and newest not in {None, journal.base_commit}
+
+    def due(self) -> frozenset[TablePath]:
+        """Return the tables that have an ended round whose prefix is to be listed again now."""
+        now = self._clock.wall_ms()
+        with self._lock:
+            return frozenset(one.path for one in self._next_sweeps.values() if one.at_ms <= now)
+
+    def sweep_due(self, path: TablePath) -> None:
+        """List the prefixes of this table again that are due. No round of the table is in progress.
+
+        What has to stay is looked at again, after a pause twice as long each time.
+
+        Raises:
+            FencedError: a later start has stamped the table and does this itself.
+            LakewardError: the lake or the store did not answer; tried again after the pause.
+        """
+        now = self._clock.wall_ms()
+        with self._lock:
+            due = [(name, one) for name, one in self._next_sweeps.items() if one.path == path and one.at_ms <= now]
+            for _, one in due:
+                one.pause_ms = min(one.pause_ms * 2, _LONGEST_PAUSE_MS)
+                one.at_ms = now + one.pause_ms
+        taken: set[tuple[TablePath, int]] = set()
+        for round_id, _ in due:
+            journal = self._journals.read(round_id)
+            if journal is None or (journal.commits and journal.swept_ms is None):
+                self._forget(round_id)  # the table's next commit deletes files of a commit of unknown outcome
+            elif journal.swept_ms is None:
+                self._sweep(journal)
+            else:
+                self._sweep_again(journal, _still_there, taken)
 
     def again(self, is_gone: Callable[[TablePath, int], bool] = _still_there) -> None:
         """List the prefix of each journal again whose files were deleted once, the fence time ago or longer.
@@ -147,7 +205,7 @@ class Cleaner:
         for journal in self._of(path):
             if journal.round_id == round_id:
                 self._delete_tries(journal)
-                self._journals.write(replace(journal, swept_ms=self._clock.wall_ms()))
+                self._write_swept(replace(journal, swept_ms=self._clock.wall_ms()))
             elif not self._was_begun_after(journal, round_id):
                 self._sweep(journal)
 
@@ -160,17 +218,18 @@ class Cleaner:
         if journal is None or journal.commits:
             return
         found = self._look(journal)
-        if found is LakeTableState.ANOTHER or (found is LakeTableState.SAME and self._delete_files(journal)):
-            self._journals.delete(journal)
-        else:  # a checkpoint references some, or the lake is not reachable: a later round or `again` deletes them
-            self._journals.write(replace(journal, swept_ms=self._clock.wall_ms()))
+        all_deleted = found is LakeTableState.ANOTHER or (found is LakeTableState.SAME and self._delete_files(journal))
+        if all_deleted and round_id not in self._may_write:
+            self._delete(journal)
+        else:  # a task may write, a checkpoint references some, or the lake is not reachable: they are swept again
+            self._write_swept(replace(journal, swept_ms=self._clock.wall_ms()))
 
     def sweep_prefix(self, journal: RoundJournal, *, may_have_orphans: bool) -> None:
-        """Clean up a round that has committed and whose tasks have all ended.
+        """Clean up a round that has committed.
 
-        Its journal is deleted unless a checkpoint references some of the files: the table's next round may have resumed
-        from the checkpoint before that was deleted. `may_have_orphans`: its prefix may contain files that are not part
-        of the table; they are deleted.
+        Its journal is deleted unless a task may still write, or a checkpoint references some of the files: the table's
+        next round may have resumed from the checkpoint before that was deleted. `may_have_orphans`: its prefix may
+        contain files that are not part of the table; they are deleted.
 
         Raises:
             TableGoneError: the lake does not know what the table references; the journal stays.
@@ -184,10 +243,10 @@ class Cleaner:
             files = self._lake.list_prefix(journal.path, journal.file_prefix) if may_have_orphans else ()
             kept = self._checkpointed(table_id)
             self._delete_unreferenced(journal.path, table_id, files, kept)
-            if not kept.isdisjoint(files):  # a later round or the next start deletes these (`again`)
-                self._journals.write(replace(journal, swept_ms=self._clock.wall_ms()))
+            if not kept.isdisjoint(files) or journal.round_id in self._may_write:
+                self._write_swept(replace(journal, swept_ms=self._clock.wall_ms()))
                 return
-        self._journals.delete(journal)
+        self._delete(journal)
 
     def _was_begun_after(self, journal: RoundJournal, round_id: RoundId) -> bool:
         other = journal.round_id
@@ -212,8 +271,10 @@ class Cleaner:
         gone = swept is None and is_gone(*table)
         if gone or (swept is not None and swept > now):  # the clock was set back: start its time again
             missing = now if gone and self._look(journal) is LakeTableState.MISSING else None
-            self._journals.write(replace(journal, swept_ms=now, missing_ms=missing))
-        elif swept is not None and now - swept >= self._fence_ms:
+            self._write_swept(replace(journal, swept_ms=now, missing_ms=missing))
+        elif swept is not None and now - swept < self._fence_ms:
+            self._sweep_later(journal.round_id, journal.path, swept)
+        elif swept is not None:
             if table not in taken:
                 self._take_over(*table)
                 taken.add(table)
@@ -221,7 +282,7 @@ class Cleaner:
 
     def _sweep(self, journal: RoundJournal, is_gone: Callable[[TablePath, int], bool] = _still_there) -> None:
         now = self._clock.wall_ms()
-        ours = journal.round_id.incarnation == self._incarnation
+        ended = journal.round_id.incarnation == self._incarnation and journal.round_id not in self._may_write
         if journal.round_id in self._live:
             return
         # Even a round that never tried to commit may have files in the lake: a later round may have resumed from its
@@ -233,9 +294,9 @@ class Cleaner:
         all_deleted = found is LakeTableState.ANOTHER or self._delete_files(journal)
         if journal.swept_ms is None or journal.missing_ms is not None:
             journal = replace(journal, swept_ms=journal.swept_ms or now, missing_ms=None)
-            self._journals.write(journal)
-        if all_deleted and (ours or now - (journal.swept_ms or now) >= self._fence_ms):
-            self._journals.delete(journal)
+            self._write_swept(journal)
+        if all_deleted and (ended or now - (journal.swept_ms or now) >= self._fence_ms):
+            self._delete(journal)
 
     def _sweep_missing(self, journal: RoundJournal, is_gone: Callable[[TablePath, int], bool]) -> None:
         """Keep the journal of a table that is missing from the lake, until it is certain that the table is dropped."""
@@ -255,7 +316,26 @@ class Cleaner:
             self._lake.delete([file for file in files if file not in kept])
             _log.info("deleted files of a round whose table is gone", round=str(journal.round_id), files=len(files))
             if kept.isdisjoint(files):
-                self._journals.delete(journal)
+                self._delete(journal)
+
+    def _write_swept(self, journal: RoundJournal) -> None:
+        """Note when the files of a round were deleted first, and list its prefix again after the fence time."""
+        self._journals.write(journal)
+        self._sweep_later(journal.round_id, journal.path, journal.swept_ms)
+
+    def _sweep_later(self, round_id: RoundId, path: TablePath, since_ms: int | None = None) -> None:
+        since_ms = self._clock.wall_ms() if since_ms is None else since_ms
+        with self._lock:
+            self._next_sweeps[round_id] = _NextSweep(path, since_ms + self._fence_ms, max(1000, self._fence_ms))
+
+    def _delete(self, journal: RoundJournal) -> None:
+        self._journals.delete(journal)
+        self._forget(journal.round_id)
+
+    def _forget(self, round_id: RoundId) -> None:
+        self._may_write.discard(round_id)
+        with self._lock:
+            self._next_sweeps.pop(round_id, None)
 
     def _delete_tries(self, journal: RoundJournal) -> None:
         """Delete files of a commit's earlier tries of unknown outcome: none of them can land after the last try."""

@@ -42,6 +42,8 @@ class Cleaning:
 
     def _begin(self, _: Round, effect: CleanUp) -> Callable[[], None]:
         self._cleaner.end(effect.round_id)
+        if effect.outcome != "fenced" and effect.journaled:
+            self._cleaner.watch(effect.round_id, effect.path, may_write=effect.may_write)
         return partial(self.clean_up, effect)
 
     def clean_up(self, effect: CleanUp) -> None:

@@ -2,6 +2,9 @@
 
 The rows are in the lake by then, so a failure of upkeep does not fail the round. Upkeep has its own time limit and log
 lines and is tried again, until the table's next commit replaces it.
+
+Also deletes what tasks have written after the files of their round were deleted (`Cleaner`), once they have ended for
+certain: in the time between two rounds of a table, for the opening of a round does the same.
 """
 
 from __future__ import annotations
@@ -55,11 +58,12 @@ class Upkeep:
         self._restorer = restorer
         self._settings = settings
         self._running = 0
+        self._sweeping: set[TablePath] = set()
 
     @property
     def busy(self) -> bool:
         """True while upkeep runs that is within its time limit."""
-        return self._running > 0
+        return self._running > 0 or bool(self._sweeping)
 
     def after_round(self, round_id: RoundId, path: TablePath, snapshot_id: int | None, *, landed: bool) -> None:
         """Start the upkeep after a round that is completely in the lake, in the background.
@@ -78,7 +82,7 @@ class Upkeep:
         self._spawn(due.round_id, path, partial(self._try, due))
 
     def tick(self) -> None:
-        """Retry failed upkeep after its pause, if the table has no round in progress."""
+        """Retry failed upkeep after its pause, and sweep again what is due, of tables without a round in progress."""
         now = self._clock.now()
         for table in self._tables:
             due = table.upkeep
@@ -86,6 +90,24 @@ class Upkeep:
                 continue
             due.again_at = None
             self._spawn(due.round_id, due.path, partial(self._try, due))
+        for path in self._cleaner.due() - self._sweeping - self._tables.paths_with_round:
+            self._sweeping.add(path)
+            self._loop.spawn(partial(self._sweep_again, path))
+
+    async def _sweep_again(self, path: TablePath) -> None:
+        limit = self._settings.lake.commit_timeout_s
+        try:
+            async with self._locks.hold(path, "the second sweep after a round", wait_s=limit) as held:
+                if path not in self._tables.paths_with_round:
+                    sweep = partial(self._cleaner.sweep_due, path)
+                    await held.call(sweep, what=f"sweep again after {path}", timeout_s=limit)
+        except Exception as error:  # noqa: BLE001 - one table's trouble, whatever it is, stays with that table
+            unexpected = None if isinstance(error, LakewardError) else error
+            reason = str(error)
+            _log.warning("left-over files stay for now", table=str(path), reason=reason, exc_info=unexpected)
+        finally:
+            self._sweeping.discard(path)
+            self._loop.wake()
 
     def _spawn(self, round_id: RoundId, path: TablePath, work: Callable[[], Coroutine[None, None, None]]) -> None:
         self._loop.spawn(with_log_fields(fields_of_round(round_id, path), work))

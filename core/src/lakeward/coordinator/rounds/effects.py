@@ -114,7 +114,7 @@ class Discard(Effect):
 
 @dataclass(frozen=True, slots=True)
 class CleanUp(Effect):
-    """Delete what a round left whose tasks have all ended. A fenced one deletes nothing: another may own its table."""
+    """Delete what a round left whose jobs have all ended. A fenced one deletes nothing: another may own its table."""
 
     round_id: RoundId
     path: TablePath
@@ -127,6 +127,8 @@ class CleanUp(Effect):
     has_commit: bool
     orphans: bool
     """Whether there may be files that no result names."""
+    may_write: bool
+    """Whether a task may still write for the fence time: it has not said that it writes nothing more."""
 
 
 # --- executed at once -----------------------------------------------------------------------------------------------

@@ -167,6 +167,8 @@ class Job:
         self._facts = facts
         self._clock = clock
         self._slots = plan.slots
+        self._fence_s = 0.0
+        """Of the newest launch: seconds without an answer of the coordinator after which a task stops."""
         self._splits: MachineDriver[SplitsEvent, SplitsCommand] = self._drive(self.progress)
         self._launches: MachineDriver[LaunchesEvent, LaunchesCommand] = MachineDriver(
             self.launches, on_step=step_log("lakeward.job", "launches")
@@ -183,6 +185,11 @@ class Job:
     def running(self) -> bool:
         """True while a launch is under way, or about to be made again: it has to be stopped if its round ends."""
         return self.launches.running
+
+    @property
+    def may_write(self) -> bool:
+        """Whether a task of a launch that has ended may still write a file."""
+        return self.subtasks.may_write(self._clock.now(), self._fence_s)
 
     @property
     def attempts(self) -> Mapping[int, TaskAttempt]:
@@ -349,7 +356,7 @@ class Job:
             yield from together
             return
         subtask, number, now = attempt.key.subtask, attempt.number, self._clock.now()
-        self.subtasks.attempts.pop(subtask, None)
+        self.subtasks.give_up(subtask, now)
         yield SubtaskLost(now=now, subtask=subtask, attempt=number)
         yield AttemptLost(now=now, subtask=subtask, attempt=number)
 
@@ -523,7 +530,7 @@ class Job:
             return
         gateway = Gateway(latest=admit.latest, closed_for=admit.closed_for)
         attempt = TaskAttempt(registration.key, registration.connection, now, gateway, host=registration.host)
-        self.subtasks.attempts[admit.subtask] = attempt
+        self.subtasks.deployed(attempt, now)
         blocked = self.progress.blocked()
         deploy = self.subtasks.deployment(self.plan.deploy(admit.attempt))
         attempt.send(msgspec.structs.replace(deploy, gateway_closed=admit.closed_for, restored=blocked))
@@ -556,7 +563,7 @@ class Job:
         self.may_have_orphans = True
         for attempt in self.attempts.values():
             attempt.send(Cancel(reason=command.reason))
-        self.subtasks.attempts.clear()
+        self.subtasks.give_up_all(self._clock.now())
         yield LaunchEnded(now=self._clock.now())
         yield LaunchLost(now=self._clock.now(), reason=command.reason)
 
@@ -569,7 +576,7 @@ class Job:
         """Launch the job, or launch it again with what is unfinished."""
         self.checkpoints.begin_launch()
         spec = self.plan.spec(command.number, self.subtasks.size(len(self.splits.unfinished), self._slots))
-        self.launched = spec
+        self.launched, self._fence_s = spec, spec.fence_s
         self.subtasks.begin(spec.subtasks, self._clock.now())
         yield StartLaunch(spec)
 
@@ -587,7 +594,7 @@ class Job:
             cause = FailureCause(command.reason)
             yield from self._changed(self.failing.failed((), cause, now=now, checkpoint=newest, lost=True))
         if self.subtasks.ends_together:
-            self.subtasks.attempts.clear()
+            self.subtasks.give_up_all(self._clock.now())
 
     def _return_work(self, _: ReturnWork, __: object) -> Follows:
         """Return what the launch did not finish, or with an exchange all since the newest checkpoint."""

@@ -70,7 +70,7 @@ from lakeward.machines.rounds import (
 )
 from lakeward.machines.splits import FinishEarlyRequested
 from lakeward.machines.transport.channel import Channel
-from lakeward.model.events import Cancel, Heartbeat, Progress, SplitFinished, SubtaskDone
+from lakeward.model.events import Cancel, Failed, Heartbeat, Progress, SplitFinished, SubtaskDone
 from lakeward.model.identity import Incarnation
 from lakeward.model.leases import Failover
 
@@ -233,6 +233,7 @@ class Round:
             attempt.progress = message
         elif message is not None:
             attempt.done = attempt.done or isinstance(message, SubtaskDone)
+            attempt.wrote_last = attempt.wrote_last or isinstance(message, SubtaskDone | Failed)
             event = to_event(message, key, now=self._clock.now(), sequence=envelope.sequence)
             try:
                 effects = self.process(*(() if event is None else (event,)))
@@ -585,6 +586,7 @@ class Round:
             journaled=facts.journaled,
             has_commit=facts.snapshot_id is not None,
             orphans=job is not None and (job.may_have_orphans or job.progress.leaves_files_out),
+            may_write=job is not None and job.may_write,
         )
 
     def _fail(self, error: Exception) -> Iterable[Any]:

@@ -61,6 +61,8 @@ class Subtasks:
         """By subtask and attempt: those that are not deployed yet."""
         self.slots = SlotWatch()
         self._next_attempt = first_attempt
+        self._left_at: float | None = None
+        """When an attempt was last given up that had not said that it writes nothing more."""
 
     def size(self, unfinished: int, free: int) -> int:
         """Return how many subtasks a launch has, of so many slots: one for each split that is not finished."""
@@ -68,7 +70,7 @@ class Subtasks:
 
     def begin(self, size: int, now: float) -> None:
         """Begin a launch."""
-        self.attempts.clear()
+        self.give_up_all(now)
         self.waiting.clear()
         self.slots.launched(size, now, needed=self.needed)
 
@@ -90,6 +92,32 @@ class Subtasks:
         """Return an attempt that is deployed and counts; None where another one counts, or none."""
         found = self.attempts.get(subtask)
         return found if found is not None and found.number == attempt else None
+
+    def deployed(self, attempt: TaskAttempt, now: float) -> None:
+        """Let a new attempt count, and the one that it replaces no more."""
+        self.give_up(attempt.key.subtask, now)
+        self.attempts[attempt.key.subtask] = attempt
+
+    def give_up(self, subtask: int, now: float) -> None:
+        """Let the attempt of a subtask count no more."""
+        attempt = self.attempts.pop(subtask, None)
+        if attempt is not None and not attempt.wrote_last:
+            self._left_at = now
+
+    def give_up_all(self, now: float) -> None:
+        """Let no attempt count any more."""
+        for subtask in tuple(self.attempts):
+            self.give_up(subtask, now)
+
+    def may_write(self, now: float, fence_s: float) -> bool:
+        """Return whether an attempt may still write, though Spark says that its job has ended.
+
+        Spark says so when it has told the executors to kill the tasks of a job that has failed, or was cancelled.
+        Without an answer of the coordinator, which tells those that it has given up to stop, a task writes no longer
+        than for the fence time.
+        """
+        given_up = self._left_at is not None and now - self._left_at < fence_s
+        return given_up or not all(attempt.wrote_last for attempt in self.attempts.values())
 
     def greet(self, registration: Registration) -> bool:
         """Return whether a subtask that has registered counts, deployed or not."""

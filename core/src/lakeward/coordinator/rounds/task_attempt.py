@@ -29,6 +29,8 @@ class TaskAttempt:
     gateway: Gateway = field(default_factory=Gateway)
     progress: Progress | None = None
     done: bool = False
+    wrote_last: bool = False
+    """Whether it has said that it writes nothing more: it is done, or it has failed."""
     host: str = ""
     splits_done: int = 0
     rows_done: int = 0

@@ -73,6 +73,11 @@ class Tables:
         table = self._tables.get(table_id)
         return None if table is None else table.round
 
+    @property
+    def paths_with_round(self) -> frozenset[TablePath]:
+        """The names of the tables that have a round in progress."""
+        return frozenset(one.facts.assignment.path for one in self.rounds)
+
     def has_other_round(self, path: TablePath, round_id: RoundId) -> bool:
         """Return whether another round than this one is in progress on a table of this name."""
         return any(one.facts.assignment.path == path and one.facts.round_id != round_id for one in self.rounds)

@@ -157,6 +157,10 @@ KILLERS: Mapping[Callable[[pytest.MonkeyPatch], None], str] = {
     ),
     seams.spares_no_living_round: f"{_OVERTAKEN}files_of_a_round_of_ours_whose_tasks_run_are_not_swept",
     seams.sweeps_once: f"{_OVERTAKEN}what_a_task_writes_after_a_sweep_is_swept_once_the_fence_time_is_over",
+    seams.believes_that_each_task_has_ended: (
+        "tests/core/coordinator/test_late_files.py"
+        "::test_a_file_that_a_task_writes_after_its_round_has_failed_is_deleted_after_the_fence_time"
+    ),
     seams.goes_on_from_any_checkpoint: f"{_CASES}control_state_older_than_the_lake_doubles_nothing",
     seams.goes_on_from_the_oldest_checkpoint: (
         "tests/core/coordinator/test_restorer_steps.py"

@@ -372,6 +372,12 @@ def sweeps_once(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(Cleaner, "_sweep", sweep)
 
 
+def believes_that_each_task_has_ended(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What tasks write of a job that Spark says has ended stays."""
+    watch = Cleaner.watch
+    monkeypatch.setattr(Cleaner, "watch", lambda *of, **_: watch(*of, may_write=False))
+
+
 def goes_on_from_any_checkpoint(monkeypatch: pytest.MonkeyPatch) -> None:
     """What the lake's newest commit is does not matter."""
     monkeypatch.setattr(restoring, "why_not", lambda *_: "")
@@ -462,6 +468,7 @@ SEAMS = (
     waits_for_its_own_commit,
     spares_no_living_round,
     sweeps_once,
+    believes_that_each_task_has_ended,
     goes_on_from_any_checkpoint,
     goes_on_from_the_oldest_checkpoint,
     forgets_what_steps_have_committed,
