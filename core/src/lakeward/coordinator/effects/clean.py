@@ -31,14 +31,14 @@ class Cleaning:
     @property
     def handlers(self) -> Handlers:
         """How the effects of this module are executed."""
-        discard = lambda _, effect: partial(self.discard, effect)  # noqa: E731 - once
-        purpose = "the deletion of rejected files"
-        return Handlers(
-            {
-                CleanUp: Work(self._begin, what="clean up after a round of", purpose="the clean-up", answered=False),
-                Discard: Work(discard, what="delete rejected files of", purpose=purpose, answered=False),
-            }
+        discard = Work(
+            lambda _, effect: partial(self.discard, effect),
+            what="delete rejected files of",
+            purpose="the deletion of rejected files",
+            answered=False,
         )
+        clean_up = Work(self._begin, what="clean up after a round of", purpose="the clean-up", answered=False)
+        return Handlers({CleanUp: clean_up, Discard: discard})
 
     def _begin(self, _: Round, effect: CleanUp) -> Callable[[], None]:
         self._cleaner.end(effect.round_id)

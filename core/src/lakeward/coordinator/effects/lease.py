@@ -201,6 +201,11 @@ class LeaseProtection:
         held = self._leases.held_leases.held
         self._stray = frozenset(bucket for bucket in held if bucket.table_id not in table_ids)
 
+    @property
+    def renewed_every_s(self) -> float:
+        """How often the lease is renewed, in seconds."""
+        return self._leases.duration_s / 3
+
     def release_stray(self) -> bool:
         """Release what the last start leased and nothing needs; return whether the store was read.
 

@@ -55,9 +55,8 @@ class TableOpener:
     def handlers(self) -> Handlers:
         """How the effects of this module are executed."""
         policy = self._policy
-        begin = lambda _, effect: partial(self.open, effect, policy.rules(effect.assignment.path))  # noqa: E731 - once
         work = Work(
-            begin,
+            lambda _, effect: partial(self.open, effect, policy.rules(effect.assignment.path)),
             what="open",
             purpose="the opening",
             wait_s=policy.lake.commit_timeout_s,

@@ -30,15 +30,16 @@ class Storing:
     @property
     def handlers(self) -> Handlers:
         """How the effects of this module are executed."""
-        retain = lambda _, effect: partial(self.retain, effect)  # noqa: E731 - once
-        delete = lambda _, effect: partial(self.delete, effect)  # noqa: E731 - once
-        return Handlers(
-            {
-                CompleteCheckpoint: Work(self._begin, what="complete a checkpoint of", at_once=self._lease),
-                RetainCheckpoints: Work(retain, what="retain checkpoints of", answered=False),
-                DeleteCheckpoint: Work(delete, what="delete a checkpoint of", answered=False),
-            }
+        complete = Work(self._begin, what="complete a checkpoint of", at_once=self._lease)
+        retain = Work(
+            lambda _, effect: partial(self._store.retain, self._incarnation, effect.table_id, effect.newest),
+            what="retain checkpoints of",
+            answered=False,
         )
+        delete = Work(
+            lambda _, effect: partial(self._store.delete, effect.ref), what="delete a checkpoint of", answered=False
+        )
+        return Handlers({CompleteCheckpoint: complete, RetainCheckpoints: retain, DeleteCheckpoint: delete})
 
     def _lease(self, one: Round, effect: CompleteCheckpoint) -> None:
         if not one.ended:
@@ -58,11 +59,3 @@ class Storing:
         except LakewardError:
             self._store.abandon(effect.ref)
             raise
-
-    def retain(self, effect: RetainCheckpoints) -> None:
-        """Delete the older ones of a table."""
-        self._store.retain(self._incarnation, effect.table_id, effect.newest)
-
-    def delete(self, effect: DeleteCheckpoint) -> None:
-        """Delete one."""
-        self._store.delete(effect.ref)
