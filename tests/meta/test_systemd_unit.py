@@ -12,7 +12,7 @@ import pytest
 
 from lakeward.cli import main
 from lakeward.coordinator.service import closing
-from lakeward.coordinator.service import shutdown as ending
+from lakeward.coordinator.service import stop as ending
 from lakeward.coordinator.state import state_writer as statekeeper
 from lakeward.model.settings import LeaseSettings, ServiceSettings
 

@@ -37,17 +37,24 @@ from lakeward.coordinator.effects.store import Storing
 from lakeward.coordinator.effects.upkeep import Upkeep
 from lakeward.coordinator.effects.work import merged
 from lakeward.coordinator.leases.driver import LeaseDriver
+from lakeward.coordinator.service.all_tables import AllTables
 from lakeward.coordinator.service.bound_tables import BoundTables
 from lakeward.coordinator.service.closing import OpenResources
+from lakeward.coordinator.service.commands import Commands
 from lakeward.coordinator.service.components import ServiceComponents, ServiceOptions
+from lakeward.coordinator.service.controls import Controls
+from lakeward.coordinator.service.heartbeats import Heartbeats
 from lakeward.coordinator.service.housekeeping import Housekeeping
-from lakeward.coordinator.service.parts import ServiceParts
+from lakeward.coordinator.service.life import Life
 from lakeward.coordinator.service.reporter import Reporter
 from lakeward.coordinator.service.scheduling import scheduled
 from lakeward.coordinator.service.server import SubtaskServer
 from lakeward.coordinator.service.service import Service, ServiceEnd
+from lakeward.coordinator.service.start import Start
 from lakeward.coordinator.service.start_order import started_ms
+from lakeward.coordinator.service.stop import Ending
 from lakeward.coordinator.service.stop_signals import StopSignals, unless_stopped
+from lakeward.coordinator.service.turn import Turn
 from lakeward.coordinator.state.persistence import StatePersistence
 from lakeward.coordinator.state.state_writer import ServiceStateWriter
 from lakeward.coordinator.tables.tables import Tables
@@ -207,7 +214,13 @@ class ServiceContainer(containers.DeclarativeContainer):
     lake = components.provided.lake
     settings = options.provided.settings
     lease_duration_s = providers.Callable(lease_duration_s, settings, components.provided.backend)
-    address = providers.Singleton(SubtaskAddress, options.provided.host, options.provided.trusted)
+    address = providers.Singleton(
+        SubtaskAddress,
+        options.provided.host,
+        options.provided.bind,
+        trusted=options.provided.trusted,
+        port=settings.service.port,
+    )
     tables = providers.Singleton(Tables, options.provided.complete_ms)
     locks = providers.Singleton(TableLocks)
     targets = providers.Singleton(TargetOffsets)
@@ -249,6 +262,7 @@ class ServiceContainer(containers.DeclarativeContainer):
         persistence=persistence,
         backend=components.provided.backend,
     )
+    life = providers.Singleton(Life, clock, loop, components.provided.jobs, persistence, settings.service)
     reporter = providers.Singleton(
         Reporter,
         incarnation=incarnation,
@@ -258,6 +272,7 @@ class ServiceContainer(containers.DeclarativeContainer):
         protection=protection,
         tables=tables,
         options=options,
+        life=life,
     )
     cleaner = providers.Singleton(
         Cleaner,
@@ -355,37 +370,74 @@ class ServiceContainer(containers.DeclarativeContainer):
         tables=tables,
         protection=protection,
         reporter=reporter,
-        forget_every_s=options.provided.forget_every_s,
+        options=options,
     )
     server = providers.Singleton(
-        SubtaskServer,
-        components.provided.transport,
-        address.provided.secret,
-        executor.provided.find,
-        executor.provided.execute,
+        SubtaskServer, components.provided.transport, address, executor.provided.find, executor.provided.execute
     )
-    service = providers.Singleton(
-        Service,
-        components=components,
-        options=options,
+    heartbeats = providers.Singleton(
+        Heartbeats, components=components, options=options, loop=loop, protection=protection, persistence=persistence
+    )
+    commands = providers.Singleton(
+        Commands,
+        loop=loop,
+        executor=executor,
+        protection=protection,
+        restorer=restorer,
+        reporter=reporter,
+        housekeeping=housekeeping,
+        persistence=persistence,
+    )
+    all_tables = providers.Singleton(
+        AllTables,
+        clock=clock,
         rounds=rounds,
         loop=loop,
         fence=fence,
-        parts=providers.Singleton(
-            ServiceParts,
-            address=address,
-            server=server,
+        executor=executor,
+        commands=commands,
+        heartbeats=heartbeats,
+        turn_s=options.provided.turn_s,
+    )
+    service = providers.Singleton(
+        Service,
+        life=life,
+        loop=loop,
+        tables=all_tables,
+        server=server,
+        start=providers.Singleton(
+            Start,
+            components=components,
+            options=options,
             targets=targets,
             leases=leases,
             protection=protection,
             restorer=restorer,
+            persistence=persistence,
+            housekeeping=housekeeping,
+        ),
+        turn=providers.Singleton(
+            Turn,
+            tables=all_tables,
+            controls=providers.Singleton(Controls, options, clock),
+            protection=protection,
+            leases=leases,
+            executor=executor,
+            upkeep=upkeep,
+            housekeeping=housekeeping,
+        ),
+        ending=providers.Singleton(
+            Ending,
+            components=components,
+            options=options,
             executor=executor,
             upkeep=upkeep,
             lag=lag,
+            leases=leases,
+            protection=protection,
             persistence=persistence,
-            housekeeping=housekeeping,
-            reporter=reporter,
         ),
+        reporter=reporter,
     )
 
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from lakeward.coordinator.service import reporter, shutdown
+from lakeward.coordinator.service import reporter, stop
 from lakeward.hooks import discovery
 from lakeward_service_kit.service_world import World
 
@@ -37,6 +37,6 @@ def folder_lake_is_installed(tmp_path_factory: pytest.TempPathFactory) -> Iterat
 @pytest.fixture
 def world(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> World:
     """A fresh source and lake, whose services look and report more often: tests wait for what they say."""
-    monkeypatch.setattr(shutdown, "_TURN_S", 0.01)
+    monkeypatch.setattr(stop, "_TURN_S", 0.01)
     monkeypatch.setattr(reporter, "_EVERY_S", 0.05)
     return World.create(tmp_path)

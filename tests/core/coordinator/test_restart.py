@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from lakeward.coordinator.service.shutdown import drop_own_lease
+from lakeward.coordinator.service.stop import drop_own_lease
 from lakeward.model.settings import TableSettings
 from lakeward.model.tiering import HeartbeatRequest
 from lakeward_service_kit.service_world import LaterClock

@@ -16,6 +16,7 @@ import pytest
 
 from lakeward.clock import SystemClock
 from lakeward.coordinator.service.server import SubtaskServer
+from lakeward.coordinator.workers.subtask_address import SubtaskAddress
 from lakeward.errors import ProtocolError
 from lakeward.machines.transport.channel import Channel, ChannelKey
 from lakeward.machines.transport.frames import LIMIT, NONCE, PROOF, encode, frame, length_of, proof
@@ -33,6 +34,12 @@ if TYPE_CHECKING:
     from lakeward.ports import Connection
 
 SECRET = b"s" * 32
+
+
+def address() -> SubtaskAddress:
+    return SubtaskAddress("here", "127.0.0.1", secret=SECRET)
+
+
 KEY = ChannelKey("svc/1-1-1", 1, 0, 1)
 REGISTER = Channel(KEY, "up").send(Register(subtask=0, host="here", pid=1, attempt=None))
 Streams = tuple[asyncio.StreamReader, asyncio.StreamWriter]
@@ -59,8 +66,8 @@ class Job:
 async def listening(job: Job, **options: float) -> AsyncIterator[Callable[[], Awaitable[Streams]]]:
     """Serve a job on a port of this machine; gives what connects to it."""
     transport = SocketTransport(SystemClock(), **options)  # type: ignore[arg-type] # numbers
-    server = SubtaskServer(transport, SECRET, lambda *_: job, lambda *_: None)  # type: ignore[arg-type] # in a round's place
-    port = await server.start("127.0.0.1", 0)
+    server = SubtaskServer(transport, address(), lambda *_: job, lambda *_: None)  # type: ignore[arg-type] # in a round's place
+    port = await server.start()
     writers: list[asyncio.StreamWriter] = []
 
     async def connect() -> Streams:
@@ -246,8 +253,9 @@ def test_a_connection_that_comes_while_the_server_closes_is_closed_too(steps: in
     peer = socket.socket()
 
     async def test() -> None:
-        server = SubtaskServer(SocketTransport(SystemClock()), SECRET, lambda *_: Job(), lambda *_: None)  # type: ignore[arg-type] # as above
-        peer.connect(("127.0.0.1", await server.start("127.0.0.1", 0)))
+        transport = SocketTransport(SystemClock())
+        server = SubtaskServer(transport, address(), lambda *_: Job(), lambda *_: None)  # type: ignore[arg-type] # as above
+        peer.connect(("127.0.0.1", await server.start()))
         for _ in range(steps):
             await asyncio.sleep(0)
         await server.close()

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, cast
 import pytest
 
 from lakeward.coordinator.commits.cleaner import Cleaner
-from lakeward.coordinator.service import shutdown
+from lakeward.coordinator.service import stop
 from lakeward.errors import LakeError, SourceError
 from lakeward.model.identity import RoundId
 from lakeward.model.settings import ServiceSettings
@@ -76,7 +76,7 @@ def test_an_expiry_that_is_refused_fails_no_round_and_is_tried_again(world: Worl
 def test_an_expiry_that_hangs_fails_no_round_and_keeps_no_other_table(
     world: World, lake: StubbornLake, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(shutdown, "_LEAVE_S", 0.1)  # the end waits for the clean-up, which waits for the expiry
+    monkeypatch.setattr(stop, "_LEAVE_S", 0.1)  # the end waits for the clean-up, which waits for the expiry
     log, other = world.table("log"), world.table("other")
     world.load(log, 0, 10)
     hung, go_on = threading.Event(), threading.Event()

@@ -6,7 +6,7 @@ import asyncio
 from typing import TYPE_CHECKING
 
 from lakeward.coordinator.rounds.slots import PATIENCE_S, SlotWatch
-from lakeward.coordinator.service import shutdown
+from lakeward.coordinator.service import stop
 from lakeward.observe.metrics import ServiceMetrics
 from lakeward_service_kit.rounds import IdleJobs
 
@@ -38,7 +38,7 @@ class NoSlots(IdleJobs):
 
 
 def test_a_round_without_slots_says_what_it_waits_for(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(shutdown, "_LEAVE_S", 0.1)  # subtasks that never start never end
+    monkeypatch.setattr(stop, "_LEAVE_S", 0.1)  # subtasks that never start never end
     path = world.table("log", buckets=4)
     world.load(path, 0, 10)
     seen: list[ServiceReport] = []

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from lakeward.coordinator.checkpoints.restorer import Restorer
     from lakeward.coordinator.commits.cleaner import Cleaner
     from lakeward.coordinator.effects.lease import LeaseProtection
-    from lakeward.coordinator.service.components import ServiceComponents
+    from lakeward.coordinator.service.components import ServiceComponents, ServiceOptions
     from lakeward.coordinator.service.reporter import Reporter
     from lakeward.coordinator.tables.tables import Tables
     from lakeward.coordinator.workers.event_loop import EventLoop
@@ -39,9 +39,8 @@ class Housekeeping:
         tables: Tables,
         protection: LeaseProtection,
         reporter: Reporter,
-        forget_every_s: float,
+        options: ServiceOptions,
     ) -> None:
-        """Keep what knows files and tables; `forget_every_s`: seconds between two checks for dropped tables."""
         self._clock = components.clock
         self._source = components.source
         self._state = components.state
@@ -52,8 +51,10 @@ class Housekeeping:
         self._tables = tables
         self._protection = protection
         self._reporter = reporter
-        self._forget_every_s = forget_every_s
+        self._forget_every_s = options.forget_every_s
+        self._fence_s = options.settings.service.fence_s
         self._forget_at = float("inf")
+        self._review_at = 0.0
 
     def tick(self) -> None:
         """Check for dropped tables, if that is due."""
@@ -70,7 +71,22 @@ class Housekeeping:
             _log.warning("left-over files stay for the next start", reason=str(error))
         await self._forget_dropped()
 
-    async def review_checkpoints(self) -> None:
+    def review(self) -> None:
+        """Check whether checkpoints of tables without a round are still valid; as often as the lease is renewed."""
+        if self._clock.now() >= self._review_at:
+            self._review_at = float("inf")
+            self._loop.spawn(self._review)
+
+    def release_stray(self) -> None:
+        """Release what the last start leased and nothing needs."""
+        known = self._protection.release_stray()
+        self._review_at = self._clock.now() + (self._protection.renewed_every_s if known else self._fence_s)
+
+    async def _review(self) -> None:
+        await self._review_checkpoints()
+        self.release_stray()
+
+    async def _review_checkpoints(self) -> None:
         """Check whether checkpoints of tables without a round are valid; on a failure all snapshots stay leased."""
         restorer = self._restorer
         idle = restorer.holding - {one.facts.table_id for one in self._tables.rounds}

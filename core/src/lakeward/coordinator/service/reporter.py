@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from lakeward.coordinator.leases.driver import LeaseDriver
     from lakeward.coordinator.rounds.round import Round
     from lakeward.coordinator.service.components import ServiceOptions
+    from lakeward.coordinator.service.life import Life
     from lakeward.coordinator.tables.history import History
     from lakeward.coordinator.tables.table import Table
     from lakeward.coordinator.tables.tables import Tables
@@ -57,10 +58,9 @@ class Reporter:
         protection: LeaseProtection,
         tables: Tables,
         options: ServiceOptions,
+        life: Life,
     ) -> None:
-        """Keep what knows the tables, their rounds and what is leased; `options` say who takes reports."""
-        self.state = "starting"
-        """The service's state: starting, serving, stopping or stopped."""
+        self._life = life
         self._incarnation = incarnation
         self._clock = clock
         self._rounds = rounds
@@ -132,10 +132,10 @@ class Reporter:
             incarnation=str(self._incarnation),
             pid=os.getpid(),
             host=socket.gethostname(),
-            state=self.state,
+            state=self._life.state,
             written_ms=now_ms,
             lake_away=self._outage.report(self._tables_in_hand()),
-            spark_ui=self._options.spark_ui if self.state != "stopped" else None,
+            spark_ui=self._options.spark_ui if self._life.state != "stopped" else None,
             tables=tuple(sorted(tables, key=lambda table: table.path)),
             lease_id=held.lease_id if held.held or held.releasing else None,
             leased=len(held.held),

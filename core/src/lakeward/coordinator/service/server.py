@@ -14,6 +14,7 @@ if TYPE_CHECKING:
 
     from lakeward.coordinator.rounds.effects import Effect
     from lakeward.coordinator.rounds.round import Round
+    from lakeward.coordinator.workers.subtask_address import SubtaskAddress
     from lakeward.ports import Connection, Listener, Transport
 
 
@@ -28,30 +29,33 @@ class SubtaskServer:
     def __init__(
         self,
         transport: Transport,
-        secret: bytes,
+        address: SubtaskAddress,
         find: Callable[[str, int], Round | None],
         execute: Callable[[Round, tuple[Effect, ...]], None],
     ) -> None:
         """Prepare the server; `start` listens.
 
-        `secret` is of this start of the service; every connection must prove that it knows it. `find` returns the round
+        It listens where `address` says, which gets the port, and every connection must prove that it knows the secret.
+        `find` returns the round
         of this name, if its launch of this number is the one under way. `execute` executes what follows from a message.
         """
         self._transport = transport
-        self._secret = secret
+        self._address = address
         self._find = find
         self._execute = execute
         self._listener: Listener | None = None
         self._registered: dict[Connection, _Registered] = {}
 
-    async def start(self, host: str, port: int) -> int:
-        """Listen on an address, and return the port. `port` 0 = any free one.
+    async def start(self) -> int:
+        """Listen; return the port.
 
         Raises:
             ConfigError: the address cannot be bound, for instance because the port is in use.
         """
-        self._listener = await self._transport.listen(Address(host, port, self._secret), self)
-        return self._listener.port
+        ours = self._address
+        self._listener = await self._transport.listen(Address(ours.bind, ours.port, ours.secret), self)
+        ours.port = self._listener.port
+        return ours.port
 
     async def close(self) -> None:
         """Stop listening and end every connection."""

@@ -1,4 +1,4 @@
-"""Steps of a service's shutdown: last lease calls, last subtasks, last upkeep."""
+"""How a service ends: last lease calls, last subtasks, last upkeep."""
 
 from __future__ import annotations
 
@@ -14,8 +14,11 @@ from lakeward.model.tiering import HeartbeatRequest, TableEpoch
 if TYPE_CHECKING:
     from lakeward.coordinator.effects.executor import RoundExecutor
     from lakeward.coordinator.effects.lag import LagAfterCommit
+    from lakeward.coordinator.effects.lease import LeaseProtection
     from lakeward.coordinator.effects.upkeep import Upkeep
     from lakeward.coordinator.leases.driver import LeaseDriver
+    from lakeward.coordinator.service.components import ServiceComponents, ServiceOptions
+    from lakeward.coordinator.state.persistence import StatePersistence
     from lakeward.coordinator.state.state_writer import ServiceStateWriter
     from lakeward.hooks.backend import LeaseBackend
     from lakeward.model.tiering import TableAssignment
@@ -26,7 +29,57 @@ _LEAVE_S = 5.0
 _log = structlog.get_logger("lakeward.ending")
 
 
-async def settle_lease(leases: LeaseDriver, stopped: asyncio.Event, timeout_s: float) -> None:
+class Ending:
+    """Ends a service whose rounds have ended. Used on the event loop only."""
+
+    def __init__(
+        self,
+        *,
+        components: ServiceComponents,
+        options: ServiceOptions,
+        executor: RoundExecutor,
+        upkeep: Upkeep,
+        lag: LagAfterCommit,
+        leases: LeaseDriver,
+        protection: LeaseProtection,
+        persistence: StatePersistence,
+    ) -> None:
+        self._components = components
+        self._options = options
+        self._executor = executor
+        self._upkeep = upkeep
+        self._lag = lag
+        self._leases = leases
+        self._protection = protection
+        self._persistence = persistence
+        self._call_s = options.settings.lease.call_timeout_s
+
+    async def in_order(self, timeout_s: float) -> None:
+        """End: the lease id is kept for the next start, unless the service is to leave nothing."""
+        await wait_for_upkeep(self._upkeep, self._lag, self._components.clock, timeout_s)
+        self._protection.stop(final=self._options.final)
+        await wait_for_lease(self._leases, self._protection.stopped, self._call_s)
+        await self._persistence.try_write()
+
+    async def superseded(self, heartbeat: asyncio.Task[None] | None) -> None:
+        """End after a later start has taken over: drop the lease id that it does not know, and nothing else."""
+        if heartbeat is not None:
+            await asyncio.wait({heartbeat}, timeout=self._options.heartbeat_call_timeout_s)
+        await drop_own_lease(self._leases, self._components.backend, self._components.state, self._call_s)
+
+    async def jobs(self) -> None:
+        """Wait a moment for the subtasks of the last rounds to end, so that Spark counts them as done."""
+        clock = self._components.clock
+        deadline = clock.now() + _LEAVE_S
+        while self._executor.busy and clock.now() < deadline:  # noqa: ASYNC110 - jobs end on threads of their own
+            await asyncio.sleep(_TURN_S)
+
+    def cancel_jobs(self) -> None:
+        """Cancel what runs all the same."""
+        self._executor.cancel_all()
+
+
+async def wait_for_lease(leases: LeaseDriver, stopped: asyncio.Event, timeout_s: float) -> None:
     """Wait until the lease's last calls have ended; the next start continues with those that have not.
 
     The lease was told to stop; `stopped` is set once all calls have ended. It waits `timeout_s` seconds at the most.
@@ -37,14 +90,7 @@ async def settle_lease(leases: LeaseDriver, stopped: asyncio.Event, timeout_s: f
                 leases.tick()
                 await asyncio.sleep(_TURN_S)
     except TimeoutError:
-        _log.warning("the lease's last calls are not settled; the next start goes on with them")
-
-
-async def wait_for_jobs(executor: RoundExecutor, clock: Clock) -> None:
-    """Wait a moment for the subtasks of the last rounds to end, so that Spark counts them as done."""
-    deadline = clock.now() + _LEAVE_S
-    while executor.busy and clock.now() < deadline:  # noqa: ASYNC110 - jobs end on threads of their own
-        await asyncio.sleep(_TURN_S)
+        _log.warning("the lease's last calls have no answer; the next start goes on with them")
 
 
 async def wait_for_upkeep(upkeep: Upkeep, lag: LagAfterCommit, clock: Clock, timeout_s: float) -> None:

@@ -8,7 +8,7 @@ from lakeward.coordinator.effects.items import OfRound
 from lakeward.coordinator.rounds.effects import CompleteCheckpoint, Plan
 from lakeward.coordinator.rounds.job import Job
 from lakeward.coordinator.rounds.round import Round
-from lakeward.coordinator.service.service import Service
+from lakeward.coordinator.service.all_tables import AllTables
 from lakeward.machines.launches import CancelLaunch, StoreAnswered
 from lakeward.machines.rounds import CommitRound
 from lakeward_mutants.changed import handle
@@ -71,14 +71,14 @@ def loses_the_answer_of_the_store(monkeypatch: pytest.MonkeyPatch) -> None:
 def hears_what_older_rounds_say(monkeypatch: pytest.MonkeyPatch) -> None:
     """What a round said last, before it was over, is taken for the next round of its table."""
 
-    def take(self: Service, item: object) -> None:
+    def take(self: AllTables, item: object) -> None:
         if isinstance(item, OfRound):
-            self._post(item.event)
+            self.post(item.event)
         else:
             original(self, item)
 
-    original = Service._take
-    monkeypatch.setattr(Service, "_take", take)
+    original = AllTables._take
+    monkeypatch.setattr(AllTables, "_take", take)
 
 
 QUEUES = (
