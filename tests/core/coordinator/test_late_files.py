@@ -23,11 +23,11 @@ from lakeward.model.settings import ServiceSettings, Settings
 from lakeward.model.tiering import TableAssignment
 from lakeward.storage.round_journal import JournalStore, RoundJournal
 from lakeward.storage.small_files import SmallFiles
-from lakeward.testing.clock import FakeClock
-from lakeward.testing.folder_lake import FolderLake
-from lakeward.testing.lake_tables import log_table
-from lakeward.testing.waiting import until
 from lakeward_service_kit.checkpoint_values import FIRST, PATH, SECOND
+from lakeward_testing.clock import FakeClock
+from lakeward_testing.folder_lake import FolderLake
+from lakeward_testing.lake_tables import log_table
+from lakeward_testing.waiting import until
 
 if TYPE_CHECKING:
     from lakeward.coordinator.checkpoints.restorer import Restorer

@@ -207,6 +207,15 @@ def test_a_subtask_that_has_not_said_its_end_may_write(job: SpokenRound) -> None
     assert job.job.may_write
 
 
+def test_nobody_writes_any_more_once_each_task_has_returned_though_its_last_word_is_on_its_way(
+    job: SpokenRound,
+) -> None:
+    Reader(job, 0)
+    assert job.launched is not None
+    job.take(LaunchGone(job.launched, None))
+    assert not job.job.may_write
+
+
 def test_an_attempt_that_was_replaced_may_write_for_the_fence_time(job: SpokenRound, clock: FakeClock) -> None:
     Reader(job, 0)
     Reader(job, 0).finish()

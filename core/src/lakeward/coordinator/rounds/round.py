@@ -426,6 +426,8 @@ class Round:
         job = cast("Job", self.job)
         asked = job.subtasks.ends_together and job.checkpoints.awaits_store
         now, number = self._clock.now(), event.spec.job_attempt
+        if event.reason is None and self.is_launch(number):
+            job.subtasks.returned()  # the last word of one may be on its way yet
         yield LaunchFinished(now=now, number=number, reason=event.reason or "", store_asked=asked)
 
     def _job_started(self, _: jobs.FirstDeployed) -> Iterable[Any]:

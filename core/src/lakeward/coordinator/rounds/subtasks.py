@@ -109,6 +109,11 @@ class Subtasks:
         for subtask in tuple(self.attempts):
             self.give_up(subtask, now)
 
+    def returned(self) -> None:
+        """Note that each task of the launch has returned: none of them writes any more."""
+        for attempt in self.attempts.values():
+            attempt.wrote_last = True
+
     def may_write(self, now: float, fence_s: float) -> bool:
         """Return whether an attempt may still write, though Spark says that its job has ended.
 

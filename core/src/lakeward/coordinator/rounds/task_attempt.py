@@ -30,7 +30,7 @@ class TaskAttempt:
     progress: Progress | None = None
     done: bool = False
     wrote_last: bool = False
-    """Whether it has said that it writes nothing more: it is done, or it has failed."""
+    """Whether it writes nothing more: it has said that it is done, or has failed, or its task has returned."""
     host: str = ""
     splits_done: int = 0
     rows_done: int = 0
