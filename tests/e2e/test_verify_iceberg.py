@@ -16,8 +16,6 @@ from pyiceberg.schema import Schema
 from pyiceberg.types import LongType, NestedField, StringType
 
 from lakeward.cli.main import run
-from lakeward.clock import SystemClock
-from lakeward.coordinator.service.scheduling import ScheduledSource
 from lakeward.model.settings import TableSettings
 from lakeward.model.tables import TablePath
 from lakeward_lake_iceberg.options import IcebergOptions
@@ -100,8 +98,7 @@ def opened_catalog(folder: Path) -> Iterator[SqlCatalog]:
 
 def tier(services: Services, lake: Any) -> None:  # noqa: ANN401 - a lake of any type
     source = EmbeddedSource(EmbeddedStore.open(services.store.root))
-    mirrors = ScheduledSource(source, services.rules, SystemClock())
-    end = services.once(source=mirrors, lake=lake, lake_type="iceberg")
+    end = services.once(source=source, mirrors=True, lake=lake, lake_type="iceberg")
     assert end.failed == ()
 
 

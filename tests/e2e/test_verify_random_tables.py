@@ -8,8 +8,6 @@ import pyarrow as pa
 import pytest
 
 from lakeward.cli.main import run
-from lakeward.clock import SystemClock
-from lakeward.coordinator.service.scheduling import ScheduledSource
 from lakeward.model.settings import TableSettings
 from lakeward.model.tables import TablePath
 from lakeward_iceberg_kit.shapes import Shapes
@@ -56,8 +54,8 @@ def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
             if seed % 2:
                 rows = rows.append_column("op", pa.array(["insert"] * len(rows)))
             services.store.load(path_of(seed), rows, "op" if seed % 2 else None)
-        source = ScheduledSource(EmbeddedSource(EmbeddedStore.open(services.store.root)), services.rules, SystemClock())
-        assert services.once(source=source, lake=lake, lake_type="iceberg").failed == ()
+        source = EmbeddedSource(EmbeddedStore.open(services.store.root))
+        assert services.once(source=source, mirrors=True, lake=lake, lake_type="iceberg").failed == ()
     lake.close()
     services.store.close()
     return folder

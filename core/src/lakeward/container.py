@@ -37,6 +37,7 @@ from lakeward.coordinator.effects.store import Storing
 from lakeward.coordinator.effects.upkeep import Upkeep
 from lakeward.coordinator.effects.work import merged
 from lakeward.coordinator.leases.driver import LeaseDriver
+from lakeward.coordinator.rounds.mirroring import MIRROR, configured_tables
 from lakeward.coordinator.service.all_tables import AllTables
 from lakeward.coordinator.service.bound_tables import BoundTables
 from lakeward.coordinator.service.closing import OpenResources
@@ -47,7 +48,7 @@ from lakeward.coordinator.service.heartbeats import Heartbeats
 from lakeward.coordinator.service.housekeeping import Housekeeping
 from lakeward.coordinator.service.life import Life
 from lakeward.coordinator.service.reporter import Reporter
-from lakeward.coordinator.service.scheduling import scheduled
+from lakeward.coordinator.service.scheduling import table_queue
 from lakeward.coordinator.service.server import SubtaskServer
 from lakeward.coordinator.service.service import Service, ServiceEnd
 from lakeward.coordinator.service.start import Start
@@ -134,19 +135,22 @@ def _rules(loaded: Loaded, bound: BoundTables, path: TablePath) -> TableSettings
 
 def _incarnation(loaded: Loaded, clock: Clock, states: ServiceStateStore, source: Source, lake: Lake) -> Incarnation:
     service = loaded.settings.service.name
-    included = partial(_is_included, loaded)
-    started = started_ms(service, clock, states, source, lake, included=included)
+    started = started_ms(service, clock, states, lake, partial(_included_tables, loaded, source))
     return Incarnation(service, started, secrets.token_hex(8))
 
 
-def _is_included(loaded: Loaded, path: TablePath) -> bool:
-    return table_rules(loaded, path).settings.include
+def _included_tables(loaded: Loaded, source: Source) -> list[TablePath]:
+    def rules(path: TablePath) -> TableSettings:
+        return table_rules(loaded, path).settings
+
+    found = configured_tables(source, rules, mirrors=MIRROR in modes_of(loaded.settings))
+    return [table.path for table in found if rules(table.path).include]
 
 
-def _source(name: str, loaded: Loaded, bound: BoundTables, clock: Clock, resources: OpenResources) -> Source:
-    source = cast("SourcePlugin", load(SOURCE_GROUP, name)).open(loaded.source_options, clock)
+def _source(name: str, options: Any, clock: Clock, resources: OpenResources) -> Source:  # noqa: ANN401 - its own
+    source = cast("SourcePlugin", load(SOURCE_GROUP, name)).open(options, clock)
     resources.add("source", source.close)
-    return scheduled(source, modes_of(loaded.settings), partial(_rules, loaded, bound), clock, bound.refresh)
+    return source
 
 
 def _lake(name: str, options: Any, clock: Clock, resources: OpenResources) -> Lake:  # noqa: ANN401 - the plugin's own
@@ -223,7 +227,17 @@ class ServiceContainer(containers.DeclarativeContainer):
     )
     tables = providers.Singleton(Tables, options.provided.complete_ms)
     locks = providers.Singleton(TableLocks)
-    targets = providers.Singleton(TargetOffsets)
+    queue = providers.Singleton(
+        table_queue,
+        source,
+        options.provided.rules,
+        clock,
+        mirrors=options.provided.mirrors,
+        refresh=options.provided.refresh,
+    )
+    targets = providers.Singleton(
+        TargetOffsets, source, lake, queue, options.provided.rules, mirrors=options.provided.mirrors
+    )
     rounds = providers.Singleton(Rounds, settings.service, once=options.provided.once)
     fence = providers.Singleton(CommitFence, clock, settings.service)
     loop = providers.Singleton(EventLoop)
@@ -376,7 +390,13 @@ class ServiceContainer(containers.DeclarativeContainer):
         SubtaskServer, components.provided.transport, address, executor.provided.find, executor.provided.execute
     )
     heartbeats = providers.Singleton(
-        Heartbeats, components=components, options=options, loop=loop, protection=protection, persistence=persistence
+        Heartbeats,
+        components=components,
+        options=options,
+        queue=queue,
+        loop=loop,
+        protection=protection,
+        persistence=persistence,
     )
     commands = providers.Singleton(
         Commands,
@@ -410,7 +430,7 @@ class ServiceContainer(containers.DeclarativeContainer):
             components=components,
             options=options,
             targets=targets,
-            leases=leases,
+            heartbeats=heartbeats,
             protection=protection,
             restorer=restorer,
             persistence=persistence,
@@ -500,7 +520,7 @@ def build(loaded: Loaded) -> Container:
     container.source.set_providers(
         **{
             plugin.name: providers.Singleton(
-                _source, plugin.name, loaded, container.bound, container.clock, container.resources
+                _source, plugin.name, loaded.source_options, container.clock, container.resources
             )
             for plugin in installed(SOURCE_GROUP)
         }
@@ -689,6 +709,8 @@ def _options(
     return ServiceOptions(
         settings=settings,
         rules=partial(_rules, loaded, container.bound()),
+        mirrors=MIRROR in modes_of(settings),
+        refresh=container.bound().refresh,
         paused=lambda: exchange.control().paused,
         resumed=lambda: exchange.control().resumed,
         on_report=on_report,

@@ -14,7 +14,6 @@ import pyarrow.parquet as pq
 import pytest
 
 from lakeward.clock import SystemClock
-from lakeward.coordinator.service.scheduling import ScheduledSource
 from lakeward.model.settings import TableSettings
 from lakeward_service_kit.service_world import World
 
@@ -93,7 +92,7 @@ def tier(cluster: LakeCluster, world: World) -> None:
     source, lake = cluster.source(), plugin.open(options, clock)
     try:
         end = world.once(
-            source=ScheduledSource(source, world.rules, clock, mirrors=False),
+            source=source,
             source_type="fluss",
             lake=lake,
             lake_type="iceberg",

@@ -12,7 +12,6 @@ import msgspec
 import pytest
 
 from lakeward.coordinator.service.bound_tables import LOOK, REFRESH_S, BoundTables
-from lakeward.coordinator.service.scheduling import ScheduledSource
 from lakeward.errors import ConfigError, CorruptFileError
 from lakeward.model.bindings import ServiceBinding
 from lakeward.model.settings import ServiceSettings, TableSettings
@@ -192,8 +191,8 @@ class Pair:
 
         store = EmbeddedStore.open(self.world.store.root)
         refresh = partial(looked, ours, executor)
-        source = ScheduledSource(EmbeddedSource(store), rules, self.world.clock, mirrors=False, refresh=refresh)
-        return self.world.service(name, source=source, rules=rules, on_round=self._note(name))
+        options = {"rules": rules, "refresh": refresh, "on_round": self._note(name)}
+        return self.world.service(name, source=EmbeddedSource(store), **options)
 
     def rounds(self, path: TablePath) -> int:
         """Return how many rounds of a table committed since they were forgotten."""

@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from structlog.testing import capture_logs
 
-from lakeward.coordinator.service.scheduling import ScheduledSource
 from lakeward.errors import CorruptFileError
 from lakeward.hooks.backend import LeaseBackend
 from lakeward.model.checkpoints import CheckpointState
@@ -128,8 +127,7 @@ def partitioned(held: Held, *fields: str) -> dict[str, Any]:
     rules = TableSettings(mode="mirror", lake_partition=fields, exchange="none")
     held.world.rules = lambda _: rules
     source = HeldSource(EmbeddedStore.open(held.world.store.root), held.gate, 2)
-    scheduled = ScheduledSource(source, held.world.rules, held.world.clock)
-    return {"source": scheduled, "source_type": "held", "open_rows": 0}
+    return {"source": source, "mirrors": True, "source_type": "held", "open_rows": 0}
 
 
 def test_a_partitioned_table_goes_on_where_its_checkpoint_was(held: Held) -> None:

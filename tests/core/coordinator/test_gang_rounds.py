@@ -14,7 +14,6 @@ import pytest
 from msgspec import structs
 from structlog.testing import capture_logs
 
-from lakeward.coordinator.service.scheduling import ScheduledSource
 from lakeward.errors import CorruptFileError
 from lakeward.machines.rounds.state import ONCE_ATTEMPTS
 from lakeward.model.checkpoints import CheckpointState
@@ -63,7 +62,8 @@ class GangRounds:
         self.world.rules = lambda _: self.rules
         source = HeldSource(EmbeddedStore.open(self.world.store.root), self.gate, 2)
         ours: dict[str, Any] = {
-            "source": ScheduledSource(source, self.world.rules, self.world.clock),
+            "source": source,
+            "mirrors": True,
             "source_type": "held",
             "interval_s": 0.05,
             "pause_s": 0.0,
@@ -324,11 +324,10 @@ def test_a_table_of_keys_keeps_its_snapshots_leased_until_a_checkpoint_or_the_co
     world.rules = lambda _: TableSettings(mode="mirror", lake_partition=("bucket(3, id)",))
     seen: list[int] = []
     world.lake.before_commit = lambda _: seen.append(sum(len(lease.held) for lease in world.store.leases()))
-    source = ScheduledSource(
-        HeldSource(EmbeddedStore.open(world.store.root), tmp_path / "gate", 2), world.rules, world.clock
-    )
+    source = HeldSource(EmbeddedStore.open(world.store.root), tmp_path / "gate", 2)
     jobs = ThreadJobs(StandInGang(), slots=3, attempts=1)
-    assert asyncio.run(world.service(once=True, source=source, source_type="held", jobs=jobs).serve()).failed == ()
+    service = world.service(once=True, source=source, mirrors=True, source_type="held", jobs=jobs)
+    assert asyncio.run(service.serve()).failed == ()
     assert seen == [2]
     assert sum(len(lease.held) for lease in world.store.leases()) == 0
     assert sorted(row["id"] for row in world.lake.read(keyed)) == list(range(100))

@@ -14,7 +14,6 @@ import pytest
 from structlog.testing import capture_logs
 
 from lakeward.clock import SystemClock
-from lakeward.coordinator.service.scheduling import ScheduledSource
 from lakeward.coordinator.state.state_writer import ServiceStateWriter
 from lakeward.hooks.backend import LeaseBackend
 from lakeward.model.identity import Incarnation
@@ -71,11 +70,12 @@ class OldWorld:
     def take_over(self, **options: Any) -> None:  # noqa: ANN401 - fields of any type
         """Run a service of the same name until its table is in the lake."""
         clock, start = self.world.clock, Incarnation("svc", self.world.clock.wall_ms(), "f" * 16)
-        source = ScheduledSource(EmbeddedSource(EmbeddedStore.open("store")), self.world.rules, clock)
+        source = EmbeddedSource(EmbeddedStore.open("store"))
         state = ServiceStateWriter(ServiceStateStore(self.files), start, self.backend.name, clock)
         service = self.world.service(
             incarnation=start,
             source=source,
+            mirrors=True,
             state=state,
             backend=self.backend,
             jobs=ThreadJobs(run_subtask, slots=3),

@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from lakeward.coordinator.service.scheduling import ScheduledSource
 from lakeward.errors import CorruptFileError
 from lakeward.model.settings import TableMode, TableSettings
 from lakeward.model.tables import TableBucket, TablePath
@@ -28,7 +27,7 @@ PATH = TablePath("t", "log")
 def serve(world: World, mode: TableMode, name: str = "svc") -> ServiceEnd:
     world.rules = lambda _path: TableSettings(mode=mode)
     below = EmbeddedSource(EmbeddedStore.open(world.store.root))
-    return world.once(name=name, source=ScheduledSource(below, world.rules, world.clock) if mode == "mirror" else below)
+    return world.once(name=name, source=below, mirrors=mode == "mirror")
 
 
 def tier_and_lose(world: World, mode: TableMode) -> None:

@@ -6,7 +6,6 @@ from typing import TYPE_CHECKING
 
 from structlog.testing import capture_logs
 
-from lakeward.coordinator.service.scheduling import ScheduledSource
 from lakeward.model.settings import TableSettings
 from lakeward_source_embedded.source import EmbeddedSource
 from lakeward_source_embedded.store import EmbeddedStore
@@ -22,7 +21,7 @@ OFF = {"table.datalake.enabled": "false"}
 def mirror_once(world: World, *mirrored: TablePath) -> ServiceEnd:
     world.rules = lambda path: TableSettings(mode="mirror" if path in mirrored else "tier")
     below = EmbeddedSource(EmbeddedStore.open(world.store.root))
-    return world.once(source=ScheduledSource(below, world.rules, world.clock))
+    return world.once(source=below, mirrors=True)
 
 
 def test_a_table_without_a_lake_is_mirrored_and_the_source_hears_nothing(world: World) -> None:

@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
-from lakeward.coordinator.service.scheduling import ScheduledSource
 from lakeward.model.settings import TableSettings
 from lakeward_source_embedded.source import EmbeddedSource
 from lakeward_source_embedded.store import EmbeddedStore
@@ -24,7 +23,7 @@ def tier_once(world: World, *fields: str, **options: object) -> ServiceEnd:
     rules = TableSettings(mode="mirror", lake_partition=fields, exchange="none")
     world.rules = lambda _: rules
     below = EmbeddedSource(EmbeddedStore.open(world.store.root))
-    return world.once(source=ScheduledSource(below, world.rules, world.clock), **options)
+    return world.once(source=below, mirrors=True, **options)
 
 
 def upsert(world: World, path: TablePath, *rows: tuple[int, str]) -> None:

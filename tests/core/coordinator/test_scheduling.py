@@ -12,7 +12,8 @@ import pyarrow as pa
 import pytest
 from msgspec import structs
 
-from lakeward.coordinator.service.scheduling import ScheduledSource
+from lakeward.coordinator.rounds.mirroring import configured_tables
+from lakeward.coordinator.service.scheduling import MirroringQueue
 from lakeward.errors import SourceError
 from lakeward.machines.rounds import (
     CommitRound,
@@ -111,8 +112,8 @@ def rules(path: TablePath) -> TableSettings:
     return TableSettings(mode=mode, include=not path.table.startswith("x"))
 
 
-def scheduled(queue: Queue) -> ScheduledSource:
-    return ScheduledSource(cast("Source", queue), rules, queue.clock)
+def scheduled(queue: Queue) -> MirroringQueue:
+    return MirroringQueue(cast("Source", queue), rules, queue.clock)
 
 
 def longest_waits(queue: Queue, round_s: float, until_s: float) -> dict[TablePath, float]:
@@ -236,7 +237,7 @@ def test_a_mirrored_table_that_is_bound_elsewhere_in_its_round_is_lost_and_the_s
     def changing(path: TablePath) -> TableSettings:
         return structs.replace(rules(path), include=path not in bound_elsewhere)
 
-    source = ScheduledSource(cast("Source", queue), changing, queue.clock)
+    source = MirroringQueue(cast("Source", queue), changing, queue.clock)
     offers = [source.heartbeat(HeartbeatRequest(request=True)).assignment for _ in range(2)]
     mirror = next(assignment for assignment in offers if assignment is not None and assignment.table_id == 0)
     claim = TableEpoch(0, mirror.epoch, mirror.coordinator_epoch)
@@ -249,10 +250,11 @@ def test_a_mirrored_table_that_is_bound_elsewhere_in_its_round_is_lost_and_the_s
 
 
 def test_a_mirrored_table_has_no_bucket_key_for_the_lake_to_partition_by() -> None:
-    source = scheduled(Queue(FakeClock(), [spec(0, "m"), spec(1, "t")], frozenset({1})))
-    assert [one.bucket_key for one in source.all_tables()] == [(), ("id", "at")]
-    assert [one.union_read for one in source.all_tables()] == [False, True]
-    assert [one.primary_key for one in source.tables()] == [("id", "at"), ("id", "at")]
+    source = cast("Source", Queue(FakeClock(), [spec(0, "m"), spec(1, "t")], frozenset({1})))
+    found = configured_tables(source, rules, mirrors=True)
+    assert [one.bucket_key for one in found] == [(), ("id", "at")]
+    assert [one.union_read for one in found] == [False, True]
+    assert [one.primary_key for one in found] == [("id", "at"), ("id", "at")]
 
 
 def test_an_excluded_table_stays_due_for_other_services(world: World) -> None:
@@ -261,7 +263,7 @@ def test_an_excluded_table_stays_due_for_other_services(world: World) -> None:
     world.load(other, 0, 10)
     world.rules = lambda path: TableSettings(include=path == mine)
     below = EmbeddedSource(EmbeddedStore.open(world.store.root))
-    assert world.once(source=ScheduledSource(below, world.rules, world.clock)).failed == ()
+    assert world.once(source=below, mirrors=True).failed == ()
     assert len(world.lake.read(mine)) == 10
     assert world.lake.head(other) is None
     world.rules = lambda path: TableSettings(include=path == other)

@@ -13,7 +13,6 @@ import pytest
 from structlog.testing import capture_logs
 
 from lakeward.coordinator.rounds.effects import Discard
-from lakeward.coordinator.service.scheduling import ScheduledSource
 from lakeward.coordinator.state.state_writer import ServiceStateWriter
 from lakeward.errors import ConfigError, LakewardError, OutcomeUnknownError, SourceError, SparkError, StorageError
 from lakeward.model.identity import Incarnation
@@ -618,6 +617,6 @@ def test_a_table_that_the_sources_clients_read_in_another_lake_is_refused_alone_
     assert world.lake.head(other) is None
     assert ids(world.lake.read(good)) == list(range(10))
     world.rules = lambda _: TableSettings(mode="mirror")
-    source = ScheduledSource(PaimonSource(EmbeddedStore.open(world.store.root), other), world.rules, world.clock)
-    assert world.once(source=source).failed == ()
+    source = PaimonSource(EmbeddedStore.open(world.store.root), other)
+    assert world.once(source=source, mirrors=True).failed == ()
     assert ids(world.lake.read(other)) == list(range(10))

@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from lakeward.coordinator.service.scheduling import scheduled
 from lakeward.coordinator.service.start_order import started_ms
 from lakeward.coordinator.state.state_writer import ServiceStateWriter
 from lakeward.errors import SourceError
@@ -32,16 +31,17 @@ DAY_MS = 86_400_000
 
 def starts_at(world: World, clock: Clock, source: Source | None = None) -> int:
     states = ServiceStateStore(SmallFiles(str(world.directory / "state")))
-    return started_ms("svc", clock, states, source or EmbeddedSource(world.store), world.lake, included=lambda _: True)
+    source = source or EmbeddedSource(world.store)
+    return started_ms("svc", clock, states, world.lake, lambda: [table.path for table in source.tables()])
 
 
-def run(world: World, at_ms: int, source: Source | None = None) -> str:
+def run(world: World, at_ms: int, *, mirrors: bool = False) -> str:
     """Run a start until everything is tiered; return whom it says it was overtaken by."""
     start = Incarnation("svc", at_ms, secrets.token_hex(8))
     states = ServiceStateStore(SmallFiles(str(world.directory / "state")))
     state = ServiceStateWriter(states, start, "plain", world.clock)
-    below = source or EmbeddedSource(world.store)
-    service = world.service(incarnation=start, state=state, source=below, once=True)
+    below = EmbeddedSource(world.store)
+    service = world.service(incarnation=start, state=state, source=below, mirrors=mirrors, once=True)
     return asyncio.run(service.serve()).superseded_by
 
 
@@ -51,13 +51,12 @@ def test_a_start_stamped_by_a_clock_a_day_ahead_locks_nobody_out(world: World, m
     log: TablePath = world.table("log")
     world.load(log, 0, 10)
     world.rules = lambda _: TableSettings(mode=mode)
-    below = EmbeddedSource(world.store)
-    source = scheduled(below, {mode}, world.rules, world.clock)
-    assert not run(world, world.clock.wall_ms() + DAY_MS, source)
+    mirrors = mode == "mirror"
+    assert not run(world, world.clock.wall_ms() + DAY_MS, mirrors=mirrors)
     if lost:
         shutil.rmtree(world.directory / "state")
     world.load(log, 10, 10)
-    assert not run(world, starts_at(world, world.clock, source), source)
+    assert not run(world, starts_at(world, world.clock), mirrors=mirrors)
     assert sorted(row["id"] for row in world.lake.read(log)) == list(range(20))
 
 

@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from lakeward.coordinator.service.scheduling import scheduled
 from lakeward.coordinator.tables import tables
 from lakeward.errors import TableGoneError
 from lakeward.model.settings import TableMode, TableSettings
@@ -47,7 +46,7 @@ def test_a_lake_table_that_vanishes_in_the_middle_of_a_round_is_tried_again(worl
     world.rules = lambda _: TableSettings(mode=mode)
     world.lake = Hiding(world.directory / "lake")
     below = EmbeddedSource(EmbeddedStore.open(world.store.root))
-    service = world.service(source=scheduled(below, {mode}, world.rules, world.clock), once=True)
+    service = world.service(source=below, mirrors=mode == "mirror", once=True)
 
     async def soon() -> None:
         async with asyncio.timeout(LIMIT_S):  # a table that left the hand would come back after a minute or two

@@ -15,7 +15,7 @@ from lakeward.coordinator.effects.executor import RoundExecutor
 from lakeward.coordinator.rounds.effects import KeepCheckpoint
 from lakeward.coordinator.service.components import ServiceComponents, ServiceOptions
 from lakeward.coordinator.service.reporter import Reporter
-from lakeward.coordinator.service.scheduling import ScheduledSource
+from lakeward.coordinator.service.scheduling import MirroringQueue
 from lakeward.coordinator.state.state_writer import ServiceStateWriter
 from lakeward.errors import LakewardError, OutcomeUnknownError
 from lakeward.hooks.backend import LeaseBackend
@@ -59,7 +59,7 @@ if TYPE_CHECKING:
     from lakeward.model.results import LakeHead
     from lakeward.model.tables import TablePath, TableSpec
     from lakeward.model.tiering import HeartbeatRequest, HeartbeatResponse
-    from lakeward.ports import Source
+    from lakeward.ports import Clock, Source, TableQueue
     from lakeward.storage.small_files import SmallFiles
     from lakeward_simulator.checks import Checks
     from lakeward_simulator.world import World
@@ -120,6 +120,7 @@ class Coordinator:
         container.executor.set_provides(partial(_CheckedExecutor, world.checks))
         container.restorer.set_provides(partial(_CheckedRestorer, world))
         container.reporter.set_provides(_SilentReporter)
+        container.queue.set_provides(partial(_queue, mirrors=bool(world.partitioned.routes)))
         self.service = container.service()
         self.loop_state = container.loop()
         self.components = container.components()
@@ -275,7 +276,7 @@ class Coordinator:
             incarnation=self.incarnation,
             clock=world.clock,
             transport=self.network,
-            source=_Scheduled(source, self._rules, world.clock) if world.partitioned.routes else source,
+            source=source,
             lake=world.lake,
             jobs=self.jobs,
             backend=_backend(),
@@ -304,7 +305,12 @@ class Coordinator:
             service=changed(_SETTINGS.service, max_round_s=world.max_round_s),
         )
         return replace(
-            _OPTIONS, settings=settings, rules=self._rules, final=final, resumed=partial(dict, world.rescaling.resumed)
+            _OPTIONS,
+            settings=settings,
+            rules=self._rules,
+            mirrors=bool(partitioned.routes),
+            final=final,
+            resumed=partial(dict, world.rescaling.resumed),
         )
 
     def _rules(self, path: TablePath) -> TableSettings:
@@ -359,17 +365,17 @@ class _CheckedRestorer(Restorer):
         return found
 
 
-class _Scheduled(ScheduledSource):
+class _Queue(MirroringQueue):
     """Mirrors tables. Where a thread would wait for a heartbeat that is under way, it gets no answer at once."""
 
     _busy = False
 
     def heartbeat(self, request: HeartbeatRequest) -> HeartbeatResponse:
-        """See `ScheduledSource`."""
+        """See `MirroringQueue`."""
         return self._alone(partial(super().heartbeat, request))
 
     def make_due(self, paths: Collection[TablePath]) -> bool:
-        """See `ScheduledSource`."""
+        """See `MirroringQueue`."""
         return self._alone(partial(super().make_due, paths))
 
     def _alone(self, call: Callable[[], T]) -> T:
@@ -381,6 +387,13 @@ class _Scheduled(ScheduledSource):
             return call()
         finally:
             self._busy = False
+
+
+def _queue(
+    source: Source, rules: Callable[[TablePath], TableSettings], clock: Clock, *, mirrors: bool, **_: object
+) -> TableQueue:
+    """Return the source's own queue as it is, or one that mirrors tables as well."""
+    return _Queue(source, rules, clock) if mirrors else source
 
 
 class _SilentReporter(Reporter):

@@ -1,6 +1,6 @@
 """Hundreds of tables of mixed size and promise, tiered by the product's own scheduling in virtual time.
 
-Real: the machine `Rounds`, `ScheduledSource` and its queues. Simulated: the source's own queue, how long each step of a
+Real: the machine `Rounds`, `MirroringQueue` and its queues. Simulated: the source's own queue, how long each step of a
 round takes, and the clock. A promise is kept where the round that a table was due for commits before the deadline of
 that table; a table that is still waiting when the simulation ends counts as well, once its deadline has passed.
 """

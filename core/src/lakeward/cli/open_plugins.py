@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from lakeward.arrow_alone import use_arrow_alone
 from lakeward.clock import SystemClock
 from lakeward.config.tables import modes_of, table_rules
-from lakeward.coordinator.service.scheduling import scheduled
+from lakeward.coordinator.rounds.mirroring import MIRROR, as_configured, configured_tables
 from lakeward.hooks.discovery import load
 from lakeward.hooks.plugins import LAKE_GROUP, SOURCE_GROUP
 from lakeward.storage.commit_records import CommitRecords
@@ -16,22 +16,16 @@ from lakeward.storage.round_history import RoundHistory
 from lakeward.storage.small_files import SmallFiles
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Sequence
 
     from lakeward.config.loaded import Loaded
+    from lakeward.model.tables import TablePath, TableSpec
     from lakeward.ports import Lake, Source
 
 
 @contextmanager
 def opened_source(loaded: Loaded) -> Iterator[Source]:
-    """Open the configured source with the rules of its tables, and close it at the end. See `opened_plain_source`."""
-    with opened_plain_source(loaded) as source:
-        yield as_configured(loaded, source)
-
-
-@contextmanager
-def opened_plain_source(loaded: Loaded) -> Iterator[Source]:
-    """Open the configured source as its plugin makes it, with all that it offers, and close it at the end.
+    """Open the configured source, and close it at the end.
 
     Raises:
         ConfigError, SourceError: as the plugin's `open`.
@@ -45,9 +39,15 @@ def opened_plain_source(loaded: Loaded) -> Iterator[Source]:
         source.close()
 
 
-def as_configured(loaded: Loaded, source: Source) -> Source:
-    """Return an open source with the tables that the configuration names, and their rules."""
-    return scheduled(source, modes_of(loaded.settings), lambda path: table_rules(loaded, path).settings, SystemClock())
+def configured_table(loaded: Loaded, source: Source, path: TablePath) -> TableSpec:
+    """Return one table as the configuration has it; raises as `Source.table`."""
+    return as_configured(source.table(path), table_rules(loaded, path).settings)
+
+
+def all_configured(loaded: Loaded, source: Source) -> Sequence[TableSpec]:
+    """Return all tables to be tiered or mirrored, as the configuration has them; raises as `Source.tables`."""
+    mirrors = MIRROR in modes_of(loaded.settings)
+    return configured_tables(source, lambda path: table_rules(loaded, path).settings, mirrors=mirrors)
 
 
 def open_records(loaded: Loaded, service: str = "") -> CommitRecords:

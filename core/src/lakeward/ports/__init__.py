@@ -34,6 +34,7 @@ from lakeward.ports.source import SizedSource as SizedSource
 from lakeward.ports.source import Source as Source
 from lakeward.ports.source import SourceReader as SourceReader
 from lakeward.ports.source import SplitSize as SplitSize
+from lakeward.ports.source import TableQueue as TableQueue
 from lakeward.ports.spill import SpillDisk as SpillDisk
 from lakeward.ports.spill import SpillFolder as SpillFolder
 from lakeward.ports.transport import Address as Address

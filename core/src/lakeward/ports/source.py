@@ -19,7 +19,27 @@ if TYPE_CHECKING:
     from lakeward.ports.leases import SnapshotLeases
 
 
-class Source(Protocol):
+class TableQueue(Protocol):
+    """Where a service gets the tables that it tiers: the queue of a source, or also tables that it schedules itself."""
+
+    def heartbeat(self, request: HeartbeatRequest, /) -> HeartbeatResponse:
+        """Renew, finish, fail and request tables of the tiering queue in one call.
+
+        Raises:
+            SourceError: refused as a whole; no effect.
+            OutcomeUnknownError: no answer.
+        """
+        ...
+
+    def make_due(self, paths: Collection[TablePath]) -> bool:
+        """Ask the queue to assign these tables at once.
+
+        Return False where the source has no such call: the tables come when their freshness has passed.
+        """
+        ...
+
+
+class Source(TableQueue, Protocol):
     """A streaming store that tables are read from; the driver's half."""
 
     name: str
@@ -61,22 +81,6 @@ class Source(Protocol):
 
     def pending_since_ms(self, table: TableSpec, offsets: Mapping[TableBucket, int]) -> int | None:
         """Return the time of the oldest record not contained in `offsets`, in ms since 1970; None if there is none."""
-        ...
-
-    def heartbeat(self, request: HeartbeatRequest, /) -> HeartbeatResponse:
-        """Renew, finish, fail and request tables of the tiering queue in one call.
-
-        Raises:
-            SourceError: refused as a whole; no effect.
-            OutcomeUnknownError: no answer.
-        """
-        ...
-
-    def make_due(self, paths: Collection[TablePath]) -> bool:
-        """Ask the queue to assign these tables at once.
-
-        Return False where the source has no such call: the tables come when their freshness has passed.
-        """
         ...
 
     def lake_record(self, table: TableSpec) -> LakeRecord | None:

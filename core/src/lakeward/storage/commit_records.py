@@ -117,7 +117,8 @@ def lost_commits(source: Source, table: TableSpec, record: CommitRecord | None, 
         date = datetime.fromtimestamp(record.committed_ms / 1000, UTC).isoformat(sep=" ", timespec="seconds")
         held = f"this service committed lake snapshot {record.snapshot_id} at {date}"
     else:
-        at_source = source.lake_record(table)
+        # A record in the source of a mirrored table would be another service's.
+        at_source = source.lake_record(table) if table.union_read else None
         if at_source is None or (record is not None and record.disregarded == at_source.snapshot_id):
             return ""
         held = f"the source has lake snapshot {at_source.snapshot_id} on record"

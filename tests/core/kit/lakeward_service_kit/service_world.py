@@ -15,7 +15,6 @@ from msgspec.structs import replace as changed
 from lakeward.clock import SystemClock
 from lakeward.container import ServiceContainer, service_container
 from lakeward.coordinator.service.components import ServiceComponents, ServiceOptions
-from lakeward.coordinator.service.scheduling import ScheduledSource
 from lakeward.coordinator.state.state_writer import ServiceStateWriter
 from lakeward.hooks.backend import LeaseBackend
 from lakeward.hooks.markers import hookimpl
@@ -183,12 +182,7 @@ class World:
             incarnation=incarnation,
             clock=self.clock,
             transport=SocketTransport(self.clock),
-            source=ScheduledSource(
-                EmbeddedSource(EmbeddedStore.open(self.store.root)),
-                lambda path: self.rules(path),  # noqa: PLW0108 - asked afresh: tests change it
-                self.clock,
-                mirrors=False,
-            ),
+            source=EmbeddedSource(EmbeddedStore.open(self.store.root)),
             lake=self.lake,
             jobs=ThreadJobs(run_subtask),
             backend=LeaseBackend("plain", self.backend),

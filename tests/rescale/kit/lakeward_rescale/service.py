@@ -14,7 +14,6 @@ from typing import TYPE_CHECKING
 
 from lakeward.clock import SystemClock
 from lakeward.coordinator.effects.plan import Planning
-from lakeward.coordinator.service.scheduling import ScheduledSource
 from lakeward.model.jobs import SubtaskPlace
 from lakeward.observe.logs import setup_logs
 from lakeward.storage.checkpoint_store import CheckpointFiles
@@ -68,10 +67,11 @@ def run(directory: Path, zygote: Path, scenario: Scenario, number: int, later: b
     lake = IcebergLakePlugin().open(options, clock)
     store = EmbeddedStore.open(directory / "store")
     world = World(directory, store, lake, PlainBackend(), clock)  # type: ignore[arg-type] # made for the folder lake; any will do
-    source = ScheduledSource(EmbeddedSource(store), partial(rules, scenario), world.clock)
+    source = EmbeddedSource(store)
     service = world.service(
         rules=partial(rules, scenario),
         source=source,
+        mirrors=True,
         jobs=ForkedJobs(directory, zygote, scenario, number),
         checkpoints=NotingCheckpoints(SmallFiles(str(directory / "state")), world.clock, notes),
         once=True,

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import click
 
 from lakeward.cli.invocation import Invocation, pass_invocation, with_common_options
-from lakeward.cli.open_plugins import open_records, opened_lake, opened_source
+from lakeward.cli.open_plugins import configured_table, open_records, opened_lake, opened_source
 from lakeward.clock import SystemClock
 from lakeward.coordinator.rounds.context import tiered_offsets
 from lakeward.errors import EXIT_FAILED
@@ -48,7 +48,7 @@ def accept(invocation: Invocation, *, table: str, yes: bool, offsets: str) -> in
     loaded = invocation.load()
     records = open_records(loaded)
     with opened_source(loaded) as source, opened_lake(loaded) as lake:
-        spec = source.table(TablePath.parse(table))
+        spec = configured_table(loaded, source, TablePath.parse(table))
         found = _find(source, spec, records.read(spec.table_id), lake.head(spec.path), ours=offsets == "ours")
     if found is None:
         invocation.output.show({"table": table, "accepted": False}, f"{table}: there is nothing to accept.")

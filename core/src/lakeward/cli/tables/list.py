@@ -9,7 +9,7 @@ import click
 
 from lakeward.cli.invocation import Invocation, pass_invocation, with_common_options
 from lakeward.cli.layouts import table_layouts
-from lakeward.cli.open_plugins import open_records, opened_lake, opened_source
+from lakeward.cli.open_plugins import all_configured, configured_table, open_records, opened_lake, opened_source
 from lakeward.cli.output import Columns
 from lakeward.cli.serving import find_services
 from lakeward.clock import SystemClock
@@ -79,7 +79,7 @@ def list_tables(invocation: Invocation, *, table: str | None, buckets: bool, wid
 
 def _look(loaded: Loaded, services: Services, now_ms: int, path: TablePath | None) -> list[TableLine]:
     with opened_source(loaded) as source, opened_lake(loaded) as lake:
-        found = source.tables() if path is None else [source.table(path)]
+        found = all_configured(loaded, source) if path is None else [configured_table(loaded, source, path)]
         tables = [table for table in found if table_rules(loaded, table.path).settings.include]
         if path is not None and not tables:
             raise excluded(path)

@@ -8,7 +8,7 @@ from lakeward.cli.invocation import Invocation, pass_invocation, with_common_opt
 from lakeward.cli.open_plugins import opened_source
 from lakeward.cli.serving import find_services
 from lakeward.config.tables import table_rules
-from lakeward.coordinator.service.scheduling import MIRROR
+from lakeward.coordinator.rounds.mirroring import MIRROR
 from lakeward.errors import SourceError, UsageError
 from lakeward.model.tables import TablePath
 

@@ -59,6 +59,8 @@ class CommitWork:
     """
     hurry: Callable[[], bool] = _no_hurry
     """Whether pauses are left out now: somebody waits for the service to end."""
+    registered: bool = True
+    """Whether the source is told of the commit; it knows nothing of a mirrored table."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,11 +115,12 @@ class Committer:
         """
         table = work.table
         started = self._clock.now()
-        prepared = self._source.prepare(table, work.offsets)
+        prepared = self._source.prepare(table, work.offsets) if work.registered else ""
         between = self._clock.now()
         snapshot_id = self._to_lake(work, prepared)
         landed = self._clock.now()
-        self._source.commit(table, snapshot_id, prepared, work.offsets)
+        if work.registered:
+            self._source.commit(table, snapshot_id, prepared, work.offsets)
         ended = self._clock.now()
         timings = {"commit": landed - between, "source": between - started + ended - landed}
         parts = {"prepare": (started, between), "commit to the lake": (between, landed), "register": (landed, ended)}

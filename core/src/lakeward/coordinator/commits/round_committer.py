@@ -123,6 +123,7 @@ class RoundCommitter:
                 files=commit.files,
                 offsets=commit.offsets,
                 journal=add_ids,
+                registered=table.union_read,
                 may_commit=lambda: self._fence.check(round_id, table.path),
                 hurry=lambda: self._fence.stopping,
             )

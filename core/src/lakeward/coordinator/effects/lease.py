@@ -10,6 +10,7 @@ import structlog
 
 from lakeward.coordinator.effects.items import OfRound
 from lakeward.coordinator.effects.work import Handlers
+from lakeward.coordinator.leases.restore import lease_of_checkpoint, restore_lease
 from lakeward.coordinator.rounds.effects import (
     InvalidateCheckpoints,
     KeepCheckpoint,
@@ -55,6 +56,7 @@ if TYPE_CHECKING:
     from lakeward.model.leases import Failover
     from lakeward.model.tables import KvSnapshot, TableBucket
     from lakeward.ports import Clock
+    from lakeward.storage.service_state import ServiceState
 
 _NAMED_MOST = 3
 _log = structlog.get_logger("lakeward.service")
@@ -205,6 +207,18 @@ class LeaseProtection:
     def renewed_every_s(self) -> float:
         """How often the lease is renewed, in seconds."""
         return self._leases.duration_s / 3
+
+    async def run(self) -> None:
+        """Make the calls of the lease until cancelled."""
+        await self._leases.run(self.on_lease, self._persistence.write)
+
+    async def restore(self, state: ServiceState | None) -> frozenset[TableBucket]:
+        """Keep leased what the last start had leased; return the buckets that the backend has released instead.
+
+        `state` is what that start persisted, None where there is nothing.
+        """
+        copy = None if state is not None else await lease_of_checkpoint(self._restorer)
+        return await restore_lease(self._leases, state, self._backend.name, self._clock.now(), copy)
 
     def release_stray(self) -> bool:
         """Release what the last start leased and nothing needs; return whether the store was read.

@@ -19,6 +19,7 @@ from lakeward.coordinator.rounds.layout import (
     check_splits,
     resolve_layout,
 )
+from lakeward.coordinator.rounds.mirroring import MIRROR, as_configured
 from lakeward.errors import LakeTableGoneError, LakewardError, OffsetsWentBackError, SourceError, TableGoneError
 from lakeward.machines.splits import Enumeration, enumerate_splits
 from lakeward.model.partitioning import ExchangeMode
@@ -87,9 +88,9 @@ def start_round(  # noqa: PLR0917 - the two sides, whose round it is, and its ru
         LogTruncatedError: records that were never tiered are gone.
         OffsetsBeyondLogError: the lake's offsets are beyond the end of the source's log.
     """
-    table = _same_table(source, assignment)
+    table = as_configured(_same_table(source, assignment), rules)
     layout = resolve_layout(table, rules, gangs=gangs)
-    if rules.mode != "mirror":
+    if rules.mode != MIRROR:
         table.check_lake(lake.name)
     record = committed.read(table.table_id)
     if lost := lost_commits(source, table, record, lake.head(table.path)):
@@ -109,7 +110,7 @@ def start_round(  # noqa: PLR0917 - the two sides, whose round it is, and its ru
     most = 0 if layout.exchange is ExchangeMode.HASH else rules.max_split_rows
     enumeration = enumerate_splits(buckets, tiered, primary_key=table.has_primary_key, max_split_rows=most)
     check_splits(table, layout, enumeration.splits)
-    if head.commit is not None and rules.mode != "mirror":
+    if head.commit is not None and rules.mode != MIRROR:
         # Only after this check: a source that was re-created must not be given offsets that it never had.
         _repair(source, table, head.commit, tiered)
     return RoundContext(table, head, tiered, buckets, enumeration, layout)

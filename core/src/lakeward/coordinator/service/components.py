@@ -39,6 +39,10 @@ class ServiceComponents:
     checkpoints: CheckpointStore
 
 
+def _nothing() -> None:
+    """Change nothing."""
+
+
 def _keep_nothing(_record: RoundRecord) -> None:
     """Keep no history."""
 
@@ -71,6 +75,10 @@ class ServiceOptions:
     """Seconds between two checks for tables that were dropped while they had no round."""
     on_record: Callable[[RoundRecord], None] = _keep_nothing
     """Takes each round that has ended and had something to do; returns at once."""
+    mirrors: bool = False
+    """Whether any table may be mirrored; if not, the source's tables are not listed for that."""
+    refresh: Callable[[], None] = _nothing
+    """Called at each heartbeat: it may block, and change what the rules say."""
     complete_ms: Mapping[int, int] = field(default_factory=dict)
     """By table id the moment up to which earlier starts had completed the lake, as far as is known."""
     on_span: Callable[[RoundSpan], None] | None = None

@@ -16,10 +16,10 @@ import structlog
 from lakeward.errors import LakewardError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
+    from collections.abc import Callable, Iterable, Sequence
 
     from lakeward.model.tables import TablePath
-    from lakeward.ports import Clock, Lake, Source
+    from lakeward.ports import Clock, Lake
     from lakeward.storage.service_state import ServiceStateStore
 
 _WORKERS = 8
@@ -32,18 +32,17 @@ def started_ms(
     service: str,
     clock: Clock,
     states: ServiceStateStore,
-    source: Source,
     lake: Lake,
-    *,
-    included: Callable[[TablePath], bool],
+    tables: Callable[[], Sequence[TablePath]],
 ) -> int:
     """Return the start time for a new incarnation: now, or after the newest earlier start of its service. Blocking.
 
-    In milliseconds since 1970; `clock` is the wall clock. Earlier starts are in `states` and in the stamps of the lake.
+    In milliseconds since 1970; `clock` is the wall clock. Earlier starts are in `states` and in the stamps of `tables`
+    in the lake.
     """
     wall_ms = clock.wall_ms()
     after_states = states.started_ms(service, wall_ms)
-    stamped = _newest_stamp_ms(service, clock, lake, _paths(source, included))
+    stamped = _newest_stamp_ms(service, clock, lake, _paths(tables))
     chosen = max(after_states, stamped + 1)
     if chosen > wall_ms:
         _log.warning(
@@ -53,9 +52,9 @@ def started_ms(
     return chosen
 
 
-def _paths(source: Source, included: Callable[[TablePath], bool]) -> list[TablePath]:
+def _paths(tables: Callable[[], Sequence[TablePath]]) -> Sequence[TablePath]:
     try:
-        return [table.path for table in source.tables() if included(table.path)]
+        return tables()
     except LakewardError as error:
         _log.warning("the stamps of earlier starts could not be looked up", reason=str(error))
         return []

@@ -9,7 +9,6 @@ import structlog
 
 from lakeward.coordinator.workers.calls import call
 from lakeward.errors import LakewardError
-from lakeward.model.tiering import HeartbeatRequest, TableEpoch
 
 if TYPE_CHECKING:
     from lakeward.coordinator.effects.executor import RoundExecutor
@@ -21,8 +20,7 @@ if TYPE_CHECKING:
     from lakeward.coordinator.state.persistence import StatePersistence
     from lakeward.coordinator.state.state_writer import ServiceStateWriter
     from lakeward.hooks.backend import LeaseBackend
-    from lakeward.model.tiering import TableAssignment
-    from lakeward.ports import Clock, Source
+    from lakeward.ports import Clock
 
 _TURN_S = 0.1
 _LEAVE_S = 5.0
@@ -101,22 +99,6 @@ async def wait_for_upkeep(upkeep: Upkeep, lag: LagAfterCommit, clock: Clock, tim
     deadline = clock.now() + timeout_s
     while (upkeep.busy or lag.busy) and clock.now() < deadline:  # noqa: ASYNC110 - as above
         await asyncio.sleep(_TURN_S)
-
-
-async def give_back(source: Source, assignment: TableAssignment) -> None:
-    """Give a table back that was assigned to this start after a later start had taken over.
-
-    Only this start knows the assignment; without the call the table would wait for its tiering timeout.
-    """
-    epoch = TableEpoch(assignment.table_id, assignment.epoch, assignment.coordinator_epoch)
-    try:
-        await call(
-            lambda: source.heartbeat(HeartbeatRequest(failed=(epoch,))),
-            what=f"give {assignment.path} back",
-            timeout_s=_LEAVE_S,
-        )
-    except LakewardError as error:
-        _log.warning("a table was not given back; the source takes it back in time", reason=str(error))
 
 
 async def drop_own_lease(

@@ -2,19 +2,22 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING
 
 import structlog
 
 from lakeward.coordinator.rounds.context import tiered_offsets
+from lakeward.coordinator.rounds.mirroring import configured_tables
 from lakeward.coordinator.workers.calls import call
 from lakeward.errors import LakeAwayError, LakewardError, TableGoneError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
+    from lakeward.model.settings import TableSettings
     from lakeward.model.tables import BucketState, TableBucket, TablePath, TableSpec
-    from lakeward.ports import Lake, Source
+    from lakeward.ports import Lake, Source, TableQueue
 
 _log = structlog.get_logger("lakeward.startup")
 
@@ -22,12 +25,25 @@ _log = structlog.get_logger("lakeward.startup")
 class TargetOffsets:
     """The end offsets of every table at one moment."""
 
-    def __init__(self) -> None:
+    def __init__(
+        self,
+        source: Source,
+        lake: Lake,
+        queue: TableQueue,
+        rules: Callable[[TablePath], TableSettings],
+        *,
+        mirrors: bool,
+    ) -> None:
+        self._source = source
+        self._lake = lake
+        self._queue = queue
+        self._rules = rules
+        self._mirrors = mirrors
         self._ends: dict[TablePath, dict[TableBucket, int]] = {}
         self._unseen: set[TablePath] = set()
         """Tables whose end offsets could not be looked at."""
 
-    def look(self, source: Source, lake: Lake, included: Callable[[TablePath], bool]) -> None:
+    def look(self) -> None:
         """Record the end offsets of all included tables that are behind. Blocking.
 
         A table that cannot be looked at is a target too: its first round finds its end offsets, or what is wrong.
@@ -35,16 +51,16 @@ class TargetOffsets:
         Raises:
             LakewardError: the tables cannot be listed, or the lake's catalog does not answer.
         """
-        for table in source.tables():
-            if included(table.path):
-                self._look_at(source, lake, table)
+        for table in configured_tables(self._source, self._rules, mirrors=self._mirrors):
+            if self._rules(table.path).include:
+                self._look_at(table)
 
-    async def aim(self, source: Source, lake: Lake, included: Callable[[TablePath], bool]) -> frozenset[TablePath]:
+    async def aim(self) -> frozenset[TablePath]:
         """Record the targets, make the tables due that are behind, and return these."""
-        await call(lambda: self.look(source, lake, included), what="look at the end offsets")
+        await call(self.look, what="look at the end offsets")
         paths = self.paths
         if paths:
-            await call(lambda: source.make_due(paths), what="make tables due")
+            await call(partial(self._queue.make_due, paths), what="make tables due")
         return paths
 
     @property
@@ -67,9 +83,9 @@ class TargetOffsets:
         self._ends.pop(path, None)
         return True
 
-    def _look_at(self, source: Source, lake: Lake, table: TableSpec) -> None:
+    def _look_at(self, table: TableSpec) -> None:
         try:
-            self._note(source, lake, table)
+            self._note(table)
         except LakeAwayError:
             raise  # no table's own failure
         except TableGoneError as gone:
@@ -79,10 +95,10 @@ class TargetOffsets:
             reason = str(error)
             _log.warning("the end offsets of a table could not be looked at", table=str(table.path), reason=reason)
 
-    def _note(self, source: Source, lake: Lake, table: TableSpec) -> None:
+    def _note(self, table: TableSpec) -> None:
         table.check_readable()
-        tiered = tiered_offsets(source, table, lake.head(table.path))
-        states = source.buckets(table)
+        tiered = tiered_offsets(self._source, table, self._lake.head(table.path))
+        states = self._source.buckets(table)
         self._ends[table.path] = _ends(states)
         if all(tiered.get(state.bucket, 0) <= state.end for state in states):
             self.reached(table.path, tiered, states)  # else its round reports what is wrong

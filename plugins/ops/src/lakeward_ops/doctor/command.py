@@ -14,7 +14,7 @@ import click
 from lakeward.cli.checks import Check, as_result, show_checks
 from lakeward.cli.invocation import Invocation, pass_invocation, with_common_options
 from lakeward.cli.layouts import layout_checks, table_layouts
-from lakeward.cli.open_plugins import as_configured
+from lakeward.cli.open_plugins import all_configured
 from lakeward.cli.serving import describe_bindings
 from lakeward.clock import SystemClock
 from lakeward.config.keys import keys_of
@@ -175,7 +175,7 @@ def _layouts(loaded: Loaded, source: Source) -> Iterator[Check]:
     if not any(rules.lake_partition for rules in loaded.settings.tables.values()):
         return
     try:
-        layouts = table_layouts(loaded, as_configured(loaded, source).tables())
+        layouts = table_layouts(loaded, all_configured(loaded, source))
     except LakewardError as error:
         yield _problem("layouts", error, _SOURCE)
         return

@@ -9,7 +9,7 @@ import click
 
 from lakeward.cli.checkpoints.find import complete_checkpoints
 from lakeward.cli.invocation import Invocation, pass_invocation, with_common_options
-from lakeward.cli.open_plugins import as_configured, open_records, opened_lake, opened_plain_source
+from lakeward.cli.open_plugins import all_configured, configured_table, open_records, opened_lake, opened_source
 from lakeward.cli.output import Columns
 from lakeward.cli.serving import find_services
 from lakeward.config.tables import excluded, table_rules
@@ -52,10 +52,11 @@ def _plan(loaded: Loaded, path: TablePath | None) -> list[NextRound]:
     held = _held(loaded)
     checkpoints = complete_checkpoints(loaded)
     gangs = not loaded.settings.spark.dynamic_allocation
-    with opened_plain_source(loaded) as plain, opened_lake(loaded) as lake:
-        source, sized = as_configured(loaded, plain), plain if isinstance(plain, SizedSource) else None
+    with opened_source(loaded) as source, opened_lake(loaded) as lake:
+        sized = source if isinstance(source, SizedSource) else None
         found = []
-        for spec in _tables(loaded, source.tables() if path is None else [source.table(path)], path):
+        tables = all_configured(loaded, source) if path is None else [configured_table(loaded, source, path)]
+        for spec in _tables(loaded, tables, path):
             rules = table_rules(loaded, spec.path).settings
             one = next_round(source, lake, spec, records.get(spec.table_id), rules, gangs=gangs, sized=sized)
             one = replace(one, checkpoint=checkpoints.get(spec.table_id, ""))

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from lakeward.cli.invocation import Invocation, pass_invocation, with_common_options
-from lakeward.cli.open_plugins import open_records, opened_lake, opened_source
+from lakeward.cli.open_plugins import configured_table, open_records, opened_lake, opened_source
 from lakeward.cli.output import Columns
 from lakeward.errors import EXIT_FAILED, LakeError, LakeTableGoneError, OffsetsWentBackError, UsageError
 from lakeward.hooks.discovery import load
@@ -77,7 +77,7 @@ def verify(invocation: Invocation, *, table: str, available: bool, most: int, me
     path = TablePath.parse(table)
     memory_bytes = _memory_bytes(memory)
     with opened_source(loaded) as source, opened_lake(loaded) as lake, _spill_folder(loaded) as folder:
-        spec = source.table(path)
+        spec = configured_table(loaded, source, path)
         sides = _sides(loaded, source, lake, spec)
         if sides is None:
             invocation.output.show(_nothing(table), f"{table}: nothing is tiered yet, so there is nothing to compare.")

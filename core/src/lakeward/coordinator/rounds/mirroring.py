@@ -1,0 +1,43 @@
+"""Tables as the configuration has them: tiered, or mirrored, into lake tables of which the source is told nothing."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from lakeward.model.partitioning import PartitionField
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from lakeward.model.settings import TableSettings
+    from lakeward.model.tables import TablePath, TableSpec
+    from lakeward.ports import Source
+
+MIRROR = "mirror"
+
+
+def as_configured(table: TableSpec, rules: TableSettings) -> TableSpec:
+    """Add to a mirrored table its lake partitioning; remove the bucket key: only the source knows that function.
+
+    If the lake partitioned by another function of the key, its readers would skip existing rows.
+    """
+    if rules.mode != MIRROR:
+        return replace(table, union_read=True)
+    fields = tuple(map(PartitionField.parse, rules.lake_partition))
+    return replace(table, bucket_key=(), lake_partition=fields, system_columns=rules.system_columns)
+
+
+def configured_tables(
+    source: Source, rules: Callable[[TablePath], TableSettings], *, mirrors: bool
+) -> Sequence[TableSpec]:
+    """Return the tables in mirror mode, and the lake-enabled ones in tier mode. Raises as `Source.tables`.
+
+    `mirrors`: any table may be mirrored; if not, those are not listed that the source does not have for a lake.
+    """
+    enabled = source.tables()
+    if not mirrors:
+        return [as_configured(table, rules(table.path)) for table in enabled]
+    tiered = {table.table_id for table in enabled}
+    found = ((table, rules(table.path)) for table in source.all_tables())
+    return [as_configured(table, its) for table, its in found if its.mode == MIRROR or table.table_id in tiered]
