@@ -18,7 +18,7 @@ SEEDS = range(80)
 
 
 def _tell_nothing(protection: LeaseProtection) -> None:
-    list(protection._restorer.changed_needs())
+    list(protection._checkpoints.changed_needs())
 
 
 def _read_nothing_at_the_start(*_: object) -> None:

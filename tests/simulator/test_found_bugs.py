@@ -200,7 +200,7 @@ def test_a_start_holds_what_a_checkpoint_needs_that_completes_between_its_looks_
     case.until(lambda: len(case.metadata) > before_restart and first.end is not None)
     assert slow
     table_id = case.world.source.tables_by_path[TABLE].spec.table_id
-    needed = {one.bucket: one.snapshot_id for one in second.restorer.needed(table_id)}
+    needed = {one.bucket: one.snapshot_id for one in second.checkpoints.needed(table_id)}
     lease_id = second.leases.held_leases.lease_id
     case.until(lambda: needed.items() <= case.world.source.leases.held().get(lease_id, {}).items())
     assert needed

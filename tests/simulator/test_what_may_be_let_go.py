@@ -28,7 +28,7 @@ def start_while_the_source_is_away(case: Case, listing_s: float = 0.0) -> Coordi
         if service == "source" and name == "heartbeat" and caller is second.loop and not failed:
             failed.append(name)
             return "fails"
-        if service == "store" and name.startswith("list") and failed and not second.restorer.known:
+        if service == "store" and name.startswith("list") and failed and not second.checkpoints.was_read:
             case.world.block(caller, listing_s)
         return None
 
@@ -81,7 +81,7 @@ def test_what_a_later_checkpoint_has_read_goes_though_its_start_died_before_it_h
     case.until(lambda: first.over)
     heard = needed(case, first)
     second = start_while_the_source_is_away(case)
-    left = {one.snapshot_id for one in second.restorer.needed(table_id(case))}
+    left = {one.snapshot_id for one in second.checkpoints.needed(table_id(case))}
     assert left < heard
     case.rest()
 
@@ -168,7 +168,7 @@ def test_what_a_checkpoint_that_was_whole_too_late_has_still_to_read_goes_with_i
         case.world.append(TABLE, 9)
         case.world.take_snapshots(TABLE)
         case.world.source.restart()
-        wait(caller, lambda: bool(second.restorer.holding))
+        wait(caller, lambda: bool(second.checkpoints.holding))
         stored.append(len(case.metadata))
         return None
 

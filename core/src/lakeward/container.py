@@ -20,6 +20,7 @@ from lakeward.clock import SystemClock
 from lakeward.config.entries import place
 from lakeward.config.shown import secret_values
 from lakeward.config.tables import modes_of, table_rules
+from lakeward.coordinator.checkpoints.known import KnownCheckpoints
 from lakeward.coordinator.checkpoints.restorer import Restorer
 from lakeward.coordinator.commits.cleaner import Cleaner
 from lakeward.coordinator.commits.fence import CommitFence
@@ -242,7 +243,8 @@ class ServiceContainer(containers.DeclarativeContainer):
     fence = providers.Singleton(CommitFence, clock, settings.service)
     loop = providers.Singleton(EventLoop)
     policy = providers.Singleton(RoundPolicy, options.provided.rules, settings, options.provided.once)
-    restorer = providers.Singleton(Restorer, components.provided.checkpoints, lake, incarnation)
+    checkpoints = providers.Singleton(KnownCheckpoints)
+    restorer = providers.Singleton(Restorer, components.provided.checkpoints, lake, incarnation, checkpoints)
     leases = providers.Singleton(
         LeaseDriver,
         providers.Singleton(
@@ -261,7 +263,7 @@ class ServiceContainer(containers.DeclarativeContainer):
         clock=clock,
         rounds=rounds,
         leases=leases,
-        restorer=restorer,
+        checkpoints=checkpoints,
         writer=components.provided.state,
         loop=loop,
     )
@@ -270,7 +272,7 @@ class ServiceContainer(containers.DeclarativeContainer):
         clock=clock,
         rounds=rounds,
         leases=leases,
-        restorer=restorer,
+        checkpoints=checkpoints,
         tables=tables,
         loop=loop,
         persistence=persistence,
@@ -403,7 +405,7 @@ class ServiceContainer(containers.DeclarativeContainer):
         loop=loop,
         executor=executor,
         protection=protection,
-        restorer=restorer,
+        checkpoints=checkpoints,
         reporter=reporter,
         housekeeping=housekeeping,
         persistence=persistence,
@@ -432,7 +434,7 @@ class ServiceContainer(containers.DeclarativeContainer):
             targets=targets,
             heartbeats=heartbeats,
             protection=protection,
-            restorer=restorer,
+            checkpoints=checkpoints,
             persistence=persistence,
             housekeeping=housekeeping,
         ),

@@ -242,10 +242,10 @@ def test_a_lake_table_that_is_missing_at_one_look_lets_nothing_go(halfway: Halfw
     for _ in range(2):  # a look that finds it in between: the next one that does not is the first again
         shutil.move(halfway.world.lake.root, tmp_path / "away")
         restorer.start(source)
-        assert restorer.needed(table_id)
+        assert restorer.known.needed(table_id)
         shutil.move(tmp_path / "away", halfway.world.lake.root)
         restorer.check_again(source, {table_id})
-        assert restorer.needed(table_id)
+        assert restorer.known.needed(table_id)
 
 
 def test_a_lake_table_that_is_missing_at_two_looks_in_a_row_is_gone(halfway: Halfway, tmp_path: Path) -> None:
@@ -255,7 +255,7 @@ def test_a_lake_table_that_is_missing_at_two_looks_in_a_row_is_gone(halfway: Hal
     shutil.move(halfway.world.lake.root, tmp_path / "away")
     restorer.start(source)
     restorer.check_again(source, {table_id})
-    assert restorer.needed(table_id) == ()
+    assert restorer.known.needed(table_id) == ()
 
 
 def test_a_stop_in_the_middle_of_a_round_keeps_what_its_checkpoint_has_to_read(halfway: Halfway) -> None:

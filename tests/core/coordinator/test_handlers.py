@@ -51,7 +51,7 @@ def test_what_a_checkpoint_needs_is_leased_before_its_round_can_end(world: World
 
     async def store() -> None:
         container.executor().execute(one, (CompleteCheckpoint(ref, state.round, (), state),))
-        assert container.restorer().needed(7) == state.enumeration().snapshots != ()
+        assert container.checkpoints().needed(7) == state.enumeration().snapshots != ()
 
     asyncio.run(store())
 

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from lakeward.coordinator.checkpoints.known import KnownCheckpoints
 from lakeward.coordinator.checkpoints.restorer import Restorer
 from lakeward.coordinator.commits.cleaner import Cleaner
 from lakeward.model.identity import Incarnation, RoundId
@@ -76,7 +77,7 @@ def test_files_of_a_later_start_are_not_swept(disk: Disk) -> None:
 def test_checkpoints_of_a_later_start_are_not_dropped(disk: Disk) -> None:
     for start in (FIRST, THIRD):
         write_checkpoint(disk.checkpoints, reference(start=start))
-    restorer = Restorer(disk.checkpoints, disk.lake, SECOND)
+    restorer = Restorer(disk.checkpoints, disk.lake, SECOND, KnownCheckpoints())
     restorer.drop_all(7, "its round has committed")
     assert [info.ref for info in disk.checkpoints.list("svc")] == [reference(start=THIRD)]
 

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from lakeward.coordinator.checkpoints.contents import CheckpointContents
+from lakeward.coordinator.checkpoints.known import KnownCheckpoints
 from lakeward.coordinator.checkpoints.restorer import Restorer
 from lakeward.model.results import LakeHead, OffsetCommit
 from lakeward.storage.checkpoint_store import CheckpointFiles
@@ -51,7 +52,7 @@ def test_a_commit_of_the_same_offsets_has_open_rows_of_a_checkpoint_in_other_fil
     store.complete(ref, was, (store.write_part(ref, part),), None)
     offsets = CheckpointContents.of(was, [part]).offsets()
     commit = OffsetCommit(5, offsets, None, was.round_id.incarnation, was.round_id.name, 2, 0)
-    restorer = Restorer(store, lake, FIRST)
+    restorer = Restorer(store, lake, FIRST, KnownCheckpoints())
     found = restorer.find(table, LakeHead(PATH, 7, "w", 5, FIRST, commit, commit), exchange=True)
     assert (found is None) is open_rows
 
@@ -65,19 +66,19 @@ def test_the_rows_of_a_doubted_checkpoint_are_read_before_a_round_goes_on_from_i
     segment = write_segment(store, ref)
     was = replace(round_snapshot(ref), finished=())
     store.complete(ref, was, (store.write_part(ref, exchange_snapshot(segment)),), None)
-    restorer = Restorer(store, lake, FIRST)
+    restorer = Restorer(store, lake, FIRST, KnownCheckpoints())
 
     def finds() -> bool:
         return restorer.find(table, LakeHead(PATH, 7, "w", None, FIRST, None, None), exchange=True) is not None
 
-    restorer.verify_rows(ref)
+    restorer.known.verify_rows(ref)
     assert finds(), "nothing is wrong with it"
     file = tmp_path / "state" / segment.name
     data = bytearray(file.read_bytes())
     data[len(data) // 2] ^= 1
     file.write_bytes(data)
     assert finds(), "it was read once, and has its size"
-    restorer.verify_rows(ref)
+    restorer.known.verify_rows(ref)
     assert not finds()
 
 
@@ -90,12 +91,12 @@ def test_of_several_checkpoints_the_newest_one_is_gone_on_from_and_an_older_one_
     lake.open_table(table, FIRST)
     for ref in (older, newer):
         store.complete(ref, replace(round_snapshot(ref), finished=()), (), None)
-    restorer, head = Restorer(store, lake, FIRST), LakeHead(PATH, 7, "w", None, FIRST, None, None)
+    restorer, head = Restorer(store, lake, FIRST, KnownCheckpoints()), LakeHead(PATH, 7, "w", None, FIRST, None, None)
 
     def found() -> CheckpointRef | None:
         restored = restorer.find(table, head, exchange=False)
         return restored.ref if restored is not None else None
 
     assert found() == newer
-    restorer.reject(newer, "its rows are damaged")
+    restorer.known.reject(newer, "its rows are damaged")
     assert found() == older

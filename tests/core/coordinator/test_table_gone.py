@@ -64,6 +64,7 @@ def entries(container: ServiceContainer, table_ids: set[int]) -> Iterator[str]:
         container.executor(),
         container.tables(),
         container.restorer(),
+        container.checkpoints(),
         container.upkeep(),
         container.protection(),
         container.persistence(),

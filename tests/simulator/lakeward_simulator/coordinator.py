@@ -10,6 +10,7 @@ from dependency_injector.providers import Provider, Singleton
 from msgspec.structs import replace as changed
 
 from lakeward.container import ServiceContainer
+from lakeward.coordinator.checkpoints.known import KnownCheckpoints
 from lakeward.coordinator.checkpoints.restorer import Restorer
 from lakeward.coordinator.effects.executor import RoundExecutor
 from lakeward.coordinator.rounds.effects import KeepCheckpoint
@@ -118,6 +119,7 @@ class Coordinator:
         container = _container()
         container.override_providers(components=self._components(), options=self._options(number, final=final))
         container.executor.set_provides(partial(_CheckedExecutor, world.checks))
+        container.checkpoints.set_provides(_KnownCheckpoints)
         container.restorer.set_provides(partial(_CheckedRestorer, world))
         container.reporter.set_provides(_SilentReporter)
         container.queue.set_provides(partial(_queue, mirrors=bool(world.partitioned.routes)))
@@ -128,7 +130,8 @@ class Coordinator:
         self.leases = container.leases()
         self.tables = container.tables()
         self.executor = container.executor()
-        self.restorer = cast("_CheckedRestorer", container.restorer())
+        self.restorer = container.restorer()
+        self.checkpoints = cast("_KnownCheckpoints", container.checkpoints())
         container.components.reset_override()
         container.options.reset_override()
         for singleton in _singletons():
@@ -148,10 +151,10 @@ class Coordinator:
         A checkpoint that an overtaken start completes once its successor has read the store is none to that one, also
         while it stores the first one of its own.
         """
-        restorer, table_id = self.restorer, ref.table_id
-        knows_of_none = table_id in restorer.begun_afresh or not restorer.has(table_id)
-        missed = restorer.known and self.incarnation.succeeds(start_of(ref)) and knows_of_none
-        return missed or table_id in restorer.invalidated
+        known, table_id = self.checkpoints, ref.table_id
+        knows_of_none = table_id in known.begun_afresh or not known.has(table_id)
+        missed = known.was_read and self.incarnation.succeeds(start_of(ref)) and knows_of_none
+        return missed or table_id in known.invalidated
 
     @property
     def is_overtaken(self) -> bool:
@@ -340,27 +343,34 @@ class _CheckedExecutor(RoundExecutor):
         super().execute(one, wanted)
 
 
+class _KnownCheckpoints(KnownCheckpoints):
+    """Notes where a checkpoint begins to be stored of a table of which none was known."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.begun_afresh: set[int] = set()
+        """Tables whose round has begun to store a checkpoint when none was known: an earlier start's may be there."""
+
+    def expect(self, table_id: int, state: CheckpointContents) -> None:
+        """See `KnownCheckpoints`."""
+        if not self.has(table_id):
+            self.begun_afresh.add(table_id)
+        super().expect(table_id, state)
+
+
 class _CheckedRestorer(Restorer):
     """Shows each checkpoint that a round goes on from to the checks."""
 
     def __init__(self, world: World, *collaborators: Any) -> None:  # noqa: ANN401 - passed on
         super().__init__(*collaborators)
         self._world = world
-        self.begun_afresh: set[int] = set()
-        """Tables whose round has begun to store a checkpoint when none was known: an earlier start's may be there."""
-
-    def expect(self, table_id: int, state: CheckpointContents) -> None:
-        """See `Restorer`."""
-        if not self.has(table_id):
-            self.begun_afresh.add(table_id)
-        super().expect(table_id, state)
 
     def find(self, table: TableSpec, head: LakeHead | None, *, exchange: bool = False) -> RestoredRound | None:
         """See `Restorer`."""
         there = [name for name in self._world.files.all if name.endswith(f"/{METADATA}")]
         found = super().find(table, head, exchange=exchange)
         if found is not None:
-            self.begun_afresh.discard(table.table_id)
+            cast("_KnownCheckpoints", self.known).begun_afresh.discard(table.table_id)
             self._world.checks.going_on(found.ref, there)
         return found
 

@@ -3,15 +3,10 @@
 A checkpoint is valid if the lake's newest commit with offsets is the one that the checkpoint was based on (or a step
 of the same round that was committed from the checkpoint), and the stamp belongs to its service. Stamps and compactions
 carry no offsets and do not count (checkpoints.md). A checkpoint that is not valid is deleted, and the reason is logged.
-
-The KV snapshots that a valid checkpoint still has to read must stay leased. This module keeps the list of them: it
-reads it from the store at start, and updates it when a checkpoint completes, is resumed from, deleted or invalidated.
 """
 
 from __future__ import annotations
 
-import threading
-from collections import Counter, deque
 from typing import TYPE_CHECKING
 
 import structlog
@@ -23,11 +18,12 @@ from lakeward.model.checkpoints import CheckpointState
 from lakeward.model.identity import Incarnation
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterator, Mapping, Sequence
+    from collections.abc import Collection, Sequence
 
+    from lakeward.coordinator.checkpoints.known import KnownCheckpoints
     from lakeward.model.checkpoints import Checkpoint, CheckpointInfo, CheckpointRef, LeaseCopy
     from lakeward.model.results import LakeHead
-    from lakeward.model.tables import KvSnapshot, TableBucket, TablePath, TableSpec
+    from lakeward.model.tables import TablePath, TableSpec
     from lakeward.ports import CheckpointStore, Lake, Source
 
 _log = structlog.get_logger("lakeward.restoring")
@@ -36,48 +32,16 @@ _log = structlog.get_logger("lakeward.restoring")
 class Restorer:
     """Finds the checkpoint that a table's next round resumes from, and deletes the others.
 
-    Thread-safe: what is known of tables changes on the event loop and on workers, under one lock.
+    Thread-safe: what it finds out, it keeps in `KnownCheckpoints`.
     """
 
-    def __init__(self, store: CheckpointStore, lake: Lake, incarnation: Incarnation) -> None:
+    def __init__(self, store: CheckpointStore, lake: Lake, incarnation: Incarnation, known: KnownCheckpoints) -> None:
         self._store = store
         self._lake = lake
         self._incarnation = incarnation
-        self._tables: set[int] = set()
-        """Tables that may have checkpoints: the store is not asked about others."""
-        self._listed = False
-        self.known = False
-        """True once the store was read. Before that, any table may have a checkpoint that needs any snapshot."""
-        self._invalidated: dict[int, str] = {}
-        """Tables whose checkpoints must not be used, and why; persisted in the service's state for the next start."""
-        self._rejected: dict[CheckpointRef, str] = {}
-        """Checkpoints that a round could not go on from, and why: its subtasks found rows of it damaged."""
-        self._doubted: set[CheckpointRef] = set()
-        """Checkpoints whose rows are read before a round goes on from them."""
-        self._needs: dict[int, tuple[KvSnapshot, ...]] = {}
-        """By table: the snapshots that the checkpoint which its next round would resume from still has to read."""
-        self._missing: set[int] = set()
-        """Tables that were missing from the lake at the last check; missing at two checks in a row means gone."""
-        self._changed_needs: deque[tuple[int, tuple[KvSnapshot, ...]]] = deque()
-        self._versions: Counter[int] = Counter()
-        self._lock = threading.Lock()
+        self.known = known
 
     # --- what checkpoints need --------------------------------------------------------------------------------
-
-    def changed_needs(self) -> Iterator[tuple[int, tuple[KvSnapshot, ...]]]:
-        """Yield each change of the snapshots that a table's checkpoint needs; the newest change of a table counts."""
-        while self._changed_needs:
-            yield self._changed_needs.popleft()
-
-    def needed(self, table_id: int) -> tuple[KvSnapshot, ...]:
-        """Return the snapshots that a table's checkpoint still has to read."""
-        return self._needs.get(table_id, ())
-
-    @property
-    def holding(self) -> frozenset[int]:
-        """The tables whose checkpoints need snapshots."""
-        with self._lock:
-            return frozenset(self._needs)
 
     def check_again(self, source: Source, table_ids: Collection[int]) -> None:
         """Check that checkpoints of tables without a round still exist and are valid; else they need no snapshots.
@@ -85,12 +49,13 @@ class Restorer:
         Raises:
             StorageError: the store cannot be read; no snapshot is released.
         """
-        versions = {table_id: self._versions[table_id] for table_id in table_ids}
+        known = {table_id: self.known.of(table_id) for table_id in table_ids}
+        changes = {table_id: one.changes for table_id, one in known.items()}
         found = self._by_table()
-        for table_id in table_ids:
+        for table_id, one in known.items():
             infos: list[CheckpointInfo] = []
             state = None
-            while state is None and table_id not in self._invalidated and infos != found.get(table_id, []):
+            while state is None and not one.invalidated and infos != found.get(table_id, []):
                 infos = found.get(table_id, [])
                 state = self._newest_valid(source, infos)
                 if state is None and infos:
@@ -99,7 +64,7 @@ class Restorer:
                     found = self._by_table()
             needed = state.enumeration().snapshots if state is not None else ()
             # Unless a round has started meanwhile and set this.
-            self._need(table_id, needed, at_version=versions[table_id])
+            self.known.need(table_id, needed, unless_changed=changes[table_id])
 
     def _by_table(self) -> dict[int, list[CheckpointInfo]]:
         found: dict[int, list[CheckpointInfo]] = {}
@@ -132,29 +97,15 @@ class Restorer:
                 "it is unknown whether a checkpoint is valid", checkpoint=str(checkpoint.ref), reason=str(error)
             )
             return False
-        if head is None and table_id not in self._missing:
+        known = self.known.of(table_id)
+        was_missing, known.is_missing = known.is_missing, head is None
+        if head is None and not was_missing:
             # A catalog, or a proxy in front of it, may answer so in error for a moment: wait for a second answer.
-            self._missing.add(table_id)
             _log.warning(
                 "the lake table is missing; the checkpoint's snapshots stay leased", checkpoint=str(checkpoint.ref)
             )
             return False
-        if head is not None:
-            self._missing.discard(table_id)
         return bool(wrong)
-
-    def _need(self, table_id: int, snapshots: tuple[KvSnapshot, ...], *, at_version: int | None = None) -> None:
-        with self._lock:
-            if at_version is not None and self._versions[table_id] != at_version:
-                return
-            self._versions[table_id] += 1
-            if self._needs.get(table_id, ()) == snapshots:
-                return
-            if snapshots:
-                self._needs[table_id] = snapshots
-            else:
-                self._needs.pop(table_id, None)
-            self._changed_needs.append((table_id, snapshots))
 
     # --- which checkpoint ---------------------------------------------------------------------------------------
 
@@ -166,65 +117,12 @@ class Restorer:
         """
         self._store.sweep(self._incarnation, ())
         found = self._store.list(self._incarnation.service)
-        with self._lock:
-            self._tables |= {info.ref.table_id for info in found}
-            self._listed = True
-            for table_id in self._invalidated.keys() - self._tables:
-                del self._invalidated[table_id]
-        self.check_again(source, frozenset(self._tables))
-        self.known = True
+        self.known.listed({info.ref.table_id for info in found})
+        self.check_again(source, self.known.table_ids)
+        self.known.was_read = True
         for info in found:
             if info.path is not None and is_gone(source, info.path, info.ref.table_id):
                 self._drop(info.ref, f"its table {info.path} was dropped")
-
-    def expect(self, table_id: int, state: CheckpointContents) -> None:
-        """Note that a checkpoint is being written: it may complete even if its round ends before the store answers."""
-        self._tables.add(table_id)
-        if table_id not in self._needs:  # else the previous checkpoint needs at least the same snapshots
-            self._need(table_id, state.enumeration().snapshots)
-
-    def note(self, table_id: int, needed: tuple[KvSnapshot, ...]) -> None:
-        """Note that a checkpoint has completed, which needs these snapshots: it replaces the table's previous one."""
-        self._tables.add(table_id)
-        self._need(table_id, needed)
-
-    def invalidate(self, table_id: int, reason: str) -> None:
-        """Make the table's next round start without its checkpoint, valid or not; if it has one, `reason` is logged."""
-        self._need(table_id, ())
-        with self._lock:
-            if self.has(table_id):
-                self._invalidated.setdefault(table_id, reason)
-
-    def reject(self, ref: CheckpointRef, reason: str) -> None:
-        """Make the table's next round leave one checkpoint out, and go on from an older one if there is one."""
-        self._rejected[ref] = reason
-
-    def verify_rows(self, ref: CheckpointRef) -> None:
-        """Make the table's next round read all rows of one checkpoint before it goes on from it.
-
-        A job that went on from it has failed. A subtask that finds a damaged file says so, but it may die, or its
-        connection break, before that is heard. Without this the rounds of the table would go on from the same damaged
-        file for ever.
-        """
-        self._doubted.add(ref)
-
-    @property
-    def invalidated(self) -> Mapping[int, str]:
-        """The tables whose checkpoints must not be used, and why."""
-        with self._lock:
-            return dict(self._invalidated)
-
-    def invalidate_tables_that_need(self, buckets: Collection[TableBucket], reason: str) -> None:
-        """Invalidate the checkpoints that still have to read a snapshot of a bucket which is no longer protected."""
-        with self._lock:
-            needs = list(self._needs.items())
-        for table_id, snapshots in needs:
-            if any(snapshot.bucket in buckets for snapshot in snapshots):
-                self.invalidate(table_id, reason)
-
-    def has(self, table_id: int) -> bool:
-        """Return whether a table may have checkpoints."""
-        return table_id in self._tables or not self._listed
 
     def find(self, table: TableSpec, head: LakeHead | None, *, exchange: bool = False) -> RestoredRound | None:
         """Return the newest valid checkpoint of a table, and delete those that are not valid.
@@ -235,18 +133,19 @@ class Restorer:
         Raises:
             StorageError: the store cannot be read, or a checkpoint that is not valid cannot be deleted.
         """
-        if table.table_id in self._invalidated:
-            self.drop_all(table.table_id, self._invalidated[table.table_id])
+        known = self.known.of(table.table_id)
+        if known.invalidated:
+            self.drop_all(table.table_id, known.invalidated)
         for info in reversed(self._droppable(table.table_id)):
             if info.state is CheckpointState.UNFINISHED:
                 continue  # only `start` deletes these: it knows which ones may still be in progress
-            found = self._rejected.get(info.ref) or self._look(info, table, head, exchange=exchange)
-            found = self._invalidated.get(table.table_id, found)  # it may have been invalidated meanwhile
+            found = known.rejected.get(info.ref) or self._look(info, table, head, exchange=exchange)
+            found = known.invalidated or found  # it may have been invalidated meanwhile
             if isinstance(found, RestoredRound):
-                self._need(table.table_id, found.state.enumeration().snapshots)
+                self.known.need(table.table_id, found.state.enumeration().snapshots)
                 return found
             self._drop(info.ref, found)
-        self._need(table.table_id, ())
+        self.known.need(table.table_id, ())
         return None
 
     def drop_all(self, table_id: int, reason: str) -> None:
@@ -258,15 +157,12 @@ class Restorer:
         for info in self._droppable(table_id):
             _log.info("checkpoint no longer needed", checkpoint=str(info.ref), reason=reason)
             self._store.delete(info.ref)
-        with self._lock:
-            self._tables.discard(table_id)
-            self._invalidated.pop(table_id, None)
-        self._need(table_id, ())
+        self.known.dropped_all(table_id)
 
     def forget(self, table_id: int) -> None:
         """Forget a table that the source has dropped, and delete its checkpoints; raises as `drop_all`."""
         self.drop_all(table_id, "its table was dropped")
-        self._versions.pop(table_id, None)
+        self.known.forget(table_id)
 
     def named(self, table_id: int) -> frozenset[str]:
         """Return the paths of all data files that completed checkpoints of a table reference.
@@ -298,7 +194,7 @@ class Restorer:
             return None
 
     def _of(self, table_id: int) -> list[CheckpointInfo]:
-        if not self.has(table_id):
+        if not self.known.has(table_id):
             return []
         return [info for info in self._store.list(self._incarnation.service) if info.ref.table_id == table_id]
 
@@ -310,19 +206,19 @@ class Restorer:
     def _drop(self, ref: CheckpointRef, reason: str) -> None:
         _log.warning("checkpoint dropped", checkpoint=str(ref), reason=reason)
         self._store.delete(ref)
-        self._rejected.pop(ref, None)
-        self._doubted.discard(ref)
+        self.known.dropped(ref)
 
     def _check_rows(self, checkpoint: Checkpoint) -> None:
-        """Look at the sizes of all files of rows; read them where the checkpoint is doubted."""
+        """Look at the sizes of all files of rows; read them where a job has failed that went on from it."""
         self._store.check_segments(checkpoint)
-        if checkpoint.ref not in self._doubted:
+        to_verify = self.known.of(checkpoint.ref.table_id).to_verify
+        if checkpoint.ref not in to_verify:
             return
         for state in CheckpointContents.of(checkpoint.coordinator, checkpoint.subtasks).exchange:
             for segment in state.segments():
                 for _ in self._store.read_segment(segment):
                     pass
-        self._doubted.discard(checkpoint.ref)
+        to_verify.discard(checkpoint.ref)
 
     def _look(
         self, info: CheckpointInfo, table: TableSpec, head: LakeHead | None, *, exchange: bool

@@ -10,7 +10,7 @@ import structlog
 
 from lakeward.coordinator.effects.items import OfRound
 from lakeward.coordinator.effects.work import Handlers
-from lakeward.coordinator.leases.restore import lease_of_checkpoint, restore_lease
+from lakeward.coordinator.leases.restore import restore_lease
 from lakeward.coordinator.rounds.effects import (
     InvalidateCheckpoints,
     KeepCheckpoint,
@@ -43,7 +43,7 @@ from lakeward.model.splits import snapshots_of
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Mapping
 
-    from lakeward.coordinator.checkpoints.restorer import Restorer
+    from lakeward.coordinator.checkpoints.known import KnownCheckpoints
     from lakeward.coordinator.leases.driver import LeaseDriver
     from lakeward.coordinator.rounds.effects import CompleteCheckpoint
     from lakeward.coordinator.rounds.round import Round
@@ -71,7 +71,7 @@ class LeaseProtection:
         clock: Clock,
         rounds: Rounds,
         leases: LeaseDriver,
-        restorer: Restorer,
+        checkpoints: KnownCheckpoints,
         tables: Tables,
         loop: EventLoop,
         persistence: StatePersistence,
@@ -80,7 +80,7 @@ class LeaseProtection:
         self._clock = clock
         self._rounds = rounds
         self._leases = leases
-        self._restorer = restorer
+        self._checkpoints = checkpoints
         self._tables = tables
         self._loop = loop
         self._persistence = persistence
@@ -100,8 +100,8 @@ class LeaseProtection:
             at_once={
                 KeepCheckpoint: lambda _, effect: self.keep_checkpoint(effect),
                 InvalidateCheckpoints: lambda _, effect: self.invalidate_checkpoints(effect),
-                RejectCheckpoint: lambda _, effect: self._restorer.reject(effect.ref, effect.reason),
-                VerifyCheckpoint: lambda _, effect: self._restorer.verify_rows(effect.ref),
+                RejectCheckpoint: lambda _, effect: self._checkpoints.reject(effect.ref, effect.reason),
+                VerifyCheckpoint: lambda _, effect: self._checkpoints.verify_rows(effect.ref),
                 LoseSnapshots: lambda _, effect: self.lose_snapshots(effect),
                 TellBackend: self._tell_backend,
                 Supersede: lambda _, effect: self._loop.supersede(effect.by),
@@ -124,18 +124,18 @@ class LeaseProtection:
 
     def store_checkpoint(self, effect: CompleteCheckpoint) -> None:
         """Lease what a checkpoint needs before it is written: its round may end before the store answers."""
-        self._restorer.expect(effect.ref.table_id, effect.state)
+        self._checkpoints.expect(effect.ref.table_id, effect.state)
         self.hold_checkpoints()
 
     def keep_checkpoint(self, effect: KeepCheckpoint) -> None:
         """Lease what the newest checkpoint needs, before what it has finished is released."""
-        self._restorer.note(effect.table_id, effect.needed)
+        self._checkpoints.completed(effect.table_id, effect.needed)
         self.hold_checkpoints()
         self.release(effect.table_id, effect.finished)
 
     def invalidate_checkpoints(self, effect: InvalidateCheckpoints) -> None:
         """Let no round go on from a checkpoint of a table, also after a restart if it has to be durable."""
-        self._restorer.invalidate(effect.table_id, effect.reason)
+        self._checkpoints.invalidate(effect.table_id, effect.reason)
         if effect.durable:
             self._loop.spawn(self._persistence.try_write)
 
@@ -153,7 +153,7 @@ class LeaseProtection:
 
     def hold_checkpoints(self) -> None:
         """Pass changes of the snapshots that checkpoints need to the lease."""
-        for table_id, snapshots in self._restorer.changed_needs():
+        for table_id, snapshots in self._checkpoints.changed_needs():
             self._leases.step(Retain(now=self._clock.now(), table_id=table_id, snapshots=snapshots))
 
     def lease_copy(self) -> LeaseCopy | None:
@@ -212,12 +212,11 @@ class LeaseProtection:
         """Make the calls of the lease until cancelled."""
         await self._leases.run(self.on_lease, self._persistence.write)
 
-    async def restore(self, state: ServiceState | None) -> frozenset[TableBucket]:
+    async def restore(self, state: ServiceState | None, copy: LeaseCopy | None) -> frozenset[TableBucket]:
         """Keep leased what the last start had leased; return the buckets that the backend has released instead.
 
-        `state` is what that start persisted, None where there is nothing.
+        `state` is what that start persisted, None where there is nothing; `copy` is then the newest checkpoint's.
         """
-        copy = None if state is not None else await lease_of_checkpoint(self._restorer)
         return await restore_lease(self._leases, state, self._backend.name, self._clock.now(), copy)
 
     def release_stray(self) -> bool:
@@ -226,7 +225,7 @@ class LeaseProtection:
         Before the store was read, a checkpoint may need it.
         """
         self.hold_checkpoints()
-        if not self._restorer.known:
+        if not self._checkpoints.was_read:
             return False
         assigned = {status.assignment.table_id for status in self._rounds.tables}
         stray, self._stray = self._stray, frozenset()
@@ -279,7 +278,7 @@ class LeaseProtection:
             now = self._clock.now()
             self._post(table_id, RoundFailed(now=now, table_id=table_id, reason=reason, permanent=False))
             return
-        if not _ids(gone).isdisjoint(_ids(self._restorer.needed(table_id))):
+        if not _ids(gone).isdisjoint(_ids(self._checkpoints.needed(table_id))):
             self.snapshots_gone(table_id, gone, reason)
             return
         for one in _sorted(gone):
@@ -290,7 +289,7 @@ class LeaseProtection:
 
     def _lost_protection(self, table_id: int, snapshots: frozenset[KvSnapshot], reason: str) -> None:
         """Take note of a loss; snapshots that neither a round nor a checkpoint needs were an earlier start's."""
-        needed = _ids([*self._snapshots(table_id), *self._restorer.needed(table_id)])
+        needed = _ids([*self._snapshots(table_id), *self._checkpoints.needed(table_id)])
         lost = [one for one in snapshots if not _ids([one]).isdisjoint(needed)]
         if lost:
             self.snapshots_gone(table_id, lost, reason)
@@ -299,7 +298,7 @@ class LeaseProtection:
 
     def _start_afresh(self, table_id: int, gone: Collection[KvSnapshot], why: str) -> None:
         reason = f"{_named(gone)}: {why}" if gone else why
-        self._restorer.invalidate(table_id, reason)
+        self._checkpoints.invalidate(table_id, reason)
         needed = {one.bucket for one in self._snapshots(table_id)}
         if not gone or not needed.isdisjoint(one.bucket for one in gone):
             self._post(table_id, SnapshotsGone(now=self._clock.now(), table_id=table_id, reason=reason))
@@ -332,7 +331,7 @@ class LeaseProtection:
         reason = f"the lease backend released {_named(given_up)} after a failure ({failover.kind.value})"
         for table_id in {one.bucket.table_id for one in given_up}:
             _log.warning("enumerating afresh", **self._round_of(table_id), reason=reason)
-            self._restorer.invalidate(table_id, reason)
+            self._checkpoints.invalidate(table_id, reason)
             self._post(table_id, SnapshotsGone(now=self._clock.now(), table_id=table_id, reason=reason))
 
 

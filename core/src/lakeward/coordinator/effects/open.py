@@ -73,7 +73,7 @@ class TableOpener:
         """Return what a round starts from; raises as `start_round`."""
         assignment, us = effect.assignment, self._incarnation
         path = assignment.path
-        may_go_on = self._restorer.has(assignment.table_id)
+        may_go_on = self._restorer.known.has(assignment.table_id)
         before = self._lake.head(path) if may_go_on else None
         context = start_round(
             self._source, self._lake, assignment, us, self._committed, rules, gangs=self._policy.gangs

@@ -7,14 +7,11 @@ from typing import TYPE_CHECKING
 
 import structlog
 
-from lakeward.coordinator.workers.calls import call
-from lakeward.errors import LakewardError
 from lakeward.machines.leases import Restored
 from lakeward.model.leases import Failover, FailoverAction, FailoverKind
 from lakeward.model.tables import KvSnapshot
 
 if TYPE_CHECKING:
-    from lakeward.coordinator.checkpoints.restorer import Restorer
     from lakeward.coordinator.leases.driver import LeaseDriver
     from lakeward.model.checkpoints import LeaseCopy
     from lakeward.model.tables import TableBucket
@@ -47,12 +44,3 @@ async def restore_lease(
         snapshots = tuple(KvSnapshot(bucket, snapshot, 0) for bucket, snapshot in restored.held.items())
         leases.step(Restored(now=now, lease=restored, snapshots=snapshots))
     return released
-
-
-async def lease_of_checkpoint(restorer: Restorer) -> LeaseCopy | None:
-    """Return the newest checkpoint's copy of the lease, which is used if the state file is missing."""
-    try:
-        return await call(restorer.lease, what="look for the lease in a checkpoint")
-    except LakewardError as error:
-        _log.warning("no lease could be read from a checkpoint", reason=str(error))
-        return None

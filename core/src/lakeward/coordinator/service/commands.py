@@ -18,7 +18,7 @@ from lakeward.machines.rounds import (
 from lakeward.model.tiering import Refusal
 
 if TYPE_CHECKING:
-    from lakeward.coordinator.checkpoints.restorer import Restorer
+    from lakeward.coordinator.checkpoints.known import KnownCheckpoints
     from lakeward.coordinator.effects.executor import RoundExecutor
     from lakeward.coordinator.effects.lease import LeaseProtection
     from lakeward.coordinator.service.housekeeping import Housekeeping
@@ -39,7 +39,7 @@ class Commands:
         loop: EventLoop,
         executor: RoundExecutor,
         protection: LeaseProtection,
-        restorer: Restorer,
+        checkpoints: KnownCheckpoints,
         reporter: Reporter,
         housekeeping: Housekeeping,
         persistence: StatePersistence,
@@ -47,7 +47,7 @@ class Commands:
         self._loop = loop
         self._executor = executor
         self._protection = protection
-        self._restorer = restorer
+        self._checkpoints = checkpoints
         self._reporter = reporter
         self._housekeeping = housekeeping
         self._persistence = persistence
@@ -68,7 +68,7 @@ class Commands:
 
     def _end_round(self, command: EndRound) -> None:
         if command.outcome == "dropped":
-            self._restorer.invalidate(command.table_id, _IS_DROPPED)
+            self._checkpoints.invalidate(command.table_id, _IS_DROPPED)
         ended = self._executor.end(command)
         if ended is not None:
             self._reporter.round_ended(ended)
@@ -76,7 +76,7 @@ class Commands:
 
     def _forget(self, command: Forget) -> None:
         if command.reason == Refusal.GONE.value:
-            self._restorer.invalidate(command.table_id, _IS_DROPPED)
+            self._checkpoints.invalidate(command.table_id, _IS_DROPPED)
         self._reporter.forget(command.table_id, command.reason)
         if command.reason in _DROPPED:
             self._loop.spawn(partial(self._housekeeping.forget_table, command.table_id))

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from lakeward.coordinator.service.reporter import Reporter
     from lakeward.coordinator.tables.tables import Tables
     from lakeward.coordinator.workers.event_loop import EventLoop
+    from lakeward.model.checkpoints import LeaseCopy
     from lakeward.model.tables import TablePath
 
 _log = structlog.get_logger("lakeward.service")
@@ -71,6 +72,14 @@ class Housekeeping:
             _log.warning("left-over files stay for the next start", reason=str(error))
         await self._forget_dropped()
 
+    async def find_lease(self) -> LeaseCopy | None:
+        """Return the newest checkpoint's copy of the lease, which is used if the state file is missing."""
+        try:
+            return await call(self._restorer.lease, what="look for the lease in a checkpoint")
+        except LakewardError as error:
+            _log.warning("no lease could be read from a checkpoint", reason=str(error))
+            return None
+
     def review(self) -> None:
         """Check whether checkpoints of tables without a round are still valid; as often as the lease is renewed."""
         if self._clock.now() >= self._review_at:
@@ -89,8 +98,8 @@ class Housekeeping:
     async def _review_checkpoints(self) -> None:
         """Check whether checkpoints of tables without a round are valid; on a failure all snapshots stay leased."""
         restorer = self._restorer
-        idle = restorer.holding - {one.facts.table_id for one in self._tables.rounds}
-        look = restorer.start if not restorer.known else partial(restorer.check_again, table_ids=idle)
+        idle = restorer.known.holding - {one.facts.table_id for one in self._tables.rounds}
+        look = restorer.start if not restorer.known.was_read else partial(restorer.check_again, table_ids=idle)
         try:
             await call(partial(look, self._source), what="look at checkpoints again")
         except LakewardError as error:

@@ -10,7 +10,7 @@ from lakeward.machines.rounds import Resumed, Targets
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from lakeward.coordinator.checkpoints.restorer import Restorer
+    from lakeward.coordinator.checkpoints.known import KnownCheckpoints
     from lakeward.coordinator.effects.lease import LeaseProtection
     from lakeward.coordinator.service.components import ServiceComponents, ServiceOptions
     from lakeward.coordinator.service.heartbeats import Heartbeats
@@ -31,7 +31,7 @@ class Start:
         targets: TargetOffsets,
         heartbeats: Heartbeats,
         protection: LeaseProtection,
-        restorer: Restorer,
+        checkpoints: KnownCheckpoints,
         persistence: StatePersistence,
         housekeeping: Housekeeping,
     ) -> None:
@@ -40,7 +40,7 @@ class Start:
         self._targets = targets
         self._heartbeats = heartbeats
         self._protection = protection
-        self._restorer = restorer
+        self._checkpoints = checkpoints
         self._persistence = persistence
         self._housekeeping = housekeeping
 
@@ -65,10 +65,11 @@ class Start:
         if assignments:
             post(Resumed(now=clock.now(), assignments=assignments))
         for table_id, because in state.invalidated.items() if state is not None else ():
-            self._restorer.invalidate(table_id, because)  # before the first write, as above
-        released = await self._protection.restore(state)
+            self._checkpoints.invalidate(table_id, because)  # before the first write, as above
+        copy = None if state is not None else await self._housekeeping.find_lease()
+        released = await self._protection.restore(state, copy)
         await self._persistence.write()
         self._protection.take_over({one.table_id for one in assignments})
         await self._housekeeping.sweep()
-        self._restorer.invalidate_tables_that_need(released, "the lease backend released its snapshots at the start")
+        self._checkpoints.invalidate_tables_that_need(released, "the lease backend released its snapshots at the start")
         self._housekeeping.release_stray()

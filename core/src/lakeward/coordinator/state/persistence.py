@@ -12,7 +12,7 @@ from lakeward.errors import FencedError, LakewardError
 from lakeward.repeated_failure import RepeatedFailure
 
 if TYPE_CHECKING:
-    from lakeward.coordinator.checkpoints.restorer import Restorer
+    from lakeward.coordinator.checkpoints.known import KnownCheckpoints
     from lakeward.coordinator.leases.driver import LeaseDriver
     from lakeward.coordinator.state.state_writer import ServiceStateWriter
     from lakeward.coordinator.workers.event_loop import EventLoop
@@ -31,7 +31,7 @@ class StatePersistence:
         clock: Clock,
         rounds: Rounds,
         leases: LeaseDriver,
-        restorer: Restorer,
+        checkpoints: KnownCheckpoints,
         writer: ServiceStateWriter,
         loop: EventLoop,
     ) -> None:
@@ -43,7 +43,7 @@ class StatePersistence:
         self._clock = clock
         self._rounds = rounds
         self._leases = leases
-        self._restorer = restorer
+        self._checkpoints = checkpoints
         self._writer = writer
         self._loop = loop
         self._writing = asyncio.Lock()
@@ -90,7 +90,7 @@ class StatePersistence:
                 lease,
                 self._clock.now(),
                 lease_ids=(leases.lease_id, *(lease_id for lease_id, _ in leases.old_ids)),
-                invalidated=self._restorer.invalidated,
+                invalidated=self._checkpoints.invalidated,
             )
         except FencedError as error:
             self._loop.supersede(error.by)

@@ -15,7 +15,7 @@ from lakeward.coordinator.rounds import messages
 from lakeward.coordinator.rounds.job import Job
 from lakeward.coordinator.rounds.job_events import Deployable
 from lakeward.coordinator.rounds.task_attempt import TaskAttempt
-from lakeward.coordinator.service import service
+from lakeward.coordinator.service.housekeeping import Housekeeping
 from lakeward.errors import LakewardError
 from lakeward.machines.checkpoints.gateway import AbortFor
 from lakeward.machines.checkpoints.messages import Declined
@@ -57,10 +57,10 @@ def ignores_another_coordinator(monkeypatch: pytest.MonkeyPatch) -> None:
 def uses_no_copy_of_the_lease(monkeypatch: pytest.MonkeyPatch) -> None:
     """Without the state file, what a checkpoint says of the lease is not looked at."""
 
-    async def nothing(_restorer: object) -> None:
+    async def nothing(_housekeeping: object) -> None:
         return None
 
-    monkeypatch.setattr(service, "lease_of_checkpoint", nothing)
+    monkeypatch.setattr(Housekeeping, "find_lease", nothing)
 
 
 def holds_nothing_for_a_checkpoint_that_is_being_written(monkeypatch: pytest.MonkeyPatch) -> None:
